@@ -121,7 +121,3 @@ pub mod staging;
 
 pub use bundler::define_code::{DefineCode, define_code};
 pub use spec::define::{define_io, define_runner, define_sandbox};
-
-#[cfg(test)]
-#[path = "../tests/support/golden.rs"]
-mod golden;

@@ -41,6 +41,5 @@ mod rules;
 mod snapshots;
 #[path = "archives/streams.rs"]
 mod streams;
-mod support;
 #[path = "archives/targets.rs"]
 mod targets;

@@ -2,20 +2,11 @@
 
 #![expect(clippy::expect_used, reason = "a failure of a test is a panic")]
 
-#[path = "exec/scripts.rs"]
-#[expect(
-    dead_code,
-    reason = "shared with the tests of `exec`; only a part of it is used here"
-)]
-mod scripts;
-mod support;
-
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use scripts::text;
-use support::{Ground, skip};
+use support::{Ground, skip, text};
 
 /// What the report says about each unmet need: kind and need.
 fn unmet(report: &Value) -> Vec<(String, String)> {
@@ -242,16 +233,14 @@ for (const path of process.argv.slice(2)) {
 }
 ";
 
-impl Ground {
-    fn probe(&self, provider: &str, run: &str) -> PathBuf {
-        let manifest =
-            format!("run: {run}\ninputs: {{}}\nsandbox: {{provider: {provider}, config: {{}}}}\n");
-        self.bundle(&[
-            ("manifest.yaml", &manifest),
-            ("probe.js", PROBE),
-            ("lib/part.js", ""),
-        ])
-    }
+fn probe(ground: &Ground, provider: &str, run: &str) -> PathBuf {
+    let manifest =
+        format!("run: {run}\ninputs: {{}}\nsandbox: {{provider: {provider}, config: {{}}}}\n");
+    ground.bundle(&[
+        ("manifest.yaml", &manifest),
+        ("probe.js", PROBE),
+        ("lib/part.js", ""),
+    ])
 }
 
 const GIVEN: &str = "read bundle yes\nrequire yes\nwrite bundle yes\nwrite tmp yes\nread tmp yes\n\
@@ -275,7 +264,7 @@ fn under_node_permission_node_has_what_the_view_gives_and_no_process_of_its_own(
         read /data/rw yes\nwrite /data/rw yes\nread /data {denied}\nwrite /data {denied}\n"
     );
     for run in ["probe.js", "[node, probe.js]", "{file: probe.js}"] {
-        let bundle = ground.probe("node-permission", run);
+        let bundle = probe(&ground, "node-permission", run);
         let words: Vec<&str> = ["exec"]
             .iter()
             .chain(&flags)
@@ -302,7 +291,7 @@ fn under_local_node_may_do_what_the_sandbox_lets_it() {
         return;
     }
     let ground = Ground::new();
-    let done = ground.exec(&[], &ground.probe("local", "probe.js"));
+    let done = ground.exec(&[], &probe(&ground, "local", "probe.js"));
     done.assert_exited(0);
     let expected =
         format!("{GIVEN}read etc yes\nlist usr yes\nread proc yes\nchild yes\nworker yes\n");

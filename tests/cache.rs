@@ -3,8 +3,6 @@
 
 #![expect(clippy::expect_used, reason = "test code: a failure is a panic")]
 
-mod support;
-
 use std::fmt::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};

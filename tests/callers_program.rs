@@ -2,8 +2,6 @@
 
 #![expect(clippy::expect_used, reason = "test code: a failure is a panic")]
 
-mod support;
-
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 

@@ -12,8 +12,6 @@
 mod comments;
 #[path = "catalogue/run.rs"]
 mod run;
-#[path = "support/skips.rs"]
-mod skips;
 #[path = "catalogue/table.rs"]
 mod table;
 

@@ -2,8 +2,6 @@
 
 #![expect(clippy::expect_used, reason = "test code: a failure is a panic")]
 
-mod support;
-
 use std::process::Command;
 
 use serde_json::Value;

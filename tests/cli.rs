@@ -6,18 +6,12 @@
     reason = "a test that cannot start the program has nothing to say"
 )]
 
-use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// The program: `RUNNER_BIN` at run time, else the one that cargo built beside this test.
-fn program() -> OsString {
-    std::env::var_os("RUNNER_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_runner").into())
-}
-
 /// The program with nothing of our environment but what a process needs, and no configuration.
 fn runner(words: &[&str]) -> Command {
-    let mut command = Command::new(program());
+    let mut command = Command::new(support::runner());
     command
         .args(words)
         .env_clear()
@@ -44,7 +38,7 @@ fn by_shell(script: &str, directory: &Path) -> Output {
     let mut command = Command::new("sh");
     command
         .args(["-c", script, "sh"])
-        .arg(program())
+        .arg(support::runner())
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .env("HOME", "/nonexistent")

@@ -6,14 +6,10 @@
     reason = "a test that cannot read its data has nothing to say"
 )]
 
-#[path = "support/golden.rs"]
-mod golden;
 #[path = "filter/kernel.rs"]
 mod kernel;
 #[path = "filter/render.rs"]
 mod render;
-#[path = "support/source.rs"]
-mod source;
 #[path = "filter/vectors.rs"]
 mod vectors;
 
@@ -33,7 +29,7 @@ use spec::bpf::{
 use spec::syscall_policy::SyscallPolicyName;
 use spec::syscall_policy::SyscallPolicyName::{Default, Strict};
 
-use source::source_path;
+use support::source_path;
 use vectors::{some_vectors, vectors, with_each_high_bit, with_high_bits};
 
 const RULES: &str = include_str!("../policies/syscalls-default.yaml");
@@ -111,7 +107,7 @@ pub(crate) fn say(line: &str) {
 }
 
 fn assert_file(path: &str, wanted: &str) {
-    golden::assert_golden(&source_path(path), wanted);
+    support::golden::assert_golden(&source_path(path), wanted);
 }
 
 #[test]
@@ -135,7 +131,7 @@ fn the_built_in_tables_are_what_the_policy_files_say() {
 
 #[test]
 fn what_is_built_in_is_what_is_compiled() {
-    if golden::is_updating() {
+    if support::golden::is_updating() {
         say("SKIPPED: the tables have just been written, run again");
         return;
     }

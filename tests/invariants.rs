@@ -7,8 +7,6 @@
     reason = "test code: a failure is a panic"
 )]
 
-mod support;
-
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::linux::net::SocketAddrExt as _;

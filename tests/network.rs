@@ -4,8 +4,6 @@
     reason = "a test that cannot look at its own processes has nothing to say"
 )]
 
-mod support;
-
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -8,16 +8,13 @@
     reason = "a test that cannot read the tree has nothing to say; what is left out is printed"
 )]
 
-#[path = "support/skips.rs"]
-mod skips;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use skips::skip;
+use support::skip;
 
 const STARTER: &str = "/usr/lib/runner/runner-instance";
 const PROGRAM: &str = "/usr/bin/runner";

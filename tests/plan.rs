@@ -6,8 +6,6 @@
     reason = "test code: a failure is a panic"
 )]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;

@@ -137,9 +137,7 @@ fn session(block: &[&str]) -> Vec<Shown> {
 }
 
 fn shell(directory: &Path, command: &str) -> (Option<i32>, String) {
-    let program: PathBuf = std::env::var_os("RUNNER_BIN")
-        .unwrap_or_else(|| env!("CARGO_BIN_EXE_runner").into())
-        .into();
+    let program = PathBuf::from(support::runner());
     let mut path = OsString::from(program.parent().expect("a directory"));
     path.push(":/usr/local/bin:/usr/bin:/bin");
     let home = directory.parent().expect("above").join("home");

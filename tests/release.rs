@@ -2,13 +2,10 @@
 
 #![expect(clippy::expect_used, reason = "test code: a failure is a panic")]
 
-#[path = "support/source.rs"]
-mod source;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
-use source::source_path;
+use support::source_path;
 
 fn check(program: &Path) -> Output {
     Command::new(source_path("scripts/check-release"))

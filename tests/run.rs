@@ -1,7 +1,5 @@
 //! `runner run`: a command with no bundle.
 
-mod support;
-
 use support::Ground;
 use support::bodies::c_body;
 

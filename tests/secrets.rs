@@ -8,8 +8,6 @@
     reason = "test code: a failure is a panic"
 )]
 
-mod support;
-
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 

@@ -6,8 +6,6 @@
     reason = "test code: a failure is a panic"
 )]
 
-mod support;
-
 use std::path::Path;
 use std::process::{Command, Output};
 

@@ -88,6 +88,6 @@ mod tests {
         command.build();
         describe(&command, "runner", &mut text);
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference.md");
-        crate::golden::assert_golden(path.as_ref(), &text);
+        support::golden::assert_golden(path.as_ref(), &text);
     }
 }

@@ -283,4 +283,4 @@ fn snapshot(directory: &Path) -> BTreeMap<PathBuf, Seen> {
         .collect()
 }
 
-pub(crate) use crate::support::skip as skipped;
+pub(crate) use support::skip as skipped;

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::corpus::{Hostile, Verdict, all};
-use super::support::{Done, Ground, skip};
+use support::{Done, Ground, skip};
 
 /// How many are run at a time, each on a ground of its own.
 const AT_ONCE: usize = 2;

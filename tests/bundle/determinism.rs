@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use super::ground::told;
-use super::support::bodies::copy_program;
-use super::support::{Ground, is_root, needs_root, runner};
+use support::bodies::copy_program;
+use support::bundling::output_of;
+use support::{Ground, is_root, needs_root, runner};
 
 /// The tree of the golden digests: every kind of entry, and every way that its name can be written.
 const FILES: [(&str, &str); 7] = [
@@ -59,7 +59,7 @@ fn clock_umask_locale_order_and_place_make_no_difference() {
     let first = ground.path("one/tree");
     plant(&first, 0..FILES.len());
     let target = ground.path("first.tar.gz");
-    told(&mut bundle(&first, &target)).assert_done();
+    output_of(&mut bundle(&first, &target)).assert_done();
     let expected = std::fs::read(&target).expect("read");
     // Another checkout, in another order, with other times and modes that mean the same.
     let second = ground.path("somewhere else/deeper/tree");
@@ -115,7 +115,7 @@ fn clock_umask_locale_order_and_place_make_no_difference() {
             .env("PATH", "/usr/bin:/bin")
             .env("HOME", "/nonexistent");
         shell.envs(variables.iter().copied());
-        told(&mut shell).assert_done();
+        output_of(&mut shell).assert_done();
         let mode = std::fs::metadata(&target).expect("there").permissions();
         let masked = 0o666 & !u32::from_str_radix(umask, 8).expect("octal");
         assert_eq!(mode.mode() & 0o777, masked, "umask {umask}");
@@ -153,7 +153,7 @@ fn another_user_makes_the_same_bundle() {
             .arg("-o")
             .arg(&target);
         command.env_clear().env("PATH", "/usr/bin:/bin");
-        told(&mut command).assert_done();
+        output_of(&mut command).assert_done();
         archives.push(std::fs::read(target).expect("read"));
     }
     assert!(archives[0] == archives[1]);
@@ -165,9 +165,9 @@ fn the_golden_digests_hold() {
     let tree = ground.path("tree");
     plant(&tree, 0..FILES.len());
     let target = ground.path("golden.tar.gz");
-    let told = told(bundle(&tree, &target).arg("--print-digest"));
-    told.assert_done();
-    assert_eq!(told.text().trim_end(), CONTENT_DIGEST);
+    let ended = output_of(bundle(&tree, &target).arg("--print-digest"));
+    ended.assert_done();
+    assert_eq!(ended.text().trim_end(), CONTENT_DIGEST);
     let archive = std::fs::read(&target).expect("read");
     // One version of the program, one compression: this one may change with a dependency.
     let digest = spec::digest::Digest::of(&archive).to_string();

@@ -1,15 +1,15 @@
-//! What lies in a working tree and was not meant: left out, and told.
+//! What lies in a working tree and was not meant: left out, and reported.
 
 use std::os::unix::fs::symlink;
 
-use super::ground::manifest;
-use super::support::Ground;
+use support::Ground;
+use support::bundling::manifest;
 
 const KEY: &str = "-----BEGIN OPENSSH PRIVATE KEY-----\nx\n";
 
 /// The warning with this code.
 #[track_caller]
-fn warning<'told>(stderr: &'told str, code: &str) -> &'told str {
+fn warning<'text>(stderr: &'text str, code: &str) -> &'text str {
     let end = format!("({code})");
     let mut lines = stderr.lines().filter(|line| line.ends_with(&end));
     lines
@@ -48,9 +48,9 @@ fn a_manifest_s_own_folder_gives_no_credentials_and_each_is_told() {
         "public.pem",
     ];
     assert_eq!(names(&ground, ".", &["--symlinks=follow"]), expected);
-    let told = ground.make(&[".", "--print-digest", "--symlinks=follow"]);
-    told.assert_done();
-    let line = warning(&told.stderr, "bundle_credentials_left_out");
+    let ended = ground.make(&[".", "--print-digest", "--symlinks=follow"]);
+    ended.assert_done();
+    let line = warning(&ended.stderr, "bundle_credentials_left_out");
     for part in [
         "`.env`, dotenv",
         "`deep/id_rsa`, ssh-key",
@@ -98,9 +98,9 @@ fn what_gitignore_and_bundleignore_name_is_left_out_of_a_folder_and_told() {
         "src/notes.md",
     ];
     assert_eq!(names(&ground, "tool", &[]), expected);
-    let told = ground.make(&["tool", "--list"]);
-    told.assert_done();
-    let line = warning(&told.stderr, "bundle_ignored");
+    let ended = ground.make(&["tool", "--list"]);
+    ended.assert_done();
+    let line = warning(&ended.stderr, "bundle_ignored");
     for part in [
         "`tool/node_modules`, .gitignore",
         "`tool/run.log`, .gitignore",
@@ -112,8 +112,8 @@ fn what_gitignore_and_bundleignore_name_is_left_out_of_a_folder_and_told() {
     assert!(!line.contains("dist"), "{line}");
     // A list that cannot be read says nothing that could be followed.
     ground.file("tool/src/.bundleignore", b"ok\n\xff\n");
-    let told = ground.make(&["tool", "--list"]);
-    told.assert_refused("source_ignore_file", &["tool/src/.bundleignore", "line 2"]);
+    let ended = ground.make(&["tool", "--list"]);
+    ended.assert_refused("source_ignore_file", &["tool/src/.bundleignore", "line 2"]);
 }
 
 #[test]
@@ -136,10 +136,10 @@ fn what_a_source_names_is_taken_but_for_bundleignore_and_credentials_are_told() 
     );
     let expected = [".bundleignore", ".env", ".gitignore", ".netrc", "app.js"];
     assert_eq!(names(&ground, "m.yaml", &[]), expected);
-    let told = ground.make(&["m.yaml", "--list"]);
-    let line = warning(&told.stderr, "bundle_ignored");
+    let ended = ground.make(&["m.yaml", "--list"]);
+    let line = warning(&ended.stderr, "bundle_ignored");
     assert!(line.contains("`dist/app.map`, .bundleignore"), "{line}");
-    let lines: Vec<&str> = told.stderr.lines().collect();
+    let lines: Vec<&str> = ended.stderr.lines().collect();
     for part in ["`dist/.env`, dotenv", "`.netrc`, netrc"] {
         let is_told = |line: &&str| line.contains(part) && line.ends_with("(bundle_credentials)");
         assert!(lines.iter().any(is_told), "no {part}: {lines:?}");
@@ -155,8 +155,8 @@ fn installed_packages_and_a_large_bundle_are_told_with_the_ten_largest() {
     ground.file("lib/__pycache__/x.pyc", "x");
     ground.file("env/pyvenv.cfg", "home = /usr/bin\n");
     ground.file("env/bin/python", [b'x'; 2048]);
-    let told = ground.make(&[".", "--list"]);
-    let line = warning(&told.stderr, "bundle_installed");
+    let ended = ground.make(&[".", "--list"]);
+    let line = warning(&ended.stderr, "bundle_installed");
     for part in [
         "`node_modules` (2 files, 10 bytes)",
         "`lib/__pycache__` (1 file, 1 bytes)",
@@ -165,20 +165,20 @@ fn installed_packages_and_a_large_bundle_are_told_with_the_ten_largest() {
     ] {
         assert!(line.contains(part), "no {part}: {line}");
     }
-    assert!(!told.stderr.contains("bundle_large"), "{told:?}");
+    assert!(!ended.stderr.contains("bundle_large"), "{ended:?}");
     for number in 1..=12 {
         ground.file(&format!("big{number:02}"), vec![0; number << 20]);
     }
-    let told = ground.make(&[".", "--list"]);
-    let line = warning(&told.stderr, "bundle_large");
+    let ended = ground.make(&[".", "--list"]);
+    let line = warning(&ended.stderr, "bundle_large");
     assert!(
         line.contains("`big12` (12 MiB), `big11` (11 MiB)"),
         "{line}"
     );
     assert!(line.contains("`big03` (3 MiB) and"), "{line}");
     ground.file(".bundleignore", "node_modules\n__pycache__\nenv\nbig*\n");
-    let told = ground.make(&[".", "--list"]);
+    let ended = ground.make(&[".", "--list"]);
     for code in ["bundle_installed", "bundle_large"] {
-        assert!(!told.stderr.contains(code), "{told:?}");
+        assert!(!ended.stderr.contains(code), "{ended:?}");
     }
 }

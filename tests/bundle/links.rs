@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::symlink;
 
-use super::ground::{Content, manifest};
-use super::support::Ground;
+use support::Ground;
+use support::bundling::{Content, manifest};
 
 fn with_links(links: &[(&str, &str)]) -> Ground {
     let ground = Ground::new();
@@ -52,9 +52,9 @@ fn a_link_that_leads_elsewhere_is_refused_by_name() {
         ("d/l", "to-file", "symlink_chained"),
     ] {
         let ground = with_links(&[("d/to-file", "file"), ("d/to-dir", "sub"), (name, target)]);
-        let told = ground.make(&["m.yaml", "--list"]);
+        let ended = ground.make(&["m.yaml", "--list"]);
         let link = name.rsplit('/').next().expect("a name");
-        told.assert_refused(
+        ended.assert_refused(
             code,
             &["m.yaml:5:7", &format!("{link}`"), "--symlinks=follow"],
         );
@@ -66,15 +66,15 @@ fn a_source_behind_a_link_is_refused_and_can_be_followed() {
     let ground = with_links(&[("alias", "d")]);
     for source in ["local: alias/file", "local: alias/sub", "local: 'alias/*'"] {
         ground.file("m.yaml", manifest(source));
-        let told = ground.make(&["m.yaml", "--list"]);
-        assert_eq!(told.code, 125, "{told:#?}");
+        let ended = ground.make(&["m.yaml", "--list"]);
+        assert_eq!(ended.code, 125, "{ended:#?}");
         ground
             .make(&["m.yaml", "--list", "--symlinks=follow"])
             .assert_done();
     }
     ground.file("m.yaml", manifest("local: alias/file"));
-    let told = ground.make(&["m.yaml", "--list"]);
-    told.assert_refused(
+    let ended = ground.make(&["m.yaml", "--list"]);
+    ended.assert_refused(
         "symlink_through_link",
         &["passes through the symlink `alias`"],
     );
@@ -132,8 +132,8 @@ fn a_link_that_cannot_be_followed_is_refused_by_name() {
         ("..", "symlink_loop"),
     ] {
         let ground = with_links(&[("d/l", target)]);
-        let told = ground.make(&["m.yaml", "--list", "--symlinks=follow"]);
-        told.assert_refused(code, &[&format!("symlink to `{target}`")]);
+        let ended = ground.make(&["m.yaml", "--list", "--symlinks=follow"]);
+        ended.assert_refused(code, &[&format!("symlink to `{target}`")]);
     }
 }
 
@@ -147,8 +147,8 @@ fn an_outer_link_never_leads_the_bundle_to_a_secret() {
         &["m.yaml", "--list"][..],
         &["m.yaml", "--list", "--symlinks=follow"],
     ] {
-        let told = ground.make(flags);
-        assert_eq!(told.code, 125, "{told:#?}");
-        assert!(!told.text().contains("secret"));
+        let ended = ground.make(flags);
+        assert_eq!(ended.code, 125, "{ended:#?}");
+        assert!(!ended.text().contains("secret"));
     }
 }

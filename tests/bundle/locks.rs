@@ -1,7 +1,7 @@
 //! The lock file: written, and refused to drift from.
 
-use super::ground::manifest;
-use super::support::Ground;
+use support::Ground;
+use support::bundling::manifest;
 
 fn locked() -> Ground {
     let ground = Ground::new();
@@ -60,8 +60,8 @@ fn drift_is_refused_with_each_difference_and_no_bundle() {
             _ => "changed".to_owned(),
         };
         ground.file(change, text);
-        let told = ground.make(&["m.yaml", "--lock", "m.lock", "--locked", "-o", "new.tar.gz"]);
-        told.assert_refused("lock_drift", parts);
+        let ended = ground.make(&["m.yaml", "--lock", "m.lock", "--locked", "-o", "new.tar.gz"]);
+        ended.assert_refused("lock_drift", parts);
         assert!(!ground.workspace().join("new.tar.gz").exists());
     }
 }
@@ -75,10 +75,10 @@ fn a_bundle_that_drifted_is_not_even_begun_where_it_cannot_be_taken_back() {
     assert!(same.stdout.starts_with(&[0x1f, 0x8b]), "{same:#?}");
     // Of the same size: only the digest tells.
     ground.file("lib/a", "b");
-    let told = ground.make(&["m.yaml", "--lock", "m.lock", "--locked", "-o", "-"]);
-    told.assert_refused("lock_drift", &["content_digest"]);
-    assert!(told.stdout.is_empty(), "{} bytes", told.stdout.len());
-    let told = ground.make(&[
+    let ended = ground.make(&["m.yaml", "--lock", "m.lock", "--locked", "-o", "-"]);
+    ended.assert_refused("lock_drift", &["content_digest"]);
+    assert!(ended.stdout.is_empty(), "{} bytes", ended.stdout.len());
+    let ended = ground.make(&[
         "m.yaml",
         "--lock",
         "m.lock",
@@ -86,8 +86,8 @@ fn a_bundle_that_drifted_is_not_even_begun_where_it_cannot_be_taken_back() {
         "-o",
         "/dev/stdout",
     ]);
-    told.assert_refused("lock_drift", &["content_digest"]);
-    assert!(told.stdout.is_empty(), "{} bytes", told.stdout.len());
+    ended.assert_refused("lock_drift", &["content_digest"]);
+    assert!(ended.stdout.is_empty(), "{} bytes", ended.stdout.len());
 }
 
 #[test]
@@ -95,20 +95,20 @@ fn a_lock_file_that_is_none_is_refused() {
     let ground = locked();
     for (text, part) in [("{}", "m.lock"), ("no", "m.lock"), ("", "m.lock")] {
         ground.file("m.lock", text);
-        let told = ground.make(&["m.yaml", "--lock", "m.lock", "--locked", "--print-digest"]);
-        told.assert_refused("lock_invalid", &[part]);
+        let ended = ground.make(&["m.yaml", "--lock", "m.lock", "--locked", "--print-digest"]);
+        ended.assert_refused("lock_invalid", &[part]);
     }
-    let told = ground.make(&[
+    let ended = ground.make(&[
         "m.yaml",
         "--lock",
         "nothing.lock",
         "--locked",
         "--print-digest",
     ]);
-    told.assert_refused("lock_invalid", &["nothing.lock"]);
-    let told = ground.make(&["m.yaml", "--locked", "--print-digest"]);
-    assert_eq!(told.code, 125);
-    assert!(told.stderr.contains("--lock"), "{told:#?}");
+    ended.assert_refused("lock_invalid", &["nothing.lock"]);
+    let ended = ground.make(&["m.yaml", "--locked", "--print-digest"]);
+    assert_eq!(ended.code, 125);
+    assert!(ended.stderr.contains("--lock"), "{ended:#?}");
 }
 
 #[test]
@@ -133,6 +133,6 @@ fn neither_the_bundle_nor_the_lock_file_is_part_of_the_bundle() {
     ]);
     first.assert_done();
     assert_eq!(first.text(), second.text());
-    let told = ground.make(&[".", "-o", "out.tar.gz", "--lock", "out.lock", "--locked"]);
-    told.assert_done();
+    let ended = ground.make(&[".", "-o", "out.tar.gz", "--lock", "out.lock", "--locked"]);
+    ended.assert_done();
 }

@@ -5,11 +5,7 @@
     reason = "test code: a failure is a panic"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod determinism;
-mod ground;
 mod left_out;
 mod links;
 mod locks;

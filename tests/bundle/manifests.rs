@@ -3,8 +3,8 @@
 use bundler::locate::locate;
 use bundler::{ResolveRequest, resolve};
 
-use super::ground::manifest;
-use super::support::Ground;
+use support::Ground;
+use support::bundling::manifest;
 
 #[test]
 fn a_name_is_looked_for_in_the_convention_folders() {
@@ -33,9 +33,9 @@ fn a_name_is_looked_for_in_the_convention_folders() {
         ("terse", "manifest.yaml"),
         ("lean", "CODE.md"),
     ] {
-        let told = ground.make(&["--workspace", workspace, name, "--list"]);
-        told.assert_done();
-        assert!(told.text().contains(file), "{told:#?}");
+        let ended = ground.make(&["--workspace", workspace, name, "--list"]);
+        ended.assert_done();
+        assert!(ended.text().contains(file), "{ended:#?}");
         ground.make(&[name, "--list"]).assert_done();
     }
     let list = ground.make(&["render", "--list"]).text();
@@ -43,8 +43,8 @@ fn a_name_is_looked_for_in_the_convention_folders() {
         list.contains(".code-workspaces/render/manifest.yaml"),
         "{list}"
     );
-    let told = ground.make(&["--workspace", workspace, "rendr", "--list"]);
-    told.assert_refused(
+    let ended = ground.make(&["--workspace", workspace, "rendr", "--list"]);
+    ended.assert_refused(
         "workspace_not_found",
         &["there are lean, render, terse", "did you mean `render`?"],
     );
@@ -84,8 +84,8 @@ fn a_manifest_that_is_not_there_or_elsewhere_is_refused() {
             &[],
         ),
     ] {
-        let told = ground.make(&[words, &["--list"]].concat());
-        told.assert_refused(code, parts);
+        let ended = ground.make(&[words, &["--list"]].concat());
+        ended.assert_refused(code, parts);
     }
     // Its own folder is the workspace where the working directory is not above it.
     ground.make(&[elsewhere, "--list"]).assert_done();
@@ -95,25 +95,25 @@ fn a_manifest_that_is_not_there_or_elsewhere_is_refused() {
 fn nothing_is_printed_or_written_that_was_not_asked_for() {
     let ground = Ground::new();
     ground.file("manifest.yaml", "run: [echo]\n");
-    let told = ground.make(&["."]);
-    told.assert_refused("usage", &["add -o bundle.tar.gz"]);
-    let told = ground.make(&[".", "-o", "-", "--list"]);
-    told.assert_refused("usage", &["-o - writes the bundle where"]);
-    let told = ground.make(&[".", "-o", "out", "--json"]);
-    told.assert_refused("usage", &["--json has nothing to print"]);
-    let told = ground.make(&[".", "-o", "out"]);
+    let ended = ground.make(&["."]);
+    ended.assert_refused("usage", &["add -o bundle.tar.gz"]);
+    let ended = ground.make(&[".", "-o", "-", "--list"]);
+    ended.assert_refused("usage", &["-o - writes the bundle where"]);
+    let ended = ground.make(&[".", "-o", "out", "--json"]);
+    ended.assert_refused("usage", &["--json has nothing to print"]);
+    let ended = ground.make(&[".", "-o", "out"]);
     assert_eq!(
-        (told.code, told.stdout.len(), told.stderr.as_str()),
+        (ended.code, ended.stdout.len(), ended.stderr.as_str()),
         (0, 0, "")
     );
-    let told = ground.make(&[".", "--print-digest"]);
-    let digest = told.text();
+    let ended = ground.make(&[".", "--print-digest"]);
+    let digest = ended.text();
     assert!(
         digest.starts_with("sha256:") && digest.len() == 72,
         "{digest}"
     );
-    let told = ground.make(&[".", "--print-digest", "--json"]);
-    assert_eq!(told.json()["content_digest"], digest.trim_end());
+    let ended = ground.make(&[".", "--print-digest", "--json"]);
+    assert_eq!(ended.json()["content_digest"], digest.trim_end());
 }
 
 #[test]
@@ -226,8 +226,8 @@ fn a_registry_of_the_host_knows_slugs() {
 fn floating_references_are_refused_where_pins_are_required() {
     let ground = Ground::new();
     ground.file("m.yaml", manifest("github: {repo: o/r, ref: main}"));
-    let told = ground.make(&["m.yaml", "--list", "--require-pin"]);
-    told.assert_refused(
+    let ended = ground.make(&["m.yaml", "--list", "--require-pin"]);
+    ended.assert_refused(
         "pin_required",
         &["`main`", "m.yaml:5:7 at /code/sources/0 (github)"],
     );
@@ -237,11 +237,11 @@ fn floating_references_are_refused_where_pins_are_required() {
         "RUNNER_OPT_REQUIRE_PIN",
     ] {
         let mut command = ground.bundle_command(&["m.yaml", "--list"]);
-        super::ground::told(command.env(name, "true")).assert_refused("pin_required", &[]);
+        support::bundling::output_of(command.env(name, "true")).assert_refused("pin_required", &[]);
     }
     ground.file("m.yaml", manifest("github: {repo: o/r, ref: 4f3a2b1c}"));
-    let told = ground.make(&["m.yaml", "--list", "--require-pin"]);
-    told.assert_refused(
+    let ended = ground.make(&["m.yaml", "--list", "--require-pin"]);
+    ended.assert_refused(
         "pin_required",
         &["abbreviated", "fewer digits name no commit"],
     );
@@ -263,7 +263,7 @@ fn a_token_that_cannot_be_had_is_told_with_its_cause() {
     ] {
         let policy = ground.write("token.yaml", format!("github: {{token: \"{token}\"}}\n"));
         let policy = policy.to_str().expect("a plain path");
-        let told = ground.make(&["m.yaml", "--print-digest", "--policy", policy]);
-        told.assert_refused("github_setting", parts);
+        let ended = ground.make(&["m.yaml", "--print-digest", "--policy", policy]);
+        ended.assert_refused("github_setting", parts);
     }
 }

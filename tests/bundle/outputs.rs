@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::ground::{Archive, told};
-use super::support::{Ground, is_root, needs_root, runner};
+use support::bundling::{Archive, Ended, output_of};
+use support::{Ground, is_root, needs_root, runner};
 
 /// Longer than any of these waits takes. Not an assertion about speed.
 const HANG_AFTER: Duration = Duration::from_secs(60);
@@ -47,8 +47,8 @@ fn an_earlier_bundle_in_the_workspace_is_not_part_of_the_next() {
     ground.file("out/keep", "x");
     let mut digests = Vec::new();
     for _ in 0..3 {
-        let told = ground.make(&[".", "-o", "out/b.tar.gz", "--print-digest"]);
-        digests.push(told.assert_done().text());
+        let ended = ground.make(&[".", "-o", "out/b.tar.gz", "--print-digest"]);
+        digests.push(ended.assert_done().text());
     }
     assert_eq!(digests[0], digests[1]);
     assert_eq!(digests[0], digests[2]);
@@ -57,8 +57,8 @@ fn an_earlier_bundle_in_the_workspace_is_not_part_of_the_next() {
     std::fs::hard_link(&target, ground.workspace().join("alias")).expect("linked");
     std::os::unix::fs::symlink("out/b.tar.gz", ground.path("from-outside")).expect("linked");
     std::fs::rename(ground.path("from-outside"), ground.workspace().join("link")).expect("moved");
-    let told = ground.make(&[".", "-o", "link", "--list"]);
-    let list = told.assert_done().text();
+    let ended = ground.make(&[".", "-o", "link", "--list"]);
+    let list = ended.assert_done().text();
     assert!(
         !list.contains("alias") && !list.contains(" - out/b.tar.gz"),
         "{list}"
@@ -73,29 +73,27 @@ fn an_earlier_bundle_in_the_workspace_is_not_part_of_the_next() {
 fn a_pipe_gets_the_bundle_and_a_full_one_the_reason() {
     let ground = Ground::new();
     ground.file("manifest.yaml", "run: [echo]\n");
-    let told = ground.make(&[".", "-o", "-"]);
-    told.assert_done();
+    let ended = ground.make(&[".", "-o", "-"]);
+    ended.assert_done();
     let target = ground.path("from-pipe.tar.gz");
-    std::fs::write(&target, &told.stdout).expect("written");
+    std::fs::write(&target, &ended.stdout).expect("written");
     assert_eq!(Archive::read(&target).names(), ["manifest.yaml"]);
     assert_eq!(ground.archive(&["."]), Archive::read(&target));
-    let told = ground.make(&[".", "-o", "/dev/full"]);
-    told.assert_refused_or_failed("output_no_space");
-    let told = ground.make(&[".", "-o", "nowhere/out"]);
-    told.assert_refused_or_failed("output_unwritable");
-    let told = ground.make(&[".", "-o", "."]);
-    told.assert_refused_or_failed("output_refused");
+    let ended = ground.make(&[".", "-o", "/dev/full"]);
+    assert_failed(&ended, "output_no_space");
+    let ended = ground.make(&[".", "-o", "nowhere/out"]);
+    assert_failed(&ended, "output_unwritable");
+    let ended = ground.make(&[".", "-o", "."]);
+    assert_failed(&ended, "output_refused");
     // Nobody is told to remove a directory.
-    assert!(!told.stderr.contains("remove"), "{told:#?}");
+    assert!(!ended.stderr.contains("remove"), "{ended:#?}");
 }
 
-impl super::ground::Told {
-    #[track_caller]
-    fn assert_refused_or_failed(&self, code: &str) {
-        let named = self.stderr.contains(&format!("({code})"));
-        assert!(self.code == 125 && named, "{self:#?}");
-        assert!(self.stderr.contains("runner: failed: "), "{self:#?}");
-    }
+#[track_caller]
+fn assert_failed(ended: &Ended, code: &str) {
+    let named = ended.stderr.contains(&format!("({code})"));
+    assert!(ended.code == 125 && named, "{ended:#?}");
+    assert!(ended.stderr.contains("runner: failed: "), "{ended:#?}");
 }
 
 #[test]
@@ -110,9 +108,9 @@ fn a_file_of_another_kind_is_never_replaced() {
     for name in ["tool/manifest.yaml", "tool/main.sh", "notes"] {
         let before = read(name);
         for flag in ["-o", "--lock"] {
-            let told = ground.make(&["tool", flag, name]);
-            told.assert_refused_or_failed("output_refused");
-            assert!(told.stderr.contains(name), "{told:#?}");
+            let ended = ground.make(&["tool", flag, name]);
+            assert_failed(&ended, "output_refused");
+            assert!(ended.stderr.contains(name), "{ended:#?}");
             assert_eq!(read(name), before, "{flag} {name}");
         }
     }
@@ -120,9 +118,7 @@ fn a_file_of_another_kind_is_never_replaced() {
         &["tool", "-o", "x", "--lock", "./x"][..],
         &["tool", "-o", "old.lock", "--lock", "old.lock"],
     ] {
-        ground
-            .make(words)
-            .assert_refused_or_failed("output_refused");
+        assert_failed(&ground.make(words), "output_refused");
         assert!(!ground.workspace().join("x").exists());
     }
     ground
@@ -135,8 +131,8 @@ fn a_file_of_another_kind_is_never_replaced() {
     ground
         .make(&["tool", "-o", "empty", "--lock", "old.lock"])
         .assert_done();
-    let told = ground.make(&["tool", "-o", "old.lock", "--lock", "old.lock", "--locked"]);
-    told.assert_refused_or_failed("output_refused");
+    let ended = ground.make(&["tool", "-o", "old.lock", "--lock", "old.lock", "--locked"]);
+    assert_failed(&ended, "output_refused");
     assert!(read("old.lock").starts_with(b"{"));
 }
 
@@ -177,12 +173,15 @@ fn a_full_disk_leaves_nothing_and_says_so() {
     let mut command = Command::new("unshare");
     command.args(["-m", "--propagation", "private", "sh", "-c", script, "sh"]);
     command.arg(runner()).arg(&small).arg(ground.workspace());
-    let told = told(&mut command);
-    assert_ne!(told.code, 99, "{told:#?}");
-    told.assert_refused_or_failed("output_no_space");
-    assert!(told.stderr.contains("No space left on device"), "{told:#?}");
+    let ended = output_of(&mut command);
+    assert_ne!(ended.code, 99, "{ended:#?}");
+    assert_failed(&ended, "output_no_space");
+    assert!(
+        ended.stderr.contains("No space left on device"),
+        "{ended:#?}"
+    );
     // What was there is there.
-    assert_eq!(told.text(), "out\nold");
+    assert_eq!(ended.text(), "out\nold");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `ref` sources: in their place, depth first, in circles, as diamonds, eight deep.
 
-use super::ground::manifest;
-use super::support::Ground;
+use support::Ground;
+use support::bundling::manifest;
 
 fn workspace(name: &str, sources: &str) -> String {
     let manifest = manifest(sources);
@@ -29,8 +29,8 @@ fn the_sources_of_a_code_workspace_stand_where_it_is_referred_to() {
         "m.yaml",
         manifest("inline: {path: a, content: x}\nref: {path: ./libs/outer}\ninline: {path: b, content: x}"),
     );
-    let told = ground.make(&["m.yaml", "--lock", "lock.json"]);
-    told.assert_done();
+    let ended = ground.make(&["m.yaml", "--lock", "lock.json"]);
+    ended.assert_done();
     let text = std::fs::read_to_string(ground.workspace().join("lock.json")).expect("written");
     let lock: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let paths: Vec<_> = lock["sources"]
@@ -81,12 +81,12 @@ fn a_circle_is_refused_with_its_whole_chain_before_any_source_is_looked_at() {
         ("libs/a", "libs/a → libs/a"),
         ("libs/b", "libs/b → libs/c → libs/d → libs/b"),
     ] {
-        let told = ground.make(&[subject, "--list"]);
-        told.assert_refused("code_cycle", &[chain, "/code/sources/1 (ref)"]);
+        let ended = ground.make(&[subject, "--list"]);
+        ended.assert_refused("code_cycle", &[chain, "/code/sources/1 (ref)"]);
     }
     ground.file("m.yaml", manifest("ref: libs/d"));
-    let told = ground.make(&["m.yaml", "--list"]);
-    told.assert_refused(
+    let ended = ground.make(&["m.yaml", "--list"]);
+    ended.assert_refused(
         "code_cycle",
         &["in a circle: libs/d → libs/b → libs/c → libs/d"],
     );
@@ -129,8 +129,8 @@ fn eight_code_workspaces_may_lie_below_each_other_and_not_nine() {
     ground.file("m.yaml", manifest("ref: w2"));
     assert_eq!(ground.archive(&["m.yaml"]).names(), ["bottom"]);
     ground.file("m.yaml", manifest("ref: w1"));
-    let told = ground.make(&["m.yaml", "--list"]);
-    told.assert_refused(
+    let ended = ground.make(&["m.yaml", "--list"]);
+    ended.assert_refused(
         "code_depth",
         &["more than 8 deep", "w8 → w9", "w8/manifest.yaml"],
     );
@@ -149,8 +149,8 @@ fn references_that_multiply_are_refused_and_not_resolved() {
             workspace(&format!("w{level}"), &sources),
         );
     }
-    let told = ground.make(&["w1", "--list"]);
-    told.assert_refused("code_too_many_sources", &["more than 4096 sources"]);
+    let ended = ground.make(&["w1", "--list"]);
+    ended.assert_refused("code_too_many_sources", &["more than 4096 sources"]);
 }
 
 #[test]
@@ -209,8 +209,8 @@ fn a_code_workspace_that_was_not_too_deep_before_is_too_deep_further_down() {
     ground.file("m.yaml", manifest("ref: w1\nref: w2\nref: w1"));
     ground.make(&["m.yaml", "--list"]).assert_done();
     ground.file("m.yaml", manifest("ref: w1\nref: deeper"));
-    let told = ground.make(&["m.yaml", "--list"]);
-    told.assert_refused("code_depth", &["deeper → w1", "w7 → w8"]);
+    let ended = ground.make(&["m.yaml", "--list"]);
+    ended.assert_refused("code_depth", &["deeper → w1", "w7 → w8"]);
 }
 
 #[test]
@@ -218,8 +218,8 @@ fn only_a_code_workspace_can_be_referred_to() {
     let ground = Ground::new();
     ground.file("tools/t/manifest.yaml", "run: [echo]\n");
     ground.file("m.yaml", manifest("ref: tools/t"));
-    let told = ground.make(&["m.yaml", "--list"]);
-    told.assert_refused(
+    let ended = ground.make(&["m.yaml", "--list"]);
+    ended.assert_refused(
         "source_not_code_workspace",
         &["of `kind: tool`", "with `local`"],
     );
@@ -233,11 +233,11 @@ fn every_error_of_a_referenced_manifest_is_told_with_its_file() {
         "kind: code-workspace\nnaem: x\nrunner: {engin: sandbox}\n",
     );
     ground.file("m.yaml", manifest("ref: libs/x"));
-    let told = ground.make(&["m.yaml", "--list"]);
+    let ended = ground.make(&["m.yaml", "--list"]);
     let parts = [
         "libs/x/manifest.yaml:2:1 at /naem",
         "libs/x/manifest.yaml:3:10",
         "did you mean `engine`?",
     ];
-    told.assert_refused("unknown_key", &parts);
+    ended.assert_refused("unknown_key", &parts);
 }

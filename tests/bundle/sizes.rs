@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use super::outputs::noise;
-use super::support::{Ground, invariants::watch_memory};
+use support::{Ground, invariants::watch_memory};
 
 const HANG_AFTER: Duration = Duration::from_secs(300);
 
@@ -34,8 +34,8 @@ fn each_cap_of_the_host_names_the_entry_that_crosses_it_and_its_key() {
         }
         let policy = ground.write("policy.yaml", format!("unpack: {policy}\n"));
         let policy = policy.to_str().expect("a plain path");
-        let told = ground.make(&[".", "--policy", policy, "-o", "out.tar.gz"]);
-        told.assert_refused("bundle_size", parts);
+        let ended = ground.make(&[".", "--policy", policy, "-o", "out.tar.gz"]);
+        ended.assert_refused("bundle_size", parts);
         assert!(!ground.workspace().join("out.tar.gz").exists());
     }
 }
@@ -49,8 +49,8 @@ fn a_directory_of_very_many_names_ends_at_the_cap() {
     }
     let policy = ground.write("policy.yaml", "unpack: {entries: 20}\n");
     let policy = policy.to_str().expect("a plain path");
-    let told = ground.make(&[".", "--policy", policy, "--list"]);
-    told.assert_refused("source_too_many_files", &["more than 320 files"]);
+    let ended = ground.make(&[".", "--policy", policy, "--list"]);
+    ended.assert_refused("source_too_many_files", &["more than 320 files"]);
     // Links that are followed do not multiply beyond it either.
     let ground = Ground::new();
     ground.file("manifest.yaml", "run: [echo]\n");
@@ -66,8 +66,8 @@ fn a_directory_of_very_many_names_ends_at_the_cap() {
         }
     }
     ground.file("l12/x", "");
-    let told = ground.make(&[".", "--list", "--symlinks=follow"]);
-    told.assert_refused("bundle_size", &["unpack.entries"]);
+    let ended = ground.make(&[".", "--list", "--symlinks=follow"]);
+    ended.assert_refused("bundle_size", &["unpack.entries"]);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::os::unix::ffi::OsStrExt as _;
 
-use super::ground::{Archive, manifest};
-use super::support::Ground;
+use support::Ground;
+use support::bundling::{Archive, manifest};
 
 fn populated() -> Ground {
     let ground = Ground::new();
@@ -230,8 +230,8 @@ fn a_source_that_gives_nothing_is_refused_by_its_place() {
         ),
     ] {
         ground.file("m.yaml", manifest(source));
-        let told = ground.make(&["m.yaml", "-o", "out.tar.gz"]);
-        told.assert_refused(code, parts);
+        let ended = ground.make(&["m.yaml", "-o", "out.tar.gz"]);
+        ended.assert_refused(code, parts);
         assert!(!ground.workspace().join("out.tar.gz").exists());
     }
 }
@@ -240,15 +240,15 @@ fn a_source_that_gives_nothing_is_refused_by_its_place() {
 fn the_filter_of_a_directory_may_match_nothing_and_says_so() {
     let ground = populated();
     ground.file("m.yaml", manifest("local: {path: shared, glob: '*.rs'}"));
-    let told = ground.make(&["m.yaml", "--list"]);
-    told.assert_done().assert_warns("source_empty");
+    let ended = ground.make(&["m.yaml", "--list"]);
+    ended.assert_done().assert_warns("source_empty");
     ground.file(
         "m.yaml",
         manifest("local: {path: package.json, glob: '*.rs'}"),
     );
-    let told = ground.make(&["m.yaml", "--list"]);
-    told.assert_done().assert_warns("glob_ignored");
-    assert!(told.text().contains("package.json"));
+    let ended = ground.make(&["m.yaml", "--list"]);
+    ended.assert_done().assert_warns("glob_ignored");
+    assert!(ended.text().contains("package.json"));
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn without_code_the_manifest_s_own_folder_is_the_bundle() {
         // The folder that counts as the workspace makes no difference.
         let inside = ground.workspace().join(&folder);
         let mut there = ground.bundle_command(&[".", "--print-digest"]);
-        let there = super::ground::told(there.current_dir(inside));
+        let there = support::bundling::output_of(there.current_dir(inside));
         assert_eq!(there.text().trim_end(), ground.digest(&[&folder]));
     }
 }
@@ -312,9 +312,9 @@ fn names_that_differ_in_case_only_are_kept_with_a_warning() {
         "m.yaml",
         manifest("inline: {path: README, content: a}\ninline: {path: readme, content: b}"),
     );
-    let told = ground.make(&["m.yaml", "--list"]);
-    told.assert_done().assert_warns("bundle_case_twins");
-    assert!(told.text().contains("README") && told.text().contains("readme"));
+    let ended = ground.make(&["m.yaml", "--list"]);
+    ended.assert_done().assert_warns("bundle_case_twins");
+    assert!(ended.text().contains("README") && ended.text().contains("readme"));
 }
 
 #[test]
@@ -343,8 +343,9 @@ fn directories_of_version_control_and_the_reserved_one_are_left_out() {
     ];
     assert_eq!(archive.names(), expected);
     assert_ne!(archive.text(".runner/manifest.json"), "x");
-    let told = ground.make(&[".", "--list"]);
-    told.assert_warns("bundle_left_out")
+    let ended = ground.make(&[".", "--list"]);
+    ended
+        .assert_warns("bundle_left_out")
         .assert_warns("bundle_reserved");
 }
 
@@ -362,16 +363,16 @@ fn what_is_no_file_is_refused_by_name() {
         0,
     )
     .expect("made");
-    let told = ground.make(&[".", "--list"]);
-    told.assert_refused("source_special_file", &["`data/queue` is a fifo", "`glob`"]);
+    let ended = ground.make(&[".", "--list"]);
+    ended.assert_refused("source_special_file", &["`data/queue` is a fifo", "`glob`"]);
     // What is not taken does not matter.
     ground.file("manifest.yaml", manifest("local: {path: data, glob: 'p*'}"));
     ground.make(&[".", "--list"]).assert_done();
     std::fs::remove_file(&fifo).expect("removed");
     let _listener = std::os::unix::net::UnixListener::bind(&fifo).expect("bound");
     ground.file("manifest.yaml", manifest("local: data/queue"));
-    let told = ground.make(&[".", "--list"]);
-    told.assert_refused("source_special_file", &["`data/queue` is a socket"]);
+    let ended = ground.make(&[".", "--list"]);
+    ended.assert_refused("source_special_file", &["`data/queue` is a socket"]);
 }
 
 #[test]
@@ -424,13 +425,13 @@ fn a_file_where_another_source_has_a_directory_is_refused_with_both() {
     ] {
         let sources = format!("local: {{path: {first}, as: .}}\nlocal: {{path: {second}, as: .}}");
         ground.file("m.yaml", manifest(&sources));
-        let told = ground.make(&["m.yaml", "--list"]);
+        let ended = ground.make(&["m.yaml", "--list"]);
         let parts = [
             "m.yaml:6:7 at /code/sources/1",
             "m.yaml:5:7 at /code/sources/0",
             "`lib`",
         ];
-        told.assert_refused("bundle_path_conflict", &parts);
+        ended.assert_refused("bundle_path_conflict", &parts);
     }
 }
 

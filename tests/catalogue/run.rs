@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::skips::skip;
+use support::skip;
 
 const DOCUMENT: &str = "\
 # Threats

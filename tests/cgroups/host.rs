@@ -13,10 +13,7 @@ use sandbox::cgroups::{Backend, RunCgroup, choose, observe};
 pub(crate) const HANG: Duration = Duration::from_secs(30);
 const TOP: &str = "/runner-tests";
 
-#[path = "../support/skips.rs"]
-mod skips;
-
-pub(crate) use skips::{needs_root, skip};
+pub(crate) use support::{needs_root, skip};
 
 /// The top directories of all hierarchies that are mounted here.
 pub(crate) fn hierarchies() -> Vec<PathBuf> {

@@ -14,10 +14,6 @@ mod asked;
 mod ground;
 mod judge;
 mod outcome;
-#[path = "../support/skips.rs"]
-mod skips;
-#[path = "../support/source.rs"]
-mod source;
 mod sources;
 mod vector;
 
@@ -30,7 +26,7 @@ use vector::Vector;
 const OTHER_FILES: [&str; 2] = ["README.md", "digest.py"];
 
 fn folder() -> PathBuf {
-    source::source_path("tests/conformance")
+    support::source_path("tests/conformance")
 }
 
 /// Every file of vectors, by name.
@@ -130,7 +126,7 @@ fn the_other_program_computes_the_same_digests() {
         .output()
         .is_err()
     {
-        skips::skip("python3 is not here to run digest.py");
+        support::skip("python3 is not here to run digest.py");
         return;
     }
     let vectors = vector::read(&folder().join("digests.yaml"));

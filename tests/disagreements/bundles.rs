@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::runner;
+use support::runner;
 
 /// One member of an archive, as its header has it.
 #[derive(Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Done, Ground, runner};
+use support::{Done, Ground, runner};
 
 fn exec(ground: &Ground, flags: &[&str], files: &[(&str, &str)]) -> Done {
     let workspace = ground.workspace();
@@ -148,7 +148,7 @@ fn an_unmet_need_is_a_warning_for_the_hosts_programs_and_a_refusal_for_an_image(
     );
     done.assert_exited(0);
     assert!(warns(&done, "needs_unsatisfied"), "{done:#?}");
-    let Some(image) = crate::support::images::tiny() else {
+    let Some(image) = support::images::tiny() else {
         return;
     };
     let manifest = format!("run: sh body.sh\nrunner: {{engine: sandbox, {needs}}}\n");
@@ -200,7 +200,7 @@ fn a_link_inside_the_bundle_is_kept_and_one_that_leaves_it_is_refused() {
         std::fs::create_dir(&folder).expect("made");
         std::fs::write(folder.join("data.txt"), "inside\n").expect("written");
         std::os::unix::fs::symlink(target, folder.join("link")).expect("linked");
-        let archive = crate::support::bundles::pack(&folder);
+        let archive = support::bundles::pack(&folder);
         let done = ground.exec(&["--run", "[\"cat\", \"link\"]"], &archive);
         assert_eq!(done.code, code, "{target}: {done:#?}");
         assert_eq!(done.text() == "inside\n", code == 0, "{target}");

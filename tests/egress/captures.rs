@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use super::runs::{Capture, Seen, Setting};
-use crate::support::Case;
-use crate::support::bodies::c_body;
-use crate::support::network::{PYTHON, Who};
+use support::Case;
+use support::bodies::c_body;
+use support::network::{PYTHON, Who};
 
 /// Starts a program under a filter that refuses `socket(FAMILY, *, PROTOCOL)` with an errno, as a
 /// kernel without that part does. A protocol of -1 is any.

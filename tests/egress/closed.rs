@@ -6,9 +6,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::runs::Setting;
-use crate::support::invariants::living;
-use crate::support::network::{Outside, PYTHON, Who};
-use crate::support::{Ground, Running, random};
+use support::invariants::living;
+use support::network::{Outside, PYTHON, Who};
+use support::{Ground, Running, random};
 
 /// Asks for names in every way that there is, each of which has `unique` in it, and knocks at
 /// addresses of the local network.

@@ -1,6 +1,6 @@
 //! The network that a body finds: it cannot be changed, left, or reached around, by nobody inside.
 
-use crate::support::bodies::c_body;
+use support::bodies::c_body;
 
 /// What every body of this module begins with.
 const ATTEMPTS: &str = r#"

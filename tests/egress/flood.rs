@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::tier_includes;
+use support::tier_includes;
 
 fn count_of(report: &Value, is_meant: impl Fn(&Value) -> bool) -> u64 {
     let list = report["denials"].as_array().into_iter().flatten();

@@ -37,7 +37,7 @@ const NOTHING: &str = "tcp: ENETUNREACH
     devices: lo";
 
 /// `runner exec FLAGS BUNDLE` in the bed, with a manifest and a body in Python.
-fn exec(setting: &Setting, manifest: &str, flags: &[&str], script: &str) -> crate::support::Done {
+fn exec(setting: &Setting, manifest: &str, flags: &[&str], script: &str) -> support::Done {
     let body = format!(
         "#!/usr/bin/python3\n{PRELUDE}\nunique = {:?}\n{script}",
         setting.unique
@@ -211,12 +211,12 @@ for _ in range(15):
 say('last', *answers)
 say('addresses', *[ask(name)[:2] for name in {names:?}])");
         let rules = names.each_ref().map(|name| format!("{name}:9000"));
-        let grounds = [crate::support::Ground::new(), crate::support::Ground::new()];
+        let grounds = [support::Ground::new(), support::Ground::new()];
         let program = setting.program(&script);
         let running: Vec<_> = (0..2)
             .map(|at| {
                 let words = ["run", "--egress-capture", setting.capture.word(), "--allow-net",
-                    &rules[at], "--", crate::support::network::PYTHON, "-c", &program];
+                    &rules[at], "--", support::network::PYTHON, "-c", &program];
                 grounds[at].command(&words).inside(setting.outside).start()
             })
             .collect();

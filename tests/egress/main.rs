@@ -1,5 +1,5 @@
 //! Who a body reaches: only whom the list names, whatever the body tries. The outside is the tests'
-//! own (`support/network.rs`); each case is run with both ways of capturing connections.
+//! own (`support::network`); each case is run with both ways of capturing connections.
 
 #![allow(
     unreachable_pub,
@@ -7,9 +7,6 @@
     clippy::panic,
     reason = "test code: a failure is a panic"
 )]
-
-#[path = "../support/mod.rs"]
-mod support;
 
 #[macro_use]
 mod runs;

@@ -1,7 +1,7 @@
 //! The outside itself: that it sees what it is asked to see, without any run.
 
-use crate::support::Ground;
-use crate::support::network::{Outside, PYTHON, Who};
+use support::Ground;
+use support::network::{Outside, PYTHON, Who};
 
 /// What the other tests trust: an empty log means that nothing came.
 #[test]

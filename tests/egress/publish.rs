@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::runs::{Capture, Seen, Setting};
-use crate::support::Running;
-use crate::support::network::{PYTHON, Who};
+use support::Running;
+use support::network::{PYTHON, Who};
 
 /// A port of the host's namespace that no other case has.
 fn port() -> u16 {

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use crate::support::invariants::eventually;
-use crate::support::network::{Outside, PYTHON, network_namespaces};
-use crate::support::{Case, Done, Ground, random};
+use support::invariants::eventually;
+use support::network::{Outside, PYTHON, network_namespaces};
+use support::{Case, Done, Ground, random};
 
 /// What every body begins with.
 pub const PRELUDE: &str = include_str!("prelude.py");

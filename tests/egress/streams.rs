@@ -5,8 +5,8 @@ use std::time::Instant;
 use rustix::process::Signal;
 
 use super::runs::Seen;
-use crate::support::belongs_to_tier;
-use crate::support::invariants::living;
+use support::belongs_to_tier;
+use support::invariants::living;
 
 /// What the bodies of this module know.
 const STREAMS: &str = "
@@ -87,7 +87,7 @@ mine = open_talk('count')
 mine.shutdown(socket.SHUT_WR)
 say('mine', mine.makefile().read().split()[0])"));
         seen.assert_said("ended: b''\nmine: 0");
-        let rest = |log: &crate::support::network::Log| {
+        let rest = |log: &support::network::Log| {
             let mut of = log.of_kind("rest").filter(|event| event["to"] == "93.184.216.91");
             of.any(|event| event["rest"][0] == 100)
         };
@@ -109,7 +109,7 @@ held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
 held.close()"));
         seen.assert_said("theirs: reset\nheld: b'held\\n'");
         let unique = setting.unique.clone();
-        let held = move |log: &crate::support::network::Log| {
+        let held = move |log: &support::network::Log| {
             let mut held = log.of_kind("held").filter(|event| event["words"][1] == *unique);
             held.any(|event| event["ended"] == "ConnectionResetError")
         };
@@ -198,7 +198,7 @@ while True:
         case.command.env("RUNNER_OPT_RUNTIME_DIRECTORY", &runtime);
         let running = case.start();
         let of_this_run = |kind: &'static str| {
-            move |log: &crate::support::network::Log| {
+            move |log: &support::network::Log| {
                 log.of_kind(kind).any(|event| event["words"][1] == *setting.unique)
             }
         };

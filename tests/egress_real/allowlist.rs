@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::servers::Servers;
-use crate::support::{Done, Ground};
+use support::{Done, Ground};
 
 /// What the kernel may capture connections with.
 const CAPTURES: [&str; 2] = ["tproxy", "anyip"];

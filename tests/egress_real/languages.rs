@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::allowlist::{Allowlist, through};
-use crate::support::packages::{has, prepared, succeed, tool};
+use support::packages::{has, prepared, succeed, tool};
 
 const URLLIB: &str = r#"
 import sys, urllib.request

@@ -7,9 +7,6 @@
     reason = "test code: a failure is a panic, a skip is printed"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod allowlist;
 mod languages;
 mod package_clients;

@@ -1,8 +1,8 @@
 //! git, pip and npm.
 
 use crate::allowlist::through;
-use crate::support::packages::has;
-use crate::support::random;
+use support::packages::has;
+use support::random;
 
 const REASON: &str = "name-not-allowed";
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::packages::{succeed, tool};
+use support::packages::{succeed, tool};
 
 /// How large the file `large.bin` is: more than every buffer on the way.
 pub(crate) const LARGE_BYTES: usize = 12 << 20;

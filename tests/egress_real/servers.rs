@@ -6,9 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 
 use crate::published;
-use crate::support::network::{Outside, Who};
-use crate::support::packages::has;
-use crate::support::{certificates, skip};
+use support::network::{Outside, Who};
+use support::packages::has;
+use support::{certificates, skip};
 
 /// The names that nginx serves, below `compat.test`. No case allows `denied`, which is served as
 /// well as the others.
@@ -54,7 +54,7 @@ impl Servers {
         populate(&directory);
         let script = directory.join("start.sh");
         // Whoever holds the host's namespace may lay a cable in it.
-        let who = if crate::support::is_root() {
+        let who = if support::is_root() {
             Who::Caller
         } else {
             Who::AloneAsRoot

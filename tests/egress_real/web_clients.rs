@@ -3,7 +3,7 @@
 use crate::allowlist::{Allowlist, through};
 use crate::published::{LARGE_BYTES, PAGES};
 use crate::servers::{ADDRESS, Servers};
-use crate::support::packages::{has, succeed};
+use support::packages::{has, succeed};
 
 /// The control: what no case reaches through the allowlist is there, and one step beyond the host.
 #[test]

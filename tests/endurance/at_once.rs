@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 
 use crate::flat::{Counted, adopt_orphans, kib};
 use crate::harness::{Place, how_many, in_a_process_of_its_own};
-use crate::support::bodies::c_body;
-use crate::support::runner;
+use support::bodies::c_body;
+use support::runner;
 
 /// Says that it runs, and ends with its input.
 const WAITING: &str = "#include <unistd.h>

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use crate::support::{random, tier_includes};
+use support::{random, tier_includes};
 
 /// Names the test that a process is the harness of.
 const HARNESS: &str = "RUNNER_TESTS_HARNESS";

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::flat::{Counted, adopt_orphans, note_run};
 use crate::harness::{Place, how_many, in_a_process_of_its_own};
-use crate::support::bodies::c_body;
-use crate::support::bundles::pack;
-use crate::support::runner;
+use support::bodies::c_body;
+use support::bundles::pack;
+use support::runner;
 
 /// Touches more memory than it may have. Where it is told so instead of ended, it says so.
 const GREEDY: &str = "#include <stdlib.h>

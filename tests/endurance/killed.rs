@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::flat::{Counted, adopt_orphans, await_orphans};
 use crate::harness::{Place, how_many, in_a_process_of_its_own};
-use crate::support::{random, runner};
+use support::{random, runner};
 
 /// E-04, E-05: and one start after all of them.
 #[test]

@@ -14,9 +14,6 @@
     reason = "a test says what went wrong by ending"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod at_once;
 mod flat;
 mod harness;

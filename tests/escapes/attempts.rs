@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::support::bodies::c_body;
-use super::support::{Case, Done, Ground};
+use support::bodies::c_body;
+use support::{Case, Done, Ground};
 
 /// What every hostile body has: the headers, and `try`, which prints what an attempt met.
 const PRELUDE: &str = r#"

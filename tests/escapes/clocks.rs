@@ -1,7 +1,7 @@
 //! Clocks and processors: what a body changes of them is its own.
 
 use super::attempts::{assert_lines, attempt};
-use super::support::{Ground, skip};
+use support::{Ground, skip};
 
 /// What the host's processes have of clocks and processors.
 fn of_the_host() -> (String, String, String) {

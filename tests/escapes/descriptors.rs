@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use super::attempts::{assert_all_refused, assert_lines, attempt, case, program};
-use super::support::bodies::{compile, copy_program};
-use super::support::{Ground, runner};
+use support::bodies::{compile, copy_program};
+use support::{Ground, runner};
 
 const LIST: &str = r#"
 int main(void) {
@@ -158,7 +158,7 @@ __attribute__((constructor)) static void seize(void) {
         let mode = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(folder.join(name), mode).expect("set");
     }
-    let bundle: PathBuf = super::support::bundles::pack(&folder);
+    let bundle: PathBuf = support::bundles::pack(&folder);
     for preload in ["LD_PRELOAD=/bundle/evil.so", "NOTHING=1"] {
         let mut started = ground.command(&[
             "exec",

@@ -1,7 +1,7 @@
 //! Devices: which nodes there are, and that no other can be made or opened.
 
 use super::attempts::{assert_all_refused, assert_lines, attempt, attempt_with, shell};
-use super::support::Ground;
+use support::Ground;
 
 /// B-27.
 #[test]

@@ -1,7 +1,7 @@
 //! The environment: what comes in, what is named, and what the host's name and secrets are.
 
 use super::attempts::{attempt, shell};
-use super::support::Ground;
+use support::Ground;
 
 const HOSTILE: [(&str, &str); 14] = [
     ("AWS_SECRET_ACCESS_KEY", "host"),
@@ -28,7 +28,7 @@ int main(void) {
 }
 "#;
 
-fn entries(done: &super::support::Done) -> Vec<String> {
+fn entries(done: &support::Done) -> Vec<String> {
     let mut entries: Vec<String> = done
         .text()
         .split_terminator('\0')

@@ -1,7 +1,7 @@
 //! Files of the host: read, changed or watched from inside.
 
 use super::attempts::{assert_all_refused, assert_lines, attempt, attempt_with, shell};
-use super::support::Ground;
+use support::Ground;
 
 /// B-41, F-08, F-11.
 #[test]
@@ -203,7 +203,7 @@ fn a_bundle_with_the_runner_s_own_names_changes_nothing_of_them() {
 /// places is not in the bundle's.
 #[track_caller]
 fn assert_only_its_own(ground: &Ground, folder: &std::path::Path) {
-    let bundle = super::support::bundles::pack(folder);
+    let bundle = support::bundles::pack(folder);
     let look = "head -1 /etc/passwd; echo written >/dev/null; \
         stat -c '%F %t %T' /dev/null /dev/zero /dev/full; stat -c %F /dev /dev/pts; cat /proc/keys; \
         test -e /etc/ld.so.preload || echo no preload; ls /tmp /scratch; \
@@ -354,7 +354,7 @@ int main(int count, char **words) {
         let done = attempt_with(&ground, &["--mount", &mount], "write-fifo", text, &[place]);
         let landlock = &done.report["enforcement"]["landlock"];
         if landlock["state"] == "absent" {
-            return super::support::skip("this kernel has no Landlock");
+            return support::skip("this kernel has no Landlock");
         }
         let rest = "file EROFS\nnew EROFS\nremoved EROFS";
         assert_lines(&done, &format!("pipe {answer}\n{rest}"));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::attempts::{assert_lines, attempt, attempt_with, shell};
-use super::support::{Ground, is_root};
+use support::{Ground, is_root};
 
 /// B-14, B-44, B-45: no capability in any set, no way to gain one, a filter that is loaded.
 #[test]

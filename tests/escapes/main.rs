@@ -8,12 +8,6 @@
     reason = "test code: a failure is a panic"
 )]
 
-#[path = "../support/golden.rs"]
-mod golden;
-#[path = "../support/source.rs"]
-mod source;
-#[path = "../support/mod.rs"]
-mod support;
 #[path = "../filter/vectors.rs"]
 #[expect(dead_code, reason = "what tests/filter.rs needs alone")]
 mod vectors;

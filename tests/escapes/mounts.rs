@@ -1,7 +1,7 @@
 //! Mounts: making, changing or removing one, leaving the root, and what propagates.
 
 use super::attempts::{assert_lines, attempt, attempt_with};
-use super::support::{Ground, is_root};
+use support::{Ground, is_root};
 
 /// B-07 (CVE-2021-41133, CVE-2022-0185).
 #[test]

@@ -1,7 +1,7 @@
 //! Namespaces: making one, joining one, and changing one's own.
 
 use super::attempts::{assert_all_refused, assert_lines, attempt, attempt_with};
-use super::support::Ground;
+use support::Ground;
 
 const KINDS: &str = r#"
 static struct { const char *name; unsigned long bit; } kinds[] = {

@@ -1,7 +1,7 @@
 //! Objects of the kernel that the caller has: keys, System V objects, message queues.
 
 use super::attempts::{assert_lines, case, program};
-use super::support::{Ground, random};
+use support::{Ground, random};
 
 /// Makes one of each kind, runs the rest of its words, and takes away what it made. The key lies in a
 /// session keyring of its own, which what it runs inherits.

@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use super::attempts::{assert_lines, case, program};
-use super::support::Ground;
+use support::Ground;
 
 /// `NAME=PATH…`: binds a socket at each place, and tries whether it is one.
 const BIND: &str = r#"

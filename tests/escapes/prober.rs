@@ -10,10 +10,10 @@ use spec::bpf::{ALLOW, ERRNO};
 use spec::syscall_policy::SyscallPolicyName;
 
 use super::attempts::{case, program};
-use super::source::source_path;
-use super::support::Ground;
-use super::support::bodies::c_body;
 use super::vectors::{vectors, with_each_high_bit, with_high_bits};
+use support::Ground;
+use support::bodies::c_body;
+use support::source_path;
 
 /// uretprobe and uprobe: no filter is asked about them.
 const PAST_EVERY_FILTER: &[u32] = if cfg!(target_arch = "x86_64") {
@@ -88,7 +88,7 @@ fn the_kernel_answers_each_number_and_each_socket_as_it_did_when_a_person_read_i
             policy.name()
         ));
         let table = table(policy, &lines);
-        crate::golden::assert_golden(&path, &table);
+        support::golden::assert_golden(&path, &table);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Other processes: the runner, init, other runs and the host's, through proc, ptrace and signals.
 
 use super::attempts::{assert_all_refused, assert_lines, attempt_with, program, shell};
-use super::support::{Ground, is_root};
+use support::{Ground, is_root};
 
 /// B-24 (CVE-2019-13272, CVE-2016-8659).
 #[test]
@@ -380,7 +380,7 @@ fn the_body_s_uid_on_the_host_is_never_0() {
     let mut running = ground.command(&["run", "--", "/bin/sleep", "60"]).start();
     let marker = ground.marker().to_owned();
     running.until("the body runs", || {
-        !super::support::invariants::living(&marker).is_empty()
+        !support::invariants::living(&marker).is_empty()
     });
     let uids_of = |pid: i32| -> Vec<u32> {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("readable");
@@ -391,7 +391,7 @@ fn the_body_s_uid_on_the_host_is_never_0() {
             .map(|id| id.parse().expect("a number"))
             .collect()
     };
-    let found: Vec<Vec<u32>> = super::support::invariants::living(&marker)
+    let found: Vec<Vec<u32>> = support::invariants::living(&marker)
         .into_iter()
         .map(uids_of)
         .collect();

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, chmod, mknodat, renameat_with};
 
-use super::support::{Done, Ground, tier_includes};
+use support::{Done, Ground, tier_includes};
 
 /// Exchanges two names until it is dropped.
 struct Swapper {

@@ -12,7 +12,7 @@ use spec::host::{HostEntry, HostSupport};
 use sys::landlock;
 
 use super::attempts::{attempt_with, program};
-use super::support::{Ground, skip};
+use support::{Ground, skip};
 
 /// Makes a tree in a mount namespace of its own where everything can be written and belongs to it,
 /// lays a ruleset upon itself and only that, and tries.

@@ -1,7 +1,7 @@
 //! Means with which a process confines itself: they work, and loosen nothing.
 
 use super::attempts::{assert_lines, attempt};
-use super::support::Ground;
+use support::Ground;
 
 /// B-46.
 #[test]
@@ -122,7 +122,7 @@ int main(void) {
     );
 }
 
-fn attempt_last_lost(ground: &Ground, text: &str) -> super::support::Done {
+fn attempt_last_lost(ground: &Ground, text: &str) -> support::Done {
     let program = super::attempts::program("own-filter", text);
     let done = super::attempts::case(ground, &[], &program, &[]).done();
     assert!(matches!(done.outcome(), "exited" | "signaled"), "{done:#?}");
@@ -164,7 +164,7 @@ int main(void) {
     let done = attempt(&ground, "own-landlock", text);
     let text = done.text();
     if text.contains("write rights ENOSYS") || text.contains("write rights EOPNOTSUPP") {
-        return super::support::skip("this kernel has no Landlock");
+        return support::skip("this kernel has no Landlock");
     }
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(

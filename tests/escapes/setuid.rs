@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::attempts::{assert_lines, case, program, shell};
-use super::support::bodies::copy_program;
-use super::support::{Ground, is_root, needs_root, skip};
+use support::bodies::copy_program;
+use support::{Ground, is_root, needs_root, skip};
 
 const WHO: &str = r#"
 int main(void) {

@@ -4,7 +4,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
 use super::attempts::{assert_lines, attempt, attempt_with};
-use super::support::{Ground, random};
+use support::{Ground, random};
 
 /// Whether the kernel of the host has IPv6 at all: `ipv6.disable=1` leaves the family out, and nobody in
 /// a sandbox can get what is not there.

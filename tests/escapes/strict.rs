@@ -1,7 +1,7 @@
 //! The strict system call policy: who chooses it, and what a body then meets.
 
 use super::attempts::{assert_lines, attempt_with};
-use super::support::Ground;
+use support::Ground;
 
 /// A call of each rule of the strict policy, and calls that remain.
 const CALLS: &str = r#"

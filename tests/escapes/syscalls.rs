@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::attempts::{assert_all_refused, assert_lines, attempt, case, program};
-use super::support::Ground;
+use support::Ground;
 
 /// B-29, B-19 ("shocker"), B-15 (CVE-2016-0728).
 #[test]
@@ -353,9 +353,9 @@ fn a_sandbox_inside_the_sandbox_fails_with_a_clear_error() {
         done.assert_exited(1);
         assert!(done.stderr.starts_with("bwrap: "), "{done:#?}");
     } else {
-        super::support::skip("bwrap is not installed");
+        support::skip("bwrap is not installed");
     }
-    let runner = super::support::runner();
+    let runner = support::runner();
     let runner = runner.to_str().expect("a plain path");
     let done = ground.run(&["--ro", runner], &[runner, "run", "--", "true"]);
     done.assert_exited(125);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::attempts::{case, program};
-use super::support::{Done, Ground, skip};
+use support::{Done, Ground, skip};
 
 /// Starts its arguments on a new terminal, as leader of its session, in a mode without echo and
 /// lines so that pushed bytes count as waiting input; passes on what is written there; then says

@@ -5,18 +5,14 @@ use std::path::PathBuf;
 
 use super::builder::{Tar, gzip};
 use super::inputs::make_fifo;
-use super::scripts::text;
-use super::support::{Done, Ground};
+use support::text;
+use support::{Done, Ground};
 
 const MANIFEST: &str = "run: body.sh\n";
 
-impl Ground {
-    fn archive(&self, bytes: &[u8]) -> PathBuf {
-        self.write(
-            &format!("archive-{}.tar.gz", super::support::random()),
-            bytes,
-        )
-    }
+fn write_archive(ground: &Ground, bytes: &[u8]) -> PathBuf {
+    let name = format!("archive-{}.tar.gz", support::random());
+    ground.write(&name, bytes)
 }
 
 fn tar(body: &str) -> Tar {
@@ -30,7 +26,10 @@ fn tar(body: &str) -> Tar {
 fn a_path_of_a_hundred_thousand_levels_in_a_small_archive_is_refused() {
     let ground = Ground::new();
     let name = "a/".repeat(200_000);
-    let bundle = ground.archive(&tar("echo ran\n").pax_file(name.as_bytes(), b"").gz());
+    let bundle = write_archive(
+        &ground,
+        &tar("echo ran\n").pax_file(name.as_bytes(), b"").gz(),
+    );
     let done = ground.exec(&[], &bundle);
     assert_eq!(done.outcome(), "refused", "{done:#?}");
     done.assert_nothing_ran();
@@ -65,7 +64,7 @@ fn a_damaged_archive_is_refused_wherever_it_breaks() {
         gzip(b"no tar"),
     ];
     for bytes in damaged {
-        let done = ground.exec(&[], &ground.archive(&bytes));
+        let done = ground.exec(&[], &write_archive(&ground, &bytes));
         assert_eq!(done.outcome(), "refused", "{done:#?}");
         done.assert_nothing_ran();
         assert!(!done.stderr.is_empty());
@@ -88,7 +87,7 @@ fn entries_with_the_names_of_the_runner_s_own_files_stay_below_the_bundle() {
         .file("etc/passwd", b"evil")
         .symlink("proc", "dev")
         .symlink("scratch", "runner");
-    let done = ground.exec(&["--inputs", "{}"], &ground.archive(&honest.gz()));
+    let done = ground.exec(&["--inputs", "{}"], &write_archive(&ground, &honest.gz()));
     done.assert_exited(0);
     assert_eq!(done.text(), expected, "{done:#?}");
     for target in [
@@ -98,7 +97,7 @@ fn entries_with_the_names_of_the_runner_s_own_files_stay_below_the_bundle() {
         "/proc/self/root",
     ] {
         let hostile = tar(check).symlink("runner", target);
-        let done = ground.exec(&["--inputs", "{}"], &ground.archive(&hostile.gz()));
+        let done = ground.exec(&["--inputs", "{}"], &write_archive(&ground, &hostile.gz()));
         assert_eq!(done.outcome(), "refused", "{done:#?}");
         done.assert_nothing_ran();
     }
@@ -109,7 +108,7 @@ fn entries_with_the_names_of_the_runner_s_own_files_stay_below_the_bundle() {
         "a/../../etc/passwd",
     ] {
         let hostile = tar(check).file(name, b"evil");
-        let done = ground.exec(&["--inputs", "{}"], &ground.archive(&hostile.gz()));
+        let done = ground.exec(&["--inputs", "{}"], &write_archive(&ground, &hostile.gz()));
         assert_eq!(done.outcome(), "refused", "{done:#?}");
         done.assert_nothing_ran();
     }
@@ -123,7 +122,7 @@ fn a_manifest_that_is_a_link_is_not_followed() {
         .file("body.sh", b"echo ran\n")
         .file("other.yaml", MANIFEST.as_bytes())
         .symlink("manifest.yaml", "other.yaml");
-    let done = ground.exec(&[], &ground.archive(&bundle.gz()));
+    let done = ground.exec(&[], &write_archive(&ground, &bundle.gz()));
     done.assert_error("refused", "manifest_missing")
         .assert_nothing_ran();
 }
@@ -136,7 +135,7 @@ fn set_id_modes_and_devices_do_not_come_out_of_an_archive() {
     set_id[100..108].copy_from_slice(b"0006777\0");
     super::builder::seal(&mut set_id);
     let bundle = tar("stat -c %a set\n").raw(&set_id);
-    let done = ground.exec(&[], &ground.archive(&bundle.gz()));
+    let done = ground.exec(&[], &write_archive(&ground, &bundle.gz()));
     if done.outcome() == "exited" {
         assert_eq!(done.text(), "755\n", "{done:#?}");
     } else {
@@ -144,7 +143,10 @@ fn set_id_modes_and_devices_do_not_come_out_of_an_archive() {
     }
     for kind in [b'3', b'4', b'6', b'7'] {
         let device = super::builder::header(kind, b"device", 0);
-        let done = ground.exec(&[], &ground.archive(&tar("echo ran\n").raw(&device).gz()));
+        let done = ground.exec(
+            &[],
+            &write_archive(&ground, &tar("echo ran\n").raw(&device).gz()),
+        );
         if kind != b'7' {
             assert_eq!(done.outcome(), "refused", "{done:#?}");
             done.assert_nothing_ran();
@@ -187,7 +189,7 @@ fn a_bundle_that_unpacks_to_more_than_is_accepted_is_refused() {
     let policy = ground.write("policy.yaml", "unpack: {unpacked: 1m}\n");
     let bomb = tar("echo ran\n").file("zeros", &vec![0; 8 << 20]).gz();
     assert!(bomb.len() < 100_000);
-    let done = ground.exec(&["--policy", text(&policy)], &ground.archive(&bomb));
+    let done = ground.exec(&["--policy", text(&policy)], &write_archive(&ground, &bomb));
     assert_eq!(done.outcome(), "refused", "{done:#?}");
     done.assert_error("refused", "unpacked_bytes_limit")
         .assert_nothing_ran();
@@ -272,7 +274,7 @@ fn what_comes_before_the_body_counts_against_the_wall_time() {
 /// the limit that everybody has, reached by files and by directories.
 #[test]
 fn more_than_a_hundred_thousand_entries_are_refused_without_any_policy() {
-    if !super::support::belongs_to_tier("long") {
+    if !support::belongs_to_tier("long") {
         return;
     }
     let ground = Ground::new();
@@ -285,7 +287,7 @@ fn more_than_a_hundred_thousand_entries_are_refused_without_any_policy() {
     for tar in [files, directories] {
         let archive = tar.gz();
         assert!(archive.len() < 4 << 20, "{}", archive.len());
-        let done = ground.exec(&[], &ground.archive(&archive));
+        let done = ground.exec(&[], &write_archive(&ground, &archive));
         done.assert_error("refused", "entries_limit")
             .assert_nothing_ran();
     }
@@ -301,7 +303,7 @@ fn a_bundle_of_more_bytes_than_the_limit_is_refused() {
     random
         .and_then(|mut random| std::io::Read::read_exact(&mut random, &mut noise))
         .expect("read");
-    let bundle = ground.archive(&tar("echo ran\n").file("noise", &noise).gz());
+    let bundle = write_archive(&ground, &tar("echo ran\n").file("noise", &noise).gz());
     let done = ground.exec(&["--policy", text(&policy)], &bundle);
     done.assert_error("refused", "compressed_bytes_limit")
         .assert_nothing_ran();

@@ -1,7 +1,7 @@
 //! The body as the attacker of its own outputs: links, special files, holes, races.
 
-use super::scripts::text;
-use super::support::{Ground, bodies::c_body};
+use support::text;
+use support::{Ground, bodies::c_body};
 
 const MANIFEST: &str =
     "run: body.sh\noutputsFiles: {out: {path: out.txt}, good: {path: good.txt}}\n";

@@ -3,8 +3,8 @@
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt, symlink};
 
 use super::inputs::make_fifo;
-use super::scripts::text;
-use super::support::{Ground, is_root, skip};
+use support::text;
+use support::{Ground, is_root, skip};
 
 fn to(path: &str) -> String {
     format!("run: body.sh\noutputsFiles: {{out: {{path: '{path}'}}}}\n")
@@ -307,7 +307,7 @@ fn mode_and_owner_are_the_runner_s_and_not_the_body_s() {
 fn a_workspace_on_another_file_system_is_synced_to_as_well() {
     let ground = Ground::new();
     let Ok(elsewhere) = tempfile::tempdir_in("/dev/shm") else {
-        super::support::skip("no /dev/shm to write to");
+        support::skip("no /dev/shm to write to");
         return;
     };
     let bundle = ground.script(&to("a/out.txt"), WRITE);

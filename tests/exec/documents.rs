@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::symlink;
 
-use super::scripts::text;
-use super::support::{Done, Ground};
+use support::text;
+use support::{Done, Ground};
 
 /// A block whose effect the report shows: it is downgraded.
 const BLOCK: &str = "---\nengine: in-process\n---\n";
@@ -45,7 +45,7 @@ fn a_bundles_own_manifest_finds_its_blocks_inside_the_bundle_only() {
     );
     ground.write("bundle/blocks/RUNNER.md", BLOCK);
     assert_read(&exec(&ground, &[]));
-    let archive = super::support::bundles::pack(&ground.path("bundle"));
+    let archive = support::bundles::pack(&ground.path("bundle"));
     assert_read(&ground.exec(&[], &archive));
     // What leads out of the bundle is nothing.
     ground.write("RUNNER.md", BLOCK);

@@ -1,7 +1,7 @@
 //! What the body finds in its environment.
 
-use super::scripts::text;
-use super::support::Ground;
+use support::Ground;
+use support::text;
 
 /// Every test process of the ground is marked by a variable that `-e` would replace.
 fn marker(ground: &Ground) -> String {

@@ -1,6 +1,6 @@
 //! Each row of the table of run forms, with the interpreters that are here.
 
-use super::support::{Ground, skip};
+use support::{Ground, skip};
 
 fn has(program: &str) -> bool {
     ["/usr/local/bin", "/usr/bin", "/bin"]
@@ -281,7 +281,7 @@ fn a_file_that_is_not_in_the_bundle_is_refused_with_the_names_that_are() {
 fn arguments_reach_all_three_forms() {
     let ground = Ground::new();
     let bundle = ground.bundle(&[("args.sh", "printf '<%s>' \"$@\"\n")]);
-    let bundle = super::scripts::text(&bundle);
+    let bundle = support::text(&bundle);
     for run in ["args.sh", "[\"bash\", \"args.sh\"]", "printf '<%s>' \"$@\""] {
         let words = [
             "exec", "--run", run, bundle, "--", "a b", "$HOME", "", "-x", "--json",
@@ -318,10 +318,10 @@ fn a_script_on_the_caller_s_path_does_not_hide_the_interpreter_of_the_system() {
     std::fs::set_permissions(&shims, std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .expect("set");
     let bundle = ground.bundle(&[("main.py", "print('python')\n")]);
-    let words = ["exec", "--run", "main.py", super::scripts::text(&bundle)];
+    let words = ["exec", "--run", "main.py", support::text(&bundle)];
     let path = format!(
         "{}:/usr/bin:/bin",
-        super::scripts::text(shims.parent().expect("a parent"))
+        support::text(shims.parent().expect("a parent"))
     );
     let done = ground.command(&words).env("PATH", &path).done();
     done.assert_exited(0);

@@ -1,7 +1,7 @@
 //! A manifest inside the bundle asks, and the caller grants.
 
-use super::scripts::text;
-use super::support::Ground;
+use support::Ground;
+use support::text;
 
 const GREEDY: &str = "run: body.sh
 network: {egress: [evil.example]}
@@ -191,7 +191,7 @@ fn egress_needs_a_grant_that_the_host_policy_does_not_deny() {
 fn without_egress_there_is_loopback_and_nothing_else() {
     let ground = Ground::new();
     if !std::path::Path::new("/usr/bin/python3").exists() {
-        super::support::skip("python3 is not installed");
+        support::skip("python3 is not installed");
         return;
     }
     for manifest in ["run: body.py\n", "run: body.py\nnetwork: {egress: []}\n"] {

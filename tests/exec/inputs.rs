@@ -4,8 +4,9 @@ use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
 
-use super::scripts::{sha256, text};
-use super::support::Ground;
+use super::sha256;
+use support::Ground;
+use support::text;
 
 /// Prints what it was given, then what it sees at `$RUNNER_INPUT`.
 const SHOW: &str = "cat; echo; cat \"$RUNNER_INPUT\"; echo\n";

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::destinations::ids;
-use super::support::{Done, Ground, is_root};
+use support::{Done, Ground, is_root};
 
 fn kept(done: &Done) -> PathBuf {
     let path = done.report["kept"].as_str().expect("a path");

@@ -1,8 +1,8 @@
 //! Hostile manifests through the program: each is refused with its place, and nothing is left.
 
 use super::inputs::make_fifo;
-use super::scripts::text;
-use super::support::{Done, Ground, skip};
+use support::text;
+use support::{Done, Ground, skip};
 
 /// Runs a bundle with this manifest, and the same with `--manifest`; both are refused alike.
 #[track_caller]
@@ -13,7 +13,7 @@ fn refused(manifest: impl AsRef<[u8]>) -> Done {
     std::fs::create_dir(&folder).expect("made");
     std::fs::write(folder.join("manifest.yaml"), manifest.as_ref()).expect("written");
     std::fs::write(folder.join("body.sh"), "echo ran\n").expect("written");
-    let done = ground.exec(&[], &super::support::bundles::pack(&folder));
+    let done = ground.exec(&[], &support::bundles::pack(&folder));
     assert_eq!((done.outcome(), done.code), ("refused", 125), "{done:#?}");
     done.assert_nothing_ran();
     let plain = ground.script("run: body.sh\n", "echo ran\n");
@@ -476,14 +476,14 @@ fn a_bundle_and_a_manifest_of_the_caller_are_opened_once() {
     let mut command = std::process::Command::new("strace");
     command
         .args(["-e", "trace=open,openat,openat2,creat", "-o", text(&log)])
-        .arg(super::support::runner())
+        .arg(support::runner())
         .args(["exec", "--manifest", text(&own), text(&bundle)]);
     if std::process::Command::new("strace")
         .arg("-V")
         .output()
         .is_err()
     {
-        super::support::skip("strace is not installed");
+        support::skip("strace is not installed");
         return;
     }
     let done = ground.harness(command).done();

@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 
 use serde_json::json;
 
-use super::scripts::text;
-use super::support::{Done, Ground};
+use support::text;
+use support::{Done, Ground};
 
 /// The address of the listener, and no other that is not public.
 const OPEN: &str = "egress: {private_ranges: [127.0.0.1/32]}\n";

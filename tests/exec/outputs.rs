@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
-use super::scripts::{sha256, text};
-use super::support::{Ground, is_root, skip};
+use super::sha256;
+use support::text;
+use support::{Ground, is_root, skip};
 
 #[test]
 fn declared_files_are_synced_after_success_and_after_failure() {

@@ -1,7 +1,8 @@
 //! Where a bundle and its manifest come from.
 
-use super::scripts::{sha256, text};
-use super::support::{Ground, is_root, needs_root};
+use super::sha256;
+use support::text;
+use support::{Ground, is_root, needs_root};
 
 /// D-11: a link that is there before.
 #[test]

@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use super::scripts::text;
-use super::support::{Ground, is_root, runner, skip};
+use support::text;
+use support::{Ground, is_root, runner, skip};
 
 /// What a body would have its caller believe.
 const FORGED: &str = "{\"outcome\":\"forged\"}";

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::scripts::text;
-use super::support::Ground;
+use support::Ground;
+use support::text;
 
 /// Runs `body` with the report on standard output. The report file of the ground stays empty, so
 /// that its check is done here.

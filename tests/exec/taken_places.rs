@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use super::scripts::text;
-use super::support::{Ground, is_root};
+use support::text;
+use support::{Ground, is_root};
 
 #[test]
 fn a_place_that_is_taken_is_refused_with_its_reason_and_the_flag_that_works() {

@@ -5,8 +5,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt, symlink};
 use std::process::{Command, Stdio};
 
 use super::destinations::ids;
-use super::scripts::text;
-use super::support::{Ground, is_root};
+use support::text;
+use support::{Ground, is_root};
 
 #[test]
 fn a_path_that_is_shown_read_only_cannot_be_written() {

@@ -7,8 +7,8 @@ use rustix::io::Errno;
 use crate::crew::{each, sample};
 use crate::harmless::why_harmless;
 use crate::scene::{Scene, Stage, lasting};
-use crate::support::{skip, tier_includes};
 use crate::tracer::{Act, Point, Role, Trace};
+use support::{skip, tier_includes};
 
 /// What a host answers that has run out of something, or that is asked too much.
 const ERRNOS: [(Errno, &str); 6] = [

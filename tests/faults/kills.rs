@@ -3,8 +3,8 @@
 use crate::calls::points;
 use crate::crew::each;
 use crate::scene::{Scene, Stage};
-use crate::support::{skip, tier_includes};
 use crate::tracer::{Act, Point, Role};
+use support::{skip, tier_includes};
 
 /// Kills `role` before each of its calls, and says what `look` finds wrong.
 fn kill_everywhere(role: Role, look: impl Fn(&Stage, &Point) -> Vec<String> + Sync) {

@@ -12,8 +12,6 @@
 
 #[path = "../lifetime/runtime.rs"]
 mod runtime;
-#[path = "../support/mod.rs"]
-mod support;
 
 mod calls;
 mod crew;

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::runtime::Runtime;
-use crate::support::bodies::compile;
-use crate::support::bundles::pack;
-use crate::support::invariants::{eventually, groups_of};
-use crate::support::{Done, Ground, random};
 use crate::tracer::{Act, Point, Trace, words};
+use support::bodies::compile;
+use support::bundles::pack;
+use support::invariants::{eventually, groups_of};
+use support::{Done, Ground, random};
 
 const MANIFEST: &str = "name: faults
 run: [./body]

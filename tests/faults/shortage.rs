@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::crew::each;
 use crate::scene::{Played, Scene, Stage};
-use crate::support::{is_root, runner, skip, tier_includes};
+use support::{is_root, runner, skip, tier_includes};
 
 /// What is wrong with a run for which there was too little of something: it is as ever, or it says
 /// what was missing, and nothing is torn or left.

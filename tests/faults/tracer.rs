@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use sandbox::filter::{Arch, built_in_policy};
 use spec::syscall_policy::SyscallPolicyName;
 
-use crate::support::bodies::c_body;
+use support::bodies::c_body;
 
 /// A process of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

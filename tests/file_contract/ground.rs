@@ -292,10 +292,7 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-#[path = "../support/skips.rs"]
-mod skips;
-
-pub(crate) use skips::skip;
+pub(crate) use support::skip;
 
 /// Runs `act` in a thread of its own and panics where it hangs.
 pub(crate) fn guarded<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 
 use crate::service::Service;
-use crate::support::{runner, screen};
+use support::{runner, screen};
 
 const CANARY: &str = "canary-of-a-token-0815";
 

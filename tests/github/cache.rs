@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 
 use crate::service::{Repository, Service, files, pairs, path};
-use crate::support::skip;
+use support::skip;
 
 /// Settings of a child process of [`a_child_of_another_case_fetches`]: base URL, cache, commit.
 const CHILD: &str = "RUNNER_TEST_GITHUB_CHILD";
@@ -411,11 +411,11 @@ fn a_cache_that_others_may_write_to_or_that_is_anothers_is_refused() {
     std::fs::write(&inner, "").expect("written");
     refused("cannot be used");
     std::fs::remove_file(&inner).expect("removed");
-    if crate::support::is_root() {
+    if support::is_root() {
         std::os::unix::fs::chown(service.cache(), Some(40_199), None).expect("given away");
         refused("belongs to another user");
     } else {
-        crate::support::needs_root("only root gives a directory away");
+        support::needs_root("only root gives a directory away");
     }
 }
 
@@ -447,12 +447,12 @@ fn a_cache_below_a_directory_in_which_others_can_rename_it_is_refused() {
     mode(0o1777);
     fetched().expect("sticky");
     mode(0o755);
-    if crate::support::is_root() {
+    if support::is_root() {
         std::os::unix::fs::chown(&above, Some(40_199), None).expect("given away");
         let error = fetched().expect_err("refused");
         assert!(error.to_string().contains("another user"), "{error}");
     } else {
-        crate::support::needs_root("only root gives a directory away");
+        support::needs_root("only root gives a directory away");
     }
 }
 

@@ -12,7 +12,7 @@ use bundler::github::{
 use serde_json::{Value, json};
 use spec::path::RelPath;
 
-use crate::support::skip;
+use support::skip;
 
 /// No commit of any repository.
 pub const NOWHERE: &str = "00000000000000000000000000000000deadbeef";

@@ -7,7 +7,6 @@ use std::sync::LazyLock;
 use serde_json::json;
 
 use super::layout;
-use super::support;
 use support::{Case, Ground};
 
 #[path = "../escapes/attempts.rs"]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Stored;
 use super::layout::{self, Entry, base, file, image, layer};
-use super::support::Done;
+use support::Done;
 
 /// Templates of a host: `tiny` lies at `image`.
 fn templates(image: &Path) -> String {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Stored;
 use super::layout::{Entry, base, file, image, layer};
-use super::support::{Ground, is_root};
+use support::{Ground, is_root};
 
 #[test]
 fn the_body_is_whom_the_image_says_and_nobody_with_any_right() {

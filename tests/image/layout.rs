@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use spec::digest::Digest;
 
-use super::support::Ground;
-use super::support::images::busybox;
+use support::Ground;
+use support::images::busybox;
 
 /// What an entry of a layer is.
 #[derive(Debug, Clone)]

@@ -10,9 +10,6 @@
     reason = "test code: a failure is a panic"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod escapes;
 mod exec;
 mod hostile;

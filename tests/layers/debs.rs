@@ -13,7 +13,7 @@ use sources::oci::layers::Merged;
 use crate::builder::Tar;
 use crate::stack::walk;
 use crate::streams::compressed;
-use crate::support::packages;
+use support::packages;
 
 /// One member of an ar archive.
 fn member(name: &str, bytes: &[u8]) -> Vec<u8> {

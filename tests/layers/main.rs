@@ -22,6 +22,4 @@ mod properties;
 mod real;
 mod stack;
 mod streams;
-#[path = "../support/mod.rs"]
-mod support;
 mod whiteouts;

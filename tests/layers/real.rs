@@ -18,8 +18,8 @@ use spec::oci::reference::Which;
 
 use crate::mounted;
 use crate::stack::walk;
-use crate::support::images::Image;
-use crate::support::{self, packages};
+use support::images::Image;
+use support::{self, packages};
 
 /// Type, target of a link and digest of a file, as [`mounted::mounted`] has them.
 fn listed(root: &Path) -> mounted::Listing {

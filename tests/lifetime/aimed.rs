@@ -7,8 +7,8 @@ use std::process::Command;
 use rustix::process::Signal;
 
 use crate::runtime::Runtime;
-use crate::support::invariants::{groups_of, living};
-use crate::support::{Case, Done, Ground, has_cgroup, needs_root, skip};
+use support::invariants::{groups_of, living};
+use support::{Case, Done, Ground, has_cgroup, needs_root, skip};
 
 /// Whether strace is here and may trace.
 fn has_strace() -> bool {

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 
 use crate::runtime::Runtime;
-use crate::support::bodies::c_body;
-use crate::support::invariants::living;
-use crate::support::{Done, Ground, tier_includes};
+use support::bodies::c_body;
+use support::invariants::living;
+use support::{Done, Ground, tier_includes};
 
 /// Says of itself what it does.
 const CLOCK: &str = include_str!("clock.c");

@@ -4,8 +4,8 @@
 use std::process::{Command, Stdio};
 
 use crate::runtime::Runtime;
-use crate::support::bodies::c_body;
-use crate::support::{Ground, runner};
+use support::bodies::c_body;
+use support::{Ground, runner};
 
 /// Starts its arguments as the one to whom orphans are given. With a time in microseconds it kills
 /// the supervisor then, and waits for whatever that leaves; without one nothing may be left to

@@ -1,8 +1,8 @@
 //! A host that has run out of something, or lacks something: one clear line, and nothing left.
 
 use crate::runtime::Runtime;
-use crate::support::bodies::c_body;
-use crate::support::{Case, Done, Ground, is_root, runner};
+use support::bodies::c_body;
+use support::{Case, Done, Ground, is_root, runner};
 
 /// Asserts that the runner said clearly, in lines of its own, what is wrong.
 #[track_caller]

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::runtime::Runtime;
-use crate::support::bodies::c_body;
-use crate::support::invariants::{eventually, groups_of, living};
-use crate::support::{Ground, Running};
+use support::bodies::c_body;
+use support::invariants::{eventually, groups_of, living};
+use support::{Ground, Running};
 
 /// A case whose supervisor is killed leaves its record, its groups and no report.
 fn start<'ground>(ground: &'ground Ground, runtime: &Runtime, body: &[&str]) -> Running<'ground> {

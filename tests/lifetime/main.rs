@@ -9,9 +9,6 @@
     reason = "a test says what went wrong by ending"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod aimed;
 mod clocks;
 mod early;

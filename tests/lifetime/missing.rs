@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::host::{assert_clear, without};
 use crate::runtime::Runtime;
-use crate::support::{Case, Done, Ground, is_root, needs_root, skip, tier_includes};
+use support::{Case, Done, Ground, is_root, needs_root, skip, tier_includes};
 
 /// Calls that no body runs without, and what is told.
 const NEEDED: [(&str, libc::c_long, &str); 17] = [

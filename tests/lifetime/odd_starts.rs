@@ -3,9 +3,9 @@
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use crate::runtime::Runtime;
-use crate::support::bodies::c_body;
-use crate::support::invariants::living;
-use crate::support::{Ground, is_root};
+use support::bodies::c_body;
+use support::invariants::living;
+use support::{Ground, is_root};
 
 const SIGNALS: &str = "#include <signal.h>
     #include <unistd.h>
@@ -207,7 +207,7 @@ fn an_empty_argument_vector_is_wrong_usage_and_no_crash() {
         int main(int argc, char **argv) { char *none[] = { 0 }; execv(argv[1], none); return 99 + argc; }";
     let program = c_body("no-arguments", text);
     let output = std::process::Command::new(program)
-        .arg(crate::support::runner())
+        .arg(support::runner())
         .output()
         .expect("started");
     let words = String::from_utf8_lossy(&output.stderr);

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::support::invariants::groups_of;
-use crate::support::{Case, Ground, random};
+use support::invariants::groups_of;
+use support::{Case, Ground, random};
 
 /// A runtime directory, removed with the case.
 pub struct Runtime {

@@ -8,8 +8,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::runtime::Runtime;
-use crate::support::invariants::living;
-use crate::support::{Ground, Running, runner};
+use support::invariants::living;
+use support::{Ground, Running, runner};
 
 /// Reads what the body says next, which is then missing in what it said in the end.
 #[track_caller]

@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::process::Stdio;
 
-use crate::support::Ground;
+use support::Ground;
 
 /// E-08
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use crate::support::{Done, Ground};
+use support::{Done, Ground};
 
 static TURN: Mutex<()> = Mutex::new(());
 static NAME: LazyLock<String> = LazyLock::new(|| {

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::back_end::one_at_a_time;
-use crate::support::bodies::c_body;
-use crate::support::invariants::living;
-use crate::support::{Done, Ground, is_root, needs_root, skip};
+use support::bodies::c_body;
+use support::invariants::living;
+use support::{Done, Ground, is_root, needs_root, skip};
 
 fn run(flags: &[&str], name: &str, text: &str) -> Done {
     let program = c_body(name, text);
@@ -162,12 +162,10 @@ fn a_tree_that_will_not_die_is_reported_and_not_waited_for() {
     let frozen = Frozen::new(&group);
     let done = running.done();
     drop(frozen);
-    crate::support::invariants::eventually("the killed tree is gone", || {
-        crate::support::invariants::living(ground.marker()).is_empty()
+    support::invariants::eventually("the killed tree is gone", || {
+        support::invariants::living(ground.marker()).is_empty()
     });
-    crate::support::invariants::eventually("its group is empty", || {
-        std::fs::remove_dir(&group).is_ok()
-    });
+    support::invariants::eventually("its group is empty", || std::fs::remove_dir(&group).is_ok());
     assert_eq!((done.outcome(), done.code), ("failed", 125), "{done:#?}");
     // The next start finds what could not be removed.
     ground.run(&[], &["/bin/true"]).assert_exited(0);

@@ -1,8 +1,8 @@
 //! The writable space: bytes, inodes, holes, files that have no name any more.
 
 use crate::back_end::{limit, one_at_a_time, usage};
-use crate::support::bodies::c_body;
-use crate::support::{Done, Ground};
+use support::bodies::c_body;
+use support::{Done, Ground};
 
 fn run(flags: &[&str], name: &str, text: &str) -> Done {
     let program = c_body(name, text);
@@ -57,7 +57,7 @@ fn no_more_files_than_the_limit_of_inodes_can_be_made() {
 /// C-30
 #[test]
 fn a_million_files_in_one_directory_end_at_the_limit_of_inodes() {
-    if !crate::support::belongs_to_tier("long") {
+    if !support::belongs_to_tier("long") {
         return;
     }
     let _turn = one_at_a_time();

@@ -1,8 +1,8 @@
 //! How a body can end, each told from the others: exit, signal, time, memory.
 
 use crate::back_end::{assert_state, has_groups, limit, one_at_a_time, usage};
-use crate::support::bodies::c_body;
-use crate::support::{Done, Ground};
+use support::bodies::c_body;
+use support::{Done, Ground};
 
 fn sh(flags: &[&str], script: &str) -> Done {
     Ground::new().run(flags, &["/bin/sh", "-c", script])

@@ -1,8 +1,8 @@
 //! What a body leaves lying about: trees without a bottom, files that nobody may read, cores.
 
 use crate::back_end::one_at_a_time;
-use crate::support::bodies::c_body;
-use crate::support::{Done, Ground, tier_includes};
+use support::bodies::c_body;
+use support::{Done, Ground, tier_includes};
 
 /// Runs a shell text as a bundle that is kept; removes what was kept.
 fn kept(ground: &Ground, flags: &[&str], script: &str) -> (Done, Vec<String>) {

@@ -12,9 +12,6 @@
     reason = "a test says what went wrong by ending"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod back_end;
 mod deadlines;
 mod disk;

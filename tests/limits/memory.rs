@@ -1,9 +1,9 @@
 //! Memory: what the limit ends, and what only looks like it.
 
 use crate::back_end::{assert_state, has_groups, limit, one_at_a_time, state, usage};
-use crate::support::bodies::c_body;
-use crate::support::invariants::living;
-use crate::support::{Done, Ground, needs_root, skip};
+use support::bodies::c_body;
+use support::invariants::living;
+use support::{Done, Ground, needs_root, skip};
 
 fn run(flags: &[&str], name: &str, text: &str) -> Done {
     let program = c_body(name, text);

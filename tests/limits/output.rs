@@ -1,8 +1,8 @@
 //! Output: floods, lines without an end, bytes that are no text, streams that are closed.
 
 use crate::back_end::limit;
-use crate::support::bodies::c_body;
-use crate::support::{Done, Ground};
+use support::bodies::c_body;
+use support::{Done, Ground};
 
 /// Writes `blocks` blocks of 64 KiB to both streams in turn.
 fn flood(ground: &Ground, flags: &[&str], blocks: u64) -> Done {

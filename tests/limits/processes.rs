@@ -4,8 +4,8 @@ use std::io::Read as _;
 use std::process::Stdio;
 
 use crate::back_end::{assert_state, has_groups, one_at_a_time, usage};
-use crate::support::bodies::c_body;
-use crate::support::{Done, Ground};
+use support::bodies::c_body;
+use support::{Done, Ground};
 
 /// Runs a C text with flags.
 fn run(flags: &[&str], name: &str, text: &str) -> Done {

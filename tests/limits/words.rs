@@ -1,7 +1,7 @@
 //! What a person reads after a limit: one line that names it, its value and whose word it was.
 
 use crate::back_end::has_groups;
-use crate::support::Ground;
+use support::Ground;
 
 /// Without groups each stated limit has one more line, which says that it is weaker.
 fn without_weaker(words: &str) -> String {

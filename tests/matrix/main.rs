@@ -8,16 +8,10 @@
     reason = "test code: a failure is a panic"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod cases;
 mod page;
 mod scene;
 mod tools;
-
-#[path = "../support/source.rs"]
-mod source;
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;

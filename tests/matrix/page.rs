@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::cases::{CASES, Case, OnPurpose};
-use crate::source::source_path;
 use crate::tools::Tool;
-use crate::{Column, Verdict, support};
+use crate::{Column, Verdict};
+use support::source_path;
 
 const PATH: &str = "docs/matrix.md";
 /// Beside what is let through for a reason that stands below the table.

@@ -12,8 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::support;
-
 /// How long servers look away before they ask whether the scene is over.
 const GLANCE: Duration = Duration::from_millis(10);
 

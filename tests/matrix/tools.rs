@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::PATIENCE;
 use crate::cases::{Case, Judge, Limit};
 use crate::scene::Scene;
-use crate::{PATIENCE, support};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tool {

@@ -5,9 +5,9 @@ use serde_json::json;
 
 use crate::host::Host;
 use crate::native::{GREETING, NEEDS};
-use crate::support::has_cgroup;
+use support::has_cgroup;
 
-fn message(done: &crate::support::Done) -> String {
+fn message(done: &support::Done) -> String {
     let text = |key: &str| {
         done.report["error"][key]
             .as_str()

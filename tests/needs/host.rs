@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::index::Index;
-use crate::support::images::{Image, debian};
-use crate::support::{Case, Done, Ground};
+use support::images::{Image, debian};
+use support::{Case, Done, Ground};
 
 /// Ground, indexes, image, store.
 pub(crate) struct Host {
@@ -109,7 +109,7 @@ impl Host {
     pub(crate) fn done(&self, manifest: &str, files: &[(&str, &str)], script: &str) -> Done {
         let mut all = vec![("main.sh", script)];
         all.extend(files);
-        let bundle = self.bundle(&crate::support::random(), manifest, &all);
+        let bundle = self.bundle(&support::random(), manifest, &all);
         self.exec(&[], &bundle).done()
     }
 

@@ -6,9 +6,9 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::certificates;
-use crate::support::packages::{has, succeed, tool};
-use crate::support::random;
+use support::certificates;
+use support::packages::{has, succeed, tool};
+use support::random;
 
 /// Makes a wheel of one module; usage: `DIRECTORY NAME VERSION TEXT`.
 const WHEEL: &str = r#"

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::host::Host;
-use crate::support::screen::ERASED;
+use support::screen::ERASED;
 
 const NEEDS: &str = "needs: {npm: [greeting]}";
 const BODY: &str = "echo the body speaks >&2";

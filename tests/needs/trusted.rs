@@ -146,7 +146,7 @@ fn settings_of_npm_in_a_bundle_lead_nowhere() {
 
 #[test]
 fn a_preparation_may_make_more_files_than_a_body() {
-    if !crate::support::belongs_to_tier("long") {
+    if !support::belongs_to_tier("long") {
         return;
     }
     let Some(host) = Host::new() else { return };

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use archive::{Compression, LayerView, UnpackLimits, unpack_layer};
 
-use crate::support::images::tiny;
+use support::images::tiny;
 
 fn unpacked(layer: &Path, view: LayerView, into: &Path) -> LayerView {
     std::fs::create_dir(into).expect("made");

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use crate::support::registry::{Options, Registry};
-use crate::support::{Case, Ground, random, runner};
+use support::registry::{Options, Registry};
+use support::{Case, Ground, random, runner};
 
 /// Ground, registry, store, policy.
 pub(crate) struct Host {

@@ -1,7 +1,7 @@
 //! Images: pushed by skopeo, pulled by us with TLS, a login and a credential helper, run.
 
 use crate::host::Host;
-use crate::support::images::{debian, tiny};
+use support::images::{debian, tiny};
 
 #[test]
 fn a_program_runs_on_an_image_that_skopeo_pushed() {

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::host::Host;
 use crate::index::{Deb, Index};
 use crate::sources::pushed;
-use crate::support::images::debian;
+use support::images::debian;
 
 #[test]
 fn a_manifest_has_an_image_packages_of_three_kinds_and_a_source_all_at_once() {

@@ -1,9 +1,9 @@
 //! The parts themselves: what later tests rely on.
 
-use crate::support::images::{debian, skopeo, tiny};
-use crate::support::packages::succeed;
-use crate::support::registry::{Options, Registry};
 use std::process::Command;
+use support::images::{debian, skopeo, tiny};
+use support::packages::succeed;
+use support::registry::{Options, Registry};
 
 #[test]
 fn a_registry_answers_counts_and_ends() {

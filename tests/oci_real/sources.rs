@@ -5,8 +5,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::host::Host;
-use crate::support::images::skopeo;
-use crate::support::packages::succeed;
+use support::images::skopeo;
+use support::packages::succeed;
 
 const SOURCE: &str = "application/vnd.stax.source.v1";
 const CONFIG: &str = "application/vnd.stax.source.config.v1+json";

@@ -1,7 +1,6 @@
 //! The corpus: every file holds the properties, and what real programs sent is understood.
 
 use std::fs;
-use std::path::PathBuf;
 
 use crate::properties;
 use egress::http_head::{self, Host};
@@ -9,9 +8,7 @@ use egress::{client_hello, dns};
 
 /// The files of one folder of the corpus, and what is in them.
 pub(crate) fn corpus(folder: &str) -> Vec<(String, Vec<u8>)> {
-    let source = std::env::var_os("RUNNER_TESTS_SOURCE")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    let folder = source.join("tests/parsers/corpus").join(folder);
+    let folder = support::source_path("tests/parsers/corpus").join(folder);
     let files = fs::read_dir(&folder).expect("the corpus is part of the source");
     let mut files: Vec<(String, Vec<u8>)> = files
         .map(|entry| entry.expect("an entry"))

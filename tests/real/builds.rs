@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use crate::bundling::exec_bundled;
-use crate::support::packages::{has, succeed};
-use crate::support::{Ground, skip};
+use support::packages::{has, succeed};
+use support::{Ground, skip};
 
 const MAKEFILE: &str = "OBJECTS = main.o one.o two.o three.o four.o
 program: $(OBJECTS)

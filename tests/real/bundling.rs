@@ -6,9 +6,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::bundles::{bundled, pack};
-use crate::support::packages::{esbuild, node_program, pytest, succeed, tool, wheels};
-use crate::support::{Done, Ground, needs_root, random, runner};
+use support::bundles::{bundled, pack};
+use support::packages::{esbuild, node_program, pytest, succeed, tool, wheels};
+use support::{Done, Ground, needs_root, random, runner};
 
 /// What the reports of two runs of one program say alike.
 const ALIKE: [&str; 12] = [

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::packages::{prepared, pytest, succeed, tool};
-use crate::support::{Ground, runner};
+use support::packages::{prepared, pytest, succeed, tool};
+use support::{Ground, runner};
 
 const CRATE: [(&str, &str); 4] = [
     (

@@ -8,9 +8,6 @@
     reason = "test code: a failure is a panic, a skip is printed"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod builds;
 mod bundling;
 mod harnesses;

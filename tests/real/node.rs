@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 
 use crate::bundling::{exec_bundled, populated};
-use crate::support::Ground;
-use crate::support::bodies::copy_program;
-use crate::support::bundles::pack;
-use crate::support::packages::{has, node_program, succeed, tool};
+use support::Ground;
+use support::bodies::copy_program;
+use support::bundles::pack;
+use support::packages::{has, node_program, succeed, tool};
 
 const MAIN: &str = r#"
 const { execFileSync } = require('child_process');

@@ -1,8 +1,8 @@
 //! Small programs as they are found on any host: a pipeline, a static binary.
 
 use crate::bundling::exec_bundled;
-use crate::support::Ground;
-use crate::support::bodies::c_body;
+use support::Ground;
+use support::bodies::c_body;
 
 const THREADS: &str = r#"
 #include <pthread.h>

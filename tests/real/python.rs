@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use crate::bundling::exec_bundled;
-use crate::support::bundles::pack;
-use crate::support::packages::{succeed, tool, wheels};
-use crate::support::{Ground, random};
+use support::bundles::pack;
+use support::packages::{succeed, tool, wheels};
+use support::{Ground, random};
 
 const MAIN: &str = "
 import sys

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 use spec::document::{Format, parse};
 
-use crate::support::packages::{prepared, succeed, tool};
+use support::packages::{prepared, succeed, tool};
 
 /// An npm package, unpacked.
 fn package(name: &str, version: &str) -> Option<std::path::PathBuf> {

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use spec::syscall_policy::SyscallPolicyName;
 
-use crate::support::packages::{has, succeed};
-use crate::support::{Ground, is_root, needs_root, tier_includes};
+use support::packages::{has, succeed};
+use support::{Ground, is_root, needs_root, tier_includes};
 
 /// One toolchain at work.
 struct Work {
@@ -272,7 +272,7 @@ fn rust() -> Option<String> {
         .filter(|path| Path::new(path).join("bin/cargo").exists());
     if usable.is_none() {
         if is_root() {
-            crate::support::skip("no Rust toolchain");
+            support::skip("no Rust toolchain");
         } else {
             needs_root("the Rust toolchain lies in a home that this user cannot reach");
         }

@@ -1,8 +1,8 @@
 //! Each toolchain answers and does a piece of work under the default policy, found by its name.
 
 use crate::bundling::exec_bundled;
-use crate::support::Ground;
-use crate::support::packages::{esbuild, has};
+use support::Ground;
+use support::packages::{esbuild, has};
 
 /// Runs a script in the sandbox's shell, given to it and bundled, and gives back what it printed.
 fn printed(script: &str) -> String {

@@ -232,7 +232,7 @@ fn a_file_of_somebody_else_is_not_believed() {
     let connection = with_helper(&service, directory.path(), GIVES, &for_this(&service));
     let file = directory.path().join("config.json");
     if std::os::unix::fs::chown(&file, Some(40_151), None).is_err() {
-        crate::support::needs_root("only root gives a file away");
+        support::needs_root("only root gives a file away");
         return;
     }
     let error = asked(&service, connection).expect_err("refused");

@@ -17,7 +17,7 @@ use spec::oci::reference::{Place, Which};
 
 use crate::real::document;
 use crate::scripted::Ending;
-use crate::support::packages::{has, succeed};
+use support::packages::{has, succeed};
 
 const LAYER: &[u8] = b"the bytes of a layer";
 

@@ -7,9 +7,6 @@
     reason = "test code: a failure is a panic"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod credentials;
 mod faults;
 mod layouts;

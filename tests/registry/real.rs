@@ -11,7 +11,7 @@ use spec::oci::media::{EMPTY, MANIFEST};
 use spec::oci::reference::Which;
 
 use crate::scripted::{hasty, registry};
-use crate::support::registry::{Options, Registry};
+use support::registry::{Options, Registry};
 
 const LAYER: &[u8] = b"the bytes of a layer";
 

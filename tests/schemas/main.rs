@@ -8,14 +8,9 @@
 )]
 
 mod agreement;
-#[path = "../support/golden.rs"]
-mod golden;
 mod published;
-#[path = "../support/source.rs"]
-mod source;
 mod vectors;
 
-use std::ffi::OsString;
 use std::process::Command;
 use std::sync::LazyLock;
 
@@ -46,9 +41,7 @@ fn schema_of(name: SchemaName) -> Value {
 }
 
 fn runner(words: &[&str]) -> (Option<i32>, String, String) {
-    let program: OsString =
-        std::env::var_os("RUNNER_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_runner").into());
-    let output = Command::new(program)
+    let output = Command::new(support::runner())
         .args(words)
         .env_clear()
         .env("HOME", "/nonexistent")

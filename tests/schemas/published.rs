@@ -6,8 +6,8 @@ use jsonschema::{Registry, Validator};
 use serde_json::{Value, json};
 
 use crate::agreement::{MANIFEST, errors};
-use crate::source::source_path;
 use crate::vectors::{self, Vector};
+use support::source_path;
 
 const TABLE: &str = "docs/schema-differences.md";
 
@@ -235,7 +235,7 @@ fn table() -> (String, Vec<String>) {
 fn every_difference_to_the_published_schemas_is_in_the_table_with_its_reason() {
     let (text, idle) = table();
     assert!(idle.is_empty(), "a reason that nothing needs: {idle:#?}");
-    crate::golden::assert_golden(&source_path(TABLE), &text);
+    support::golden::assert_golden(&source_path(TABLE), &text);
 }
 
 #[test]

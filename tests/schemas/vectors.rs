@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use spec::document::{self, Format};
 use spec::manifest::{self, ManifestError};
 
-use crate::source::source_path;
+use support::source_path;
 
 /// One manifest and what was said of it.
 pub(crate) struct Vector {

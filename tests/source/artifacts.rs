@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use super::ground::{Archive, Told, told};
-use super::support::{Ground, runner};
+use support::bundling::{Archive, Ended, output_of};
+use support::{Ground, runner};
 
 /// The schema of what `--json` prints.
 static SCHEMA: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
@@ -24,7 +24,7 @@ pub(crate) struct Source {
 /// An artifact in a layout.
 pub(crate) struct Artifact {
     /// The call that made it.
-    pub(crate) told: Told,
+    pub(crate) ended: Ended,
     /// What `--json` printed.
     pub(crate) report: Value,
     pub(crate) manifest: Vec<u8>,
@@ -131,8 +131,8 @@ impl Source {
     }
 
     /// Builds the source, called `it` and in version 1 unless these words say otherwise.
-    pub(crate) fn try_build(&self, words: &[&str]) -> Told {
-        told(&mut self.command(&self.directory(), &named(words)))
+    pub(crate) fn try_build(&self, words: &[&str]) -> Ended {
+        output_of(&mut self.command(&self.directory(), &named(words)))
     }
 
     #[track_caller]
@@ -144,14 +144,14 @@ impl Source {
     #[track_caller]
     pub(crate) fn artifact(&self, mut command: Command) -> Artifact {
         let layout = tempfile::tempdir_in(self.ground.path(".")).expect("a directory");
-        let told = told(
+        let ended = output_of(
             command
                 .arg("--json")
                 .arg("-o")
                 .arg(layout.path().join("it.oci")),
         );
-        told.assert_done();
-        let report = told.json();
+        ended.assert_done();
+        let report = ended.json();
         let errors: Vec<String> = SCHEMA
             .iter_errors(&report)
             .map(|error| error.to_string())
@@ -172,7 +172,7 @@ impl Source {
             layer,
             manifest,
             report,
-            told,
+            ended,
         }
     }
 }

@@ -1,9 +1,9 @@
-//! What is told of a checkout of git.
+//! What is said of a checkout of git.
 
 use serde_json::json;
 
 use super::artifacts::{Source, git};
-use super::ground::told;
+use support::bundling::output_of;
 
 const FILES: [(&str, &str); 2] = [("a", "a"), ("d/b", "b")];
 
@@ -55,7 +55,7 @@ fn credentials_of_the_remote_and_paths_of_this_host_are_nowhere() {
         let text = String::from_utf8_lossy(text);
         assert!(!text.contains("s3cret") && !text.contains(&here), "{text}");
     }
-    assert!(!format!("{:?}", artifact.told).contains("s3cret"));
+    assert!(!format!("{:?}", artifact.ended).contains("s3cret"));
     source.git(&["remote", "set-url", "origin", "/srv/private/repo.git"]);
     let config = source.build(&[]).config();
     assert_eq!(config["origin"].get("url"), None, "{config}");
@@ -92,8 +92,8 @@ fn packed_references_and_longer_names_of_objects_are_read() {
 fn without_a_commit_a_version_is_needed() {
     let source = Source::with(&FILES);
     source.git(&["init", "-q", "-b", "new"]);
-    let told = source.try_build(&["no-version"]);
-    told.assert_refused(
+    let ended = source.try_build(&["no-version"]);
+    ended.assert_refused(
         "source_version_missing",
         &["a checkout of git without a commit", "--version"],
     );
@@ -180,8 +180,8 @@ fn another_working_tree_of_a_repository_is_a_checkout_of_its_own() {
 fn a_directory_that_is_no_checkout_needs_a_version_and_keeps_its_empty_folders() {
     let source = Source::with(&FILES);
     std::fs::create_dir_all(source.directory().join("empty/er")).expect("made");
-    let told = source.try_build(&["no-version"]);
-    told.assert_refused("source_version_missing", &["no checkout of git"]);
+    let ended = source.try_build(&["no-version"]);
+    ended.assert_refused("source_version_missing", &["no checkout of git"]);
     let artifact = source.build(&["--description", "x \"y\""]);
     assert_eq!(
         artifact.config(),
@@ -204,8 +204,8 @@ fn no_git_takes_a_checkout_as_a_directory() {
         (config.get("origin"), &config["sourceType"]),
         (None, &json!("directory"))
     );
-    let told = source.try_build(&["--no-git", "--submodules"]);
-    told.assert_refused("source_no_submodules", &["--submodules"]);
+    let ended = source.try_build(&["--no-git", "--submodules"]);
+    ended.assert_refused("source_no_submodules", &["--submodules"]);
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn without_the_program_git_a_checkout_is_refused() {
     source.file("git", "#!/bin/sh\necho no\n");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(source.directory().join("git"), mode).expect("set");
-    told(&mut command).assert_refused("source_git_missing", &["--no-git"]);
+    output_of(&mut command).assert_refused("source_git_missing", &["--no-git"]);
 }
 
 #[test]
@@ -236,6 +236,6 @@ fn names_that_are_none_are_refused() {
     }
     let odd = source.ground.path("odd name");
     std::fs::create_dir(&odd).expect("made");
-    let told = told(&mut source.command(&odd, &["--version", "1"]));
-    told.assert_refused("source_name", &["found the name `odd name`", "--name"]);
+    let ended = output_of(&mut source.command(&odd, &["--version", "1"]));
+    ended.assert_refused("source_name", &["found the name `odd name`", "--name"]);
 }

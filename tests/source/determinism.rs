@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use super::artifacts::{Artifact, Source, git};
-use super::support::bodies::copy_program;
-use super::support::{is_root, needs_root};
+use support::bodies::copy_program;
+use support::{is_root, needs_root};
 
 const FILES: [(&str, &str); 6] = [
     ("bin/go", "#!/bin/sh\n"),
@@ -112,7 +112,7 @@ fn another_uid_makes_the_same_artifact() {
     std::fs::set_permissions(open.path(), mode).expect("set");
     std::os::unix::fs::chown(open.path(), Some(40_150), Some(40_150)).expect("given");
     let program = open.path().join("runner");
-    copy_program(super::support::runner(), &program);
+    copy_program(support::runner(), &program);
     plant(&open.path().join("tree"), FILES.into_iter().rev());
     let mut command = Command::new("setpriv");
     command
@@ -126,9 +126,9 @@ fn another_uid_makes_the_same_artifact() {
         .env("PATH", "/usr/bin:/bin")
         .env("HOME", open.path().join("home"))
         .env("RUNNER_OPT_OCI_DIRECTORY", open.path().join("oci"));
-    let told = super::ground::told(&mut command);
-    told.assert_done();
-    assert_eq!(told.json()["digest"], expected.digest());
+    let ended = support::bundling::output_of(&mut command);
+    ended.assert_done();
+    assert_eq!(ended.json()["digest"], expected.digest());
 }
 
 #[test]
@@ -181,8 +181,8 @@ fn a_stated_time_is_when_it_was_created() {
         assert_eq!(created, expected, "{value:?}");
     }
     for value in ["-1", "now", "1.5", "99999999999999999999"] {
-        let told = super::ground::told(&mut with(value));
-        told.assert_refused("usage", &["SOURCE_DATE_EPOCH"]);
+        let ended = support::bundling::output_of(&mut with(value));
+        ended.assert_refused("usage", &["SOURCE_DATE_EPOCH"]);
     }
 }
 

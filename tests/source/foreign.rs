@@ -6,8 +6,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::artifacts::Source;
-use super::ground::told;
-use super::support::skip;
+use support::bundling::output_of;
+use support::skip;
 
 #[track_caller]
 fn skopeo(words: &[&str]) -> Option<Vec<u8>> {
@@ -27,9 +27,9 @@ fn skopeo(words: &[&str]) -> Option<Vec<u8>> {
 fn build_into(source: &Source, layout: &Path, version: &str) -> Value {
     let words = ["--name", "it", "--version", version, "--json"];
     let mut command = source.command(&source.directory(), &words);
-    let told = told(command.arg("-o").arg(layout));
-    told.assert_done();
-    told.json()
+    let ended = output_of(command.arg("-o").arg(layout));
+    ended.assert_done();
+    ended.json()
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_layout_is_not_written_over_something_else() {
     let source = Source::with(&[("a", "a")]);
     let occupied = source.ground.write("file", "mine");
     let mut command = source.command(&source.directory(), &["--version", "1", "-o"]);
-    let refused = told(command.arg(&occupied));
+    let refused = output_of(command.arg(&occupied));
     assert_eq!(refused.code, 125, "{refused:#?}");
     assert_eq!(std::fs::read_to_string(&occupied).expect("read"), "mine");
 }
@@ -97,9 +97,9 @@ fn a_layout_is_not_written_over_something_else() {
 #[test]
 fn text_tells_what_to_do_next() {
     let source = Source::with(&[("a", "a")]);
-    let told = source.try_build(&[]);
-    told.assert_done();
-    let text = told.text();
+    let ended = source.try_build(&[]);
+    ended.assert_done();
+    let text = ended.text();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[..2], ["name       it", "version    1"]);
     assert!(lines[2].starts_with("digest     sha256:"), "{text}");
@@ -108,5 +108,5 @@ fn text_tells_what_to_do_next() {
         "{text}"
     );
     assert_eq!(lines[4], "reference  none yet: runner source push it:1 REF");
-    assert_eq!(told.stderr, "");
+    assert_eq!(ended.stderr, "");
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::artifacts::{Artifact, Source, git};
-use super::support::{is_root, needs_root};
+use support::{is_root, needs_root};
 
 /// A source whose repository names a program in every place where git would start one.
 struct Trap {
@@ -168,9 +168,9 @@ fn objects_that_are_missing_are_fetched_from_nowhere() {
     trap.set("protocol.allow", "always");
     std::fs::remove_dir_all(trap.source.directory().join(".git/objects")).expect("removed");
     std::fs::create_dir(trap.source.directory().join(".git/objects")).expect("made");
-    let told = trap.source.try_build(&[]);
+    let ended = trap.source.try_build(&[]);
     trap.assert_not_sprung();
-    assert!(told.code == 125 || told.code == 0, "{told:#?}");
+    assert!(ended.code == 125 || ended.code == 0, "{ended:#?}");
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn nothing_of_the_repository_is_changed_and_nothing_stays_behind() {
         .source
         .command(&trap.source.directory(), &["--name", "it"]);
     command.env("TMPDIR", trap.source.ground.path("missing"));
-    let told = super::ground::told(&mut command);
-    told.assert_refused("source_git_failed", &["temporary directory", "TMPDIR"]);
+    let ended = support::bundling::output_of(&mut command);
+    ended.assert_refused("source_git_failed", &["temporary directory", "TMPDIR"]);
     git(&trap.source.directory(), &["status"]);
 }

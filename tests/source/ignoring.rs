@@ -128,8 +128,8 @@ fn a_file_that_cannot_be_followed_is_refused_since_it_would_publish_what_it_name
     let source = Source::with(&[("x", "x"), ("real", "x")]);
     let at = source.directory().join(".staxignore");
     symlink("real", &at).expect("linked");
-    let told = source.try_build(&[]);
-    told.assert_refused(
+    let ended = source.try_build(&[]);
+    ended.assert_refused(
         "source_ignore_file",
         &["`.staxignore`: it is a symlink, expected a file"],
     );

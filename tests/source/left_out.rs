@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::artifacts::Source;
-use super::support::{is_root, needs_root};
+use support::{is_root, needs_root};
 
 const KEY: &str = "-----BEGIN OPENSSH PRIVATE KEY-----\nx\n";
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nx\n";
@@ -228,8 +228,8 @@ fn include_takes_what_it_names_and_nothing_else() {
         artifact.files.names(),
         ["t/", "t/a.pem", "t/b.pem", "u.pem", "x"]
     );
-    let told = source.try_build(&["--include", "t/c.pem"]);
-    told.assert_refused("source_missing", &["--include names `t/c.pem`"]);
+    let ended = source.try_build(&["--include", "t/c.pem"]);
+    ended.assert_refused("source_missing", &["--include names `t/c.pem`"]);
     for path in ["../x", "/etc/passwd", "."] {
         source
             .try_build(&["--include", path])

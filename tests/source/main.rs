@@ -6,16 +6,6 @@
     reason = "test code: a failure is a panic"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
-#[expect(
-    dead_code,
-    reason = "what the tests of bundles have: an archive as tar sees it, and how a call ended"
-)]
-#[path = "../bundle/ground.rs"]
-mod ground;
-
 mod artifacts;
 mod checkouts;
 mod determinism;

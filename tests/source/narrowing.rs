@@ -160,8 +160,8 @@ fn the_caps_of_the_host_name_their_key() {
         let policy = source
             .ground
             .write("policy.yaml", format!("oci: {{{oci}}}\n"));
-        let told = source.try_build(&["--policy", policy.to_str().expect("plain")]);
-        told.assert_refused("source_size", &["makes the snapshot too large", said]);
+        let ended = source.try_build(&["--policy", policy.to_str().expect("plain")]);
+        ended.assert_refused("source_size", &["makes the snapshot too large", said]);
         assert_eq!(source.stored(), 0, "{oci}");
     }
 }
@@ -193,9 +193,9 @@ fn what_is_written_to_is_no_part_of_the_source() {
             .arg("-o")
             .arg(&inside)
             .env("RUNNER_OPT_OCI_DIRECTORY", &store);
-        let told = super::ground::told(&mut command);
-        told.assert_done();
-        told.json()
+        let ended = support::bundling::output_of(&mut command);
+        ended.assert_done();
+        ended.json()
     };
     let first = build();
     let second = build();

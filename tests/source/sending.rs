@@ -6,8 +6,8 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::artifacts::Source;
-use super::ground::{Archive, Told, told};
-use super::support::registry::{Options, Registry};
+use support::bundling::{Archive, Ended, output_of};
+use support::registry::{Options, Registry};
 
 const FILES: [(&str, &str); 3] = [("a", "a"), ("d/b", "b"), ("d/run", "#!/bin/sh\n")];
 
@@ -15,8 +15,8 @@ fn plain() -> Option<Registry> {
     Registry::start(Options::default())
 }
 
-fn run(source: &Source, words: &[&str]) -> Told {
-    told(&mut source.runner(words))
+fn run(source: &Source, words: &[&str]) -> Ended {
+    output_of(&mut source.runner(words))
 }
 
 /// The artifact as a store that never saw it gets it.
@@ -26,9 +26,9 @@ fn pulled(source: &Source, reference: &str) -> Value {
         "RUNNER_OPT_OCI_DIRECTORY",
         source.ground.path("other-store"),
     );
-    let told = told(&mut command);
-    told.assert_done();
-    told.json()
+    let ended = output_of(&mut command);
+    ended.assert_done();
+    ended.json()
 }
 
 #[test]
@@ -103,9 +103,9 @@ fn an_artifact_of_the_store_and_of_a_layout_is_sent_later() {
             "RUNNER_OPT_OCI_DIRECTORY",
             source.ground.path("third-store"),
         );
-        let told = told(&mut command);
-        told.assert_done();
-        assert_eq!(told.text(), format!("{target}@{}\n", artifact.digest()));
+        let ended = output_of(&mut command);
+        ended.assert_done();
+        assert_eq!(ended.text(), format!("{target}@{}\n", artifact.digest()));
     }
     pulled(
         &source,
@@ -185,7 +185,7 @@ fn a_registry_with_a_login_takes_it_from_those_who_have_one() {
         ];
         let mut command = source.command(&source.directory(), &words);
         command.arg(&policy).env("DOCKER_CONFIG", &docker);
-        told(&mut command)
+        output_of(&mut command)
     };
     let refused = push("1");
     assert_eq!(refused.code, 125, "{refused:#?}");

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::artifact::Artifact;
 use crate::host::{Host, one, said};
-use crate::support::bundles::bundled;
+use support::bundles::bundled;
 
 const SHOW: &str = "cat /workspace/backend/a";
 
@@ -80,7 +80,7 @@ fn a_lock_file_is_written_only_of_sources_with_a_digest() {
     ] {
         let folder = host.bundle(&one(reference, ""), SHOW);
         for flag in ["--lock=bundle.lock", "--require-pin"] {
-            let mut command = std::process::Command::new(crate::support::runner());
+            let mut command = std::process::Command::new(support::runner());
             command.args(["bundle", ".", "-o", "../made.tar.gz", flag]);
             let output = command.current_dir(&folder).output().expect("started");
             let said = String::from_utf8_lossy(&output.stderr);
@@ -91,7 +91,7 @@ fn a_lock_file_is_written_only_of_sources_with_a_digest() {
 }
 
 fn plan(host: &Host, flags: &[&str], bundle: &str) -> (i32, Value) {
-    let mut command = std::process::Command::new(crate::support::runner());
+    let mut command = std::process::Command::new(support::runner());
     command.args(["plan", "--json"]).args(flags).arg(bundle);
     let output = command
         .env("RUNNER_OPT_OCI_DIRECTORY", host.store())

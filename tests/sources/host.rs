@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::artifact::Artifact;
-use crate::support::{Case, Done, Ground, random};
+use support::{Case, Done, Ground, random};
 
 /// Ground and store.
 pub(crate) struct Host {

@@ -12,8 +12,6 @@
 )]
 #[path = "../archives/builder.rs"]
 mod builder;
-#[path = "../support/mod.rs"]
-mod support;
 
 mod artifact;
 mod endings;

@@ -2,8 +2,8 @@
 
 use crate::artifact::Artifact;
 use crate::host::{Host, Wanted, one, said};
-use crate::support::registry::{Options, Registry};
-use crate::support::screen::ERASED;
+use support::registry::{Options, Registry};
+use support::screen::ERASED;
 
 const SHOW: &str = "cat /workspace/backend/a";
 const INSECURE: &str = "--insecure";

@@ -2,7 +2,7 @@
 
 use crate::artifact::Artifact;
 use crate::host::{Host, Wanted, one, said};
-use crate::support::images::tiny;
+use support::images::tiny;
 
 const WRITABLE: &str = "writable: true";
 

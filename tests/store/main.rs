@@ -9,8 +9,6 @@
     reason = "made for the tests of archives, which use the rest"
 )]
 mod builder;
-#[path = "../support/mod.rs"]
-mod support;
 
 mod artifacts;
 mod collecting;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use sources::oci::store::Store;
 
 use crate::ground::{Ground, assert_untorn, source};
-use crate::support::{is_root, needs_root, runner, skip};
+use support::{is_root, needs_root, runner, skip};
 
 fn code(ground: &Ground) -> &'static str {
     match Store::open(&ground.place()) {

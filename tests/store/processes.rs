@@ -4,10 +4,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use crate::ground::{Artifact, Ground, noise, source};
-use crate::support::images::skopeo;
-use crate::support::packages::{has, succeed};
-use crate::support::registry::{Options, Registry};
-use crate::support::runner;
+use support::images::skopeo;
+use support::packages::{has, succeed};
+use support::registry::{Options, Registry};
+use support::runner;
 
 fn pull(ground: &Ground, words: &[&str]) -> Command {
     let mut command = Command::new(runner());

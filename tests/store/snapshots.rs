@@ -12,7 +12,7 @@ use crate::builder::{Tar, gzip};
 use crate::ground::{
     Artifact, Ending, Fake, Ground, Sends, limits, noise, snapshot, source, source_of,
 };
-use crate::support::invariants::eventually;
+use support::invariants::eventually;
 
 fn pulled(store: &Store, fake: &Fake, artifact: &Artifact) -> Result<Snapshot, OciError> {
     let which = artifact.which();

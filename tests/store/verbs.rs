@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::ground::{Artifact, Ground, config, snapshot, source, source_manifest};
-use crate::support::runner;
+use support::runner;
 
 struct Said {
     code: i32,

@@ -67,7 +67,3 @@ pub mod workspace_source_report;
 
 #[cfg(test)]
 mod published_schemas;
-
-#[cfg(test)]
-#[path = "../../../tests/support/golden.rs"]
-mod golden;

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::check::CheckReport;
 use crate::diagnosis::Diagnosis;
-use crate::golden::assert_golden;
 use crate::host_config::written::Written;
 use crate::plan_report::PlanReport;
 use crate::report::Report;
 use crate::source_built::SourceBuilt;
+use support::golden::assert_golden;
 
 fn check<T: JsonSchema>(name: &str) {
     check_schema(&schema_for!(T), name);

@@ -620,7 +620,7 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
         let mut text = serde_json::to_string_pretty(&plan).expect("JSON");
         text.push('\n');
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/plan/demo.json");
-        crate::golden::assert_golden(path.as_ref(), &text);
+        support::golden::assert_golden(path.as_ref(), &text);
         assert_eq!(plan.verdict, PlanVerdict::WouldStart, "{plan:#?}");
         assert!(!text.contains("not for the plan"));
     }

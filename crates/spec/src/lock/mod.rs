@@ -497,7 +497,7 @@ mod tests {
             env!("CARGO_MANIFEST_DIR"),
             "/../../schemas/lock.schema.json"
         );
-        crate::golden::assert_golden(path.as_ref(), &generated);
+        support::golden::assert_golden(path.as_ref(), &generated);
         let schema = serde_json::from_str(&generated).expect("JSON");
         let validator = jsonschema::validator_for(&schema).expect("a schema");
         let lock = example();

@@ -1,19 +1,19 @@
-//! What these tests share: bundles of one shell script, and what a report says about a file.
+//! Bundles of one shell script, and what a report says about a file.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::support::{Done, Ground};
+use crate::{Done, Ground};
 
 impl Ground {
     /// A bundle with this manifest whose `body.sh` is `body`.
-    pub(crate) fn script(&self, manifest: &str, body: &str) -> PathBuf {
+    pub fn script(&self, manifest: &str, body: &str) -> PathBuf {
         self.bundle(&[("manifest.yaml", manifest), ("body.sh", body)])
     }
 
     /// Runs [`Ground::script`] with its outputs and inputs in the workspace of this ground.
-    pub(crate) fn exec_script(&self, flags: &[&str], manifest: &str, body: &str) -> Done {
+    pub fn exec_script(&self, flags: &[&str], manifest: &str, body: &str) -> Done {
         let workspace = self.workspace();
         let flags: Vec<&str> = ["--workspace", text(&workspace)]
             .iter()
@@ -26,13 +26,13 @@ impl Ground {
 
 impl Done {
     /// Whether the report has a warning with this code.
-    pub(crate) fn warns(&self, code: &str) -> bool {
+    pub fn warns(&self, code: &str) -> bool {
         let warnings = self.report["warnings"].as_array();
         warnings.is_some_and(|list| list.iter().any(|warning| warning["code"] == code))
     }
 
     /// What the report says about the output `key`.
-    pub(crate) fn output(&self, key: &str) -> &Value {
+    pub fn output(&self, key: &str) -> &Value {
         self.report["outputs"]
             .as_array()
             .and_then(|list| list.iter().find(|output| output["key"] == key))
@@ -41,7 +41,7 @@ impl Done {
 
     /// Asserts that the message of the error contains `part`.
     #[track_caller]
-    pub(crate) fn assert_message(&self, part: &str) -> &Self {
+    pub fn assert_message(&self, part: &str) -> &Self {
         let message = self.report["error"]["message"].as_str().unwrap_or_default();
         assert!(message.contains(part), "no `{part}` in {message:?}");
         self
@@ -49,7 +49,7 @@ impl Done {
 
     /// Asserts that the hint of the error contains `part`.
     #[track_caller]
-    pub(crate) fn assert_hint(&self, part: &str) -> &Self {
+    pub fn assert_hint(&self, part: &str) -> &Self {
         let hint = self.report["error"]["hint"].as_str().unwrap_or_default();
         assert!(hint.contains(part), "no `{part}` in {hint:?}: {self:#?}");
         self
@@ -57,7 +57,7 @@ impl Done {
 
     /// Asserts that the body never ran: nothing was executed, nothing came out.
     #[track_caller]
-    pub(crate) fn assert_nothing_ran(&self) -> &Self {
+    pub fn assert_nothing_ran(&self) -> &Self {
         assert!(self.report["exit"].is_null(), "{self:#?}");
         assert!(self.stdout.is_empty(), "{self:#?}");
         self
@@ -65,11 +65,6 @@ impl Done {
 }
 
 /// A path as text.
-pub(crate) fn text(path: &Path) -> &str {
+pub fn text(path: &Path) -> &str {
     path.to_str().expect("a plain path")
-}
-
-/// The digest as the report writes it.
-pub(crate) fn sha256(bytes: &[u8]) -> String {
-    spec::digest::Digest::of(bytes).to_string()
 }

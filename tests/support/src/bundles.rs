@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Ground, random, runner};
+use crate::{Ground, random, runner};
 
 impl Ground {
     /// A tar.gz of `files`: path, contents. A path that ends in `.sh`, or contents that begin with

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
-use super::objects::{self, Objects};
-use super::{Case, Done, MARKER};
+use crate::objects::{self, Objects};
+use crate::{Case, Done, MARKER};
 
 /// What the kernel frees later (network namespaces, groups of version 1) is waited for this long.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -25,7 +25,7 @@ const SEARCHED_FILES_MAX: usize = 400;
 const SEARCHED_BYTES_MAX: u64 = 4 << 20;
 
 static SCHEMA: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
-    let text = include_str!("../../schemas/report.schema.json");
+    let text = include_str!("../../../schemas/report.schema.json");
     let schema = serde_json::from_str(text).expect("the schema is JSON");
     jsonschema::validator_for(&schema).expect("the schema is a schema")
 });
@@ -67,7 +67,7 @@ struct Facts {
 }
 
 /// Makes the tree that no body may touch.
-pub fn make_canary_tree(path: &Path) {
+pub(crate) fn make_canary_tree(path: &Path) {
     std::fs::create_dir_all(path.join("deep/er")).expect("made");
     std::fs::write(path.join("file"), "canary").expect("written");
     std::fs::write(path.join("deep/er/file"), "canary").expect("written");
@@ -441,7 +441,7 @@ pub fn watch_memory(child: &mut Child, hang_after: Duration) -> u64 {
 pub fn watch(child: &mut Child, hang_after: Duration, secret: Option<&str>) -> Watched {
     let started = Instant::now();
     let status = format!("/proc/{}/status", child.id());
-    let program = PathBuf::from(super::runner());
+    let program = PathBuf::from(crate::runner());
     let program = program.file_name().expect("a name").to_string_lossy();
     // comm(5) has 15 bytes. Before execve(2) is through, the child has the memory of this process.
     let name = format!("Name:\t{program:.15}\n");

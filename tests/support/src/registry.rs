@@ -4,8 +4,8 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::packages::{has, succeed};
-use super::{certificates, random};
+use crate::packages::{has, succeed};
+use crate::{certificates, random};
 
 /// What a registry is to be like.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,7 +69,7 @@ impl Registry {
             std::fs::write(directory.join("htpasswd"), line).expect("written");
         }
         let mut started = Command::new("sh")
-            .args(["-c", include_str!("registry.sh")])
+            .args(["-c", include_str!("../registry.sh")])
             .current_dir(&directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

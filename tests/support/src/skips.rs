@@ -1,10 +1,4 @@
 //! Skips are loud and counted; under `RUNNER_TESTS_STRICT=1` one is a failure.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::print_stdout,
-    reason = "test code: each program uses a part of it, and a skip is printed"
-)]
 
 /// Says that a case cannot run here.
 pub fn skip(why: &str) {

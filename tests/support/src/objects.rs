@@ -11,7 +11,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
 };
 
-use super::invariants::pids;
+use crate::invariants::pids;
 
 /// The file system of POSIX message queues of our ipc namespace, mounted nowhere: only root may.
 static QUEUES: LazyLock<Option<OwnedFd>> = LazyLock::new(|| {
@@ -60,7 +60,7 @@ impl Objects {
                 .any(|word| !word.is_empty() && name.contains(word));
             // One that somebody holds who has no mark of the run is somebody else's.
             let new = !before.sockets.contains_key(inode);
-            if told || (new && super::is_root() && is_nobodys(inode)) {
+            if told || (new && crate::is_root() && is_nobodys(inode)) {
                 found.push(format!("abstract socket {name} stays"));
             }
         }
@@ -137,7 +137,7 @@ fn anybody_holds(wanted: &str) -> bool {
 
 /// Of these network namespaces of a run those that are still there: by a process in one, by a mount,
 /// or by a descriptor of ours.
-pub fn kept_networks(networks: &BTreeSet<String>) -> Vec<String> {
+pub(crate) fn kept_networks(networks: &BTreeSet<String>) -> Vec<String> {
     if networks.is_empty() {
         return Vec::new();
     }

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 /// Whether files are to be written anew instead of compared: `RUNNER_UPDATE_GOLDEN=1`.
-pub(crate) fn is_updating() -> bool {
+pub fn is_updating() -> bool {
     std::env::var_os("RUNNER_UPDATE_GOLDEN").is_some_and(|value| value == "1")
 }
 
 /// Compares the file with `text`, or writes it. What differs is told by its first line.
-pub(crate) fn assert_golden(path: &Path, text: &str) {
+pub fn assert_golden(path: &Path, text: &str) {
     if is_updating() {
         std::fs::write(path, text).expect("written");
         return;

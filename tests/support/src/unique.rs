@@ -5,7 +5,7 @@ use std::fmt::{Formatter, Result as Written};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-pub struct Unique(pub Value);
+pub(crate) struct Unique(pub(crate) Value);
 
 impl<'de> Deserialize<'de> for Unique {
     fn deserialize<From: Deserializer<'de>>(from: From) -> Result<Self, From::Error> {

@@ -1,19 +1,19 @@
 //! What every end-to-end test stands on: a ground of its own, the program, and the ten invariants
 //! that are checked after each case.
 #![allow(
-    dead_code,
-    unused_imports,
-    unreachable_pub,
     clippy::expect_used,
+    clippy::new_without_default,
     clippy::panic,
     clippy::print_stdout,
     missing_debug_implementations,
-    reason = "test code: each program uses a part of it, a failure is a panic, a skip is printed"
+    reason = "test code: a failure is a panic, a skip is printed"
 )]
 
 pub mod bodies;
 pub mod bundles;
+pub mod bundling;
 pub mod certificates;
+pub mod golden;
 pub mod images;
 pub mod invariants;
 pub mod network;
@@ -21,13 +21,18 @@ pub mod objects;
 pub mod packages;
 pub mod registry;
 pub mod screen;
+mod scripts;
 mod skips;
+mod source;
 mod unique;
 
+pub use scripts::text;
 pub use skips::{belongs_to_tier, needs_root, skip, tier_includes};
+use source::build_directory;
+pub use source::source_path;
 
 use std::ffi::{OsStr, OsString};
-use std::io::{Read, Write as _};
+use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -49,7 +54,7 @@ const CANARY_VARIABLE: &str = "RUNNER_TEST_CANARY_SECRET";
 
 /// The program: `RUNNER_BIN` at run time, else the one that cargo built beside this test.
 pub fn runner() -> OsString {
-    std::env::var_os("RUNNER_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_runner").into())
+    std::env::var_os("RUNNER_BIN").unwrap_or_else(|| build_directory().join("runner").into())
 }
 
 /// Whether this test runs as uid 0.

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::{random, skip};
+use crate::{random, skip};
 
 /// Where the system's tools are found before the caller's: a version switcher's shims are scripts
 /// that need the caller's home.
@@ -98,7 +98,7 @@ fn fill_once(
 
 fn cache() -> PathBuf {
     let named = std::env::var_os("RUNNER_TESTS_CACHE").map(PathBuf::from);
-    let of_cargo = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
+    let of_cargo = crate::build_directory().join("../tmp/packages");
     let uid = rustix::process::geteuid().as_raw();
     let own = std::env::temp_dir().join(format!("packages-{uid}"));
     let cache = named.unwrap_or_else(|| {

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Case, is_root, random, skip};
+use crate::{Case, is_root, random, skip};
 
 /// What hangs longer than this is broken. Not an assertion about speed.
 const HANG_AFTER: Duration = Duration::from_secs(60);
 /// The system's own: whatever version switchers the caller has, bodies see this one.
 pub const PYTHON: &str = "/usr/bin/python3";
-const PROGRAM: &str = include_str!("outside.py");
+const PROGRAM: &str = include_str!("../outside.py");
 /// Where the address and the port stand that a datagram goes to when it only marks a place.
 const MARK_PORT: u64 = 9;
 

@@ -1,4 +1,4 @@
-//! What these tests share: a workspace to bundle, and what is inside the archive.
+//! Tests of `runner bundle` and of `runner source`: a workspace to bundle, and what is inside the archive.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -8,26 +8,27 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::support::{Ground, runner};
+use crate::{Ground, runner};
 
 /// How a call of the program ended.
 #[derive(Debug)]
-pub(crate) struct Told {
-    pub(crate) code: i32,
-    pub(crate) stdout: Vec<u8>,
-    pub(crate) stderr: String,
+pub struct Ended {
+    pub code: i32,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
 }
 
-impl Told {
+impl Ended {
+    /// Asserts that it ended with code 0.
     #[track_caller]
-    pub(crate) fn assert_done(&self) -> &Self {
+    pub fn assert_done(&self) -> &Self {
         assert_eq!(self.code, 0, "{self:#?}");
         self
     }
 
     /// Asserts that it was refused with this code, and that the message has each part.
     #[track_caller]
-    pub(crate) fn assert_refused(&self, code: &str, parts: &[&str]) -> &Self {
+    pub fn assert_refused(&self, code: &str, parts: &[&str]) -> &Self {
         let named = self.stderr.contains(&format!("({code})"));
         assert!(self.code == 125 && named, "expected {code}: {self:#?}");
         for part in parts {
@@ -42,7 +43,7 @@ impl Told {
 
     /// Asserts that a warning with this code was given.
     #[track_caller]
-    pub(crate) fn assert_warns(&self, code: &str) -> &Self {
+    pub fn assert_warns(&self, code: &str) -> &Self {
         let warned = self.stderr.lines().any(|line| {
             line.starts_with("runner: warning: ") && line.ends_with(&format!("({code})"))
         });
@@ -50,22 +51,24 @@ impl Told {
         self
     }
 
-    pub(crate) fn text(&self) -> String {
+    /// Standard output as text.
+    pub fn text(&self) -> String {
         String::from_utf8(self.stdout.clone()).expect("text")
     }
 
-    pub(crate) fn json(&self) -> Value {
+    /// Standard output as one JSON text.
+    pub fn json(&self) -> Value {
         serde_json::from_slice(&self.stdout).expect("one JSON text")
     }
 }
 
 /// Runs a command to its end.
-pub(crate) fn told(command: &mut Command) -> Told {
+pub fn output_of(command: &mut Command) -> Ended {
     let output = command
         .stdin(Stdio::null())
         .output()
         .expect("the runner starts");
-    Told {
+    Ended {
         code: output.status.code().expect("an exit code"),
         stdout: output.stdout,
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -74,7 +77,7 @@ pub(crate) fn told(command: &mut Command) -> Told {
 
 impl Ground {
     /// `runner bundle WORDS…` in the workspace, not started.
-    pub(crate) fn bundle_command(&self, words: &[&str]) -> Command {
+    pub fn bundle_command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(runner());
         command
             .arg("bundle")
@@ -87,24 +90,24 @@ impl Ground {
     }
 
     /// `runner bundle WORDS…` in the workspace.
-    pub(crate) fn make(&self, words: &[&str]) -> Told {
-        told(&mut self.bundle_command(words))
+    pub fn make(&self, words: &[&str]) -> Ended {
+        output_of(&mut self.bundle_command(words))
     }
 
     /// Writes a file of the workspace.
-    pub(crate) fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+    pub fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
         self.write(&format!("work/{name}"), contents)
     }
 
     /// Writes a program of the workspace.
-    pub(crate) fn program(&self, name: &str, contents: &str) {
+    pub fn program(&self, name: &str, contents: &str) {
         let path = self.file(name, contents);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("set");
     }
 
     /// Bundles `subject` and reads the archive.
     #[track_caller]
-    pub(crate) fn archive(&self, words: &[&str]) -> Archive {
+    pub fn archive(&self, words: &[&str]) -> Archive {
         let target = self.path("archive.tar.gz");
         let flags = [words, &["-o", target.to_str().expect("a plain path")]].concat();
         self.make(&flags).assert_done();
@@ -113,22 +116,22 @@ impl Ground {
 
     /// Bundles a manifest with these sources, written at the top of the workspace.
     #[track_caller]
-    pub(crate) fn archive_of(&self, sources: &str) -> Archive {
+    pub fn archive_of(&self, sources: &str) -> Archive {
         self.file("m.yaml", manifest(sources));
         self.archive(&["m.yaml"])
     }
 
     /// The content digest of `subject`.
     #[track_caller]
-    pub(crate) fn digest(&self, words: &[&str]) -> String {
-        let told = self.make(&[words, &["--print-digest"]].concat());
-        told.assert_done();
-        told.text().trim_end().to_owned()
+    pub fn digest(&self, words: &[&str]) -> String {
+        let ended = self.make(&[words, &["--print-digest"]].concat());
+        ended.assert_done();
+        ended.text().trim_end().to_owned()
     }
 }
 
 /// A manifest with these sources, one a line.
-pub(crate) fn manifest(sources: &str) -> String {
+pub fn manifest(sources: &str) -> String {
     let mut text = String::from("name: tool\nrun: [echo]\ncode:\n  sources:\n");
     for source in sources.lines() {
         text.push_str(&format!("    - {source}\n"));
@@ -138,20 +141,22 @@ pub(crate) fn manifest(sources: &str) -> String {
 
 /// What is in an archive, as tar(1) sees it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Archive {
-    pub(crate) entries: BTreeMap<String, Content>,
+pub struct Archive {
+    pub entries: BTreeMap<String, Content>,
 }
 
+/// One entry of an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Content {
+pub enum Content {
     File { text: Vec<u8>, executable: bool },
     Directory,
     Link(String),
 }
 
 impl Archive {
+    /// Unpacks an archive with tar(1) and reads what came out.
     #[track_caller]
-    pub(crate) fn read(path: &Path) -> Self {
+    pub fn read(path: &Path) -> Self {
         let unpacked = tempfile::tempdir().expect("a directory");
         let status = Command::new("tar")
             .arg("-xzpf")
@@ -167,7 +172,7 @@ impl Archive {
     }
 
     /// Everything but the resolved manifest: directories end in `/`, links show where they point.
-    pub(crate) fn names(&self) -> Vec<String> {
+    pub fn names(&self) -> Vec<String> {
         self.entries
             .iter()
             .filter(|(name, _)| !name.starts_with(".runner"))
@@ -179,16 +184,18 @@ impl Archive {
             .collect()
     }
 
+    /// The text of a file in it.
     #[track_caller]
-    pub(crate) fn text(&self, name: &str) -> String {
+    pub fn text(&self, name: &str) -> String {
         match self.entries.get(name) {
             Some(Content::File { text, .. }) => String::from_utf8_lossy(text).into_owned(),
             other => panic!("{name}: {other:?}"),
         }
     }
 
+    /// The resolved manifest in it.
     #[track_caller]
-    pub(crate) fn resolved(&self) -> Value {
+    pub fn resolved(&self) -> Value {
         serde_json::from_str(&self.text(".runner/manifest.json")).expect("JSON")
     }
 }

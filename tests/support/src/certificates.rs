@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::packages::succeed;
+use crate::packages::succeed;
 
 /// Makes `ca.pem`, and for each `(file, names)` a certificate `FILE.pem` and its key `FILE.key`.
 /// A name may be an address.

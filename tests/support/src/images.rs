@@ -6,9 +6,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::is_root;
-use super::packages::{has, prepared, succeed, tool};
-use super::registry::{Options, Registry};
+use crate::is_root;
+use crate::packages::{has, prepared, succeed, tool};
+use crate::registry::{Options, Registry};
 
 /// What stays out of the Debian image: nothing that runs needs it.
 const LEFT_OUT: [&str; 6] = [

@@ -39,12 +39,12 @@
 //! - [`secrets`]: who may have a secret, the provider of the host, masking.
 //! - [`reader`]: documents are judged by JSON Schemas in a process of its own.
 //! - [`egress`]: the relay between a sandbox and the network, its parsers and the allowlist.
-//! - [`sources`]: clients for HTTP services and OCI registries and layouts, and the store of what they
-//!   fetched. [`sources::oci::registry`] is the one place that sees the credentials of a registry.
+//! - [`sources`]: clients of github, OCI registries and OCI layouts, and the stores of what they
+//!   fetched. Only [`sources::github`] sees the token of github, only [`sources::oci::registry`] the
+//!   credentials of a registry.
 //! - [`bundler`]: from a manifest to a bundle, in three steps whose types follow each other:
 //!   `Resolution` (manifests were read, no source), `Gathered` (what lies where, and how large),
-//!   `WrittenBundle` (each file was read once, and had not changed). [`bundler::github`] is the one
-//!   place that has the token of github.
+//!   `WrittenBundle` (each file was read once, and had not changed).
 //! - [`sandbox`]: one command confined and limited: view, Landlock ruleset, seccomp filter, cgroups,
 //!   launch, init, supervision.
 //!

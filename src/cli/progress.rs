@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use crate::cli::print::Printer;
-use bundler::github::Progress;
+use sources::github::Progress;
 
 /// How often the count of bytes is drawn at most.
 pub(super) const DRAWN_EVERY: Duration = Duration::from_millis(100);

@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use bundler::files::DirectoryFiles;
-use bundler::github::{FetchedTree, GitHub, GitHubError, RefShape, ResolvedRef};
 use bundler::locate::locate;
 use bundler::manifests::Registry;
 use bundler::resolve::{Resolution, ResolveRequest};
 use bundler::{ComposeError, DefineCode, GatherOptions, Gathered};
 use serde_json::{Map, Value, json};
+use sources::github::{FetchedTree, GitHub, GitHubError, RefShape, ResolvedRef};
 use spec::digest::Digest;
 use spec::host_policy::{HostPolicy, UnpackCaps};
 use spec::manifest::{self, Format};

@@ -4,8 +4,8 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Command;
 
 use archive::UnpackLimits;
-use bundler::github::{Client, GitHub as _};
 use serde_json::json;
+use sources::github::{Client, GitHub as _};
 use spec::digest::Digest;
 
 use crate::service::{NOWHERE, Service, files, pairs, path, refused};

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use bundler::github::{Client, GitHub as _};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
+use sources::github::{Client, GitHub as _};
 
 use crate::service::{Repository, Service, files, pairs, path};
 use support::skip;
@@ -71,14 +71,14 @@ fn a_child_of_another_case_fetches() {
     let [base_url, cache, sha] = words.as_slice() else {
         panic!("{settings}");
     };
-    let client = Client::new(bundler::github::ClientSettings {
+    let client = Client::new(sources::github::ClientSettings {
         base_url: (*base_url).to_owned(),
         token: None,
         require_pin: false,
         limits: archive::UnpackLimits::default(),
         cache_directory: PathBuf::from(cache),
         cache_size_bytes: 1 << 30,
-        patience: bundler::github::Patience::default(),
+        patience: sources::github::Patience::default(),
         progress: &crate::service::silent,
     })
     .expect("a client");

@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::net::TcpListener;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bundler::github::{
+use serde_json::{Value, json};
+use sources::github::{
     Client, ClientSettings, GitHub as _, GitHubError, Patience, Progress, Token,
 };
-use serde_json::{Value, json};
 
 use crate::service::{NOWHERE, Service, files, pairs, refused};
 

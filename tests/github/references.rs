@@ -1,7 +1,7 @@
 //! From tags and branches to commits.
 
-use bundler::github::{Client, GitHub as _, RefShape};
 use serde_json::json;
+use sources::github::{Client, GitHub as _, RefShape};
 
 use crate::service::{NOWHERE, Service};
 

@@ -6,10 +6,10 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use archive::UnpackLimits;
-use bundler::github::{
+use serde_json::{Value, json};
+use sources::github::{
     Client, ClientSettings, FetchedTree, GitHub as _, GitHubError, Patience, Progress,
 };
-use serde_json::{Value, json};
 use spec::path::RelPath;
 
 use support::skip;

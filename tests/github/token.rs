@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use bundler::github::{Client, ClientSettings, GitHub as _, Token};
 use serde_json::json;
+use sources::github::{Client, ClientSettings, GitHub as _, Token};
 
 use crate::service::{NOWHERE, Service};
 

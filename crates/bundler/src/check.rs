@@ -7,7 +7,6 @@ use crate::error::{ComposeError, SourceProblem};
 use crate::files::WorkspaceFiles;
 use crate::folders::folder_at;
 use crate::gather::{GatherOptions, gather};
-use crate::github::{FetchedTree, GitHub, GitHubError, RefShape, ResolvedRef};
 use crate::layer::{Layer, LayerForm};
 use crate::manifests::{ManifestText, Registry, blocks_of, read_text_of};
 use crate::origin::{SourceKind, SourceOrigin};
@@ -17,6 +16,7 @@ use crate::resolve::{
 };
 use crate::runnable::{check_manifest, check_run, read_manifest_of};
 use reader::{Question, Refused, judge};
+use sources::github::{FetchedTree, GitHub, GitHubError, RefShape, ResolvedRef};
 use spec::check::{CheckError, CheckReport};
 use spec::document::{self, Node, Value, excerpt};
 use spec::host_policy::HostPolicy;

@@ -7,10 +7,10 @@ use std::path::Path;
 use crate::error::ComposeError;
 use crate::files::WorkspaceFiles;
 use crate::gather::{GatherOptions, gather};
-use crate::github::GitHub;
 use crate::manifests::Registry;
 use crate::resolve::resolve_code;
 use crate::write::{WrittenBundle, write};
+use sources::github::GitHub;
 use spec::code_block::CodeSource;
 use spec::host_policy::UnpackCaps;
 
@@ -69,8 +69,8 @@ pub fn define_code(
 mod tests {
     use super::*;
     use crate::files::DirectoryFiles;
-    use crate::github::{FetchedTree, GitHubError, RefShape, ResolvedRef};
     use archive::UnpackLimits;
+    use sources::github::{FetchedTree, GitHubError, RefShape, ResolvedRef};
     use spec::code_block::SourceTarget;
     use spec::digest::Digest;
     use spec::host_policy::HostPolicy;

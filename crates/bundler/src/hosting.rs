@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use crate::github::client::{Client, ClientSettings};
-use crate::github::{
+use archive::UnpackLimits;
+use sources::github::{Client, ClientSettings};
+use sources::github::{
     FetchedTree, GitHub, GitHubError, Patience, Progress, RefShape, ResolvedRef, Token,
 };
-use archive::UnpackLimits;
 use spec::host_policy::{HostPolicy, UnpackCaps};
 use spec::lock::Lock;
 use spec::path::{RelPath, escape};

@@ -18,7 +18,6 @@ mod folders;
 mod follow;
 pub mod gather;
 mod gathering;
-pub mod github;
 pub mod hosting;
 mod ignored;
 pub mod layer;

@@ -1,9 +1,9 @@
 //! Errors of a single source.
 
 use crate::error::SizeLimit;
-use crate::github::{GitHubError, RefShape};
 use crate::origin::SourceOrigin;
 use archive::links::LinkError;
+use sources::github::{GitHubError, RefShape};
 use spec::path::{PathError, RelPath};
 use sys::file::CallError;
 

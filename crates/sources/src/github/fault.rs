@@ -2,7 +2,7 @@
 
 use crate::github::error::GitHubError;
 
-pub(super) type Fault = sources::http::Fault<GitHubError>;
+pub(super) type Fault = crate::http::Fault<GitHubError>;
 
 impl From<GitHubError> for Fault {
     fn from(error: GitHubError) -> Self {

@@ -24,7 +24,7 @@ pub use error::GitHubError;
 pub use reference::RefShape;
 pub use token::Token;
 
-pub use sources::http::Patience;
+pub use crate::http::Patience;
 use spec::digest::Digest;
 use spec::path::RelPath;
 use spec::report::WarningReport;

@@ -9,11 +9,11 @@ use crate::github::error::GitHubError;
 use crate::github::fault::Fault;
 use crate::github::token::Token;
 use crate::github::{Patience, Progress};
-pub(super) use sources::http::Answer;
-use sources::http::url::{
+pub(super) use crate::http::Answer;
+use crate::http::url::{
     REDIRECTS_MAX, is_private_way, is_redirect, is_same_origin, next, origin_shown, plain_url,
 };
-use sources::http::{
+use crate::http::{
     BodyProblem, Client, GaveUp, Watch, expect_content, number, of_host, retry_after, tried,
 };
 use spec::path::escape;

@@ -24,7 +24,7 @@ use bundler::write::WrittenBundle;
 use sources::github::{GitHubError, Progress, Token};
 use spec::host_policy::HostPolicy;
 use spec::path::escape;
-use spec::report::{WarningReport, with_causes};
+use spec::report::with_causes;
 
 /// Other variables that ask for pinned references (AIP-26 and its implementer's guide).
 const REQUIRE_PIN: [&str; 2] = ["WORKSPACE_TOOLS_REQUIRE_PIN", "AIP26_REQUIRE_PIN"];
@@ -75,7 +75,7 @@ fn make(
     check_usage(bundle)?;
     let (workspace, here) = (&bundle.workspace, &surroundings.working_directory);
     let located = locate(&bundle.subject, workspace.as_deref(), here.as_deref())?;
-    warn(&located.warnings, printer);
+    printer.warnings(&located.warnings);
     let require_pin = requires_pin(bundle.require_pin, surroundings, policy);
     let request = ResolveRequest {
         manifest: &located.manifest,
@@ -83,7 +83,7 @@ fn make(
         require_pin,
     };
     let resolution = resolve(request, &located.files)?;
-    warn(&resolution.warnings, printer);
+    printer.warnings(&resolution.warnings);
     let pinned = Pinned::of(resolution, policy, lock_use(bundle), require_pin)?;
 
     let status = ProgressStatus::new(printer);
@@ -217,15 +217,8 @@ fn shown(path: &Path) -> String {
     escape(path.as_os_str().as_bytes())
 }
 
-fn warn(warnings: &[WarningReport], printer: &Printer) {
-    for warning in warnings {
-        let text = format!("warning: {} ({})", warning.message, warning.code);
-        printer.line(Tone::Warning, &text);
-    }
-}
-
 fn tell_gathered(gathered: &Gathered<'_>, printer: &Printer) {
-    warn(&gathered.warnings, printer);
+    printer.warnings(&gathered.warnings);
     for commit in &gathered.commits {
         let text = format!(
             "{} {} is the commit {}",

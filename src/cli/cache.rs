@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::cli::dispatch::document;
-use crate::cli::found::{FoundFlags, refused, text};
+use crate::cli::found::{FoundFlags, text};
 use crate::cli::print::Printer;
 use crate::run::kept;
 use spec::cache_report::{CacheListing, CacheRemoval, CacheVerdict};
@@ -79,7 +79,7 @@ pub fn cache(what: &What, caller: &Caller, policy: &HostPolicy, printer: &Printe
             0 => code,
             failed => failed,
         },
-        Err(error) => refused(&error, printer),
+        Err(error) => printer.failure(&error),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::cli::args::{PolicyFile, VoiceFlags};
 use crate::cli::bundle::requires_pin;
 use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
+use crate::cli::found;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::surroundings::Surroundings;
 use bundler::check::{check as check_manifest, of_compose};
@@ -64,14 +65,7 @@ pub fn check(
     printer: &Printer,
 ) -> u8 {
     let report = report(check, surroundings, policy);
-    let text = if check.json {
-        // Strings, numbers and lists of them: this cannot fail.
-        let mut text = serde_json::to_string_pretty(&report).unwrap_or_default();
-        text.push('\n');
-        text
-    } else {
-        lines(&report, check, printer)
-    };
+    let text = found::text(check.json, &report, |report| lines(report, check, printer));
     match document(printer, &text) {
         0 if report.valid => 0,
         _ => FAILED,

@@ -1,108 +1,421 @@
-//! `runner demo`: what a body tried, what it was told, and what stood in its way.
+//! `runner demo`: a bundle tries what it may and what it may not, and each result is checked.
+//!
+//! `demo/attempts.sh` is the body and the table. It is run once for each act; the limits of an act, and
+//! what shows that they were enforced, are in [`LIMITED`].
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::time::Duration;
 
 use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone, columns, wrap};
 use crate::plan::doctor::stand_in;
-use crate::run::demonstration::demonstrate;
-use spec::demonstration::{Demonstration, Held, Part, Row};
+use crate::run::error::RunError;
+use crate::run::{execute, random_bytes};
+use spec::egress::{EgressHost, EgressRule};
+use spec::host_name::HostName;
 use spec::host_policy::HostPolicy;
-use spec::report::EnforcementState;
-use spec::request::Caller;
+use spec::limits::Limit;
+use spec::network::AddedHost;
+use spec::outcome::Outcome;
+use spec::path::escape;
+use spec::report::{Enforcement, EnforcementState, Report};
+use spec::request::{BundleArgument, Caller, LimitOptions, LimitsMode, Request, Subject};
+use spec::sources_policy::{EgressPolicy, IpRange};
 
-const WHAT_COLUMNS: usize = 27;
-const ANSWER_COLUMNS: usize = 25;
-/// What stands whether or not this host enforces everything.
-const NOT_COVERED: [&str; 4] = [
-    "a bug in the kernel itself, which every body shares with the host",
-    "what processors leak about other programs (side channels)",
-    "/usr, /bin and /lib of the host: the body may read them",
-    "what is said inside TLS to a host that is on the list",
+const MANIFEST: &str = include_str!("../../demo/manifest.yaml");
+const ATTEMPTS: &str = include_str!("../../demo/attempts.sh");
+/// Acts whose rows are the lines `allowed` and `denied` of the script.
+const TOUR: &str = "tour";
+const NETWORK: &str = "network";
+/// The row that is checked on the host too.
+const LEAVE_BEHIND: &str = "leave a process behind";
+/// The act named like the limit, its value in the limit's unit, and what is tried.
+const LIMITED: [(&str, Limit, u64, &str); 6] = [
+    ("processes", Limit::Processes, 32, "start 2000 processes"),
+    ("disk", Limit::Disk, 8 << 20, "write 64 MiB to a disk of 8"),
+    (
+        "memory",
+        Limit::Memory,
+        64 << 20,
+        "use 320 MiB of memory of 64",
+    ),
+    ("cpu_time", Limit::CpuTime, 300, "compute on and on"),
+    ("wall_time", Limit::WallTime, 500, "wait on and on"),
+    ("output", Limit::Output, 64 << 10, "print 4 MiB of output"),
 ];
+/// The exit code of an act that cannot be tried.
+const SKIPPED: i32 = 200;
+const LISTED_HOST: &[u8] = b"listed.example";
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const NOT_COVERED: &str = "
+Not covered, here or anywhere
+  a bug in the kernel itself, which every body shares with the host
+  what processors leak about other programs (side channels)
+  /usr, /bin and /lib of the host: the body may read them
+  what is said inside TLS to a host that is on the list
+";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Held {
+    AsPromised,
+    Broken,
+    NotTried,
+}
+
+struct Row {
+    title: &'static str,
+    what: &'static str,
+    mechanism: String,
+    held: Held,
+    answer: String,
+}
+
+#[derive(Default)]
+struct Demonstration {
+    rows: Vec<Row>,
+    /// By axis.
+    weaker: BTreeMap<String, Enforcement>,
+    runs: usize,
+    /// A run that did not start, failed or was cancelled: the last one.
+    failed: Option<Report>,
+}
 
 /// Runs the demonstration and prints it. 0 where everything was as promised, else 125.
 ///
 /// The calling process must have one thread only.
 #[must_use]
 pub fn demo(caller: &Caller, policy: &HostPolicy, printer: &Printer) -> u8 {
-    let demonstration = match demonstrate(caller, policy) {
+    let demonstration = match in_directory(|bundle| run_acts(bundle, caller, policy)) {
         Ok(demonstration) => demonstration,
-        Err(error) => {
-            let error = error.report();
-            let text = format!("failed: {} ({})", error.message, error.code);
-            printer.line(Tone::Error, &text);
-            return FAILED;
-        }
+        Err(error) => return printer.failure(&error.report()),
     };
-    let shown = match demonstration.rows.is_empty() {
+    let mut code = match demonstration.rows.is_empty() {
         true => 0,
         false => document(printer, &table(&demonstration, printer)),
     };
-    if let Some(signal) = demonstration.cancelled_by {
+    if let Some(signal) = demonstration
+        .failed
+        .as_ref()
+        .and_then(|run| run.cancelled_by)
+    {
         printer.line(Tone::Error, "cancelled");
         return u8::try_from(signal).map_or(FAILED, |signal| signal.saturating_add(128));
     }
-    if let Some(error) = &demonstration.error {
-        printer.line(
-            Tone::Error,
-            &format!("failed: {} ({})", error.message, error.code),
-        );
-        if let Some(hint) = &error.hint {
-            printer.line(Tone::Hint, &format!("hint: {hint}"));
-        }
+    if let Some(error) = demonstration.failed.and_then(|run| run.error) {
+        code = printer.failure(&error);
         printer.line(
             Tone::Hint,
-            "hint: `runner doctor` says what this host lacks",
+            "hint: `runner doctor` shows what this host lacks",
         );
     }
-    match demonstration.holds() {
-        true => shown,
-        false => FAILED,
+    match demonstration
+        .rows
+        .iter()
+        .any(|row| row.held == Held::Broken)
+    {
+        true => FAILED,
+        false => code,
+    }
+}
+
+/// Calls `act` with a directory that has the bundle, and removes it.
+fn in_directory<T>(act: impl FnOnce(&Path) -> std::io::Result<T>) -> Result<T, RunError> {
+    let name: String = random_bytes()?.map(|byte| format!("{byte:02x}")).concat();
+    let directory = std::env::temp_dir().join(format!("runner-demo-{name}"));
+    let made = std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&directory)
+        .and_then(|()| std::fs::write(directory.join("manifest.yaml"), MANIFEST))
+        .and_then(|()| std::fs::write(directory.join("attempts.sh"), ATTEMPTS))
+        .and_then(|()| act(&directory));
+    let removed = std::fs::remove_dir_all(&directory);
+    made.and_then(|made| removed.map(|()| made))
+        .map_err(|error| {
+            let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
+            RunError::host(format!("run the demonstration in {}", directory.display()))(errno)
+        })
+}
+
+/// Runs every act; stops at the first that fails or that a signal ends.
+fn run_acts(bundle: &Path, caller: &Caller, policy: &HostPolicy) -> std::io::Result<Demonstration> {
+    let mut demonstration = Demonstration::default();
+    let listener = TcpListener::bind((HERE, 0))?;
+    listener.set_nonblocking(true)?;
+    let port = listener.local_addr()?.port();
+    let home = caller
+        .home
+        .as_deref()
+        .map_or(&b""[..], |home| home.as_os_str().as_bytes());
+    let limited = LIMITED.map(|(act, limit, value, what)| (act, Some((limit, value, what))));
+    for (act, limited) in [(TOUR, None), (NETWORK, None)].into_iter().chain(limited) {
+        let mut request = request(bundle, caller, act);
+        let mut policy = policy.clone();
+        match act {
+            TOUR => request.bundle.arguments.push(home.to_vec()),
+            NETWORK => reach(port, &mut request, &mut policy),
+            _ => (),
+        }
+        if let Some((limit, value, _)) = limited {
+            request.limits.values.set(limit, value);
+        }
+        let report = execute(&request, &policy);
+        demonstration.runs += 1;
+        if report.error.is_some() || report.outcome == Outcome::Cancelled {
+            demonstration.failed = Some(report);
+            break;
+        }
+        let rows = match limited {
+            Some((limit, value, what)) => vec![limited_row(&report, limit, value, what)],
+            None => {
+                let greeting = if act == NETWORK {
+                    heard(&listener)
+                } else {
+                    String::new()
+                };
+                attempted_rows(&report, act, survivors(&report.run_id), &greeting)
+            }
+        };
+        demonstration.rows.extend(rows);
+        let enforcement = report.enforcement.into_iter();
+        let weaker = enforcement.filter(|axis| axis.state != EnforcementState::Enforced);
+        demonstration
+            .weaker
+            .extend(weaker.map(|axis| (axis.axis.clone(), axis)));
+    }
+    Ok(demonstration)
+}
+
+fn request(bundle: &Path, caller: &Caller, act: &str) -> Request {
+    let subject = Subject::Bundle(BundleArgument::Path(bundle.to_path_buf()));
+    let mut request = Request::captured(subject, caller.clone());
+    request.bundle.arguments = vec![act.as_bytes().to_vec()];
+    request.limits = LimitOptions {
+        values: [(Limit::WallTime, 60_000)].into(),
+        // A limit that cannot be enforced is shown as a row.
+        mode: LimitsMode::BestEffort,
+        grace: Some(Duration::ZERO),
+        ..LimitOptions::default()
+    };
+    request
+}
+
+/// Allows one name at one port: a listener of this process. Nothing leaves this host.
+fn reach(port: u16, request: &mut Request, policy: &mut HostPolicy) {
+    request.bundle.arguments.push(port.to_string().into_bytes());
+    if let Ok(name) = HostName::parse(LISTED_HOST) {
+        request.network.allow = vec![EgressRule {
+            host: EgressHost::Name(name.clone()),
+            port: Some(port),
+        }];
+        request.network.added_hosts = vec![AddedHost {
+            name,
+            address: HERE,
+        }];
+    }
+    policy.egress = EgressPolicy {
+        allow: None,
+        private_ranges: vec![IpRange {
+            address: HERE,
+            prefix_bits: 32,
+        }],
+        refuse_ech: true,
+    };
+}
+
+/// Each attempt of the act with its line of the output.
+fn attempted_rows(report: &Report, act: &str, survivors: usize, greeting: &str) -> Vec<Row> {
+    let output = report.stdout.text().unwrap_or_default();
+    let mut rows = attempts(act);
+    for row in &mut rows {
+        let mut lines = output.lines();
+        let line = lines.find_map(|line| line.strip_prefix(row.what)?.strip_prefix('\t'));
+        let Some((worked, answer)) = line.and_then(|line| line.split_once('\t')) else {
+            continue;
+        };
+        row.answer = escape(answer.as_bytes());
+        let is_allowed = row.title == ALLOWED;
+        let is_expected = worked == if is_allowed { "yes" } else { "no" };
+        let mut reasons = report
+            .denials
+            .iter()
+            .filter_map(|denial| denial.reason.as_deref());
+        row.held = held(is_expected && report.outcome == Outcome::Exited);
+        if worked == "skip" {
+            row.held = Held::NotTried;
+        } else if row.what == LEAVE_BEHIND && survivors > 0 {
+            row.held = Held::Broken;
+            row.answer = format!("{survivors} still there");
+        } else if act == NETWORK && is_allowed && is_expected {
+            let is_heard = greeting == "hello\n";
+            row.held = held(is_heard);
+            let answer = if is_heard {
+                "it heard the greeting"
+            } else {
+                "it heard nothing"
+            };
+            row.answer = answer.to_owned();
+        } else if act == NETWORK && !is_allowed && !reasons.any(|reason| reason == row.mechanism) {
+            row.held = Held::Broken;
+        }
+    }
+    rows
+}
+
+const ALLOWED: &str = "What it may do";
+const DENIED: &str = "What it tried and could not do";
+const LIMITS: &str = "What ended or stopped it";
+
+/// The lines `allowed "WHAT" "MECHANISM" …` and `denied …` of an act, not yet answered.
+fn attempts(act: &str) -> Vec<Row> {
+    let opening = format!("{act}() {{");
+    let of_act = ATTEMPTS.lines().skip_while(|line| *line != opening);
+    let row = |line: &'static str| {
+        let mut parts = line.trim().split('"');
+        let title = match parts.next()? {
+            "allowed " => ALLOWED,
+            "denied " => DENIED,
+            _ => return None,
+        };
+        let what = parts.next()?;
+        Some(Row {
+            title,
+            what,
+            mechanism: parts.nth(1)?.to_owned(),
+            held: Held::Broken,
+            answer: "no answer".to_owned(),
+        })
+    };
+    of_act
+        .take_while(|line| *line != "}")
+        .filter_map(row)
+        .collect()
+}
+
+/// What the run's connection said: it waits where the kernel has taken it, and is closed.
+fn heard(listener: &TcpListener) -> String {
+    let mut heard = String::new();
+    // Without a connection the row is broken.
+    if let Ok((connection, _)) = listener.accept() {
+        let read = connection.take(16).read_to_string(&mut heard);
+        heard.truncate(read.unwrap_or(0));
+    }
+    heard
+}
+
+/// How many processes of the host carry the run's id in their environment.
+fn survivors(run_id: &str) -> usize {
+    let wanted = format!("RUNNER_RUN_ID={run_id}");
+    let carries = |entry: &std::fs::DirEntry| {
+        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        let mut variables = environment.split(|byte| *byte == 0);
+        variables.any(|variable| variable == wanted.as_bytes())
+    };
+    std::fs::read_dir("/proc").map_or(0, |entries| entries.flatten().filter(carries).count())
+}
+
+/// Whether the limit stopped the act, and how the body noticed.
+fn limited_row(report: &Report, limit: Limit, value: u64, what: &'static str) -> Row {
+    let printed = report
+        .stdout
+        .text()
+        .and_then(|text| text.trim().parse::<u64>().ok());
+    let count = printed.unwrap_or(0);
+    let passed = report
+        .stdout
+        .bytes
+        .saturating_sub(report.stdout.dropped_bytes);
+    let after = report.usage.wall_time_ms;
+    let is_killed = report.usage.oom_kills.is_some_and(|kills| kills > 0);
+    let exit = report.exit.and_then(|exit| exit.code);
+    let (is_limited, answer) = match (limit, report.outcome) {
+        (Limit::Processes, Outcome::Exited) => {
+            (count > 0 && count <= value, format!("stopped at {count}"))
+        }
+        (Limit::Disk, Outcome::Exited) => (
+            count > 0 && count <= value >> 20,
+            format!("stopped at {count} MiB"),
+        ),
+        (Limit::Output, _) => (
+            report.stdout.dropped_bytes > 0 && passed <= value,
+            format!("cut after {} KiB", passed >> 10),
+        ),
+        (Limit::Memory, Outcome::OutOfMemory) => (true, "out of memory".to_owned()),
+        // The kernel kills a process of the body, or without a group refuses the memory.
+        (Limit::Memory, Outcome::Exited) => (
+            exit != Some(0),
+            if is_killed {
+                "out of memory"
+            } else {
+                "memory refused"
+            }
+            .to_owned(),
+        ),
+        (Limit::CpuTime, Outcome::CpuExhausted) => (true, "out of CPU time".to_owned()),
+        (Limit::WallTime, Outcome::TimedOut) => (true, format!("ended after {after} ms")),
+        (_, outcome) => (false, format!("{outcome:?}").to_lowercase()),
+    };
+    let entry = report.limits.iter().find(|entry| entry.limit == limit);
+    Row {
+        title: LIMITS,
+        what,
+        mechanism: entry.map_or("", |entry| entry.enforced_by).to_owned(),
+        held: match exit {
+            Some(SKIPPED) => Held::NotTried,
+            _ => held(is_limited),
+        },
+        answer,
+    }
+}
+
+fn held(is_as_promised: bool) -> Held {
+    match is_as_promised {
+        true => Held::AsPromised,
+        false => Held::Broken,
     }
 }
 
 fn table(demonstration: &Demonstration, printer: &Printer) -> String {
-    let mut text = format!(
-        "An untrusted bundle, run {} times on this host.\n",
-        demonstration.runs
-    );
-    for (part, title) in [
-        (Part::Allowed, "What it may do"),
-        (Part::Denied, "What it tried and could not do"),
-        (Part::Limited, "What ended or stopped it"),
-    ] {
+    let runs = demonstration.runs;
+    let mut text = format!("An untrusted bundle, run {runs} times on this host.\n");
+    for title in [ALLOWED, DENIED, LIMITS] {
         text.push_str(&format!("\n{title}\n"));
-        for row in demonstration.rows.iter().filter(|row| row.part == part) {
-            text.push_str(&line(row, printer));
-        }
-    }
-    if !demonstration.weaknesses.is_empty() {
-        text.push_str("\nWeaker on this host (`runner doctor` says how to mend it)\n");
-        for axis in &demonstration.weaknesses {
-            let state = match axis.state {
-                EnforcementState::Enforced => "enforced",
-                EnforcementState::Weaker => "weaker",
-                EnforcementState::Absent => "absent",
+        for row in demonstration.rows.iter().filter(|row| row.title == title) {
+            let (mark, tone) = match row.held {
+                Held::AsPromised if title == ALLOWED => ("ok", Tone::Good),
+                Held::AsPromised => ("held", Tone::Good),
+                Held::Broken => ("FAIL", Tone::Error),
+                Held::NotTried => ("-", Tone::Detail),
             };
-            let reason = axis.reason.as_deref().map(stand_in);
-            let reason = reason.unwrap_or("no reason given");
-            let said = format!("{} is {state}: {reason}", axis.axis.replace('_', " "));
-            text.push_str(&format!("  {}\n", wrap(&said, 2)));
+            let mark = printer.coloured(tone, &columns(mark, 4));
+            let (what, answer) = (columns(row.what, 27), columns(&row.answer, 25));
+            let line = format!("  {mark}  {what} {answer} {}", row.mechanism);
+            text.push_str(&format!("{}\n", line.trim_end()));
         }
     }
-    text.push_str("\nNot covered, here or anywhere\n");
-    for said in NOT_COVERED {
-        text.push_str(&format!("  {said}\n"));
+    if !demonstration.weaker.is_empty() {
+        text.push_str("\nWeaker on this host (`runner doctor` shows how to fix it)\n");
+    }
+    for axis in demonstration.weaker.values() {
+        let name = axis.axis.replace('_', " ");
+        let reason = axis.reason.as_deref().map_or("no reason given", stand_in);
+        let weakness = format!("{name} is {}: {reason}", axis.state.name());
+        text.push_str(&format!("  {}\n", wrap(&weakness, 2)));
     }
     let count = |held| {
-        let of_kind = demonstration.rows.iter().filter(|row| row.held == held);
-        of_kind.count()
+        demonstration
+            .rows
+            .iter()
+            .filter(|row| row.held == held)
+            .count()
     };
-    text.push_str(&format!(
-        "\n{} of {} as promised",
-        count(Held::AsPromised),
-        demonstration.rows.len()
-    ));
+    let (all, good) = (demonstration.rows.len(), count(Held::AsPromised));
+    text.push_str(&format!("{NOT_COVERED}\n{good} of {all} as promised"));
     for (held, what) in [(Held::Broken, "BROKEN"), (Held::NotTried, "not tried")] {
         match count(held) {
             0 => (),
@@ -113,19 +426,166 @@ fn table(demonstration: &Demonstration, printer: &Printer) -> String {
     text
 }
 
-fn line(row: &Row, printer: &Printer) -> String {
-    let (mark, tone) = match (row.held, row.part) {
-        (Held::AsPromised, Part::Allowed) => ("ok", Tone::Good),
-        (Held::AsPromised, _) => ("held", Tone::Good),
-        (Held::Broken, _) => ("FAIL", Tone::Error),
-        (Held::NotTried, _) => ("-", Tone::Detail),
-    };
-    let mark = printer.coloured(tone, &columns(mark, 4));
-    let line = format!(
-        "  {mark}  {} {} {}",
-        columns(row.what, WHAT_COLUMNS),
-        columns(&row.answer, ANSWER_COLUMNS),
-        row.mechanism
-    );
-    format!("{}\n", line.trim_end())
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spec::report::Denial;
+
+    fn report(output: &str) -> Report {
+        let mut report = Report::new("id".to_owned(), Outcome::Exited);
+        report.stdout.captured = Some(output.as_bytes().to_vec());
+        report
+    }
+
+    fn denial(reason: &str) -> Denial {
+        Denial {
+            kind: "net".to_owned(),
+            object: "o".to_owned(),
+            rule: "network.egress".to_owned(),
+            reason: Some(reason.to_owned()),
+            protocol: None,
+            host: None,
+            ip: None,
+            port: None,
+            hint: None,
+            count: 1,
+            first_ms: 0,
+        }
+    }
+
+    #[track_caller]
+    fn assert_row(rows: &[Row], what: &str, held: Held) {
+        let row = rows.iter().find(|row| row.what == what).expect("a row");
+        assert_eq!(row.held, held, "{what}: {}", row.answer);
+    }
+
+    #[test]
+    fn the_rows_are_the_lines_of_the_script() {
+        assert_eq!(attempts(TOUR).len(), 23);
+        assert_eq!(attempts(NETWORK).len(), 4);
+        let left = attempts(TOUR)
+            .into_iter()
+            .find(|row| row.what == LEAVE_BEHIND);
+        assert_eq!(
+            left.map(|row| row.mechanism).as_deref(),
+            Some("pid namespace")
+        );
+        for (act, ..) in LIMITED {
+            assert!(ATTEMPTS.contains(&format!("\n{act}() {{")), "{act}");
+        }
+        let listed = String::from_utf8_lossy(LISTED_HOST);
+        assert!(ATTEMPTS.contains(&*listed));
+    }
+
+    #[test]
+    fn an_attempt_holds_only_where_the_body_says_what_was_promised() {
+        let mut report = report(
+            "write to /tmp\tyes\tit worked\nwrite to /usr\tyes\tit worked\n\
+             load a BPF program\tno\tno\u{1b}way\nmount something\tskip\tthere is no perl\n",
+        );
+        let rows = attempted_rows(&report, TOUR, 0, "");
+        assert_row(&rows, "write to /tmp", Held::AsPromised);
+        assert_row(&rows, "write to /usr", Held::Broken);
+        assert_row(&rows, "load a BPF program", Held::AsPromised);
+        assert_row(&rows, "mount something", Held::NotTried);
+        assert_row(&rows, "compute", Held::Broken);
+        assert!(rows.iter().all(|row| !row.answer.contains('\u{1b}')));
+        report.outcome = Outcome::TimedOut;
+        let rows = attempted_rows(&report, TOUR, 0, "");
+        assert!(rows.iter().all(|row| row.held != Held::AsPromised));
+    }
+
+    #[test]
+    fn a_process_that_outlives_its_run_breaks_the_promise() {
+        let report = report("leave a process behind\tno\tended with the run\n");
+        for (survivors, held) in [(0, Held::AsPromised), (1, Held::Broken)] {
+            let rows = attempted_rows(&report, TOUR, survivors, "");
+            assert_row(&rows, LEAVE_BEHIND, held);
+        }
+    }
+
+    #[test]
+    fn a_listed_host_is_reached_only_where_it_heard_the_body() {
+        const WHAT: &str = "greet a host on the list";
+        for (greeting, worked, held) in [
+            ("hello\n", "yes", Held::AsPromised),
+            ("", "yes", Held::Broken),
+            ("hell", "yes", Held::Broken),
+            ("hello\n", "no", Held::Broken),
+        ] {
+            let report = report(&format!("{WHAT}\t{worked}\tanswer\n"));
+            assert_row(&attempted_rows(&report, NETWORK, 0, greeting), WHAT, held);
+        }
+    }
+
+    #[test]
+    fn a_denied_host_holds_only_where_the_report_has_the_reason() {
+        const BY_NAME: &str = "find a host not on the list";
+        const BY_PORT: &str = "dial it at another port";
+        let mut report = report(&format!("{BY_NAME}\tno\tno\n{BY_PORT}\tyes\tyes\n"));
+        assert_row(
+            &attempted_rows(&report, NETWORK, 0, ""),
+            BY_NAME,
+            Held::Broken,
+        );
+        report.denials = vec![denial("name-not-allowed"), denial("port-not-allowed")];
+        let rows = attempted_rows(&report, NETWORK, 0, "");
+        assert_row(&rows, BY_NAME, Held::AsPromised);
+        assert_row(&rows, BY_PORT, Held::Broken);
+    }
+
+    #[test]
+    fn a_count_beyond_its_limit_or_of_nothing_does_not_hold() {
+        for (count, held) in [
+            ("0", Held::Broken),
+            ("8", Held::AsPromised),
+            ("9", Held::Broken),
+            ("x", Held::Broken),
+        ] {
+            let row = limited_row(&report(count), Limit::Disk, 8 << 20, "disk");
+            assert_eq!(row.held, held, "{count}");
+        }
+    }
+
+    #[test]
+    fn a_limit_holds_where_it_ended_the_body() {
+        for (limit, outcome) in [
+            (Limit::Memory, Outcome::OutOfMemory),
+            (Limit::CpuTime, Outcome::CpuExhausted),
+            (Limit::WallTime, Outcome::TimedOut),
+        ] {
+            let mut report = report("");
+            report.exit = Some(spec::report::Exit {
+                code: Some(0),
+                signal: None,
+                core_dump: false,
+                raw_status: 0,
+            });
+            assert_eq!(limited_row(&report, limit, 1, "").held, Held::Broken);
+            report.outcome = outcome;
+            assert_eq!(limited_row(&report, limit, 1, "").held, Held::AsPromised);
+        }
+    }
+
+    #[test]
+    fn a_home_is_looked_for_only_where_the_body_would_not_see_that_path_anyway() {
+        for (home, is_looked_for) in [
+            ("/home/u", true),
+            ("/root", true),
+            ("/", false),
+            ("/home", false),
+            ("/usr/sbin", false),
+            ("", false),
+        ] {
+            let output = std::process::Command::new("bash")
+                .arg("-c")
+                .arg(format!(
+                    "{ATTEMPTS}\nsee() {{ echo looked; }}\nsee_home \"$0\""
+                ))
+                .arg(home)
+                .output()
+                .expect("bash runs");
+            assert_eq!(output.stdout == b"looked\n", is_looked_for, "{home}");
+        }
+    }
 }

@@ -94,7 +94,7 @@ pub fn dispatch(words: &[OsString]) -> u8 {
             &asked.policy,
             around,
             |caller, policy, printer| {
-                tell_unscoped(enter_scope(caller, words), printer);
+                printer.warnings(&enter_scope(caller, words));
                 doctor(caller, policy, printer, asked.json)
             },
         ),
@@ -103,7 +103,7 @@ pub fn dispatch(words: &[OsString]) -> u8 {
             &asked.policy,
             around,
             |caller, policy, printer| {
-                tell_unscoped(enter_scope(caller, words), printer);
+                printer.warnings(&enter_scope(caller, words));
                 demo(caller, policy, printer)
             },
         ),
@@ -243,12 +243,7 @@ fn finish(printer: &Printer, target: Option<&ReportTarget>, report: &Report) -> 
     let written = target.map_or(Ok(()), |target| target.write(report));
     summary::print(printer, report);
     if let Err(error) = written {
-        let error = error.report();
-        printer.line(
-            Tone::Error,
-            &format!("failed: {} ({})", error.message, error.code),
-        );
-        return FAILED;
+        return printer.failure(&error.report());
     }
     let code = report.error.as_ref().map(|error| error.code.as_str());
     exit_code(report.outcome, report.exit, code, report.cancelled_by)
@@ -263,21 +258,11 @@ fn with_policy(
     let printer = Printer::new(voice, surroundings);
     match config::load(surroundings, file.policy.as_deref()) {
         Ok((policy, forbidden)) => {
-            for grant in &forbidden {
-                let warning = warning(grant);
-                let text = format!("warning: {} ({})", warning.message, warning.code);
-                printer.line(Tone::Warning, &text);
-            }
+            let warnings: Vec<_> = forbidden.iter().map(warning).collect();
+            printer.warnings(&warnings);
             call(&surroundings.caller(&policy), &policy, &printer)
         }
         Err(error) => finish(&printer, None, &refused(error.report())),
-    }
-}
-
-fn tell_unscoped(warning: Option<WarningReport>, printer: &Printer) {
-    if let Some(warning) = warning {
-        let text = format!("warning: {} ({})", warning.message, warning.code);
-        printer.line(Tone::Warning, &text);
     }
 }
 

@@ -1,7 +1,7 @@
 //! `runner doctor`: the diagnosis of this host, as a table or as JSON.
 
 use crate::cli::dispatch::document;
-use crate::cli::exit_code::FAILED;
+use crate::cli::found;
 use crate::cli::print::{Printer, Tone, columns, wrap};
 use crate::plan::doctor::diagnose;
 use crate::run::doctor::look;
@@ -21,24 +21,12 @@ const STATE_COLUMNS: usize = 8;
 pub fn doctor(caller: &Caller, policy: &HostPolicy, printer: &Printer, json: bool) -> u8 {
     let diagnosis = match look(caller, policy) {
         Ok(facts) => diagnose(&facts),
-        Err(error) => {
-            let error = error.report();
-            let text = format!("failed: {} ({})", error.message, error.code);
-            printer.line(Tone::Error, &text);
-            return FAILED;
-        }
+        Err(error) => return printer.failure(&error.report()),
     };
     if printer.is_quiet() && !json && diagnosis.verdict != Verdict::CannotRun {
         return exit_code(&diagnosis);
     }
-    let text = if json {
-        // Strings, numbers and lists of them: this cannot fail.
-        let mut text = serde_json::to_string_pretty(&diagnosis).unwrap_or_default();
-        text.push('\n');
-        text
-    } else {
-        table(&diagnosis, printer)
-    };
+    let text = found::text(json, &diagnosis, |diagnosis| table(diagnosis, printer));
     match document(printer, &text) {
         0 => exit_code(&diagnosis),
         failed => failed,

@@ -3,9 +3,6 @@
 use serde::Serialize;
 
 use crate::cli::args::{PolicyFile, VoiceFlags};
-use crate::cli::exit_code::FAILED;
-use crate::cli::print::{Printer, Tone};
-use spec::report::ErrorReport;
 
 /// The flags that all of them have.
 #[derive(Debug, clap::Args)]
@@ -19,17 +16,6 @@ pub struct FoundFlags {
     /// Configuration.
     #[command(flatten)]
     pub policy: PolicyFile,
-}
-
-/// Says why there is nothing to print; the exit code.
-#[must_use]
-pub fn refused(error: &ErrorReport, printer: &Printer) -> u8 {
-    let text = format!("failed: {} ({})", error.message, error.code);
-    printer.line(Tone::Error, &text);
-    if let Some(hint) = &error.hint {
-        printer.line(Tone::Hint, &format!("hint: {hint}"));
-    }
-    FAILED
 }
 
 /// `found` as JSON, or as `plain` writes it.

@@ -13,15 +13,7 @@ pub fn gc(caller: &Caller, _policy: &HostPolicy, printer: &Printer) -> u8 {
     let collected = open_registry(caller).and_then(|registry| collect(&registry));
     let found = match collected {
         Ok(found) => found,
-        Err(error) => {
-            let error = error.report();
-            let text = format!("failed: {} ({})", error.message, error.code);
-            printer.line(Tone::Error, &text);
-            if let Some(hint) = &error.hint {
-                printer.line(Tone::Hint, &format!("hint: {hint}"));
-            }
-            return FAILED;
-        }
+        Err(error) => return printer.failure(&error.report()),
     };
     let (stays, removed): (Vec<_>, Vec<_>) =
         found.iter().partition(|one| one.code == LEFTOVER_STAYS);

@@ -8,8 +8,8 @@ use crate::cli::config::{self, ConfigError};
 use crate::cli::dispatch::{document, warning};
 use crate::cli::exit_code::FAILED;
 use crate::cli::plan_text::text;
-use crate::cli::print::{Printer, Tone};
-use crate::cli::report_target::{ReportTarget, TargetError};
+use crate::cli::print::Printer;
+use crate::cli::report_target::ReportTarget;
 use crate::cli::request::of_plan;
 use crate::cli::surroundings::Surroundings;
 use crate::run::explain;
@@ -52,7 +52,7 @@ pub fn plan(words: Plan, surroundings: &Surroundings) -> u8 {
     let json = words.flags.report.json.as_deref();
     let target = match json.map(ReportTarget::open).transpose() {
         Ok(target) => target,
-        Err(error) => return unwritable(&printer, &error),
+        Err(error) => return printer.failure(&error.report()),
     };
     let plan =
         planned(words, surroundings).unwrap_or_else(|error| PlanReport::refused(error.report()));
@@ -63,7 +63,7 @@ pub fn plan(words: Plan, surroundings: &Surroundings) -> u8 {
     if let Some(target) = &target
         && let Err(error) = target.write(&plan)
     {
-        return unwritable(&printer, &error);
+        return printer.failure(&error.report());
     }
     // Standard output belongs to one document.
     if !matches!(target, Some(ReportTarget::StandardOutput)) {
@@ -86,11 +86,4 @@ fn planned(words: Plan, surroundings: &Surroundings) -> Result<PlanReport, Confi
     plan.warnings.extend(forbidden.iter().map(warning));
     plan.host_policy = policy_values(&statements);
     Ok(plan)
-}
-
-fn unwritable(printer: &Printer, error: &TargetError) -> u8 {
-    let error = error.report();
-    let text = format!("failed: {} ({})", error.message, error.code);
-    printer.line(Tone::Error, &text);
-    FAILED
 }

@@ -9,8 +9,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::cli::args::{ColorArgument, VoiceFlags};
+use crate::cli::exit_code::FAILED;
 use crate::cli::surroundings::Surroundings;
 use spec::path::is_hidden;
+use spec::report::{ErrorReport, WarningReport};
 
 /// How long a full standard error is waited for.
 const WORDS_PATIENCE: Timespec = Timespec {
@@ -143,6 +145,23 @@ impl Printer {
             let rendered = render(tone, text, self.colour.stderr);
             // There is nowhere left to say that standard error cannot be written.
             write_or_forget(rustix::stdio::stderr(), rendered.as_bytes());
+        }
+    }
+
+    /// An error with its code and hint; the exit code.
+    pub fn failure(&self, error: &ErrorReport) -> u8 {
+        let text = format!("failed: {} ({})", error.message, error.code);
+        self.line(Tone::Error, &text);
+        if let Some(hint) = &error.hint {
+            self.line(Tone::Hint, &format!("hint: {hint}"));
+        }
+        FAILED
+    }
+
+    pub fn warnings<'list>(&self, warnings: impl IntoIterator<Item = &'list WarningReport>) {
+        for warning in warnings {
+            let text = format!("warning: {} ({})", warning.message, warning.code);
+            self.line(Tone::Warning, &text);
         }
     }
 

@@ -79,9 +79,7 @@ pub(super) fn explain(error: &clap::Error, words: &[OsString], surroundings: &Su
 pub(super) fn refuse(mistake: &Mistake, words: &[OsString], surroundings: &Surroundings) -> u8 {
     let printer = Printer::new(VoiceFlags::default(), surroundings);
     if let Err(error) = write_report(mistake, words, surroundings) {
-        let error = error.report();
-        let text = format!("failed: {} ({})", error.message, error.code);
-        printer.line(Tone::Error, &text);
+        printer.failure(&error.report());
     }
     printer.line(
         Tone::Error,

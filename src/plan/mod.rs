@@ -1,7 +1,6 @@
 //! Decisions: what exactly will be done, in what order. Pure; host facts are arguments.
 #![forbid(unsafe_code)]
 
-pub mod demonstration;
 pub mod doctor;
 pub mod environment;
 pub mod grants;

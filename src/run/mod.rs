@@ -10,7 +10,6 @@ pub mod chosen;
 mod command;
 pub mod contract;
 mod countdown;
-pub mod demonstration;
 pub mod doctor;
 pub mod early;
 pub mod error;

@@ -12,7 +12,6 @@ pub mod code_block;
 pub mod credential;
 pub mod credential_files;
 pub mod define;
-pub mod demonstration;
 pub mod detection;
 pub mod diagnosis;
 pub mod did_you_mean;

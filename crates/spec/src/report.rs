@@ -266,6 +266,18 @@ pub enum EnforcementState {
     Absent,
 }
 
+impl EnforcementState {
+    /// As in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Enforced => "enforced",
+            Self::Weaker => "weaker",
+            Self::Absent => "absent",
+        }
+    }
+}
+
 /// A file that was staged for the body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

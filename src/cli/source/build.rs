@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::BoolishValueParser;
 
 use crate::cli::found::{FoundFlags, text};
-use crate::cli::print::{Printer, Tone};
+use crate::cli::print::Printer;
 use crate::cli::source::ending::{Heeding, Held};
 use crate::cli::source::error::SourceError;
 use crate::cli::source::push::{Target, keep_name, push, target};
@@ -137,10 +137,7 @@ pub(super) fn build(
             caller_uid: surroundings.uid,
         },
     )?;
-    for warning in &snapshot.warnings {
-        let text = format!("warning: {} ({})", warning.message, warning.code);
-        printer.line(Tone::Warning, &text);
-    }
+    printer.warnings(&snapshot.warnings);
     let held = Held::back().map_err(SourceError::Signals)?;
     let mut built = keep(&snapshot, &store, printer)?;
     if let Some(output) = &args.output {

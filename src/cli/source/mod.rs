@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use crate::cli::args::{PolicyFile, VoiceFlags};
 use crate::cli::dispatch::document;
-use crate::cli::found::refused;
 use crate::cli::print::Printer;
 use crate::cli::source::build::{BUILD_HELP, Build};
 use crate::cli::source::error::SourceError;
@@ -151,7 +150,7 @@ fn reported(error: SourceError) -> ErrorReport {
 fn tell(said: Result<String, ErrorReport>, printer: &Printer) -> u8 {
     match said {
         Ok(text) => document(printer, &text),
-        Err(error) => refused(&error, printer),
+        Err(error) => printer.failure(&error),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `runner source pull`.
 
 use crate::cli::found::{FoundFlags, text};
-use crate::cli::print::{Printer, Tone};
+use crate::cli::print::Printer;
 use crate::cli::source::described;
 use crate::run::source_verbs;
 use sources::oci::opening::Terms;
@@ -29,10 +29,7 @@ impl SourcePull {
     /// Does it; what is to be printed.
     pub(super) fn said(&self, terms: &Terms<'_>, printer: &Printer) -> Result<String, ErrorReport> {
         let pulled = source_verbs::pull(terms, &self.reference, self.allow_tags)?;
-        for warning in &pulled.warnings {
-            let line = format!("warning: {} ({})", warning.message, warning.code);
-            printer.line(Tone::Warning, &line);
-        }
+        printer.warnings(&pulled.warnings);
         Ok(text(self.flags.json, &pulled, plain))
     }
 }

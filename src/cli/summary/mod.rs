@@ -172,12 +172,9 @@ fn details(report: &Report) -> Vec<(Tone, String)> {
     if let Some(policy) = report.syscall_policy {
         lines.push(format!("system call policy: {}", policy.name()));
     }
-    for axis in &report.enforcement {
-        let state = match axis.state {
-            EnforcementState::Enforced => continue,
-            EnforcementState::Weaker => "weaker",
-            EnforcementState::Absent => "absent",
-        };
+    let enforcement = report.enforcement.iter();
+    for axis in enforcement.filter(|axis| axis.state != EnforcementState::Enforced) {
+        let state = axis.state.name();
         let reason = axis.reason.as_deref().unwrap_or("no reason given");
         lines.push(format!("{}: {state} ({reason})", axis.axis));
     }

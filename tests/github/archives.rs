@@ -168,8 +168,8 @@ fn a_hostile_archive_is_refused_at_once_and_nothing_of_it_is_kept() {
             "another try would be the same"
         );
     }
-    for part in ["entries", "building"] {
-        let left = std::fs::read_dir(service.cache().join("github").join(part));
+    for part in ["trees", "building"] {
+        let left = std::fs::read_dir(service.cache().join("github/1").join(part));
         assert_eq!(left.expect("readable").count(), 0, "{part}");
     }
     service

@@ -16,6 +16,8 @@ use support::skip;
 const CHILD: &str = "RUNNER_TEST_GITHUB_CHILD";
 /// A case that takes longer hangs. Not an assertion about speed.
 const HANG_AFTER: Duration = Duration::from_secs(60);
+/// The archive in an entry that has one.
+const ARCHIVE: &str = "tree/archive.tar.gz";
 
 /// A service with a commit of a few files in `org/repo`.
 fn with_a_commit() -> Option<(Service, Repository, String)> {
@@ -44,7 +46,7 @@ fn fetch(service: &Service, sha: &str) -> bool {
 
 /// Names in a part of the cache.
 fn names(service: &Service, part: &str) -> Vec<PathBuf> {
-    let directory = service.cache().join("github").join(part);
+    let directory = service.cache().join("github/1").join(part);
     let mut names: Vec<PathBuf> = std::fs::read_dir(directory)
         .expect("readable")
         .map(|entry| entry.expect("readable").path())
@@ -55,9 +57,9 @@ fn names(service: &Service, part: &str) -> Vec<PathBuf> {
 
 /// The entries with files, and those with an archive.
 fn entries(service: &Service) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    names(service, "entries")
+    names(service, "trees")
         .into_iter()
-        .partition(|entry| entry.join("tree").exists())
+        .partition(|entry| !entry.join(ARCHIVE).exists())
 }
 
 /// Does nothing by itself: other cases start this program again, with this case only.
@@ -132,15 +134,15 @@ fn a_process_that_is_killed_while_it_fetches_leaves_nothing_that_is_taken_for_wh
     service.times(1, "/archive/", json!({"stall_body_s": 3_600}));
     let mut child = child(&service, &sha);
     wait_until("something is received", || {
-        service.cache().join("github/building").exists()
+        service.cache().join("github/1/building").exists()
             && names(&service, "building").iter().any(|building| {
-                let archive = building.join("archive.tar.gz");
+                let archive = building.join(ARCHIVE);
                 archive.metadata().is_ok_and(|status| 0 < status.len())
             })
     });
     child.kill().expect("it is ours");
     child.wait().expect("waited for");
-    assert_eq!(names(&service, "entries").len(), 0);
+    assert_eq!(names(&service, "trees").len(), 0);
     assert_eq!(names(&service, "building").len(), 1);
     assert!(!fetch(&service, &sha), "it was fetched anew");
     assert_eq!(
@@ -202,22 +204,22 @@ fn a_damaged_file_is_never_used() {
             std::fs::remove_dir_all(tree.join("tree")).expect("removed");
             symlink("/etc", tree.join("tree")).expect("linked");
         }),
-        ("the label cut", |tree| {
-            std::fs::write(tree.join("label.json"), "{").expect("written");
+        ("the facts cut", |tree| {
+            std::fs::write(tree.join("facts"), "{").expect("written");
         }),
-        ("the label removed", |tree| {
-            std::fs::remove_file(tree.join("label.json")).expect("removed");
+        ("the facts removed", |tree| {
+            std::fs::remove_file(tree.join("facts")).expect("removed");
         }),
-        ("the label of another entry", |tree| {
-            let label = std::fs::read_to_string(tree.join("label.json")).expect("readable");
+        ("the facts of another entry", |tree| {
+            let facts = std::fs::read_to_string(tree.join("facts")).expect("readable");
             let key = tree
                 .file_name()
                 .expect("a name")
                 .to_string_lossy()
                 .into_owned();
-            let other = label.replace(&key, &"0".repeat(64));
-            assert_ne!(label, other);
-            std::fs::write(tree.join("label.json"), other).expect("written");
+            let other = facts.replace(&key, &"0".repeat(64));
+            assert_ne!(facts, other);
+            std::fs::write(tree.join("facts"), other).expect("written");
         }),
     ];
     assert!(!fetch(&service, &sha));
@@ -231,7 +233,7 @@ fn a_damaged_file_is_never_used() {
         assert_eq!(service.paths().len(), 0, "{name}");
         let (trees, archives) = entries(&service);
         damage(&trees[0]);
-        let archive = archives[0].join("archive.tar.gz");
+        let archive = archives[0].join(ARCHIVE);
         let mut bytes = std::fs::read(&archive).expect("readable");
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
@@ -246,11 +248,11 @@ fn a_damaged_file_is_never_used() {
 /// Says that an entry was used `hours` ago.
 fn used(entry: &Path, hours: u64) {
     let then = SystemTime::now() - Duration::from_secs(hours * 3_600);
-    let label = std::fs::File::options()
+    let facts = std::fs::File::options()
         .write(true)
-        .open(entry.join("label.json"))
+        .open(entry.join("facts"))
         .expect("opened");
-    label.set_modified(then).expect("set");
+    facts.set_modified(then).expect("set");
 }
 
 /// Waits until nobody has the entry. A process that another case is just starting has a copy of each
@@ -272,7 +274,7 @@ fn what_was_not_used_for_longest_goes_first_and_what_is_in_use_never() {
         return;
     };
     let repository = service.repository("org/repo");
-    // 8 files of one byte take 8 blocks and the archive another one or two: about 45 KB each.
+    // 8 files of one byte take 8 pages and 9 inodes, the archive two pages: about 47 KB each.
     let shas: Vec<String> = (0..4)
         .map(|round| {
             for file in 0..8 {
@@ -292,7 +294,7 @@ fn what_was_not_used_for_longest_goes_first_and_what_is_in_use_never() {
     let mut made = Vec::new();
     for sha in &shas[..3] {
         drop(fetch(sha, large));
-        let now = names(&service, "entries");
+        let now = names(&service, "trees");
         made.push(
             now.iter()
                 .filter(|entry| !seen.contains(entry))
@@ -314,7 +316,7 @@ fn what_was_not_used_for_longest_goes_first_and_what_is_in_use_never() {
     }
     let tree_of = |both: &[PathBuf]| {
         both.iter()
-            .find(|entry| entry.join("tree").exists())
+            .find(|entry| !entry.join(ARCHIVE).exists())
             .cloned()
             .expect("a tree")
     };
@@ -322,11 +324,11 @@ fn what_was_not_used_for_longest_goes_first_and_what_is_in_use_never() {
     for entry in made[1].iter().chain(&made[2]) {
         until_let_go(entry);
     }
-    drop(fetch(&shas[3], 130_000));
-    let left = names(&service, "entries");
+    drop(fetch(&shas[3], 150_000));
+    let left = names(&service, "trees");
     assert!(left.contains(&kept_tree), "it is in use");
     assert_eq!(files(&held).len(), 8);
-    let left_trees = left.iter().filter(|entry| entry.join("tree").exists());
+    let left_trees = left.iter().filter(|entry| !entry.join(ARCHIVE).exists());
     assert_eq!(left_trees.count(), 3);
     assert!(!left.contains(&gone_tree), "used two hours ago: it goes");
     for entry in &made[1] {
@@ -337,22 +339,40 @@ fn what_was_not_used_for_longest_goes_first_and_what_is_in_use_never() {
     }
     drop(held);
     // With room for nothing, everything goes that nobody has, what was just fetched too.
-    for entry in names(&service, "entries") {
+    for entry in names(&service, "trees") {
         until_let_go(&entry);
     }
     let mut last = fetch(&shas[2], 0);
     let started = Instant::now();
     for sha in shas.iter().cycle() {
-        if names(&service, "entries").len() == 1 || HANG_AFTER < started.elapsed() {
+        if names(&service, "trees").len() == 1 || HANG_AFTER < started.elapsed() {
             break;
         }
         // The archive that it was made from was still had, see `until_let_go`.
         drop(last);
         last = fetch(sha, 0);
     }
-    assert_eq!(names(&service, "entries").len(), 1);
+    assert_eq!(names(&service, "trees").len(), 1);
     assert_eq!(files(&last).len(), 8);
     assert_eq!(names(&service, "building").len(), 0);
+}
+
+#[test]
+fn what_earlier_versions_kept_is_removed_by_the_next_fetch() {
+    let Some((service, _, sha)) = with_a_commit() else {
+        return;
+    };
+    let old = service.cache().join("github");
+    std::fs::create_dir_all(old.join("entries/0123/tree")).expect("made");
+    std::fs::write(old.join("lock"), "").expect("written");
+    let private = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(&old, private).expect("changed");
+    assert!(!fetch(&service, &sha));
+    let left: Vec<_> = std::fs::read_dir(&old)
+        .expect("readable")
+        .map(|entry| entry.expect("readable").file_name())
+        .collect();
+    assert_eq!(left, ["1"]);
 }
 
 #[test]
@@ -364,8 +384,8 @@ fn using_an_entry_is_remembered() {
     let (trees, _) = entries(&service);
     used(&trees[0], 24);
     fetch(&service, &sha);
-    let label = trees[0].join("label.json").metadata().expect("there");
-    let age = label
+    let facts = trees[0].join("facts").metadata().expect("there");
+    let age = facts
         .modified()
         .expect("a time")
         .elapsed()
@@ -384,7 +404,8 @@ fn a_cache_that_others_may_write_to_or_that_is_anothers_is_refused() {
             .fetch("org/repo", &sha, None)
             .expect_err("refused");
         assert_eq!(error.code(), "github_cache", "{error}");
-        assert!(error.to_string().contains(expected), "{error}");
+        let text = spec::report::with_causes(&error);
+        assert!(text.contains(expected), "{text}");
         assert!(
             error
                 .hint()
@@ -395,25 +416,27 @@ fn a_cache_that_others_may_write_to_or_that_is_anothers_is_refused() {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("changed");
     };
     std::fs::create_dir(service.cache()).expect("made");
-    for bits in [0o777, 0o1777, 0o770, 0o702] {
+    for bits in [0o777, 0o702] {
         mode(&service.cache(), bits);
-        refused("can be written by others");
+        refused("with mode 0");
     }
     mode(&service.cache(), 0o755);
     assert!(!fetch(&service, &sha));
     let inner = service.cache().join("github");
     let bits = inner.metadata().expect("there").permissions().mode() & 0o777;
     assert_eq!(bits, 0o700, "what is private stays so");
-    mode(&inner, 0o777);
-    refused("can be written by others");
+    for bits in [0o777, 0o1777, 0o770, 0o702, 0o755] {
+        mode(&inner, bits);
+        refused("expected a directory of this user's with mode 0700");
+    }
     mode(&inner, 0o700);
     std::fs::remove_dir_all(&inner).expect("removed");
     std::fs::write(&inner, "").expect("written");
-    refused("cannot be used");
+    refused("a link or a file");
     std::fs::remove_file(&inner).expect("removed");
     if support::is_root() {
         std::os::unix::fs::chown(service.cache(), Some(40_199), None).expect("given away");
-        refused("belongs to another user");
+        refused("uid 40199");
     } else {
         support::needs_root("only root gives a directory away");
     }
@@ -439,10 +462,8 @@ fn a_cache_below_a_directory_in_which_others_can_rename_it_is_refused() {
     mode(0o777);
     let error = fetched().expect_err("refused");
     assert_eq!(error.code(), "github_cache", "{error}");
-    assert!(
-        error.to_string().contains("above can be written"),
-        "{error}"
-    );
+    let text = spec::report::with_causes(&error);
+    assert!(text.contains("mode 0777 above it"), "{text}");
     // As /tmp: nobody renames what is another's.
     mode(0o1777);
     fetched().expect("sticky");
@@ -450,7 +471,8 @@ fn a_cache_below_a_directory_in_which_others_can_rename_it_is_refused() {
     if support::is_root() {
         std::os::unix::fs::chown(&above, Some(40_199), None).expect("given away");
         let error = fetched().expect_err("refused");
-        assert!(error.to_string().contains("another user"), "{error}");
+        let text = spec::report::with_causes(&error);
+        assert!(text.contains("uid 40199"), "{text}");
     } else {
         support::needs_root("only root gives a directory away");
     }
@@ -465,7 +487,7 @@ fn a_cache_is_made_with_the_directories_above_it_for_nobody_else() {
     settings.cache_directory = service.cache().join("a/b");
     let client = Client::new(settings).expect("a client");
     client.fetch("org/repo", &sha, None).expect("there");
-    for made in ["", "a", "a/b", "a/b/github", "a/b/github/entries"] {
+    for made in ["", "a", "a/b", "a/b/github", "a/b/github/1/trees"] {
         let status = service.cache().join(made).metadata().expect("made");
         assert_eq!(status.permissions().mode() & 0o777, 0o700, "{made}");
     }

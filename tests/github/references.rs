@@ -132,7 +132,7 @@ fn a_version_tag_is_asked_for_once_a_day() {
     assert_eq!(resolve(), (first.clone(), true));
     assert_eq!(service.paths().len(), 0);
     // The record of a day ago, of tomorrow, and one that is none.
-    let records: Vec<_> = std::fs::read_dir(service.cache().join("github/refs"))
+    let records: Vec<_> = std::fs::read_dir(service.cache().join("github/1/refs"))
         .expect("records")
         .map(|entry| entry.expect("readable").path())
         .collect();

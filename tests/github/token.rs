@@ -144,7 +144,10 @@ fn neither_the_token_nor_the_credential_of_a_redirect_is_in_an_error_or_in_the_c
     ] {
         service.forget();
         service.always(path, fault);
-        std::fs::remove_dir_all(service.cache().join("github/entries")).expect("removed");
+        let trees = service.cache().join("github/1/trees");
+        if trees.exists() {
+            std::fs::remove_dir_all(trees).expect("removed");
+        }
         tell(&client(&service));
         no_canary_below(&service.cache());
     }

@@ -9,6 +9,7 @@ use sources::oci::listener::Silent;
 use sources::oci::pull::{self, Tags};
 use sources::oci::store::{Gone, Store};
 use spec::digest::Digest;
+use store::Label;
 
 use crate::ground::{Ending, Fake, Ground, Sends, hex, limits, noise, source};
 
@@ -167,34 +168,48 @@ fn pull_again_and_again(ground: &Ground, artifact: &crate::ground::Artifact) {
     }
 }
 
+fn label(bytes: u64, disk_bytes: u64, note: &[u8]) -> Label<'_> {
+    Label {
+        bytes,
+        disk_bytes,
+        note,
+        is_verified_on_use: false,
+    }
+}
+
 #[test]
-fn a_layer_on_a_shelf_is_found_by_its_key_with_its_note_and_stays_while_it_is_used() {
+fn a_layer_is_found_by_its_key_with_its_note_and_stays_while_it_is_used() {
     let ground = Ground::new();
     let store = ground.store();
-    let shelf = store.layers().expect("opened");
+    let layers = store.layers().expect("opened");
     let key = Digest::of(b"a chain");
-    assert!(shelf.held(&key).expect("looked at").is_none());
+    assert!(layers.find(&key).expect("looked at").is_none());
     for round in 0..2 {
-        let building = shelf.begin().expect("begun");
-        std::fs::write(building.tree_path().join("file"), format!("{round}")).expect("written");
-        let kept = shelf.keep(building, &key, 1, 4096, b"a note\nof two lines");
+        let building = layers.begin().expect("begun");
+        std::fs::write(building.directory().path().join("file"), format!("{round}"))
+            .expect("written");
+        let kept = layers.publish(building, &key, label(1, 4096, b"a note\nof two lines"));
         let kept = kept.expect("kept");
         // The second one finds the first.
         assert_eq!(std::fs::read(kept.path.join("file")).expect("read"), b"0");
         assert_eq!(kept.note().expect("read"), b"a note\nof two lines");
         assert_eq!((kept.bytes, kept.disk_bytes), (1, 4096));
     }
-    let held = shelf.held(&key).expect("looked at").expect("there");
+    let held = layers.find(&key).expect("looked at").expect("there");
     assert_eq!(ground.store().gc(true).expect("collected"), Gone::default());
     assert!(held.path.join("file").exists());
     drop(held);
     assert_eq!(ground.store().gc(true).expect("collected").trees, 1);
-    assert!(shelf.held(&key).expect("looked at").is_none());
+    assert!(layers.find(&key).expect("looked at").is_none());
     // One whose facts are those of another key is none.
-    let building = shelf.begin().expect("begun");
-    drop(shelf.keep(building, &key, 0, 0, b"").expect("kept"));
+    let building = layers.begin().expect("begun");
+    drop(
+        layers
+            .publish(building, &key, label(0, 0, b""))
+            .expect("kept"),
+    );
     let trees = ground.path("oci/1/layers/1/trees");
     let other = Digest::of(b"another");
     std::fs::rename(trees.join(hex(&key)), trees.join(hex(&other))).expect("renamed");
-    assert!(shelf.held(&other).expect("looked at").is_none());
+    assert!(layers.find(&other).expect("looked at").is_none());
 }

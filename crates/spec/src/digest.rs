@@ -32,6 +32,12 @@ impl Digest {
         }
         Some(Self(bytes))
     }
+
+    /// Returns the 64 digits without `sha256:`, as a file name.
+    #[must_use]
+    pub fn hexadecimal(&self) -> String {
+        self.to_string().split_off("sha256:".len())
+    }
 }
 
 fn nibble(digit: u8) -> Option<u8> {
@@ -60,6 +66,15 @@ impl fmt::Debug for Digest {
 impl serde::Serialize for Digest {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Digest {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| {
+            serde::de::Error::custom("expected sha256: and 64 lower-case hexadecimal digits")
+        })
     }
 }
 

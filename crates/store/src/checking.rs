@@ -1,17 +1,17 @@
 //! Whether trees are what their names say, and what there is.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::cache::Cache;
+use crate::entries::{TREE, TREES};
 use crate::error::CacheError;
-use crate::files::{open_tree, read_facts};
-use crate::shelf::{FACTS, TREE, TREES};
-use crate::store::Cache;
-use crate::waiting::share;
+use crate::facts::{FACTS, Facts};
+use crate::files::OpenDirectory;
 use archive::{Entry, Tree, content_digest};
 use spec::digest::Digest;
 use spec::path::{RelPath, escape};
@@ -46,17 +46,16 @@ impl Cache {
     /// [`CacheError`].
     pub fn list(&self) -> Result<Vec<Listed>, CacheError> {
         let mut listed = Vec::new();
-        for key in self.shelf.names(TREES)? {
-            let name = format!("{TREES}/{key}");
-            let path = self.shelf.path.join(&name);
-            let Some(entry) = self.shelf.open_directory(&name)? else {
+        for key in self.directory.root.names(TREES)? {
+            let Some(entry) = self.directory.root.directory(&format!("{TREES}/{key}"))? else {
                 continue;
             };
-            let used = std::fs::metadata(path.join(FACTS)).and_then(|status| status.modified());
-            // What is not whole is for `verify` to find.
-            if let (Some((facts, tree)), Ok(used)) = (read_facts(&entry, &path, &key)?, used) {
+            let used = std::fs::metadata(entry.path().join(FACTS));
+            let used = used.and_then(|status| status.modified());
+            // Invalid facts are for `verify` to find.
+            if let (Some((facts, tree)), Ok(used)) = (Facts::read_with_tree(&entry, &key)?, used) {
                 listed.push(Listed {
-                    content: facts.content,
+                    content: facts.content.to_string(),
                     bytes: facts.bytes,
                     disk_bytes: facts.disk_bytes,
                     entries: tree.len() as u64,
@@ -77,25 +76,23 @@ impl Cache {
 pub fn verify(cache: &Cache) -> Result<(u64, Vec<Damaged>), CacheError> {
     let mut whole = 0;
     let mut damaged = Vec::new();
-    for key in cache.shelf.names(TREES)? {
+    let root = &cache.directory.root;
+    for key in root.names(TREES)? {
         let name = format!("{TREES}/{key}");
-        let path = cache.shelf.path.join(&name);
-        let problem = match cache.shelf.open_directory(&name) {
+        let problem = match root.directory(&name) {
             Ok(None) => continue,
             Ok(Some(entry)) => {
-                share(entry.as_fd(), &path)?;
-                let problem = check_entry(&entry, &path, &key)?;
-                drop(entry);
-                problem
+                entry.share()?;
+                check_entry(&entry, &key)?
             }
             Err(_no_directory) => Some("is not a directory".to_owned()),
         };
         match problem {
             None => whole += 1,
             Some(problem) => {
-                match cache.shelf.discard(&name) {
+                match cache.directory.discard(&key) {
                     Ok(()) => (),
-                    Err(_no_directory) => cache.shelf.forget(&name)?,
+                    Err(_no_directory) => root.unlink(&name)?,
                 }
                 damaged.push(Damaged {
                     entry: key,
@@ -107,37 +104,30 @@ pub fn verify(cache: &Cache) -> Result<(u64, Vec<Damaged>), CacheError> {
     Ok((whole, damaged))
 }
 
-fn check_entry(
-    entry: &OwnedFd,
-    path: &std::path::Path,
-    key: &str,
-) -> Result<Option<String>, CacheError> {
-    let Some((facts, tree)) = read_facts(entry, path, key)? else {
+fn check_entry(entry: &OpenDirectory, key: &str) -> Result<Option<String>, CacheError> {
+    let Some((facts, tree)) = Facts::read_with_tree(entry, key)? else {
         return Ok(Some("has no facts, or another tree's".to_owned()));
     };
-    let Some(content) = Digest::parse(&facts.content) else {
-        return Ok(Some("has no digest".to_owned()));
-    };
-    match open_tree(entry, &path.join(TREE)) {
-        Ok(root) => check(&root, &tree, &content),
+    match entry.existing_directory(TREE) {
+        Ok(root) => check_tree(root.as_fd(), &tree, &facts.content),
         Err(error) => Ok(Some(error.to_string())),
     }
 }
 
-/// What is wrong with the tree in `root`; `None`: it is `tree`, owners and modes included, and its
-/// content is `content`.
+/// Checks that the directory `root` holds `tree`, owners and modes included, with the digest
+/// `content`. Returns what is wrong.
 ///
 /// # Errors
-/// [`CacheError`] where it cannot be read for a reason of this process.
-pub(super) fn check(
-    root: &OwnedFd,
+/// [`CacheError`]: it cannot be read for a reason of this process.
+pub fn check_tree(
+    root: BorrowedFd<'_>,
     tree: &Tree,
     content: &Digest,
 ) -> Result<Option<String>, CacheError> {
     if let Some(problem) = check_names(root, tree)? {
         return Ok(Some(problem));
     }
-    Ok(match content_digest(tree, root.as_fd()) {
+    Ok(match content_digest(tree, root) {
         Ok(found) if found == *content => None,
         Ok(found) => Some(format!("holds {found}")),
         Err(error) => Some(spec::report::with_causes(&error)),
@@ -145,7 +135,7 @@ pub(super) fn check(
 }
 
 /// Everything but the bytes of files: nothing more, nothing less, nothing else.
-fn check_names(root: &OwnedFd, tree: &Tree) -> Result<Option<String>, CacheError> {
+fn check_names(root: BorrowedFd<'_>, tree: &Tree) -> Result<Option<String>, CacheError> {
     let mut counts: BTreeMap<Vec<u8>, u64> = BTreeMap::from([(Vec::new(), 0)]);
     for (path, entry) in tree.iter() {
         let bytes = path.as_bytes();
@@ -173,14 +163,14 @@ fn check_names(root: &OwnedFd, tree: &Tree) -> Result<Option<String>, CacheError
     Ok(None)
 }
 
-fn names_in(root: &OwnedFd, directory: &[u8]) -> Result<u64, Errno> {
+fn names_in(root: BorrowedFd<'_>, directory: &[u8]) -> Result<u64, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let path = if directory.is_empty() {
         b"."
     } else {
         directory
     };
-    let opened = open_beneath(root.as_fd(), path, flags, Mode::empty())?;
+    let opened = open_beneath(root, path, flags, Mode::empty())?;
     let mut count = 0;
     for entry in Dir::read_from(&opened)? {
         let entry = entry?;
@@ -189,7 +179,7 @@ fn names_in(root: &OwnedFd, directory: &[u8]) -> Result<u64, Errno> {
     Ok(count)
 }
 
-fn check_one(root: &OwnedFd, path: &RelPath, entry: &Entry) -> Option<String> {
+fn check_one(root: BorrowedFd<'_>, path: &RelPath, entry: &Entry) -> Option<String> {
     let name = path.as_bytes();
     let status = match rustix::fs::statat(root, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(status) => status,

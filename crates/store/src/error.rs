@@ -44,6 +44,11 @@ impl CacheError {
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Call(error) if is_full(error.errno))
     }
+
+    /// Whether a file or a link was found where a directory was expected.
+    pub(crate) fn is_other_file(&self) -> bool {
+        matches!(self, Self::Call(error) if [Errno::NOTDIR, Errno::LOOP].contains(&error.errno))
+    }
 }
 
 /// Whether `errno` says that a file system has no room left.
@@ -53,7 +58,7 @@ pub fn is_full(errno: Errno) -> bool {
 }
 
 /// An error of `call` on `path`.
-pub(super) fn failed(call: &'static str, path: &Path) -> impl Fn(Errno) -> CacheError {
+pub(crate) fn failed(call: &'static str, path: &Path) -> impl Fn(Errno) -> CacheError {
     move |errno| {
         let object = escape(path.as_os_str().as_encoded_bytes());
         CacheError::Call(CallError::new(call, object, errno))

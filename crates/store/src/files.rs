@@ -1,149 +1,231 @@
-//! The files of the cache: facts, entries of the indexes, directories.
+//! The files of a store, opened beneath its directory and never through a link.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::error::{CacheError, failed};
-use crate::shelf::{FACTS, TREE};
-use archive::Tree;
-use archive::listing;
-use sys::file;
+use crate::locks;
+use sys::lock::try_claim_file;
 
 const DIRECTORY_MODE: u32 = 0o700;
-pub(super) const FILE_MODE: u32 = 0o600;
-/// The longest facts: 100,000 entries with 160 bytes of names each, and as much again.
-const FACTS_BYTES_MAX: u64 = 64 << 20;
-/// The longest first line of facts: a digest, a boot and numbers.
-const HEAD_BYTES_MAX: u64 = 4 << 10;
+const FILE_MODE: u32 = 0o600;
+const OPEN_DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
 
-/// The head of the facts of a tree; its listing follows after a newline.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Facts {
-    /// The content that the tree is, so that a directory that was renamed by hand is none.
-    pub(super) content: String,
-    pub(super) bytes: u64,
-    pub(super) disk_bytes: u64,
-    pub(super) boot: String,
-    /// Regular files; facts that an earlier version wrote do not say it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) files: Option<u64>,
+/// An open directory and its path, free of links, for messages.
+#[derive(Debug)]
+pub struct OpenDirectory {
+    descriptor: OwnedFd,
+    path: PathBuf,
 }
 
-pub(super) fn facts_bytes(facts: &Facts, tree: &Tree, path: &Path) -> Result<Vec<u8>, CacheError> {
-    let mut bytes = json(facts, path)?;
-    bytes.push(b'\n');
-    bytes.extend(listing::write(tree));
-    Ok(bytes)
-}
-
-/// The facts of the entry that is called `key`; `None` where they are not whole, or another's.
-pub(super) fn read_facts(
-    entry: &OwnedFd,
-    path: &Path,
-    key: &str,
-) -> Result<Option<(Facts, Tree)>, CacheError> {
-    let Some(bytes) = read_at(entry, FACTS, path, FACTS_BYTES_MAX)? else {
-        return Ok(None);
-    };
-    Ok(head_of(&bytes, key).and_then(|(facts, rest)| Some((facts, listing::read(rest)?))))
-}
-
-/// The first line of the facts of the entry that is called `key`.
-pub(super) fn read_head(
-    entry: &OwnedFd,
-    path: &Path,
-    key: &str,
-) -> Result<Option<Facts>, CacheError> {
-    let bytes = read_at(entry, FACTS, path, HEAD_BYTES_MAX)?;
-    Ok(bytes.and_then(|bytes| Some(head_of(&bytes, key)?.0)))
-}
-
-/// What follows on the first line of the facts of an entry; `None` where there is none.
-pub(super) fn read_body(entry: &OwnedFd, path: &Path) -> Result<Option<Vec<u8>>, CacheError> {
-    let bytes = read_at(entry, FACTS, path, FACTS_BYTES_MAX)?;
-    Ok(bytes.and_then(|mut bytes| {
-        let end = bytes.iter().position(|byte| *byte == b'\n')?;
-        bytes.drain(..=end);
-        Some(bytes)
-    }))
-}
-
-/// The list of a tree that an entry holds; `None` where it has none.
-pub(super) fn read_listing(entry: &OwnedFd, path: &Path) -> Result<Option<Tree>, CacheError> {
-    Ok(read_body(entry, path)?.and_then(|bytes| listing::read(&bytes)))
-}
-
-fn head_of<'bytes>(bytes: &'bytes [u8], key: &str) -> Option<(Facts, &'bytes [u8])> {
-    let end = bytes.iter().position(|byte| *byte == b'\n')?;
-    let facts: Facts = serde_json::from_slice(&bytes[..end]).ok()?;
-    let is_this = facts.content.strip_prefix("sha256:") == Some(key);
-    is_this.then_some((facts, &bytes[end + 1..]))
-}
-
-pub(super) fn open_tree(entry: &OwnedFd, path: &Path) -> Result<OwnedFd, CacheError> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(entry, TREE, flags, Mode::empty()).map_err(failed("openat", path))
-}
-
-/// Marks an entry as used now.
-pub(super) fn touch(entry: &OwnedFd, path: &Path) -> Result<(), CacheError> {
-    // A cache on a file system that became read-only is as good as before.
-    file::touch(entry.as_fd(), FACTS).map_err(failed("utimensat", path))
-}
-
-pub(super) fn make_directory(at: &OwnedFd, name: &str, path: &Path) -> Result<(), CacheError> {
-    match rustix::fs::mkdirat(at, name, Mode::from_raw_mode(DIRECTORY_MODE)) {
-        Ok(()) | Err(Errno::EXIST) => Ok(()),
-        Err(errno) => Err(failed("mkdirat", path)(errno)),
+impl AsFd for OpenDirectory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 }
 
-pub(super) fn read_at(
-    at: &OwnedFd,
-    name: &str,
-    path: &Path,
-    bytes_max: u64,
-) -> Result<Option<Vec<u8>>, CacheError> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = match rustix::fs::openat(at, name, flags, Mode::empty()) {
-        Ok(file) => File::from(file),
-        Err(Errno::NOENT) => return Ok(None),
-        Err(errno) => return Err(failed("openat", path)(errno)),
-    };
-    let mut bytes = Vec::new();
-    file.take(bytes_max)
-        .read_to_end(&mut bytes)
-        .map_err(|error| failed("read", path)(errno_of(&error)))?;
-    Ok(Some(bytes))
+impl OpenDirectory {
+    pub(crate) fn new(descriptor: OwnedFd, path: PathBuf) -> Self {
+        Self { descriptor, path }
+    }
+
+    pub(crate) fn into_descriptor(self) -> OwnedFd {
+        self.descriptor
+    }
+
+    /// Returns its path, free of links.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Maps the error of `call` on `name`.
+    pub fn failed<'a>(
+        &'a self,
+        call: &'static str,
+        name: &'a str,
+    ) -> impl Fn(Errno) -> CacheError + use<'a> {
+        move |errno| failed(call, &self.path.join(name))(errno)
+    }
+
+    /// Opens a directory; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// [`CacheError::Call`].
+    pub fn directory(&self, name: &str) -> Result<Option<Self>, CacheError> {
+        match rustix::fs::openat(&self.descriptor, name, OPEN_DIRECTORY, Mode::empty()) {
+            Ok(directory) => Ok(Some(Self::new(directory, self.path.join(name)))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(self.failed("openat", name)(errno)),
+        }
+    }
+
+    /// Opens a directory that must exist.
+    pub(crate) fn existing_directory(&self, name: &str) -> Result<Self, CacheError> {
+        let opened = self.directory(name)?;
+        opened.ok_or_else(|| self.failed("openat", name)(Errno::NOENT))
+    }
+
+    /// Makes a directory, unless it exists.
+    ///
+    /// # Errors
+    /// [`CacheError::Call`].
+    pub fn make_directory(&self, name: &str) -> Result<(), CacheError> {
+        let mode = Mode::from_raw_mode(DIRECTORY_MODE);
+        match rustix::fs::mkdirat(&self.descriptor, name, mode) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(self.failed("mkdirat", name)(errno)),
+        }
+    }
+
+    /// Opens a file; `None` if it does not exist. With `CREATE` it is made for its owner alone.
+    ///
+    /// # Errors
+    /// [`CacheError::Call`].
+    pub fn file(&self, name: &str, flags: OFlags) -> Result<Option<OwnedFd>, CacheError> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        match rustix::fs::openat(
+            &self.descriptor,
+            name,
+            flags,
+            Mode::from_raw_mode(FILE_MODE),
+        ) {
+            Ok(file) => Ok(Some(file)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(self.failed("openat", name)(errno)),
+        }
+    }
+
+    /// Makes a file that must not exist.
+    ///
+    /// # Errors
+    /// [`CacheError::Call`].
+    pub fn new_file(&self, name: &str) -> Result<File, CacheError> {
+        let made = self.file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
+        made.map(File::from)
+            .ok_or_else(|| self.failed("openat", name)(Errno::NOENT))
+    }
+
+    /// Reads the first `bytes_max` bytes of a file; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// [`CacheError::Call`].
+    pub fn read(&self, name: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, CacheError> {
+        let Some(file) = self.file(name, OFlags::RDONLY)? else {
+            return Ok(None);
+        };
+        let mut bytes = Vec::new();
+        File::from(file)
+            .take(bytes_max)
+            .read_to_end(&mut bytes)
+            .map_err(|error| self.failed("read", name)(errno_of(&error)))?;
+        Ok(Some(bytes))
+    }
+
+    pub(crate) fn write_new(&self, name: &str, bytes: &[u8]) -> Result<(), CacheError> {
+        self.new_file(name)?
+            .write_all(bytes)
+            .map_err(|error| self.failed("write", name)(errno_of(&error)))
+    }
+
+    /// Renames within this directory; replaces what is there.
+    ///
+    /// # Errors
+    /// [`CacheError::Call`].
+    pub fn rename(&self, from: &str, to: &str) -> Result<(), CacheError> {
+        rustix::fs::renameat(&self.descriptor, from, &self.descriptor, to)
+            .map_err(self.failed("renameat", to))
+    }
+
+    /// Removes a file, if it exists.
+    ///
+    /// # Errors
+    /// [`CacheError::Call`].
+    pub fn unlink(&self, name: &str) -> Result<(), CacheError> {
+        match rustix::fs::unlinkat(&self.descriptor, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(self.failed("unlinkat", name)(errno)),
+        }
+    }
+
+    /// Removes a file, or a directory with its content, if it exists.
+    pub(crate) fn remove(&self, name: &str) -> Result<(), CacheError> {
+        remove(&self.path.join(name))
+    }
+
+    /// Lists the directory `part`; empty if it does not exist.
+    ///
+    /// # Errors
+    /// [`CacheError::Call`].
+    pub fn names(&self, part: &str) -> Result<Vec<String>, CacheError> {
+        let Some(directory) = self.directory(part)? else {
+            return Ok(Vec::new());
+        };
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&directory).map_err(self.failed("getdents64", part))? {
+            let entry = entry.map_err(self.failed("getdents64", part))?;
+            // Names of a store are UTF-8. Others are not ours to remove.
+            if let Ok(name) = entry.file_name().to_str()
+                && name != "."
+                && name != ".."
+            {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    /// Whether `name` is still the file that was opened: another process may have replaced it.
+    ///
+    /// # Errors
+    /// [`CacheError::Call`].
+    pub fn is_still(&self, opened: impl AsFd, name: &str) -> Result<bool, CacheError> {
+        let named = match rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(named) => named,
+            Err(Errno::NOENT) => return Ok(false),
+            Err(errno) => return Err(self.failed("fstatat", name)(errno)),
+        };
+        let opened = rustix::fs::fstat(opened).map_err(self.failed("fstat", name))?;
+        Ok((named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino))
+    }
+
+    /// Marks the file `name` as used now. A read-only file system is fine.
+    ///
+    /// # Errors
+    /// [`CacheError::Call`].
+    pub fn touch(&self, name: &str) -> Result<(), CacheError> {
+        sys::file::touch(self.as_fd(), name).map_err(self.failed("utimensat", name))
+    }
+
+    /// Locks this directory exclusively; `false` if it is in use.
+    pub(crate) fn try_claim(&self) -> Result<bool, CacheError> {
+        try_claim_file(self.as_fd()).map_err(failed("flock", &self.path))
+    }
+
+    pub(crate) fn claim(&self) -> Result<(), CacheError> {
+        locks::claim(self.as_fd(), &self.path)
+    }
+
+    pub(crate) fn share(&self) -> Result<(), CacheError> {
+        locks::share(self.as_fd(), &self.path)
+    }
 }
 
-pub(super) fn write_new(
-    at: &OwnedFd,
-    name: &str,
-    bytes: &[u8],
-    path: &Path,
-) -> Result<(), CacheError> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(at, name, flags, Mode::from_raw_mode(FILE_MODE))
-        .map_err(failed("openat", path))?;
-    File::from(file)
-        .write_all(bytes)
-        .map_err(|error| failed("write", path)(errno_of(&error)))
-}
-
-pub(super) fn json(value: &impl Serialize, path: &Path) -> Result<Vec<u8>, CacheError> {
+/// Serializes `value`, which becomes the file `path`.
+pub(crate) fn json(value: &impl Serialize, path: &Path) -> Result<Vec<u8>, CacheError> {
     serde_json::to_vec(value).map_err(|_never| failed("write", path)(Errno::INVAL))
 }
 
-/// Removes a file, or a directory with all that is in it; that it is gone is fine.
-pub(super) fn remove(path: &Path) -> Result<(), CacheError> {
+pub(crate) fn remove(path: &Path) -> Result<(), CacheError> {
     let removed = match std::fs::symlink_metadata(path) {
         Ok(status) if status.is_dir() => std::fs::remove_dir_all(path),
         Ok(_) => std::fs::remove_file(path),
@@ -157,6 +239,8 @@ pub(super) fn remove(path: &Path) -> Result<(), CacheError> {
     }
 }
 
-pub(super) fn errno_of(error: &std::io::Error) -> Errno {
+/// Returns the number of an error of a file.
+#[must_use]
+pub fn errno_of(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

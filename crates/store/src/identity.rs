@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,6 +12,7 @@ use sha2::Digest as _;
 
 use crate::UNPACK_RULES;
 use crate::error::{CacheError, failed};
+use crate::private::replaceable_above;
 use archive::UnpackLimits;
 use spec::digest::Digest;
 use sys::credentials::is_ours_or_roots;
@@ -19,8 +21,6 @@ use sys::credentials::is_ours_or_roots;
 /// times of files have the grain of a clock tick, on some file systems of a second or two.
 const SETTLED_AFTER_S: i64 = 2;
 const OTHERS_MAY_WRITE: u32 = 0o022;
-const FOR_ALL_AND_STICKY: u32 = 0o1002;
-const FOR_ALL: u32 = 0o0002;
 
 /// What a file is. A file that is written to has another one, whoever set its mtime back: nobody
 /// can set the ctime.
@@ -89,12 +89,8 @@ impl Identity {
             return Ok(Some(Distrust::OthersMayWrite));
         }
         let path = path_of(file)?;
-        for above in path.ancestors().skip(1) {
-            let status = rustix::fs::stat(above).map_err(failed("stat", above))?;
-            let is_open = status.st_mode & FOR_ALL_AND_STICKY == FOR_ALL;
-            if is_open || !is_ours_or_roots(status.st_uid) {
-                return Ok(Some(Distrust::OthersMayReplace));
-            }
+        if replaceable_above(&path)?.is_some() {
+            return Ok(Some(Distrust::OthersMayReplace));
         }
         Ok((!self.is_settled(SystemTime::now())).then_some(Distrust::Young))
     }
@@ -123,7 +119,7 @@ impl Identity {
                 .iter()
                 .flat_map(|number| number.to_le_bytes()),
         );
-        hexadecimal(&Digest::of(&bytes))
+        Digest::of(&bytes).hexadecimal()
     }
 }
 
@@ -131,7 +127,7 @@ impl Identity {
 pub(super) fn archive_key(archive: &Digest, limits: &UnpackLimits) -> String {
     let mut bytes = limits_bytes(limits);
     bytes.extend_from_slice(archive.to_string().as_bytes());
-    hexadecimal(&Digest::of(&bytes))
+    Digest::of(&bytes).hexadecimal()
 }
 
 fn limits_bytes(limits: &UnpackLimits) -> Vec<u8> {
@@ -145,11 +141,6 @@ fn limits_bytes(limits: &UnpackLimits) -> Vec<u8> {
         .iter()
         .flat_map(|number| number.to_le_bytes())
         .collect()
-}
-
-/// A digest as a file name.
-pub(super) fn hexadecimal(digest: &Digest) -> String {
-    digest.to_string().trim_start_matches("sha256:").to_owned()
 }
 
 /// The digest of all that `source` gives.
@@ -170,23 +161,12 @@ pub fn hash(source: &mut impl Read) -> std::io::Result<Digest> {
     }
 }
 
-/// Where an open file lies, free of links (`/proc/self/fd/N`, proc(5)).
-pub(super) fn path_of(file: &impl AsRawFdName) -> Result<PathBuf, CacheError> {
-    let link = format!("/proc/self/fd/{}", file.number());
+/// Returns the path of an open file, free of links (`/proc/self/fd/N`, proc(5)).
+pub(super) fn path_of(file: &impl AsRawFd) -> Result<PathBuf, CacheError> {
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
     let path =
         rustix::fs::readlink(&link, Vec::new()).map_err(failed("readlink", Path::new(&link)))?;
     Ok(PathBuf::from(std::ffi::OsStr::from_bytes(path.as_bytes())))
-}
-
-/// A descriptor of any kind.
-pub(super) trait AsRawFdName {
-    fn number(&self) -> i32;
-}
-
-impl<T: std::os::fd::AsRawFd> AsRawFdName for T {
-    fn number(&self) -> i32 {
-        self.as_raw_fd()
-    }
 }
 
 #[cfg(test)]

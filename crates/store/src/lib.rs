@@ -1,57 +1,66 @@
-//! Bundles that were unpacked before, kept for the next run: private to one uid, found by what a
-//! file is, or by the digest of its bytes.
+//! What is kept for later runs, by one protocol: unpacked bundles, unpacked snapshots of sources,
+//! layers of images, archives and folders of github, blobs.
 //!
 //! ```text
-//! DIRECTORY/1/lock                     held while names in here change; 1: UNPACK_RULES
-//!             trees/CONTENT/facts      what the tree is: read instead of walking it
-//!                           tree/      the tree itself, as it was unpacked; never written again
-//!             archives/SIZE/KEY        an archive's digest, and the content that it unpacks to
-//!             identities/KEY           the same, for a file that has not changed since
-//!             building/RANDOM/         what is being made, or is being removed
+//! DIRECTORY/VERSION/lock               held while names change
+//!                   trees/KEY/facts    what the tree is: read instead of walking it
+//!                             tree/    the tree itself, never written again
+//!                   building/RANDOM    what is being made or removed
+//!                   claims/NAME        locked for single flight
+//!                   …                  files and stores of the owner of the directory
 //! ```
 //!
-//! A tree is made in `building` and renamed when it is whole. Whoever uses one shares a lock on
-//! its directory until the run is over, so that it is not removed meanwhile. Locks end with their
-//! process, however that ended: what lies in `building` without a lock is garbage, and the next
-//! one who makes something removes it. A tree without an entry in an index is found again by its
-//! content; an entry without its tree is none.
+//! The protocol ([`StoreDirectory`]):
 //!
-//! Nothing is written to the disk before it is used: a crash of the machine may leave files that
-//! are not whole. So the facts name the boot in which they were written, and what is of an earlier
-//! one is verified before it is used.
+//! - The directory has mode 0700 and belongs to this uid; no other user can replace a directory
+//!   above it.
+//! - An entry is made in `building` under a lock and renamed when it is complete. What lies in
+//!   `building` without a lock is garbage of a killed process, which the next maker removes.
+//! - A user of an entry shares the lock on its directory, which prevents removal and ends with the
+//!   process.
+//! - One process makes what others want at the same time: it claims a name, they wait.
+//! - Above the size limit the least recently used entries are removed, those in use never.
+//! - A crash of the machine may leave incomplete files. Facts name the boot in which they were
+//!   written, and a tree of an earlier boot is verified before use. A tree that cannot be verified
+//!   against its key is written to the disk before it gets its name ([`Label`]).
 //!
-//! What finding, making and removing need is the [`Shelf`]: other trees, which are no bundles and
-//! have a key of their own, lie on one too ([`Shelf::held`], [`Shelf::keep`]).
+//! [`Cache`] has bundles and snapshots. Their key is the content digest, and two indexes find it:
 //!
-//! The digests of archives and the identities of files are keyed together with the limits that
-//! the archive was unpacked under: under other limits it might be refused.
+//! ```text
+//! archives/SIZE/KEY        an archive's digest, and the content that it unpacks to
+//! identities/KEY           the same, for a file that has not changed since
+//! ```
+//!
+//! The keys of both indexes include the limits of the unpacking: under other limits the archive
+//! might be refused. An index entry without its tree is ignored; a tree without an index entry is
+//! found again by its content.
 #![forbid(unsafe_code)]
 
+mod cache;
 mod checking;
-pub mod copy;
-pub mod error;
+mod copy;
+mod directory;
+mod entries;
+mod error;
+mod facts;
 mod files;
-pub mod identity;
-mod keyed;
-mod making;
-pub mod place;
-pub mod private;
-pub mod shelf;
-mod shrinking;
-pub mod store;
-mod waiting;
+mod identity;
+mod locks;
+mod place;
+mod private;
+mod publishing;
 
-pub use checking::{Damaged, Listed, verify};
+pub use cache::{Cache, HeldTree, InUse, KeptTree, Record};
+pub use checking::{Damaged, Listed, check_tree, verify};
 pub use copy::copy_into;
+pub use directory::{Claim, Names, StoreDirectory};
+pub use entries::{Building, Collected, EntryUse, KeyedTree, Label};
 pub use error::{CacheError, is_full};
+pub use files::{OpenDirectory, errno_of};
 pub use identity::{Distrust, Identity, hash};
-pub use keyed::OnShelf;
-pub use making::disk_bytes;
-pub use place::{Place, choose};
-pub use shelf::{Building, Shelf};
-pub use shrinking::{Collected, Shelved};
-pub use store::{Cache, HeldTree, InUse, KeptTree, Record};
-pub use waiting::share;
+pub use locks::share;
+pub use place::{Place, choose, file_system};
+pub use publishing::disk_bytes;
 
 /// Version of what unpacking makes of an archive. It changes when any archive is unpacked to
 /// something else than before: names, modes, links, what is left out, what is refused.

@@ -1,13 +1,13 @@
-//! A directory that is nobody else's: what is kept for later runs lies in one.
+//! Opens the directory of a store and checks that no other user can change or replace it.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::{CacheError, failed};
-use crate::files::make_directory;
+use crate::files::OpenDirectory;
 use crate::identity::path_of;
 use spec::path::escape;
 use sys::credentials::is_ours_or_roots;
@@ -16,13 +16,12 @@ const PRIVATE_MODE: u32 = 0o700;
 const FOR_ALL_AND_STICKY: u32 = 0o1002;
 const FOR_ALL: u32 = 0o0002;
 
-/// Opens a directory, making it and what is missing above it, and returns its path
-/// free of links.
+/// Opens a directory and makes it with its parents if they are missing.
 ///
 /// # Errors
-/// [`CacheError::Unsafe`] where it is not a directory of this uid's with mode 0700, or somebody else
-/// may replace it or a directory above it; [`CacheError::Call`].
-pub(crate) fn open_private(directory: &Path) -> Result<(OwnedFd, PathBuf), CacheError> {
+/// [`CacheError::Unsafe`]: not a directory of this uid with mode 0700, or another user can replace
+/// it or a directory above it. [`CacheError::Call`].
+pub(crate) fn open_private(directory: &Path) -> Result<OpenDirectory, CacheError> {
     let opened = match open(CWD, directory) {
         Err(Errno::NOENT) => {
             make(directory)?;
@@ -32,45 +31,52 @@ pub(crate) fn open_private(directory: &Path) -> Result<(OwnedFd, PathBuf), Cache
     };
     let opened = private(opened, directory)?;
     let path = path_of(&opened)?;
+    if let Some((above, status)) = replaceable_above(&path)? {
+        return Err(CacheError::Unsafe {
+            path: escape(above.as_os_str().as_encoded_bytes()),
+            found: format!(
+                "a directory of uid {} with mode {:04o} above it",
+                status.st_uid,
+                status.st_mode & 0o7777
+            ),
+            expected: "one of root's or of this user's that not everybody may write to, or a sticky one",
+        });
+    }
+    Ok(OpenDirectory::new(opened, path))
+}
+
+/// Finds a directory above `path` in which another user can replace what lies on the path.
+pub(crate) fn replaceable_above(path: &Path) -> Result<Option<(&Path, Stat)>, CacheError> {
     for above in path.ancestors().skip(1) {
         let status = rustix::fs::stat(above).map_err(failed("stat", above))?;
         let is_open = status.st_mode & FOR_ALL_AND_STICKY == FOR_ALL;
         if is_open || !is_ours_or_roots(status.st_uid) {
-            return Err(CacheError::Unsafe {
-                path: escape(above.as_os_str().as_encoded_bytes()),
-                found: format!(
-                    "a directory of uid {} with mode {:04o} above it",
-                    status.st_uid,
-                    status.st_mode & 0o7777
-                ),
-                expected: "one of root's or of this user's that not everybody may write to, or a sticky one",
-            });
+            return Ok(Some((above, status)));
         }
     }
-    Ok((opened, path))
+    Ok(None)
 }
 
-/// The same for the directory `name` in `parent`, which [`open_private`] has opened, or which lies in
-/// one that it has: what is above was looked at. `path` is its path, free of links.
+/// As [`open_private`], for `name` in a directory whose parents were checked.
 ///
 /// # Errors
 /// As [`open_private`].
-pub(super) fn open_private_in(
-    parent: &OwnedFd,
+pub(crate) fn open_private_in(
+    parent: &OpenDirectory,
     name: &str,
-    path: &Path,
-) -> Result<OwnedFd, CacheError> {
+) -> Result<OpenDirectory, CacheError> {
+    let path = parent.path().join(name);
     let opened = match open(parent.as_fd(), Path::new(name)) {
         Err(Errno::NOENT) => {
-            make_directory(parent, name, path)?;
+            parent.make_directory(name)?;
             open(parent.as_fd(), Path::new(name))
         }
         other => other,
     };
-    private(opened, path)
+    Ok(OpenDirectory::new(private(opened, &path)?, path))
 }
 
-/// What was opened, where it is a directory of this uid's that nobody else may enter.
+/// Checks that what was opened is a directory of this uid that no other user may enter.
 fn private(opened: Result<OwnedFd, Errno>, directory: &Path) -> Result<OwnedFd, CacheError> {
     let opened = opened.map_err(|errno| match errno {
         Errno::LOOP | Errno::NOTDIR => not_safe(directory, "a link or a file".to_owned()),
@@ -99,7 +105,7 @@ fn make(directory: &Path) -> Result<(), CacheError> {
     missing.reverse();
     for one in missing {
         match rustix::fs::mkdir(one, Mode::from_raw_mode(PRIVATE_MODE)) {
-            // EEXIST: another run was faster, or it is a link to nothing; looked at afterwards.
+            // EEXIST: another process was faster, or it is a dangling link; checked when opened.
             Ok(()) | Err(Errno::EXIST) => (),
             Err(errno) => return Err(failed("mkdir", one)(errno)),
         }

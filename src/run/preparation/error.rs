@@ -45,9 +45,9 @@ pub enum PreparationProblem {
     /// The store, or waiting for somebody who prepares the same.
     #[error("prepared packages cannot be kept")]
     Store(#[source] Box<OciError>),
-    /// The shelf of prepared layers.
+    /// The store of prepared layers.
     #[error("prepared packages cannot be kept")]
-    Shelf(#[from] CacheError),
+    Layers(#[from] CacheError),
 }
 
 impl From<OciError> for PreparationProblem {
@@ -71,7 +71,7 @@ impl PreparationProblem {
             Self::Failed(_) => "preparation_failed",
             Self::Layer { .. } | Self::Elsewhere { .. } | Self::Deb { .. } => "preparation_refused",
             Self::Store(error) => error.code(),
-            Self::Shelf(_) => "store_unusable",
+            Self::Layers(_) => "store_unusable",
         }
     }
 
@@ -82,7 +82,9 @@ impl PreparationProblem {
             Self::Plan(error) => error.hint(),
             Self::Failed(failed) => failed.hint.clone(),
             Self::Store(error) => error.hint(),
-            Self::Layer { .. } | Self::Elsewhere { .. } | Self::Deb { .. } | Self::Shelf(_) => None,
+            Self::Layer { .. } | Self::Elsewhere { .. } | Self::Deb { .. } | Self::Layers(_) => {
+                None
+            }
         }
     }
 
@@ -102,7 +104,7 @@ impl PreparationProblem {
             Self::Plan(_) | Self::Layer { .. } | Self::Elsewhere { .. } | Self::Deb { .. } => {
                 Outcome::Refused
             }
-            Self::Failed(_) | Self::Store(_) | Self::Shelf(_) => Outcome::Failed,
+            Self::Failed(_) | Self::Store(_) | Self::Layers(_) => Outcome::Failed,
         }
     }
 }

@@ -39,7 +39,7 @@ use spec::preparation_report::{PreparationFound, PreparationReport};
 use spec::report::WarningReport;
 use spec::request::{EnvironmentEntry, Request};
 use spec::runner_report::{EngineName, RunnerReport};
-use store::Shelf;
+use store::{Label, StoreDirectory};
 use sys::file::{Unread, read_regular};
 
 /// Longer certificates or keys of the host are refused.
@@ -272,9 +272,9 @@ impl Preparer<'_> {
         until: &UntilSignal,
         row: &mut PreparationReport,
     ) -> Result<HeldLayer, RunError> {
-        let shelf = store.prepared().map_err(PreparationProblem::from)?;
+        let layers = store.prepared().map_err(PreparationProblem::from)?;
         let held = |row: &mut PreparationReport| {
-            let tree = held(&shelf, step, row)?;
+            let tree = held(&layers, step, row)?;
             if tree.is_some() {
                 until.act.succeeded(how(true));
             }
@@ -283,15 +283,14 @@ impl Preparer<'_> {
         if let Some(tree) = held(row)? {
             return Ok(tree);
         }
-        let digits = step.key.to_string();
-        let name = format!("prepared-{}", digits.trim_start_matches("sha256:"));
+        let name = format!("prepared-{}", step.key.hexadecimal());
         let _claim = store
             .claim(&name, until)
             .map_err(PreparationProblem::from)?;
         if let Some(tree) = held(row)? {
             return Ok(tree);
         }
-        let building = shelf.begin().map_err(PreparationProblem::from)?;
+        let building = layers.begin().map_err(PreparationProblem::from)?;
         let started = Instant::now();
         let note = {
             let opened = below
@@ -309,7 +308,7 @@ impl Preparer<'_> {
             let harvest =
                 Harvest::new(step.kind, building.tree(), root, self.policy, &is_cancelled);
             // Once more in use: by the nested run.
-            let native = below.native.map(|native| shelf.held(&native.key));
+            let native = below.native.map(|native| layers.find(&native.key));
             let native = native.transpose().map_err(PreparationProblem::from)?;
             let nested = Nested {
                 request: self.request,
@@ -322,8 +321,14 @@ impl Preparer<'_> {
         };
         row.duration_ms = u64::try_from(started.elapsed().as_millis()).ok();
         let bytes = serde_json::to_vec(&note).unwrap_or_default();
-        let tree = shelf
-            .keep(building, &step.key, note.bytes, note.disk_bytes, &bytes)
+        let label = Label {
+            bytes: note.bytes,
+            disk_bytes: note.disk_bytes,
+            note: &bytes,
+            is_verified_on_use: false,
+        };
+        let tree = layers
+            .publish(building, &step.key, label)
             .map_err(PreparationProblem::from)?;
         store.settle().map_err(PreparationProblem::from)?;
         tell(note, PreparationFound::Made, row);
@@ -334,11 +339,11 @@ impl Preparer<'_> {
 
 /// The layer, where it was made before.
 fn held(
-    shelf: &Shelf,
+    layers: &StoreDirectory,
     step: &Step,
     row: &mut PreparationReport,
 ) -> Result<Option<HeldLayer>, RunError> {
-    let Some(tree) = shelf.held(&step.key).map_err(PreparationProblem::from)? else {
+    let Some(tree) = layers.find(&step.key).map_err(PreparationProblem::from)? else {
         return Ok(None);
     };
     let note = tree.note().map_err(PreparationProblem::from)?;

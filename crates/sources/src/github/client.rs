@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use ureq::http::StatusCode;
 
-use crate::github::cache::{Cache, Key};
+use crate::github::cache::Cache;
 use crate::github::error::GitHubError;
 use crate::github::fault::Fault;
 use crate::github::fetching::Wanted;
@@ -16,6 +16,7 @@ use crate::github::resolving::{is_reference, is_repository};
 use crate::github::service::Service;
 use crate::github::{FetchedTree, GitHub, Patience, Progress, RefShape, ResolvedRef, Token};
 use archive::UnpackLimits;
+use spec::digest::Digest;
 use spec::path::{RelPath, escape};
 
 /// Settings of a client.
@@ -92,14 +93,17 @@ impl<'caller> Client<'caller> {
         Ok(self.cache.get_or_init(|| cache))
     }
 
-    pub(super) fn key(&self, kind: &str, repository: &str, name: &[u8], folder: &[u8]) -> Key {
-        Key::of(&[
+    /// Hashes what identifies an entry of the cache. No part contains NUL.
+    pub(super) fn key(&self, kind: &str, repository: &str, name: &[u8], folder: &[u8]) -> Digest {
+        let service = self.service.base_url().as_bytes();
+        let parts = [
             kind.as_bytes(),
-            self.service.base_url().as_bytes(),
+            service,
             repository.as_bytes(),
             name,
             folder,
-        ])
+        ];
+        Digest::of(&parts.join(&0))
     }
 
     pub(super) fn no_repository(&self, repository: &str) -> GitHubError {
@@ -171,12 +175,17 @@ impl GitHub for Client<'_> {
         if !is_commit(sha) {
             return Err(wanted.no_commit());
         }
-        if let Some(tree) = self.kept(&wanted.tree_key)? {
+        let cache = self.cache()?;
+        if let Some(tree) = cache.tree(&wanted.tree_key)? {
             return Ok(tree);
         }
-        let _claim = self.cache()?.claim(&wanted.archive_key)?;
+        let _claim = cache.claim(&wanted.archive_key, |pause| {
+            let cause = "another process fetches it";
+            self.service.tell(&Progress::Waiting { cause, pause });
+            std::thread::sleep(pause);
+        })?;
         // The previous holder of the claim may have fetched it.
-        if let Some(tree) = self.kept(&wanted.tree_key)? {
+        if let Some(tree) = cache.tree(&wanted.tree_key)? {
             return Ok(tree);
         }
         if let Some(tree) = self.unpack_kept(&wanted)? {

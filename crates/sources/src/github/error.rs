@@ -3,7 +3,7 @@
 use crate::github::reference::RefShape;
 use archive::UnpackError;
 use spec::path::RelPath;
-use sys::file::CallError;
+use store::CacheError;
 
 /// Error while fetching from a repository. No variant contains a token or a response body.
 #[derive(Debug, thiserror::Error)]
@@ -83,14 +83,8 @@ pub enum GitHubError {
         #[source]
         source: Option<Box<UnpackError>>,
     },
-    #[error("the cache {object} {problem}")]
-    Cache {
-        /// The directory or the file, escaped.
-        object: String,
-        problem: &'static str,
-        #[source]
-        source: Option<CallError>,
-    },
+    #[error("what is fetched from repositories cannot be kept")]
+    Cache(#[from] CacheError),
     #[error("{setting}: {problem}")]
     Setting {
         /// Key in the host policy.

@@ -5,14 +5,12 @@
 mod answers;
 mod cache;
 pub mod client;
-mod contents;
 pub mod error;
 mod fault;
 mod fetching;
 pub mod reference;
 mod resolving;
 mod service;
-mod snapshot;
 mod token;
 
 use std::fmt;
@@ -24,10 +22,12 @@ pub use error::GitHubError;
 pub use reference::RefShape;
 pub use token::Token;
 
+use crate::github::cache::ArchiveNote;
 pub use crate::http::Patience;
 use spec::digest::Digest;
 use spec::path::RelPath;
 use spec::report::WarningReport;
+use store::KeyedTree;
 
 /// Access to repositories.
 pub trait GitHub {
@@ -96,6 +96,17 @@ pub struct FetchedTree {
 }
 
 impl FetchedTree {
+    fn of_entry(entry: KeyedTree, archive: ArchiveNote, from_cache: bool) -> Self {
+        let (directory, lock) = entry.into_parts();
+        Self {
+            directory,
+            archive_bytes: archive.bytes,
+            archive_digest: archive.digest,
+            from_cache,
+            hold: Some(lock),
+        }
+    }
+
     /// Wraps a directory of the caller, for tests and other services.
     #[must_use]
     pub fn of_directory(directory: OwnedFd, archive_bytes: u64, archive_digest: Digest) -> Self {

@@ -232,7 +232,7 @@ impl<'caller> Service<'caller> {
         &self,
         answer: Answer,
         bytes_max: u64,
-        too_large: &dyn Fn() -> GitHubError,
+        too_large: &dyn Fn() -> Fault,
         write: &mut dyn FnMut(&[u8]) -> Result<(), GitHubError>,
     ) -> Result<u64, Fault> {
         expect_content(
@@ -243,7 +243,7 @@ impl<'caller> Service<'caller> {
         .map_err(Fault::Unusable)?;
         let stated = answer.stated_bytes();
         if stated.is_some_and(|stated| bytes_max < stated) {
-            return Err(too_large().into());
+            return Err(too_large());
         }
         let mut source = answer.reader();
         let mut buffer = vec![0; 64 * 1024];
@@ -257,7 +257,7 @@ impl<'caller> Service<'caller> {
             };
             bytes = bytes.saturating_add(count as u64);
             if bytes_max < bytes {
-                return Err(too_large().into());
+                return Err(too_large());
             }
             write(&buffer[..count])?;
             self.tell(&Progress::Receiving { bytes, stated });

@@ -341,8 +341,7 @@ impl Unpacking<'_> {
         if let Some(tree) = self.look(&snapshots)? {
             return Ok(found(tree));
         }
-        let digest = self.layer.digest.to_string();
-        let name = format!("unpack-{}", digest.trim_start_matches("sha256:"));
+        let name = format!("unpack-{}", self.layer.digest.hexadecimal());
         let _claim = self.store.claim(&name, self.listener)?;
         if let Some(tree) = self.look(&snapshots)? {
             return Ok(found(tree));

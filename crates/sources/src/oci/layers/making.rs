@@ -22,7 +22,7 @@ use spec::oci::media::{
 use spec::path::escape;
 use spec::report::WarningReport;
 use spec::units;
-use store::Shelf;
+use store::{Label, StoreDirectory};
 use sys::file::CallError;
 
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
@@ -115,7 +115,7 @@ pub fn image(
 ) -> Result<Image, OciError> {
     let mut making = Making {
         store,
-        shelf: store.layers()?,
+        cache: store.layers()?,
         origin,
         limits,
         listener,
@@ -163,7 +163,7 @@ struct Described {
 
 struct Making<'call> {
     store: &'call Store,
-    shelf: Shelf,
+    cache: StoreDirectory,
     origin: &'call dyn Origin,
     limits: &'call UnpackLimits,
     listener: &'call dyn Listener,
@@ -304,12 +304,12 @@ impl Making<'_> {
         id: &Digest,
         below: &[HeldLayer],
     ) -> Result<HeldLayer, OciError> {
-        if let Some(held) = self.shelf.held(id)? {
+        if let Some(held) = self.cache.find(id)? {
             return Ok(held);
         }
-        let name = format!("layer-{}", id.to_string().trim_start_matches("sha256:"));
+        let name = format!("layer-{}", id.hexadecimal());
         let _claim = self.store.claim(&name, self.listener)?;
-        if let Some(held) = self.shelf.held(id)? {
+        if let Some(held) = self.cache.find(id)? {
             return Ok(held);
         }
         self.unpacked = true;
@@ -341,7 +341,7 @@ impl Making<'_> {
     ) -> Result<HeldLayer, OciError> {
         let view = below.last().map(view_beside).transpose()?;
         let merged = Merged::new(below);
-        let building = self.shelf.begin()?;
+        let building = self.cache.begin()?;
         let unpacked = archive::unpack_layer(
             Watched::new(&blob.file, self.listener, &layer.blob),
             layer.compression,
@@ -377,8 +377,13 @@ impl Making<'_> {
             }));
         }
         let note = note_of(&unpacked).map_err(|error| self.unpack_error(layer, error))?;
-        let (bytes, disk_bytes) = (unpacked.bytes, unpacked.disk_bytes);
-        let held = self.shelf.keep(building, id, bytes, disk_bytes, &note)?;
+        let label = Label {
+            bytes: unpacked.bytes,
+            disk_bytes: unpacked.disk_bytes,
+            note: &note,
+            is_verified_on_use: false,
+        };
+        let held = self.cache.publish(building, id, label)?;
         self.store.settle()?;
         Ok(held)
     }

@@ -18,7 +18,7 @@ pub use making::image;
 pub use merged::{Kind, LookError, Merged};
 pub use problem::{ImageError, ImageProblem};
 /// A locked layer: it is not removed while this value lives.
-pub use store::OnShelf as HeldLayer;
+pub use store::KeyedTree as HeldLayer;
 
 /// Most layers with entries: the limit of lower directories for overlayfs.
 pub const LAYERS_MAX: usize = 40;

@@ -6,11 +6,12 @@ use std::os::fd::AsFd as _;
 
 use rustix::fs::{FileType, OFlags};
 
-use crate::oci::store::{BLOBS, Store, StoreError, Wanted, hexadecimal};
+use crate::oci::store::{Store, StoreError, Wanted, blob_name};
 use spec::digest::Digest;
-use sys::file;
+use store::errno_of;
 
-const LOOKS_MAX: u32 = 8;
+/// Most attempts to open a blob that another process replaces.
+const ATTEMPTS_MAX: u32 = 8;
 
 /// A locked blob: it is not removed while this value lives.
 #[derive(Debug)]
@@ -27,22 +28,22 @@ impl Store {
     /// # Errors
     /// [`StoreError::Cache`].
     pub fn blob(&self, digest: &Digest) -> Result<Option<Blob>, StoreError> {
-        let hex = hexadecimal(digest);
-        let name = format!("{BLOBS}/{hex}");
-        for _ in 0..LOOKS_MAX {
-            let Some(found) = self.open_at(&name, OFlags::RDONLY)? else {
+        let name = blob_name(digest);
+        let root = self.directory.root();
+        for _ in 0..ATTEMPTS_MAX {
+            let Some(found) = root.file(&name, OFlags::RDONLY)? else {
                 return Ok(None);
             };
-            let status = rustix::fs::fstat(&found).map_err(self.failed("fstat", &name))?;
+            let status = rustix::fs::fstat(&found).map_err(root.failed("fstat", &name))?;
             if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
                 return Ok(None);
             }
-            store::share(found.as_fd(), &self.path_of(&name))?;
+            store::share(found.as_fd(), &root.path().join(&name))?;
             // Removed before it was locked.
-            if !self.is_still(&found, &name)? {
+            if !root.is_still(&found, &name)? {
                 continue;
             }
-            file::touch(self.root().as_fd(), &name).map_err(self.failed("utimensat", &name))?;
+            root.touch(&name)?;
             return Ok(Some(Blob {
                 digest: *digest,
                 bytes: u64::try_from(status.st_size).unwrap_or(0),
@@ -55,8 +56,8 @@ impl Store {
     /// Checks whether the blob exists. Does not count as a use.
     #[must_use]
     pub fn has(&self, digest: &Digest) -> bool {
-        let name = self.path_of(&format!("{BLOBS}/{}", hexadecimal(digest)));
-        std::fs::symlink_metadata(name).is_ok_and(|status| status.is_file())
+        let path = self.path().join(blob_name(digest));
+        std::fs::symlink_metadata(path).is_ok_and(|status| status.is_file())
     }
 
     /// Opens the blob that a descriptor names. On a size mismatch it hashes the blob: a damaged
@@ -92,12 +93,12 @@ impl Store {
         let Some(blob) = self.blob(digest)? else {
             return Ok(None);
         };
-        if bytes_max < blob.bytes {
+        if blob.bytes > bytes_max {
             return Ok(None);
         }
         let mut bytes = Vec::new();
         let read = blob.file.take(bytes_max).read_to_end(&mut bytes);
-        read.map_err(self.unreadable(digest))?;
+        read.map_err(|error| self.unreadable(digest, &error))?;
         if Digest::of(&bytes) == *digest {
             return Ok(Some(bytes));
         }
@@ -110,8 +111,11 @@ impl Store {
     /// # Errors
     /// [`StoreError::Cache`].
     pub fn peek(&self, digest: &Digest, bytes_max: u64) -> Result<Option<Vec<u8>>, StoreError> {
-        let name = format!("{BLOBS}/{}", hexadecimal(digest));
-        let bytes = self.shelf.read(&name, bytes_max.saturating_add(1))?;
+        let name = blob_name(digest);
+        let bytes = self
+            .directory
+            .root()
+            .read(&name, bytes_max.saturating_add(1))?;
         Ok(bytes.filter(|bytes| Digest::of(bytes) == *digest))
     }
 
@@ -120,8 +124,8 @@ impl Store {
     /// # Errors
     /// [`StoreError::Cache`].
     pub fn remove_damaged(&self, digest: &Digest) -> Result<(), StoreError> {
-        let _names = self.shelf.lock_names()?;
-        self.unlink(&format!("{BLOBS}/{}", hexadecimal(digest)))
+        let _names = self.directory.lock_names()?;
+        Ok(self.directory.root().unlink(&blob_name(digest))?)
     }
 
     /// Hashes the bytes on the disk.
@@ -130,20 +134,14 @@ impl Store {
     /// [`StoreError::Cache`].
     pub fn digest_of(&self, blob: &Blob) -> Result<Digest, StoreError> {
         let mut file = &blob.file;
-        let unreadable = self.unreadable(&blob.digest);
-        file.seek(SeekFrom::Start(0)).map_err(&unreadable)?;
-        store::hash(&mut file).map_err(unreadable)
+        let hashed = file
+            .seek(SeekFrom::Start(0))
+            .and_then(|_start| store::hash(&mut file));
+        hashed.map_err(|error| self.unreadable(&blob.digest, &error))
     }
 
-    pub(super) fn unreadable(
-        &self,
-        digest: &Digest,
-    ) -> impl Fn(std::io::Error) -> StoreError + use<> {
-        let failed = self.failed("read", &format!("{BLOBS}/{}", hexadecimal(digest)));
-        move |error| failed(errno_of(&error))
+    fn unreadable(&self, digest: &Digest, error: &std::io::Error) -> StoreError {
+        let name = blob_name(digest);
+        self.directory.root().failed("read", &name)(errno_of(error)).into()
     }
-}
-
-pub(super) fn errno_of(error: &std::io::Error) -> rustix::io::Errno {
-    rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO)
 }

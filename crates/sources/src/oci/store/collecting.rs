@@ -7,11 +7,10 @@ use rustix::fs::OFlags;
 
 use crate::oci::store::names::file_of;
 use crate::oci::store::{
-    BLOBS, LAYERS, PARTIAL, PREPARED, SNAPSHOTS, Store, StoreError, hexadecimal,
+    BLOBS, LAYER_RULES, LAYERS, PARTIAL, PREPARED, SNAPSHOTS, Store, StoreError, blob_name,
 };
 use spec::digest::Digest;
-use store::Shelved;
-use store::shelf::Names;
+use store::{EntryUse, Names};
 use sys::lock::try_claim_file;
 
 /// What [`Store::gc`] removed.
@@ -47,7 +46,7 @@ impl Store {
     pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
         let mut listed = Vec::new();
         for (name, digest) in self.names()? {
-            let path = self.path_of(&format!("{BLOBS}/{}", hexadecimal(&digest)));
+            let path = self.path().join(blob_name(&digest));
             if let Ok(used) = std::fs::metadata(path).and_then(|status| status.modified()) {
                 listed.push(Listed { name, digest, used });
             }
@@ -71,23 +70,19 @@ impl Store {
     /// # Errors
     /// [`StoreError::Cache`].
     pub fn gc(&self, all: bool) -> Result<Gone, StoreError> {
-        let names = self.shelf.lock_names()?;
-        self.shelf.sweep(&names)?;
+        let names = self.directory.lock_names()?;
+        self.directory.sweep(&names)?;
         let gone = self.shrink_to(&names, if all { 0 } else { self.size_bytes })?;
         self.forget_names()?;
-        self.forget_claims()?;
         if self.is_made(SNAPSHOTS) {
             self.snapshots()?.collect(false)?;
         }
-        for (part, shelf) in [
-            (LAYERS, Self::layers as fn(&_) -> _),
-            (PREPARED, Self::prepared),
-        ] {
+        for part in [LAYERS, PREPARED] {
             if self.is_made(part) {
-                shelf(self)?.tidy()?;
+                self.directory.below(part, LAYER_RULES)?.tidy()?;
             }
         }
-        self.shelf.remove_other_versions()?;
+        self.directory.remove_other_versions()?;
         Ok(gone)
     }
 
@@ -101,11 +96,11 @@ impl Store {
         blobs: &[Digest],
         snapshot: Option<&Digest>,
     ) -> Result<Gone, StoreError> {
-        let names = self.shelf.lock_names()?;
-        self.unlink(&file_of(name))?;
+        let names = self.directory.lock_names()?;
+        self.forget_name(&file_of(name))?;
         let mut gone = Gone::default();
         for one in self.removable()? {
-            let is_named = |digest: &Digest| hexadecimal(digest) == one.name;
+            let is_named = |digest: &Digest| digest.hexadecimal() == one.name;
             let (goes, count) = match one.part {
                 BLOBS => (blobs.iter().any(is_named), &mut gone.blobs),
                 SNAPSHOTS => (snapshot.is_some_and(is_named), &mut gone.trees),
@@ -124,7 +119,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Cache`].
     pub fn settle(&self) -> Result<(), StoreError> {
-        self.shrink(&self.shelf.lock_names()?)
+        self.shrink(&self.directory.lock_names()?)
     }
 
     pub(super) fn shrink(&self, names: &Names) -> Result<(), StoreError> {
@@ -162,8 +157,8 @@ impl Store {
     fn removable(&self) -> Result<Vec<Removable>, StoreError> {
         let mut all = Vec::new();
         for part in [BLOBS, PARTIAL] {
-            for name in self.shelf.names(part)? {
-                let status = std::fs::symlink_metadata(self.path_of(&format!("{part}/{name}")));
+            for name in self.directory.root().names(part)? {
+                let status = std::fs::symlink_metadata(self.path().join(part).join(&name));
                 // Another process removed or finished it.
                 let Ok(status) = status else { continue };
                 all.push(Removable {
@@ -179,11 +174,10 @@ impl Store {
                 continue;
             }
             let trees = match part {
-                SNAPSHOTS => self.snapshots()?.shelved()?,
-                LAYERS => self.layers()?.shelved()?,
-                _ => self.prepared()?.shelved()?,
+                SNAPSHOTS => self.snapshots()?.entries()?,
+                _ => self.directory.below(part, LAYER_RULES)?.entries()?,
             };
-            let removable = |tree: Shelved| Removable {
+            let removable = |tree: EntryUse| Removable {
                 used: tree.used,
                 bytes: tree.disk_bytes,
                 part,
@@ -198,23 +192,23 @@ impl Store {
     fn remove_unused(&self, _names: &Names, one: &Removable) -> Result<bool, StoreError> {
         let key = &one.name;
         match one.part {
+            BLOBS | PARTIAL => (),
             SNAPSHOTS => return Ok(self.snapshots()?.remove(key)?),
-            LAYERS => return Ok(self.layers()?.remove(key)?),
-            PREPARED => return Ok(self.prepared()?.remove(key)?),
-            _ => (),
+            part => return Ok(self.directory.below(part, LAYER_RULES)?.remove(key)?),
         }
+        let root = self.directory.root();
         let name = format!("{}/{key}", one.part);
-        let Some(file) = self.open_at(&name, OFlags::RDONLY)? else {
+        let Some(file) = root.file(&name, OFlags::RDONLY)? else {
             return Ok(true);
         };
-        let is_free = try_claim_file(file.as_fd()).map_err(self.failed("flock", &name))?;
+        let is_free = try_claim_file(file.as_fd()).map_err(root.failed("flock", &name))?;
         if is_free {
-            self.unlink(&name)?;
+            root.unlink(&name)?;
         }
         Ok(is_free)
     }
 
     fn is_made(&self, part: &str) -> bool {
-        self.path_of(part).exists()
+        self.path().join(part).exists()
     }
 }

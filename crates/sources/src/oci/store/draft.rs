@@ -7,9 +7,9 @@ use std::os::fd::AsFd as _;
 use rustix::fs::{Mode, OFlags};
 use sha2::Digest as _;
 
-use crate::oci::store::blobs::errno_of;
-use crate::oci::store::{BLOBS, BUILDING, Blob, Store, StoreError, hexadecimal};
+use crate::oci::store::{BLOBS, BUILDING, Blob, Store, StoreError, blob_name};
 use spec::digest::Digest;
+use store::errno_of;
 use sys::lock::try_claim_file;
 
 const BLOB_MODE: u32 = 0o400;
@@ -68,7 +68,7 @@ impl Draft<'_> {
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        if !self.published && self.store.unlink(&self.name).is_err() {
+        if !self.published && self.store.directory.root().unlink(&self.name).is_err() {
             // Closing the file releases the lock; the next draft removes the file.
         }
     }
@@ -80,22 +80,16 @@ impl Store {
     /// # Errors
     /// [`StoreError::Cache`].
     pub fn draft(&self) -> Result<Draft<'_>, StoreError> {
-        self.make_part(BUILDING)?;
-        let names = self.shelf.lock_names()?;
-        self.shelf.sweep(&names)?;
-        let name = self.shelf.draft()?;
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(
-            self.root(),
-            &name,
-            flags | OFlags::CLOEXEC,
-            Mode::from_raw_mode(0o600),
-        )
-        .map_err(self.failed("openat", &name))?;
-        try_claim_file(file.as_fd()).map_err(self.failed("flock", &name))?;
+        let root = self.directory.root();
+        root.make_directory(BUILDING)?;
+        let names = self.directory.lock_names()?;
+        self.directory.sweep(&names)?;
+        let name = self.directory.draft()?;
+        let file = root.new_file(&name)?;
+        try_claim_file(file.as_fd()).map_err(root.failed("flock", &name))?;
         Ok(Draft {
             store: self,
-            file: File::from(file),
+            file,
             name,
             hasher: sha2::Sha256::new(),
             bytes: 0,
@@ -113,8 +107,10 @@ impl Store {
             return Ok(digest);
         }
         let mut draft = self.draft()?;
-        let written = draft.write_all(bytes);
-        written.map_err(|error| self.failed("write", &draft.name)(errno_of(&error)))?;
+        if let Err(error) = draft.write_all(bytes) {
+            let failed = self.directory.root().failed("write", &draft.name);
+            return Err(failed(errno_of(&error)).into());
+        }
         Ok(draft.finish()?.0)
     }
 
@@ -127,24 +123,24 @@ impl Store {
         file: std::os::fd::BorrowedFd<'_>,
         bytes: u64,
     ) -> Result<Blob, StoreError> {
+        let root = self.directory.root();
         // A rename can reach the disk before the data; a crash would then leave a torn blob.
-        rustix::fs::fdatasync(file).map_err(self.failed("fdatasync", name))?;
-        self.make_part(BLOBS)?;
-        let to = format!("{BLOBS}/{}", hexadecimal(digest));
-        let names = self.shelf.lock_names()?;
-        rustix::fs::renameat(self.root(), name, self.root(), &to)
-            .map_err(self.failed("renameat", &to))?;
+        rustix::fs::fdatasync(file).map_err(root.failed("fdatasync", name))?;
+        root.make_directory(BLOBS)?;
+        let to = blob_name(digest);
+        let names = self.directory.lock_names()?;
+        root.rename(name, &to)?;
         // Not earlier: a resumed download opens the file for writing.
         rustix::fs::fchmod(file, Mode::from_raw_mode(BLOB_MODE))
-            .map_err(self.failed("fchmod", &to))?;
+            .map_err(root.failed("fchmod", &to))?;
         // A separate open file description: the writer's lock ends when its own is closed.
-        let reader = self
-            .open_at(&to, OFlags::RDONLY)?
+        let reader = root
+            .file(&to, OFlags::RDONLY)?
             .ok_or(StoreError::Gone { digest: *digest })?;
         rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock)
-            .map_err(self.failed("flock", &to))?;
+            .map_err(root.failed("flock", &to))?;
         // Removal takes the lock on the names, which is held here.
-        store::share(reader.as_fd(), &self.path_of(&to))?;
+        store::share(reader.as_fd(), &root.path().join(&to))?;
         self.shrink(&names)?;
         Ok(Blob {
             digest: *digest,

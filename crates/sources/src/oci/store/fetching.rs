@@ -11,10 +11,9 @@ use sha2::Digest as _;
 use crate::oci::error::OciError;
 use crate::oci::listener::{Listener, Progress};
 use crate::oci::origin::Origin;
-use crate::oci::store::blobs::errno_of;
-use crate::oci::store::claims::pause;
-use crate::oci::store::{Blob, PARTIAL, Store, StoreError, Wanted, hexadecimal};
+use crate::oci::store::{Blob, PARTIAL, Store, StoreError, Wanted, wait};
 use spec::digest::Digest;
+use store::{CacheError, errno_of};
 
 const PIECE_BYTES: usize = 256 << 10;
 /// Most attempts in a row without a new byte.
@@ -42,20 +41,21 @@ impl Store {
         if let Some(blob) = self.wanted(wanted)? {
             return Ok(blob);
         }
-        self.make_part(PARTIAL)?;
-        let name = format!("{PARTIAL}/{}", hexadecimal(&wanted.digest));
+        let root = self.directory.root();
+        root.make_directory(PARTIAL)?;
+        let name = format!("{PARTIAL}/{}", wanted.digest.hexadecimal());
         let file = loop {
-            if let Some(file) = self.claim_once(&name)? {
+            if let Some(file) = self.directory.try_claim(&name)? {
                 break File::from(file);
             }
-            pause(listener)?;
+            wait(listener, ASKED_EVERY)?;
             if let Some(blob) = self.wanted(wanted)? {
                 return Ok(blob);
             }
         };
         // The previous holder may have finished between the check and the claim.
         if let Some(blob) = self.wanted(wanted)? {
-            self.unlink(&name)?;
+            root.unlink(&name)?;
             return Ok(blob);
         }
         let mut download = Download {
@@ -77,7 +77,7 @@ impl Store {
             Err(_) => download.is_empty()?,
         };
         if is_useless {
-            self.unlink(&download.name)?;
+            root.unlink(&download.name)?;
         }
         fetched
     }
@@ -280,7 +280,7 @@ impl Download<'_> {
         }
     }
 
-    fn failed(&self, call: &'static str) -> impl Fn(rustix::io::Errno) -> StoreError {
-        self.store.failed(call, &self.name)
+    fn failed(&self, call: &'static str) -> impl Fn(rustix::io::Errno) -> CacheError {
+        self.store.directory.root().failed(call, &self.name)
     }
 }

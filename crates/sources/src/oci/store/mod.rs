@@ -9,17 +9,16 @@
 //!             claims/NAME          locked for single flight
 //!             building/RANDOM      blobs that are being made locally
 //!             snapshots/           unpacked source snapshots: a cache of trees
-//!             layers/, prepared/   unpacked layers of images and of provisioning: shelves
+//!             layers/, prepared/   unpacked layers of images and of provisioning: keyed trees
 //! ```
 //!
-//! A blob is written to `partial`, hashed, synced and then renamed, so `blobs` survives a kill or
+//! Locks, claims and drafts are those of every store ([`store::StoreDirectory`]). A blob is written to `partial`, hashed, synced and then renamed, so `blobs` survives a kill or
 //! power loss. Trees are not synced; those of an earlier boot are verified before use.
 //!
 //! A user of a blob or tree holds a shared lock on it, which prevents removal and ends with the
 //! process. Above the size limit the least recently used objects are removed.
 
 mod blobs;
-mod claims;
 mod collecting;
 mod draft;
 pub mod error;
@@ -27,19 +26,17 @@ mod fetching;
 mod names;
 mod place;
 
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::Duration;
 
-use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::oci::error::OciError;
+use crate::oci::listener::{Listener, Progress};
 use spec::digest::Digest;
-use spec::path::escape;
-use store::{Cache, Shelf};
-use sys::file::CallError;
+use store::{Cache, Claim, StoreDirectory};
 
 pub use blobs::Blob;
-pub use claims::Claim;
 pub use collecting::{Gone, Listed};
 pub use draft::Draft;
 pub use error::StoreError;
@@ -49,12 +46,10 @@ pub use place::StorePlace;
 const LAYOUT: u32 = 1;
 /// Version of the unpack and provisioning rules. Trees of an older version are rebuilt.
 const LAYER_RULES: u32 = 1;
-const DIRECTORY_MODE: u32 = 0o700;
 
 const BLOBS: &str = "blobs";
 const PARTIAL: &str = "partial";
 const NAMES: &str = "names";
-const CLAIMS: &str = "claims";
 const BUILDING: &str = "building";
 const SNAPSHOTS: &str = "snapshots";
 const LAYERS: &str = "layers";
@@ -63,7 +58,7 @@ const PREPARED: &str = "prepared";
 /// An opened store.
 #[derive(Debug)]
 pub struct Store {
-    shelf: Shelf,
+    directory: StoreDirectory,
     size_bytes: u64,
 }
 
@@ -82,7 +77,7 @@ impl Store {
     /// [`StoreError::Cache`]: unsafe, or cannot be created.
     pub fn open(place: &StorePlace) -> Result<Self, StoreError> {
         Ok(Self {
-            shelf: Shelf::open(&place.directory, LAYOUT, false)?,
+            directory: StoreDirectory::open(&place.directory, LAYOUT, false)?,
             size_bytes: place.size_bytes,
         })
     }
@@ -96,7 +91,7 @@ impl Store {
     /// Returns the directory, with all links resolved.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.shelf.path()
+        self.directory.path()
     }
 
     /// Opens the cache of unpacked source snapshots.
@@ -105,76 +100,53 @@ impl Store {
     /// [`StoreError::Cache`].
     pub fn snapshots(&self) -> Result<Cache, StoreError> {
         // The store decides on evictions across all parts.
-        Ok(Cache::below(&self.shelf, SNAPSHOTS, self.size_bytes)?)
+        Ok(Cache::below(&self.directory, SNAPSHOTS, self.size_bytes)?)
     }
 
-    /// Opens the shelf of unpacked image layers, by `ChainID`.
+    /// Opens the store of unpacked image layers, by `ChainID`.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
-    pub fn layers(&self) -> Result<Shelf, StoreError> {
-        Ok(self.shelf.below(LAYERS, LAYER_RULES)?)
+    pub fn layers(&self) -> Result<StoreDirectory, StoreError> {
+        Ok(self.directory.below(LAYERS, LAYER_RULES)?)
     }
 
-    /// Opens the shelf of layers from provisioning, by the digest of their inputs.
+    /// Opens the store of layers from provisioning, by the digest of their inputs.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
-    pub fn prepared(&self) -> Result<Shelf, StoreError> {
-        Ok(self.shelf.below(PREPARED, LAYER_RULES)?)
+    pub fn prepared(&self) -> Result<StoreDirectory, StoreError> {
+        Ok(self.directory.below(PREPARED, LAYER_RULES)?)
+    }
+
+    /// Claims `name`, a plain file name; waits while another process holds it.
+    ///
+    /// # Errors
+    /// [`OciError::Cancelled`], [`OciError::Store`].
+    pub fn claim(&self, name: &str, listener: &dyn Listener) -> Result<Claim<'_>, OciError> {
+        self.directory.claim(name, |pause| wait(listener, pause))
     }
 
     #[must_use]
     pub(crate) fn no_room(&self, errno: Errno) -> StoreError {
-        self.failed("write", SNAPSHOTS)(errno)
-    }
-
-    fn root(&self) -> &OwnedFd {
-        self.shelf.root()
-    }
-
-    fn make_part(&self, part: &str) -> Result<(), StoreError> {
-        match rustix::fs::mkdirat(self.root(), part, Mode::from_raw_mode(DIRECTORY_MODE)) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(errno) => Err(self.failed("mkdirat", part)(errno)),
-        }
-    }
-
-    /// Opens `name` without following links; `None` if it does not exist.
-    fn open_at(&self, name: &str, flags: OFlags) -> Result<Option<OwnedFd>, StoreError> {
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        match rustix::fs::openat(self.root(), name, flags, Mode::from_raw_mode(0o600)) {
-            Ok(file) => Ok(Some(file)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(self.failed("openat", name)(errno)),
-        }
-    }
-
-    fn is_still(&self, file: &OwnedFd, name: &str) -> Result<bool, StoreError> {
-        Ok(self.shelf.is_still(file, name)?)
-    }
-
-    fn unlink(&self, name: &str) -> Result<(), StoreError> {
-        match rustix::fs::unlinkat(self.root(), name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(self.failed("unlinkat", name)(errno)),
-        }
-    }
-
-    fn path_of(&self, name: &str) -> PathBuf {
-        self.path().join(name)
-    }
-
-    fn failed(&self, call: &'static str, name: &str) -> impl Fn(Errno) -> StoreError + use<> {
-        let object = escape(self.path_of(name).as_os_str().as_encoded_bytes());
-        move |errno| {
-            StoreError::Cache(store::CacheError::Call(CallError::new(
-                call, &*object, errno,
-            )))
-        }
+        self.directory.root().failed("write", SNAPSHOTS)(errno).into()
     }
 }
 
-fn hexadecimal(digest: &Digest) -> String {
-    digest.to_string().trim_start_matches("sha256:").to_owned()
+fn wait(listener: &dyn Listener, pause: Duration) -> Result<(), OciError> {
+    if listener.is_cancelled() {
+        return Err(OciError::Cancelled {
+            during: "waiting for another process that does the same",
+        });
+    }
+    listener.progress(&Progress::Waiting {
+        cause: "another process does the same",
+        pause,
+    });
+    std::thread::sleep(pause);
+    Ok(())
+}
+
+fn blob_name(digest: &Digest) -> String {
+    format!("{BLOBS}/{}", digest.hexadecimal())
 }

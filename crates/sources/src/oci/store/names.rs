@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::oci::store::{BUILDING, NAMES, Store, StoreError, hexadecimal};
+use crate::oci::store::{NAMES, Store, StoreError};
 use spec::digest::Digest;
 
 const NAME_BYTES_MAX: u64 = 16 << 10;
@@ -11,7 +11,7 @@ const NAME_BYTES_MAX: u64 = 16 << 10;
 #[serde(deny_unknown_fields)]
 struct Named {
     name: String,
-    digest: String,
+    digest: Digest,
 }
 
 impl Store {
@@ -23,22 +23,13 @@ impl Store {
         if self.named(name)? == Some(*digest) {
             return Ok(());
         }
-        for part in [NAMES, BUILDING] {
-            self.make_part(part)?;
-        }
-        let to = file_of(name);
         let named = Named {
             name: name.to_owned(),
-            digest: digest.to_string(),
+            digest: *digest,
         };
-        let bytes = serde_json::to_vec(&named)
-            .map_err(|_never| self.failed("write", &to)(rustix::io::Errno::INVAL))?;
-        // The file that is being written has no lock; cleanup needs the lock on the names.
-        let _names = self.shelf.lock_names()?;
-        let draft = self.shelf.draft()?;
-        self.shelf.write(&draft, &bytes)?;
-        rustix::fs::renameat(self.root(), &draft, self.root(), &to)
-            .map_err(self.failed("renameat", &to))
+        // Serialization of this type cannot fail.
+        let bytes = serde_json::to_vec(&named).unwrap_or_default();
+        Ok(self.directory.write(NAMES, &file_of(name), &bytes)?)
     }
 
     /// Returns the manifest that `name` last referred to.
@@ -56,34 +47,37 @@ impl Store {
     /// [`StoreError::Cache`].
     pub fn names(&self) -> Result<Vec<(String, Digest)>, StoreError> {
         let mut names = Vec::new();
-        for file in self.shelf.names(NAMES)? {
-            names.extend(self.read_name(&format!("{NAMES}/{file}"))?);
+        for file in self.directory.root().names(NAMES)? {
+            names.extend(self.read_name(&file)?);
         }
         names.sort();
         Ok(names)
     }
 
     pub(super) fn forget_names(&self) -> Result<(), StoreError> {
-        for file in self.shelf.names(NAMES)? {
-            let file = format!("{NAMES}/{file}");
+        for file in self.directory.root().names(NAMES)? {
             match self.read_name(&file)? {
                 Some((_, digest)) if self.has(&digest) => (),
-                _ => self.unlink(&file)?,
+                _ => self.forget_name(&file)?,
             }
         }
         Ok(())
     }
 
+    pub(super) fn forget_name(&self, file: &str) -> Result<(), StoreError> {
+        Ok(self.directory.root().unlink(&format!("{NAMES}/{file}"))?)
+    }
+
     fn read_name(&self, file: &str) -> Result<Option<(String, Digest)>, StoreError> {
-        let bytes = self.shelf.read(file, NAME_BYTES_MAX)?;
+        let file = format!("{NAMES}/{file}");
+        let bytes = self.directory.root().read(&file, NAME_BYTES_MAX)?;
         Ok(bytes.and_then(|bytes| {
             let named: Named = serde_json::from_slice(&bytes).ok()?;
-            let digest = Digest::parse(&named.digest)?;
-            Some((named.name, digest))
+            Some((named.name, named.digest))
         }))
     }
 }
 
 pub(super) fn file_of(name: &str) -> String {
-    format!("{NAMES}/{}", hexadecimal(&Digest::of(name.as_bytes())))
+    Digest::of(name.as_bytes()).hexadecimal()
 }

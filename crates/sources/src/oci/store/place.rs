@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::oci::store::StoreError;
 use spec::host_policy::HostPolicy;
 use spec::request::Caller;
-use store::place::file_system;
+use store::file_system;
 
 const SIZE_BYTES: u64 = 20 << 30;
 /// By default at most one part in this many of the file system.

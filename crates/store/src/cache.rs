@@ -1,31 +1,33 @@
-//! The cache itself: finding trees, by their content and by the two indexes.
+//! The cache of unpacked bundles: finds trees by their content and by two indexes.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::fs::AtFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::UNPACK_RULES;
-use crate::checking;
-use crate::error::{CacheError, failed};
-use crate::files::{Facts, facts_bytes, open_tree, read_listing};
-use crate::identity::{Identity, archive_key, hexadecimal};
+use crate::checking::check_tree;
+use crate::directory::StoreDirectory;
+use crate::entries::{Building, EntryUse, HeldEntry, TREE, TREES};
+use crate::error::CacheError;
+use crate::facts::{FACTS, Facts, read_listing};
+use crate::files::OpenDirectory;
+use crate::identity::{Identity, archive_key};
 use crate::place::Place;
-use crate::shelf::{Building, FACTS, HeldEntry, Shelf, TREE, TREES};
-use archive::{Tree, UnpackLimits, Unpacked};
+use archive::{Tree, UnpackLimits, Unpacked, listing};
 use spec::digest::Digest;
 use spec::report::WarningReport;
 
 pub(super) const ARCHIVES: &str = "archives";
 pub(super) const IDENTITIES: &str = "identities";
 /// The longest entry of an index.
-const RECORD_BYTES_MAX: u64 = 64 << 10;
+pub(super) const RECORD_BYTES_MAX: u64 = 64 << 10;
 
 /// The cache at one place.
 #[derive(Debug)]
 pub struct Cache {
-    pub(super) shelf: Shelf,
+    pub(super) directory: StoreDirectory,
     pub(super) size_bytes: u64,
 }
 
@@ -33,8 +35,8 @@ pub struct Cache {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    pub(super) archive: String,
-    pub(super) content: String,
+    pub(super) archive: Digest,
+    pub(super) content: Digest,
     /// Code and message of what unpacking warned of.
     pub(super) warnings: Vec<(String, String)>,
 }
@@ -68,10 +70,15 @@ pub struct InUse {
     pub root: OwnedFd,
     /// Its path, free of links.
     pub path: PathBuf,
-    /// Where it is not kept, the tree that goes with this.
-    pub(super) building: Option<Building>,
-    /// The entry, with the lock.
-    pub(super) entry: Option<OwnedFd>,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// An entry of the cache, with the lock.
+    Entry(OpenDirectory),
+    /// Not kept: dropping it removes the tree.
+    Once(Building),
 }
 
 impl Cache {
@@ -81,18 +88,18 @@ impl Cache {
     /// [`CacheError::Unsafe`], [`CacheError::Call`].
     pub fn open(place: &Place) -> Result<Self, CacheError> {
         Ok(Self {
-            shelf: Shelf::open(&place.directory, UNPACK_RULES, place.in_memory)?,
+            directory: StoreDirectory::open(&place.directory, UNPACK_RULES, place.in_memory)?,
             size_bytes: place.size_bytes,
         })
     }
 
-    /// The cache in `part` of `shelf`.
+    /// Opens the cache in `part` of `store`.
     ///
     /// # Errors
     /// As [`Cache::open`].
-    pub fn below(shelf: &Shelf, part: &str, size_bytes: u64) -> Result<Self, CacheError> {
+    pub fn below(store: &StoreDirectory, part: &str, size_bytes: u64) -> Result<Self, CacheError> {
         Ok(Self {
-            shelf: shelf.below(part, UNPACK_RULES)?,
+            directory: store.below(part, UNPACK_RULES)?,
             size_bytes,
         })
     }
@@ -120,7 +127,7 @@ impl Cache {
     #[must_use]
     pub fn knows_size(&self, bytes: u64) -> bool {
         let name = format!("{ARCHIVES}/{bytes}");
-        rustix::fs::statat(&self.shelf.root, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        rustix::fs::statat(&self.directory.root, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
     /// The tree of an archive with these bytes, and what the index says of it.
@@ -148,16 +155,15 @@ impl Cache {
         limits: &UnpackLimits,
     ) -> Result<Option<KeptTree>, CacheError> {
         let name = archive_name(bytes, archive, limits);
-        let Some((record, found, content)) = self.record(&name)? else {
+        let record = self.record(&name)?;
+        let Some(record) = record.filter(|record| record.archive == *archive) else {
             return Ok(None);
         };
-        if found != *archive {
-            return Ok(None);
-        }
-        let Some(held) = self.shelf.hold(&hexadecimal(&content))? else {
+        let content = record.content;
+        let Some(held) = self.directory.hold(&content.hexadecimal())? else {
             return Ok(None);
         };
-        if held.head.boot != self.shelf.boot {
+        if held.head.boot != self.directory.boot {
             let Some(mut tree) = self.listed(held, &content)? else {
                 return Ok(None);
             };
@@ -165,9 +171,9 @@ impl Cache {
             return Ok(Some(KeptTree::of(tree)));
         }
         held.touch()?;
-        let HeldEntry { entry, path, head } = held;
+        let HeldEntry { entry, head } = held;
         Ok(Some(KeptTree {
-            in_use: InUse::of(entry, &path)?,
+            in_use: InUse::of(entry)?,
             content_digest: content,
             bytes: head.bytes,
             files: head.files,
@@ -190,94 +196,107 @@ impl Cache {
         Ok(KeptTree::of(held))
     }
 
-    fn record(&self, name: &str) -> Result<Option<(Record, Digest, Digest)>, CacheError> {
-        let Some(bytes) = self.shelf.read(name, RECORD_BYTES_MAX)? else {
+    fn record(&self, name: &str) -> Result<Option<Record>, CacheError> {
+        let Some(bytes) = self.directory.root.read(name, RECORD_BYTES_MAX)? else {
             return Ok(None);
         };
-        let understood = understood(&bytes);
-        if understood.is_none() {
-            self.shelf.forget(name)?;
+        let parsed = serde_json::from_slice(&bytes).ok();
+        if parsed.is_none() {
+            self.directory.root.unlink(name)?;
         }
-        Ok(understood)
+        Ok(parsed)
     }
 
     fn recorded(&self, name: &str) -> Result<Option<(HeldTree, Record)>, CacheError> {
-        let Some((record, archive, content)) = self.record(name)? else {
+        let Some(record) = self.record(name)? else {
             return Ok(None);
         };
-        let Some(held) = self.shelf.hold(&hexadecimal(&content))? else {
+        let Some(held) = self.directory.hold(&record.content.hexadecimal())? else {
             return Ok(None);
         };
-        let Some(mut held) = self.listed(held, &content)? else {
+        let Some(mut held) = self.listed(held, &record.content)? else {
             return Ok(None);
         };
-        held.unpacked.archive_digest = Some(archive);
+        held.unpacked.archive_digest = Some(record.archive);
         held.unpacked.warnings = record.warnings();
         Ok(Some((held, record)))
     }
 
-    /// The tree of an entry with its list, marked as used now.
+    /// Returns the tree of an entry with its list, and marks it as used now.
     fn listed(&self, held: HeldEntry, content: &Digest) -> Result<Option<HeldTree>, CacheError> {
-        let Some(tree) = read_listing(&held.entry, &held.path)? else {
-            let name = format!("{TREES}/{}", hexadecimal(content));
+        let Some(tree) = read_listing(&held.entry)? else {
             drop(held);
-            self.shelf.discard(&name)?;
+            self.directory.discard(&content.hexadecimal())?;
             return Ok(None);
         };
-        if held.head.boot != self.shelf.boot {
-            return self.of_earlier_boot(held, content, &tree);
+        if held.head.boot == self.directory.boot {
+            held.touch()?;
+        } else if !self.verify_earlier_boot(&held, content, &tree)? {
+            drop(held);
+            self.directory.discard(&content.hexadecimal())?;
+            return Ok(None);
         }
-        held.touch()?;
-        let HeldEntry { entry, path, head } = held;
-        self.held(entry, &path, content, &head, tree).map(Some)
+        HeldTree::new(held.entry, content, held.head.bytes, tree).map(Some)
     }
 
-    pub(super) fn held(
+    /// Verifies a tree that a crash may have left incomplete, and marks it as of this boot.
+    fn verify_earlier_boot(
         &self,
-        entry: OwnedFd,
-        path: &std::path::Path,
+        held: &HeldEntry,
         content: &Digest,
-        facts: &Facts,
+        tree: &Tree,
+    ) -> Result<bool, CacheError> {
+        let HeldEntry { entry, head } = held;
+        let root = entry.existing_directory(TREE)?;
+        if check_tree(root.as_fd(), tree, content)?.is_some() {
+            return Ok(false);
+        }
+        let facts = Facts {
+            boot: self.directory.boot.clone(),
+            ..head.clone()
+        };
+        let bytes = facts.with_body(entry, &listing::write(tree))?;
+        let name = format!("{TREES}/{}/{FACTS}", content.hexadecimal());
+        let names = self.directory.lock_names()?;
+        self.directory.write_at(&names, &name, &bytes)?;
+        Ok(true)
+    }
+
+    /// Lists its trees, the least recently used first.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub fn entries(&self) -> Result<Vec<EntryUse>, CacheError> {
+        self.directory.entries()
+    }
+
+    /// Removes the tree `key`, unless it is in use, and returns whether it is gone.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub fn remove(&self, key: &str) -> Result<bool, CacheError> {
+        self.directory.remove(key)
+    }
+}
+
+impl HeldTree {
+    pub(super) fn new(
+        entry: OpenDirectory,
+        content: &Digest,
+        bytes: u64,
         tree: Tree,
-    ) -> Result<HeldTree, CacheError> {
-        Ok(HeldTree {
+    ) -> Result<Self, CacheError> {
+        Ok(Self {
             unpacked: Unpacked {
                 content_digest: *content,
                 archive_digest: None,
-                bytes: facts.bytes,
+                bytes,
                 entries: tree.len() as u64,
                 tree,
                 warnings: Vec::new(),
             },
-            in_use: InUse::of(entry, path)?,
+            in_use: InUse::of(entry)?,
         })
-    }
-
-    /// What a crash may have cut short is used only after it was found whole.
-    fn of_earlier_boot(
-        &self,
-        held: HeldEntry,
-        content: &Digest,
-        tree: &Tree,
-    ) -> Result<Option<HeldTree>, CacheError> {
-        let name = format!("{TREES}/{}", hexadecimal(content));
-        let HeldEntry { entry, path, head } = held;
-        let root = open_tree(&entry, &path.join(TREE))?;
-        if checking::check(&root, tree, content)?.is_some() {
-            drop(entry);
-            self.shelf.discard(&name)?;
-            return Ok(None);
-        }
-        let boot = self.shelf.boot.clone();
-        let facts = Facts { boot, ..head };
-        let _names = self.shelf.lock_names()?;
-        let draft = self.shelf.draft()?;
-        self.shelf
-            .write(&draft, &facts_bytes(&facts, tree, &path)?)?;
-        rustix::fs::renameat(&self.shelf.root, &draft, &entry, FACTS)
-            .map_err(failed("renameat", &path))?;
-        self.held(entry, &path, content, &facts, tree.clone())
-            .map(Some)
     }
 }
 
@@ -306,20 +325,29 @@ impl Record {
 
 impl InUse {
     /// Of an entry that is locked.
-    pub(super) fn of(entry: OwnedFd, path: &std::path::Path) -> Result<Self, CacheError> {
-        let path = path.join(TREE);
+    pub(super) fn of(entry: OpenDirectory) -> Result<Self, CacheError> {
+        let tree = entry.existing_directory(TREE)?;
         Ok(Self {
-            root: open_tree(&entry, &path)?,
-            path,
-            building: None,
-            entry: Some(entry),
+            path: tree.path().to_owned(),
+            root: tree.into_descriptor(),
+            source: Source::Entry(entry),
+        })
+    }
+
+    /// Of a tree that is removed after this use.
+    pub(super) fn once(building: Building) -> Result<Self, CacheError> {
+        let tree = building.entry.existing_directory(TREE)?;
+        Ok(Self {
+            path: tree.path().to_owned(),
+            root: tree.into_descriptor(),
+            source: Source::Once(building),
         })
     }
 
     /// Whether it stays for the next run.
     #[must_use]
     pub fn is_kept(&self) -> bool {
-        self.building.is_none()
+        matches!(self.source, Source::Entry(_))
     }
 
     /// What lies where: read when it is asked for, and as long as the tree is large.
@@ -327,26 +355,17 @@ impl InUse {
     /// # Errors
     /// [`CacheError::Damaged`] where the list is not there or is none.
     pub fn tree(&self) -> Result<Tree, CacheError> {
-        let building = self.building.as_ref().map(|building| &building.entry);
-        let entry = self.entry.as_ref().or(building);
-        let listing = match entry {
-            Some(entry) => read_listing(entry, &self.path)?,
-            None => None,
+        let entry = match &self.source {
+            Source::Entry(entry) => entry,
+            Source::Once(building) => &building.entry,
         };
-        listing.ok_or_else(|| CacheError::Damaged {
+        read_listing(entry)?.ok_or_else(|| CacheError::Damaged {
             entry: spec::path::escape(self.path.as_os_str().as_encoded_bytes()),
             problem: "has no list of its files".to_owned(),
         })
     }
 }
 
-fn archive_name(bytes: u64, archive: &Digest, limits: &UnpackLimits) -> String {
+pub(super) fn archive_name(bytes: u64, archive: &Digest, limits: &UnpackLimits) -> String {
     format!("{ARCHIVES}/{bytes}/{}", archive_key(archive, limits))
-}
-
-fn understood(bytes: &[u8]) -> Option<(Record, Digest, Digest)> {
-    let record: Record = serde_json::from_slice(bytes).ok()?;
-    let archive = Digest::parse(&record.archive)?;
-    let content = Digest::parse(&record.content)?;
-    Some((record, archive, content))
 }

@@ -1,0 +1,242 @@
+//! A private directory that several processes fill and empty: locks, names, garbage.
+
+use std::fmt;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+
+use crate::error::{CacheError, failed};
+use crate::files::{OpenDirectory, errno_of, remove};
+use crate::locks::claim;
+use crate::private::{open_private, open_private_in};
+use sys::lock::try_claim_file;
+
+pub(crate) const BUILDING: &str = "building";
+const CLAIMS: &str = "claims";
+const LOCK: &str = "lock";
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// Interval between attempts on a claim. flock(2) has no time limit, and cancellation does not
+/// interrupt it.
+const CLAIMED_EVERY: Duration = Duration::from_millis(50);
+
+/// A private directory under one version of its layout. See the header of the crate.
+#[derive(Debug)]
+pub struct StoreDirectory {
+    pub(crate) root: OpenDirectory,
+    /// The boot that facts name; empty if nothing outlives the boot anyway.
+    pub(crate) boot: String,
+}
+
+/// The lock on the names of a store: while it lives, no other process renames or removes.
+#[derive(Debug)]
+pub struct Names {
+    _lock: OwnedFd,
+}
+
+/// An exclusive claim on a name, for single flight. Dropping it ends the claim.
+pub struct Claim<'store> {
+    root: &'store OpenDirectory,
+    name: String,
+    _lock: OwnedFd,
+}
+
+impl fmt::Debug for Claim<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Claim({})", self.name)
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        // Unlinked while locked: a waiting process notices that the name is gone and makes a new
+        // file.
+        if self.root.unlink(&self.name).is_err() {
+            // The next cleanup removes the empty file.
+        }
+    }
+}
+
+impl StoreDirectory {
+    /// Opens `directory` under `version` of its layout and makes what is missing. A read-only
+    /// directory that exists is opened.
+    ///
+    /// # Errors
+    /// [`CacheError::Unsafe`], [`CacheError::Call`].
+    pub fn open(directory: &Path, version: u32, in_memory: bool) -> Result<Self, CacheError> {
+        let directory = open_private(directory)?;
+        let boot = match in_memory {
+            true => String::new(),
+            false => std::fs::read_to_string(BOOT_ID)
+                .map_err(|error| failed("read", Path::new(BOOT_ID))(errno_of(&error)))?,
+        };
+        Self::in_directory(&directory, version, boot.trim_end().to_owned())
+    }
+
+    /// Opens `part` of this directory, whose parents were checked, as a store of its own.
+    ///
+    /// # Errors
+    /// As [`StoreDirectory::open`].
+    pub fn below(&self, part: &str, version: u32) -> Result<Self, CacheError> {
+        let directory = open_private_in(&self.root, part)?;
+        Self::in_directory(&directory, version, self.boot.clone())
+    }
+
+    fn in_directory(
+        directory: &OpenDirectory,
+        version: u32,
+        boot: String,
+    ) -> Result<Self, CacheError> {
+        let version = version.to_string();
+        let root = match directory.directory(&version)? {
+            Some(root) => root,
+            None => {
+                directory.make_directory(&version)?;
+                directory.existing_directory(&version)?
+            }
+        };
+        Ok(Self { root, boot })
+    }
+
+    /// Returns the open directory.
+    #[must_use]
+    pub fn root(&self) -> &OpenDirectory {
+        &self.root
+    }
+
+    /// Returns its path, free of links.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// Waits until no other process changes names.
+    ///
+    /// # Errors
+    /// [`CacheError::Locked`], [`CacheError::Call`].
+    pub fn lock_names(&self) -> Result<Names, CacheError> {
+        let flags = OFlags::RDWR | OFlags::CREATE;
+        let lock = self.root.file(LOCK, flags)?;
+        let lock =
+            lock.ok_or_else(|| self.root.failed("openat", LOCK)(rustix::io::Errno::NOENT))?;
+        claim(lock.as_fd(), &self.path().join(LOCK))?;
+        Ok(Names { _lock: lock })
+    }
+
+    /// Returns an unused name in `building`.
+    ///
+    /// # Errors
+    /// [`CacheError::Call`].
+    pub fn draft(&self) -> Result<String, CacheError> {
+        let mut bytes = [0_u8; 8];
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+            .map_err(failed("getrandom", self.path()))?;
+        Ok(format!("{BUILDING}/{:016x}", u64::from_ne_bytes(bytes)))
+    }
+
+    /// Replaces the file `part/name` as a whole.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub fn write(&self, part: &str, name: &str, bytes: &[u8]) -> Result<(), CacheError> {
+        for part in [part, BUILDING] {
+            self.root.make_directory(part)?;
+        }
+        self.write_at(&self.lock_names()?, &format!("{part}/{name}"), bytes)
+    }
+
+    pub(crate) fn write_at(
+        &self,
+        // The draft has no lock of its own: nothing is swept while the names are locked.
+        _names: &Names,
+        name: &str,
+        bytes: &[u8],
+    ) -> Result<(), CacheError> {
+        let draft = self.draft()?;
+        self.root.write_new(&draft, bytes)?;
+        self.root.rename(&draft, name)
+    }
+
+    /// Claims `name`, a plain file name. `wait` is called before each further attempt while another
+    /// process holds it, with the time to sleep.
+    ///
+    /// # Errors
+    /// [`CacheError::Call`], or the error of `wait`.
+    pub fn claim<E: From<CacheError>>(
+        &self,
+        name: &str,
+        mut wait: impl FnMut(Duration) -> Result<(), E>,
+    ) -> Result<Claim<'_>, E> {
+        self.root.make_directory(CLAIMS)?;
+        let name = format!("{CLAIMS}/{name}");
+        loop {
+            if let Some(lock) = self.try_claim(&name)? {
+                return Ok(Claim {
+                    root: &self.root,
+                    name,
+                    _lock: lock,
+                });
+            }
+            wait(CLAIMED_EVERY)?;
+        }
+    }
+
+    /// Opens or makes the file `name` and locks it; `None` if another process holds the lock.
+    ///
+    /// # Errors
+    /// [`CacheError::Call`].
+    pub fn try_claim(&self, name: &str) -> Result<Option<OwnedFd>, CacheError> {
+        let Some(file) = self.root.file(name, OFlags::RDWR | OFlags::CREATE)? else {
+            return Ok(None);
+        };
+        let is_free = try_claim_file(file.as_fd()).map_err(self.root.failed("flock", name))?;
+        // The file may have been renamed or removed between open and lock.
+        Ok((is_free && self.root.is_still(&file, name)?).then_some(file))
+    }
+
+    /// Removes the drafts and claims of killed processes.
+    ///
+    /// # Errors
+    /// [`CacheError::Call`].
+    pub fn sweep(&self, _names: &Names) -> Result<(), CacheError> {
+        for part in [BUILDING, CLAIMS] {
+            for name in self.root.names(part)? {
+                let name = format!("{part}/{name}");
+                // A draft may vanish: its maker gives up without the lock on the names.
+                if let Some(left) = self.root.file(&name, OFlags::RDONLY)?
+                    && try_claim_file(left.as_fd()).map_err(self.root.failed("flock", &name))?
+                {
+                    self.root.remove(&name)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what other versions of the layout made: they would make it anew.
+    ///
+    /// # Errors
+    /// [`CacheError::Call`].
+    pub fn remove_other_versions(&self) -> Result<(), CacheError> {
+        let above = self.path().parent().unwrap_or(self.path());
+        let names: Vec<_> = std::fs::read_dir(above)
+            .map_err(|error| failed("getdents64", above)(errno_of(&error)))?
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .collect();
+        let is_other = |name: &&str| {
+            name.bytes().all(|byte| byte.is_ascii_digit()) && !self.path().ends_with(name)
+        };
+        let others: Vec<&str> = names.iter().map(String::as_str).filter(is_other).collect();
+        self.remove_beside(&others)
+    }
+
+    /// Removes `names` beside the directory of this version, if they exist.
+    ///
+    /// # Errors
+    /// [`CacheError::Call`].
+    pub fn remove_beside(&self, names: &[&str]) -> Result<(), CacheError> {
+        let above = self.path().parent().unwrap_or(self.path());
+        names.iter().try_for_each(|name| remove(&above.join(name)))
+    }
+}

@@ -1,0 +1,79 @@
+//! What is known of an entry: one line of JSON, and a body whose format its maker chooses.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::CacheError;
+use crate::files::{OpenDirectory, json};
+use archive::{Tree, listing};
+use spec::digest::Digest;
+
+pub(crate) const FACTS: &str = "facts";
+/// The longest facts: 100,000 entries with 160 bytes of names each, and as much again.
+const FACTS_BYTES_MAX: u64 = 64 << 20;
+/// The longest first line of facts: a digest, a boot and numbers.
+const HEAD_BYTES_MAX: u64 = 4 << 10;
+
+/// The first line of the facts of an entry.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Facts {
+    /// The digest that the entry is named by: detects a renamed directory.
+    pub(crate) content: Digest,
+    pub(crate) bytes: u64,
+    pub(crate) disk_bytes: u64,
+    pub(crate) boot: String,
+    /// Number of regular files; `None` in facts of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) files: Option<u64>,
+}
+
+impl Facts {
+    pub(crate) fn with_body(
+        &self,
+        entry: &OpenDirectory,
+        body: &[u8],
+    ) -> Result<Vec<u8>, CacheError> {
+        let mut bytes = json(self, &entry.path().join(FACTS))?;
+        bytes.push(b'\n');
+        bytes.extend_from_slice(body);
+        Ok(bytes)
+    }
+
+    /// Reads the first line only; `None` if it is incomplete or of another entry than `key`.
+    pub(crate) fn read(entry: &OpenDirectory, key: &str) -> Result<Option<Self>, CacheError> {
+        let bytes = entry.read(FACTS, HEAD_BYTES_MAX)?;
+        Ok(bytes.and_then(|bytes| Some(Self::parse(&bytes, key)?.0)))
+    }
+
+    /// Reads the facts of a tree with its list.
+    pub(crate) fn read_with_tree(
+        entry: &OpenDirectory,
+        key: &str,
+    ) -> Result<Option<(Self, Tree)>, CacheError> {
+        let Some(bytes) = entry.read(FACTS, FACTS_BYTES_MAX)? else {
+            return Ok(None);
+        };
+        Ok(Self::parse(&bytes, key).and_then(|(facts, body)| Some((facts, listing::read(body)?))))
+    }
+
+    fn parse<'bytes>(bytes: &'bytes [u8], key: &str) -> Option<(Self, &'bytes [u8])> {
+        let end = bytes.iter().position(|byte| *byte == b'\n')?;
+        let facts: Self = serde_json::from_slice(&bytes[..end]).ok()?;
+        (facts.content.hexadecimal() == key).then_some((facts, &bytes[end + 1..]))
+    }
+}
+
+/// Reads what follows on the first line; `None` if there is no such line.
+pub(crate) fn read_body(entry: &OpenDirectory) -> Result<Option<Vec<u8>>, CacheError> {
+    let bytes = entry.read(FACTS, FACTS_BYTES_MAX)?;
+    Ok(bytes.and_then(|mut bytes| {
+        let end = bytes.iter().position(|byte| *byte == b'\n')?;
+        bytes.drain(..=end);
+        Some(bytes)
+    }))
+}
+
+/// Reads the list of a tree; `None` if there is none.
+pub(crate) fn read_listing(entry: &OpenDirectory) -> Result<Option<Tree>, CacheError> {
+    Ok(read_body(entry)?.and_then(|bytes| listing::read(&bytes)))
+}

@@ -1,0 +1,198 @@
+//! Fills and shrinks the cache of bundles: trees, and what the indexes know of them.
+
+use std::collections::BTreeSet;
+use std::time::SystemTime;
+
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
+
+use crate::cache::{
+    ARCHIVES, Cache, HeldTree, IDENTITIES, InUse, RECORD_BYTES_MAX, Record, archive_name,
+};
+use crate::directory::Names;
+use crate::entries::{Building, Collected, TREES};
+use crate::error::CacheError;
+use crate::facts::{FACTS, Facts};
+use crate::files::json;
+use crate::identity::Identity;
+use archive::{Entry, Tree, UnpackLimits, Unpacked, listing};
+
+/// Most files that are known by their identity; each costs a page.
+const IDENTITIES_MAX: usize = 4096;
+
+impl Cache {
+    /// Begins to make a tree, after what dead processes left was removed.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub fn begin(&self) -> Result<Building, CacheError> {
+        for part in [ARCHIVES, IDENTITIES] {
+            self.directory.root.make_directory(part)?;
+        }
+        self.directory.begin()
+    }
+
+    /// Makes what was built an entry, unless one with that content is there already, and remembers
+    /// the archive. A tree that is larger than the whole cache is used this once.
+    ///
+    /// # Errors
+    /// [`CacheError`]; what was built is gone.
+    pub fn publish(
+        &self,
+        building: Building,
+        unpacked: Unpacked,
+        archive_bytes: u64,
+        limits: &UnpackLimits,
+    ) -> Result<(HeldTree, Option<Record>), CacheError> {
+        let content = unpacked.content_digest;
+        let key = content.hexadecimal();
+        let facts = Facts {
+            content,
+            bytes: unpacked.bytes,
+            disk_bytes: disk_bytes(&unpacked.tree),
+            boot: self.directory.boot.clone(),
+            files: Some(unpacked.tree.file_count()),
+        };
+        let bytes = facts.with_body(&building.entry, &listing::write(&unpacked.tree))?;
+        building.entry.write_new(FACTS, &bytes)?;
+        if facts.disk_bytes > self.size_bytes {
+            let in_use = InUse::once(building)?;
+            return Ok((HeldTree { unpacked, in_use }, None));
+        }
+        let record = Record::of(&unpacked);
+        let names = self.directory.lock_names()?;
+        let entry = self.directory.place(&names, building, &key, |existing| {
+            Ok(Facts::read_with_tree(existing, &key)?
+                .is_some_and(|(facts, _)| facts.boot == self.directory.boot))
+        })?;
+        if let Some(record) = &record {
+            let of_size = format!("{ARCHIVES}/{archive_bytes}");
+            self.directory.root.make_directory(&of_size)?;
+            let name = archive_name(archive_bytes, &record.archive, limits);
+            self.put(&names, &name, record)?;
+        }
+        self.shrink(&names)?;
+        drop(names);
+        let unpacked = Unpacked {
+            // As a later use of the tree counts them.
+            entries: unpacked.tree.len() as u64,
+            ..unpacked
+        };
+        let in_use = InUse::of(entry)?;
+        Ok((HeldTree { unpacked, in_use }, record))
+    }
+
+    /// Remembers that the file with this identity holds that archive.
+    ///
+    /// # Errors
+    /// [`CacheError::Call`].
+    pub fn remember(
+        &self,
+        identity: &Identity,
+        record: &Record,
+        limits: &UnpackLimits,
+    ) -> Result<(), CacheError> {
+        let names = self.directory.lock_names()?;
+        let name = format!("{IDENTITIES}/{}", identity.key(limits));
+        self.put(&names, &name, record)
+    }
+
+    fn put(&self, names: &Names, name: &str, record: &Record) -> Result<(), CacheError> {
+        let bytes = json(record, &self.directory.path().join(name))?;
+        self.directory.write_at(names, name, &bytes)
+    }
+
+    /// Removes unused trees, the least recently used first, until the rest fits, and what the
+    /// indexes know of them.
+    fn shrink(&self, names: &Names) -> Result<(), CacheError> {
+        let removed = self.directory.shrink_to(names, self.size_bytes)?;
+        if removed.trees > 0 || self.directory.root.names(IDENTITIES)?.len() > IDENTITIES_MAX {
+            self.shrink_indexes()?;
+        }
+        Ok(())
+    }
+
+    /// Removes entries of the indexes whose tree is gone, and the older half of too many.
+    fn shrink_indexes(&self) -> Result<(), CacheError> {
+        let root = &self.directory.root;
+        let trees: BTreeSet<String> = root.names(TREES)?.into_iter().collect();
+        let has_tree = |name: &str| -> Result<bool, CacheError> {
+            let record = root.read(name, RECORD_BYTES_MAX)?;
+            let record: Option<Record> =
+                record.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+            Ok(record.is_some_and(|record| trees.contains(&record.content.hexadecimal())))
+        };
+        for size in root.names(ARCHIVES)? {
+            let of_size = format!("{ARCHIVES}/{size}");
+            for key in root.names(&of_size)? {
+                let name = format!("{of_size}/{key}");
+                if !has_tree(&name)? {
+                    root.unlink(&name)?;
+                }
+            }
+            match rustix::fs::unlinkat(root, &of_size, AtFlags::REMOVEDIR) {
+                Ok(()) | Err(Errno::NOTEMPTY | Errno::NOENT) => (),
+                Err(errno) => return Err(root.failed("unlinkat", &of_size)(errno)),
+            }
+        }
+        let mut kept: Vec<(SystemTime, String)> = Vec::new();
+        for key in root.names(IDENTITIES)? {
+            let name = format!("{IDENTITIES}/{key}");
+            let written = std::fs::metadata(root.path().join(&name));
+            let written = written.and_then(|status| status.modified());
+            match (has_tree(&name)?, written) {
+                (true, Ok(written)) => kept.push((written, name)),
+                _ => root.unlink(&name)?,
+            }
+        }
+        if kept.len() > IDENTITIES_MAX {
+            kept.sort();
+            for (_, name) in &kept[..kept.len() / 2] {
+                root.unlink(name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes garbage and unused trees: every one if `all`, else until the cache fits its size
+    /// limit.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub fn collect(&self, all: bool) -> Result<Collected, CacheError> {
+        let names = self.directory.lock_names()?;
+        self.directory.sweep(&names)?;
+        let size_bytes = if all { 0 } else { self.size_bytes };
+        let removed = self.directory.shrink_to(&names, size_bytes)?;
+        self.shrink_indexes()?;
+        self.directory.remove_other_versions()?;
+        Ok(removed)
+    }
+}
+
+impl Record {
+    /// Returns `None` for a tree that is not of an archive.
+    fn of(unpacked: &Unpacked) -> Option<Self> {
+        let warnings = unpacked.warnings.iter();
+        Some(Self {
+            archive: unpacked.archive_digest?,
+            content: unpacked.content_digest,
+            warnings: warnings
+                .map(|warning| (warning.code.clone(), warning.message.clone()))
+                .collect(),
+        })
+    }
+}
+
+/// What a tree takes: files in whole pages, and about 1 KiB for each inode.
+#[must_use]
+pub fn disk_bytes(tree: &Tree) -> u64 {
+    const PAGE_BYTES: u64 = 4096;
+    const INODE_BYTES: u64 = 1024;
+    let of_entry = |entry: &Entry| match entry {
+        Entry::File { bytes, .. } => bytes.next_multiple_of(PAGE_BYTES),
+        Entry::Directory | Entry::Symlink { .. } => 0,
+    };
+    let all = tree.iter().map(|(_, entry)| of_entry(entry) + INODE_BYTES);
+    all.fold(INODE_BYTES, u64::saturating_add)
+}

@@ -14,10 +14,10 @@ use spec::path::{RelPath, escape};
 /// The text for standard output; empty where nothing was asked for.
 ///
 /// # Errors
-/// None that these values can cause; serde_json's is handed on.
+/// The error of serde_json, which these values do not cause.
 pub(crate) fn text(
     bundle: &Bundle,
-    gathered: &Gathered<'_>,
+    gathered: &Gathered,
     digest: Option<Digest>,
 ) -> Result<String, serde_json::Error> {
     let digest = digest.filter(|_| bundle.print_digest);
@@ -29,7 +29,7 @@ pub(crate) fn text(
         if bundle.list {
             let entries = in_order(gathered).map(|(path, placed)| entry(path, placed, gathered));
             map.insert("entries".to_owned(), entries.collect());
-            map.insert("sources".to_owned(), json!(gathered.commits));
+            map.insert("sources".to_owned(), json!(gathered.commits()));
         }
         let mut text = serde_json::to_string_pretty(&Value::Object(map))?;
         text.push('\n');
@@ -50,14 +50,14 @@ pub(crate) fn text(
 
 /// In the order of the archive.
 fn in_order<'gathered>(
-    gathered: &'gathered Gathered<'_>,
+    gathered: &'gathered Gathered,
 ) -> impl Iterator<Item = (&'gathered RelPath, &'gathered Placed)> {
     let paths = gathered.tree.in_archive_order().into_iter();
     paths.filter_map(|(path, _)| Some((path, gathered.overlay.get(path)?)))
 }
 
 /// `        12 x bin/tool  tools/a/manifest.yaml:4:7 at /code/sources/0 (local), replaces …`.
-fn line(path: &RelPath, placed: &Placed, gathered: &Gathered<'_>) -> String {
+fn line(path: &RelPath, placed: &Placed, gathered: &Gathered) -> String {
     let (size, sign, rest) = match &placed.item {
         Item::File {
             executable, bytes, ..
@@ -80,7 +80,7 @@ fn line(path: &RelPath, placed: &Placed, gathered: &Gathered<'_>) -> String {
     text
 }
 
-fn entry(path: &RelPath, placed: &Placed, gathered: &Gathered<'_>) -> Value {
+fn entry(path: &RelPath, placed: &Placed, gathered: &Gathered) -> Value {
     let mut value = json!({
         "path": path.to_string(),
         "type": match placed.item {
@@ -109,7 +109,7 @@ fn entry(path: &RelPath, placed: &Placed, gathered: &Gathered<'_>) -> Value {
 
 fn replaced<'gathered>(
     placed: &'gathered Placed,
-    gathered: &'gathered Gathered<'_>,
+    gathered: &'gathered Gathered,
 ) -> impl Iterator<Item = &'gathered SourceOrigin> {
     let sources = placed.replaced.iter();
     sources.filter_map(|source| gathered.origins.get(*source))

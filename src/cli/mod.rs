@@ -8,7 +8,6 @@ pub mod args;
 pub mod bundle;
 pub(crate) mod bundle_flags;
 mod bundle_list;
-mod bundle_targets;
 pub mod cache;
 pub mod check;
 pub mod config;

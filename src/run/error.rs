@@ -9,7 +9,7 @@ use crate::run::sources::error::SourceError;
 use crate::run::user_namespaces::settings;
 use crate::staging::ScratchError;
 use archive::UnpackError;
-use bundler::ComposeError;
+use bundler::BundleError;
 use sandbox::cgroups::CgroupError;
 use sandbox::error::SandboxError;
 use sandbox::image_user::ImageUserError;
@@ -43,7 +43,7 @@ pub enum RunError {
     Manifest(#[from] ManifestError),
     /// What the manifest refers to.
     #[error(transparent)]
-    Compose(Box<ComposeError>),
+    Bundle(Box<BundleError>),
     /// `--run`.
     #[error("--run: {0}")]
     RunValue(#[from] RunValueError),
@@ -322,7 +322,7 @@ impl RunError {
         match self {
             Self::Unpack(error) => error.code().to_owned(),
             Self::Manifest(error) => error.code().to_owned(),
-            Self::Compose(error) => error.code().to_owned(),
+            Self::Bundle(error) => error.code().to_owned(),
             Self::RunValue(error) => error.code().to_owned(),
             Self::RunForm(error) => error.code().to_owned(),
             Self::Limit(error) => error.code().to_owned(),
@@ -360,7 +360,7 @@ impl RunError {
         match self {
             Self::Unpack(error) => error.hint(),
             Self::Manifest(error) => error.hint(),
-            Self::Compose(error) => error.hint(),
+            Self::Bundle(error) => error.hint(),
             Self::RunValue(error) => error.hint(),
             Self::RunForm(error) => error.hint(),
             Self::Limit(error) => error.hint(),

@@ -7,7 +7,7 @@ use bundler::files::DirectoryFiles;
 use bundler::locate::locate;
 use bundler::manifests::Registry;
 use bundler::resolve::{Resolution, ResolveRequest};
-use bundler::{ComposeError, DefineCode, GatherOptions, Gathered};
+use bundler::{BundleError, DefineCode, GatherOptions, Gathered};
 use serde_json::{Map, Value, json};
 use sources::github::{FetchedTree, GitHub, GitHubError, RefShape, ResolvedRef};
 use spec::digest::Digest;
@@ -88,7 +88,7 @@ impl Workspace {
         };
         locate(&path, Some(&self.root()), None)
             .map(|located| located.manifest)
-            .map_err(|error| of_compose(&error))
+            .map_err(|error| of_bundle(&error))
     }
 
     fn resolution(&self, vector: &Vector, files: &DirectoryFiles) -> Result<Resolution, Told> {
@@ -101,7 +101,7 @@ impl Workspace {
             registry: &self.registry,
             require_pin: vector.host.require_pin,
         };
-        bundler::resolve(request, files).map_err(|error| of_compose(&error))
+        bundler::resolve(request, files).map_err(|error| of_bundle(&error))
     }
 }
 
@@ -162,12 +162,13 @@ fn bundled(vector: &Vector, workspace: &Workspace) -> Result<Bundled, Told> {
         &workspace.repositories,
         &options,
     )
-    .map_err(|error| of_compose(&error))?;
+    .map_err(|error| of_bundle(&error))?;
     let mut archive = Vec::new();
-    let written = bundler::write(&gathered, &mut archive).map_err(|error| of_compose(&error))?;
+    let written =
+        bundler::write(&gathered, &files, &mut archive).map_err(|error| of_bundle(&error))?;
     let mut outcome = of_resolution(&resolution);
     outcome.warnings.extend(codes(&gathered.warnings));
-    outcome.resolved = Some(fetched(&resolution, &gathered));
+    outcome.resolved = Some(fetched(&gathered));
     Ok(Bundled {
         archive,
         content_digest: written.content_digest.to_string(),
@@ -209,24 +210,13 @@ pub(crate) fn bundle(vector: &Vector) -> Result<Outcome, Told> {
 }
 
 /// Repository, reference and commit of each source that was fetched.
-fn fetched(resolution: &Resolution, gathered: &Gathered<'_>) -> Value {
-    let sources = gathered.fetched.iter().map(|fetched| {
-        let layer = &resolution.layers[fetched.source];
-        let (repository, reference) = repository_of(&layer.form);
-        json!({"repo": repository, "ref": reference, "sha": fetched.resolved.sha})
-    });
-    sources.collect()
-}
-
-fn repository_of(form: &bundler::layer::LayerForm) -> (&str, &str) {
-    match form {
-        bundler::layer::LayerForm::GitHub {
-            repository,
-            reference,
-            ..
-        } => (repository, reference),
-        other => panic!("not fetched: {other:?}"),
-    }
+fn fetched(gathered: &Gathered) -> Value {
+    let commits = gathered.commits().into_iter();
+    commits
+        .map(
+            |commit| json!({"repo": commit.repository, "ref": commit.reference, "sha": commit.sha}),
+        )
+        .collect()
 }
 
 pub(crate) fn define_code(vector: &Vector) -> Result<Outcome, Told> {
@@ -246,16 +236,16 @@ pub(crate) fn define_code(vector: &Vector) -> Result<Outcome, Told> {
         caps: caps(vector.host.caps),
     };
     let mut archive = Vec::new();
-    let written = runner::define_code(args, &mut archive).map_err(|error| of_compose(&error))?;
+    let written = runner::define_code(args, &mut archive).map_err(|error| of_bundle(&error))?;
     let mut outcome = unpack_bytes(&archive, Caps::default())?;
     outcome.digest = Some(written.content_digest.to_string());
     Ok(outcome)
 }
 
-fn of_compose(error: &ComposeError) -> Told {
+fn of_bundle(error: &BundleError) -> Told {
     let at = match error {
-        ComposeError::Source { at, .. } | ComposeError::Link { at, .. } => Some(at.pointer.clone()),
-        ComposeError::Manifest(errors) => errors.first().and_then(|first| first.pointer.clone()),
+        BundleError::At { at, .. } => Some(at.pointer.clone()),
+        BundleError::Manifest(errors) => errors.first().and_then(|first| first.pointer.clone()),
         _ => None,
     };
     told(error.code(), at, error, error.hint())

@@ -7,9 +7,9 @@
 use std::cell::RefCell;
 
 use crate::credentials::CredentialRules;
-use crate::error::SourceProblem;
-use crate::files::{Found, FoundKind, WorkspaceFiles};
-use crate::filter::{AllLeftOut, FileFilter, entries, told};
+use crate::error::BundleError;
+use crate::files::{DirectoryFiles, Found, FoundKind};
+use crate::filter::{FileFilter, LeftOut, entries};
 use crate::ignored::Ignored;
 use spec::path::RelPath;
 use spec::report::WarningReport;
@@ -17,47 +17,47 @@ use spec::report::WarningReport;
 const NAMES_MAX: usize = 100;
 
 pub(crate) struct BundleFilter<'files> {
-    files: &'files dyn WorkspaceFiles,
+    files: &'files DirectoryFiles,
     /// `None` for folders that a source names.
     by_git: Option<Ignored<'files>>,
     by_bundle: Ignored<'files>,
     credentials: CredentialRules,
-    ignored: RefCell<AllLeftOut>,
-    suspects: RefCell<AllLeftOut>,
+    ignored: RefCell<LeftOut>,
+    suspects: RefCell<LeftOut>,
 }
 
 impl<'files> BundleFilter<'files> {
     /// `is_own_folder`: a manifest's own folder, not a folder that a source names.
     pub(crate) fn new(
-        files: &'files dyn WorkspaceFiles,
+        files: &'files DirectoryFiles,
         is_own_folder: bool,
-    ) -> Result<Self, SourceProblem> {
+    ) -> Result<Self, BundleError> {
         Ok(Self {
             files,
             by_git: is_own_folder.then(|| Ignored::new(files, b".gitignore")),
             by_bundle: Ignored::new(files, b".bundleignore"),
-            credentials: CredentialRules::new().map_err(SourceProblem::CredentialList)?,
+            credentials: CredentialRules::new()?,
             ignored: RefCell::default(),
             suspects: RefCell::default(),
         })
     }
 
-    pub(crate) fn told(&self) -> Vec<WarningReport> {
+    pub(crate) fn warnings(&self) -> Vec<WarningReport> {
         let ignored = self.ignored.borrow();
         let suspects = self.suspects.borrow();
         let count = entries(suspects.count);
-        let names = told(&suspects, NAMES_MAX);
+        let names = suspects.words(NAMES_MAX);
         let mut warnings = Vec::new();
-        if 0 < ignored.count {
+        if ignored.count > 0 {
             warnings.push(WarningReport::new(
                 "bundle_ignored",
                 format!(
                     "left out: {}; `!NAME` in .bundleignore takes one all the same",
-                    told(&ignored, NAMES_MAX)
+                    ignored.words(NAMES_MAX)
                 ),
             ));
         }
-        if 0 < suspects.count && self.by_git.is_some() {
+        if suspects.count > 0 && self.by_git.is_some() {
             warnings.push(WarningReport::new(
                 "bundle_credentials_left_out",
                 format!(
@@ -65,7 +65,7 @@ impl<'files> BundleFilter<'files> {
                      .bundleignore takes one all the same"
                 ),
             ));
-        } else if 0 < suspects.count {
+        } else if suspects.count > 0 {
             warnings.push(WarningReport::new(
                 "bundle_credentials",
                 format!(
@@ -77,7 +77,7 @@ impl<'files> BundleFilter<'files> {
         warnings
     }
 
-    fn suspects(&self, path: &RelPath, found: &Found) -> Result<bool, SourceProblem> {
+    fn suspects(&self, path: &RelPath, found: &Found) -> Result<bool, BundleError> {
         let is_directory = match found.kind {
             FoundKind::Directory => true,
             FoundKind::File { .. } => false,
@@ -85,7 +85,7 @@ impl<'files> BundleFilter<'files> {
         };
         let rule = self.credentials.find(self.files, path, is_directory)?;
         if let Some(rule) = rule {
-            self.suspects.borrow_mut().add(path, rule.to_owned());
+            self.suspects.borrow_mut().add(path, rule);
         }
         Ok(rule.is_some())
     }
@@ -96,26 +96,26 @@ impl FileFilter for BundleFilter<'_> {
         true
     }
 
-    fn enter(&self, directory: Option<&RelPath>) -> Result<(), SourceProblem> {
+    fn enter(&self, directory: Option<&RelPath>) -> Result<(), BundleError> {
         if let Some(by_git) = &self.by_git {
             by_git.enter(directory)?;
         }
         self.by_bundle.enter(directory)
     }
 
-    fn takes(&self, path: &RelPath, found: &Found) -> Result<bool, SourceProblem> {
+    fn takes(&self, path: &RelPath, found: &Found) -> Result<bool, BundleError> {
         let is_directory = found.kind == FoundKind::Directory;
-        let wanted = self.by_bundle.say(path, is_directory);
+        let wanted = self.by_bundle.decide(path, is_directory);
         let by_git = self.by_git.as_ref();
         let by = match wanted {
             Some(true) => Some(".bundleignore"),
             Some(false) => None,
             None => by_git
-                .filter(|git| git.say(path, is_directory) == Some(true))
+                .filter(|git| git.decide(path, is_directory) == Some(true))
                 .map(|_| ".gitignore"),
         };
         if let Some(by) = by {
-            self.ignored.borrow_mut().add(path, by.to_owned());
+            self.ignored.borrow_mut().add(path, by);
             return Ok(false);
         }
         // A file that the source lists by name is intended.
@@ -123,7 +123,7 @@ impl FileFilter for BundleFilter<'_> {
         Ok(!is_suspect || by_git.is_none())
     }
 
-    fn is_named(&self, path: &RelPath, found: &Found) -> Result<(), SourceProblem> {
+    fn is_named(&self, path: &RelPath, found: &Found) -> Result<(), BundleError> {
         self.suspects(path, found).map(|_| ())
     }
 }

@@ -3,16 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::{ComposeError, SourceProblem};
-use crate::files::WorkspaceFiles;
+use crate::error::BundleError;
+use crate::files::DirectoryFiles;
 use crate::folders::folder_at;
 use crate::gather::{GatherOptions, gather};
 use crate::layer::{Layer, LayerForm};
 use crate::manifests::{ManifestText, Registry, blocks_of, read_text_of};
 use crate::origin::{SourceKind, SourceOrigin};
 use crate::resolve::{
-    REFERENCE_DEPTH_MAX, Resolution, ResolveRequest, folder_name, ignored, referenced_manifest,
-    resolve,
+    REFERENCE_DEPTH_MAX, Resolution, ResolveRequest, folder_name, referenced_manifest, resolve,
 };
 use crate::runnable::{check_manifest, check_run, read_manifest_of};
 use reader::{Question, Refused, judge};
@@ -35,7 +34,7 @@ const MANIFESTS_MAX: usize = 1_000;
 #[must_use]
 pub fn check(
     request: ResolveRequest<'_>,
-    files: &dyn WorkspaceFiles,
+    files: &DirectoryFiles,
     policy: &HostPolicy,
 ) -> CheckReport {
     let mut checker = Checker {
@@ -96,12 +95,12 @@ fn is_io(path: &RelPath) -> bool {
 /// a missing file of `run` is not reported.
 fn runnable(
     resolution: &Resolution,
-    files: &dyn WorkspaceFiles,
+    files: &DirectoryFiles,
     policy: &HostPolicy,
-) -> Result<(), ComposeError> {
+) -> Result<(), BundleError> {
     let manifest = read_manifest_of(resolution)?;
     check_manifest(resolution, &manifest, &policy.images)?;
-    let is_here = |layer: &&Layer| !matches!(layer.form, LayerForm::GitHub { .. });
+    let is_here = |layer: &&Layer| !matches!(layer.form, LayerForm::GitHub(_));
     let layers: Vec<Layer> = resolution.layers.iter().filter(is_here).cloned().collect();
     let options = GatherOptions {
         caps: policy.unpack,
@@ -140,7 +139,7 @@ impl GitHub for Offline {
 }
 
 struct Checker<'call> {
-    files: &'call dyn WorkspaceFiles,
+    files: &'call DirectoryFiles,
     registry: &'call Registry,
     require_pin: bool,
     /// Stack of the manifests being checked, outermost first.
@@ -151,7 +150,7 @@ struct Checker<'call> {
 }
 
 impl Checker<'_> {
-    fn error(&mut self, error: &ComposeError) {
+    fn error(&mut self, error: &BundleError) {
         add_new(&mut self.report.errors, of_compose(error));
     }
 
@@ -203,7 +202,7 @@ impl Checker<'_> {
             Ok(root) => root,
             Err(error) => {
                 let error = ManifestError::of_document(&path.to_string(), error);
-                return self.error(&ComposeError::Manifest(vec![error]));
+                return self.error(&BundleError::Manifest(vec![error]));
             }
         };
         let blocks = blocks_of(self.files, path, &root, self.registry);
@@ -310,13 +309,13 @@ impl Checker<'_> {
         for found in github_references(root) {
             let shape = RefShape::of(found.reference);
             if shape != RefShape::Commit {
-                let problem = SourceProblem::PinRequired {
+                let problem = BundleError::PinRequired {
                     repository: escape(found.repository.as_bytes()),
                     reference: escape(found.reference.as_bytes()),
                     shape,
                 };
                 let origin = origin(path, found.node, found.pointer, SourceKind::GitHub);
-                self.error(&ComposeError::of_source(&origin, problem));
+                self.error(&problem.at(&origin));
             }
         }
     }
@@ -331,40 +330,40 @@ impl Checker<'_> {
         let origin = origin(holder, node, pointer.clone(), SourceKind::Reference);
         let base = holder.parent().filter(|_| *beside);
         let found = folder_at(base.as_ref(), path)
-            .map_err(|problem| ComposeError::of_source(&origin, problem))
-            .and_then(|folder| referenced_manifest(self.files, &origin, folder.as_ref()));
-        let (manifest, others) = match found {
+            .and_then(|folder| referenced_manifest(self.files, folder.as_ref()))
+            .map_err(|error| error.at(&origin));
+        let (manifest, warnings) = match found {
             Ok(found) => found,
             Err(error) => return self.error(&error),
         };
         let names = self.open.iter().map(folder_name);
         let problem = if let Some(first) = self.open.iter().position(|open| *open == manifest) {
             let chain = names.skip(first).chain([folder_name(&manifest)]).collect();
-            Some(SourceProblem::Cycle { chain })
+            Some(BundleError::Cycle { chain })
         } else if REFERENCE_DEPTH_MAX < self.open.len() {
-            Some(SourceProblem::Depth {
+            Some(BundleError::Depth {
                 chain: names.chain([folder_name(&manifest)]).collect(),
                 limit: REFERENCE_DEPTH_MAX,
             })
         } else if MANIFESTS_MAX <= self.seen.len() && !self.seen.contains_key(&manifest) {
             let limit = MANIFESTS_MAX;
-            Some(SourceProblem::TooManySources { limit })
+            Some(BundleError::TooManySources { limit })
         } else {
             None
         };
         if let Some(problem) = problem {
-            return self.error(&ComposeError::of_source(&origin, problem));
+            return self.error(&problem.at(&origin));
         }
         if !self.seen.contains_key(&manifest) {
-            self.report.warnings.extend(ignored(&manifest, &others));
+            self.report.warnings.extend(warnings);
             self.manifest(&manifest);
         }
         if self.seen.get(&manifest) == Some(&false) {
-            let problem = SourceProblem::NotCodeWorkspace {
+            let problem = BundleError::NotCodeWorkspace {
                 path: manifest,
                 found: "of another kind",
             };
-            self.error(&ComposeError::of_source(&origin, problem));
+            self.error(&problem.at(&origin));
         }
     }
 }
@@ -413,7 +412,7 @@ fn add_new<T: PartialEq>(list: &mut Vec<T>, more: Vec<T>) {
 
 /// Converts to the errors of the report: one for each error of a manifest.
 #[must_use]
-pub fn of_compose(error: &ComposeError) -> Vec<CheckError> {
+pub fn of_compose(error: &BundleError) -> Vec<CheckError> {
     let plain = |message: String| CheckError {
         code: error.code().to_owned(),
         message,
@@ -421,13 +420,13 @@ pub fn of_compose(error: &ComposeError) -> Vec<CheckError> {
         ..CheckError::default()
     };
     match error {
-        ComposeError::Manifest(errors) => errors.iter().map(CheckError::from).collect(),
-        ComposeError::Source { at, problem } => vec![CheckError {
+        BundleError::Manifest(errors) => errors.iter().map(CheckError::from).collect(),
+        BundleError::At { at, error } => vec![CheckError {
             file: Some(at.file.clone()),
             line: at.place.map(|place| place.line),
             column: at.place.map(|place| place.column),
             pointer: Some(at.pointer.clone()),
-            ..plain(with_causes(problem.as_ref()))
+            ..plain(with_causes(error.as_ref()))
         }],
         other => vec![plain(with_causes(other))],
     }

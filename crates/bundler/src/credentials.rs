@@ -1,8 +1,8 @@
 //! Detection of credential files by `policies/credential-files.yaml`.
 
-use crate::error::SourceProblem;
-use crate::files::WorkspaceFiles;
-use crate::ignored::{Patterns, start_of};
+use crate::error::BundleError;
+use crate::files::DirectoryFiles;
+use crate::ignored::Patterns;
 use spec::credential_files::{self, LOOKED_AT_BYTES, Lines};
 use spec::path::RelPath;
 
@@ -15,28 +15,31 @@ struct CompiledRule {
 }
 
 impl CredentialRules {
-    pub(crate) fn new() -> Result<Self, String> {
-        let rules = credential_files::rules()?.into_iter().map(|rule| {
-            let patterns = Patterns::parse(&rule.paths.join("\n"))
-                .map_err(|(_, reason)| format!("{}: {reason}", rule.id))?;
+    pub(crate) fn new() -> Result<Self, BundleError> {
+        let rules = credential_files::rules().map_err(BundleError::CredentialList)?;
+        let rules = rules.into_iter().map(|rule| {
+            let patterns = Patterns::parse(&rule.paths.join("\n"));
+            let patterns = patterns.map_err(|(_, reason)| {
+                BundleError::CredentialList(format!("{}: {reason}", rule.id))
+            })?;
             Ok(CompiledRule {
                 id: rule.id,
                 patterns,
                 lines: rule.lines,
             })
         });
-        rules.collect::<Result<_, String>>().map(Self)
+        rules.collect::<Result<_, BundleError>>().map(Self)
     }
 
     pub(crate) fn find(
         &self,
-        files: &dyn WorkspaceFiles,
+        files: &DirectoryFiles,
         path: &RelPath,
         is_directory: bool,
-    ) -> Result<Option<&str>, SourceProblem> {
+    ) -> Result<Option<&str>, BundleError> {
         let mut start = None;
         for rule in &self.0 {
-            if rule.patterns.say(path.as_bytes(), is_directory) != Some(true) {
+            if rule.patterns.decide(path.as_bytes(), is_directory) != Some(true) {
                 continue;
             }
             let Some(lines) = &rule.lines else {
@@ -47,7 +50,11 @@ impl CredentialRules {
             }
             let start = match &start {
                 Some(start) => start,
-                None => start.insert(start_of(files, path, LOOKED_AT_BYTES as u64)?),
+                None => start.insert(
+                    files
+                        .read_start(path, LOOKED_AT_BYTES as u64)
+                        .map_err(|error| BundleError::unreadable(path, error))?,
+                ),
             };
             if lines.are_in(start) {
                 return Ok(Some(&rule.id));

@@ -4,8 +4,8 @@
 use std::io::Write;
 use std::path::Path;
 
-use crate::error::ComposeError;
-use crate::files::WorkspaceFiles;
+use crate::error::BundleError;
+use crate::files::DirectoryFiles;
 use crate::gather::{GatherOptions, gather};
 use crate::manifests::Registry;
 use crate::resolve::resolve_code;
@@ -23,9 +23,8 @@ pub struct DefineCode<'call> {
     pub workspace_root: Option<&'call Path>,
     /// Client for repositories; only it handles credentials.
     pub github: &'call dyn GitHub,
-    /// Files of the workspace, including manifests of `ref` sources. For a host directory use
-    /// [`crate::files::DirectoryFiles`].
-    pub files: &'call dyn WorkspaceFiles,
+    /// Files of the workspace, including manifests of `ref` sources: nothing outside is read.
+    pub files: &'call DirectoryFiles,
     pub registry: &'call Registry,
     /// Copies the targets of links instead of the links.
     pub follow_symlinks: bool,
@@ -48,12 +47,12 @@ impl std::fmt::Debug for DefineCode<'_> {
 /// commit, the same sources give the same bytes.
 ///
 /// # Errors
-/// [`ComposeError`]: before the first byte for everything that manifests and listings show. After
+/// [`BundleError`]: before the first byte for everything that manifests and listings show. After
 /// an error the content of `out` is invalid.
 pub fn define_code(
     args: DefineCode<'_>,
     out: &mut dyn Write,
-) -> Result<WrittenBundle, ComposeError> {
+) -> Result<WrittenBundle, BundleError> {
     let layers = resolve_code(args.code, args.files, args.registry)?;
     let options = GatherOptions {
         caps: args.caps,
@@ -62,13 +61,12 @@ pub fn define_code(
         exclude: Vec::new(),
     };
     let gathered = gather(&layers, None, args.files, args.github, &options)?;
-    write(&gathered, out)
+    write(&gathered, args.files, out)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::DirectoryFiles;
     use archive::UnpackLimits;
     use sources::github::{FetchedTree, GitHubError, RefShape, ResolvedRef};
     use spec::code_block::SourceTarget;

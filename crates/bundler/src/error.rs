@@ -1,21 +1,29 @@
-//! Errors of bundling.
+//! The errors of this crate; `advice.rs` has the code and the advice of each.
 
-use rustix::io::Errno;
-
+use crate::filter::{LeftOut, entries};
+use crate::manifests::Unread;
 use crate::origin::SourceOrigin;
-use crate::source_problem::LINK_HINT;
-pub use crate::source_problem::{FollowProblem, SourceProblem};
 use archive::links::LinkError;
+use sources::github::{GitHubError, RefShape};
+use spec::lock::{LockDifference, LockError};
 use spec::manifest::ManifestError;
-use spec::path::RelPath;
+use spec::path::{PathError, RelPath, escape};
 use spec::report::with_causes;
 use spec::units;
 use sys::file::CallError;
 
-/// Error while making a bundle. Found before the first byte is written, except `source_changed`,
-/// [`ComposeError::BundleSize`] and output errors.
+/// Why no bundle or source artifact was made. Found before the first byte is written, except
+/// `Changed`, the size of the archive and errors of the output.
 #[derive(Debug, thiserror::Error)]
-pub enum ComposeError {
+pub enum BundleError {
+    /// An error of one source.
+    #[error("{at}: {}", with_causes(.error.as_ref()))]
+    At {
+        at: Box<SourceOrigin>,
+        error: Box<BundleError>,
+    },
+
+    // Workspace and manifest.
     #[error("the workspace `{workspace}` cannot be opened")]
     Workspace {
         workspace: String,
@@ -30,13 +38,8 @@ pub enum ComposeError {
     },
     #[error("the manifest `{manifest}` lies outside the workspace `{workspace}`")]
     ManifestOutside { manifest: String, workspace: String },
-    #[error("`{file}` {problem}")]
-    Unreadable {
-        file: String,
-        problem: &'static str,
-        #[source]
-        source: Option<CallError>,
-    },
+    #[error(transparent)]
+    ManifestUnreadable(Unread),
     /// All errors of the first invalid manifest.
     #[error("{}", lines(.0))]
     Manifest(Vec<ManifestError>),
@@ -48,24 +51,128 @@ pub enum ComposeError {
         known: Vec<String>,
         near: Option<String>,
     },
-    #[error("{at}: {}", with_causes(.problem.as_ref()))]
-    Source {
-        at: Box<SourceOrigin>,
-        problem: Box<SourceProblem>,
-    },
-    #[error("{at}: `{path}` {error}")]
-    Link {
-        at: Box<SourceOrigin>,
-        /// In the bundle.
+
+    // References to code-workspaces.
+    #[error("`{path}` is {found}; expected the folder of a code-workspace")]
+    ReferenceNotFolder { path: RelPath, found: &'static str },
+    #[error(
+        "`{path}` is a symlink, which is not followed; expected the folder of a code-workspace"
+    )]
+    ReferenceIsLink { path: RelPath },
+    #[error("`{path}` holds no manifest; expected one of {names}")]
+    NoManifest { path: String, names: String },
+    #[error("`{path}` is {found}; expected a code-workspace")]
+    NotCodeWorkspace {
         path: RelPath,
-        error: Box<LinkError>,
+        /// Completes the sentence.
+        found: &'static str,
     },
-    #[error("`{entry}` makes the bundle too large: {what}")]
-    BundleSize {
-        /// The entry that exceeds the limit.
-        entry: String,
-        what: SizeLimit,
+    /// The first and the last folder are the same.
+    #[error("code-workspaces refer to each other in a circle: {}", .chain.join(" → "))]
+    Cycle { chain: Vec<String> },
+    #[error("code-workspaces lie more than {limit} deep: {}", .chain.join(" → "))]
+    Depth { chain: Vec<String>, limit: usize },
+    #[error("more than {limit} sources, those of all code-workspaces counted")]
+    TooManySources { limit: usize },
+
+    // Files of sources.
+    #[error("`{path}` is not there{}", near_words(.near.as_ref()))]
+    Missing {
+        path: RelPath,
+        /// A similar existing name, escaped.
+        near: Option<String>,
     },
+    #[error("`{path}` matches no file")]
+    NoMatch { path: RelPath },
+    #[error("`{path}` is {found}; expected a directory")]
+    NotDirectory { path: RelPath, found: &'static str },
+    /// `folder` is the one that `path` is relative to.
+    #[error("`{path}`, seen from the folder `{folder}`, leaves the workspace")]
+    Outside { path: String, folder: String },
+    #[error("`{path}` is {found}; a bundle holds files, directories and relative links")]
+    SpecialFile { path: RelPath, found: &'static str },
+    #[error("the pattern `{pattern}` cannot be read: {reason}")]
+    Pattern { pattern: String, reason: String },
+    #[error("`{path}`{}: {reason}", line_words(*.line))]
+    IgnoreFile {
+        path: RelPath,
+        /// Counted from 1.
+        line: Option<usize>,
+        reason: String,
+    },
+    #[error("the list of credential files: {0}")]
+    CredentialList(String),
+    #[error("`{path}` {error}")]
+    Link { path: RelPath, error: LinkError },
+    #[error("`{path}` is a symlink to `{target}`, {why}")]
+    Follow {
+        path: RelPath,
+        target: String,
+        why: FollowProblem,
+    },
+    #[error("`{path}` passes through the symlink `{link}`")]
+    ThroughLink { path: RelPath, link: RelPath },
+    #[error("`{path}` {reason}")]
+    Reserved { path: String, reason: &'static str },
+    #[error("`{path}` {error}")]
+    Path {
+        /// Truncated and escaped.
+        path: String,
+        error: PathError,
+    },
+    #[error("`{path}` has {segments} segments, expected at most {limit}")]
+    TooDeep {
+        path: RelPath,
+        segments: usize,
+        limit: usize,
+    },
+    #[error("`{path}` is {here}, but `{there_path}` is {there} of {other}")]
+    Conflict {
+        path: RelPath,
+        here: &'static str,
+        there_path: RelPath,
+        there: &'static str,
+        other: Box<SourceOrigin>,
+    },
+    #[error("`{path}` changed while it was read")]
+    Changed { path: RelPath },
+    #[error("`{path}` cannot be read")]
+    Unreadable {
+        path: String,
+        #[source]
+        source: CallError,
+    },
+    /// Counts replaced files too.
+    #[error("more than {limit} files in all sources, those that others replace counted")]
+    TooManyFiles { limit: u64 },
+    /// `entry` is the one that exceeds the limit.
+    #[error("`{entry}` makes the bundle too large: {}", .what.words(["unpack.entries", "unpack.unpacked", "unpack.archive"]))]
+    Size { entry: String, what: SizeLimit },
+
+    // Repositories.
+    #[error("{repository}: `{reference}` is {shape}; expected a commit, 40 hexadecimal digits")]
+    PinRequired {
+        repository: String,
+        reference: String,
+        shape: RefShape,
+    },
+    #[error("github.token: {problem}")]
+    Token { problem: String },
+    #[error(transparent)]
+    GitHub(#[from] GitHubError),
+
+    // Lock file and output.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error("{file}: the bundle is not what the lock file says:\n{}", lines(.differences))]
+    Drift {
+        file: String,
+        differences: Vec<LockDifference>,
+    },
+    #[error("the lock file {0}")]
+    LockUnreadable(#[source] Unread),
+    #[error("workspace source {id}: `{reference}` names a tag, expected a digest")]
+    SourceTag { id: String, reference: String },
     #[error("`{file}` cannot be written")]
     Output {
         file: String,
@@ -79,35 +186,114 @@ pub enum ComposeError {
         found: &'static str,
         expected: &'static str,
     },
+    #[error("a JSON document cannot be written")]
+    Json(#[from] serde_json::Error),
+
+    // Source artifacts.
+    #[error("`{directory}` cannot be opened")]
+    SourceDirectory {
+        directory: String,
+        #[source]
+        source: CallError,
+    },
+    #[error(
+        "found the {what} `{}`, expected at most 128 letters, digits, `.`, `_` and `-`",
+        escape(.found.as_bytes())
+    )]
+    SourceName {
+        what: &'static str,
+        found: String,
+        is_default: bool,
+    },
+    #[error("`{directory}` is {found}, which gives no version")]
+    SourceVersion {
+        directory: String,
+        found: &'static str,
+    },
+    #[error("the {what} has {bytes} bytes, expected at most {}", units::limit(.bytes_max))]
+    SourceTextTooLong {
+        what: &'static str,
+        bytes: usize,
+        bytes_max: usize,
+    },
+    #[error("{flag} names `{path}`, which is not there")]
+    SourcePath { flag: &'static str, path: RelPath },
+    #[error("--sparse names `{path}`, of which no file is in the snapshot")]
+    SparseEmpty { path: RelPath },
+    #[error("--submodules is for checkouts of git, and `{directory}` is taken as a directory")]
+    NoSubmodules { directory: String },
+    /// Under `--strict`: entries would be left out without a request.
+    #[error("{} cannot be in a snapshot: {}", entries(.0.count), .0.words(usize::MAX))]
+    Strict(LeftOut),
+    #[error("`{entry}` makes the snapshot too large: {}", .what.words(["oci.entries", "oci.unpacked", "oci.layer"]))]
+    SnapshotSize { entry: String, what: SizeLimit },
+    #[error("`{directory}` lies in a checkout of git, and no program git is found in PATH")]
+    GitMissing { directory: String },
+    #[error("a temporary directory for git cannot be made")]
+    GitDirectory(#[source] std::io::Error),
+    #[error("git {command} failed: {complaint}")]
+    GitFailed {
+        command: String,
+        /// Escaped stderr, or the exit status.
+        complaint: String,
+    },
 }
 
-/// Size limit of the host policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+/// A size limit of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SizeLimit {
-    #[error("more than {limit} files, directories and links (unpack.entries)")]
-    Entries { limit: u64 },
-    #[error("{bytes} bytes in all files up to it, expected at most {} (unpack.unpacked)", units::limit(.limit))]
+    Entries {
+        limit: u64,
+    },
     Unpacked {
         /// Up to and including the entry.
         bytes: u64,
         limit: u64,
     },
-    #[error("the archive has more than {} (unpack.archive)", units::limit(.limit))]
-    Archive { limit: u64 },
-    #[error("more than {limit} bytes in all names, 160 for each of unpack.entries")]
-    Names { limit: u64 },
+    Archive {
+        limit: u64,
+    },
+    Names {
+        limit: u64,
+    },
 }
 
-/// Error classes of AIP-26, and one for the output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ErrorClass {
-    Manifest,
-    Source,
-    BundleSize,
-    Output,
+impl SizeLimit {
+    /// Describes the limit. The keys are those of the host's configuration.
+    fn words(self, [entries, unpacked, archive]: [&str; 3]) -> String {
+        match self {
+            Self::Entries { limit } => {
+                format!("more than {limit} files, directories and links ({entries})")
+            }
+            Self::Unpacked { bytes, limit } => format!(
+                "{bytes} bytes in all files up to it, expected at most {} ({unpacked})",
+                units::bytes(limit)
+            ),
+            Self::Archive { limit } => {
+                format!(
+                    "the archive has more than {} ({archive})",
+                    units::bytes(limit)
+                )
+            }
+            Self::Names { limit } => {
+                format!("more than {limit} bytes in all names, 160 for each of {entries}")
+            }
+        }
+    }
 }
 
-fn lines(errors: &[ManifestError]) -> String {
+/// Why a link cannot be followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FollowProblem {
+    #[error("which leaves the workspace")]
+    Escapes,
+    #[error("which is not there")]
+    Dangling,
+    #[error("which leads back to where it came from")]
+    Loop,
+}
+
+fn lines<Error: ToString>(errors: &[Error]) -> String {
     let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
     lines.join("\n")
 }
@@ -119,25 +305,43 @@ fn known_words(known: &[String]) -> String {
     }
 }
 
-impl ComposeError {
-    /// Creates the error for `problem` of the source `at`.
-    #[must_use]
-    pub fn of_source(at: &SourceOrigin, problem: SourceProblem) -> Self {
-        match problem {
-            SourceProblem::Size { entry, what } => Self::BundleSize {
-                entry: entry.to_string(),
-                what,
-            },
-            problem => Self::Source {
+fn line_words(line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!(", line {line}"))
+}
+
+fn near_words(near: Option<&String>) -> String {
+    near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
+}
+
+impl BundleError {
+    /// Adds the source. The size of a bundle is not a matter of one source.
+    pub(crate) fn at(self, at: &SourceOrigin) -> Self {
+        match self {
+            Self::Size { .. } => self,
+            error => Self::At {
                 at: Box::new(at.clone()),
-                problem: Box::new(problem),
+                error: Box::new(error),
             },
         }
     }
 
+    pub(crate) fn unreadable(path: &RelPath, source: CallError) -> Self {
+        Self::Unreadable {
+            path: path.to_string(),
+            source,
+        }
+    }
+
+    /// Reports the size limits of snapshots instead of those of bundles.
+    pub(crate) fn of_snapshot(self) -> Self {
+        match self {
+            Self::Size { entry, what } => Self::SnapshotSize { entry, what },
+            error => error,
+        }
+    }
+
     /// Adds the file name to a write error.
-    #[must_use]
-    pub fn at(self, file: &str) -> Self {
+    pub(crate) fn in_file(self, file: &str) -> Self {
         match self {
             Self::Output { source, .. } => Self::Output {
                 file: file.to_owned(),
@@ -147,92 +351,10 @@ impl ComposeError {
         }
     }
 
-    /// Returns the error class.
+    /// Whether the output failed, and not the request.
     #[must_use]
-    pub fn class(&self) -> ErrorClass {
-        match self {
-            Self::Workspace { .. }
-            | Self::ManifestMissing { .. }
-            | Self::ManifestOutside { .. }
-            | Self::Unreadable { .. }
-            | Self::Manifest(_)
-            | Self::WorkspaceNotFound { .. } => ErrorClass::Manifest,
-            Self::Source { .. } | Self::Link { .. } => ErrorClass::Source,
-            Self::BundleSize { .. } => ErrorClass::BundleSize,
-            Self::Output { .. } | Self::OutputRefused { .. } => ErrorClass::Output,
-        }
-    }
-
-    /// Returns the stable name of the cause, in snake case.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Workspace { .. } => "workspace_unreadable",
-            Self::ManifestMissing { .. } => "manifest_missing",
-            Self::ManifestOutside { .. } => "manifest_outside_workspace",
-            Self::Unreadable { .. } => "manifest_unreadable",
-            Self::Manifest(errors) => errors.first().map_or("manifest", ManifestError::code),
-            Self::WorkspaceNotFound { .. } => "workspace_not_found",
-            Self::Source { problem, .. } => problem.code(),
-            Self::Link { error, .. } => error.code(),
-            Self::BundleSize { .. } => "bundle_size",
-            Self::Output { source, .. } if source.errno == Errno::NOSPC => "output_no_space",
-            Self::Output { .. } => "output_unwritable",
-            Self::OutputRefused { .. } => "output_refused",
-        }
-    }
-
-    /// Returns advice for the user, if any.
-    #[must_use]
-    pub fn hint(&self) -> Option<String> {
-        let text = match self {
-            Self::Workspace { .. } => "give a directory with --workspace",
-            Self::ManifestMissing { .. } => {
-                "give a manifest, a folder that holds one, or --workspace DIR and a name"
-            }
-            Self::ManifestOutside { .. } => "give a folder above the manifest with --workspace",
-            Self::Manifest(errors) => return errors.first().and_then(ManifestError::hint),
-            Self::WorkspaceNotFound {
-                near: Some(near), ..
-            } => return Some(format!("did you mean `{near}`?")),
-            Self::WorkspaceNotFound { .. } => {
-                "give the path of a manifest or of a folder that holds one, or a name that is there"
-            }
-            Self::Source { at, problem } => match (problem.as_ref(), at.file.contains('/')) {
-                (SourceProblem::Missing { .. }, true) => {
-                    return Some(format!(
-                        "paths of `code` are relative to the workspace, not to `{}`; --workspace \
-                         DIR names another",
-                        at.file
-                    ));
-                }
-                (other, _) => return other.hint(),
-            },
-            Self::Link { .. } => LINK_HINT,
-            Self::BundleSize { .. } => {
-                "leave out what the body does not need, or raise the key in the host's \
-                 configuration"
-            }
-            Self::Output { source, .. } if source.errno == Errno::NOSPC => {
-                "make room there, or write it elsewhere with -o"
-            }
-            Self::Output { source, .. } if source.errno == Errno::PIPE => {
-                "what reads it ended before it had everything"
-            }
-            Self::Output { source, .. } if source.errno == Errno::NOENT => {
-                "make the directory first, or give another place"
-            }
-            Self::Output { .. } => "give a place that you may write to",
-            Self::OutputRefused { found, .. } if found.contains("lost") => {
-                "remove it first if you do not need it, or give another name"
-            }
-            Self::OutputRefused { .. } => "give another name",
-            Self::Unreadable { source, .. } => match source.as_ref().map(|error| error.errno) {
-                Some(Errno::ACCESS | Errno::PERM) => "give yourself the right to read it",
-                _ => "a manifest is a .yaml, .json or .md file of at most 1 MiB",
-            },
-        };
-        Some(text.to_owned())
+    pub fn is_of_output(&self) -> bool {
+        matches!(self, Self::Output { .. } | Self::OutputRefused { .. })
     }
 }
 
@@ -240,20 +362,21 @@ impl ComposeError {
 mod tests {
     use super::*;
     use crate::origin::SourceKind;
+    use rustix::io::Errno;
 
     #[test]
-    fn what_cannot_be_read_is_told_with_its_cause_once() {
+    fn an_unreadable_file_is_reported_with_its_cause_once() {
         let at = SourceOrigin {
             file: "m.yaml".to_owned(),
             pointer: "/code/sources/0".to_owned(),
             kind: SourceKind::Local,
             place: None,
         };
-        let problem = SourceProblem::Unreadable {
+        let error = BundleError::Unreadable {
             path: "src/key".to_owned(),
             source: CallError::new("openat2", "src/key", Errno::ACCESS),
         };
-        let error = ComposeError::of_source(&at, problem);
+        let error = error.at(&at);
         let text = error.to_string();
         assert_eq!(text.matches("Permission denied").count(), 1, "{text}");
         assert!(error.hint().is_some_and(|hint| hint.contains("right")));

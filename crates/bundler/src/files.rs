@@ -1,7 +1,7 @@
-//! Read access to a directory tree, without following links.
+//! Reads the files beneath an open directory, without following links.
 
 use std::cell::RefCell;
-use std::ops::ControlFlow;
+use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -11,53 +11,6 @@ use rustix::io::Errno;
 
 use spec::path::{RelPath, escape};
 use sys::file::{CallError, open_beneath};
-
-/// A directory tree that sources read from. Implementations never follow a link.
-pub trait WorkspaceFiles {
-    /// Returns the entry at `path`, or `None`.
-    ///
-    /// # Errors
-    /// The system call that failed: ELOOP for a link in the path.
-    fn look(&self, path: &RelPath) -> Result<Option<Found>, CallError>;
-
-    /// Calls `visit` with each name in the directory `path` (`None`: the root), unordered, until it
-    /// breaks.
-    ///
-    /// # Errors
-    /// The system call that failed.
-    fn list(
-        &self,
-        path: Option<&RelPath>,
-        visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> Result<(), CallError>;
-
-    /// Reads the target of the symbolic link at `path`.
-    ///
-    /// # Errors
-    /// The system call that failed.
-    fn read_link(&self, path: &RelPath) -> Result<Vec<u8>, CallError>;
-
-    /// Opens the regular file at `path`.
-    ///
-    /// # Errors
-    /// The system call that failed.
-    fn open(&self, path: &RelPath) -> Result<Box<dyn OpenedSource + '_>, CallError>;
-}
-
-/// An open file.
-pub trait OpenedSource {
-    /// Returns the current status.
-    ///
-    /// # Errors
-    /// The system call that failed.
-    fn found(&self) -> Result<Found, CallError>;
-
-    /// Reads the next bytes; 0 at the end.
-    ///
-    /// # Errors
-    /// The system call that failed.
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, CallError>;
-}
 
 /// An entry of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +71,7 @@ impl FileIdentity {
     pub fn at(path: &Path) -> Result<Self, CallError> {
         rustix::fs::stat(path)
             .map(|status| Self::of(&status))
-            .map_err(|errno| CallError::new("stat", escape(path.as_os_str().as_bytes()), errno))
+            .map_err(|errno| CallError::new("stat", shown(path), errno))
     }
 
     /// Converts a status.
@@ -159,6 +112,11 @@ impl Found {
     }
 }
 
+/// Formats a path of the host for messages.
+pub(crate) fn shown(path: &Path) -> String {
+    escape(path.as_os_str().as_bytes())
+}
+
 /// Files beneath an open directory, accessed with openat2(2) only.
 #[derive(Debug)]
 pub struct DirectoryFiles {
@@ -184,7 +142,7 @@ impl DirectoryFiles {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::open(path, flags, Mode::empty())
             .map(Self::new)
-            .map_err(|errno| CallError::new("open", escape(path.as_os_str().as_bytes()), errno))
+            .map_err(|errno| CallError::new("open", shown(path), errno))
     }
 
     /// Calls `call` with the open parent of `path` and its last segment.
@@ -209,10 +167,12 @@ impl DirectoryFiles {
         let held = slot.insert(held);
         call(held.1.as_fd(), path.file_name())
     }
-}
 
-impl WorkspaceFiles for DirectoryFiles {
-    fn look(&self, path: &RelPath) -> Result<Option<Found>, CallError> {
+    /// Returns the entry at `path`, or `None`.
+    ///
+    /// # Errors
+    /// The system call that failed: ELOOP for a link in the path.
+    pub fn look(&self, path: &RelPath) -> Result<Option<Found>, CallError> {
         let looked = self.beside(path, |parent, name| {
             rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
         });
@@ -224,28 +184,42 @@ impl WorkspaceFiles for DirectoryFiles {
         }
     }
 
-    fn list(
+    /// Lists the names in the directory `path` (`None`: the root), unordered. Stops after the first
+    /// name above `most`.
+    ///
+    /// # Errors
+    /// The system call that failed.
+    pub(crate) fn list(
         &self,
         path: Option<&RelPath>,
-        visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> Result<(), CallError> {
+        most: u64,
+    ) -> Result<Vec<Vec<u8>>, CallError> {
         let name = path.map_or(&b"."[..], RelPath::as_bytes);
         let failed = |call, errno| CallError::new(call, escape(name), errno);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
         let directory = open_beneath(self.root.as_fd(), name, flags, Mode::empty())
             .map_err(|errno| failed("openat2", errno))?;
         let listing = Dir::new(directory).map_err(|errno| failed("fstat", errno))?;
+        let mut names = Vec::new();
         for entry in listing {
             let entry = entry.map_err(|errno| failed("getdents64", errno))?;
             let name = entry.file_name().to_bytes();
-            if !matches!(name, b"." | b"..") && visit(name).is_break() {
-                return Ok(());
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            names.push(name.to_vec());
+            if names.len() as u64 > most {
+                break;
             }
         }
-        Ok(())
+        Ok(names)
     }
 
-    fn read_link(&self, path: &RelPath) -> Result<Vec<u8>, CallError> {
+    /// Reads the target of the symbolic link at `path`.
+    ///
+    /// # Errors
+    /// The system call that failed.
+    pub(crate) fn read_link(&self, path: &RelPath) -> Result<Vec<u8>, CallError> {
         self.beside(path, |parent, name| {
             rustix::fs::readlinkat(parent, name, Vec::new())
         })
@@ -253,35 +227,32 @@ impl WorkspaceFiles for DirectoryFiles {
         .map_err(|errno| CallError::new("readlinkat", path.to_string(), errno))
     }
 
-    fn open(&self, path: &RelPath) -> Result<Box<dyn OpenedSource + '_>, CallError> {
+    /// Opens the file at `path` for reading.
+    ///
+    /// # Errors
+    /// The system call that failed.
+    pub(crate) fn open(&self, path: &RelPath) -> Result<OwnedFd, CallError> {
         // O_NONBLOCK: opening a FIFO would block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = self
-            .beside(path, |parent, name| {
-                open_beneath(parent, name, flags, Mode::empty())
-            })
-            .map_err(|errno| CallError::new("openat2", path.to_string(), errno))?;
-        Ok(Box::new(OpenedFile {
-            file,
-            path: path.clone(),
-        }))
-    }
-}
-
-struct OpenedFile {
-    file: OwnedFd,
-    path: RelPath,
-}
-
-impl OpenedSource for OpenedFile {
-    fn found(&self) -> Result<Found, CallError> {
-        rustix::fs::fstat(&self.file)
-            .map(|status| Found::of(&status))
-            .map_err(|errno| CallError::new("fstat", self.path.to_string(), errno))
+        self.beside(path, |parent, name| {
+            open_beneath(parent, name, flags, Mode::empty())
+        })
+        .map_err(|errno| CallError::new("openat2", path.to_string(), errno))
     }
 
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, CallError> {
-        rustix::io::retry_on_intr(|| rustix::io::read(&self.file, &mut *buffer))
-            .map_err(|errno| CallError::new("read", self.path.to_string(), errno))
+    /// Reads at most `most` bytes of the file at `path`.
+    ///
+    /// # Errors
+    /// The system call that failed.
+    pub(crate) fn read_start(&self, path: &RelPath, most: u64) -> Result<Vec<u8>, CallError> {
+        let mut start = Vec::new();
+        std::fs::File::from(self.open(path)?)
+            .take(most)
+            .read_to_end(&mut start)
+            .map_err(|error| {
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                CallError::new("read", path.to_string(), errno)
+            })?;
+        Ok(start)
     }
 }

@@ -1,14 +1,14 @@
 //! Selection of files: the trait, and the list of left-out entries.
 
-use crate::error::SourceProblem;
+use crate::error::BundleError;
 use crate::files::Found;
 use spec::path::RelPath;
 
-const TOLD_MAX: usize = 100;
+const NAMED_MAX: usize = 100;
 
 /// An entry left out without a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct LeftOutEntry {
     pub path: RelPath,
     /// Such as `a symlink` or `credentials (dotenv)`.
     pub what: String,
@@ -16,17 +16,33 @@ pub struct LeftOut {
 
 /// All entries left out without a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AllLeftOut {
-    pub told: Vec<LeftOut>,
+pub struct LeftOut {
+    /// The first ones.
+    pub entries: Vec<LeftOutEntry>,
     pub count: u64,
 }
 
-impl AllLeftOut {
-    pub(crate) fn add(&mut self, path: &RelPath, what: String) {
+impl LeftOut {
+    pub(crate) fn add(&mut self, path: &RelPath, what: &str) {
         self.count += 1;
-        if self.told.len() < TOLD_MAX {
-            let path = path.clone();
-            self.told.push(LeftOut { path, what });
+        if self.entries.len() < NAMED_MAX {
+            self.entries.push(LeftOutEntry {
+                path: path.clone(),
+                what: what.to_owned(),
+            });
+        }
+    }
+
+    /// Names at most `most` entries.
+    pub(crate) fn words(&self, most: usize) -> String {
+        let named = self.entries.iter().take(most);
+        let words: Vec<String> = named
+            .map(|entry| format!("`{}`, {}", entry.path, entry.what))
+            .collect();
+        let more = self.count - words.len() as u64;
+        match more {
+            0 => words.join("; "),
+            more => format!("{}; and {more} more", words.join("; ")),
         }
     }
 }
@@ -38,15 +54,13 @@ pub(crate) fn entries(count: u64) -> String {
     }
 }
 
-pub(crate) fn told(left_out: &AllLeftOut, most: usize) -> String {
-    let told = left_out.told.iter().take(most);
-    let words: Vec<String> = told
-        .map(|entry| format!("`{}`, {}", entry.path, entry.what))
-        .collect();
-    let more = left_out.count - words.len() as u64;
+/// Joins at most `most` of `words`.
+pub(crate) fn first(words: impl ExactSizeIterator<Item = String>, most: usize) -> String {
+    let more = words.len().saturating_sub(most);
+    let first = words.take(most).collect::<Vec<_>>().join(", ");
     match more {
-        0 => words.join("; "),
-        more => format!("{}; and {more} more", words.join("; ")),
+        0 => first,
+        more => format!("{first} and {more} more"),
     }
 }
 
@@ -60,7 +74,7 @@ pub(crate) trait FileFilter {
     ///
     /// # Errors
     /// The file cannot be inspected.
-    fn is_named(&self, _path: &RelPath, _found: &Found) -> Result<(), SourceProblem> {
+    fn is_named(&self, _path: &RelPath, _found: &Found) -> Result<(), BundleError> {
         Ok(())
     }
 
@@ -68,11 +82,11 @@ pub(crate) trait FileFilter {
     ///
     /// # Errors
     /// An ignore file cannot be read.
-    fn enter(&self, directory: Option<&RelPath>) -> Result<(), SourceProblem>;
+    fn enter(&self, directory: Option<&RelPath>) -> Result<(), BundleError>;
 
     /// Whether the entry at `path` is included; an excluded directory is not listed.
     ///
     /// # Errors
     /// The decision is not possible.
-    fn takes(&self, path: &RelPath, found: &Found) -> Result<bool, SourceProblem>;
+    fn takes(&self, path: &RelPath, found: &Found) -> Result<bool, BundleError>;
 }

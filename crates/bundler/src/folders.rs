@@ -1,6 +1,6 @@
 //! Folders that the paths of sources name.
 
-use crate::error::SourceProblem;
+use crate::error::BundleError;
 use crate::walk::join;
 use spec::code_block::SourcePath;
 use spec::path::RelPath;
@@ -10,8 +10,8 @@ use spec::path::RelPath;
 pub(crate) fn base_of(
     base: Option<&RelPath>,
     path: &SourcePath,
-) -> Result<Option<RelPath>, SourceProblem> {
-    path.base(base).ok_or_else(|| SourceProblem::Outside {
+) -> Result<Option<RelPath>, BundleError> {
+    path.base(base).ok_or_else(|| BundleError::Outside {
         path: path.to_string(),
         folder: base.map_or_else(|| ".".to_owned(), RelPath::to_string),
     })
@@ -20,7 +20,7 @@ pub(crate) fn base_of(
 pub(crate) fn folder_at(
     base: Option<&RelPath>,
     path: &SourcePath,
-) -> Result<Option<RelPath>, SourceProblem> {
+) -> Result<Option<RelPath>, BundleError> {
     let base = base_of(base, path)?;
     match &path.below {
         Some(below) => join(base.as_ref(), below).map(Some),

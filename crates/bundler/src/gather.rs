@@ -1,25 +1,21 @@
 //! Gathers sources into the overlay: paths, sizes and where the content is.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use crate::bundle_filter::BundleFilter;
-use crate::error::{ComposeError, SourceProblem};
-use crate::files::{DirectoryFiles, FileIdentity, WorkspaceFiles};
-use crate::filter::FileFilter;
-use crate::gathering::Gathering;
-pub use crate::gathering::Given;
-use crate::layer::{Layer, LayerForm};
-use crate::origin::SourceOrigin;
-use crate::overlay::{Overlay, RootIndex, SourceIndex};
-use crate::walk::{Links, LocalSource, Walk, directory_target};
+use crate::error::BundleError;
+use crate::files::{DirectoryFiles, FileIdentity};
+use crate::gathered::Gathering;
+pub use crate::gathered::{Gathered, Given};
+use crate::layer::{Layer, LayerForm, RepositorySource};
+use crate::overlay::SourceIndex;
+use crate::walk::{Links, Walk, directory_target};
 use crate::weight;
-use archive::Tree;
-use sources::github::{FetchedTree, GitHub, ResolvedRef};
+use sources::github::GitHub;
+use spec::digest::Digest;
 use spec::host_policy::UnpackCaps;
 use spec::manifest::commits::{SourceCommit, with_commits};
-use spec::path::RelPath;
-use spec::report::WarningReport;
-use sys::file::CallError;
 
 /// Options for gathering.
 #[derive(Debug, Clone)]
@@ -36,68 +32,13 @@ pub struct GatherOptions<'call> {
 #[derive(Debug)]
 pub struct FetchedSource {
     pub source: SourceIndex,
-    pub resolved: ResolvedRef,
+    pub commit: SourceCommit,
+    pub archive_bytes: u64,
+    pub archive_digest: Digest,
     /// Open until the bundle is written.
-    pub tree: FetchedTree,
-}
-
-/// The contents of a bundle, and where to read them.
-pub struct Gathered<'files> {
-    pub overlay: Overlay,
-    /// The overlay in the form that the archive writer needs.
-    pub tree: Tree,
-    pub origins: Vec<SourceOrigin>,
-    pub given: Vec<Given>,
-    pub commits: Vec<SourceCommit>,
-    pub fetched: Vec<FetchedSource>,
-    pub warnings: Vec<WarningReport>,
-    pub archive_bytes_max: u64,
-    workspace: &'files dyn WorkspaceFiles,
-    repositories: Vec<DirectoryFiles>,
-}
-
-impl std::fmt::Debug for Gathered<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Gathered")
-            .field("entries", &self.overlay.len())
-            .field("sources", &self.origins.len())
-            .field("fetched", &self.fetched)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<'files> Gathered<'files> {
-    pub(crate) fn of_one_directory(
-        gathering: Gathering,
-        tree: Tree,
-        files: &'files dyn WorkspaceFiles,
-        archive_bytes_max: u64,
-    ) -> Self {
-        Self {
-            overlay: gathering.overlay,
-            tree,
-            origins: gathering.origins,
-            given: gathering.given,
-            commits: Vec::new(),
-            fetched: Vec::new(),
-            warnings: gathering.warnings,
-            archive_bytes_max,
-            workspace: files,
-            repositories: Vec::new(),
-        }
-    }
-
-    /// Returns the directory that contents refer to.
-    pub fn root(&self, index: RootIndex) -> &dyn WorkspaceFiles {
-        match index
-            .checked_sub(1)
-            .and_then(|at| self.repositories.get(at))
-        {
-            Some(repository) => repository,
-            None => self.workspace,
-        }
-    }
+    pub(crate) files: DirectoryFiles,
+    /// Prevents removal of the directory.
+    _hold: Option<OwnedFd>,
 }
 
 /// Lists the files of all `layers`, fetches repositories and merges everything. `manifest` becomes
@@ -106,150 +47,115 @@ impl<'files> Gathered<'files> {
 /// Of the workspace files it reads only ignore files and possible credentials.
 ///
 /// # Errors
-/// [`ComposeError::Source`], [`ComposeError::Link`], [`ComposeError::BundleSize`].
-pub fn gather<'files>(
+/// [`BundleError::At`] for an error of a source, [`BundleError::Size`].
+pub fn gather(
     layers: &[Layer],
     manifest: Option<&serde_json::Value>,
-    files: &'files dyn WorkspaceFiles,
+    files: &DirectoryFiles,
     github: &dyn GitHub,
     options: &GatherOptions<'_>,
-) -> Result<Gathered<'files>, ComposeError> {
+) -> Result<Gathered, BundleError> {
     let origins = layers.iter().map(|layer| layer.origin.clone()).collect();
     let mut gathering = Gathering::new(options.caps, origins);
-    let mut repositories = Vec::new();
-    let mut fetched = Vec::new();
     for (source, layer) in layers.iter().enumerate() {
-        let refused = |problem| ComposeError::of_source(&layer.origin, problem);
-        let is_own_folder = matches!(layer.form, LayerForm::Folder { .. });
-        let filter = match layer.form {
-            LayerForm::Folder { .. } | LayerForm::Local { .. } => {
-                Some(BundleFilter::new(files, is_own_folder).map_err(refused)?)
-            }
-            // Content of a repository is already published.
-            LayerForm::Inline { .. } | LayerForm::GitHub { .. } => None,
-        };
-        let mut walk = Walk {
-            files,
-            root: 0,
-            source,
-            links: match options.follow_symlinks {
-                true => Links::Follow(options.workspace),
-                false => Links::Keep,
-            },
-            exclude: &options.exclude,
-            filter: filter.as_ref().map(|filter| filter as &dyn FileFilter),
-            gathering: &mut gathering,
-        };
-        match &layer.form {
-            LayerForm::Folder { path } => walk.tree(path.as_ref(), None),
+        let added = match &layer.form {
             LayerForm::Inline { path, content } => gathering.inline(path, content, source),
-            LayerForm::Local {
-                base,
-                path,
-                directory,
-                target,
-                glob,
-            } => walk.local(LocalSource {
-                base: base.as_ref(),
-                path: path.as_ref(),
-                directory: *directory,
-                target,
-                glob: glob.as_deref(),
-            }),
-            LayerForm::GitHub {
-                repository,
-                reference,
-                path,
-                target,
-            } => {
-                let (resolved, tree) =
-                    fetch(github, repository, reference, path.as_ref()).map_err(refused)?;
-                gathering.warnings.extend(resolved.warnings.clone());
-                repositories.push(files_of(&tree).map_err(refused)?);
-                fetched.push(FetchedSource {
-                    source,
-                    resolved,
-                    tree,
-                });
-                let mut walk = Walk {
-                    files: &repositories[repositories.len() - 1],
-                    root: repositories.len(),
-                    source,
-                    links: match options.follow_symlinks {
-                        true => Links::Follow(None),
-                        false => Links::Keep,
-                    },
-                    exclude: &[],
-                    filter: None,
-                    gathering: &mut gathering,
-                };
-                walk.tree(None, directory_target(path.as_ref(), target))
+            LayerForm::GitHub(repository) => {
+                add_repository(&mut gathering, source, repository, github, options)
             }
-        }
-        .map_err(refused)?;
-        for warning in filter.iter().flat_map(BundleFilter::told) {
-            gathering.warn(source, &warning.code, &warning.message);
-        }
+            LayerForm::Folder { .. } | LayerForm::Local(_) => {
+                add_local(&mut gathering, source, &layer.form, files, options)
+            }
+        };
+        added.map_err(|error| error.at(&layer.origin))?;
     }
-    let commits = commits(layers, &fetched);
     if let Some(manifest) = manifest {
+        let fetched = gathering.fetched.iter();
+        let commits: Vec<SourceCommit> = fetched.map(|one| one.commit.clone()).collect();
         let manifest = with_commits(manifest.clone(), &commits);
         gathering.add_manifest(format!("{manifest:#}\n").as_bytes())?;
     }
-    let tree = gathering.finish()?;
-    gathering
-        .warnings
-        .extend(weight::warnings(&gathering.overlay));
-    Ok(Gathered {
-        overlay: gathering.overlay,
-        tree,
-        origins: gathering.origins,
-        given: gathering.given,
-        commits,
-        fetched,
-        warnings: gathering.warnings,
-        archive_bytes_max: options.caps.archive_bytes,
-        workspace: files,
-        repositories,
-    })
+    let mut gathered = gathering.finish()?;
+    let warnings = weight::warnings(&gathered.overlay);
+    gathered.warnings.extend(warnings);
+    Ok(gathered)
 }
 
-fn commits(layers: &[Layer], fetched: &[FetchedSource]) -> Vec<SourceCommit> {
-    let one = |fetched: &FetchedSource| match &layers.get(fetched.source)?.form {
-        LayerForm::GitHub {
-            repository,
-            reference,
-            ..
-        } => Some(SourceCommit {
+/// Adds files of the workspace.
+fn add_local(
+    gathering: &mut Gathering,
+    source: SourceIndex,
+    form: &LayerForm,
+    files: &DirectoryFiles,
+    options: &GatherOptions<'_>,
+) -> Result<(), BundleError> {
+    let is_own_folder = matches!(form, LayerForm::Folder(_));
+    let filter = BundleFilter::new(files, is_own_folder)?;
+    let mut walk = Walk {
+        files,
+        root: 0,
+        source,
+        links: match options.follow_symlinks {
+            true => Links::Follow(options.workspace),
+            false => Links::Keep,
+        },
+        exclude: &options.exclude,
+        filter: Some(&filter),
+        gathering,
+    };
+    match form {
+        LayerForm::Folder(path) => walk.tree(path.as_ref(), None)?,
+        LayerForm::Local(local) => walk.local(local)?,
+        LayerForm::Inline { .. } | LayerForm::GitHub(_) => (),
+    }
+    for warning in filter.warnings() {
+        gathering.warn(source, &warning.code, &warning.message);
+    }
+    Ok(())
+}
+
+/// Fetches a repository and adds its files. Nothing of it is filtered: it is already published.
+fn add_repository(
+    gathering: &mut Gathering,
+    source: SourceIndex,
+    wanted: &RepositorySource,
+    github: &dyn GitHub,
+    options: &GatherOptions<'_>,
+) -> Result<(), BundleError> {
+    let RepositorySource {
+        repository,
+        reference,
+        path,
+        target,
+    } = wanted;
+    let resolved = github.resolve_ref(repository, reference)?;
+    let tree = github.fetch(repository, &resolved.sha, path.as_ref())?;
+    gathering.warnings.extend(resolved.warnings);
+    let files = DirectoryFiles::new(tree.directory);
+    let mut walk = Walk {
+        files: &files,
+        root: gathering.fetched.len() + 1,
+        source,
+        links: match options.follow_symlinks {
+            true => Links::Follow(None),
+            false => Links::Keep,
+        },
+        exclude: &[],
+        filter: None,
+        gathering,
+    };
+    walk.tree(None, directory_target(path.as_ref(), target))?;
+    gathering.fetched.push(FetchedSource {
+        source,
+        commit: SourceCommit {
             repository: repository.clone(),
             reference: reference.clone(),
-            sha: fetched.resolved.sha.clone(),
-        }),
-        _ => None,
-    };
-    fetched.iter().filter_map(one).collect()
-}
-
-fn fetch(
-    github: &dyn GitHub,
-    repository: &str,
-    reference: &str,
-    path: Option<&RelPath>,
-) -> Result<(ResolvedRef, FetchedTree), SourceProblem> {
-    let resolved = github
-        .resolve_ref(repository, reference)
-        .map_err(SourceProblem::GitHub)?;
-    let tree = github
-        .fetch(repository, &resolved.sha, path)
-        .map_err(SourceProblem::GitHub)?;
-    Ok((resolved, tree))
-}
-
-fn files_of(tree: &FetchedTree) -> Result<DirectoryFiles, SourceProblem> {
-    rustix::io::fcntl_dupfd_cloexec(&tree.directory, 0)
-        .map(DirectoryFiles::new)
-        .map_err(|errno| SourceProblem::Unreadable {
-            path: ".".to_owned(),
-            source: CallError::new("fcntl F_DUPFD_CLOEXEC", "the fetched files", errno),
-        })
+            sha: resolved.sha,
+        },
+        archive_bytes: tree.archive_bytes,
+        archive_digest: tree.archive_digest,
+        files,
+        _hold: tree.hold,
+    });
+    Ok(())
 }

@@ -1,37 +1,73 @@
 //! Repository client with the host's settings, and one that uses the commits of a lock file.
 
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
+use crate::bundle::BundleHost;
+use crate::error::BundleError;
+use crate::layer::{Layer, LayerForm};
+use crate::manifests::read_host_file;
 use archive::UnpackLimits;
-use sources::github::{Client, ClientSettings};
 use sources::github::{
-    FetchedTree, GitHub, GitHubError, Patience, Progress, RefShape, ResolvedRef, Token,
+    Client, ClientSettings, FetchedTree, GitHub, GitHubError, Patience, Progress, RefShape,
+    ResolvedRef, Token,
 };
-use spec::host_policy::{HostPolicy, UnpackCaps};
+use spec::host_policy::UnpackCaps;
 use spec::lock::Lock;
 use spec::path::{RelPath, escape};
+use spec::report::with_causes;
 
-/// Creates a client for the service in `policy`. Sends no request.
+/// Creates a client for the service of the host's policy. Sends no request.
 ///
 /// # Errors
-/// [`GitHubError::Setting`].
-pub fn client<'caller>(
-    policy: &HostPolicy,
-    token: Option<Token>,
-    cache_directory: PathBuf,
+/// [`BundleError::GitHub`], [`BundleError::Token`].
+pub(crate) fn client<'caller>(
+    host: &BundleHost<'_>,
+    layers: &[Layer],
     progress: &'caller dyn Fn(&Progress<'_>),
-) -> Result<Client<'caller>, GitHubError> {
-    Client::new(ClientSettings {
+) -> Result<Client<'caller>, BundleError> {
+    let policy = host.policy;
+    let fetches = layers
+        .iter()
+        .any(|layer| matches!(layer.form, LayerForm::GitHub(_)));
+    let client = Client::new(ClientSettings {
         base_url: policy.github.base_url.clone(),
-        token,
+        // Not even read where nothing is fetched.
+        token: match &policy.github.token {
+            Some(reference) if fetches => Some(read_token(reference, host)?),
+            _ => None,
+        },
         // Checked earlier, where the position of the source is known.
         require_pin: false,
         limits: limits_of(policy.unpack),
-        cache_directory,
+        cache_directory: host.cache_directory(),
         cache_size_bytes: policy.cache.size_bytes,
         patience: Patience::default(),
         progress,
-    })
+    })?;
+    Ok(client)
+}
+
+/// Reads the token that `reference` names: `env:NAME` or `file:PATH`.
+fn read_token(reference: &str, host: &BundleHost<'_>) -> Result<Token, BundleError> {
+    let unusable = |problem: String| BundleError::Token { problem };
+    let value = if let Some(name) = reference.strip_prefix("env:") {
+        let value = (host.variable)(name).ok_or_else(|| {
+            let name = escape(name.as_bytes());
+            unusable(format!("the variable {name} is not set"))
+        })?;
+        value.as_bytes().to_vec()
+    } else if let Some(path) = reference.strip_prefix("file:") {
+        read_host_file(Path::new(path)).map_err(|unread| unusable(with_causes(&unread)))?
+    } else {
+        let found = escape(reference.as_bytes());
+        return Err(unusable(format!(
+            "found `{found}`, expected env:NAME or file:PATH"
+        )));
+    };
+    // Most files with one secret end in a newline that is no part of it.
+    let value = value.strip_suffix(b"\n").unwrap_or(&value);
+    Ok(Token::new(value, reference.to_owned())?)
 }
 
 #[must_use]
@@ -44,18 +80,9 @@ pub(crate) fn limits_of(caps: UnpackCaps) -> UnpackLimits {
 }
 
 /// Repositories at the commits of a lock file. A reference without a locked commit is refused.
-pub struct Locked<'call> {
-    pub github: &'call dyn GitHub,
-    pub lock: &'call Lock,
-}
-
-impl std::fmt::Debug for Locked<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Locked")
-            .field("lock", &self.lock)
-            .finish_non_exhaustive()
-    }
+pub(crate) struct Locked<'call> {
+    pub(crate) github: &'call dyn GitHub,
+    pub(crate) lock: &'call Lock,
 }
 
 impl GitHub for Locked<'_> {

@@ -13,8 +13,9 @@ use std::path::Path;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use crate::error::SourceProblem;
-use crate::files::{FoundKind, WorkspaceFiles};
+use crate::error::BundleError;
+use crate::files::{DirectoryFiles, FoundKind};
+use crate::walk::{join, parse};
 use spec::path::{RelPath, escape};
 
 const BYTES_MAX: u64 = 1 << 20;
@@ -22,14 +23,14 @@ const PATTERNS_MAX: usize = 20_000;
 
 pub(crate) struct Ignored<'files> {
     name: &'static [u8],
-    files: &'files dyn WorkspaceFiles,
+    files: &'files DirectoryFiles,
     /// By directory; the empty name is the root.
     found: RefCell<BTreeMap<Vec<u8>, Patterns>>,
     patterns: Cell<usize>,
 }
 
 impl<'files> Ignored<'files> {
-    pub(crate) fn new(files: &'files dyn WorkspaceFiles, name: &'static [u8]) -> Self {
+    pub(crate) fn new(files: &'files DirectoryFiles, name: &'static [u8]) -> Self {
         Self {
             name,
             files,
@@ -38,16 +39,13 @@ impl<'files> Ignored<'files> {
         }
     }
 
-    pub(crate) fn enter(&self, directory: Option<&RelPath>) -> Result<(), SourceProblem> {
-        let path = beneath(directory, self.name)?;
-        let unreadable = |source| SourceProblem::Unreadable {
-            path: path.to_string(),
-            source,
-        };
+    pub(crate) fn enter(&self, directory: Option<&RelPath>) -> Result<(), BundleError> {
+        let path = join(directory, &parse(self.name)?)?;
+        let unreadable = |error| BundleError::unreadable(&path, error);
         let Some(found) = self.files.look(&path).map_err(unreadable)? else {
             return Ok(());
         };
-        let refused = |line, reason: String| SourceProblem::IgnoreFile {
+        let refused = |line, reason: String| BundleError::IgnoreFile {
             path: path.clone(),
             line,
             reason,
@@ -57,11 +55,14 @@ impl<'files> Ignored<'files> {
             let reason = format!("it is {}, expected a file", found.kind.words());
             return Err(refused(None, reason));
         };
-        if BYTES_MAX < bytes {
+        if bytes > BYTES_MAX {
             let reason = format!("it has {bytes} bytes, expected at most {BYTES_MAX}");
             return Err(refused(None, reason));
         }
-        let text = start_of(self.files, &path, BYTES_MAX)?;
+        let text = self
+            .files
+            .read_start(&path, BYTES_MAX)
+            .map_err(unreadable)?;
         let text = std::str::from_utf8(&text).map_err(|error| {
             let before = &text[..error.valid_up_to()];
             let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
@@ -69,7 +70,7 @@ impl<'files> Ignored<'files> {
         })?;
         let patterns = Patterns::parse(text).map_err(|(line, reason)| refused(line, reason))?;
         self.patterns.set(self.patterns.get() + patterns.count);
-        if PATTERNS_MAX < self.patterns.get() {
+        if self.patterns.get() > PATTERNS_MAX {
             let reason = format!("more than {PATTERNS_MAX} patterns in all such files up to it");
             return Err(refused(None, reason));
         }
@@ -79,7 +80,7 @@ impl<'files> Ignored<'files> {
     }
 
     /// Whether `path` is ignored; `None` without a match. No parent of `path` may be ignored.
-    pub(crate) fn say(&self, path: &RelPath, is_directory: bool) -> Option<bool> {
+    pub(crate) fn decide(&self, path: &RelPath, is_directory: bool) -> Option<bool> {
         let found = self.found.borrow();
         if found.is_empty() {
             return None;
@@ -88,9 +89,13 @@ impl<'files> Ignored<'files> {
         let slashes = bytes.iter().enumerate().rev();
         let above = slashes.filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         let decided = above
-            .filter_map(|at| found.get(&bytes[..at])?.say(&bytes[at + 1..], is_directory))
+            .filter_map(|at| {
+                found
+                    .get(&bytes[..at])?
+                    .decide(&bytes[at + 1..], is_directory)
+            })
             .next();
-        decided.or_else(|| found.get(&[][..])?.say(bytes, is_directory))
+        decided.or_else(|| found.get(&[][..])?.decide(bytes, is_directory))
     }
 }
 
@@ -118,7 +123,7 @@ impl Patterns {
     }
 
     /// Whether a path, relative to the ignore file, is ignored; `None` without a match.
-    pub(crate) fn say(&self, path: &[u8], is_directory: bool) -> Option<bool> {
+    pub(crate) fn decide(&self, path: &[u8], is_directory: bool) -> Option<bool> {
         match self
             .matcher
             .matched(Path::new(OsStr::from_bytes(path)), is_directory)
@@ -152,47 +157,13 @@ fn without_alternatives(line: &str) -> String {
     text
 }
 
-pub(crate) fn start_of(
-    files: &dyn WorkspaceFiles,
-    path: &RelPath,
-    most: u64,
-) -> Result<Vec<u8>, SourceProblem> {
-    let unreadable = |source| SourceProblem::Unreadable {
-        path: path.to_string(),
-        source,
-    };
-    let mut file = files.open(path).map_err(unreadable)?;
-    let mut start = Vec::new();
-    let mut buffer = [0; 16 * 1024];
-    while (start.len() as u64) < most {
-        let count = file.read(&mut buffer).map_err(unreadable)?;
-        if count == 0 {
-            break;
-        }
-        start.extend_from_slice(&buffer[..count]);
-    }
-    start.truncate(usize::try_from(most).unwrap_or(usize::MAX));
-    Ok(start)
-}
-
-fn beneath(directory: Option<&RelPath>, name: &[u8]) -> Result<RelPath, SourceProblem> {
-    let text = match directory {
-        None => name.to_vec(),
-        Some(directory) => [directory.as_bytes(), b"/", name].concat(),
-    };
-    RelPath::parse(&text).map_err(|error| SourceProblem::Path {
-        path: escape(&text),
-        error,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn patterns_mean_what_git_says_that_they_mean() {
-        for (text, path, is_directory, said) in [
+    fn patterns_match_as_in_git() {
+        for (text, path, is_directory, expected) in [
             ("*.o", "a.o", false, Some(true)),
             ("*.o", "deep/er/a.o", false, Some(true)),
             ("/a.o", "deep/a.o", false, None),
@@ -227,8 +198,8 @@ mod tests {
             let patterns = Patterns::parse(text).map_err(|(_, reason)| reason);
             let patterns = patterns.expect(text);
             assert_eq!(
-                patterns.say(path.as_bytes(), is_directory),
-                said,
+                patterns.decide(path.as_bytes(), is_directory),
+                expected,
                 "{text:?} of {path:?}"
             );
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::origin::{SourceKind, SourceOrigin};
+use crate::origin::SourceOrigin;
 use spec::code_block::SourceTarget;
 use spec::path::RelPath;
 
@@ -16,40 +16,35 @@ pub struct Layer {
 /// Form of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LayerForm {
-    /// A whole folder of the workspace, at the root of the bundle.
-    Folder {
-        /// `None` for the workspace.
-        path: Option<RelPath>,
-    },
+    /// A whole folder of the workspace, at the root of the bundle. `None`: the workspace.
+    Folder(Option<RelPath>),
     /// A file with its content in the manifest.
-    Inline { path: RelPath, content: Arc<[u8]> },
-    Local {
-        /// Base of `path`; `None` for the workspace.
-        base: Option<RelPath>,
-        /// As written; a pattern if no such file exists. `None` for the folder itself.
-        path: Option<RelPath>,
-        directory: bool,
-        target: SourceTarget,
-        glob: Option<String>,
+    Inline {
+        path: RelPath,
+        content: Arc<[u8]>,
     },
-    GitHub {
-        repository: String,
-        /// Commit, tag or branch.
-        reference: String,
-        path: Option<RelPath>,
-        target: SourceTarget,
-    },
+    Local(LocalSource),
+    GitHub(RepositorySource),
 }
 
-impl LayerForm {
-    /// Returns the kind of the source.
-    #[must_use]
-    pub fn kind(&self) -> SourceKind {
-        match self {
-            Self::Folder { .. } => SourceKind::Folder,
-            Self::Inline { .. } => SourceKind::Inline,
-            Self::Local { .. } => SourceKind::Local,
-            Self::GitHub { .. } => SourceKind::GitHub,
-        }
-    }
+/// Files of the workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalSource {
+    /// Base of `path`; `None` for the workspace.
+    pub base: Option<RelPath>,
+    /// As written; a pattern if no such file exists. `None` for the folder itself.
+    pub path: Option<RelPath>,
+    pub directory: bool,
+    pub target: SourceTarget,
+    pub glob: Option<String>,
+}
+
+/// A folder of a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepositorySource {
+    pub repository: String,
+    /// Commit, tag or branch.
+    pub reference: String,
+    pub path: Option<RelPath>,
+    pub target: SourceTarget,
 }

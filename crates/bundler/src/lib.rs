@@ -1,12 +1,15 @@
 //! From a manifest to a bundle.
 //!
-//! [`resolve`](resolve::resolve) reads manifests and replaces `ref` sources by their content.
-//! [`gather`](gather::gather) lists the files, fetches repositories and merges everything.
-//! [`write`](write::write) reads each file once and writes the archive.
+//! [`bundle()`] is the whole story: [`locate`](locate::locate) finds the manifest,
+//! [`resolve`](resolve::resolve) reads it and replaces `ref` sources by their content, a lock file pins
+//! the references, [`gather`](gather::gather) lists the files and fetches repositories,
+//! [`write`](write::write()) reads each file once and writes the archive.
 //!
-//! [`making`] has these stages in order, with the lock file: the place to start reading.
+//! [`check`](check::check) reports all errors of a manifest, [`source`] makes source artifacts.
 #![forbid(unsafe_code)]
 
+mod advice;
+pub mod bundle;
 mod bundle_filter;
 pub mod check;
 mod credentials;
@@ -17,32 +20,32 @@ mod filter;
 mod folders;
 mod follow;
 pub mod gather;
-mod gathering;
-pub mod hosting;
+mod gathered;
+mod hosting;
 mod ignored;
 pub mod layer;
 pub mod locate;
-pub(crate) mod locking;
-pub mod making;
 pub mod manifests;
 pub mod origin;
 pub mod output;
+mod outputs;
 pub mod overlay;
 mod pattern;
+mod pinned;
 pub mod resolve;
 pub mod runnable;
 mod secrets;
 pub mod source;
-pub(crate) mod source_problem;
 mod walk;
 mod weight;
 pub mod write;
 
+pub use bundle::bundle;
 pub use check::check;
 pub use define_code::{DefineCode, define_code};
-pub use error::{ComposeError, ErrorClass, SizeLimit, SourceProblem};
+pub use error::BundleError;
 pub use gather::{GatherOptions, Gathered, gather};
 pub use origin::{SourceKind, SourceOrigin};
-pub use overlay::Overlay;
+pub use pinned::LockUse;
 pub use resolve::{Resolution, ResolveRequest, resolve};
-pub use write::{WrittenBundle, content_digest, write};
+pub use write::{WrittenBundle, write};

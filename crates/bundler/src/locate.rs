@@ -1,15 +1,15 @@
 //! Locates the manifest and its workspace, from a file, a folder or a name in a convention folder.
 
-use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::error::ComposeError;
-use crate::files::{DirectoryFiles, WorkspaceFiles};
-use crate::manifests::{MANIFEST_NAMES, find_manifest};
-use crate::resolve::ignored;
+use rustix::io::Errno;
+
+use crate::error::BundleError;
+use crate::files::{DirectoryFiles, shown};
+use crate::manifests::{MANIFEST_NAMES, Unread, ignored, manifests_in};
 use spec::did_you_mean::nearest;
-use spec::path::{RelPath, escape};
+use spec::path::RelPath;
 use spec::report::WarningReport;
 use sys::file::CallError;
 
@@ -21,6 +21,7 @@ const CONVENTIONS: [(&str, &str); 5] = [
     (".code", "manifest.yml"),
     (".code", "CODE.md"),
 ];
+/// Most names that an error lists.
 const NAMES_MAX: usize = 20;
 
 /// A manifest and its workspace.
@@ -39,13 +40,13 @@ pub struct Located {
 /// beneath it, else the manifest's folder.
 ///
 /// # Errors
-/// [`ComposeError::ManifestMissing`], [`ComposeError::ManifestOutside`],
-/// [`ComposeError::WorkspaceNotFound`], [`ComposeError::Workspace`].
+/// [`BundleError::ManifestMissing`], [`BundleError::ManifestOutside`],
+/// [`BundleError::WorkspaceNotFound`], [`BundleError::Workspace`].
 pub fn locate(
     subject: &Path,
     workspace: Option<&Path>,
     working_directory: Option<&Path>,
-) -> Result<Located, ComposeError> {
+) -> Result<Located, BundleError> {
     let given = workspace.map(canonical).transpose()?;
     if let Some(name) = plain_name(subject)
         && let Some(around) = given.as_deref().or(working_directory)
@@ -54,20 +55,29 @@ pub fn locate(
     {
         let files = open(around)?;
         if let Some(manifest) = by_convention(&files, &name)? {
-            let warnings = beside(&files, &manifest)?;
+            let all = manifests_in(&files, manifest.parent().as_ref());
+            let all = all.map_err(|error| unreadable(&manifest, error))?;
             return Ok(Located {
                 workspace: around.to_owned(),
                 files,
+                warnings: ignored(&manifest, &all),
                 manifest,
-                warnings,
             });
         }
         if !subject.exists() {
             return Err(not_found(&files, around, &name)?);
         }
     }
-    let missing = |problem: String| ComposeError::ManifestMissing {
-        path: escape(subject.as_os_str().as_bytes()),
+    by_path(subject, given, working_directory)
+}
+
+fn by_path(
+    subject: &Path,
+    given: Option<PathBuf>,
+    working_directory: Option<&Path>,
+) -> Result<Located, BundleError> {
+    let missing = |problem: String| BundleError::ManifestMissing {
+        path: shown(subject),
         problem,
     };
     let path = subject
@@ -87,54 +97,52 @@ pub fn locate(
     let files = open(&around)?;
     let inside = path
         .strip_prefix(&around)
-        .map_err(|_error| ComposeError::ManifestOutside {
-            manifest: escape(path.as_os_str().as_bytes()),
-            workspace: escape(around.as_os_str().as_bytes()),
+        .map_err(|_error| BundleError::ManifestOutside {
+            manifest: shown(&path),
+            workspace: shown(&around),
         })?;
     let inside = match inside.as_os_str().as_bytes() {
         b"" => None,
         bytes => Some(RelPath::parse(bytes).map_err(|error| missing(error.to_string()))?),
     };
-    let (manifest, others) = match inside {
-        Some(file) if !is_directory => (file, Vec::new()),
-        folder => find_manifest(&files, folder.as_ref())
-            .map_err(|error| missing(format!("cannot be read: {error}")))?
-            .ok_or_else(|| {
-                missing(format!(
-                    "holds no manifest; expected one of {}",
-                    MANIFEST_NAMES.join(", ")
-                ))
-            })?,
+    let all = match inside {
+        Some(file) if !is_directory => vec![file],
+        folder => manifests_in(&files, folder.as_ref())
+            .map_err(|error| missing(format!("cannot be read: {error}")))?,
     };
-    let warnings = ignored(&manifest, &others).collect();
+    let Some(manifest) = all.first().cloned() else {
+        let names = MANIFEST_NAMES.join(", ");
+        return Err(missing(format!(
+            "holds no manifest; expected one of {names}"
+        )));
+    };
     Ok(Located {
         workspace: around,
         files,
+        warnings: ignored(&manifest, &all),
         manifest,
-        warnings,
     })
 }
 
-fn canonical(workspace: &Path) -> Result<PathBuf, ComposeError> {
-    workspace
-        .canonicalize()
-        .map_err(|error| ComposeError::Workspace {
-            workspace: escape(workspace.as_os_str().as_bytes()),
-            source: CallError::new(
-                "realpath",
-                escape(workspace.as_os_str().as_bytes()),
-                rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO),
-            ),
-        })
+fn canonical(workspace: &Path) -> Result<PathBuf, BundleError> {
+    workspace.canonicalize().map_err(|error| {
+        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        let shown = shown(workspace);
+        BundleError::Workspace {
+            source: CallError::new("realpath", shown.clone(), errno),
+            workspace: shown,
+        }
+    })
 }
 
-fn open(workspace: &Path) -> Result<DirectoryFiles, ComposeError> {
-    DirectoryFiles::open_root(workspace).map_err(|source| ComposeError::Workspace {
-        workspace: escape(workspace.as_os_str().as_bytes()),
+fn open(workspace: &Path) -> Result<DirectoryFiles, BundleError> {
+    DirectoryFiles::open_root(workspace).map_err(|source| BundleError::Workspace {
+        workspace: shown(workspace),
         source,
     })
 }
 
+/// Returns `subject` if it is one name and no path.
 fn plain_name(subject: &Path) -> Option<RelPath> {
     let bytes = subject.as_os_str().as_bytes();
     RelPath::parse(bytes)
@@ -142,75 +150,51 @@ fn plain_name(subject: &Path) -> Option<RelPath> {
         .filter(|_| !bytes.contains(&b'/'))
 }
 
-fn by_convention(files: &DirectoryFiles, name: &RelPath) -> Result<Option<RelPath>, ComposeError> {
+fn by_convention(files: &DirectoryFiles, name: &RelPath) -> Result<Option<RelPath>, BundleError> {
     for (folder, file) in CONVENTIONS {
-        let Some(path) = conventional(folder, name, file) else {
+        let parts = [folder.as_bytes(), name.as_bytes(), file.as_bytes()];
+        let Ok(path) = RelPath::parse(&parts.join(&b'/')) else {
             continue;
         };
-        let found = files
-            .look(&path)
-            .map_err(|source| ComposeError::Unreadable {
-                file: path.to_string(),
-                problem: "cannot be looked at",
-                source: Some(source),
-            })?;
-        if found.is_some() {
+        let found = files.look(&path);
+        if found.map_err(|error| unreadable(&path, error))?.is_some() {
             return Ok(Some(path));
         }
     }
     Ok(None)
 }
 
-fn beside(files: &DirectoryFiles, manifest: &RelPath) -> Result<Vec<WarningReport>, ComposeError> {
-    let folder = manifest.parent();
-    let found =
-        find_manifest(files, folder.as_ref()).map_err(|source| ComposeError::Unreadable {
-            file: manifest.to_string(),
-            problem: "cannot be looked at",
-            source: Some(source),
-        })?;
-    let all = found.map(|(first, others)| [vec![first], others].concat());
-    let mut others = all.unwrap_or_default();
-    others.retain(|other| other != manifest);
-    Ok(ignored(manifest, &others).collect())
-}
-
-fn conventional(folder: &str, name: &RelPath, file: &str) -> Option<RelPath> {
-    let parts = [folder.as_bytes(), name.as_bytes(), file.as_bytes()];
-    RelPath::parse(&parts.join(&b'/')).ok()
+fn unreadable(path: &RelPath, error: CallError) -> BundleError {
+    let unread = Unread::new(&path.to_string(), "cannot be read", Some(error));
+    BundleError::ManifestUnreadable(unread)
 }
 
 fn not_found(
     files: &DirectoryFiles,
     workspace: &Path,
     name: &RelPath,
-) -> Result<ComposeError, ComposeError> {
+) -> Result<BundleError, BundleError> {
     let mut known = Vec::new();
     for folder in [".code-workspaces", ".code"] {
-        let mut names = Vec::new();
-        let listed = RelPath::parse(folder.as_bytes()).map(|folder| {
-            files.list(Some(&folder), &mut |name| {
-                names.extend(RelPath::parse(name));
-                ControlFlow::Continue(())
-            })
-        });
+        let folder = RelPath::parse(folder.as_bytes());
         // A missing convention folder is empty.
-        if listed.is_ok_and(|listed| listed.is_ok()) {
-            for name in names {
-                if by_convention(files, &name)?.is_some() {
-                    known.push(name.to_string());
-                }
+        let listed = folder.map(|folder| files.list(Some(&folder), u64::MAX).unwrap_or_default());
+        for name in listed.unwrap_or_default() {
+            if let Ok(name) = RelPath::parse(&name)
+                && by_convention(files, &name)?.is_some()
+            {
+                known.push(name.to_string());
             }
         }
     }
     known.sort_unstable();
     known.dedup();
-    let shown = name.to_string();
-    let near = nearest(&shown, known.iter().map(String::as_str)).map(str::to_owned);
+    let name = name.to_string();
+    let near = nearest(&name, known.iter().map(String::as_str)).map(str::to_owned);
     known.truncate(NAMES_MAX);
-    Ok(ComposeError::WorkspaceNotFound {
-        name: shown,
-        workspace: escape(workspace.as_os_str().as_bytes()),
+    Ok(BundleError::WorkspaceNotFound {
+        name,
+        workspace: shown(workspace),
         known,
         near,
     })

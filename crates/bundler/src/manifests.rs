@@ -1,20 +1,24 @@
 //! Reads manifests and their block documents from the workspace.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
-use crate::error::ComposeError;
-use crate::files::{FoundKind, WorkspaceFiles};
+use crate::error::BundleError;
+use crate::files::{DirectoryFiles, FoundKind, shown};
+use crate::walk::{join, parse};
 use spec::document::{self, Node, TEXT_BYTES_MAX};
 use spec::inventory::{self, Inventory};
 use spec::manifest::{
     BlockDocument, BlockDocuments, BlockReference, Format, Manifest, ManifestError,
     ReferenceTarget, block_references, block_references_of_sandbox, parse_with,
 };
-use spec::path::{RelPath, escape};
+use spec::path::RelPath;
+use spec::report::WarningReport;
 use sys::file::{self, CallError, read_regular};
 
 /// File names of manifests, in search order.
@@ -55,22 +59,19 @@ impl ManifestFile {
     }
 }
 
-/// Finds the manifest in `folder` (`None`: the root), and lower-ranked manifest files there, which
-/// are ignored.
+/// Returns the manifests in `folder` (`None`: the root), in search order. All but the first are
+/// ignored.
 ///
 /// # Errors
 /// The system call that failed.
-pub(crate) fn find_manifest(
-    files: &dyn WorkspaceFiles,
+pub(crate) fn manifests_in(
+    files: &DirectoryFiles,
     folder: Option<&RelPath>,
-) -> Result<Option<(RelPath, Vec<RelPath>)>, CallError> {
+) -> Result<Vec<RelPath>, CallError> {
     let mut found = Vec::new();
     for name in MANIFEST_NAMES {
         // Only the joined path can be too long, and then no such file exists.
-        let Ok(name) = RelPath::parse(name.as_bytes()) else {
-            continue;
-        };
-        let Ok(path) = folder.map_or_else(|| Ok(name.clone()), |folder| folder.join(&name)) else {
+        let Ok(path) = parse(name.as_bytes()).and_then(|name| join(folder, &name)) else {
             continue;
         };
         let there = files.look(&path)?;
@@ -78,8 +79,18 @@ pub(crate) fn find_manifest(
             found.push(path);
         }
     }
-    let mut found = found.into_iter();
-    Ok(found.next().map(|first| (first, found.collect())))
+    Ok(found)
+}
+
+/// Warns about manifests beside `manifest`.
+pub(crate) fn ignored(manifest: &RelPath, all: &[RelPath]) -> Vec<WarningReport> {
+    let others = all.iter().filter(|other| *other != manifest);
+    others
+        .map(|other| {
+            let message = format!("{other} is ignored: {manifest} comes first");
+            WarningReport::new("manifest_ignored", message)
+        })
+        .collect()
 }
 
 #[derive(Debug)]
@@ -91,27 +102,23 @@ pub(crate) struct ManifestText {
 /// Reads the documents that [`read_manifest`] validates.
 ///
 /// # Errors
-/// [`ComposeError::Unreadable`]; [`ComposeError::Manifest`] for a syntax error.
+/// [`BundleError::Unreadable`]; [`BundleError::Manifest`] for a syntax error.
 pub(crate) fn read_text_of(
-    files: &dyn WorkspaceFiles,
+    files: &DirectoryFiles,
     path: &RelPath,
     registry: &Registry,
-) -> Result<ManifestText, ComposeError> {
+) -> Result<ManifestText, BundleError> {
     let name = path.to_string();
-    let text = read_text(files, path).map_err(|unread| ComposeError::Unreadable {
-        file: unread.file,
-        problem: unread.problem,
-        source: unread.source,
-    })?;
+    let text = read_text(files, path).map_err(BundleError::ManifestUnreadable)?;
     let root = document::parse(&text, format_of(path.as_bytes()))
-        .map_err(|error| ComposeError::Manifest(vec![ManifestError::of_document(&name, error)]))?;
+        .map_err(|error| BundleError::Manifest(vec![ManifestError::of_document(&name, error)]))?;
     let blocks = blocks_of(files, path, &root, registry);
     Ok(ManifestText { root, blocks })
 }
 
 /// Lists the workspace documents that the blocks of `root` at `path` refer to.
 pub(crate) fn blocks_of(
-    files: &dyn WorkspaceFiles,
+    files: &DirectoryFiles,
     path: &RelPath,
     root: &Node,
     registry: &Registry,
@@ -123,12 +130,12 @@ pub(crate) fn blocks_of(
 /// Reads and validates the manifest at `path` with its block documents.
 ///
 /// # Errors
-/// [`ComposeError::Unreadable`]; [`ComposeError::Manifest`] with all errors.
+/// [`BundleError::Unreadable`]; [`BundleError::Manifest`] with all errors.
 pub(crate) fn read_manifest(
-    files: &dyn WorkspaceFiles,
+    files: &DirectoryFiles,
     path: &RelPath,
     registry: &Registry,
-) -> Result<ManifestFile, ComposeError> {
+) -> Result<ManifestFile, BundleError> {
     let ManifestText { root, blocks } = read_text_of(files, path, registry)?;
     let parsed = parse_with(&root, &path.to_string(), &blocks);
     match parsed.manifest {
@@ -138,7 +145,7 @@ pub(crate) fn read_manifest(
             manifest,
             blocks,
         }),
-        None => Err(ComposeError::Manifest(parsed.errors)),
+        None => Err(BundleError::Manifest(parsed.errors)),
     }
 }
 
@@ -166,7 +173,7 @@ pub fn read_inventory(
 }
 
 /// Reads the inventory of the workspace.
-pub fn inventory_of_workspace(files: &dyn WorkspaceFiles) -> Option<Inventory> {
+pub fn inventory_of_workspace(files: &DirectoryFiles) -> Option<Inventory> {
     read_inventory(|path| match files.look(path) {
         Ok(None) => None,
         _ => Some(read_text(files, path).map_err(|unread| unread.tried())),
@@ -249,7 +256,7 @@ fn registered<'registry>(
 }
 
 fn add_host_file(reference: BlockReference, file: &Path, blocks: &mut BlockDocuments) {
-    let shown = escape(file.as_os_str().as_bytes());
+    let shown = shown(file);
     match read_host_file(file) {
         Ok(text) => add(reference, shown, &text, file.as_os_str().as_bytes(), blocks),
         Err(unread) => blocks.insert_missing(reference, unread.tried()),
@@ -280,6 +287,27 @@ pub struct Unread {
 }
 
 impl Unread {
+    pub(crate) fn new(file: &str, problem: &'static str, source: Option<CallError>) -> Self {
+        Self {
+            file: file.to_owned(),
+            problem,
+            source,
+        }
+    }
+
+    fn of_call(file: &str, call: &'static str, errno: Errno) -> Self {
+        Self::new(
+            file,
+            "cannot be read",
+            Some(CallError::new(call, file, errno)),
+        )
+    }
+
+    pub(crate) fn is_denied(&self) -> bool {
+        let errno = self.source.as_ref().map(|error| error.errno);
+        matches!(errno, Some(Errno::ACCESS | Errno::PERM))
+    }
+
     /// Formats the error as a clause, for a reference to this file.
     #[must_use]
     pub fn tried(&self) -> String {
@@ -295,68 +323,44 @@ impl Unread {
     }
 }
 
-const TOO_LARGE: &str = "is larger than 1 MiB";
 const NO_FILE: &str = "is not a regular file";
 
 /// Reads a document of the workspace, at most 1 MiB, without following links.
 ///
 /// # Errors
 /// [`Unread`].
-pub fn read_text(files: &dyn WorkspaceFiles, path: &RelPath) -> Result<Vec<u8>, Unread> {
-    let refused = |problem, source| Unread {
-        file: path.to_string(),
-        problem,
-        source,
-    };
-    let failed = |error| refused("cannot be read", Some(error));
+pub fn read_text(files: &DirectoryFiles, path: &RelPath) -> Result<Vec<u8>, Unread> {
+    let shown = path.to_string();
+    let refused = |problem| Err(Unread::new(&shown, problem, None));
+    let failed = |error| Unread::new(&shown, "cannot be read", Some(error));
     match files.look(path).map_err(failed)?.map(|found| found.kind) {
-        None => return Err(refused("is not there", None)),
+        None => return refused("is not there"),
         Some(FoundKind::File { .. }) => (),
-        Some(FoundKind::Symlink) => {
-            return Err(refused("is a symlink, which is not followed", None));
-        }
-        Some(_) => return Err(refused(NO_FILE, None)),
+        Some(FoundKind::Symlink) => return refused("is a symlink, which is not followed"),
+        Some(_) => return refused(NO_FILE),
     }
-    let mut file = files.open(path).map_err(failed)?;
-    if !matches!(file.found().map_err(failed)?.kind, FoundKind::File { .. }) {
-        return Err(refused(NO_FILE, None));
-    }
-    let mut text = Vec::new();
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        match file.read(&mut buffer).map_err(failed)? {
-            0 => return Ok(text),
-            count => text.extend_from_slice(&buffer[..count]),
-        }
-        if TEXT_BYTES_MAX < text.len() {
-            return Err(refused(TOO_LARGE, None));
-        }
-    }
+    let file = files.open(path).map_err(failed)?;
+    read_open(file, &shown)
 }
 
 /// Reads a host file that the host policy or the user names, at most 1 MiB.
 ///
 /// # Errors
 /// [`Unread`].
-pub fn read_host_file(path: &Path) -> Result<Vec<u8>, Unread> {
-    let shown = escape(path.as_os_str().as_bytes());
-    let refused = |problem, source| Unread {
-        file: shown.clone(),
-        problem,
-        source,
-    };
-    let failed = |call, errno| {
-        let source = CallError::new(call, shown.clone(), errno);
-        refused("cannot be read", Some(source))
-    };
+pub(crate) fn read_host_file(path: &Path) -> Result<Vec<u8>, Unread> {
+    let shown = shown(path);
     // O_NONBLOCK: opening a FIFO would block.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file =
-        rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed("open", errno))?;
+    let file = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|errno| Unread::of_call(&shown, "open", errno))?;
+    read_open(file, &shown)
+}
+
+fn read_open(file: OwnedFd, shown: &str) -> Result<Vec<u8>, Unread> {
     read_regular(file, TEXT_BYTES_MAX).map_err(|unread| match unread {
-        file::Unread::Stat(errno) => failed("fstat", errno),
-        file::Unread::NotRegular => refused(NO_FILE, None),
-        file::Unread::Read(errno) => failed("read", errno),
-        file::Unread::TooLarge => refused(TOO_LARGE, None),
+        file::Unread::Stat(errno) => Unread::of_call(shown, "fstat", errno),
+        file::Unread::Read(errno) => Unread::of_call(shown, "read", errno),
+        file::Unread::NotRegular => Unread::new(shown, NO_FILE, None),
+        file::Unread::TooLarge => Unread::new(shown, "is larger than 1 MiB", None),
     })
 }

@@ -5,16 +5,16 @@
 //! even after a power loss. The umask applies to its mode.
 
 use std::io::{Read as _, Write};
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::error::ComposeError;
-use crate::files::FileIdentity;
-use spec::path::escape;
+use crate::error::BundleError;
+use crate::files::{FileIdentity, shown};
 use sys::file::CallError;
 use sys::signal::{SignalSet, is_pending, set_mask};
 
@@ -23,22 +23,20 @@ pub const ENDING: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
 
 /// An output file before [`OutputFile::commit`].
 #[derive(Debug)]
-pub struct OutputFile {
-    shown: String,
+pub(crate) struct OutputFile {
+    pub(crate) shown: String,
     file: OwnedFd,
-    place: Place,
+    /// `None` for a stream: its data is visible immediately.
+    place: Option<Place>,
 }
 
 #[derive(Debug)]
-enum Place {
-    Stream,
-    Named {
-        directory: OwnedFd,
-        name: Vec<u8>,
-        /// Temporary name, if the file system lacks unnamed files. While it exists, signals that
-        /// would terminate this process and leave the file are blocked.
-        temporary: Option<Vec<u8>>,
-    },
+struct Place {
+    directory: OwnedFd,
+    name: Vec<u8>,
+    /// Temporary name, if the file system lacks unnamed files. While it exists, signals that
+    /// would terminate this process and leave the file are blocked.
+    temporary: Option<Vec<u8>>,
 }
 
 impl OutputFile {
@@ -46,71 +44,69 @@ impl OutputFile {
     /// [`OutputFile::commit`].
     ///
     /// # Errors
-    /// [`ComposeError::Output`]; [`ComposeError::OutputRefused`] for a directory or a dangling
-    /// link.
-    pub fn create(path: &Path) -> Result<Self, ComposeError> {
+    /// [`BundleError::Output`]; [`BundleError::OutputRefused`] for a directory or a dangling link.
+    pub(crate) fn create(path: &Path) -> Result<Self, BundleError> {
         Self::create_with(path, OFlags::TMPFILE)
     }
 
-    fn create_with(path: &Path, unnamed: OFlags) -> Result<Self, ComposeError> {
-        let shown = escape(path.as_os_str().as_bytes());
-        let failed = |call, errno| ComposeError::Output {
-            file: shown.clone(),
-            source: CallError::new(call, shown.clone(), errno),
-        };
-        let refused = |found, expected| ComposeError::OutputRefused {
-            file: shown.clone(),
-            found,
-            expected,
-        };
+    /// Writes to standard output.
+    ///
+    /// # Errors
+    /// [`BundleError::Output`].
+    pub(crate) fn standard_output() -> Result<Self, BundleError> {
+        let shown = "standard output".to_owned();
+        let file = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 0)
+            .map_err(|errno| failed(&shown, "fcntl F_DUPFD_CLOEXEC", errno))?;
+        Ok(Self {
+            shown,
+            file,
+            place: None,
+        })
+    }
+
+    fn create_with(path: &Path, unnamed: OFlags) -> Result<Self, BundleError> {
+        let shown = shown(path);
         let there = match rustix::fs::stat(path) {
             Ok(status) => Some(FileType::from_raw_mode(status.st_mode)),
             Err(Errno::NOENT) => None,
-            Err(errno) => return Err(failed("stat", errno)),
+            Err(errno) => return Err(failed(&shown, "stat", errno)),
         };
         match there {
             // Written beside the target of a link, so that the link is kept.
             Some(FileType::RegularFile) => {
-                let path = path.canonicalize().map_err(|error| {
-                    failed(
-                        "realpath",
-                        Errno::from_io_error(&error).unwrap_or(Errno::IO),
-                    )
-                })?;
-                Self::beside(&path, shown, unnamed)
+                let path = path.canonicalize();
+                let path = path.map_err(|error| failed(&shown, "realpath", errno_of(&error)))?;
+                Self::create_beside(&path, shown, unnamed)
             }
-            Some(FileType::Directory) => Err(refused("a directory", "the name of a file")),
+            Some(FileType::Directory) => Err(refused(&shown, "a directory", "the name of a file")),
             Some(_) => {
                 let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
                 let file = rustix::fs::open(path, flags, Mode::empty())
-                    .map_err(|errno| failed("open", errno))?;
+                    .map_err(|errno| failed(&shown, "open", errno))?;
                 Ok(Self {
                     shown,
                     file,
-                    place: Place::Stream,
+                    place: None,
                 })
             }
-            None if path.as_os_str().as_bytes().ends_with(b"/") => {
-                Err(refused("the name of a directory", "the name of a file"))
-            }
-            None if rustix::fs::lstat(path).is_ok() => {
-                Err(refused("a symlink to nothing", "a file, or no such name"))
-            }
-            None => Self::beside(path, shown, unnamed),
+            None if path.as_os_str().as_bytes().ends_with(b"/") => Err(refused(
+                &shown,
+                "the name of a directory",
+                "the name of a file",
+            )),
+            None if rustix::fs::lstat(path).is_ok() => Err(refused(
+                &shown,
+                "a symlink to nothing",
+                "a file, or no such name",
+            )),
+            None => Self::create_beside(path, shown, unnamed),
         }
     }
 
-    fn beside(path: &Path, shown: String, unnamed: OFlags) -> Result<Self, ComposeError> {
-        let failed = |call, errno| ComposeError::Output {
-            file: shown.clone(),
-            source: CallError::new(call, shown.clone(), errno),
-        };
+    fn create_beside(path: &Path, shown: String, unnamed: OFlags) -> Result<Self, BundleError> {
+        let failed = |call, errno| failed(&shown, call, errno);
         let Some(name) = path.file_name().map(|name| name.as_bytes().to_vec()) else {
-            return Err(ComposeError::OutputRefused {
-                file: shown,
-                found: "no name",
-                expected: "the name of a file",
-            });
+            return Err(refused(&shown, "no name", "the name of a file"));
         };
         let above = match path.parent() {
             Some(above) if !above.as_os_str().is_empty() => above,
@@ -121,16 +117,8 @@ impl OutputFile {
             rustix::fs::open(above, flags, Mode::empty()).map_err(|errno| failed("open", errno))?;
         let mode = Mode::from_raw_mode(0o666);
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        match rustix::fs::openat(&directory, c".", flags | unnamed, mode) {
-            Ok(file) => Ok(Self {
-                shown,
-                file,
-                place: Place::Named {
-                    directory,
-                    name,
-                    temporary: None,
-                },
-            }),
+        let (file, temporary) = match rustix::fs::openat(&directory, c".", flags | unnamed, mode) {
+            Ok(file) => (file, None),
             // EISDIR: a file system that ignores the flag and opens the directory.
             Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
                 let temporary = temporary_name(&name);
@@ -139,34 +127,34 @@ impl OutputFile {
                     .map_err(|errno| failed("rt_sigprocmask", errno))?;
                 let file = rustix::fs::openat(&directory, temporary.as_slice(), flags, mode)
                     .map_err(|errno| failed("openat", errno))?;
-                Ok(Self {
-                    shown,
-                    file,
-                    place: Place::Named {
-                        directory,
-                        name,
-                        temporary: Some(temporary),
-                    },
-                })
+                (file, Some(temporary))
             }
-            Err(errno) => Err(failed("openat", errno)),
-        }
+            Err(errno) => return Err(failed("openat", errno)),
+        };
+        Ok(Self {
+            shown,
+            file,
+            place: Some(Place {
+                directory,
+                name,
+                temporary,
+            }),
+        })
     }
 
     /// Whether data is visible immediately instead of at [`OutputFile::commit`].
-    #[must_use]
     pub(crate) fn is_stream(&self) -> bool {
-        matches!(self.place, Place::Stream)
+        self.place.is_none()
     }
 
     /// Returns the identity of the file that will be replaced.
     ///
     /// # Errors
-    /// [`ComposeError::Output`].
-    pub fn replaces(&self) -> Result<Option<FileIdentity>, ComposeError> {
-        let Place::Named {
+    /// [`BundleError::Output`].
+    pub(crate) fn replaces(&self) -> Result<Option<FileIdentity>, BundleError> {
+        let Some(Place {
             directory, name, ..
-        } = &self.place
+        }) = &self.place
         else {
             return Ok(None);
         };
@@ -177,52 +165,38 @@ impl OutputFile {
         }
     }
 
-    /// Reads at most `most` bytes of the file that will be replaced, if any.
+    /// Reads at most `most` bytes of the file that will be replaced; nothing if there is none.
     ///
     /// # Errors
-    /// [`ComposeError::Output`].
-    pub fn start_of_replaced(&self, most: u64) -> Result<Option<Vec<u8>>, ComposeError> {
-        let Place::Named {
+    /// [`BundleError::Output`].
+    pub(crate) fn start_of_replaced(&self, most: u64) -> Result<Vec<u8>, BundleError> {
+        let mut start = Vec::new();
+        let Some(Place {
             directory, name, ..
-        } = &self.place
+        }) = &self.place
         else {
-            return Ok(None);
+            return Ok(start);
         };
         // O_NONBLOCK: another file, such as a FIFO, may have taken the name.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = match rustix::fs::openat(directory, name.as_slice(), flags, Mode::empty()) {
             Ok(file) => file,
-            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::NOENT) => return Ok(start),
             Err(errno) => return Err(self.failed("openat", errno)),
         };
-        let mut start = Vec::new();
         std::fs::File::from(file)
             .take(most)
             .read_to_end(&mut start)
-            .map_err(|error| {
-                self.failed("read", Errno::from_io_error(&error).unwrap_or(Errno::IO))
-            })?;
-        Ok(Some(start))
+            .map_err(|error| self.failed("read", errno_of(&error)))?;
+        Ok(start)
     }
 
     /// Whether both outputs have the same directory and name.
     ///
     /// # Errors
-    /// [`ComposeError::Output`].
-    pub fn is_at_the_place_of(&self, other: &Self) -> Result<bool, ComposeError> {
-        let (
-            Place::Named {
-                directory: here,
-                name,
-                ..
-            },
-            Place::Named {
-                directory: there,
-                name: other_name,
-                ..
-            },
-        ) = (&self.place, &other.place)
-        else {
+    /// [`BundleError::Output`].
+    pub(crate) fn is_at_the_place_of(&self, other: &Self) -> Result<bool, BundleError> {
+        let (Some(here), Some(there)) = (&self.place, &other.place) else {
             return Ok(false);
         };
         let identity = |directory| {
@@ -230,24 +204,19 @@ impl OutputFile {
                 .map(|status| FileIdentity::of(&status))
                 .map_err(|errno| self.failed("fstat", errno))
         };
-        Ok(name == other_name && identity(here)? == identity(there)?)
+        Ok(here.name == there.name && identity(&here.directory)? == identity(&there.directory)?)
     }
 
     /// Creates the error for a path that is not allowed.
-    #[must_use]
-    pub fn refused(&self, found: &'static str, expected: &'static str) -> ComposeError {
-        ComposeError::OutputRefused {
-            file: self.shown.clone(),
-            found,
-            expected,
-        }
+    pub(crate) fn refused(&self, found: &'static str, expected: &'static str) -> BundleError {
+        refused(&self.shown, found, expected)
     }
 
     /// Returns the identity of the new file.
     ///
     /// # Errors
-    /// [`ComposeError::Output`].
-    pub fn identity(&self) -> Result<FileIdentity, ComposeError> {
+    /// [`BundleError::Output`].
+    pub(crate) fn identity(&self) -> Result<FileIdentity, BundleError> {
         rustix::fs::fstat(&self.file)
             .map(|status| FileIdentity::of(&status))
             .map_err(|errno| self.failed("fstat", errno))
@@ -256,105 +225,71 @@ impl OutputFile {
     /// Writes all of `bytes`.
     ///
     /// # Errors
-    /// [`ComposeError::Output`].
-    pub fn fill(&mut self, bytes: &[u8]) -> Result<(), ComposeError> {
-        self.write_all(bytes).map_err(|error| {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-            self.failed("write", errno)
-        })
-    }
-
-    /// Adds the name of this file to a write error.
-    #[must_use]
-    pub fn named(&self, error: ComposeError) -> ComposeError {
-        error.at(&self.shown)
+    /// [`BundleError::Output`].
+    pub(crate) fn fill(&mut self, bytes: &[u8]) -> Result<(), BundleError> {
+        self.write_all(bytes)
+            .map_err(|error| self.failed("write", errno_of(&error)))
     }
 
     /// Syncs the file and renames it to its name, replacing an existing file.
     ///
     /// # Errors
-    /// [`ComposeError::Output`]; the target is unchanged.
-    pub fn commit(mut self) -> Result<(), ComposeError> {
-        let Place::Named {
-            directory,
-            name,
-            temporary,
-        } = &mut self.place
-        else {
+    /// [`BundleError::Output`]; the target is unchanged.
+    pub(crate) fn commit(mut self) -> Result<(), BundleError> {
+        let Some(place) = &mut self.place else {
             return Ok(());
         };
-        let shown = self.shown.clone();
-        let failed = |call, errno| ComposeError::Output {
-            file: shown.clone(),
-            source: CallError::new(call, shown.clone(), errno),
-        };
-        rustix::fs::fdatasync(&self.file).map_err(|errno| failed("fdatasync", errno))?;
-        if let Some(own) = temporary {
-            rustix::fs::renameat(&*directory, own.as_slice(), &*directory, &**name)
-                .map_err(|errno| failed("renameat", errno))?;
-            *temporary = None;
-            return set_mask(SignalSet::NONE).map_err(|errno| failed("rt_sigprocmask", errno));
-        }
-        match link(&self.file, directory, name) {
-            Err(Errno::EXIST) => (),
-            other => return other.map_err(|errno| failed("linkat", errno)),
-        }
-        // linkat(2) does not replace files, so the file needs a temporary name for the rename.
-        // Signals are blocked while it exists.
-        set_mask(SignalSet::of(&ENDING)).map_err(|errno| failed("rt_sigprocmask", errno))?;
-        let own = temporary_name(name);
-        let renamed = link(&self.file, directory, &own)
-            .map_err(|errno| ("linkat", errno))
-            .and_then(|()| {
-                rustix::fs::renameat(&*directory, own.as_slice(), &*directory, &**name).map_err(
-                    |errno| {
-                        let removed =
-                            rustix::fs::unlinkat(&*directory, own.as_slice(), AtFlags::empty());
-                        match removed {
-                            Ok(()) => ("renameat", errno),
-                            Err(errno) => ("unlinkat", errno),
-                        }
-                    },
-                )
-            });
-        let unmasked = set_mask(SignalSet::NONE).map_err(|errno| ("rt_sigprocmask", errno));
-        renamed
-            .and(unmasked)
-            .map_err(|(call, errno)| failed(call, errno))
+        let committed = place.commit(&self.file);
+        committed.map_err(|(call, errno)| self.failed(call, errno))
     }
 
-    fn failed(&self, call: &'static str, errno: Errno) -> ComposeError {
-        ComposeError::Output {
-            file: self.shown.clone(),
-            source: CallError::new(call, self.shown.clone(), errno),
-        }
+    fn failed(&self, call: &'static str, errno: Errno) -> BundleError {
+        failed(&self.shown, call, errno)
     }
 
     /// Removes a temporary file; pending signals are delivered.
     fn take_back(&mut self) -> Result<(), Errno> {
-        let Place::Named {
-            directory,
-            temporary,
-            ..
-        } = &mut self.place
-        else {
+        let temporary = self.place.as_mut().and_then(|place| place.temporary.take());
+        let (Some(place), Some(own)) = (&self.place, temporary) else {
             return Ok(());
         };
-        let Some(own) = temporary.take() else {
-            return Ok(());
-        };
-        let removed = rustix::fs::unlinkat(&*directory, own.as_slice(), AtFlags::empty());
+        let removed = rustix::fs::unlinkat(&place.directory, own.as_slice(), AtFlags::empty());
         set_mask(SignalSet::NONE).and(removed)
     }
+}
 
-    fn has_temporary_name(&self) -> bool {
-        matches!(
-            self.place,
-            Place::Named {
-                temporary: Some(_),
-                ..
-            }
-        )
+impl Place {
+    /// Gives `file` its name. The error has the system call.
+    fn commit(&mut self, file: &OwnedFd) -> Result<(), (&'static str, Errno)> {
+        rustix::fs::fdatasync(file).map_err(|errno| ("fdatasync", errno))?;
+        let unmask = || set_mask(SignalSet::NONE).map_err(|errno| ("rt_sigprocmask", errno));
+        if let Some(own) = &self.temporary {
+            self.rename(own)?;
+            self.temporary = None;
+            return unmask();
+        }
+        match link(file, &self.directory, &self.name) {
+            Err(Errno::EXIST) => (),
+            other => return other.map_err(|errno| ("linkat", errno)),
+        }
+        // linkat(2) does not replace files, so the file needs a temporary name for the rename.
+        // Signals are blocked while it exists.
+        set_mask(SignalSet::of(&ENDING)).map_err(|errno| ("rt_sigprocmask", errno))?;
+        let own = temporary_name(&self.name);
+        let linked = link(file, &self.directory, &own).map_err(|errno| ("linkat", errno));
+        let renamed = linked.and_then(|()| {
+            self.rename(&own).map_err(|error| {
+                let removed =
+                    rustix::fs::unlinkat(&self.directory, own.as_slice(), AtFlags::empty());
+                removed.map_or_else(|errno| ("unlinkat", errno), |()| error)
+            })
+        });
+        renamed.and(unmask())
+    }
+
+    fn rename(&self, own: &[u8]) -> Result<(), (&'static str, Errno)> {
+        rustix::fs::renameat(&self.directory, own, &self.directory, self.name.as_slice())
+            .map_err(|errno| ("renameat", errno))
     }
 }
 
@@ -363,6 +298,25 @@ impl Drop for OutputFile {
         // The original error is already reported and more useful.
         if self.take_back().is_err() {}
     }
+}
+
+fn failed(file: &str, call: &'static str, errno: Errno) -> BundleError {
+    BundleError::Output {
+        file: file.to_owned(),
+        source: CallError::new(call, file, errno),
+    }
+}
+
+fn refused(file: &str, found: &'static str, expected: &'static str) -> BundleError {
+    BundleError::OutputRefused {
+        file: file.to_owned(),
+        found,
+        expected,
+    }
+}
+
+fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 fn link(file: &OwnedFd, directory: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
@@ -381,12 +335,27 @@ fn temporary_name(name: &[u8]) -> Vec<u8> {
 
 impl Write for OutputFile {
     fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
-        if self.has_temporary_name() && is_pending(SignalSet::of(&ENDING))? {
+        let place = self.place.as_ref();
+        let has_temporary_name = place.is_some_and(|place| place.temporary.is_some());
+        if has_temporary_name && is_pending(SignalSet::of(&ENDING))? {
             // A pending signal terminates this process here.
             self.take_back()?;
             return Err(std::io::Error::other("a signal came"));
         }
-        rustix::io::retry_on_intr(|| rustix::io::write(&self.file, data)).map_err(Into::into)
+        loop {
+            match rustix::io::write(&self.file, data) {
+                Err(Errno::INTR) => (),
+                // A pipe that does not block.
+                Err(Errno::AGAIN) => {
+                    let mut file = [PollFd::from_borrowed_fd(self.file.as_fd(), PollFlags::OUT)];
+                    match poll(&mut file, None) {
+                        Ok(_) | Err(Errno::INTR) => (),
+                        Err(errno) => return Err(errno.into()),
+                    }
+                }
+                other => return other.map_err(Into::into),
+            }
+        }
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -414,9 +383,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_there_whole_or_not_at_all() {
-        // The second way is that of file systems without O_TMPFILE: a flag that openat(2) answers
-        // with EISDIR stands for them.
+    fn a_file_is_complete_or_absent() {
+        // File systems without O_TMPFILE: openat(2) answers EISDIR without the flag too.
         for unnamed in [OFlags::TMPFILE, OFlags::empty()] {
             let ground = tempfile::tempdir().expect("a directory");
             let target = ground.path().join("out.tar.gz");
@@ -436,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_a_link_and_what_it_points_to_is_replaced() {
+    fn the_target_of_a_link_is_replaced() {
         let ground = tempfile::tempdir().expect("a directory");
         let (real, link) = (ground.path().join("real"), ground.path().join("link"));
         std::fs::write(&real, "old").expect("written");
@@ -452,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_refused_or_written_as_it_is() {
+    fn directories_and_dangling_links_are_refused_and_devices_are_written() {
         let ground = tempfile::tempdir().expect("a directory");
         std::os::unix::fs::symlink("nowhere", ground.path().join("dangling")).expect("linked");
         for (path, code) in [

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::files::Stamp;
+use archive::Entry;
 use spec::path::RelPath;
 
 /// Index of a source.
@@ -27,13 +28,37 @@ pub enum Item {
 }
 
 impl Item {
-    /// Returns `a file`, `a directory` or `a symlink`.
+    pub(crate) fn of_bytes(bytes: Arc<[u8]>) -> Self {
+        Self::File {
+            executable: false,
+            bytes: bytes.len() as u64,
+            contents: Contents::Bytes(bytes),
+        }
+    }
+
+    /// Returns the size of a file, else 0.
     #[must_use]
-    pub fn words(&self) -> &'static str {
+    pub fn bytes(&self) -> u64 {
         match self {
-            Self::File { .. } => "a file",
-            Self::Directory => "a directory",
-            Self::Symlink { .. } => "a symlink",
+            Self::File { bytes, .. } => *bytes,
+            Self::Directory | Self::Symlink { .. } => 0,
+        }
+    }
+
+    /// Returns the entry of the archive.
+    #[must_use]
+    pub fn entry(&self) -> Entry {
+        match self {
+            Self::File {
+                executable, bytes, ..
+            } => Entry::File {
+                executable: *executable,
+                bytes: *bytes,
+            },
+            Self::Directory => Entry::Directory,
+            Self::Symlink { target } => Entry::Symlink {
+                target: target.clone(),
+            },
         }
     }
 }
@@ -95,6 +120,15 @@ impl Overlay {
         self.entries.get(path)
     }
 
+    /// Iterates over the files and their sizes, by path.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&RelPath, u64)> {
+        let files = self.entries.iter();
+        files.filter_map(|(path, placed)| match placed.item {
+            Item::File { bytes, .. } => Some((path, bytes)),
+            Item::Directory | Item::Symlink { .. } => None,
+        })
+    }
+
     /// Iterates over all entries by path.
     pub fn iter(&self) -> impl Iterator<Item = (&RelPath, &Placed)> {
         self.entries.iter()
@@ -113,9 +147,9 @@ impl Overlay {
     ) -> Result<(), PathConflict> {
         let conflict = |here: &Item, there_path: &RelPath, there: &Placed| PathConflict {
             path: path.clone(),
-            here: here.words(),
+            here: here.entry().kind(),
             there_path: there_path.clone(),
-            there: there.item.words(),
+            there: there.item.entry().kind(),
             there_source: there.source,
         };
         if let Some(there) = self.entries.get_mut(path) {
@@ -167,11 +201,7 @@ mod tests {
     }
 
     fn file(text: &str) -> Item {
-        Item::File {
-            executable: false,
-            bytes: text.len() as u64,
-            contents: Contents::Bytes(text.as_bytes().into()),
-        }
+        Item::of_bytes(text.as_bytes().into())
     }
 
     fn link(target: &str) -> Item {
@@ -220,7 +250,7 @@ mod tests {
                 .expect_err("a conflict");
             assert_eq!(conflict.there_path, path(at), "{} {}", first.0, then.0);
             assert_eq!((conflict.there_source, conflict.path), (7, path(then.0)));
-            assert_eq!(conflict.here, then.1.words());
+            assert_eq!(conflict.here, then.1.entry().kind());
             assert_eq!(overlay, before, "nothing of it was placed");
         }
     }

@@ -5,7 +5,7 @@
 
 use glob::{MatchOptions, Pattern};
 
-use crate::error::SourceProblem;
+use crate::error::BundleError;
 use spec::path::{RelPath, escape};
 
 const OPTIONS: MatchOptions = MatchOptions {
@@ -29,9 +29,9 @@ impl PathPattern {
     /// Parses a pattern.
     ///
     /// # Errors
-    /// [`SourceProblem::Pattern`].
-    pub(crate) fn parse(text: &[u8]) -> Result<Self, SourceProblem> {
-        let refused = |reason: String| SourceProblem::Pattern {
+    /// [`BundleError::Pattern`].
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, BundleError> {
+        let refused = |reason: String| BundleError::Pattern {
             pattern: escape(text),
             reason,
         };

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
-use crate::error::{ComposeError, SourceProblem};
-use crate::files::{FoundKind, WorkspaceFiles};
+use crate::error::BundleError;
+use crate::files::{DirectoryFiles, FoundKind};
 use crate::folders::{base_of, folder_at};
-use crate::layer::{Layer, LayerForm};
-use crate::manifests::{MANIFEST_NAMES, ManifestFile, Registry, find_manifest, read_manifest};
+use crate::layer::{Layer, LayerForm, LocalSource, RepositorySource};
+use crate::manifests::{
+    MANIFEST_NAMES, ManifestFile, Registry, ignored, manifests_in, read_manifest,
+};
 use crate::origin::{SourceKind, SourceOrigin};
 use crate::secrets::carry_inventory;
 use crate::walk::near;
@@ -50,12 +52,12 @@ pub struct Resolution {
 /// Resolves the manifest and the code-workspaces it refers to. Reads no content of sources.
 ///
 /// # Errors
-/// [`ComposeError::Manifest`], [`ComposeError::Unreadable`], and [`ComposeError::Source`] for
+/// [`BundleError::Manifest`], [`BundleError::Unreadable`], and [`BundleError::Source`] for
 /// cycles, depth and references that are not pinned.
 pub fn resolve(
     request: ResolveRequest<'_>,
-    files: &dyn WorkspaceFiles,
-) -> Result<Resolution, ComposeError> {
+    files: &DirectoryFiles,
+) -> Result<Resolution, BundleError> {
     let mut resolver = Resolver::new(files, request.registry, request.require_pin);
     let file = resolver.read(request.manifest)?;
     let inherited = resolver.manifest(&file)?;
@@ -88,9 +90,9 @@ pub fn resolve(
 /// As [`resolve`].
 pub(crate) fn resolve_code(
     code: &[CodeSource],
-    files: &dyn WorkspaceFiles,
+    files: &DirectoryFiles,
     registry: &Registry,
-) -> Result<Vec<Layer>, ComposeError> {
+) -> Result<Vec<Layer>, BundleError> {
     let mut resolver = Resolver::new(files, registry, false);
     for (index, source) in code.iter().enumerate() {
         let origin = SourceOrigin {
@@ -105,7 +107,7 @@ pub(crate) fn resolve_code(
 }
 
 struct Resolver<'call> {
-    files: &'call dyn WorkspaceFiles,
+    files: &'call DirectoryFiles,
     registry: &'call Registry,
     require_pin: bool,
     layers: Vec<Layer>,
@@ -133,7 +135,7 @@ struct Inherited {
 }
 
 impl<'call> Resolver<'call> {
-    fn new(files: &'call dyn WorkspaceFiles, registry: &'call Registry, require_pin: bool) -> Self {
+    fn new(files: &'call DirectoryFiles, registry: &'call Registry, require_pin: bool) -> Self {
         Self {
             files,
             registry,
@@ -148,7 +150,7 @@ impl<'call> Resolver<'call> {
         }
     }
 
-    fn read(&mut self, path: &RelPath) -> Result<Rc<ManifestFile>, ComposeError> {
+    fn read(&mut self, path: &RelPath) -> Result<Rc<ManifestFile>, BundleError> {
         if let Some(file) = self.read.get(path) {
             return Ok(Rc::clone(file));
         }
@@ -166,18 +168,13 @@ impl<'call> Resolver<'call> {
     }
 
     /// Adds the sources of one manifest and returns it with inherited values.
-    fn manifest(&mut self, file: &ManifestFile) -> Result<Inherited, ComposeError> {
+    fn manifest(&mut self, file: &ManifestFile) -> Result<Inherited, BundleError> {
         self.open.push(file.path.clone());
         let folder = file.path.parent();
         let mut workspaces: Vec<Rc<Workspace>> = Vec::new();
         if file.manifest.code.is_empty() {
             let origin = SourceOrigin::folder_of(&file.path);
-            self.push(
-                origin,
-                LayerForm::Folder {
-                    path: folder.clone(),
-                },
-            )?;
+            self.push(origin, LayerForm::Folder(folder.clone()))?;
         }
         let nodes = source_nodes(&file.root);
         for (index, source) in file.manifest.code.iter().enumerate() {
@@ -207,7 +204,7 @@ impl<'call> Resolver<'call> {
         let workspaces = first_and_last(workspaces);
         let levels: Vec<Level> = workspaces.iter().map(|one| one.level.clone()).collect();
         let mut inherited =
-            manifest::inherit(own, &levels).map_err(|error| ComposeError::Manifest(vec![error]))?;
+            manifest::inherit(own, &levels).map_err(|error| BundleError::Manifest(vec![error]))?;
         for workspace in &workspaces {
             inherited.trace(&workspace.level, &workspace.provenance);
         }
@@ -228,7 +225,7 @@ impl<'call> Resolver<'call> {
         origin: SourceOrigin,
         source: &CodeSource,
         base: Option<&RelPath>,
-    ) -> Result<Option<Rc<Workspace>>, ComposeError> {
+    ) -> Result<Option<Rc<Workspace>>, BundleError> {
         let form = match source {
             CodeSource::Reference { path } => {
                 return self.reference(&origin, base, path).map(Some);
@@ -242,14 +239,13 @@ impl<'call> Resolver<'call> {
                 directory,
                 target,
                 glob,
-            } => LayerForm::Local {
-                base: base_of(base, path)
-                    .map_err(|problem| ComposeError::of_source(&origin, problem))?,
+            } => LayerForm::Local(LocalSource {
+                base: base_of(base, path).map_err(|error| error.at(&origin))?,
                 path: path.below.clone(),
                 directory: *directory,
                 target: target.clone(),
                 glob: glob.clone(),
-            },
+            }),
             CodeSource::GitHub {
                 repository,
                 reference,
@@ -258,28 +254,28 @@ impl<'call> Resolver<'call> {
             } => {
                 let shape = RefShape::of(reference);
                 if self.require_pin && shape != RefShape::Commit {
-                    let problem = SourceProblem::PinRequired {
+                    let problem = BundleError::PinRequired {
                         repository: repository.clone(),
                         reference: escape(reference.as_bytes()),
                         shape,
                     };
-                    return Err(ComposeError::of_source(&origin, problem));
+                    return Err(problem.at(&origin));
                 }
-                LayerForm::GitHub {
+                LayerForm::GitHub(RepositorySource {
                     repository: repository.clone(),
                     reference: reference.clone(),
                     path: path.clone(),
                     target: target.clone(),
-                }
+                })
             }
         };
         self.push(origin, form).map(|()| None)
     }
 
-    fn push(&mut self, origin: SourceOrigin, form: LayerForm) -> Result<(), ComposeError> {
+    fn push(&mut self, origin: SourceOrigin, form: LayerForm) -> Result<(), BundleError> {
         if SOURCES_MAX <= self.layers.len() {
-            let problem = SourceProblem::TooManySources { limit: SOURCES_MAX };
-            return Err(ComposeError::of_source(&origin, problem));
+            let problem = BundleError::TooManySources { limit: SOURCES_MAX };
+            return Err(problem.at(&origin));
         }
         self.layers.push(Layer { origin, form });
         Ok(())
@@ -290,17 +286,18 @@ impl<'call> Resolver<'call> {
         origin: &SourceOrigin,
         base: Option<&RelPath>,
         path: &SourcePath,
-    ) -> Result<Rc<Workspace>, ComposeError> {
-        let refused = |problem| ComposeError::of_source(origin, problem);
+    ) -> Result<Rc<Workspace>, BundleError> {
+        let refused = |error: BundleError| error.at(origin);
         let folder = folder_at(base, path).map_err(refused)?;
-        let (manifest, others) = referenced_manifest(self.files, origin, folder.as_ref())?;
+        let found = referenced_manifest(self.files, folder.as_ref());
+        let (manifest, warnings) = found.map_err(refused)?;
         let names = self.open.iter().map(folder_name);
         if let Some(first) = self.open.iter().position(|open| *open == manifest) {
             let chain = names.skip(first).chain([folder_name(&manifest)]).collect();
-            return Err(refused(SourceProblem::Cycle { chain }));
+            return Err(refused(BundleError::Cycle { chain }));
         }
         if REFERENCE_DEPTH_MAX < self.open.len() {
-            return Err(refused(SourceProblem::Depth {
+            return Err(refused(BundleError::Depth {
                 chain: names.chain([folder_name(&manifest)]).collect(),
                 limit: REFERENCE_DEPTH_MAX,
             }));
@@ -317,11 +314,11 @@ impl<'call> Resolver<'call> {
             return Ok(known);
         }
         if !self.read.contains_key(&manifest) {
-            self.warnings.extend(ignored(&manifest, &others));
+            self.warnings.extend(warnings);
         }
         let file = self.read(&manifest)?;
         if !file.is_code_workspace() {
-            return Err(refused(SourceProblem::NotCodeWorkspace {
+            return Err(refused(BundleError::NotCodeWorkspace {
                 path: manifest,
                 found: match file.manifest.kind {
                     Kind::Workflow => "of `kind: workflow`",
@@ -364,22 +361,18 @@ fn first_and_last(workspaces: Vec<Rc<Workspace>>) -> Vec<Rc<Workspace>> {
     kept
 }
 
-/// Finds the manifest of the folder that a `ref` source names, and ignored manifests beside it.
+/// Finds the manifest of the folder that a `ref` source names, and warns about others beside it.
 ///
 /// # Errors
-/// [`ComposeError::Source`]: missing, or of the wrong type.
+/// Missing, or of the wrong type.
 pub(crate) fn referenced_manifest(
-    files: &dyn WorkspaceFiles,
-    origin: &SourceOrigin,
+    files: &DirectoryFiles,
     folder: Option<&RelPath>,
-) -> Result<(RelPath, Vec<RelPath>), ComposeError> {
-    let refused = |problem| ComposeError::of_source(origin, problem);
+) -> Result<(RelPath, Vec<WarningReport>), BundleError> {
     let shown = || folder.map_or_else(|| ".".to_owned(), RelPath::to_string);
-    let unreadable = |source| {
-        refused(SourceProblem::Unreadable {
-            path: shown(),
-            source,
-        })
+    let unreadable = |source| BundleError::Unreadable {
+        path: shown(),
+        source,
     };
     // The workspace itself is a directory.
     if let Some(folder) = folder {
@@ -387,34 +380,25 @@ pub(crate) fn referenced_manifest(
         let found = files.look(folder).map_err(unreadable)?;
         match found.map(|found| found.kind) {
             Some(FoundKind::Directory) => (),
-            Some(FoundKind::Symlink) => {
-                return Err(refused(SourceProblem::ReferenceIsLink { path }));
-            }
+            Some(FoundKind::Symlink) => return Err(BundleError::ReferenceIsLink { path }),
             Some(other) => {
                 let found = other.words();
-                return Err(refused(SourceProblem::ReferenceNotFolder { path, found }));
+                return Err(BundleError::ReferenceNotFolder { path, found });
             }
             None => {
                 let near = near(files, &path);
-                return Err(refused(SourceProblem::Missing { path, near }));
+                return Err(BundleError::Missing { path, near });
             }
         }
     }
-    let Some((manifest, others)) = find_manifest(files, folder).map_err(unreadable)? else {
-        return Err(refused(SourceProblem::NoManifest {
+    let all = manifests_in(files, folder).map_err(unreadable)?;
+    match all.first() {
+        Some(manifest) => Ok((manifest.clone(), ignored(manifest, &all))),
+        None => Err(BundleError::NoManifest {
             path: shown(),
             names: MANIFEST_NAMES.join(", "),
-        }));
-    };
-    Ok((manifest, others))
-}
-
-/// Warns about manifests that a higher-ranked one in the same folder hides.
-pub fn ignored(manifest: &RelPath, others: &[RelPath]) -> impl Iterator<Item = WarningReport> {
-    others.iter().map(move |other| {
-        let message = format!("{other} is ignored: {manifest} comes first");
-        WarningReport::new("manifest_ignored", message)
-    })
+        }),
+    }
 }
 
 pub(crate) fn folder_name(manifest: &RelPath) -> String {

@@ -1,6 +1,6 @@
 //! Checks of `check` and `bundle` for errors on which `exec` always fails, whatever is granted.
 
-use crate::error::ComposeError;
+use crate::error::BundleError;
 use crate::resolve::Resolution;
 use archive::{Entry, Tree};
 use spec::detection::{BundleView, EntryKind, check_target};
@@ -36,23 +36,23 @@ impl BundleView for View<'_> {
 /// Reads the manifest of a bundle of `resolution`.
 ///
 /// # Errors
-/// [`ComposeError::Manifest`].
-pub(crate) fn read_manifest_of(resolution: &Resolution) -> Result<Manifest, ComposeError> {
+/// [`BundleError::Manifest`].
+pub(crate) fn read_manifest_of(resolution: &Resolution) -> Result<Manifest, BundleError> {
     let bytes = resolution.manifest.to_string().into_bytes();
     manifest::parse(&bytes, Format::Json, ".runner/manifest.json")
-        .map_err(|error| ComposeError::Manifest(vec![error]))
+        .map_err(|error| BundleError::Manifest(vec![error]))
 }
 
 /// Refuses an unknown image, invalid references of sources and invalid slugs of secrets. `manifest`
 /// is the resolved one.
 ///
 /// # Errors
-/// [`ComposeError::Manifest`] with all errors.
+/// [`BundleError::Manifest`] with all errors.
 pub fn check_manifest(
     resolution: &Resolution,
     manifest: &Manifest,
     images: &[ImageTemplate],
-) -> Result<(), ComposeError> {
+) -> Result<(), BundleError> {
     let mut found = Vec::new();
     let image = registry(images)
         .and_then(|templates| image_of(&manifest.runner, manifest.run.as_ref(), &templates));
@@ -97,25 +97,25 @@ pub fn check_manifest(
     }
     match found.is_empty() {
         true => Ok(()),
-        false => Err(ComposeError::Manifest(found)),
+        false => Err(BundleError::Manifest(found)),
     }
 }
 
 /// Refuses a `run` whose file is not in `tree` or cannot be started.
 ///
 /// # Errors
-/// [`ComposeError::Manifest`].
+/// [`BundleError::Manifest`].
 pub(crate) fn check_run(
     resolution: &Resolution,
     manifest: &Manifest,
     tree: &Tree,
-) -> Result<(), ComposeError> {
+) -> Result<(), BundleError> {
     let Some(run) = &manifest.run else {
         return Ok(());
     };
     check_target(run, &View(tree)).map_err(|error| {
         let problem = refused(error.code(), error.to_string(), error.hint());
-        ComposeError::Manifest(vec![at(resolution, "/run", problem)])
+        BundleError::Manifest(vec![at(resolution, "/run", problem)])
     })
 }
 

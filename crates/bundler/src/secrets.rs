@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value as Json, json};
 
-use crate::error::ComposeError;
-use crate::files::WorkspaceFiles;
+use crate::error::BundleError;
+use crate::files::DirectoryFiles;
 use crate::manifests::inventory_of_workspace;
 use spec::inventory::{Inventories, Inventory, may_have};
 use spec::manifest::{self, Format, SecretRequest};
@@ -20,13 +20,13 @@ const KEPT_HOME: [&str; 3] = ["backend", "audit", "tags"];
 /// values.
 ///
 /// # Errors
-/// [`ComposeError::Manifest`]: inherited values conflict.
+/// [`BundleError::Manifest`]: inherited values conflict.
 pub(crate) fn carry_inventory(
     manifest: &mut Json,
     named: Vec<Inventory>,
-    files: &dyn WorkspaceFiles,
+    files: &DirectoryFiles,
     file: &str,
-) -> Result<Vec<WarningReport>, ComposeError> {
+) -> Result<Vec<WarningReport>, BundleError> {
     let mut deciding = named;
     deciding.extend(inventory_of_workspace(files));
     if deciding.is_empty() {
@@ -38,7 +38,7 @@ pub(crate) fn carry_inventory(
     };
     let text = manifest.to_string();
     let parsed = manifest::parse(text.as_bytes(), Format::Json, file)
-        .map_err(|error| ComposeError::Manifest(vec![error]))?;
+        .map_err(|error| BundleError::Manifest(vec![error]))?;
     let who = parsed.consumer();
     let mut warnings = Vec::new();
     let mut carried: BTreeMap<&str, Json> = BTreeMap::new();

@@ -1,13 +1,13 @@
 //! Walks one source and places its files in the overlay.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
-use crate::error::{FollowProblem, SourceProblem};
-use crate::files::{FileIdentity, Found, FoundKind, WorkspaceFiles};
+use crate::error::{BundleError, FollowProblem};
+use crate::files::{DirectoryFiles, FileIdentity, Found, FoundKind};
 use crate::filter::FileFilter;
-use crate::follow::{Followed, NotFollowed, follow};
-use crate::gathering::Gathering;
+use crate::follow::{Followed, follow};
+use crate::gathered::Gathering;
+use crate::layer::LocalSource;
 use crate::overlay::{Contents, Item, RootIndex, SourceIndex};
 use crate::pattern::{PathPattern, has_wildcard, split_base};
 use archive::links::check_target;
@@ -16,7 +16,7 @@ use spec::did_you_mean::nearest;
 use spec::path::{RelPath, escape};
 use sys::file::CallError;
 
-const NEIGHBOURS_MAX: usize = 1_000;
+const NEIGHBOURS_MAX: u64 = 1_000;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Links<'root> {
@@ -26,17 +26,9 @@ pub(crate) enum Links<'root> {
     Follow(Option<&'root Path>),
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LocalSource<'source> {
-    pub base: Option<&'source RelPath>,
-    pub path: Option<&'source RelPath>,
-    pub directory: bool,
-    pub target: &'source SourceTarget,
-    pub glob: Option<&'source str>,
-}
-
+/// A walk through one source.
 pub(crate) struct Walk<'walk> {
-    pub files: &'walk dyn WorkspaceFiles,
+    pub files: &'walk DirectoryFiles,
     pub root: RootIndex,
     pub source: SourceIndex,
     pub links: Links<'walk>,
@@ -45,6 +37,7 @@ pub(crate) struct Walk<'walk> {
     pub gathering: &'walk mut Gathering,
 }
 
+/// The part of a walk that is one directory with everything below.
 struct Course<'course> {
     prefix: Option<&'course RelPath>,
     /// Filter for paths relative to the tree; `None` includes everything, empty directories too.
@@ -77,21 +70,26 @@ impl Walk<'_> {
         &mut self,
         from: Option<&RelPath>,
         prefix: Option<&RelPath>,
-    ) -> Result<(), SourceProblem> {
-        self.place_top(prefix)?;
+    ) -> Result<(), BundleError> {
+        if let Some(prefix) = prefix {
+            // Also for an empty tree.
+            Gathering::check_target(prefix)?;
+            self.gathering.place(prefix, Item::Directory, self.source)?;
+        }
         self.directory(from, None, &mut Course::new(prefix, None))
     }
 
     /// Places the files of the root, and only directories that contain files.
-    pub(crate) fn files_of_tree(&mut self) -> Result<(), SourceProblem> {
+    pub(crate) fn files_of_tree(&mut self) -> Result<(), BundleError> {
         self.directory(None, None, &mut Course::new(None, Some(&|_path| true)))
     }
 
-    pub(crate) fn local(&mut self, source: LocalSource<'_>) -> Result<(), SourceProblem> {
-        let Some(path) = source.path else {
-            return self.folder(source);
+    pub(crate) fn local(&mut self, source: &LocalSource) -> Result<(), BundleError> {
+        let Some(path) = &source.path else {
+            let folder = self.real_directory(source.base.as_ref())?;
+            return self.local_directory(source, folder.as_ref());
         };
-        let from = join(source.base, path)?;
+        let from = join(source.base.as_ref(), path)?;
         Gathering::refuse_left_out(&from)?;
         let Some(Followed { path: real, found }) = self.look(&from)? else {
             if has_wildcard(path.as_bytes()) {
@@ -100,58 +98,36 @@ impl Walk<'_> {
             // For a link as last folder the kernel returns ENOTDIR, not ELOOP.
             return Err(self.missing(&from));
         };
-        if source.directory && found.kind != FoundKind::Directory {
-            return Err(SourceProblem::NotDirectory {
+        let found_words = found.kind.words();
+        if found.kind == FoundKind::Directory {
+            return self.local_directory(source, real.as_ref());
+        }
+        if source.directory {
+            return Err(BundleError::NotDirectory {
                 path: from,
-                found: found.kind.words(),
+                found: found_words,
             });
         }
-        if found.kind != FoundKind::Directory {
-            if source.glob.is_some() {
-                self.gathering.warn(
-                    self.source,
-                    "glob_ignored",
-                    &format!(
-                        "`glob` is for directories; `{from}` is {}",
-                        found.kind.words()
-                    ),
-                );
-            }
-            let to = file_target(path, source.target)?;
-            // A followed path ends at the real file.
-            let real = real.as_ref().unwrap_or(&from);
-            if let Some(filter) = self.filter {
-                filter.is_named(real, &found)?;
-            }
-            return self.leaf(real, &found, &to);
+        if source.glob.is_some() {
+            let text = format!("`glob` is for directories; `{from}` is {found_words}");
+            self.gathering.warn(self.source, "glob_ignored", &text);
         }
-        self.local_directory(source, real.as_ref())
-    }
-
-    fn folder(&mut self, source: LocalSource<'_>) -> Result<(), SourceProblem> {
-        let Some(from) = source.base else {
-            return self.local_directory(source, None);
-        };
-        Gathering::refuse_left_out(from)?;
-        match self.look(from)? {
-            Some(Followed { path, found }) if found.kind == FoundKind::Directory => {
-                self.local_directory(source, path.as_ref())
-            }
-            Some(Followed { found, .. }) => Err(SourceProblem::NotDirectory {
-                path: from.clone(),
-                found: found.kind.words(),
-            }),
-            None => Err(self.missing(from)),
+        let to = file_target(path, &source.target)?;
+        // A followed path ends at the real file.
+        let real = real.as_ref().unwrap_or(&from);
+        if let Some(filter) = self.filter {
+            filter.is_named(real, &found)?;
         }
+        self.leaf(real, &found, &to)
     }
 
     fn local_directory(
         &mut self,
-        source: LocalSource<'_>,
+        source: &LocalSource,
         from: Option<&RelPath>,
-    ) -> Result<(), SourceProblem> {
-        let prefix = directory_target(source.path, source.target);
-        let Some(glob) = source.glob else {
+    ) -> Result<(), BundleError> {
+        let prefix = directory_target(source.path.as_ref(), &source.target);
+        let Some(glob) = &source.glob else {
             return self.tree(from, prefix);
         };
         let pattern = PathPattern::parse(glob.as_bytes())?;
@@ -161,20 +137,17 @@ impl Walk<'_> {
         if course.taken == 0 {
             let glob = escape(glob.as_bytes());
             let from = from.map_or_else(|| ".".to_owned(), RelPath::to_string);
-            self.gathering.warn(
-                self.source,
-                "source_empty",
-                &format!("no file of `{from}` matches `{glob}`"),
-            );
+            let text = format!("no file of `{from}` matches `{glob}`");
+            self.gathering.warn(self.source, "source_empty", &text);
         }
         Ok(())
     }
 
     /// Places the files that match a pattern; with a trailing `/`, the content of matching
     /// directories.
-    fn pattern(&mut self, source: LocalSource<'_>, path: &RelPath) -> Result<(), SourceProblem> {
+    fn pattern(&mut self, source: &LocalSource, path: &RelPath) -> Result<(), BundleError> {
         if source.glob.is_some() {
-            return Err(SourceProblem::Pattern {
+            return Err(BundleError::Pattern {
                 pattern: path.to_string(),
                 reason: "it stands beside `glob`, which is for a path without wildcards".into(),
             });
@@ -185,64 +158,49 @@ impl Walk<'_> {
             if !source.directory {
                 return pattern.matches(relative);
             }
-            let mut above = relative.parent();
-            while let Some(directory) = above {
-                if pattern.matches(&directory) {
-                    return true;
-                }
-                above = directory.parent();
-            }
-            false
+            let mut above = std::iter::successors(relative.parent(), RelPath::parent);
+            above.any(|directory| pattern.matches(&directory))
         };
-        let prefix = match source.target {
-            SourceTarget::Same => base.as_ref(),
-            SourceTarget::Top => None,
-            SourceTarget::Path { path, .. } => Some(path),
+        let from = match &base {
+            Some(base) => Some(join(source.base.as_ref(), base)?),
+            None => source.base.clone(),
         };
-        let from = match (&base, source.base) {
-            (Some(base), above) => Some(join(above, base)?),
-            (None, above) => above.cloned(),
-        };
-        let top = match &from {
-            None => None,
-            Some(from) => match self.look(from)? {
-                Some(top) if top.found.kind == FoundKind::Directory => top.path,
-                Some(top) => {
-                    return Err(SourceProblem::NotDirectory {
-                        path: from.clone(),
-                        found: top.found.kind.words(),
-                    });
-                }
-                None => return Err(self.missing(from)),
-            },
-        };
+        let top = self.real_directory(from.as_ref())?;
+        let prefix = directory_target(base.as_ref(), &source.target);
         let mut course = Course::new(prefix, Some(&accept));
         self.directory(top.as_ref(), None, &mut course)?;
         match course.taken {
-            0 => Err(SourceProblem::NoMatch { path: path.clone() }),
+            0 => Err(BundleError::NoMatch { path: path.clone() }),
             _ => Ok(()),
         }
     }
 
-    fn look(&self, path: &RelPath) -> Result<Option<Followed>, SourceProblem> {
-        match self.links {
-            Links::Keep => {
-                let found = self
-                    .files
-                    .look(path)
-                    .map_err(|error| self.unreadable(path, error))?;
-                Ok(found.map(|found| Followed {
-                    path: Some(path.clone()),
-                    found,
-                }))
-            }
-            Links::Follow(root) => match follow(self.files, root, path) {
-                Ok(followed) => Ok(Some(followed)),
-                Err(NotFollowed::Missing) => Ok(None),
-                Err(NotFollowed::Link(problem)) => Err(*problem),
-                Err(NotFollowed::Call(error)) => Err(self.unreadable(path, error)),
-            },
+    /// Resolves the path of a directory; `None` is the root.
+    fn real_directory(&self, from: Option<&RelPath>) -> Result<Option<RelPath>, BundleError> {
+        let Some(from) = from else {
+            return Ok(None);
+        };
+        Gathering::refuse_left_out(from)?;
+        let Followed { path, found } = self.look(from)?.ok_or_else(|| self.missing(from))?;
+        if found.kind != FoundKind::Directory {
+            return Err(BundleError::NotDirectory {
+                path: from.clone(),
+                found: found.kind.words(),
+            });
         }
+        Ok(path)
+    }
+
+    fn look(&self, path: &RelPath) -> Result<Option<Followed>, BundleError> {
+        if let Links::Follow(root) = self.links {
+            return follow(self.files, root, path);
+        }
+        let found = self.files.look(path);
+        let found = found.map_err(|error| self.unreadable(path, error))?;
+        Ok(found.map(|found| Followed {
+            path: Some(path.clone()),
+            found,
+        }))
     }
 
     fn directory(
@@ -250,29 +208,20 @@ impl Walk<'_> {
         from: Option<&RelPath>,
         relative: Option<&RelPath>,
         course: &mut Course<'_>,
-    ) -> Result<(), SourceProblem> {
+    ) -> Result<(), BundleError> {
         if let Some(filter) = self.filter {
             filter.enter(from)?;
         }
         course.visiting.push(from.cloned());
-        let room = self.gathering.room_to_list();
-        let mut names = Vec::new();
-        self.files
-            .list(from, &mut |name| {
-                names.push(name.to_vec());
-                match room < names.len() as u64 {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
-            })
-            .map_err(|error| match from {
-                Some(from) => self.unreadable(from, error),
-                None => SourceProblem::Unreadable {
-                    path: ".".to_owned(),
-                    source: error,
-                },
-            })?;
-        self.gathering.listed(names.len() as u64)?;
+        let listed = self.files.list(from, self.gathering.room_to_list());
+        let mut names = listed.map_err(|error| match from {
+            Some(from) => self.unreadable(from, error),
+            None => BundleError::Unreadable {
+                path: ".".to_owned(),
+                source: error,
+            },
+        })?;
+        self.gathering.count_listed(names.len())?;
         names.sort_unstable();
         for name in names {
             let name = parse(&name)?;
@@ -289,19 +238,18 @@ impl Walk<'_> {
         from: &RelPath,
         relative: &RelPath,
         course: &mut Course<'_>,
-    ) -> Result<(), SourceProblem> {
+    ) -> Result<(), BundleError> {
         let to = join(course.prefix, relative)?;
         let is_of_a_bundle = self.filter.is_none_or(FileFilter::is_of_a_bundle);
         if is_of_a_bundle && self.gathering.leaves_out(&to) {
             return Ok(());
         }
-        let changed = || SourceProblem::Changed { path: from.clone() };
-        let mut path = Some(from.clone());
-        let mut found = self
-            .files
-            .look(from)
+        let changed = || BundleError::Changed { path: from.clone() };
+        let found = self.files.look(from);
+        let mut found = found
             .map_err(|error| self.unreadable(from, error))?
             .ok_or_else(changed)?;
+        let mut path = Some(from.clone());
         // Skip the outputs.
         if self.exclude.contains(&found.stamp.identity) {
             return Ok(());
@@ -317,7 +265,7 @@ impl Walk<'_> {
                 Ok(None) => return Err(changed()),
                 // A broken link: it matters only if its own path is selected.
                 Err(_) if !course.takes(relative) => return Ok(()),
-                Err(problem) => return Err(problem),
+                Err(error) => return Err(error),
             };
             if found.kind == FoundKind::Directory && course.visiting.contains(&path) {
                 return Err(self.loops(from));
@@ -344,7 +292,7 @@ impl Walk<'_> {
         self.leaf(path.as_ref().unwrap_or(from), &found, &to)
     }
 
-    fn leaf(&mut self, from: &RelPath, found: &Found, to: &RelPath) -> Result<(), SourceProblem> {
+    fn leaf(&mut self, from: &RelPath, found: &Found, to: &RelPath) -> Result<(), BundleError> {
         if self.exclude.contains(&found.stamp.identity) {
             return Ok(());
         }
@@ -359,18 +307,16 @@ impl Walk<'_> {
                 },
             },
             FoundKind::Symlink => {
-                let target = self
-                    .files
-                    .read_link(from)
-                    .map_err(|error| self.unreadable(from, error))?;
-                check_target(to, &target).map_err(|error| SourceProblem::Link {
+                let target = self.files.read_link(from);
+                let target = target.map_err(|error| self.unreadable(from, error))?;
+                check_target(to, &target).map_err(|error| BundleError::Link {
                     path: from.clone(),
                     error,
                 })?;
                 Item::Symlink { target }
             }
             FoundKind::Directory | FoundKind::Special(_) => {
-                return Err(SourceProblem::SpecialFile {
+                return Err(BundleError::SpecialFile {
                     path: from.clone(),
                     found: found.kind.words(),
                 });
@@ -379,21 +325,9 @@ impl Walk<'_> {
         self.gathering.place(to, item, self.source)
     }
 
-    /// Places the target folder, also for an empty tree.
-    fn place_top(&mut self, prefix: Option<&RelPath>) -> Result<(), SourceProblem> {
-        match prefix {
-            Some(prefix) => {
-                Gathering::refuse_left_out(prefix)?;
-                Gathering::refuse_reserved(prefix)?;
-                self.gathering.place(prefix, Item::Directory, self.source)
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn loops(&self, link: &RelPath) -> SourceProblem {
+    fn loops(&self, link: &RelPath) -> BundleError {
         match self.files.read_link(link) {
-            Ok(target) => SourceProblem::Follow {
+            Ok(target) => BundleError::Follow {
                 path: link.clone(),
                 target: escape(&target),
                 why: FollowProblem::Loop,
@@ -402,55 +336,41 @@ impl Walk<'_> {
         }
     }
 
-    fn unreadable(&self, path: &RelPath, error: CallError) -> SourceProblem {
-        if error.errno == rustix::io::Errno::LOOP {
-            return self.missing(path);
-        }
-        SourceProblem::Unreadable {
-            path: path.to_string(),
-            source: error,
+    fn unreadable(&self, path: &RelPath, error: CallError) -> BundleError {
+        match error.errno {
+            rustix::io::Errno::LOOP => self.missing(path),
+            _ => BundleError::unreadable(path, error),
         }
     }
 
-    fn missing(&self, path: &RelPath) -> SourceProblem {
-        match self.link_above(path) {
-            Some(link) => SourceProblem::ThroughLink {
+    /// Explains why nothing is at `path`: a link above it, or no such name.
+    fn missing(&self, path: &RelPath) -> BundleError {
+        let is_link = |path: &RelPath| {
+            let found = self.files.look(path).ok().flatten();
+            found.is_some_and(|found| found.kind == FoundKind::Symlink)
+        };
+        // The outermost link.
+        let above = std::iter::successors(path.parent(), RelPath::parent);
+        match above.filter(is_link).last() {
+            Some(link) => BundleError::ThroughLink {
                 path: path.clone(),
                 link,
             },
-            None => SourceProblem::Missing {
+            None => BundleError::Missing {
                 path: path.clone(),
                 near: near(self.files, path),
             },
         }
     }
-
-    fn link_above(&self, path: &RelPath) -> Option<RelPath> {
-        let mut above: Vec<RelPath> =
-            std::iter::successors(path.parent(), RelPath::parent).collect();
-        above.reverse();
-        above.into_iter().find(|path| {
-            let found = self.files.look(path).ok().flatten();
-            found.is_some_and(|found| found.kind == FoundKind::Symlink)
-        })
-    }
 }
 
 /// Suggests a name for a missing `path`: compares its first missing segment with the neighbours.
-pub(crate) fn near(files: &dyn WorkspaceFiles, path: &RelPath) -> Option<String> {
+pub(crate) fn near(files: &DirectoryFiles, path: &RelPath) -> Option<String> {
     let is_there = |path: &RelPath| matches!(files.look(path), Ok(Some(_)));
-    let ways: Vec<RelPath> =
-        std::iter::successors(Some(path.clone()), |path| path.parent()).collect();
-    let missing = ways.iter().rev().find(|path| !is_there(path))?;
-    let mut names = Vec::new();
-    let listed = files.list(missing.parent().as_ref(), &mut |name| {
-        names.push(escape(name));
-        match NEIGHBOURS_MAX < names.len() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    });
-    listed.ok()?;
+    let ways = std::iter::successors(Some(path.clone()), RelPath::parent);
+    let missing = ways.filter(|path| !is_there(path)).last()?;
+    let names = files.list(missing.parent().as_ref(), NEIGHBOURS_MAX).ok()?;
+    let mut names: Vec<String> = names.iter().map(|name| escape(name)).collect();
     names.sort_unstable();
     let name = escape(missing.file_name());
     let near = nearest(&name, names.iter().map(String::as_str))?;
@@ -464,7 +384,7 @@ pub(crate) fn near(files: &dyn WorkspaceFiles, path: &RelPath) -> Option<String>
     Some(whole.to_string())
 }
 
-fn file_target(path: &RelPath, target: &SourceTarget) -> Result<RelPath, SourceProblem> {
+fn file_target(path: &RelPath, target: &SourceTarget) -> Result<RelPath, BundleError> {
     let name = parse(path.file_name())?;
     let to = match target {
         SourceTarget::Same => path.clone(),
@@ -478,8 +398,7 @@ fn file_target(path: &RelPath, target: &SourceTarget) -> Result<RelPath, SourceP
             directory: true,
         } => join(Some(to), &name)?,
     };
-    Gathering::refuse_left_out(&to)?;
-    Gathering::refuse_reserved(&to)?;
+    Gathering::check_target(&to)?;
     Ok(to)
 }
 
@@ -495,18 +414,18 @@ pub(crate) fn directory_target<'path>(
     }
 }
 
-pub(crate) fn join(above: Option<&RelPath>, path: &RelPath) -> Result<RelPath, SourceProblem> {
+pub(crate) fn join(above: Option<&RelPath>, path: &RelPath) -> Result<RelPath, BundleError> {
     match above {
         None => Ok(path.clone()),
-        Some(above) => above.join(path).map_err(|error| SourceProblem::Path {
+        Some(above) => above.join(path).map_err(|error| BundleError::Path {
             path: path.to_string(),
             error,
         }),
     }
 }
 
-fn parse(name: &[u8]) -> Result<RelPath, SourceProblem> {
-    RelPath::parse(name).map_err(|error| SourceProblem::Path {
+pub(crate) fn parse(name: &[u8]) -> Result<RelPath, BundleError> {
+    RelPath::parse(name).map_err(|error| BundleError::Path {
         path: escape(name),
         error,
     })

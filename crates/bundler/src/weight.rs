@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::overlay::{Item, Overlay};
+use crate::filter::first;
+use crate::overlay::Overlay;
 use spec::path::RelPath;
 use spec::report::WarningReport;
 
@@ -18,21 +19,14 @@ struct Weight {
 }
 
 pub(crate) fn warnings(overlay: &Overlay) -> Vec<WarningReport> {
-    let files = || {
-        overlay
-            .iter()
-            .filter_map(|(path, placed)| match placed.item {
-                Item::File { bytes, .. } => Some((path, bytes)),
-                _ => None,
-            })
-    };
-    let environments: BTreeSet<Option<RelPath>> = files()
+    let environments: BTreeSet<Option<RelPath>> = overlay
+        .files()
         .filter(|(path, _)| path.file_name() == ENVIRONMENT)
         .map(|(path, _)| path.parent())
         .collect();
     let mut installed: BTreeMap<RelPath, Weight> = BTreeMap::new();
     let mut all = Weight::default();
-    for (path, bytes) in files() {
+    for (path, bytes) in overlay.files() {
         all.files += 1;
         all.bytes = all.bytes.saturating_add(bytes);
         let above = std::iter::successors(path.parent(), RelPath::parent);
@@ -52,7 +46,7 @@ pub(crate) fn warnings(overlay: &Overlay) -> Vec<WarningReport> {
     if !installed.is_empty() {
         let mut folders: Vec<(RelPath, Weight)> = installed.into_iter().collect();
         folders.sort_by_key(|(_, weight)| std::cmp::Reverse(weight.bytes));
-        let told = folders.iter().map(|(path, weight)| {
+        let named = folders.iter().map(|(path, weight)| {
             let words = weight.words();
             format!("`{path}` ({words})")
         });
@@ -61,20 +55,20 @@ pub(crate) fn warnings(overlay: &Overlay) -> Vec<WarningReport> {
             format!(
                 "what was installed or compiled for one machine is in the bundle: {}; unless it is \
                  meant to be, name it in .bundleignore",
-                first(told)
+                first(named, LARGEST)
             ),
         ));
     }
-    if LARGE_BYTES < all.bytes {
-        let mut largest: Vec<(&RelPath, u64)> = files().collect();
+    if all.bytes > LARGE_BYTES {
+        let mut largest: Vec<(&RelPath, u64)> = overlay.files().collect();
         largest.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-        let told = largest.iter().map(|(path, bytes)| {
+        let named = largest.iter().map(|(path, bytes)| {
             let size = size_words(*bytes);
             format!("`{path}` ({size})")
         });
         warnings.push(WarningReport::new(
             "bundle_large",
-            format!("the largest of {}: {}", all.words(), first(told)),
+            format!("the largest of {}: {}", all.words(), first(named, LARGEST)),
         ));
     }
     warnings
@@ -92,14 +86,5 @@ fn size_words(bytes: u64) -> String {
         0..1024 => format!("{bytes} bytes"),
         1024..1_048_576 => format!("{} KiB", bytes >> 10),
         _ => format!("{} MiB", bytes >> 20),
-    }
-}
-
-fn first(told: impl ExactSizeIterator<Item = String>) -> String {
-    let more = told.len().saturating_sub(LARGEST);
-    let words: Vec<String> = told.take(LARGEST).collect();
-    match more {
-        0 => words.join(", "),
-        more => format!("{} and {more} more", words.join(", ")),
     }
 }

@@ -7,8 +7,8 @@ use flate2::write::GzEncoder;
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
-use crate::error::{ComposeError, SizeLimit, SourceProblem};
-use crate::files::{FoundKind, OpenedSource};
+use crate::error::{BundleError, SizeLimit};
+use crate::files::{DirectoryFiles, Found, FoundKind};
 use crate::gather::Gathered;
 use crate::overlay::{Contents, Item};
 use archive::canonical::write_members;
@@ -36,16 +36,22 @@ pub struct WrittenBundle {
 /// same bytes. Each file is read once and refused if it changed since it was gathered.
 ///
 /// # Errors
-/// [`ComposeError::BundleSize`]: the archive is too large. [`ComposeError::Output`]: writing to
-/// `out` failed. [`ComposeError::Source`]: a file is unreadable or changed. The content of `out` is
+/// [`BundleError::Size`]: the archive is too large. [`BundleError::Output`]: writing to
+/// `out` failed. [`BundleError::Source`]: a file is unreadable or changed. The content of `out` is
 /// then invalid.
-pub fn write(gathered: &Gathered<'_>, out: &mut dyn Write) -> Result<WrittenBundle, ComposeError> {
+pub fn write(
+    gathered: &Gathered,
+    files: &DirectoryFiles,
+    out: &mut dyn Write,
+) -> Result<WrittenBundle, BundleError> {
     let archive = Measured::new(out, Some(gathered.archive_bytes_max));
     let gzip = flate2::GzBuilder::new()
         .operating_system(OPERATING_SYSTEM)
         .write(archive, Compression::new(LEVEL));
     let mut tar = Measured::new(gzip, None);
-    write_tar(gathered, &mut tar, &|tar: &Measured<GzEncoder<_>>| {
+    write_tar(gathered, files, &mut tar, &|tar: &Measured<
+        GzEncoder<_>,
+    >| {
         tar.inner.get_ref().has_crossed
     })?;
     let content_digest = Digest::from_hasher(tar.hasher);
@@ -74,17 +80,21 @@ pub fn write(gathered: &Gathered<'_>, out: &mut dyn Write) -> Result<WrittenBund
 ///
 /// # Errors
 /// As [`write()`], except for output errors.
-pub fn content_digest(gathered: &Gathered<'_>) -> Result<Digest, ComposeError> {
+pub(crate) fn content_digest(
+    gathered: &Gathered,
+    files: &DirectoryFiles,
+) -> Result<Digest, BundleError> {
     let mut tar = Measured::new(std::io::sink(), None);
-    write_tar(gathered, &mut tar, &|_| false)?;
+    write_tar(gathered, files, &mut tar, &|_| false)?;
     Ok(Digest::from_hasher(tar.hasher))
 }
 
 fn write_tar<Inner: Write>(
-    gathered: &Gathered<'_>,
+    gathered: &Gathered,
+    files: &DirectoryFiles,
     tar: &mut Measured<Inner>,
     has_crossed: &dyn Fn(&Measured<Inner>) -> bool,
-) -> Result<(), ComposeError> {
+) -> Result<(), BundleError> {
     let mut buffer = vec![0; READ_BYTES];
     let limit = gathered.archive_bytes_max;
     // Compression drops the type of an error, so it is taken from the counter below.
@@ -92,7 +102,7 @@ fn write_tar<Inner: Write>(
         &gathered.tree,
         tar,
         &|path, error| Stop::Write(path.cloned(), error),
-        &mut |path, bytes, out| write_file(gathered, path, bytes, &mut buffer, out),
+        &mut |path, bytes, out| write_file(gathered, files, path, bytes, &mut buffer, out),
     );
     match outcome {
         Ok(()) => Ok(()),
@@ -103,12 +113,13 @@ fn write_tar<Inner: Write>(
 }
 
 enum Stop {
-    Source(Box<ComposeError>),
+    Source(Box<BundleError>),
     Write(Option<RelPath>, std::io::Error),
 }
 
 fn write_file(
-    gathered: &Gathered<'_>,
+    gathered: &Gathered,
+    files: &DirectoryFiles,
     path: &RelPath,
     bytes: u64,
     buffer: &mut [u8],
@@ -118,9 +129,9 @@ fn write_file(
     let Some(placed) = gathered.overlay.get(path) else {
         return Ok(());
     };
-    let refused = |problem| {
+    let refused = |error: BundleError| {
         let origin = &gathered.origins[placed.source];
-        Stop::Source(Box::new(ComposeError::of_source(origin, problem)))
+        Stop::Source(Box::new(error.at(origin)))
     };
     let Item::File { contents, .. } = &placed.item else {
         return Ok(());
@@ -129,56 +140,53 @@ fn write_file(
         Contents::Bytes(content) => return out.write_all(content).map_err(failed),
         Contents::File { root, path, stamp } => (*root, path, stamp),
     };
-    let unreadable = |source| {
-        refused(SourceProblem::Unreadable {
-            path: from.to_string(),
-            source,
-        })
+    let unreadable = |call, errno| {
+        let error = CallError::new(call, from.to_string(), errno);
+        refused(BundleError::unreadable(from, error))
     };
-    let changed = || refused(SourceProblem::Changed { path: from.clone() });
-    let unchanged = |file: &dyn OpenedSource| -> Result<bool, Stop> {
-        let now = file.found().map_err(unreadable)?;
-        let same_size = matches!(now.kind, FoundKind::File { bytes: size, .. } if size == bytes);
-        Ok(same_size && now.stamp == *stamp)
-    };
-    let mut file = match gathered.root(root).open(from) {
-        Ok(file) => file,
-        // Removed or replaced.
-        Err(error) if matches!(error.errno, Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => {
-            return Err(changed());
+    let changed = || refused(BundleError::Changed { path: from.clone() });
+    let file = gathered.root(root, files).open(from).map_err(|error| {
+        match error.errno {
+            // Removed or replaced.
+            Errno::NOENT | Errno::LOOP | Errno::NOTDIR => changed(),
+            errno => unreadable(error.call, errno),
         }
-        Err(error) => return Err(unreadable(error)),
+    })?;
+    let check_unchanged = || {
+        let status = rustix::fs::fstat(&file).map_err(|errno| unreadable("fstat", errno))?;
+        let now = Found::of(&status);
+        let same_size = matches!(now.kind, FoundKind::File { bytes: size, .. } if size == bytes);
+        match same_size && now.stamp == *stamp {
+            true => Ok(()),
+            false => Err(changed()),
+        }
     };
-    if !unchanged(file.as_ref())? {
-        return Err(changed());
-    }
+    check_unchanged()?;
     let mut left = bytes;
-    while 0 < left {
-        let count = file.read(buffer).map_err(unreadable)?;
+    while left > 0 {
+        let count = rustix::io::retry_on_intr(|| rustix::io::read(&file, &mut *buffer))
+            .map_err(|errno| unreadable("read", errno))?;
         let read = count as u64;
-        if read == 0 || left < read {
+        if read == 0 || read > left {
             return Err(changed());
         }
         left -= read;
         out.write_all(&buffer[..count]).map_err(failed)?;
     }
     // A concurrent writer changes the times or the size.
-    match unchanged(file.as_ref())? {
-        true => Ok(()),
-        false => Err(changed()),
-    }
+    check_unchanged()
 }
 
-fn too_large(path: Option<&RelPath>, limit: u64) -> ComposeError {
-    ComposeError::BundleSize {
+fn too_large(path: Option<&RelPath>, limit: u64) -> BundleError {
+    BundleError::Size {
         entry: path.map_or_else(|| "the end of the archive".to_owned(), RelPath::to_string),
         what: SizeLimit::Archive { limit },
     }
 }
 
-fn unwritten(error: &std::io::Error) -> ComposeError {
+fn unwritten(error: &std::io::Error) -> BundleError {
     let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
-    ComposeError::Output {
+    BundleError::Output {
         file: "the archive".to_owned(),
         source: CallError::new("write", "the archive", errno),
     }
@@ -207,7 +215,7 @@ impl<Inner> Measured<Inner> {
 impl<Inner: Write> Write for Measured<Inner> {
     fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
         let after = self.bytes.saturating_add(data.len() as u64);
-        if self.limit.is_some_and(|limit| limit < after) {
+        if self.limit.is_some_and(|limit| after > limit) {
             self.has_crossed = true;
             return Err(std::io::ErrorKind::FileTooLarge.into());
         }

@@ -171,7 +171,7 @@ fn keep(
     };
     draft.finish().map_err(of_store)?;
     let documents = documents(&snapshot.config, &layer, snapshot.created_s)
-        .map_err(bundler::source::BuildError::from)?;
+        .map_err(bundler::BundleError::from)?;
     store.put(&documents.config).map_err(of_store)?;
     let digest = store.put(&documents.manifest).map_err(of_store)?;
     let name = format!("{}:{}", snapshot.config.name, snapshot.config.version);
@@ -192,7 +192,7 @@ fn report(
     digest: Digest,
     config_digest: Digest,
 ) -> SourceBuilt {
-    let left_out = snapshot.left_out.told.iter().map(|entry| LeftOutEntry {
+    let left_out = snapshot.left_out.entries.iter().map(|entry| LeftOutEntry {
         path: entry.path.to_string(),
         what: entry.what.clone(),
     });

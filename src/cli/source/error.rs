@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use bundler::source::BuildError;
+use bundler::BundleError;
 use sources::oci::error::OciError;
 use spec::oci::reference::ReferenceError;
 use spec::path::PathError;
@@ -11,7 +11,7 @@ use spec::path::PathError;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SourceError {
     #[error(transparent)]
-    Build(#[from] BuildError),
+    Build(#[from] BundleError),
     #[error(transparent)]
     Oci(#[from] OciError),
     #[error(transparent)]

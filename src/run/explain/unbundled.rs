@@ -8,7 +8,7 @@ use crate::plan::grants::Origin;
 use crate::run::error::RunError;
 use crate::run::subject::Subject;
 use bundler::locate::{Located, locate};
-use bundler::{ComposeError, ResolveRequest, SourceKind, resolve};
+use bundler::{BundleError, ResolveRequest, SourceKind, resolve};
 use spec::host_policy::HostPolicy;
 use spec::manifest::{self, Format};
 use spec::path::escape;
@@ -27,7 +27,7 @@ pub(super) fn read(
     let stated = request.bundle.workspace.as_deref();
     let working_directory = request.caller.working_directory.as_deref();
     let located = match locate(path, stated, working_directory) {
-        Err(ComposeError::ManifestOutside { .. }) => locate(path, None, working_directory),
+        Err(BundleError::ManifestOutside { .. }) => locate(path, None, working_directory),
         located => located,
     };
     let Located {
@@ -35,13 +35,13 @@ pub(super) fn read(
         manifest: place,
         warnings,
         ..
-    } = located.map_err(of_compose)?;
+    } = located.map_err(of_bundle)?;
     let asked = ResolveRequest {
         manifest: &place,
         registry: &policy.refs,
         require_pin: policy.require_pin,
     };
-    let resolution = resolve(asked, &files).map_err(of_compose)?;
+    let resolution = resolve(asked, &files).map_err(of_bundle)?;
     let text = resolution.manifest.to_string().into_bytes();
     let file = escape(path.as_os_str().as_bytes());
     let sources = resolution.layers.iter();
@@ -58,12 +58,12 @@ pub(super) fn read(
 }
 
 /// A run has one error: of several of a manifest the first.
-fn of_compose(error: ComposeError) -> RunError {
+fn of_bundle(error: BundleError) -> RunError {
     match error {
-        ComposeError::Manifest(errors) => match errors.into_iter().next() {
+        BundleError::Manifest(errors) => match errors.into_iter().next() {
             Some(first) => first.into(),
-            None => RunError::Compose(Box::new(ComposeError::Manifest(Vec::new()))),
+            None => RunError::Bundle(Box::new(BundleError::Manifest(Vec::new()))),
         },
-        error => RunError::Compose(Box::new(error)),
+        error => RunError::Bundle(Box::new(error)),
     }
 }

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use crate::credentials::CredentialRules;
-use crate::error::SourceProblem;
-use crate::files::{FileIdentity, Found, FoundKind, WorkspaceFiles};
-use crate::filter::{AllLeftOut, FileFilter};
+use crate::error::BundleError;
+use crate::files::{DirectoryFiles, FileIdentity, Found, FoundKind};
+use crate::filter::{FileFilter, LeftOut};
 use crate::ignored::Ignored;
 use spec::path::RelPath;
 
@@ -24,18 +24,18 @@ pub(super) struct Narrowed {
 }
 
 pub(super) struct SnapshotFilter<'files> {
-    files: &'files dyn WorkspaceFiles,
+    files: &'files DirectoryFiles,
     ignored: Ignored<'files>,
     narrowed: Narrowed,
     credentials: CredentialRules,
-    left_out: RefCell<AllLeftOut>,
+    left_out: RefCell<LeftOut>,
 }
 
 impl<'files> SnapshotFilter<'files> {
     pub(super) fn new(
-        files: &'files dyn WorkspaceFiles,
+        files: &'files DirectoryFiles,
         narrowed: Narrowed,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, BundleError> {
         Ok(Self {
             files,
             ignored: Ignored::new(files, b".staxignore"),
@@ -45,7 +45,7 @@ impl<'files> SnapshotFilter<'files> {
         })
     }
 
-    pub(super) fn into_left_out(self) -> AllLeftOut {
+    pub(super) fn into_left_out(self) -> LeftOut {
         self.left_out.into_inner()
     }
 
@@ -55,7 +55,7 @@ impl<'files> SnapshotFilter<'files> {
             || !self.is_in_sparse(path, is_directory)
             || (is_directory && self.narrowed.submodules.contains(path))
             || self.narrowed.exclude.contains(&found.stamp.identity)
-            || self.ignored.say(path, is_directory) == Some(true)
+            || self.ignored.decide(path, is_directory) == Some(true)
     }
 
     fn is_in_sparse(&self, path: &RelPath, is_directory: bool) -> bool {
@@ -66,11 +66,7 @@ impl<'files> SnapshotFilter<'files> {
                 .any(|one| is_at_or_below(path, one) || (is_directory && is_at_or_below(one, path)))
     }
 
-    fn credential_rule(
-        &self,
-        path: &RelPath,
-        found: &Found,
-    ) -> Result<Option<&str>, SourceProblem> {
+    fn credential_rule(&self, path: &RelPath, found: &Found) -> Result<Option<&str>, BundleError> {
         let include = &self.narrowed.include;
         let is_directory = found.kind == FoundKind::Directory;
         let is_included = include.iter().any(|one| {
@@ -85,11 +81,11 @@ impl<'files> SnapshotFilter<'files> {
 }
 
 impl FileFilter for SnapshotFilter<'_> {
-    fn enter(&self, directory: Option<&RelPath>) -> Result<(), SourceProblem> {
+    fn enter(&self, directory: Option<&RelPath>) -> Result<(), BundleError> {
         self.ignored.enter(directory)
     }
 
-    fn takes(&self, path: &RelPath, found: &Found) -> Result<bool, SourceProblem> {
+    fn takes(&self, path: &RelPath, found: &Found) -> Result<bool, BundleError> {
         if self.is_unwanted(path, found) {
             return Ok(false);
         }
@@ -102,7 +98,7 @@ impl FileFilter for SnapshotFilter<'_> {
         let Some(what) = what else {
             return Ok(true);
         };
-        self.left_out.borrow_mut().add(path, what);
+        self.left_out.borrow_mut().add(path, &what);
         Ok(false)
     }
 }

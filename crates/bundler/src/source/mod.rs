@@ -8,27 +8,23 @@
 #![forbid(unsafe_code)]
 
 mod artifact;
-mod error;
 mod filter;
 mod git;
-mod telling;
+mod warnings;
 
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-pub use crate::filter::{AllLeftOut, LeftOut};
+pub use crate::filter::{LeftOut, LeftOutEntry};
 pub use artifact::{ArtifactDocuments, documents};
-pub use error::BuildError;
-pub use git::GitError;
 
-use crate::error::ComposeError;
-use crate::files::{DirectoryFiles, FileIdentity, WorkspaceFiles as _};
+use crate::error::BundleError;
+use crate::files::{DirectoryFiles, FileIdentity};
 use crate::gather::Gathered;
-use crate::gathering::Gathering;
+use crate::gathered::Gathering;
 use crate::origin::{SourceKind, SourceOrigin};
-use crate::overlay::Item;
 use crate::source::filter::{Narrowed, SnapshotFilter};
 use crate::source::git::{Asked, Found, GitFacts};
 use crate::walk::{Links, Walk};
@@ -90,19 +86,20 @@ pub struct SourceDirectory {
 pub struct Snapshot<'files> {
     pub config: SourceConfig,
     pub created_s: i64,
-    pub left_out: AllLeftOut,
+    pub left_out: LeftOut,
     pub warnings: Vec<WarningReport>,
-    gathered: Gathered<'files>,
+    files: &'files DirectoryFiles,
+    gathered: Gathered,
 }
 
 impl SourceDirectory {
     /// Opens the directory.
     ///
     /// # Errors
-    /// [`BuildError::Directory`].
-    pub fn open(path: &Path) -> Result<Self, BuildError> {
+    /// [`BundleError::SourceDirectory`].
+    pub fn open(path: &Path) -> Result<Self, BundleError> {
         let shown = escape(path.as_os_str().as_bytes());
-        let failed = |source| BuildError::Directory {
+        let failed = |source| BundleError::SourceDirectory {
             directory: shown.clone(),
             source,
         };
@@ -121,29 +118,29 @@ impl SourceDirectory {
     /// Lists the content of the snapshot. Reads only `.staxignore` and possible credentials.
     ///
     /// # Errors
-    /// [`BuildError`].
+    /// [`BundleError`].
     pub fn gather(
         &self,
         request: &BuildRequest<'_>,
         host: &BuildHost<'_>,
-    ) -> Result<Snapshot<'_>, BuildError> {
+    ) -> Result<Snapshot<'_>, BundleError> {
         self.check_paths(request)?;
         let (facts, doubt) = self.ask_git(request, host)?;
         if request.submodules && facts.is_none() {
-            return Err(BuildError::NoSubmodules {
+            return Err(BundleError::NoSubmodules {
                 directory: self.shown.clone(),
             });
         }
-        let (gathered, left_out) = self.sift(request, host.caps, facts.as_ref())?;
-        if request.strict && 0 < left_out.count {
-            return Err(BuildError::Strict(left_out));
+        let (gathered, left_out) = self.select(request, host.caps, facts.as_ref())?;
+        if request.strict && left_out.count > 0 {
+            return Err(BundleError::Strict(left_out));
         }
         self.check_sparse(request, &gathered)?;
         let untracked = facts
             .as_ref()
             .map_or_else(Vec::new, |facts| untracked(facts, &gathered));
         let config = self.config(request, facts.as_ref(), &gathered, &untracked)?;
-        let told = telling::Told {
+        let told = warnings::Warnings {
             doubt: doubt.as_deref(),
             facts: facts.as_ref(),
             untracked: &untracked,
@@ -156,6 +153,7 @@ impl SourceDirectory {
             created_s: created_s(request, facts.as_ref()),
             left_out,
             warnings,
+            files: &self.files,
             gathered,
         })
     }
@@ -164,7 +162,7 @@ impl SourceDirectory {
         &self,
         request: &BuildRequest<'_>,
         host: &BuildHost<'_>,
-    ) -> Result<(Option<GitFacts>, Option<String>), BuildError> {
+    ) -> Result<(Option<GitFacts>, Option<String>), BundleError> {
         if request.no_git {
             return Ok((None, None));
         }
@@ -180,12 +178,12 @@ impl SourceDirectory {
         })
     }
 
-    fn sift(
+    fn select(
         &self,
         request: &BuildRequest<'_>,
         caps: UnpackCaps,
         facts: Option<&GitFacts>,
-    ) -> Result<(Gathered<'_>, AllLeftOut), BuildError> {
+    ) -> Result<(Gathered, LeftOut), BundleError> {
         let submodules = match facts {
             Some(facts) if !request.submodules => facts.submodules.clone(),
             _ => BTreeSet::new(),
@@ -196,8 +194,7 @@ impl SourceDirectory {
             include: request.include.clone(),
             exclude: request.exclude.clone(),
         };
-        let filter =
-            SnapshotFilter::new(&self.files, narrowed).map_err(BuildError::CredentialList)?;
+        let filter = SnapshotFilter::new(&self.files, narrowed)?;
         let origin = SourceOrigin {
             file: self.shown.clone(),
             place: None,
@@ -219,20 +216,20 @@ impl SourceDirectory {
             Some(_) => walk.files_of_tree(),
             None => walk.tree(None, None),
         };
-        walked.map_err(|problem| ComposeError::of_source(&origin, problem))?;
-        let tree = gathering.finish()?;
-        let files = &self.files;
-        let gathered = Gathered::of_one_directory(gathering, tree, files, caps.archive_bytes);
-        Ok((gathered, filter.into_left_out()))
+        walked
+            .map_err(|error| error.at(&origin))
+            .and_then(|()| gathering.finish())
+            .map_err(BundleError::of_snapshot)
+            .map(|gathered| (gathered, filter.into_left_out()))
     }
 
     fn config(
         &self,
         request: &BuildRequest<'_>,
         facts: Option<&GitFacts>,
-        gathered: &Gathered<'_>,
+        gathered: &Gathered,
         untracked: &[&RelPath],
-    ) -> Result<SourceConfig, BuildError> {
+    ) -> Result<SourceConfig, BundleError> {
         let source_type = match facts {
             Some(_) => SourceType::Git,
             None => SourceType::Directory,
@@ -242,7 +239,7 @@ impl SourceDirectory {
             None => self.default_version(facts, !untracked.is_empty())?,
         };
         if !is_version(&version) {
-            return Err(BuildError::Name {
+            return Err(BundleError::SourceName {
                 what: "version",
                 found: version,
                 is_default: false,
@@ -264,7 +261,7 @@ impl SourceDirectory {
                 true => Submodules::Included,
                 false => Submodules::Excluded,
             }),
-            file_count: Some(files_of(gathered).count() as u64),
+            file_count: Some(gathered.overlay.files().count() as u64),
         });
         check_length(
             "description",
@@ -276,7 +273,7 @@ impl SourceDirectory {
         Ok(config)
     }
 
-    fn name(&self, request: &BuildRequest<'_>) -> Result<String, BuildError> {
+    fn name(&self, request: &BuildRequest<'_>) -> Result<String, BundleError> {
         let own = || {
             let name = self.path.file_name().unwrap_or_default();
             name.to_string_lossy().into_owned()
@@ -284,7 +281,7 @@ impl SourceDirectory {
         let name = request.name.map_or_else(own, str::to_owned);
         match is_name(&name) {
             true => Ok(name),
-            false => Err(BuildError::Name {
+            false => Err(BundleError::SourceName {
                 what: "name",
                 found: name,
                 is_default: request.name.is_none(),
@@ -297,8 +294,8 @@ impl SourceDirectory {
         &self,
         facts: Option<&GitFacts>,
         has_untracked: bool,
-    ) -> Result<String, BuildError> {
-        let missing = |found| BuildError::VersionMissing {
+    ) -> Result<String, BundleError> {
+        let missing = |found| BundleError::SourceVersion {
             directory: self.shown.clone(),
             found,
         };
@@ -316,17 +313,17 @@ impl SourceDirectory {
         })
     }
 
-    fn check_paths(&self, request: &BuildRequest<'_>) -> Result<(), BuildError> {
+    fn check_paths(&self, request: &BuildRequest<'_>) -> Result<(), BundleError> {
         let sparse = request.sparse.iter().map(|path| ("--sparse", path));
         let include = request.include.iter().map(|path| ("--include", path));
         for (flag, path) in sparse.chain(include) {
             let found = self.files.look(path).map_err(|source| {
                 let directory = format!("{}/{path}", self.shown);
-                BuildError::Directory { directory, source }
+                BundleError::SourceDirectory { directory, source }
             })?;
             if found.is_none() {
                 let path = path.clone();
-                return Err(BuildError::NotThere { flag, path });
+                return Err(BundleError::SourcePath { flag, path });
             }
         }
         Ok(())
@@ -335,17 +332,17 @@ impl SourceDirectory {
     fn check_sparse(
         &self,
         request: &BuildRequest<'_>,
-        gathered: &Gathered<'_>,
-    ) -> Result<(), BuildError> {
+        gathered: &Gathered,
+    ) -> Result<(), BundleError> {
         let empty = request.sparse.iter().find(|path| {
-            !files_of(gathered).any(|(file, _)| {
+            !gathered.overlay.files().any(|(file, _)| {
                 let rest = file.as_bytes().strip_prefix(path.as_bytes());
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
             })
         });
         match empty {
             None => Ok(()),
-            Some(path) => Err(BuildError::SparseEmpty { path: path.clone() }),
+            Some(path) => Err(BundleError::SparseEmpty { path: path.clone() }),
         }
     }
 }
@@ -354,10 +351,10 @@ impl Snapshot<'_> {
     /// Writes the layer. For one version of this program the same files give the same bytes.
     ///
     /// # Errors
-    /// [`BuildError::Size`]: the archive is too large. [`BuildError::Compose`]: a file is
-    /// unreadable or changed, or writing to `out` failed; messages call it `place`.
-    pub fn write(&self, out: &mut dyn Write, place: &str) -> Result<WrittenBundle, BuildError> {
-        write(&self.gathered, out).map_err(|error| error.at(place).into())
+    /// [`BundleError::SnapshotSize`]: the archive is too large. [`BundleError::At`]: a file is
+    /// unreadable or changed. [`BundleError::Output`]: `out` failed; messages call it `place`.
+    pub fn write(&self, out: &mut dyn Write, place: &str) -> Result<WrittenBundle, BundleError> {
+        write(&self.gathered, self.files, out).map_err(|error| error.in_file(place).of_snapshot())
     }
 
     /// Returns the size of all files in bytes.
@@ -367,27 +364,17 @@ impl Snapshot<'_> {
     }
 }
 
-fn files_of<'gathered>(
-    gathered: &'gathered Gathered<'_>,
-) -> impl Iterator<Item = (&'gathered RelPath, u64)> {
-    gathered
-        .overlay
-        .iter()
-        .filter_map(|(path, placed)| match placed.item {
-            Item::File { bytes, .. } => Some((path, bytes)),
-            _ => None,
-        })
-}
-
 fn untracked<'gathered>(
     facts: &GitFacts,
-    gathered: &'gathered Gathered<'_>,
+    gathered: &'gathered Gathered,
 ) -> Vec<&'gathered RelPath> {
     let is_of_submodule = |path: &RelPath| {
         std::iter::successors(path.parent(), RelPath::parent)
             .any(|above| facts.submodules.contains(&above))
     };
-    files_of(gathered)
+    gathered
+        .overlay
+        .files()
         .map(|(path, _)| path)
         .filter(|path| !facts.tracked.contains(path.as_bytes()) && !is_of_submodule(path))
         .collect()
@@ -408,9 +395,9 @@ fn has_written_form(unix_s: &i64) -> bool {
     (0..=LAST_S).contains(unix_s)
 }
 
-fn check_length(what: &'static str, text: &str, bytes_max: usize) -> Result<(), BuildError> {
-    match bytes_max < text.len() {
-        true => Err(BuildError::TooLong {
+fn check_length(what: &'static str, text: &str, bytes_max: usize) -> Result<(), BundleError> {
+    match text.len() > bytes_max {
+        true => Err(BundleError::SourceTextTooLong {
             what,
             bytes: text.len(),
             bytes_max,

@@ -7,6 +7,7 @@ mod program;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use crate::error::BundleError;
 use crate::source::git::address::address_of;
 use crate::source::git::checkout::{
     CONFIG_BYTES_MAX, Checkout, Search, read, read_without_links, search,
@@ -35,47 +36,6 @@ const FORMATS: [(&str, &[&str]); 2] = [
     ("extensions.objectformat", &["sha1", "sha256"]),
     ("extensions.refstorage", &["files", "reftable"]),
 ];
-
-/// Error while asking git.
-#[derive(Debug, thiserror::Error)]
-pub enum GitError {
-    #[error("`{directory}` lies in a checkout of git, and no program git is found in PATH")]
-    Missing { directory: String },
-    #[error("a temporary directory for git cannot be made")]
-    TemporaryGitDirectory {
-        #[source]
-        source: std::io::Error,
-    },
-    #[error("git {asked} failed: {complaint}")]
-    Failed {
-        asked: String,
-        /// Escaped stderr, or the exit status.
-        complaint: String,
-    },
-}
-
-impl GitError {
-    /// Returns the stable name of the cause.
-    #[must_use]
-    pub const fn code(&self) -> &'static str {
-        match self {
-            Self::Missing { .. } => "source_git_missing",
-            Self::TemporaryGitDirectory { .. } | Self::Failed { .. } => "source_git_failed",
-        }
-    }
-
-    /// Returns advice for the user.
-    #[must_use]
-    pub const fn hint(&self) -> &'static str {
-        match self {
-            Self::Missing { .. } => "install git, or take the directory as it is with --no-git",
-            Self::TemporaryGitDirectory { .. } => "set TMPDIR to a directory that you may write to",
-            Self::Failed { .. } => {
-                "see what `git status` says there, or take the directory as it is with --no-git"
-            }
-        }
-    }
-}
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'call> {
@@ -109,13 +69,13 @@ pub(super) enum Found {
 
 /// Asks git about a directory. Nothing from the repository is executed, and nothing is written
 /// there.
-pub(super) fn facts(asked: Asked<'_>) -> Result<Found, GitError> {
+pub(super) fn facts(asked: Asked<'_>) -> Result<Found, BundleError> {
     let checkout = match search(asked.directory, asked.caller_uid) {
         Search::Nothing => return Ok(Found::NoCheckout(None)),
         Search::NotBelieved(why) => return Ok(Found::NoCheckout(Some(why))),
         Search::Found(checkout) => checkout,
     };
-    let program = program::find(asked.path).ok_or_else(|| GitError::Missing {
+    let program = program::find(asked.path).ok_or_else(|| BundleError::GitMissing {
         directory: spec::path::escape(asked.directory.as_os_str().as_encoded_bytes()),
     })?;
     let git_directory = TemporaryGitDirectory::make(program, asked.temporary_directory)?;
@@ -144,7 +104,7 @@ pub(super) fn facts(asked: Asked<'_>) -> Result<Found, GitError> {
 fn settings(
     checkout: &Checkout,
     git_directory: &TemporaryGitDirectory,
-) -> Result<BTreeMap<String, String>, GitError> {
+) -> Result<BTreeMap<String, String>, BundleError> {
     let mut settings = BTreeMap::new();
     // Required by git in a repository.
     for name in ["objects", "refs"] {
@@ -182,7 +142,7 @@ fn populate(
     checkout: &Checkout,
     settings: &BTreeMap<String, String>,
     git_directory: &TemporaryGitDirectory,
-) -> Result<(), GitError> {
+) -> Result<(), BundleError> {
     let mut text = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n".to_owned();
     let mut set = |name: &str, value: &str| {
         if let Some((section, key)) = name.split_once('.') {
@@ -232,9 +192,9 @@ fn shared_indexes(own: &Path) -> Vec<String> {
     names.take(100).collect()
 }
 
-fn unknown_format(name: &str, value: &str) -> GitError {
-    GitError::Failed {
-        asked: "config".to_owned(),
+fn unknown_format(name: &str, value: &str) -> BundleError {
+    BundleError::GitFailed {
+        command: "config".to_owned(),
         complaint: format!(
             "found {name} = {}, which this program does not know",
             spec::path::escape(value.as_bytes())
@@ -249,13 +209,13 @@ struct Question<'call> {
 }
 
 impl Question<'_> {
-    fn ask(&self, words: &[&str], bytes_max: usize) -> Result<Option<Vec<u8>>, GitError> {
+    fn ask(&self, words: &[&str], bytes_max: usize) -> Result<Option<Vec<u8>>, BundleError> {
         let top = &self.checkout.top;
         self.git_directory
             .ask(top, self.directory, words, bytes_max)
     }
 
-    fn commit(&self) -> Result<GitFacts, GitError> {
+    fn commit(&self) -> Result<GitFacts, BundleError> {
         let mut facts = GitFacts::default();
         let word = |answer: Option<Vec<u8>>| {
             let text = String::from_utf8(answer?).ok()?;
@@ -272,7 +232,7 @@ impl Question<'_> {
         Ok(facts)
     }
 
-    fn files(&self, facts: &mut GitFacts) -> Result<(), GitError> {
+    fn files(&self, facts: &mut GitFacts) -> Result<(), BundleError> {
         let listed = self.ask(&["ls-files", "--stage", "-z"], LIST_BYTES_MAX)?;
         for entry in listed.unwrap_or_default().split(|byte| *byte == 0) {
             // `MODE OBJECT STAGE\tPATH`
@@ -290,7 +250,7 @@ impl Question<'_> {
         Ok(())
     }
 
-    fn changed(&self) -> Result<Vec<Vec<u8>>, GitError> {
+    fn changed(&self) -> Result<Vec<Vec<u8>>, BundleError> {
         let words = [
             "status",
             "--porcelain=v1",

@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::error::BundleError;
 use crate::output::ENDING;
-use crate::source::git::GitError;
+
 use sys::process::random;
 use sys::signal::{SignalSet, is_pending, set_mask};
 
@@ -55,13 +56,11 @@ pub(super) struct TemporaryGitDirectory {
 }
 
 impl TemporaryGitDirectory {
-    pub(super) fn make(program: PathBuf, above: &Path) -> Result<Self, GitError> {
+    pub(super) fn make(program: PathBuf, above: &Path) -> Result<Self, BundleError> {
         let mut number = [0; 8];
-        random(&mut number).map_err(|errno| GitError::TemporaryGitDirectory {
-            source: errno.into(),
-        })?;
+        random(&mut number).map_err(|errno| BundleError::GitDirectory(errno.into()))?;
         let name = format!("runner-source-{:016x}", u64::from_ne_bytes(number));
-        let failed = |source| GitError::TemporaryGitDirectory { source };
+        let failed = BundleError::GitDirectory;
         set_mask(SignalSet::of(&ENDING)).map_err(|errno| failed(errno.into()))?;
         let git_directory = Self {
             program,
@@ -75,19 +74,17 @@ impl TemporaryGitDirectory {
         Ok(git_directory)
     }
 
-    pub(super) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> Result<(), GitError> {
-        std::fs::write(self.directory.join(name), text)
-            .map_err(|source| GitError::TemporaryGitDirectory { source })
+    pub(super) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> Result<(), BundleError> {
+        std::fs::write(self.directory.join(name), text).map_err(BundleError::GitDirectory)
     }
 
-    pub(super) fn make_directory(&self, name: &str) -> Result<(), GitError> {
-        std::fs::create_dir(self.directory.join(name))
-            .map_err(|source| GitError::TemporaryGitDirectory { source })
+    pub(super) fn make_directory(&self, name: &str) -> Result<(), BundleError> {
+        std::fs::create_dir(self.directory.join(name)).map_err(BundleError::GitDirectory)
     }
 
-    pub(super) fn link(&self, name: &str, real: &Path) -> Result<(), GitError> {
+    pub(super) fn link(&self, name: &str, real: &Path) -> Result<(), BundleError> {
         std::os::unix::fs::symlink(real, self.directory.join(name))
-            .map_err(|source| GitError::TemporaryGitDirectory { source })
+            .map_err(BundleError::GitDirectory)
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -102,15 +99,14 @@ impl TemporaryGitDirectory {
         at: &Path,
         words: &[&str],
         bytes_max: usize,
-    ) -> Result<Option<Vec<u8>>, GitError> {
-        let asked = words.first().copied().unwrap_or_default();
-        let failed = |complaint: String| GitError::Failed {
-            asked: asked.to_owned(),
+    ) -> Result<Option<Vec<u8>>, BundleError> {
+        let command = words.first().copied().unwrap_or_default();
+        let failed = |complaint: String| BundleError::GitFailed {
+            command: command.to_owned(),
             complaint,
         };
         let complaints = self.directory.join("complaints");
-        let stderr = std::fs::File::create(&complaints)
-            .map_err(|source| GitError::TemporaryGitDirectory { source })?;
+        let stderr = std::fs::File::create(&complaints).map_err(BundleError::GitDirectory)?;
         let mut child = self
             .command(top, at, words)
             .stderr(stderr)

@@ -1,8 +1,7 @@
 //! Warnings about a snapshot.
 
-use crate::filter::{AllLeftOut, entries, told};
+use crate::filter::{LeftOut, entries, first};
 use crate::gather::Gathered;
-use crate::source::files_of;
 use crate::source::git::GitFacts;
 use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
@@ -10,16 +9,16 @@ use spec::report::WarningReport;
 const LARGE_BYTES: u64 = 10 << 20;
 const NAMES_MAX: usize = 20;
 
-pub(super) struct Told<'call> {
+pub(super) struct Warnings<'call> {
     pub(super) doubt: Option<&'call str>,
     pub(super) facts: Option<&'call GitFacts>,
     pub(super) untracked: &'call [&'call RelPath],
     pub(super) submodules_included: bool,
-    pub(super) left_out: &'call AllLeftOut,
+    pub(super) left_out: &'call LeftOut,
 }
 
-impl Told<'_> {
-    pub(super) fn warnings(&self, gathered: &Gathered<'_>) -> Vec<WarningReport> {
+impl Warnings<'_> {
+    pub(super) fn warnings(&self, gathered: &Gathered) -> Vec<WarningReport> {
         let mut warnings = gathered.warnings.clone();
         let mut warn = |code: &str, message: String| {
             warnings.push(WarningReport::new(code, message));
@@ -30,18 +29,20 @@ impl Told<'_> {
                 format!("{doubt}: it is built as a directory, without an origin"),
             );
         }
-        if 0 < self.left_out.count {
+        if self.left_out.count > 0 {
             warn(
                 "source_left_out",
                 format!(
                     "{} cannot be in a snapshot and are left out: {}",
                     entries(self.left_out.count),
-                    told(self.left_out, NAMES_MAX)
+                    self.left_out.words(NAMES_MAX)
                 ),
             );
         }
-        let large: Vec<String> = files_of(gathered)
-            .filter(|(_, bytes)| LARGE_BYTES < *bytes)
+        let large: Vec<String> = gathered
+            .overlay
+            .files()
+            .filter(|(_, bytes)| *bytes > LARGE_BYTES)
             .map(|(path, bytes)| format!("`{path}` ({} MiB)", bytes >> 20))
             .collect();
         if !large.is_empty() {
@@ -54,12 +55,7 @@ impl Told<'_> {
         warnings
     }
 
-    fn of_git(
-        &self,
-        facts: &GitFacts,
-        gathered: &Gathered<'_>,
-        warn: &mut dyn FnMut(&str, String),
-    ) {
+    fn of_git(&self, facts: &GitFacts, gathered: &Gathered, warn: &mut dyn FnMut(&str, String)) {
         if !facts.changed.is_empty() {
             let names: Vec<String> = facts
                 .changed
@@ -88,7 +84,10 @@ impl Told<'_> {
         }
         let empty = facts.submodules.iter().filter(|submodule| {
             let above = [submodule.as_bytes(), b"/"].concat();
-            !files_of(gathered).any(|(path, _)| path.as_bytes().starts_with(&above))
+            !gathered
+                .overlay
+                .files()
+                .any(|(path, _)| path.as_bytes().starts_with(&above))
         });
         let empty: Vec<String> = empty.map(|path| format!("`{path}`")).collect();
         if self.submodules_included && !empty.is_empty() {
@@ -99,10 +98,5 @@ impl Told<'_> {
 }
 
 fn list(names: &[String]) -> String {
-    match names.get(..NAMES_MAX) {
-        Some(first) if NAMES_MAX < names.len() => {
-            format!("{} and {} more", first.join(", "), names.len() - NAMES_MAX)
-        }
-        _ => names.join(", "),
-    }
+    first(names.iter().cloned(), NAMES_MAX)
 }

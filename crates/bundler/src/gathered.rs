@@ -1,0 +1,314 @@
+//! What a bundle contains, while and after its sources are gathered.
+
+use std::sync::Arc;
+
+use crate::error::{BundleError, SizeLimit};
+use crate::files::DirectoryFiles;
+use crate::filter::LeftOut;
+use crate::gather::FetchedSource;
+use crate::hosting::limits_of;
+use crate::origin::{SourceKind, SourceOrigin};
+use crate::overlay::{Item, Overlay, RootIndex, SourceIndex};
+use archive::tree::Conflict;
+use archive::{Entry, LEFT_OUT, SEGMENTS_MAX, Tree, case_twins, links};
+use spec::host_policy::UnpackCaps;
+use spec::manifest::commits::SourceCommit;
+use spec::path::RelPath;
+use spec::report::WarningReport;
+
+const RESERVED: &[u8] = b".runner";
+const RESOLVED_MANIFEST: &[u8] = b".runner/manifest.json";
+/// Listed entries per entry of the limit, since entries may be left out or replaced.
+const LISTED_FOR_EACH: u64 = 16;
+
+/// Counts of one source, including replaced entries.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Given {
+    pub files: u64,
+    pub bytes: u64,
+}
+
+/// The contents of a bundle, and where to read them.
+pub struct Gathered {
+    pub overlay: Overlay,
+    /// The overlay in the form that the archive writer needs.
+    pub tree: Tree,
+    pub origins: Vec<SourceOrigin>,
+    pub given: Vec<Given>,
+    pub fetched: Vec<FetchedSource>,
+    pub warnings: Vec<WarningReport>,
+    pub(crate) archive_bytes_max: u64,
+}
+
+impl std::fmt::Debug for Gathered {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Gathered")
+            .field("entries", &self.overlay.len())
+            .field("sources", &self.origins.len())
+            .field("fetched", &self.fetched)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Gathered {
+    /// Returns the directory that contents refer to: `workspace` or a repository.
+    pub(crate) fn root<'files>(
+        &'files self,
+        index: RootIndex,
+        workspace: &'files DirectoryFiles,
+    ) -> &'files DirectoryFiles {
+        let fetched = index.checked_sub(1).and_then(|at| self.fetched.get(at));
+        fetched.map_or(workspace, |fetched| &fetched.files)
+    }
+
+    /// Returns the commits of the fetched repositories.
+    #[must_use]
+    pub fn commits(&self) -> Vec<SourceCommit> {
+        let fetched = self.fetched.iter();
+        fetched.map(|fetched| fetched.commit.clone()).collect()
+    }
+}
+
+/// [`Gathered`] while sources are added.
+pub(crate) struct Gathering {
+    pub(crate) fetched: Vec<FetchedSource>,
+    overlay: Overlay,
+    origins: Vec<SourceOrigin>,
+    given: Vec<Given>,
+    caps: UnpackCaps,
+    listed: u64,
+    of_version_control: LeftOut,
+    reserved: LeftOut,
+    pub(crate) warnings: Vec<WarningReport>,
+}
+
+impl Gathering {
+    pub(crate) fn new(caps: UnpackCaps, origins: Vec<SourceOrigin>) -> Self {
+        Self {
+            fetched: Vec::new(),
+            overlay: Overlay::default(),
+            given: vec![Given::default(); origins.len()],
+            origins,
+            caps,
+            listed: 0,
+            of_version_control: LeftOut::default(),
+            reserved: LeftOut::default(),
+            warnings: Vec::new(),
+        }
+    }
+
+    pub(crate) fn warn(&mut self, source: SourceIndex, code: &str, text: &str) {
+        let message = format!("{}: {text}", self.origins[source]);
+        self.warnings.push(WarningReport::new(code, message));
+    }
+
+    fn list_max(&self) -> u64 {
+        self.caps.entries.saturating_mul(LISTED_FOR_EACH)
+    }
+
+    /// How many more names may be listed.
+    pub(crate) fn room_to_list(&self) -> u64 {
+        self.list_max().saturating_sub(self.listed)
+    }
+
+    pub(crate) fn count_listed(&mut self, names: usize) -> Result<(), BundleError> {
+        let limit = self.list_max();
+        self.listed = self.listed.saturating_add(names as u64);
+        if self.listed > limit {
+            return Err(BundleError::TooManyFiles { limit });
+        }
+        Ok(())
+    }
+
+    /// Whether every bundle leaves this entry out; records it.
+    pub(crate) fn leaves_out(&mut self, to: &RelPath) -> bool {
+        if LEFT_OUT.contains(&to.file_name()) {
+            self.of_version_control.add(to, "");
+            return true;
+        }
+        if is_reserved(to) {
+            self.reserved.add(to, "");
+            return true;
+        }
+        false
+    }
+
+    pub(crate) fn refuse_left_out(path: &RelPath) -> Result<(), BundleError> {
+        if path.segments().any(|segment| LEFT_OUT.contains(&segment)) {
+            return Err(BundleError::Reserved {
+                path: path.to_string(),
+                reason: "lies in .git, .hg or .svn, which bundles never hold",
+            });
+        }
+        Ok(())
+    }
+
+    /// Refuses a path that a source may not place files at.
+    pub(crate) fn check_target(to: &RelPath) -> Result<(), BundleError> {
+        Self::refuse_left_out(to)?;
+        if is_reserved(to) {
+            return Err(BundleError::Reserved {
+                path: to.to_string(),
+                reason: "lies in .runner, which holds the resolved manifest",
+            });
+        }
+        Ok(())
+    }
+
+    /// Refuses a path above the depth limit of archives.
+    pub(crate) fn check_depth(to: &RelPath) -> Result<(), BundleError> {
+        let segments = to.segments().count();
+        if segments > SEGMENTS_MAX {
+            return Err(BundleError::TooDeep {
+                path: to.clone(),
+                segments,
+                limit: SEGMENTS_MAX,
+            });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn place(
+        &mut self,
+        to: &RelPath,
+        item: Item,
+        source: SourceIndex,
+    ) -> Result<(), BundleError> {
+        Self::check_depth(to)?;
+        if item != Item::Directory {
+            let given = &mut self.given[source];
+            given.files += 1;
+            given.bytes = given.bytes.saturating_add(item.bytes());
+        }
+        self.overlay
+            .insert(to, item, source)
+            .map_err(|conflict| BundleError::Conflict {
+                path: conflict.path,
+                here: conflict.here,
+                there_path: conflict.there_path,
+                there: conflict.there,
+                other: Box::new(self.origins[conflict.there_source].clone()),
+            })?;
+        let limit = self.caps.entries;
+        if self.overlay.len() as u64 > limit {
+            return Err(BundleError::Size {
+                entry: to.to_string(),
+                what: SizeLimit::Entries { limit },
+            });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn inline(
+        &mut self,
+        path: &RelPath,
+        content: &Arc<[u8]>,
+        source: SourceIndex,
+    ) -> Result<(), BundleError> {
+        Self::check_target(path)?;
+        self.place(path, Item::of_bytes(Arc::clone(content)), source)
+    }
+
+    /// Adds `.runner/manifest.json` as a source of its own.
+    pub(crate) fn add_manifest(&mut self, manifest: &[u8]) -> Result<(), BundleError> {
+        let origin = SourceOrigin {
+            file: ".runner/manifest.json".to_owned(),
+            place: None,
+            pointer: String::new(),
+            kind: SourceKind::Resolved,
+        };
+        self.origins.push(origin.clone());
+        self.given.push(Given::default());
+        RelPath::parse(RESOLVED_MANIFEST)
+            .map_err(|error| BundleError::Path {
+                path: origin.file.clone(),
+                error,
+            })
+            .and_then(|path| {
+                let source = self.origins.len() - 1;
+                self.place(&path, Item::of_bytes(manifest.into()), source)
+            })
+            .map_err(|error| error.at(&origin))
+    }
+
+    /// Checks the limits and the links of the whole.
+    pub(crate) fn finish(mut self) -> Result<Gathered, BundleError> {
+        let tree = self.tree()?;
+        links::check_all(&tree).map_err(|(path, error)| {
+            let source = self.overlay.get(&path).map_or(0, |placed| placed.source);
+            BundleError::Link { path, error }.at(&self.origins[source])
+        })?;
+        let warnings = [
+            left_out_warning(
+                "bundle_left_out",
+                &self.of_version_control,
+                "of .git, .hg or .svn",
+            ),
+            left_out_warning(
+                "bundle_reserved",
+                &self.reserved,
+                "of the reserved folder .runner",
+            ),
+            case_twins(&tree),
+        ];
+        self.warnings.extend(warnings.into_iter().flatten());
+        Ok(Gathered {
+            overlay: self.overlay,
+            tree,
+            origins: self.origins,
+            given: self.given,
+            fetched: self.fetched,
+            warnings: self.warnings,
+            archive_bytes_max: self.caps.archive_bytes,
+        })
+    }
+
+    fn tree(&self) -> Result<Tree, BundleError> {
+        let limits = limits_of(self.caps).tree();
+        let mut tree = Tree::default();
+        for (path, placed) in self.overlay.iter() {
+            let too_large = |what| BundleError::Size {
+                entry: path.to_string(),
+                what,
+            };
+            tree.insert(path.clone(), placed.item.entry(), limits)
+                .map_err(|conflict| match conflict {
+                    Conflict::NameBytes => too_large(SizeLimit::Names {
+                        limit: limits.name_bytes,
+                    }),
+                    // The overlay has no conflicts, so only the limits remain.
+                    _ => too_large(SizeLimit::Entries {
+                        limit: limits.entries,
+                    }),
+                })?;
+        }
+        let limit = self.caps.unpacked_bytes;
+        let mut bytes: u64 = 0;
+        for (path, entry) in tree.in_archive_order() {
+            if let Entry::File { bytes: more, .. } = entry {
+                bytes = bytes.saturating_add(*more);
+            }
+            if bytes > limit {
+                return Err(BundleError::Size {
+                    entry: path.to_string(),
+                    what: SizeLimit::Unpacked { bytes, limit },
+                });
+            }
+        }
+        Ok(tree)
+    }
+}
+
+fn left_out_warning(code: &str, left_out: &LeftOut, what: &str) -> Option<WarningReport> {
+    let first = &left_out.entries.first()?.path;
+    let message = match left_out.count - 1 {
+        0 => format!("`{first}` is left out, of the entries {what}"),
+        others => format!("`{first}` and {others} more entries {what} are left out"),
+    };
+    Some(WarningReport::new(code, message))
+}
+
+fn is_reserved(to: &RelPath) -> bool {
+    to.segments().next() == Some(RESERVED)
+}

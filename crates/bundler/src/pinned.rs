@@ -1,0 +1,243 @@
+//! The lock file of a bundle: references are pinned by it, and the bundle has to agree with it.
+
+use std::path::Path;
+
+use crate::error::BundleError;
+use crate::files::shown;
+use crate::gather::{Gathered, Given};
+use crate::layer::{Layer, LayerForm};
+use crate::manifests::read_host_file;
+use crate::resolve::Resolution;
+use crate::runnable::{check_manifest, check_run, read_manifest_of};
+use spec::digest::Digest;
+use spec::host_policy::HostPolicy;
+use spec::lock::{LOCK_VERSION, Lock, LockDifference, LockedKind, LockedNeeds, LockedSource};
+use spec::manifest::Manifest;
+use spec::path::escape;
+use spec::runner_block::{Engine, Language};
+
+/// What happens with a lock file.
+#[derive(Debug, Clone, Copy)]
+pub enum LockUse<'call> {
+    Nothing,
+    Write(&'call Path),
+    /// `--locked`: the bundle has to agree with it.
+    Hold(&'call Path),
+}
+
+/// A lock file that the bundle has to agree with.
+#[derive(Debug)]
+struct HeldLock {
+    shown: String,
+    lock: Lock,
+}
+
+impl HeldLock {
+    fn read(path: &Path) -> Result<Self, BundleError> {
+        let shown = shown(path);
+        let text = read_host_file(path).map_err(BundleError::LockUnreadable)?;
+        let lock = Lock::parse(&text, &shown)?;
+        Ok(Self { shown, lock })
+    }
+
+    fn refuse(&self, differences: Vec<LockDifference>) -> Result<(), BundleError> {
+        match differences.is_empty() {
+            true => Ok(()),
+            false => Err(BundleError::Drift {
+                file: self.shown.clone(),
+                differences,
+            }),
+        }
+    }
+}
+
+/// A resolved manifest whose references are those that its lock file knows.
+#[derive(Debug)]
+pub(crate) struct Pinned {
+    pub(crate) resolution: Resolution,
+    /// Whether a lock file is written or held.
+    pub(crate) locks: bool,
+    manifest: Manifest,
+    held: Option<HeldLock>,
+}
+
+impl Pinned {
+    /// Checks the manifest of `resolution`, and as much of the lock file as can be checked before
+    /// anything is fetched.
+    pub(crate) fn new(
+        resolution: Resolution,
+        policy: &HostPolicy,
+        lock: LockUse<'_>,
+        require_pin: bool,
+    ) -> Result<Self, BundleError> {
+        let held = match lock {
+            LockUse::Hold(path) => Some(HeldLock::read(path)?),
+            LockUse::Nothing | LockUse::Write(_) => None,
+        };
+        let manifest = read_manifest_of(&resolution)?;
+        check_manifest(&resolution, &manifest, &policy.images)?;
+        let locks = !matches!(lock, LockUse::Nothing);
+        if locks || require_pin {
+            refuse_tags(&manifest)?;
+        }
+        if let Some(held) = &held {
+            held.refuse(differences_unfetched(
+                &held.lock,
+                &manifest,
+                &resolution.layers,
+            ))?;
+        }
+        Ok(Self {
+            resolution,
+            locks,
+            manifest,
+            held,
+        })
+    }
+
+    /// Returns the lock that the bundle has to agree with.
+    pub(crate) fn lock(&self) -> Option<&Lock> {
+        self.held.as_ref().map(|held| &held.lock)
+    }
+
+    pub(crate) fn check_run(&self, contents: &Gathered) -> Result<(), BundleError> {
+        check_run(&self.resolution, &self.manifest, &contents.tree)
+    }
+
+    /// Creates the lock of the bundle and compares it with the held one.
+    pub(crate) fn lock_of(&self, contents: &Gathered, digest: Digest) -> Result<Lock, BundleError> {
+        let layers = self.resolution.layers.iter().enumerate();
+        let sources = layers.map(|(index, layer)| {
+            let mut locked = locked_source(layer, contents.given[index]);
+            let fetched = contents.fetched.iter().find(|one| one.source == index);
+            if let Some(fetched) = fetched {
+                locked.sha = Some(fetched.commit.sha.clone());
+                locked.archive_digest = Some(fetched.archive_digest);
+                locked.archive_bytes = Some(fetched.archive_bytes);
+            }
+            locked
+        });
+        let now = lock(&self.manifest, sources.collect(), digest);
+        if let Some(held) = &self.held {
+            held.refuse(held.lock.differences(&now))?;
+        }
+        Ok(now)
+    }
+}
+
+/// A tag may move, so a lock file cannot hold it.
+fn refuse_tags(manifest: &Manifest) -> Result<(), BundleError> {
+    let mut sources = manifest.workspace_sources.iter();
+    match sources.find(|source| source.is_pinned() == Some(false)) {
+        Some(source) => Err(BundleError::SourceTag {
+            id: escape(source.id.as_bytes()),
+            reference: escape(source.reference.as_bytes()),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Compares manifest and `lock` without fetching, for a reference without a locked commit: all
+/// differences are reported, and not this one alone. Empty if every reference has one.
+fn differences_unfetched(
+    lock: &Lock,
+    manifest: &Manifest,
+    layers: &[Layer],
+) -> Vec<LockDifference> {
+    let is_pinned = |layer: &Layer| match &layer.form {
+        LayerForm::GitHub(source) => lock.pinned(&source.repository, &source.reference).is_some(),
+        _ => true,
+    };
+    if layers.iter().all(is_pinned) {
+        return Vec::new();
+    }
+    let sources = layers.iter().map(|layer| {
+        let now = locked_source(layer, Given::default());
+        // Values that need the files are taken from the lock.
+        match lock.sources.iter().find(|known| known.from == now.from) {
+            Some(known) => LockedSource {
+                sha: known.sha.clone(),
+                archive_digest: known.archive_digest,
+                archive_bytes: known.archive_bytes,
+                bytes: known.bytes,
+                files: known.files,
+                ..now
+            },
+            None => now,
+        }
+    });
+    let now = self::lock(manifest, sources.collect(), lock.content_digest);
+    lock.differences(&now)
+}
+
+fn lock(manifest: &Manifest, sources: Vec<LockedSource>, content_digest: Digest) -> Lock {
+    let needs = &manifest.runner.needs;
+    let egress = manifest.egress.iter();
+    let secrets = manifest.secrets.iter();
+    let language = needs.language.map(|language| match language {
+        Language::Node => "node",
+        Language::Python => "python",
+        Language::Multi => "multi",
+    });
+    let engine = match manifest.runner.engine {
+        Engine::Subprocess => "subprocess",
+        Engine::Sandbox => "sandbox",
+    };
+    Lock {
+        version: LOCK_VERSION,
+        engine: engine.to_owned(),
+        image: manifest.runner.image.clone(),
+        needs: LockedNeeds {
+            language: language.map(str::to_owned),
+            native: needs.native.clone(),
+            npm: needs.npm.clone(),
+            pip: needs.pip.clone(),
+        },
+        egress: sorted(egress.map(|request| request.rule.to_string())),
+        secrets: sorted(secrets.map(|secret| secret.variable.clone())),
+        sources,
+        content_digest,
+    }
+}
+
+fn sorted(words: impl Iterator<Item = String>) -> Vec<String> {
+    words
+        .collect::<std::collections::BTreeSet<_>>()
+        .into_iter()
+        .collect()
+}
+
+fn locked_source(layer: &Layer, given: Given) -> LockedSource {
+    let mut locked = LockedSource {
+        from: layer.origin.name(),
+        kind: LockedKind::Local,
+        path: None,
+        repository: None,
+        reference: None,
+        sha: None,
+        archive_digest: None,
+        archive_bytes: None,
+        bytes: given.bytes,
+        files: given.files,
+    };
+    match &layer.form {
+        LayerForm::Folder(path) => {
+            locked.path = path.as_ref().map(ToString::to_string);
+        }
+        LayerForm::Inline { path, .. } => {
+            locked.kind = LockedKind::Inline;
+            locked.path = Some(path.to_string());
+        }
+        LayerForm::Local(local) => {
+            let path = local.path.as_ref();
+            locked.path = Some(path.map_or_else(|| ".".to_owned(), ToString::to_string));
+        }
+        LayerForm::GitHub(source) => {
+            locked.kind = LockedKind::GitHub;
+            locked.path = source.path.as_ref().map(ToString::to_string);
+            locked.repository = Some(source.repository.clone());
+            locked.reference = Some(source.reference.clone());
+        }
+    }
+    locked
+}

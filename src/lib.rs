@@ -24,7 +24,7 @@
 //! comes from the cache, the launch plan. A child that no run takes is killed and has left
 //! nothing.
 //!
-//! [`run::explain()`] is the same up to the launch, and makes nothing.
+//! [`run::plan()`] is the same up to the launch, and makes nothing.
 //!
 //! # Crates and modules
 //!
@@ -55,7 +55,7 @@
 //! - [`staging`] moves declared files between the workspace and the scratch root, never through a
 //!   link that the body could have laid.
 //! - [`run`] puts the stages in order: a run ([`run::execute`]), what it would be
-//!   ([`run::explain()`]), the facts of a host ([`run::doctor`]).
+//!   ([`run::plan()`]), the facts of a host ([`run::doctor`]).
 //! - [`cli`] speaks to the user. It alone writes to standard output and standard error, decides
 //!   exit codes and reads the variables of the environment. One file for each verb that is no run.
 //!

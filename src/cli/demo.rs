@@ -182,7 +182,7 @@ fn run_acts(bundle: &Path, caller: &Caller, policy: &HostPolicy) -> std::io::Res
             }
         };
         demonstration.rows.extend(rows);
-        let enforcement = report.enforcement.into_iter();
+        let enforcement = report.plan.enforcement.into_iter();
         let weaker = enforcement.filter(|axis| axis.state != EnforcementState::Enforced);
         demonstration
             .weaker
@@ -360,7 +360,7 @@ fn limited_row(report: &Report, limit: Limit, value: u64, what: &'static str) ->
         (Limit::WallTime, Outcome::TimedOut) => (true, format!("ended after {after} ms")),
         (_, outcome) => (false, format!("{outcome:?}").to_lowercase()),
     };
-    let entry = report.limits.iter().find(|entry| entry.limit == limit);
+    let entry = report.plan.limit(limit);
     Row {
         title: LIMITS,
         what,

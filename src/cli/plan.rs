@@ -12,7 +12,7 @@ use crate::cli::print::Printer;
 use crate::cli::report_target::ReportTarget;
 use crate::cli::request::of_plan;
 use crate::cli::surroundings::Surroundings;
-use crate::run::explain;
+use crate::run;
 use spec::host_policy::merge;
 use spec::plan_report::{PlanReport, PlanVerdict};
 use spec::policy_values::policy_values;
@@ -80,7 +80,7 @@ fn planned(words: Plan, surroundings: &Surroundings) -> Result<PlanReport, Confi
     let statements = config::statements(surroundings, file.as_deref())?;
     let (policy, forbidden) = merge(&statements);
     let mut plan = match of_plan(words, surroundings, &policy) {
-        Ok(request) => explain(&request, &policy),
+        Ok(request) => run::plan(&request, &policy),
         Err(error) => PlanReport::refused(error.report()),
     };
     plan.warnings.extend(forbidden.iter().map(warning));

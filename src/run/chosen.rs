@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 use crate::plan::grants::{Given, Origin, ungranted};
+use crate::run::command::of_command;
 use crate::run::error::RunError;
 use crate::run::image::{self, Access, ChosenImage, OpenedImage};
 use crate::run::node::NodeVersions;
@@ -93,6 +96,28 @@ pub(crate) fn manifest_of(
     match of_caller {
         Some(subject) => Ok(subject),
         None => subject::of_bundle(bundle, request.bundle.run.is_some(), &policy.refs),
+    }
+}
+
+/// What runs, of a command or of a bundle whose files can be read.
+///
+/// # Errors
+/// [`RunError`], unless `refusals` collects it.
+pub(super) fn choose(
+    request: &Request,
+    policy: &HostPolicy,
+    bundle: Option<&dyn BundleFiles>,
+    of_caller: Option<ManifestSubject>,
+    access: Access<'_>,
+    refusals: &mut Refusals,
+) -> Result<Chosen, RunError> {
+    match (&request.subject, bundle) {
+        (Subject::Command(argv), _) => of_command(request, policy, argv, access, refusals),
+        (Subject::Bundle(_), Some(bundle)) => {
+            let manifest = manifest_of(request, policy, of_caller, bundle)?;
+            of_bundle(request, policy, manifest, access, bundle, refusals)
+        }
+        (Subject::Bundle(_), None) => Err(RunError::host("find the bundle")(Errno::NOENT)),
     }
 }
 
@@ -295,7 +320,7 @@ fn settle_runtime(
 ///
 /// # Errors
 /// [`RunError`], unless `refusals` collects it: a missing grant, or the run form.
-pub fn of_bundle(
+fn of_bundle(
     request: &Request,
     policy: &HostPolicy,
     subject: ManifestSubject,

@@ -190,6 +190,7 @@ fn coverage(report: &Report, backend: &cgroups::Backend) -> Vec<Coverage> {
         .into_iter()
         .map(|promise| {
             let seen = report
+                .plan
                 .enforcement
                 .iter()
                 .find(|seen| seen.axis == promise.axis);

@@ -11,10 +11,10 @@ mod command;
 pub mod contract;
 mod countdown;
 pub mod doctor;
+mod dry_run;
 pub mod early;
 pub mod error;
 mod exec;
-pub mod explain;
 pub mod image;
 mod inputs;
 mod inside;
@@ -57,8 +57,8 @@ use std::sync::Arc;
 
 use rustix::fs::Mode;
 
+pub use crate::run::dry_run::plan;
 use crate::run::error::RunError;
-pub use crate::run::explain::explain;
 use crate::run::preparation::Preparing;
 use crate::run::progress::ProgressListener;
 use crate::run::reporting::ReportBuilder;

@@ -2,20 +2,18 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use rustix::io::Errno;
-
 use crate::plan::limits::Limits;
 use crate::run::chosen::{self, Chosen};
 use crate::run::error::RunError;
 use crate::run::image::Access;
 use crate::run::network::Outward;
 use crate::run::refusals::Refusals;
+use crate::run::subject::{self, BundleFiles};
 use crate::run::unpacking::Bundle;
-use crate::run::{Run, command, subject, view};
+use crate::run::{Run, view};
 use sandbox::cgroups::CgroupLimits;
 use sandbox::resources::Resources;
 use spec::limits::Limit;
-use spec::request::Subject;
 
 /// What runs under which limits.
 pub(super) struct PlannedRun {
@@ -63,46 +61,16 @@ impl Run<'_> {
         manifest: Option<subject::Subject>,
         signals: BorrowedFd<'_>,
     ) -> Result<Chosen, RunError> {
-        let mut chosen = self.choose_unjudged(bundle, manifest, signals)?;
-        view::keep_stores_apart(&mut chosen.view, &self.request.caller, self.policy)?;
-        Ok(chosen)
-    }
-
-    fn choose_unjudged(
-        &self,
-        bundle: Option<&Bundle>,
-        manifest: Option<subject::Subject>,
-        signals: BorrowedFd<'_>,
-    ) -> Result<Chosen, RunError> {
-        let listener = self.listener;
+        let (request, policy, listener) = (self.request, self.policy, self.listener);
         let access = Access::Fetch { signals, listener };
-        match (&self.request.subject, bundle) {
-            (Subject::Command(argv), _) => {
-                let mut chosen = command::of_command(
-                    self.request,
-                    self.policy,
-                    argv,
-                    access,
-                    &mut Refusals::fail(),
-                )?;
-                if let Some(preparing) = self.preparing {
-                    preparing.complete(&mut chosen)?;
-                }
-                Ok(chosen)
-            }
-            (Subject::Bundle(_), Some(bundle)) => {
-                let files = bundle.files();
-                let manifest = chosen::manifest_of(self.request, self.policy, manifest, &files)?;
-                chosen::of_bundle(
-                    self.request,
-                    self.policy,
-                    manifest,
-                    access,
-                    &files,
-                    &mut Refusals::fail(),
-                )
-            }
-            (Subject::Bundle(_), None) => Err(RunError::host("find the bundle")(Errno::NOENT)),
+        let files = bundle.map(Bundle::files);
+        let files = files.as_ref().map(|files| files as &dyn BundleFiles);
+        let refusals = &mut Refusals::fail();
+        let mut chosen = chosen::choose(request, policy, files, manifest, access, refusals)?;
+        if let Some(preparing) = self.preparing {
+            preparing.complete(&mut chosen)?;
         }
+        view::keep_stores_apart(&mut chosen.view, &request.caller, policy)?;
+        Ok(chosen)
     }
 }

@@ -4,7 +4,7 @@ use crate::run::error::RunError;
 
 /// The reasons for which a run is refused: a run fails with the first, a plan collects all of them.
 #[derive(Debug)]
-pub struct Refusals {
+pub(crate) struct Refusals {
     collected: Option<Vec<RunError>>,
 }
 

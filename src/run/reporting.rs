@@ -31,7 +31,7 @@ use spec::limits::Limit;
 use spec::outcome::Outcome;
 use spec::path::escape;
 use spec::report::{
-    BundleView, Exit, Report, StagedReport, StreamReport, SyncedReport, Timing, Usage,
+    BundleView, Exit, Plan, Report, StagedReport, StreamReport, SyncedReport, Timing, Usage,
     WarningReport,
 };
 use spec::units;
@@ -90,6 +90,11 @@ impl ReportBuilder {
         }
     }
 
+    /// What both the report and a plan say, with the warnings.
+    pub(super) fn into_plan(self) -> (Plan, Vec<WarningReport>) {
+        (self.report.plan, self.report.warnings)
+    }
+
     pub(super) fn run_id(&self) -> &str {
         &self.report.run_id
     }
@@ -118,7 +123,7 @@ impl ReportBuilder {
     }
 
     pub(super) fn cgroup_backend(&mut self, name: &str) {
-        name.clone_into(&mut self.report.cgroup_backend);
+        name.clone_into(&mut self.report.plan.cgroup_backend);
     }
 
     pub(super) fn unpacked(&mut self, bundle: &Bundle) {
@@ -146,20 +151,23 @@ impl ReportBuilder {
                 bundle.sources.clone_from(&manifest.commits);
             }
         }
-        report.run_form = chosen.form;
-        report.syscall_policy = Some(chosen.syscalls);
-        report.argv = shown(&chosen.argv);
-        report.bound_programs.clone_from(&chosen.bound);
-        report.runner.clone_from(&chosen.runner);
-        report.preparation.clone_from(&chosen.provided.rows);
-        report.image = chosen.image.as_ref().map(ChosenImage::report);
+        report.plan.run_form = chosen.form;
+        report.plan.syscall_policy = Some(chosen.syscalls);
+        report.plan.argv = shown(&chosen.argv);
+        report.plan.bound_programs.clone_from(&chosen.bound);
+        report.plan.runner.clone_from(&chosen.runner);
+        report.plan.preparation.clone_from(&chosen.provided.rows);
+        report.plan.image = chosen.image.as_ref().map(ChosenImage::report);
         let allowed = chosen.egress.allowed.iter();
         report.egress.allowed = allowed.map(ToString::to_string).collect();
     }
 
     pub(super) fn limits(&mut self, settled: &SettledLimits) {
-        self.report.limits.clone_from(&settled.limits.reports);
-        self.report.enforcement.clone_from(&settled.enforcement);
+        self.report.plan.limits.clone_from(&settled.limits.reports);
+        self.report
+            .plan
+            .enforcement
+            .clone_from(&settled.enforcement);
         self.warn(settled.warnings.iter().cloned());
     }
 
@@ -168,10 +176,16 @@ impl ReportBuilder {
     }
 
     pub(super) fn image(&mut self, mounted: &MountedImage) {
-        if let (Some(image), false) = (&mut self.report.image, mounted.root.writable) {
-            image.root = RootKind::ReadOnly;
+        if !mounted.root.writable {
+            self.read_only_root();
         }
         self.warn(mounted.not_writable.clone());
+    }
+
+    pub(super) fn read_only_root(&mut self) {
+        if let Some(image) = &mut self.report.plan.image {
+            image.root = RootKind::ReadOnly;
+        }
     }
 
     pub(super) fn staged(&mut self, inputs: Vec<StagedReport>) {

@@ -71,7 +71,7 @@ pub(super) fn conclude(finished: Finished, masks: RefCell<Masks>) -> Report {
         }
         Err(error) => {
             if let RunError::Preparation(problem) = &error {
-                report.preparation.extend(problem.row().cloned());
+                report.plan.preparation.extend(problem.row().cloned());
             }
             report.outcome = error.outcome();
             report.error = Some(error.report());

@@ -5,7 +5,7 @@
 
 use spec::egress_report::EgressReport;
 use spec::path::escape;
-use spec::report::{Denial, Report};
+use spec::report::{Denial, Plan, Report};
 use spec::secret::Secret;
 
 /// What stands in place of a value.
@@ -337,7 +337,7 @@ impl Finder {
             output,
             denials,
             egress,
-            argv,
+            plan,
             warnings,
             schema_version: _,
             run_id: _,
@@ -349,22 +349,25 @@ impl Finder {
             timings: _,
             steps: _,
             usage: _,
+            inputs: _,
+            bundle: _,
+            workspace_sources: _,
+            kept: _,
+            secrets: _,
+        } = report;
+        let Plan {
+            argv,
             limits: _,
             enforcement: _,
             cgroup_backend: _,
             syscall_policy: _,
-            inputs: _,
-            bundle: _,
-            workspace_sources: _,
-            // Its runs are over before a secret is asked for.
-            preparation: _,
             run_form: _,
             bound_programs: _,
-            kept: _,
-            secrets: _,
             runner: _,
             image: _,
-        } = report;
+            // Its runs are over before a secret is asked for.
+            preparation: _,
+        } = plan;
         for stream in [stdout, stderr] {
             let cut = 0 < stream.dropped_bytes;
             if let Some(captured) = &mut stream.captured {
@@ -612,7 +615,7 @@ mod tests {
             count: 1,
             first_ms: 0,
         });
-        report.argv = vec![escape(secret.as_bytes())];
+        report.plan.argv = vec![escape(secret.as_bytes())];
         let mut masks = Masks::default();
         assert!(masks.add(secret.as_bytes()));
         masks.mask_report(&mut report);

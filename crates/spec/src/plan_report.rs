@@ -8,14 +8,10 @@
 use serde::Serialize;
 
 use crate::digest::Digest;
-use crate::image_report::ImageReport;
-use crate::named::{Named, by_name};
-use crate::report::{Enforcement, EnforcementState, ErrorReport, RunForm, WarningReport};
-use crate::runner_report::UnsatisfiedNeed;
-use crate::syscall_policy::SyscallPolicyName;
+use crate::report::{ErrorReport, Plan, WarningReport};
 
 /// Version of the document's shape. The number before the dot changes with incompatible changes.
-pub const SCHEMA_VERSION: &str = "2.0";
+pub const SCHEMA_VERSION: &str = "3.0";
 /// Placeholder for the run id.
 pub const RUN_ID: &str = "<runId>";
 /// Source of values that this program fixes.
@@ -38,6 +34,9 @@ pub struct PlanReport {
     pub schema_version: &'static str,
     /// Whether the run would be started.
     pub verdict: PlanVerdict,
+    /// What the report of the run would say too.
+    #[serde(flatten)]
+    pub plan: Plan,
     /// The first reason why it would not: `exec` or `run` would report the same code.
     pub error: Option<ErrorReport>,
     /// All further reasons, in the order in which they would come up.
@@ -56,8 +55,6 @@ pub struct PlanReport {
     pub program: Option<PlannedProgram>,
     /// Where it would run.
     pub engine: PlannedEngine,
-    /// The image that would be the body's root; absent where the host's programs would be.
-    pub image: Option<ImageReport>,
     /// What the body would see, parents first.
     pub view: Vec<PlannedPath>,
     /// The body's variables, in order, without their values.
@@ -68,8 +65,6 @@ pub struct PlanReport {
     pub input_document: bool,
     /// Workspace sources that the manifest names, in its order.
     pub workspace_sources: Vec<PlannedSource>,
-    /// What would be installed before the body starts, in order.
-    pub preparation: Vec<PlannedPreparation>,
     /// Files that would be staged.
     pub inputs: Vec<PlannedFile>,
     /// Files that would be synced.
@@ -80,24 +75,12 @@ pub struct PlanReport {
     pub network: PlannedNetwork,
     /// Variables whose values are secrets.
     pub secrets: Vec<PlannedSecret>,
-    /// Each limit by its name, as in the report.
-    #[serde(serialize_with = "by_name")]
-    #[cfg_attr(
-        test,
-        schemars(with = "std::collections::BTreeMap<String, PlannedLimit>")
-    )]
-    pub limits: Vec<PlannedLimit>,
-    /// Each axis of the confinement by its name, and how strongly it would hold.
-    #[serde(serialize_with = "by_name")]
-    #[cfg_attr(
-        test,
-        schemars(with = "std::collections::BTreeMap<String, Enforcement>")
-    )]
-    pub enforcement: Vec<Enforcement>,
-    /// Name of the cgroup back end: `v2`, `v2-scope`, `v1`, `none`.
-    pub cgroup_backend: String,
-    /// Which system calls the body could make; absent where it never came to that.
-    pub syscall_policy: Option<PlannedSyscallPolicy>,
+    /// Time between the stop signal and SIGKILL, milliseconds; absent where the limits are refused.
+    pub grace_ms: Option<u64>,
+    /// `default` or `flag`.
+    pub grace_by: &'static str,
+    /// `default`, `--syscalls` or `host-policy`; absent where the policy was not decided.
+    pub syscall_policy_by: Option<&'static str>,
     /// JSON Pointers of what the manifest says and nothing acts on.
     pub ignored: Vec<String>,
     /// What a person should know.
@@ -163,8 +146,8 @@ pub struct PlannedManifest {
     /// Where it lies: a path of the bundle or of the host; empty where there is none and `--run`
     /// stands for it.
     pub file: String,
-    /// `caller` where its word is the caller's, `bundle` where it only asks.
-    pub word_of: String,
+    /// `caller` where it grants what it says, `bundle` where it only asks.
+    pub trust: &'static str,
     /// What `<toolId>` and `<workflowId>` stand for.
     pub token_id: Option<String>,
     /// Its `version`.
@@ -175,12 +158,8 @@ pub struct PlannedManifest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedProgram {
-    /// `file`, `exec` or `shell`; absent for a command.
-    pub run_form: Option<RunForm>,
     /// `run` of the manifest, `--run`, or the command line.
     pub decided_by: String,
-    /// The argument vector.
-    pub argv: Vec<String>,
     /// Who runs the file: `node`, `python` …
     pub interpreter: Option<String>,
     /// The program inside; absent where it is not found.
@@ -193,38 +172,18 @@ pub struct PlannedProgram {
     pub working_directory: String,
     /// `fixed`, `--workdir`, or the key.
     pub working_directory_by: String,
-    /// Paths of the host that become visible because the program lies there.
-    pub bound_programs: Vec<String>,
 }
 
-/// Which system calls the body could make.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PlannedSyscallPolicy {
-    /// `default` or `strict`.
-    pub name: SyscallPolicyName,
-    /// `default`, `--syscalls` or `host-policy`.
-    pub decided_by: String,
-}
-
-/// Where the body would run.
+/// Who decided where the body would run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedEngine {
-    /// `subprocess` or `sandbox`.
-    pub engine: String,
-    /// `default`, or the key.
+    /// `default`, `--image`, or the key.
     pub decided_by: String,
-    /// `true` where `in-process` became `subprocess`.
-    pub downgraded: bool,
-    /// The template, named or picked; absent where none is needed.
-    pub image: Option<String>,
-    /// The key that names it, or `picked`.
+    /// The key that names the template, or `picked`; absent where none is needed.
     pub image_by: Option<String>,
-    /// What the body wants to find and will not.
-    pub needs_unsatisfied: Vec<UnsatisfiedNeed>,
     /// `local`, `node-permission` …; absent without a `sandbox` block.
-    pub provider: Option<String>,
+    pub provider: Option<&'static str>,
 }
 
 /// One path that the body would see.
@@ -389,20 +348,6 @@ impl Default for PlannedNetwork {
     }
 }
 
-/// Packages that would be installed in a run of their own.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PlannedPreparation {
-    /// `native`, `npm` or `pip`.
-    pub kind: String,
-    /// As the manifest says it, escaped; empty: only what the bundle's own lists say.
-    pub needs: Vec<String>,
-    /// Where they would come from; empty: the image's own lists.
-    pub from: Vec<String>,
-    /// Whom that run could reach.
-    pub allowed: Vec<String>,
-}
-
 /// A port of the host that would lead to one of the body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -439,43 +384,6 @@ pub struct PlannedSecret {
     pub provider: Option<String>,
 }
 
-/// One limit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PlannedLimit {
-    /// With its unit last, as in the report.
-    #[serde(skip)]
-    pub name: String,
-    /// What would hold; absent: unlimited.
-    pub value: Option<u64>,
-    /// Whose word won.
-    pub decided_by: String,
-    /// Everybody who spoke, the winner too.
-    pub speakers: Vec<Speaker>,
-    /// The mechanism: `cgroup-v1`, `cgroup-v2`, `rlimit`, `tmpfs`, `supervisor`, `poll`, `none`.
-    pub enforced_by: String,
-    /// How strongly it would hold; absent where there is nothing to hold.
-    pub state: Option<EnforcementState>,
-    /// Why it is not `enforced`.
-    pub reason: Option<String>,
-}
-
-impl Named for PlannedLimit {
-    fn name(&self) -> &str {
-        &self.name
-    }
-}
-
-/// Somebody who speaks about a limit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Speaker {
-    /// `default`, `flag`, the key, or `host-policy` and `built-in-maximum`, which are maxima.
-    pub by: String,
-    /// What was said.
-    pub value: u64,
-}
-
 /// One value of the host policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -495,6 +403,7 @@ impl PlanReport {
         Self {
             schema_version: SCHEMA_VERSION,
             verdict: PlanVerdict::WouldStart,
+            plan: Plan::default(),
             error: None,
             further_errors: Vec::new(),
             missing_grants: Vec::new(),
@@ -504,30 +413,23 @@ impl PlanReport {
             manifest: None,
             program: None,
             engine: PlannedEngine {
-                engine: "subprocess".to_owned(),
                 decided_by: DEFAULT.to_owned(),
-                downgraded: false,
-                image: None,
                 image_by: None,
-                needs_unsatisfied: Vec::new(),
                 provider: None,
             },
-            image: None,
             view: Vec::new(),
             environment: Vec::new(),
             stdin: PlannedStdin::Null,
             input_document: false,
             workspace_sources: Vec::new(),
-            preparation: Vec::new(),
             inputs: Vec::new(),
             outputs: Vec::new(),
             egress: Vec::new(),
             network: PlannedNetwork::default(),
             secrets: Vec::new(),
-            limits: Vec::new(),
-            enforcement: Vec::new(),
-            cgroup_backend: "none".to_owned(),
-            syscall_policy: None,
+            grace_ms: None,
+            grace_by: DEFAULT,
+            syscall_policy_by: None,
             ignored: Vec::new(),
             warnings: Vec::new(),
             host_policy: Vec::new(),

@@ -19,7 +19,7 @@ use crate::syscall_policy::SyscallPolicyName;
 use crate::workspace_source_report::WorkspaceSourceReport;
 
 /// Version of the document's shape. The number before the dot changes with incompatible changes.
-pub const SCHEMA_VERSION: &str = "2.0";
+pub const SCHEMA_VERSION: &str = "2.1";
 
 pub(crate) const RUNNER_VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -55,6 +55,42 @@ pub struct Report {
     pub steps: Vec<StepEnd>,
     /// What the body used.
     pub usage: Usage,
+    /// What was decided before the body started.
+    #[serde(flatten)]
+    pub plan: Plan,
+    /// The body's standard output.
+    #[cfg_attr(test, schemars(with = "StreamDocument"))]
+    pub stdout: StreamReport,
+    /// The body's standard error.
+    #[cfg_attr(test, schemars(with = "StreamDocument"))]
+    pub stderr: StreamReport,
+    /// Files staged in, by key.
+    pub inputs: Vec<StagedReport>,
+    /// Files synced out, by key.
+    pub outputs: Vec<SyncedReport>,
+    /// The structured output of the body.
+    pub output: Option<serde_json::Value>,
+    /// What the body tried and was refused.
+    pub denials: Vec<Denial>,
+    /// The network.
+    pub egress: EgressReport,
+    /// The bundle; absent for `runner run`.
+    pub bundle: Option<BundleReport>,
+    /// Workspace sources that the manifest names, in its order.
+    pub workspace_sources: Vec<WorkspaceSourceReport>,
+    /// Where `--keep` left a copy of the scratch root.
+    pub kept: Option<String>,
+    /// Each secret whose value the body was given: never the value.
+    pub secrets: Vec<SecretReport>,
+    /// What a person should know and need not act on.
+    pub warnings: Vec<WarningReport>,
+}
+
+/// What is decided before a body starts: the part that the report of a run and the document of
+/// `runner plan` have in common.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Plan {
     /// Each limit by its name, which ends with its unit.
     #[serde(serialize_with = "by_name")]
     #[cfg_attr(
@@ -77,26 +113,6 @@ pub struct Report {
     pub cgroup_backend: String,
     /// Which system calls the body may make; absent where it never came to that.
     pub syscall_policy: Option<SyscallPolicyName>,
-    /// The body's standard output.
-    #[cfg_attr(test, schemars(with = "StreamDocument"))]
-    pub stdout: StreamReport,
-    /// The body's standard error.
-    #[cfg_attr(test, schemars(with = "StreamDocument"))]
-    pub stderr: StreamReport,
-    /// Files staged in, by key.
-    pub inputs: Vec<StagedReport>,
-    /// Files synced out, by key.
-    pub outputs: Vec<SyncedReport>,
-    /// The structured output of the body.
-    pub output: Option<serde_json::Value>,
-    /// What the body tried and was refused.
-    pub denials: Vec<Denial>,
-    /// The network.
-    pub egress: EgressReport,
-    /// The bundle; absent for `runner run`.
-    pub bundle: Option<BundleReport>,
-    /// Workspace sources that the manifest names, in its order.
-    pub workspace_sources: Vec<WorkspaceSourceReport>,
     /// `file`, `exec` or `shell`.
     pub run_form: Option<RunForm>,
     /// The argument vector that was executed.
@@ -109,12 +125,31 @@ pub struct Report {
     pub image: Option<ImageReport>,
     /// What was installed for the body before it started, in order.
     pub preparation: Vec<PreparationReport>,
-    /// Where `--keep` left a copy of the scratch root.
-    pub kept: Option<String>,
-    /// Each secret whose value the body was given: never the value.
-    pub secrets: Vec<SecretReport>,
-    /// What a person should know and need not act on.
-    pub warnings: Vec<WarningReport>,
+}
+
+impl Plan {
+    /// What holds of `limit`; `None` before the limits are decided.
+    #[must_use]
+    pub fn limit(&self, limit: Limit) -> Option<&LimitReport> {
+        self.limits.iter().find(|found| found.limit == limit)
+    }
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            limits: Vec::new(),
+            enforcement: Vec::new(),
+            cgroup_backend: "none".to_owned(),
+            syscall_policy: None,
+            run_form: None,
+            argv: Vec::new(),
+            bound_programs: Vec::new(),
+            runner: None,
+            image: None,
+            preparation: Vec::new(),
+        }
+    }
 }
 
 /// How the body's first process ended.
@@ -224,8 +259,20 @@ pub struct LimitReport {
     pub effective: Option<u64>,
     /// The mechanism: `cgroup-v1`, `cgroup-v2`, `rlimit`, `tmpfs`, `supervisor`, `poll`, `none`.
     pub enforced_by: &'static str,
-    /// Whose word won: `default`, `flag`, `manifest`, `host-policy` …
+    /// What decided it: `default`, `flag`, a key of the manifest, `host-policy` …
     pub source: String,
+    /// Every source of a value, the one that decided included.
+    pub sources: Vec<LimitSource>,
+}
+
+/// A source of a value for a limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LimitSource {
+    /// `default`, `flag`, the key, or `host-policy` and `built-in-maximum`, whose values are maxima.
+    pub source: String,
+    /// In the unit of the limit.
+    pub value: u64,
 }
 
 /// How strongly an axis of the confinement holds.
@@ -489,10 +536,7 @@ impl Report {
             timings: Vec::new(),
             steps: Vec::new(),
             usage: Usage::default(),
-            limits: Vec::new(),
-            enforcement: Vec::new(),
-            cgroup_backend: "none".to_owned(),
-            syscall_policy: None,
+            plan: Plan::default(),
             stdout: StreamReport::default(),
             stderr: StreamReport::default(),
             inputs: Vec::new(),
@@ -502,12 +546,6 @@ impl Report {
             egress: EgressReport::default(),
             bundle: None,
             workspace_sources: Vec::new(),
-            run_form: None,
-            argv: Vec::new(),
-            bound_programs: Vec::new(),
-            runner: None,
-            image: None,
-            preparation: Vec::new(),
             kept: None,
             secrets: Vec::new(),
             warnings: Vec::new(),

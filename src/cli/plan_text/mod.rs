@@ -8,28 +8,29 @@ use spec::limits::Limit;
 use spec::path::quoted;
 use spec::plan_report::{
     BUILT_IN_MAXIMUM, DEFAULT, FIXED, HOST_POLICY, PlanReport, PlanVerdict, PlannedEntry,
-    PlannedLimit, PlannedPath, PlannedProgram, PlannedSource, PlannedStdin, Speaker,
+    PlannedPath, PlannedProgram, PlannedSource, PlannedStdin,
 };
-use spec::report::{EnforcementState, RunForm};
-use spec::units::{amount, bytes};
+use spec::report::{EnforcementState, LimitReport, LimitSource, Plan, RunForm};
+use spec::runner_report::EngineName;
+use spec::units::{bytes, milliseconds};
 
 const LABEL_COLUMNS: usize = 14;
 
 /// The plan as text. With `-v` also what is the same for every run.
 #[must_use]
-pub(crate) fn text(plan: &PlanReport, printer: &Printer) -> String {
+pub(crate) fn text(document: &PlanReport, printer: &Printer) -> String {
     let mut page = Page {
         text: String::new(),
         printer,
     };
-    page.runs(plan);
-    page.sees(plan);
-    page.reads(plan);
-    page.reaches(plan);
-    page.limits(plan);
-    page.host_policy(plan);
-    page.notes(plan);
-    page.verdict(plan);
+    page.runs(document);
+    page.sees(document);
+    page.reads(document);
+    page.reaches(document);
+    page.limits(document);
+    page.host_policy(document);
+    page.notes(document);
+    page.verdict(document);
     page.text
 }
 
@@ -75,22 +76,22 @@ impl Page<'_> {
         self.text.push('\n');
     }
 
-    fn runs(&mut self, plan: &PlanReport) {
-        if plan.program.is_none() && plan.manifest.is_none() {
+    fn runs(&mut self, document: &PlanReport) {
+        if document.program.is_none() && document.manifest.is_none() {
             return;
         }
         self.title("What runs");
-        if let Some(manifest) = &plan.manifest {
-            let whose = match manifest.word_of.as_str() {
-                "caller" => "the caller's word: it grants what it says",
-                _ => "the bundle's word: it only asks",
+        if let Some(manifest) = &document.manifest {
+            let whose = match manifest.trust {
+                "caller" => "the caller's: it grants what it says",
+                _ => "the bundle's: it only asks",
             };
             match manifest.file.as_str() {
                 "" => self.row("manifest", "none: everything by default"),
                 file => self.row("manifest", &format!("{file}, {whose}")),
             }
         }
-        if let Some(bundle) = &plan.bundle {
+        if let Some(bundle) = &document.bundle {
             self.row(
                 "bundle",
                 &format!("{} entries, {}", bundle.entries, bytes(bundle.bytes)),
@@ -101,28 +102,50 @@ impl Page<'_> {
                 None => self.row("identity", "not known until its entries are put in order"),
             }
         }
-        if let Some(program) = &plan.program {
-            self.program(program);
+        if let Some(program) = &document.program {
+            self.program(&document.plan, program);
         }
-        let engine = &plan.engine;
-        let mut told = format!("{} ({})", engine.engine, engine.decided_by);
-        if engine.downgraded {
+        self.engine(document);
+        if let Some(image) = &document.plan.image {
+            self.image(image);
+        }
+        for need in document
+            .plan
+            .runner
+            .iter()
+            .flat_map(|one| &one.needs_unsatisfied)
+        {
+            self.row("not met", &need.to_string());
+        }
+        self.installs(document);
+    }
+
+    fn engine(&mut self, document: &PlanReport) {
+        let (plan, by) = (&document.plan, &document.engine);
+        let engine = match (&plan.runner, &plan.image) {
+            (Some(runner), _) => runner.engine,
+            (None, Some(_)) => EngineName::Sandbox,
+            (None, None) if document.manifest.is_none() => EngineName::Subprocess,
+            // The run was refused before the engine was decided.
+            (None, None) => return,
+        };
+        let engine = match engine {
+            EngineName::Subprocess => "subprocess",
+            EngineName::Sandbox => "sandbox",
+        };
+        let mut told = format!("{engine} ({})", by.decided_by);
+        let runner = plan.runner.as_ref();
+        if runner.is_some_and(|runner| runner.downgraded) {
             told.push_str(", downgraded from in-process");
         }
-        if let (Some(image), Some(by)) = (&engine.image, &engine.image_by) {
+        let image = runner.and_then(|runner| runner.image.as_ref());
+        if let (Some(image), Some(by)) = (image, &by.image_by) {
             told.push_str(&format!(", image {image} ({by})"));
         }
-        if let Some(provider) = &engine.provider {
+        if let Some(provider) = by.provider {
             told.push_str(&format!(", provider {provider}"));
         }
         self.row("engine", &told);
-        if let Some(image) = &plan.image {
-            self.image(image);
-        }
-        for need in &engine.needs_unsatisfied {
-            self.row("not met", &need.to_string());
-        }
-        self.installs(plan);
     }
 
     fn image(&mut self, image: &ImageReport) {
@@ -145,8 +168,8 @@ impl Page<'_> {
         }
     }
 
-    fn program(&mut self, program: &PlannedProgram) {
-        let form = match program.run_form {
+    fn program(&mut self, plan: &Plan, program: &PlannedProgram) {
+        let form = match plan.run_form {
             None => "command",
             Some(RunForm::File) => "file",
             Some(RunForm::Exec) => "exec",
@@ -155,7 +178,7 @@ impl Page<'_> {
         let by = program.interpreter.as_deref();
         let by = by.map_or_else(String::new, |by| format!(" by {by}"));
         self.row("run form", &format!("{form}{by} ({})", program.decided_by));
-        let words: Vec<String> = program.argv.iter().map(|word| quoted(word)).collect();
+        let words: Vec<String> = plan.argv.iter().map(|word| quoted(word)).collect();
         self.row("argv", &words.join(" "));
         let place = match (&program.path, &program.host_path) {
             (Some(path), Some(host)) if path == host => format!("{path}, the host's"),
@@ -164,7 +187,7 @@ impl Page<'_> {
             (None, _) => "not found".to_owned(),
         };
         self.row("program", &place);
-        for bound in &program.bound_programs {
+        for bound in &plan.bound_programs {
             self.row("", &format!("made visible for it: {bound}"));
         }
         if program.path.is_none() && !program.looked_for_in.is_empty() {
@@ -180,18 +203,18 @@ impl Page<'_> {
         );
     }
 
-    fn sees(&mut self, plan: &PlanReport) {
-        if plan.view.is_empty() {
+    fn sees(&mut self, document: &PlanReport) {
+        if document.view.is_empty() {
             return;
         }
         self.title("What it sees");
         if self.printer.is_verbose() {
-            for path in &plan.view {
+            for path in &document.view {
                 self.row(&path.path, &described(path));
             }
         } else {
             let fixed = |wanted: fn(&PlannedPath) -> bool| {
-                let found = plan.view.iter().filter(|path| path.decided_by == FIXED);
+                let found = document.view.iter().filter(|path| path.decided_by == FIXED);
                 let paths: Vec<&str> = found
                     .filter(|path| wanted(path))
                     .map(|path| path.path.as_str())
@@ -210,15 +233,15 @@ impl Page<'_> {
                 "its own",
                 "/proc /dev, and a few files of /etc; -v lists them",
             );
-            for path in plan.view.iter().filter(|path| path.decided_by != FIXED) {
+            for path in document.view.iter().filter(|path| path.decided_by != FIXED) {
                 self.row(&path.path, &described(path));
             }
         }
-        for source in &plan.workspace_sources {
+        for source in &document.workspace_sources {
             self.row("source", &described_source(source));
         }
         let mut givers: Vec<(&str, Vec<&str>)> = Vec::new();
-        for variable in &plan.environment {
+        for variable in &document.environment {
             let name = variable.name.as_str();
             match givers.iter_mut().find(|(by, _)| *by == variable.given_by) {
                 Some((_, names)) => names.push(name),
@@ -231,21 +254,21 @@ impl Page<'_> {
         }
     }
 
-    fn reads(&mut self, plan: &PlanReport) {
-        if plan.program.is_none() {
+    fn reads(&mut self, document: &PlanReport) {
+        if document.program.is_none() {
             return;
         }
         self.title("What goes in and out");
-        let stdin = match plan.stdin {
+        let stdin = match document.stdin {
             PlannedStdin::Null => "nothing (/dev/null)",
             PlannedStdin::InputDocument => "the structured input",
             PlannedStdin::Caller => "the caller's (-i)",
         };
         self.row("stdin", stdin);
-        if plan.input_document {
+        if document.input_document {
             self.row("input", "/runner/input.json");
         }
-        let files = [("stage", &plan.inputs), ("sync", &plan.outputs)];
+        let files = [("stage", &document.inputs), ("sync", &document.outputs)];
         for (what, files) in files {
             for file in files {
                 let workspace = file.workspace.as_deref().unwrap_or("(no workspace)");
@@ -261,29 +284,38 @@ impl Page<'_> {
         }
     }
 
-    fn limits(&mut self, plan: &PlanReport) {
-        if plan.limits.is_empty() {
+    fn limits(&mut self, document: &PlanReport) {
+        if document.plan.limits.is_empty() {
             return;
         }
         self.title("Limits");
-        for limit in &plan.limits {
-            self.limit(limit);
+        for limit in &document.plan.limits {
+            self.limit(&document.plan, limit);
+        }
+        if let Some(grace) = document.grace_ms {
+            let told = format!(
+                "{} ({}), by supervisor",
+                milliseconds(grace),
+                document.grace_by
+            );
+            self.row("grace", &told);
         }
         self.title(&format!(
             "Confinement (cgroup back end: {})",
-            plan.cgroup_backend
+            document.plan.cgroup_backend
         ));
-        let held = plan.enforcement.iter();
+        let held = document.plan.enforcement.iter();
         let held: Vec<&str> = held
             .filter(|axis| axis.state == EnforcementState::Enforced)
             .map(|axis| axis.axis.as_str())
             .collect();
         self.toned("enforced", Some(Tone::Good), &held.join(" "));
-        if let Some(calls) = &plan.syscall_policy {
-            let told = format!("{} policy ({})", calls.name.name(), calls.decided_by);
+        let policy = document.plan.syscall_policy.zip(document.syscall_policy_by);
+        if let Some((policy, by)) = policy {
+            let told = format!("{} policy ({by})", policy.name());
             self.row("system calls", &told);
         }
-        for axis in &plan.enforcement {
+        for axis in &document.plan.enforcement {
             let (state, tone) = match axis.state {
                 EnforcementState::Enforced => continue,
                 EnforcementState::Weaker => ("weaker", Tone::Warning),
@@ -294,34 +326,37 @@ impl Page<'_> {
         }
     }
 
-    fn limit(&mut self, limit: &PlannedLimit) {
-        let name = short(&limit.name);
-        let Some(value) = limit.value else {
+    fn limit(&mut self, plan: &Plan, limit: &LimitReport) {
+        let name = limit.limit.row().word;
+        let Some(value) = limit.effective else {
             self.row(name, "unlimited (default)");
             return;
         };
-        let mut told = format!(
-            "{} ({}), by {}",
-            amount(&limit.name, value),
-            limit.decided_by,
-            limit.enforced_by
-        );
-        match limit.state {
+        let shown = limit.limit.amount(value);
+        let mut told = format!("{shown} ({}), by {}", limit.source, limit.enforced_by);
+        let axis = limit.limit.axis();
+        let mut axes = plan.enforcement.iter();
+        match axes
+            .find(|found| Some(found.axis.as_str()) == axis)
+            .map(|found| found.state)
+        {
             Some(EnforcementState::Weaker) => told.push_str(", weaker"),
             Some(EnforcementState::Absent) => told.push_str(", not held here"),
             Some(EnforcementState::Enforced) | None => (),
         }
-        let others = limit.speakers.iter().filter(|other| other.value != value);
-        let others: Vec<String> = others.map(|speaker| spoken(&limit.name, speaker)).collect();
+        let others = limit.sources.iter().filter(|other| other.value != value);
+        let others: Vec<String> = others
+            .map(|other| other_source(limit.limit, other))
+            .collect();
         if !others.is_empty() {
             told.push_str(&format!("; also {}", others.join(", ")));
         }
         self.row(name, &told);
     }
 
-    fn host_policy(&mut self, plan: &PlanReport) {
+    fn host_policy(&mut self, document: &PlanReport) {
         let all = self.printer.is_verbose();
-        let told: Vec<_> = plan
+        let told: Vec<_> = document
             .host_policy
             .iter()
             .filter(|value| all || value.decided_by != [DEFAULT])
@@ -336,33 +371,36 @@ impl Page<'_> {
         }
     }
 
-    fn notes(&mut self, plan: &PlanReport) {
-        if plan.ignored.is_empty() && plan.warnings.is_empty() && plan.unchecked.is_empty() {
+    fn notes(&mut self, document: &PlanReport) {
+        if document.ignored.is_empty()
+            && document.warnings.is_empty()
+            && document.unchecked.is_empty()
+        {
             return;
         }
         self.title("To know");
-        if !plan.ignored.is_empty() {
-            self.row("ignored", &plan.ignored.join(" "));
+        if !document.ignored.is_empty() {
+            self.row("ignored", &document.ignored.join(" "));
         }
-        for unchecked in &plan.unchecked {
+        for unchecked in &document.unchecked {
             self.row("not checked", unchecked);
         }
-        for warning in &plan.warnings {
+        for warning in &document.warnings {
             let told = format!("{} ({})", warning.message, warning.code);
             self.toned("warning", Some(Tone::Warning), &told);
         }
     }
 
-    fn verdict(&mut self, plan: &PlanReport) {
+    fn verdict(&mut self, document: &PlanReport) {
         if !self.text.is_empty() {
             self.text.push('\n');
         }
-        let (verdict, tone) = match plan.verdict {
+        let (verdict, tone) = match document.verdict {
             PlanVerdict::WouldStart => ("would start", Tone::Good),
             PlanVerdict::WouldBeRefused => ("would be refused", Tone::Error),
             PlanVerdict::WouldFail => ("would fail", Tone::Error),
         };
-        let Some(error) = &plan.error else {
+        let Some(error) = &document.error else {
             self.line(Some(tone), verdict);
             return;
         };
@@ -370,11 +408,11 @@ impl Page<'_> {
         self.line(Some(tone), &told);
         match &error.hint {
             // Whole, so that it can be pasted.
-            Some(_) if error.code == "grant_required" => self.paste(plan),
+            Some(_) if error.code == "grant_required" => self.paste(document),
             Some(hint) => self.line(Some(Tone::Hint), &format!("hint: {hint}")),
             None => (),
         }
-        for further in &plan.further_errors {
+        for further in &document.further_errors {
             let told = format!("and then: {} ({})", further.message, further.code);
             self.line(None, &told);
         }
@@ -382,13 +420,13 @@ impl Page<'_> {
 }
 
 impl Page<'_> {
-    fn paste(&mut self, plan: &PlanReport) {
+    fn paste(&mut self, document: &PlanReport) {
         self.line(
             Some(Tone::Hint),
             "hint: if you trust the bundle that far, add:",
         );
         let mut flags: Vec<&str> = Vec::new();
-        for missing in &plan.missing_grants {
+        for missing in &document.missing_grants {
             if !flags.contains(&missing.flag.as_str()) {
                 flags.push(&missing.flag);
             }
@@ -447,17 +485,10 @@ fn described_source(source: &PlannedSource) -> String {
     )
 }
 
-fn spoken(name: &str, Speaker { by, value }: &Speaker) -> String {
-    let value = amount(name, *value);
-    match by.as_str() {
-        HOST_POLICY | BUILT_IN_MAXIMUM => format!("at most {value} by {by}"),
-        by => format!("{value} by {by}"),
-    }
-}
-
-fn short(name: &str) -> &str {
-    match Limit::named(name) {
-        Some(limit) => limit.row().word,
-        None => name.strip_suffix("_ms").unwrap_or(name),
+fn other_source(limit: Limit, LimitSource { source, value }: &LimitSource) -> String {
+    let value = limit.amount(*value);
+    match source.as_str() {
+        HOST_POLICY | BUILT_IN_MAXIMUM => format!("at most {value} by {source}"),
+        _ => format!("{value} by {source}"),
     }
 }

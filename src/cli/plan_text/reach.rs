@@ -5,8 +5,8 @@ use spec::plan_report::{DEFAULT, PlanReport, PlannedHost, PlannedNetwork};
 
 impl Page<'_> {
     /// What would be installed, and from where: the host's word, beside the stranger's wish.
-    pub(super) fn installs(&mut self, plan: &PlanReport) {
-        for one in &plan.preparation {
+    pub(super) fn installs(&mut self, document: &PlanReport) {
+        for one in &document.plan.preparation {
             let wanted = match one.needs.is_empty() {
                 true => "what the bundle lists".to_owned(),
                 false => one.needs.join(", "),
@@ -24,22 +24,23 @@ impl Page<'_> {
         }
     }
 
-    pub(super) fn reaches(&mut self, plan: &PlanReport) {
-        let network = &plan.network;
-        let says_nothing =
-            plan.egress.is_empty() && plan.secrets.is_empty() && network.published.is_empty();
-        if plan.program.is_none() && says_nothing {
+    pub(super) fn reaches(&mut self, document: &PlanReport) {
+        let network = &document.network;
+        let says_nothing = document.egress.is_empty()
+            && document.secrets.is_empty()
+            && network.published.is_empty();
+        if document.program.is_none() && says_nothing {
             return;
         }
         self.title("What it may reach");
         if network.allowed.is_empty() {
             self.row("network", "its own loopback only");
         }
-        for host in &plan.egress {
+        for host in &document.egress {
             self.row(&host.host, &asked(host));
         }
         self.network(network);
-        for secret in &plan.secrets {
+        for secret in &document.secrets {
             let mut told = vec![];
             if let Some(by) = &secret.asked_by {
                 let reference = secret.reference.as_deref();
@@ -56,8 +57,8 @@ impl Page<'_> {
             });
             self.row(&format!("${}", secret.variable), &told.join("; "));
         }
-        if !plan.grants.is_empty() {
-            let grants = plan.grants.iter();
+        if !document.grants.is_empty() {
+            let grants = document.grants.iter();
             let grants: Vec<String> = grants
                 .map(|grant| format!("{} ({})", grant.grant, grant.granted_by))
                 .collect();

@@ -101,8 +101,7 @@ fn error(what: &str, report: &Report) -> Vec<(Tone, String)> {
 
 /// ` (60 s, from flag)`: what held and whose word it was.
 fn held(report: &Report, limit: Limit) -> String {
-    let found = report.limits.iter().find(|one| one.limit == limit);
-    match found {
+    match report.plan.limit(limit) {
         Some(LimitReport {
             effective: Some(effective),
             source,
@@ -117,8 +116,7 @@ fn held(report: &Report, limit: Limit) -> String {
 /// What to change for another limit: the flag, unless something else holds it down.
 fn who_sets(report: &Report, limit: Limit) -> String {
     let flag = limit.flag();
-    let found = report.limits.iter().find(|one| one.limit == limit);
-    match found.map(|one| one.source.as_str()) {
+    match report.plan.limit(limit).map(|one| one.source.as_str()) {
         None | Some(DEFAULT | FLAG | BUILT_IN_MAXIMUM) => format!("{flag} sets it"),
         Some(HOST_POLICY) => "`maxima` of the host's configuration allow no more".to_owned(),
         Some(key) => format!("`{key}` of the manifest sets it, and {flag} can only lower it"),
@@ -127,11 +125,7 @@ fn who_sets(report: &Report, limit: Limit) -> String {
 
 /// Bytes of each stream that are passed on or kept.
 fn output_limit(report: &Report) -> Option<u64> {
-    report
-        .limits
-        .iter()
-        .find(|one| one.limit == Limit::Output)?
-        .effective
+    report.plan.limit(Limit::Output)?.effective
 }
 
 /// Only what the limit dropped: a reader that has closed the stream (`runner run -- yes | head`)
@@ -150,11 +144,16 @@ fn dropped(name: &str, stream: &StreamReport, limit: Option<u64>) -> Option<(Ton
 
 fn details(report: &Report) -> Vec<(Tone, String)> {
     let mut lines = vec![format!("run {}", report.run_id)];
-    if !report.argv.is_empty() {
-        let words: Vec<String> = report.argv.iter().map(|word| format!("`{word}`")).collect();
+    if !report.plan.argv.is_empty() {
+        let words: Vec<String> = report
+            .plan
+            .argv
+            .iter()
+            .map(|word| format!("`{word}`"))
+            .collect();
         lines.push(format!("executed {}", words.join(" ")));
     }
-    for directory in &report.bound_programs {
+    for directory in &report.plan.bound_programs {
         lines.push(format!("made visible, read-only: {directory}"));
     }
     for secret in &report.secrets {
@@ -168,11 +167,11 @@ fn details(report: &Report) -> Vec<(Tone, String)> {
         let rest = timing.duration_us % 1_000;
         lines.push(format!("{}: {whole}.{rest:03} ms", timing.phase));
     }
-    lines.push(format!("cgroup back end: {}", report.cgroup_backend));
-    if let Some(policy) = report.syscall_policy {
+    lines.push(format!("cgroup back end: {}", report.plan.cgroup_backend));
+    if let Some(policy) = report.plan.syscall_policy {
         lines.push(format!("system call policy: {}", policy.name()));
     }
-    let enforcement = report.enforcement.iter();
+    let enforcement = report.plan.enforcement.iter();
     for axis in enforcement.filter(|axis| axis.state != EnforcementState::Enforced) {
         let state = axis.state.name();
         let reason = axis.reason.as_deref().unwrap_or("no reason given");
@@ -221,12 +220,13 @@ mod tests {
     #[test]
     fn a_limit_that_ended_the_body_is_named_with_its_flag() {
         let mut report = Report::new("id".to_owned(), Outcome::TimedOut);
-        report.limits.push(LimitReport {
+        report.plan.limits.push(LimitReport {
             limit: Limit::WallTime,
             requested: Some(500),
             effective: Some(500),
             enforced_by: "supervisor",
             source: "flag".to_owned(),
+            sources: Vec::new(),
         });
         assert_eq!(
             loud(&report),
@@ -245,12 +245,13 @@ mod tests {
             loud(&report).is_empty(),
             "a reader that went away is no limit"
         );
-        report.limits.push(LimitReport {
+        report.plan.limits.push(LimitReport {
             limit: Limit::Output,
             requested: Some(20),
             effective: Some(20),
             enforced_by: "supervisor",
             source: "flag".to_owned(),
+            sources: Vec::new(),
         });
         report
             .warnings

@@ -9,8 +9,8 @@ use crate::plan::grants::Origin;
 use spec::host_policy::{Maxima, Maximum};
 use spec::limits::{Limit, LimitValues, UNLIMITED, WALL_TIME_SANDBOX_DEFAULT_MS, milliseconds};
 use spec::manifest::StatedLimit;
-use spec::plan_report::{BUILT_IN_MAXIMUM, DEFAULT, FLAG, HOST_POLICY, Speaker};
-use spec::report::{LimitReport, WarningReport};
+use spec::plan_report::{BUILT_IN_MAXIMUM, DEFAULT, FLAG, HOST_POLICY};
+use spec::report::{LimitReport, LimitSource, WarningReport};
 use spec::request::LimitOptions;
 
 pub use coverage::settle;
@@ -32,8 +32,6 @@ pub struct Limits {
     pub grace: Duration,
     /// Each of them for the report, mechanisms still to be named.
     pub reports: Vec<LimitReport>,
-    /// Who said what about each, in the order of `reports`.
-    pub speakers: Vec<Vec<Speaker>>,
     /// Limits that are lower than somebody stated.
     pub warnings: Vec<WarningReport>,
 }
@@ -136,7 +134,6 @@ pub fn merge(
         grace: flags.grace.unwrap_or(GRACE_DEFAULT),
         values: LimitValues::default(),
         reports: Vec::with_capacity(Limit::ALL.len()),
-        speakers: Vec::with_capacity(Limit::ALL.len()),
         warnings: Vec::new(),
     };
     for limit in Limit::ALL {
@@ -289,8 +286,7 @@ impl Limits {
             BoundBy::BuiltIn => stated.iter().any(|one| !one.by_caller),
             BoundBy::Memory | BoundBy::Configuration(_) => true,
         });
-        self.speakers
-            .push(speakers(stated, default, bound.as_ref()));
+        let sources = sources(stated, default, bound.as_ref());
         let stated_min = stated.iter().min_by_key(|stated| stated.value).cloned();
         let winner = stated_min.clone().or_else(|| {
             default.map(|value| Stated {
@@ -321,6 +317,7 @@ impl Limits {
             effective,
             enforced_by: "none",
             source: winner.map_or_else(|| DEFAULT.to_owned(), |winner| winner.source),
+            sources,
         });
         Ok(effective)
     }
@@ -338,18 +335,16 @@ impl Limits {
     }
 }
 
-/// Everybody who says something of a limit, the bound last.
-fn speakers(stated: &[Stated], default: Option<u64>, bound: Option<&Bound>) -> Vec<Speaker> {
-    let speaker = |by: &str, value| Speaker {
-        by: by.to_owned(),
+/// All sources of a value, the bound last.
+fn sources(stated: &[Stated], default: Option<u64>, bound: Option<&Bound>) -> Vec<LimitSource> {
+    let row = |source: &str, value| LimitSource {
+        source: source.to_owned(),
         value,
     };
-    stated
-        .iter()
-        .map(|one| speaker(&one.source, one.value))
-        .chain(default.map(|value| speaker(DEFAULT, value)))
-        .chain(bound.map(|bound| speaker(bound.name(), bound.value)))
-        .collect()
+    let stated = stated.iter().map(|one| row(&one.source, one.value));
+    let default = default.map(|value| row(DEFAULT, value));
+    let bound = bound.map(|bound| row(bound.name(), bound.value));
+    stated.chain(default).chain(bound).collect()
 }
 
 /// What holds of `winner` under `bound`.

@@ -5,25 +5,65 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use crate::plan::grants::Origin;
+use crate::run::chosen;
+use crate::run::dry_run::{Files, ReadInputs};
 use crate::run::error::RunError;
-use crate::run::subject::Subject;
+use crate::run::places::Places;
+use crate::run::refusals::Refusals;
+use crate::run::subject::{self, Subject};
+use archive::Tree;
 use bundler::locate::{Located, locate};
 use bundler::{BundleError, ResolveRequest, SourceKind, resolve};
 use spec::host_policy::HostPolicy;
 use spec::manifest::{self, Format};
 use spec::path::escape;
 use spec::request::Request;
+use spec::run_form::{Run, bundle_path};
+
+/// Opens a manifest alone, as its bundle would hold it.
+///
+/// # Errors
+/// [`RunError`]: what `runner bundle` would say of it before it gathers a file.
+pub(super) fn open(
+    path: &Path,
+    request: &Request,
+    policy: &HostPolicy,
+    refusals: &mut Refusals,
+) -> Result<ReadInputs, RunError> {
+    refusals.check(chosen::refuse_unsupported(request))?;
+    let workspace = request.bundle.workspace.as_deref();
+    let of_caller = subject::of_caller(&request.bundle, workspace, &policy.refs)?;
+    let (mut manifest, sources) = match of_caller {
+        Some(manifest) => {
+            let sources = manifest.manifest.code.len();
+            (manifest, sources)
+        }
+        None => read(path, request, policy)?,
+    };
+    // `runner bundle` resolves the code.
+    let found = &mut manifest.manifest.refusals;
+    found.retain(|refusal| refusal.code() != "code_unresolved");
+    let run = subject::run_value(&request.bundle, &manifest.manifest)?;
+    let program = match &run {
+        Some(Run::Text(text) | Run::File(text)) => bundle_path(text).ok(),
+        _ => None,
+    };
+    Ok(ReadInputs {
+        manifest: Some(manifest),
+        files: Files::ManifestAlone {
+            tree: program.map(Tree::of_program).unwrap_or_default(),
+            sources,
+        },
+        places: Places::open(request, workspace.map(Path::to_path_buf), refusals)?,
+    })
+}
 
 /// The manifest at `path`, and how many sources it has. The workspace is the one of the request
 /// where the manifest lies beneath it, else found as `runner bundle` does.
 ///
 /// # Errors
 /// What `runner bundle` would say of it before it gathers a file.
-pub(super) fn read(
-    path: &Path,
-    request: &Request,
-    policy: &HostPolicy,
-) -> Result<(Subject, usize), RunError> {
+fn read(path: &Path, request: &Request, policy: &HostPolicy) -> Result<(Subject, usize), RunError> {
     let stated = request.bundle.workspace.as_deref();
     let working_directory = request.caller.working_directory.as_deref();
     let located = match locate(path, stated, working_directory) {

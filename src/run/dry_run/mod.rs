@@ -1,16 +1,15 @@
-//! A run up to its launch, and nothing of it made: what would be done, and who decided it.
+//! `runner plan`: a run that stops before anything is made.
 //!
-//! The stages are those of [`crate::run::execute`], in its order and through the same functions.
-//! Where a run ends with the first refusal, a plan notes it and goes on. Nothing is made on the
-//! host: no record, no cgroup, no uid, no mount, no file, and no program is executed. No value of a
-//! variable or a secret goes into the document.
+//! The stages are those of [`crate::run::execute`], in its order and through the same functions; what
+//! they decide goes into the same part of the report. A run ends with the first refusal, a plan
+//! collects all. Nothing is made on the host: no record, cgroup, uid, mount or file, and no program is
+//! executed. No value of a variable or a secret gets into the document.
 
+mod decided_by;
 mod facts;
-mod limits;
+mod manifest_alone;
 mod network;
-mod paths;
-mod rows;
-mod unbundled;
+mod view;
 
 use std::fs::File;
 use std::io;
@@ -21,13 +20,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
+use crate::plan::grants::Ungranted;
 use crate::plan::limits::Limits;
 use crate::run::chosen::{self, Chosen};
-use crate::run::command;
 use crate::run::contract::{self, IoContract};
+use crate::run::dry_run::decided_by::Rows;
+use crate::run::dry_run::facts::HostFacts;
 use crate::run::error::RunError;
-use crate::run::explain::facts::HostFacts;
-use crate::run::explain::rows::Rows;
 use crate::run::image::Access;
 use crate::run::inputs::{Inputs, open_inputs};
 use crate::run::inside::{self, Inside, Program};
@@ -35,51 +34,58 @@ use crate::run::not_started::{self, Attempt};
 use crate::run::places::Places;
 use crate::run::planning;
 use crate::run::refusals::Refusals;
+use crate::run::reporting::ReportBuilder;
 use crate::run::secret_values;
 use crate::run::sources;
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject};
 use crate::run::unpacking::unpack_limits;
-use crate::run::view;
-use crate::staging::{self, FileLimits, InputFile, Workspace};
+use crate::run::view as run_view;
+use crate::staging::{self, FileLimits};
 use archive::{OpenedArchive, Surveyed, Tree, survey, survey_directory};
 use sandbox::error::SandboxError;
 use sandbox::mounts;
 use sandbox::steps::ChildStep;
-use sandbox::view::{self as view_plan, RequestedMount, ViewStep};
+use sandbox::view::{self as view_plan, ViewStep};
 use secrets::Expected;
-use spec::host::HostSupport;
 use spec::host_policy::HostPolicy;
 use spec::outcome::Outcome;
 use spec::path::escape;
 use spec::plan_report::{MissingGrant, PlanReport, PlanVerdict, PlannedBundle, RUN_ID};
+use spec::report::Report;
 use spec::request::{BundleArgument, Request, Subject, ViewEntry};
-use spec::run_form::{Run, bundle_path};
 use spec::tokens::TokenValues;
 
-/// Endings of a BUNDLE that is a manifest alone.
-const MANIFEST_ENDINGS: [&str; 4] = ["md", "json", "yaml", "yml"];
+/// Extensions of a BUNDLE that is a manifest alone.
+const MANIFEST_EXTENSIONS: [&str; 4] = ["md", "json", "yaml", "yml"];
 
-/// Says what would be done for `request`, and whether it would be started. Nothing is made.
+/// Plans `request`: what a run would do, who decided it, and whether the body would be started.
 #[must_use]
-pub fn explain(request: &Request, policy: &HostPolicy) -> PlanReport {
+pub fn plan(request: &Request, policy: &HostPolicy) -> PlanReport {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let planner = Planner {
+    let mut dry_run = DryRun {
         request,
         policy,
         start_unix_s: now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or_default()),
+        refusals: Refusals::collecting(),
+        report: ReportBuilder::new(Report::new(RUN_ID.to_owned(), Outcome::Refused)),
+        document: PlanReport::new(),
     };
-    let given = |refusals: &mut Refusals| planner.read_what_was_given(refusals);
-    planner.tell(&given, HostFacts::look(request))
+    let inputs = dry_run.open_inputs();
+    dry_run.finish(inputs, HostFacts::look(request))
 }
 
-struct Planner<'plan> {
+/// One plan, with what all its stages use.
+struct DryRun<'plan> {
     request: &'plan Request,
     policy: &'plan HostPolicy,
     start_unix_s: i64,
+    refusals: Refusals,
+    report: ReportBuilder,
+    document: PlanReport,
 }
 
-/// What the caller gave, read.
-struct Read {
+/// What the caller named, read.
+struct ReadInputs {
     manifest: Option<ManifestSubject>,
     files: Files,
     places: Places,
@@ -87,11 +93,11 @@ struct Read {
 
 /// The files of the bundle.
 enum Files {
-    /// There is no bundle.
+    /// A command has no bundle.
     Command,
     Surveyed(Box<Surveyed>),
-    /// There is a manifest alone; of its program it is taken for granted that it is there.
-    Nowhere {
+    /// A manifest alone; its program is assumed to exist.
+    ManifestAlone {
         tree: Tree,
         /// How many sources `runner bundle` would gather.
         sources: usize,
@@ -103,260 +109,138 @@ impl Files {
         match self {
             Self::Command => None,
             Self::Surveyed(surveyed) => Some(&**surveyed),
-            Self::Nowhere { tree, .. } => Some(tree),
+            Self::ManifestAlone { tree, .. } => Some(tree),
         }
     }
 }
 
-/// What was settled on the way.
-struct Settling {
+/// Everything that is decided before a launch.
+struct Decided {
     chosen: Chosen,
     limits: Option<Limits>,
-    settled: Option<IoContract>,
+    contract: Option<IoContract>,
     input_bytes: Vec<u64>,
     secrets: Vec<Expected>,
     steps: Vec<ViewStep>,
     program: Option<Program>,
 }
 
-impl Planner<'_> {
-    fn tell(
-        &self,
-        given: &dyn Fn(&mut Refusals) -> Result<Read, RunError>,
+impl DryRun<'_> {
+    fn finish(
+        mut self,
+        inputs: Result<ReadInputs, RunError>,
         facts: Result<HostFacts, RunError>,
     ) -> PlanReport {
-        let mut plan = PlanReport::new();
-        let mut refusals = Refusals::collecting();
-        let planned = given(&mut refusals).and_then(|read| {
-            let facts = facts?;
-            self.plan(read, &facts, &mut plan, &mut refusals)
-        });
-        let mut refused = refusals.into_vec();
-        refused.extend(planned.err());
-        judge(&mut plan, &refused);
-        plan
+        let result = inputs.and_then(|inputs| self.stages(inputs, &facts?));
+        let mut refused = self.refusals.into_vec();
+        refused.extend(result.err());
+        let (plan, warnings) = self.report.into_plan();
+        PlanReport {
+            plan,
+            warnings,
+            verdict: match refused.first().map(RunError::outcome) {
+                None => PlanVerdict::WouldStart,
+                Some(Outcome::Refused) => PlanVerdict::WouldBeRefused,
+                Some(_) => PlanVerdict::WouldFail,
+            },
+            error: refused.first().map(RunError::report),
+            further_errors: refused.iter().skip(1).map(RunError::report).collect(),
+            missing_grants: refused.iter().flat_map(missing_grants).collect(),
+            ..self.document
+        }
     }
 
-    /// Opens and reads what was named; no file is written.
-    fn read_what_was_given(&self, refusals: &mut Refusals) -> Result<Read, RunError> {
-        if let Some(path) = manifest_alone(self.request) {
-            return self.read_manifest_alone(path, refusals);
+    fn stages(&mut self, inputs: ReadInputs, facts: &HostFacts) -> Result<(), RunError> {
+        let ReadInputs {
+            manifest,
+            files,
+            places,
+        } = inputs;
+        self.report.cgroup_backend(facts.backend);
+        self.describe_files(&files);
+        let manifest = match files.as_bundle() {
+            Some(bundle) => Some(chosen::manifest_of(
+                self.request,
+                self.policy,
+                manifest,
+                bundle,
+            )?),
+            None => manifest,
+        };
+        let rows = Rows::new(self.request, self.policy, manifest.as_ref());
+        self.document.manifest = manifest.as_ref().map(decided_by::manifest);
+        let mut chosen = self.choose(manifest, &files)?;
+        let limits = self.decide_limits(&chosen, facts, &rows)?;
+        let (contract, input_bytes) = self.check_files(&chosen, &places)?;
+        let secrets = secret_values::expect(self.request, self.policy, &chosen);
+        let secrets = self.refusals.check(secrets)?.unwrap_or_default();
+        // A run gets the values here.
+        chosen.name_secrets(self.request);
+        let steps = self.lay_out(&chosen, facts)?;
+        let program = self.find_program(&chosen, limits.as_ref(), &files, &steps, facts)?;
+        let decided = Decided {
+            chosen,
+            limits,
+            contract,
+            input_bytes,
+            secrets,
+            steps,
+            program,
+        };
+        rows.write(&mut self.document, &decided, &places);
+        self.note_unchecked(&decided, facts);
+        Ok(())
+    }
+
+    /// Opens and reads what the caller named; no file is written.
+    fn open_inputs(&mut self) -> Result<ReadInputs, RunError> {
+        let (request, policy) = (self.request, self.policy);
+        if let Some(path) = manifest_alone(request) {
+            return manifest_alone::open(path, request, policy, &mut self.refusals);
         }
         let Inputs {
             manifest,
             archive,
             places,
             ..
-        } = open_inputs(self.request, self.policy, refusals)?;
-        let limits = unpack_limits(self.policy);
+        } = open_inputs(request, policy, &mut self.refusals)?;
+        let limits = unpack_limits(policy);
         let named = subject::document_names();
         let files = match archive {
             None => Files::Command,
             Some(OpenedArchive::File(file)) => {
-                Files::Surveyed(Box::new(survey(Patient(file), &limits, &named)?))
+                Files::Surveyed(Box::new(survey(Blocking(file), &limits, &named)?))
             }
             Some(OpenedArchive::Directory(source)) => {
                 Files::Surveyed(Box::new(survey_directory(source.as_fd(), &limits, &named)?))
             }
         };
-        Ok(Read {
+        Ok(ReadInputs {
             manifest,
             files,
             places,
         })
     }
 
-    fn read_manifest_alone(&self, path: &Path, refusals: &mut Refusals) -> Result<Read, RunError> {
-        refusals.check(chosen::refuse_unsupported(self.request))?;
-        let workspace = self.request.bundle.workspace.as_deref();
-        let of_caller = subject::of_caller(&self.request.bundle, workspace, &self.policy.refs)?;
-        let (mut manifest, sources) = match of_caller {
-            Some(manifest) => {
-                let sources = manifest.manifest.code.len();
-                (manifest, sources)
-            }
-            None => unbundled::read(path, self.request, self.policy)?,
-        };
-        // By then they have been fetched.
-        let unresolved = |code: &str| code == "code_unresolved";
-        let found = &mut manifest.manifest.refusals;
-        found.retain(|refusal| !unresolved(refusal.code()));
-        let run = subject::run_value(&self.request.bundle, &manifest.manifest)?;
-        let program = match &run {
-            Some(Run::Text(text) | Run::File(text)) => bundle_path(text).ok(),
-            _ => None,
-        };
-        Ok(Read {
-            manifest: Some(manifest),
-            files: Files::Nowhere {
-                tree: program.map(Tree::of_program).unwrap_or_default(),
-                sources,
-            },
-            places: Places::open(self.request, workspace.map(Path::to_path_buf), refusals)?,
-        })
-    }
-
-    fn plan(
-        &self,
-        read: Read,
-        facts: &HostFacts,
-        plan: &mut PlanReport,
-        refusals: &mut Refusals,
-    ) -> Result<(), RunError> {
-        facts.backend.clone_into(&mut plan.cgroup_backend);
-        self.tell_files(&read.files, plan);
-        let mut rows = Rows::new(self.request, self.policy);
-        let chosen = match (&self.request.subject, read.files.as_bundle()) {
-            (Subject::Command(argv), _) => {
-                command::of_command(self.request, self.policy, argv, Access::Look, refusals)?
-            }
-            (Subject::Bundle(_), Some(bundle)) => {
-                let subject =
-                    chosen::manifest_of(self.request, self.policy, read.manifest, bundle)?;
-                rows.tell_manifest(plan, &subject);
-                chosen::of_bundle(
-                    self.request,
-                    self.policy,
-                    subject,
-                    Access::Look,
-                    bundle,
-                    refusals,
-                )?
-            }
-            (Subject::Bundle(_), None) => {
-                return Err(RunError::host("find the bundle")(Errno::NOENT));
-            }
-        };
-        plan.warnings.extend(chosen.warnings.iter().cloned());
-        let (host, coverage) = (&facts.host, &facts.coverage);
-        let settled = planning::settle_limits(self.request, self.policy, host, coverage, &chosen);
-        let limits = match refusals.check(settled)? {
-            None => None,
-            Some(settled) => {
-                plan.warnings.extend(settled.warnings);
-                plan.enforcement = settled.enforcement;
-                for error in settled.refusals {
-                    refusals.refuse(error)?;
-                }
-                Some(settled.limits)
-            }
-        };
-        let settling = self.settle_rest(
-            chosen,
-            limits,
-            &read.files,
-            &read.places,
-            &facts.host,
-            refusals,
-        )?;
-        rows.tell(plan, &settling, &read.places);
-        plan.network = network::of(self.request, self.policy, &settling.chosen.egress);
-        plan.unchecked
-            .extend(network::unchecked(self.request, &plan.network));
-        self.tell_unchecked(&settling, facts, plan);
-        Ok(())
-    }
-
-    /// Files, view and program: all that comes after the limits.
-    fn settle_rest(
-        &self,
-        mut chosen: Chosen,
-        limits: Option<Limits>,
-        files: &Files,
-        places: &Places,
-        host: &HostSupport,
-        refusals: &mut Refusals,
-    ) -> Result<Settling, RunError> {
-        let tokens = TokenValues {
-            run_id: RUN_ID,
-            manifest_id: chosen.manifest.token_id().unwrap_or("tool"),
-            start_unix_s: self.start_unix_s,
-        };
-        let granted = chosen.grants.outputs;
-        let (io, time) = (&chosen.manifest.io, self.request.limits.wall_time());
-        // Signals end a plan by themselves.
-        let patience = contract::Patience {
-            time,
-            signals: None,
-        };
-        let settled = contract::settle(io, &self.request.bundle, tokens, granted, patience);
-        let settled = refusals.check(settled)?;
-        let mut input_bytes = Vec::new();
-        if let Some(settled) = &settled {
-            refusals.check(contract::check_destinations(&settled.output_files))?;
-            let checked = match places.to_stage_from(settled) {
-                Ok(None) => Ok(Vec::new()),
-                Ok(Some(workspace)) => look_at_inputs(workspace, &settled.input_files),
-                Err(error) => Err(error),
-            };
-            input_bytes = refusals.check(checked)?.unwrap_or_default();
-        }
-        let expected = secret_values::expect(self.request, self.policy, &chosen);
-        let expected = refusals.check(expected)?.unwrap_or_default();
-        // A run gets values here; a plan goes on with their names.
-        chosen.name_secrets(self.request);
-        let entries = planning::distinct(&chosen);
-        let mut mounts = look_at_mounts(&entries, refusals)?;
-        // What could not be looked at has been told of.
-        if mounts.len() == entries.len() {
-            let caller = &self.request.caller;
-            let apart = view::keep_stores_apart(&mut chosen.view.clone(), caller, self.policy);
-            refusals.check(apart)?;
-        }
-        let wanted = &chosen.manifest.workspace_sources;
-        mounts.extend(wanted.iter().map(sources::placeholder));
-        let named = sources::check(&chosen.manifest, self.request, self.policy);
-        refusals.check(named)?;
-        let asked = refusals.check(view_plan::asked(&mounts).map_err(RunError::from))?;
-        let asked = asked.unwrap_or_default();
-        let steps = planning::lay_out(host, chosen.image.is_some(), asked);
-        let memory_bytes = limits.as_ref().map_or(0, Limits::memory_bytes);
-        let parts = planning::parts(self.request, &chosen, memory_bytes, RUN_ID);
-        let programs = planning::programs(&chosen, &parts);
-        let inside = Inside {
-            steps: &steps,
-            bundle: match files {
-                Files::Surveyed(surveyed) => Some(&**surveyed),
-                Files::Command | Files::Nowhere { .. } => None,
-            },
-            foreign: host.privileged,
-            image: chosen.image.as_ref(),
-        };
-        let attempt = Attempt {
-            request: self.request,
-            chosen: &chosen,
-            programs: &programs,
-        };
-        let program = refusals.check(start_of(&inside, &attempt))?;
-        Ok(Settling {
-            chosen,
-            limits,
-            settled,
-            input_bytes,
-            secrets: expected,
-            steps,
-            program: program.flatten(),
-        })
-    }
-
-    fn tell_files(&self, files: &Files, plan: &mut PlanReport) {
+    fn describe_files(&mut self, files: &Files) {
         match files {
             Files::Command => (),
-            Files::Nowhere { sources, .. } => {
-                plan.unchecked.push(
+            Files::ManifestAlone { sources, .. } => {
+                let unchecked = &mut self.document.unchecked;
+                unchecked.push(
                     "the files: this is a manifest alone, and its `run` could not be checked \
                      against a bundle"
                         .to_owned(),
                 );
-                if 0 < *sources {
-                    plan.unchecked.push(format!(
+                if *sources > 0 {
+                    unchecked.push(format!(
                         "{sources} sources of `code`: `runner bundle` gathers their files"
                     ));
                 }
             }
             Files::Surveyed(surveyed) => {
-                plan.warnings.extend(surveyed.warnings.iter().cloned());
-                plan.bundle = Some(PlannedBundle {
+                self.report.warn(surveyed.warnings.iter().cloned());
+                self.document.bundle = Some(PlannedBundle {
                     content_digest: surveyed.content_digest,
                     archive_digest: surveyed.archive_digest,
                     bytes: surveyed.bytes,
@@ -366,21 +250,139 @@ impl Planner<'_> {
         }
     }
 
-    fn tell_unchecked(&self, settling: &Settling, facts: &HostFacts, plan: &mut PlanReport) {
-        for expected in &settling.secrets {
-            plan.unchecked.push(format!(
+    fn choose(
+        &mut self,
+        manifest: Option<ManifestSubject>,
+        files: &Files,
+    ) -> Result<Chosen, RunError> {
+        let (request, policy, bundle) = (self.request, self.policy, files.as_bundle());
+        let refusals = &mut self.refusals;
+        let chosen = chosen::choose(request, policy, bundle, manifest, Access::Look, refusals)?;
+        self.report.chosen(&chosen);
+        if policy.oci.root_read_only {
+            self.report.read_only_root();
+        }
+        Ok(chosen)
+    }
+
+    fn decide_limits(
+        &mut self,
+        chosen: &Chosen,
+        facts: &HostFacts,
+        rows: &Rows<'_>,
+    ) -> Result<Option<Limits>, RunError> {
+        let (host, coverage) = (&facts.host, &facts.coverage);
+        let settled = planning::settle_limits(self.request, self.policy, host, coverage, chosen);
+        let Some(mut settled) = self.refusals.check(settled)? else {
+            return Ok(None);
+        };
+        rows.name_files(&mut settled.limits.reports);
+        self.report.limits(&settled);
+        for error in settled.refusals {
+            self.refusals.refuse(error)?;
+        }
+        Ok(Some(settled.limits))
+    }
+
+    /// The contract of the files, and the sizes of the inputs.
+    fn check_files(
+        &mut self,
+        chosen: &Chosen,
+        places: &Places,
+    ) -> Result<(Option<IoContract>, Vec<u64>), RunError> {
+        let tokens = TokenValues {
+            run_id: RUN_ID,
+            manifest_id: chosen.manifest.token_id().unwrap_or("tool"),
+            start_unix_s: self.start_unix_s,
+        };
+        let granted = chosen.grants.outputs;
+        let (io, time) = (&chosen.manifest.io, self.request.limits.wall_time());
+        // A signal ends a plan by its default action.
+        let patience = contract::Patience {
+            time,
+            signals: None,
+        };
+        let contract = contract::settle(io, &self.request.bundle, tokens, granted, patience);
+        let Some(contract) = self.refusals.check(contract)? else {
+            return Ok((None, Vec::new()));
+        };
+        let destinations = contract::check_destinations(&contract.output_files);
+        self.refusals.check(destinations)?;
+        let sizes = check_inputs(&contract, places);
+        let sizes = self.refusals.check(sizes)?.unwrap_or_default();
+        Ok((Some(contract), sizes))
+    }
+
+    /// The steps of the view.
+    fn lay_out(&mut self, chosen: &Chosen, facts: &HostFacts) -> Result<Vec<ViewStep>, RunError> {
+        let entries = planning::distinct(chosen);
+        let mut mounts = Vec::with_capacity(entries.len());
+        for entry in &entries {
+            let looked = mounts::look(entry).map_err(RunError::from);
+            mounts.extend(self.refusals.check(looked)?);
+        }
+        // An entry that is missing has its own refusal.
+        if mounts.len() == entries.len() {
+            let caller = &self.request.caller;
+            let apart = run_view::keep_stores_apart(&mut chosen.view.clone(), caller, self.policy);
+            self.refusals.check(apart)?;
+        }
+        let wanted = &chosen.manifest.workspace_sources;
+        mounts.extend(wanted.iter().map(sources::placeholder));
+        let named = sources::check(&chosen.manifest, self.request, self.policy);
+        self.refusals.check(named)?;
+        let asked = view_plan::asked(&mounts).map_err(RunError::from);
+        let asked = self.refusals.check(asked)?.unwrap_or_default();
+        let is_image = chosen.image.is_some();
+        Ok(planning::lay_out(&facts.host, is_image, asked))
+    }
+
+    fn find_program(
+        &mut self,
+        chosen: &Chosen,
+        limits: Option<&Limits>,
+        files: &Files,
+        steps: &[ViewStep],
+        facts: &HostFacts,
+    ) -> Result<Option<Program>, RunError> {
+        let memory_bytes = limits.map_or(0, Limits::memory_bytes);
+        let parts = planning::parts(self.request, chosen, memory_bytes, RUN_ID);
+        let programs = planning::programs(chosen, &parts);
+        let inside = Inside {
+            steps,
+            bundle: match files {
+                Files::Surveyed(surveyed) => Some(&**surveyed),
+                Files::Command | Files::ManifestAlone { .. } => None,
+            },
+            foreign: facts.host.privileged,
+            image: chosen.image.as_ref(),
+        };
+        let attempt = Attempt {
+            request: self.request,
+            chosen,
+            programs: &programs,
+        };
+        let program = self.refusals.check(start_of(&inside, &attempt))?;
+        Ok(program.flatten())
+    }
+
+    fn note_unchecked(&mut self, decided: &Decided, facts: &HostFacts) {
+        let document = &mut self.document;
+        let unchecked = &mut document.unchecked;
+        unchecked.extend(network::unchecked(self.request, &document.network));
+        for expected in &decided.secrets {
+            unchecked.push(format!(
                 "the value of {}: nobody was asked for it",
                 expected.variable
             ));
         }
-        for source in &plan.workspace_sources {
+        for source in &document.workspace_sources {
             if source.is_kept != Some(true) {
                 let id = &source.id;
-                plan.unchecked
-                    .push(format!("workspace source {id}: nobody was asked for it"));
+                unchecked.push(format!("workspace source {id}: nobody was asked for it"));
             }
         }
-        let lent = settling.chosen.view.iter().filter_map(|entry| match entry {
+        let writable = decided.chosen.view.iter().filter_map(|entry| match entry {
             ViewEntry::Bind {
                 source,
                 writable: true,
@@ -389,33 +391,34 @@ impl Planner<'_> {
             _ => None,
         });
         if facts.host.privileged {
-            plan.unchecked.extend(lent.map(|source| {
+            unchecked.extend(writable.map(|source| {
                 format!("{source}: whether its file system can show the body as its owner")
             }));
         }
     }
 }
 
-fn look_at_inputs(workspace: &Workspace, inputs: &[InputFile]) -> Result<Vec<u64>, RunError> {
-    Ok(staging::check_inputs(
-        workspace,
-        inputs,
-        &FileLimits::default(),
-    )?)
+fn missing_grants(error: &RunError) -> Vec<MissingGrant> {
+    let RunError::Ungranted(missing) = error else {
+        return Vec::new();
+    };
+    let row = |one: &Ungranted| MissingGrant {
+        what: one.what.clone(),
+        flag: one.flag.clone(),
+    };
+    missing.iter().map(row).collect()
 }
 
-fn look_at_mounts(
-    entries: &[ViewEntry],
-    refusals: &mut Refusals,
-) -> Result<Vec<RequestedMount>, RunError> {
-    entries
-        .iter()
-        .filter_map(|entry| {
-            refusals
-                .check(mounts::look(entry).map_err(RunError::from))
-                .transpose()
-        })
-        .collect()
+fn check_inputs(contract: &IoContract, places: &Places) -> Result<Vec<u64>, RunError> {
+    let Some(workspace) = places.to_stage_from(contract)? else {
+        return Ok(Vec::new());
+    };
+    let limits = FileLimits::default();
+    Ok(staging::check_inputs(
+        workspace,
+        &contract.input_files,
+        &limits,
+    )?)
 }
 
 /// Whether the body's first step would succeed; the program, where one was chosen at all.
@@ -450,14 +453,14 @@ fn manifest_alone(request: &Request) -> Option<&Path> {
     let Subject::Bundle(BundleArgument::Path(path)) = &request.subject else {
         return None;
     };
-    let ending = path.extension()?.to_str()?;
-    (MANIFEST_ENDINGS.contains(&ending) && path.is_file()).then_some(path)
+    let extension = path.extension()?.to_str()?;
+    (MANIFEST_EXTENSIONS.contains(&extension) && path.is_file()).then_some(path)
 }
 
-/// Reads a descriptor that somebody may have made non-blocking.
-struct Patient(File);
+/// Reads to the end from a descriptor that may be non-blocking.
+struct Blocking(File);
 
-impl io::Read for Patient {
+impl io::Read for Blocking {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.0.read(buffer) {
@@ -471,30 +474,10 @@ impl io::Read for Patient {
     }
 }
 
-fn judge(plan: &mut PlanReport, refusals: &[RunError]) {
-    let mut errors = refusals.iter().map(RunError::report);
-    plan.error = errors.next();
-    plan.further_errors = errors.collect();
-    plan.verdict = match refusals.first().map(RunError::outcome) {
-        None => PlanVerdict::WouldStart,
-        Some(Outcome::Refused) => PlanVerdict::WouldBeRefused,
-        Some(_) => PlanVerdict::WouldFail,
-    };
-    for error in refusals {
-        if let RunError::Ungranted(missing) = error {
-            plan.missing_grants
-                .extend(missing.iter().map(|one| MissingGrant {
-                    what: one.what.clone(),
-                    flag: one.flag.clone(),
-                }));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spec::host::HostEntry;
+    use spec::host::{HostEntry, HostSupport};
     use spec::limits::Coverage;
     use spec::limits::Limit;
     use spec::report::EnforcementState;
@@ -589,22 +572,25 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
         }
         let source = File::open(home.path()).expect("opened");
         let policy = HostPolicy::default();
-        let planner = Planner {
+        let mut dry_run = DryRun {
             request,
             policy: &policy,
             start_unix_s,
+            refusals: Refusals::collecting(),
+            report: ReportBuilder::new(Report::new(RUN_ID.to_owned(), Outcome::Refused)),
+            document: PlanReport::new(),
         };
         let limits = unpack_limits(&policy);
-        let given = |refusals: &mut Refusals| {
-            let named = subject::manifest_names();
-            let surveyed = survey_directory(source.as_fd(), &limits, &named)?;
-            Ok(Read {
-                manifest: None,
-                files: Files::Surveyed(Box::new(surveyed)),
-                places: Places::open(request, request.bundle.workspace.clone(), refusals)?,
-            })
-        };
-        planner.tell(&given, Ok(facts()))
+        let named = subject::manifest_names();
+        let surveyed = survey_directory(source.as_fd(), &limits, &named).expect("surveyed");
+        let workspace = request.bundle.workspace.clone();
+        let places = Places::open(request, workspace, &mut dry_run.refusals);
+        let inputs = places.map(|places| ReadInputs {
+            manifest: None,
+            files: Files::Surveyed(Box::new(surveyed)),
+            places,
+        });
+        dry_run.finish(inputs, Ok(facts()))
     }
 
     fn demo() -> [(&'static str, &'static [u8]); 2] {
@@ -660,9 +646,10 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
             .map(|missing| missing.flag.as_str())
             .collect();
         assert_eq!(flags, ["--secret API_KEY=env:API_KEY", "--workspace DIR"]);
-        let share = plan.limits.iter().find(|limit| limit.name == "cpu_millis");
-        let share = share.expect("told");
-        assert_eq!(share.state, Some(EnforcementState::Absent));
+        assert!(plan.plan.limit(Limit::Cpus).is_some());
+        let mut axes = plan.plan.enforcement.iter();
+        let share = axes.find(|axis| axis.axis == "cpu_share").expect("an axis");
+        assert_eq!(share.state, EnforcementState::Absent);
         assert!(plan.program.is_some() && !plan.view.is_empty());
     }
 

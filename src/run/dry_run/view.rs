@@ -5,38 +5,37 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use crate::run::artifacts;
 use crate::run::chosen::Chosen;
-use crate::run::explain::Settling;
-use crate::run::explain::rows::Rows;
+use crate::run::dry_run::Decided;
+use crate::run::dry_run::decided_by::Rows;
 use sandbox::view::{Access, ViewStep};
-use spec::image_report::RootKind;
 use spec::manifest::WorkspaceSource;
 use spec::oci::reference::{Reference, Which};
 use spec::path::escape;
-use spec::plan_report::{FIXED, PlannedEntry, PlannedPath, PlannedPreparation, PlannedSource};
+use spec::plan_report::{FIXED, PlannedEntry, PlannedPath, PlannedSource};
 use spec::request::ViewEntry;
 
 impl Rows<'_> {
     /// Every path that a person would see.
-    pub(super) fn view(&self, settling: &Settling) -> Vec<PlannedPath> {
-        let decided: BTreeMap<&[u8], String> = settling
+    pub(super) fn view(&self, decided: &Decided) -> Vec<PlannedPath> {
+        let decided_by: BTreeMap<&[u8], String> = decided
             .chosen
             .view
             .iter()
             .map(|entry| {
                 let (ViewEntry::Bind { target, .. } | ViewEntry::Tmpfs { target, .. }) = entry;
-                let by = self.entry_decided_by(entry, &settling.chosen);
+                let by = self.entry_decided_by(entry, &decided.chosen);
                 (target.as_os_str().as_bytes(), by)
             })
             .collect();
-        let steps = &settling.steps;
+        let steps = &decided.steps;
         let mut rows: Vec<(&[u8], PlannedPath)> = steps
             .iter()
             .filter_map(|step| {
                 let (path, mut row) = path_row(step, steps)?;
-                if let Some(by) = decided.get(path) {
+                if let Some(by) = decided_by.get(path) {
                     row.decided_by.clone_from(by);
                 }
-                let sources = &settling.chosen.manifest.workspace_sources;
+                let sources = &decided.chosen.manifest.workspace_sources;
                 let source = sources
                     .iter()
                     .find(|source| source.target.as_str().as_bytes() == path);
@@ -47,14 +46,14 @@ impl Rows<'_> {
                 Some((path, row))
             })
             .collect();
-        if let Some(image) = &settling.chosen.image {
+        if let Some(image) = &decided.chosen.image {
             let row = PlannedPath {
                 path: "/".to_owned(),
                 what: PlannedEntry::Image,
                 from: Some(image.wanted.place.to_string()),
-                writable: self.root_kind() == RootKind::Writable,
+                writable: !self.policy.oci.root_read_only,
                 size_bytes: None,
-                decided_by: self.image_by(&settling.chosen),
+                decided_by: self.image_by(&decided.chosen),
             };
             rows.push((b"/", row));
         }
@@ -92,14 +91,6 @@ impl Rows<'_> {
             (Some(_), _) => "--image".to_owned(),
             (None, Some(_)) => self.key("runner.image"),
             (None, None) => "picked".to_owned(),
-        }
-    }
-
-    /// Whether the root of an image could be written, as far as the host's policy says.
-    pub(super) fn root_kind(&self) -> RootKind {
-        match self.policy.oci.root_read_only {
-            true => RootKind::ReadOnly,
-            false => RootKind::Writable,
         }
     }
 
@@ -196,16 +187,4 @@ fn path_row<'plan>(
         }
         ViewStep::Directory { .. } => None,
     }
-}
-
-/// What would be installed.
-pub(super) fn preparation(chosen: &Chosen) -> Vec<PlannedPreparation> {
-    let rows = chosen.provided.rows.iter();
-    rows.map(|row| PlannedPreparation {
-        kind: row.kind.to_owned(),
-        needs: row.needs.clone(),
-        from: row.from.clone(),
-        allowed: row.allowed.clone(),
-    })
-    .collect()
 }

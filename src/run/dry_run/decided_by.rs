@@ -1,4 +1,4 @@
-//! The rows of a plan: what was settled, put beside who decided it.
+//! Who decided what: the rows of a plan that a report does not have.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use crate::plan::grants::Origin;
 use crate::plan::limits::Limits;
 use crate::run::chosen::Chosen;
 use crate::run::contract::{DeclaredFile, declared_files};
-use crate::run::explain::Settling;
-use crate::run::explain::paths;
+use crate::run::dry_run::Decided;
+use crate::run::dry_run::network;
 use crate::run::image::OpenedImage;
 use crate::run::inside::{interpreter, shown};
 use crate::run::places::{Place, Places};
@@ -19,20 +19,19 @@ use egress::allowlist::{ALLOW_NET, RequestedHost};
 use sandbox::view::SCRATCH;
 use spec::document::{self, Node};
 use spec::host_policy::{HostPolicy, names};
-use spec::image_report::ImageReport;
 use spec::path::escape;
 use spec::plan_report::{
-    DEFAULT, FIXED, HOST_POLICY, PlanReport, PlannedEngine, PlannedFile, PlannedGrant, PlannedHost,
-    PlannedManifest, PlannedProgram, PlannedSecret, PlannedStdin, PlannedSyscallPolicy,
-    PlannedVariable, RUN_ID,
+    DEFAULT, FIXED, FLAG, HOST_POLICY, PlanReport, PlannedEngine, PlannedFile, PlannedGrant,
+    PlannedHost, PlannedManifest, PlannedProgram, PlannedSecret, PlannedStdin, PlannedVariable,
+    RUN_ID,
 };
+use spec::report::LimitReport;
 use spec::request::{GivenSecret, Request};
-use spec::runner_block::Engine;
 use spec::sandbox_block::Provider;
 use spec::sources_policy::SecretsProvider;
 use spec::syscall_policy::SyscallPolicyName;
 
-/// Writes the rows; knows whose word the manifest is, and which file each of its values is from.
+/// Writes the rows. Knows whether the manifest is the caller's, and which file each of its values is from.
 pub(super) struct Rows<'plan> {
     pub(super) request: &'plan Request,
     pub(super) policy: &'plan HostPolicy,
@@ -42,109 +41,107 @@ pub(super) struct Rows<'plan> {
     provenance: BTreeMap<String, String>,
 }
 
+/// The manifest, before it is judged.
+pub(super) fn manifest(subject: &ManifestSubject) -> PlannedManifest {
+    let manifest = &subject.manifest;
+    let escaped = |text: &str| escape(text.as_bytes());
+    PlannedManifest {
+        file: subject.file.clone(),
+        trust: match subject.origin {
+            Origin::Bundle => "bundle",
+            Origin::Caller => "caller",
+        },
+        token_id: manifest.token_id().map(escaped),
+        version: manifest.version.as_deref().map(escaped),
+    }
+}
+
 impl<'plan> Rows<'plan> {
-    pub(super) fn new(request: &'plan Request, policy: &'plan HostPolicy) -> Self {
-        Self {
+    /// `manifest` is absent for a command.
+    pub(super) fn new(
+        request: &'plan Request,
+        policy: &'plan HostPolicy,
+        manifest: Option<&ManifestSubject>,
+    ) -> Self {
+        let mut rows = Self {
             request,
             policy,
-            origin: None,
+            origin: manifest.map(|subject| subject.origin),
             run_by: "command line".to_owned(),
             engine_key: None,
             provenance: BTreeMap::new(),
-        }
-    }
-
-    fn syscall_policy(&self, chosen: &Chosen) -> PlannedSyscallPolicy {
-        let name = chosen.syscalls;
-        let by_host = name != SyscallPolicyName::default() && name == self.policy.syscalls;
-        let decided_by = match self.request.syscalls {
-            Some(asked) if asked == name => "--syscalls",
-            _ if by_host => HOST_POLICY,
-            _ => DEFAULT,
         };
-        PlannedSyscallPolicy {
-            name,
-            decided_by: decided_by.to_owned(),
+        if let Some(subject) = manifest {
+            let (text, format) = &subject.text;
+            let root = document::parse(text, *format).ok();
+            rows.provenance = root.as_ref().and_then(provenance).unwrap_or_default();
+            rows.engine_key = root.as_ref().and_then(engine_key);
+            rows.run_by = match request.bundle.run {
+                Some(_) => "--run".to_owned(),
+                None => rows.key("run"),
+            };
         }
+        rows
     }
 
-    /// The manifest, before it is judged.
-    pub(super) fn tell_manifest(&mut self, plan: &mut PlanReport, subject: &ManifestSubject) {
-        let (text, format) = &subject.text;
-        let root = document::parse(text, *format).ok();
-        self.provenance = root.as_ref().and_then(provenance).unwrap_or_default();
-        self.engine_key = root.as_ref().and_then(engine_key);
-        self.origin = Some(subject.origin);
-        self.run_by = match self.request.bundle.run {
-            Some(_) => "--run".to_owned(),
-            None => self.key("run"),
-        };
-        let manifest = &subject.manifest;
-        plan.manifest = Some(PlannedManifest {
-            file: subject.file.clone(),
-            word_of: match subject.origin {
-                Origin::Bundle => "bundle".to_owned(),
-                Origin::Caller => "caller".to_owned(),
-            },
-            token_id: manifest.token_id().map(|id| escape(id.as_bytes())),
-            version: manifest
-                .version
-                .as_ref()
-                .map(|version| escape(version.as_bytes())),
-        });
-    }
-
-    pub(super) fn tell(&self, plan: &mut PlanReport, settling: &Settling, places: &Places) {
-        let chosen = &settling.chosen;
-        plan.grants = self.grants();
-        plan.program = self.program(settling);
-        plan.engine = self.engine(chosen);
-        plan.syscall_policy = Some(self.syscall_policy(chosen));
-        plan.image = chosen.image.as_ref().map(|image| ImageReport {
-            root: self.root_kind(),
-            ..image.report()
-        });
-        plan.view = self.view(settling);
-        plan.environment = self.environment(chosen, settling.limits.as_ref());
-        plan.input_document = settling
-            .settled
-            .as_ref()
-            .is_some_and(|settled| settled.input.is_some());
-        plan.stdin = match (self.request.streams.interactive, plan.input_document) {
+    pub(super) fn write(&self, document: &mut PlanReport, decided: &Decided, places: &Places) {
+        let chosen = &decided.chosen;
+        document.grants = self.grants();
+        document.program = self.program(decided);
+        document.engine = self.engine(chosen);
+        document.syscall_policy_by = Some(self.syscall_policy_by(chosen));
+        document.view = self.view(decided);
+        document.environment = self.environment(chosen, decided.limits.as_ref());
+        let contract = decided.contract.as_ref();
+        document.input_document = contract.is_some_and(|contract| contract.input.is_some());
+        document.stdin = match (self.request.streams.interactive, document.input_document) {
             (true, _) => PlannedStdin::Caller,
             (false, true) => PlannedStdin::InputDocument,
             (false, false) => PlannedStdin::Null,
         };
         let io = &chosen.manifest.io;
         let options = &self.request.bundle;
-        let files = |declared: Vec<DeclaredFile>, place: Option<&Place>, bytes: &[u64]| {
-            let place = place.map(|(path, _)| shown(path));
-            let sizes = bytes
-                .iter()
-                .copied()
-                .map(Some)
-                .chain(std::iter::repeat(None));
-            declared
-                .into_iter()
-                .zip(sizes)
-                .map(|(file, bytes)| self.file(file, place.clone(), bytes))
-                .collect()
-        };
-        // A path of a flag that cannot be read is among the errors already.
+        // A path of a flag that cannot be read has its own refusal.
         if let Ok(declared) = declared_files(&io.input_files, "--in", &options.input_files) {
-            plan.inputs = files(declared, places.of_inputs(), &settling.input_bytes);
+            document.inputs = self.files(declared, places.of_inputs(), &decided.input_bytes);
         }
         if let Ok(declared) = declared_files(&io.output_files, "--out", &options.output_files) {
-            plan.outputs = files(declared, places.of_outputs(), &[]);
+            document.outputs = self.files(declared, places.of_outputs(), &[]);
         }
-        plan.workspace_sources = self.workspace_sources(chosen);
-        plan.preparation = paths::preparation(chosen);
-        plan.egress = self.egress(chosen);
-        plan.secrets = self.secrets(settling);
-        if let Some(limits) = &settling.limits {
-            plan.limits = self.limits(limits, &plan.enforcement);
+        document.workspace_sources = self.workspace_sources(chosen);
+        document.egress = self.egress(chosen);
+        document.network = network::of(self.request, self.policy, &chosen.egress);
+        document.secrets = self.secrets(decided);
+        if let Some(limits) = &decided.limits {
+            document.grace_ms = u64::try_from(limits.grace.as_millis()).ok();
+            document.grace_by = match self.request.limits.grace {
+                Some(_) => FLAG,
+                None => DEFAULT,
+            };
         }
-        plan.ignored.clone_from(&chosen.manifest.ignored);
+        document.ignored.clone_from(&chosen.manifest.ignored);
+    }
+
+    /// Adds to each key the file that it was inherited from.
+    pub(super) fn name_files(&self, limits: &mut [LimitReport]) {
+        for limit in limits {
+            let sources = limit.sources.iter_mut().map(|one| &mut one.source);
+            for source in sources.chain([&mut limit.source]) {
+                if source.contains('.') || source.starts_with('/') {
+                    *source = self.key(source);
+                }
+            }
+        }
+    }
+
+    fn syscall_policy_by(&self, chosen: &Chosen) -> &'static str {
+        let name = chosen.syscalls;
+        let by_host = name != SyscallPolicyName::default() && name == self.policy.syscalls;
+        match self.request.syscalls {
+            Some(asked) if asked == name => "--syscalls",
+            _ if by_host => HOST_POLICY,
+            _ => DEFAULT,
+        }
     }
 
     /// A key of the manifest, with the file that it was inherited from.
@@ -190,8 +187,8 @@ impl<'plan> Rows<'plan> {
         })
     }
 
-    fn program(&self, settling: &Settling) -> Option<PlannedProgram> {
-        let chosen = &settling.chosen;
+    fn program(&self, decided: &Decided) -> Option<PlannedProgram> {
+        let chosen = &decided.chosen;
         let name = chosen.argv.first()?;
         let parts = planning::parts(self.request, chosen, 0, RUN_ID);
         let looked_for_in = match (chosen.program.is_some(), name.contains(&b'/')) {
@@ -203,14 +200,12 @@ impl<'plan> Rows<'plan> {
             let by_mount = block.provider == Provider::Local && !chosen.manifest.mounts.is_empty();
             block.local.cwd.is_some() || by_mount
         });
-        let found = settling.program.as_ref();
+        let found = decided.program.as_ref();
         let of_image = chosen.opened_image();
         let of_image = of_image.and_then(OpenedImage::working_directory);
         let is_of_image = of_image.is_some_and(|own| own == chosen.working_directory);
         Some(PlannedProgram {
-            run_form: chosen.form,
             decided_by: self.run_by.clone(),
-            argv: reporting::shown(&chosen.argv),
             interpreter: chosen.interpreter.map(interpreter),
             path: found.map(|program| escape(&program.path)),
             host_path: found.and_then(|program| program.host.as_deref().map(shown)),
@@ -222,42 +217,31 @@ impl<'plan> Rows<'plan> {
                 (None, false) if is_of_image => "image".to_owned(),
                 (None, false) => FIXED.to_owned(),
             },
-            bound_programs: chosen.bound.clone(),
         })
     }
 
     fn engine(&self, chosen: &Chosen) -> PlannedEngine {
-        let runner = &chosen.manifest.runner;
-        let engine = match (runner.engine, &chosen.image) {
-            (Engine::Subprocess, None) => "subprocess",
-            (Engine::Subprocess, Some(_)) | (Engine::Sandbox, _) => "sandbox",
-        };
-        let told = chosen.runner.as_ref();
-        let picked = told.and_then(|told| told.image.clone());
-        let named = runner.image.clone().or(picked);
-        // `--image` is not a template.
-        let image = named.filter(|_| self.request.oci.image.is_none());
-        let image_by = image.as_ref().map(|_| self.image_by(chosen));
-        let provider = chosen.manifest.sandbox.as_ref();
+        let of_caller = self.request.oci.image.is_some();
+        let named = chosen.manifest.runner.image.as_ref();
+        let picked = chosen
+            .runner
+            .as_ref()
+            .and_then(|runner| runner.image.as_ref());
+        // `--image` names no template.
+        let image = named.or(picked).filter(|_| !of_caller);
         PlannedEngine {
-            engine: engine.to_owned(),
             decided_by: match self.engine_key {
-                _ if self.request.oci.image.is_some() => "--image".to_owned(),
+                _ if of_caller => "--image".to_owned(),
                 Some(key) => self.key(key),
                 None => DEFAULT.to_owned(),
             },
-            downgraded: runner.downgraded,
-            image,
-            image_by,
-            needs_unsatisfied: told.map_or_else(Vec::new, |told| told.needs_unsatisfied.clone()),
-            provider: provider.map(|block| {
-                match block.provider {
-                    Provider::Local => "local",
-                    Provider::NodePermission => "node-permission",
-                    Provider::Remote => "remote",
-                }
-                .to_owned()
-            }),
+            image_by: image.map(|_| self.image_by(chosen)),
+            provider: match chosen.manifest.sandbox.as_ref().map(|block| block.provider) {
+                Some(Provider::Local) => Some("local"),
+                Some(Provider::NodePermission) => Some("node-permission"),
+                Some(Provider::Remote) => Some("remote"),
+                None => None,
+            },
         }
     }
 
@@ -295,23 +279,25 @@ impl<'plan> Rows<'plan> {
             .collect()
     }
 
-    fn file(
+    fn files(
         &self,
-        file: DeclaredFile,
-        workspace: Option<String>,
-        bytes: Option<u64>,
-    ) -> PlannedFile {
-        PlannedFile {
+        declared: Vec<DeclaredFile>,
+        workspace: Option<&Place>,
+        sizes: &[u64],
+    ) -> Vec<PlannedFile> {
+        let workspace = workspace.map(|(path, _)| shown(path));
+        let row = |(index, file): (usize, DeclaredFile)| PlannedFile {
             path: format!("{SCRATCH}/{}", escape(file.key.as_bytes())),
             key: escape(file.key.as_bytes()),
             workspace_path: file.path.to_string(),
-            workspace,
-            bytes,
+            workspace: workspace.clone(),
+            bytes: sizes.get(index).copied(),
             decided_by: match file.source.starts_with('/') {
                 true => self.key(&file.source),
                 false => file.source,
             },
-        }
+        };
+        declared.into_iter().enumerate().map(row).collect()
     }
 
     fn egress(&self, chosen: &Chosen) -> Vec<PlannedHost> {
@@ -341,21 +327,21 @@ impl<'plan> Rows<'plan> {
         chosen.egress.asked.iter().map(row).collect()
     }
 
-    fn secrets(&self, settling: &Settling) -> Vec<PlannedSecret> {
-        let chosen = &settling.chosen;
+    fn secrets(&self, decided: &Decided) -> Vec<PlannedSecret> {
+        let chosen = &decided.chosen;
         let mut rows: Vec<PlannedSecret> = Vec::new();
         for secret in &chosen.manifest.secrets {
             let by_flag = self.flag_of(secret.variable.as_bytes()).map(str::to_owned);
-            let expected = settling
+            let expected = decided
                 .secrets
                 .iter()
                 .find(|expected| expected.variable == secret.variable);
             let permission = expected.and_then(|expected| expected.permission.clone());
             let granted_by = by_flag.clone().or_else(|| {
-                let word = self.granted_by("secrets")?;
+                let by = self.granted_by("secrets")?;
                 Some(match permission {
-                    Some(permission) => format!("{word}, {permission}"),
-                    None => word,
+                    Some(permission) => format!("{by}, {permission}"),
+                    None => by,
                 })
             });
             rows.push(PlannedSecret {
@@ -390,7 +376,7 @@ impl<'plan> Rows<'plan> {
         rows
     }
 
-    /// The caller's own word for a secret.
+    /// The secret that the caller gives.
     fn given(&self, variable: &[u8]) -> Option<&GivenSecret> {
         let mut given = self.request.secrets.iter().rev();
         given.find(|given| given.variable == variable)
@@ -436,13 +422,13 @@ fn engine_key(root: &Node) -> Option<&'static str> {
 
 /// `metadata.runner.provenance` of a manifest that a bundle was made with.
 fn provenance(root: &Node) -> Option<BTreeMap<String, String>> {
-    let told = root
+    let inherited = root
         .get("metadata")?
         .get("runner")?
         .get("provenance")?
         .to_json()
         .ok()?;
-    let entries = told.as_object()?.iter();
+    let entries = inherited.as_object()?.iter();
     Some(
         entries
             .filter_map(|(pointer, file)| Some((pointer.clone(), file.as_str()?.to_owned())))

@@ -162,7 +162,7 @@ find . -type f -printf '%p %s\n' | sort
 "#;
 
 #[test]
-fn what_a_body_sees_and_may_do_is_the_same_from_the_cache_a_copy_and_a_tree_of_its_own() {
+fn a_body_sees_the_same_tree_from_cache_and_copy() {
     let kept = Kept::new("");
     let policy = kept
         .ground
@@ -371,7 +371,7 @@ fn state(tree: &Path) -> Vec<String> {
 }
 
 #[test]
-fn no_body_changes_what_the_next_one_sees() {
+fn a_body_cannot_change_the_cached_tree() {
     let kept = Kept::new(LOOK);
     let first = kept.exec(&[]);
     first.assert_exited(0);
@@ -415,7 +415,7 @@ fn a_run_that_is_killed_in_the_middle_leaves_the_tree_as_it_was() {
 }
 
 #[test]
-fn a_process_that_dies_at_any_moment_leaves_nothing_that_is_used() {
+fn a_process_killed_at_any_moment_leaves_no_usable_entry() {
     let kept = Kept::new(LOOK);
     let own = kept.exec(&["--no-cache"]).text();
     for delay_us in (0..24).map(|step| step * 900) {
@@ -516,7 +516,7 @@ fn a_tree_that_was_changed_from_outside_is_found_and_removed() {
 }
 
 #[test]
-fn a_cache_that_is_not_ours_alone_is_not_used_and_the_run_goes_on() {
+fn a_cache_writable_by_others_is_not_used() {
     let kept = Kept::new("echo ran");
     let place = kept.ground.path("place");
     let elsewhere = kept.ground.path("elsewhere");
@@ -595,7 +595,7 @@ fn an_archive_with_its_old_size_and_mtime_is_another_archive() {
 }
 
 #[test]
-fn what_is_too_large_or_above_the_size_goes_and_a_tree_in_use_stays() {
+fn oversized_trees_are_evicted_and_trees_in_use_stay() {
     let kept = Kept::new("echo ran");
     let policy = kept
         .ground

@@ -154,7 +154,7 @@ fn rules_are_had_where_the_kernel_has_them_and_forcing_them_elsewhere_is_refused
 
 /// What no listener gets is seen, and told with what to write.
 #[test]
-fn without_rules_a_port_that_nobody_lists_is_denied_and_the_hint_says_what_to_write() {
+fn without_rules_an_unlisted_port_is_denied_with_a_hint() {
     Setting::with(Capture::AnyIp, |setting| {
         let name = format!("v4-93-184-216-101.{}.zone.example", setting.unique);
         let seen = setting.run(

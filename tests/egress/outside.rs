@@ -5,7 +5,7 @@ use support::network::{Outside, PYTHON, Who};
 
 /// What the other tests trust: an empty log means that nothing came.
 #[test]
-fn whatever_leaves_the_host_is_seen_outside() {
+fn the_outside_network_records_every_packet_that_leaves() {
     let Some(outside) = Outside::get() else {
         return;
     };

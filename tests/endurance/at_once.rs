@@ -21,9 +21,9 @@ const SUPERVISOR_KIB_MAX: u64 = 64 << 10;
 
 /// E-19: each of them has its body, all at the same time, and no two have one name.
 #[test]
-fn very_many_runs_at_once_all_run_and_leave_nothing() {
+fn many_concurrent_runs_succeed_and_leak_nothing() {
     in_a_process_of_its_own(
-        "at_once::very_many_runs_at_once_all_run_and_leave_nothing",
+        "at_once::many_concurrent_runs_succeed_and_leak_nothing",
         run_them,
     );
 }

@@ -187,11 +187,8 @@ fn report_of(words: &[&str]) -> Value {
 /// E-30: descriptors, processes, groups, records, mounts, namespaces, files and their inodes, kernel
 /// objects and memory.
 #[test]
-fn after_very_many_runs_nothing_is_more_than_before() {
-    in_a_process_of_its_own(
-        "in_a_row::after_very_many_runs_nothing_is_more_than_before",
-        run_them,
-    );
+fn many_runs_in_a_row_leak_nothing() {
+    in_a_process_of_its_own("in_a_row::many_runs_in_a_row_leak_nothing", run_them);
 }
 
 fn run_them(place: &Place) {

@@ -116,7 +116,7 @@ int main(void) {
 /// B-55: a body that is confined to one processor by its cgroup or its caller takes nobody else with
 /// it: the next run has what the host gives.
 #[test]
-fn what_one_body_does_to_its_processors_the_next_one_does_not_feel() {
+fn processor_settings_of_one_body_do_not_affect_the_next() {
     let ground = Ground::new();
     let text = r#"
 int main(void) {

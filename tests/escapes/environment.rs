@@ -132,7 +132,7 @@ fn a_granted_secret_is_in_no_command_line() {
 
 /// F-10.
 #[test]
-fn values_pass_exactly_and_names_that_are_none_are_refused() {
+fn values_pass_unchanged_and_invalid_names_are_refused() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
     let ground = Ground::new();

@@ -27,7 +27,7 @@ int main(void) {
 "#;
 
 #[test]
-fn the_strict_policy_refuses_a_body_what_the_default_lets_it_do() {
+fn the_strict_policy_refuses_calls_that_the_default_allows() {
     let ground = Ground::new();
     let remains = "pipe ok\nfsync ok\naffinity ok\neventfd ok";
     let done = attempt_with(&ground, &["--syscalls=strict"], "strict-calls", CALLS, &[]);

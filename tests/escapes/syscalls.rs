@@ -7,7 +7,7 @@ use support::Ground;
 
 /// B-29, B-19 ("shocker"), B-15 (CVE-2016-0728).
 #[test]
-fn calls_that_are_nobody_s_business_here_are_not_permitted() {
+fn administrative_calls_fail_with_eperm() {
     let ground = Ground::new();
     let text = r#"
 int main(void) {
@@ -157,7 +157,7 @@ int main(void) {
 
 /// B-33.
 #[test]
-fn numbers_that_nobody_knows_are_not_there() {
+fn unknown_call_numbers_fail_with_enosys() {
     let ground = Ground::new();
     let text = r#"
 int main(void) {

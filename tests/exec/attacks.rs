@@ -73,7 +73,7 @@ fn the_directory_of_the_outputs_cannot_be_replaced() {
 
 /// D-09.
 #[test]
-fn an_output_that_is_no_plain_file_fails_on_its_own() {
+fn an_output_of_another_file_type_fails_alone() {
     assert_output_fails("mkfifo out", "output_not_regular");
     assert_output_fails("mkdir out; echo x > out/x", "output_not_regular");
     assert_output_fails("echo x > other; ln other out", "output_hard_linked");
@@ -140,7 +140,7 @@ fn a_process_that_left_its_parents_cannot_swap_the_output_during_the_sync() {
 
 /// D-18
 #[test]
-fn a_body_that_locks_a_lent_workspace_does_not_hold_up_another_run_s_outputs() {
+fn a_lock_on_a_shared_workspace_does_not_block_another_run() {
     const LOCKER: &str = "import fcntl, os, sys, time
 fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
 open(sys.argv[2], 'w').close()

@@ -17,7 +17,7 @@ outputsFiles: {hook: {path: .git/hooks/x}}
 
 /// F-15: nothing of what it names is read.
 #[test]
-fn what_a_bundle_asks_for_is_refused_by_name_with_the_flags_to_paste() {
+fn ungranted_requests_are_refused_by_name_with_flags() {
     let ground = Ground::new();
     ground.write("work/.ssh/id_rsa", ground.canary());
     let bundle = ground.script(GREEDY, "cat /scratch/key /work/.ssh/id_rsa; env\n");

@@ -163,7 +163,7 @@ fn overlayfs_shows_what_the_program_sees() {
 }
 
 #[test]
-fn hostile_trees_below_neither_lead_out_nor_hang_whoever_looks() {
+fn hostile_lower_trees_neither_escape_nor_hang() {
     let ground = tempfile::tempdir().expect("a directory");
     let secret = ground.path().join("secret");
     std::fs::write(&secret, b"secret").expect("written");

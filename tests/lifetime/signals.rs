@@ -39,7 +39,7 @@ const SIGNALS: [(Signal, &str, i32); 4] = [
 
 /// E-06: what would end the runner by default and asks it for nothing is the body's, as with docker.
 #[test]
-fn a_signal_that_asks_for_nothing_is_passed_on_and_the_run_goes_on() {
+fn an_informational_signal_is_forwarded_and_the_run_continues() {
     let ground = Ground::new();
     let script = "trap 'echo got USR1' USR1; trap 'echo got USR2' USR2; trap 'echo got ALRM' ALRM
         trap 'echo got PROF' PROF; trap 'echo got 40' 40; trap 'exit 3' TERM

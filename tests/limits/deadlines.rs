@@ -173,7 +173,7 @@ fn a_tree_that_will_not_die_is_reported_and_not_waited_for() {
 
 /// C-25, C-20: all of it at once, several times.
 #[test]
-fn a_hostile_tree_leaves_nobody_behind() {
+fn a_hostile_process_tree_is_killed_completely() {
     let _turn = one_at_a_time();
     let text = "#include <signal.h>
         #include <sys/prctl.h>

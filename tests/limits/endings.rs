@@ -10,7 +10,7 @@ fn sh(flags: &[&str], script: &str) -> Done {
 
 /// C-26
 #[test]
-fn an_exit_code_that_looks_like_an_end_of_ours_is_an_exit() {
+fn an_exit_code_in_the_reserved_range_is_an_exit() {
     for code in [0, 1, 124, 125, 126, 127, 129, 137, 139, 143, 255] {
         let done = sh(&[], &format!("exit {code}"));
         done.assert_exited(code);
@@ -22,7 +22,7 @@ fn an_exit_code_that_looks_like_an_end_of_ours_is_an_exit() {
 
 /// C-26
 #[test]
-fn a_signal_of_the_body_s_own_is_neither_memory_nor_time() {
+fn a_signal_by_the_body_itself_is_not_blamed_on_a_limit() {
     for (name, number) in [
         ("KILL", 9),
         ("TERM", 15),
@@ -144,7 +144,7 @@ fn the_strictest_word_about_a_limit_wins_and_is_named() {
 
 /// C-37
 #[test]
-fn limits_of_next_to_nothing_are_refused_or_hold() {
+fn tiny_limits_are_refused_or_enforced() {
     let ground = Ground::new();
     for flag in ["--memory=1", "--memory=1k", "--memory=1m"] {
         let done = ground.run(&[flag], &["/bin/true"]);

@@ -99,7 +99,7 @@ fn files_and_directories_that_nobody_may_enter_are_cleaned_up_and_kept() {
 
 /// C-32
 #[test]
-fn what_is_open_running_locked_or_stood_in_is_cleaned_up() {
+fn files_in_use_are_cleaned_up() {
     // The first process ends only when everything else has said that it is in place.
     let script = "cd /scratch; mkdir ready; cp /bin/sleep ./s; ./s 600 & \
         until [ \"$(readlink /proc/$!/exe)\" = /scratch/s ]; do sleep 0.05; done; echo running; \

@@ -174,7 +174,7 @@ fn files_in_memory_count_as_memory() {
 
 /// C-04: a person is told where the memory went.
 #[test]
-fn memory_that_was_files_in_the_writable_space_is_said_to_have_been() {
+fn out_of_memory_names_files_in_the_writable_space() {
     let _turn = one_at_a_time();
     let script = "head -c 60m /dev/zero >/tmp/file; exec python3 -c 'x = b\"y\" * (200 << 20); print(len(x))'";
     let done = Ground::new().run(&["--memory=96m"], &["/bin/sh", "-c", script]);
@@ -186,7 +186,7 @@ fn memory_that_was_files_in_the_writable_space_is_said_to_have_been() {
 
 /// C-04: a full disk is a full disk.
 #[test]
-fn a_full_disk_is_told_as_such_and_is_not_out_of_memory() {
+fn a_full_disk_is_distinguished_from_out_of_memory() {
     let _turn = one_at_a_time();
     let script = "for d in /tmp /scratch /dev/shm $HOME; do \
         dd if=/dev/zero of=$d/fill bs=64k 2>&1 | grep -c 'No space left'; rm $d/fill; done; exit 0";
@@ -284,7 +284,7 @@ fn on_a_disk() -> Option<tempfile::TempDir> {
 
 /// C-06: a false alarm would end every body that reads a large file.
 #[test]
-fn what_the_kernel_keeps_of_files_is_not_out_of_memory() {
+fn page_cache_does_not_cause_out_of_memory() {
     let _turn = one_at_a_time();
     let Some(place) = on_a_disk() else {
         return skip("neither TMPDIR nor /var/tmp is on a disk: what is kept there is memory");
@@ -361,7 +361,7 @@ fn memory_that_is_populated_at_once_meets_the_limit_too() {
 
 /// C-08
 #[test]
-fn endless_recursion_is_a_fault_of_the_body_s_own() {
+fn endless_recursion_ends_the_body_by_sigsegv() {
     let text = "static volatile int zero;
         static int deeper(int n) { volatile char page[4096]; page[n & 4095] = 1;
             return (zero ? 0 : deeper(n + 1)) + page[n & 4095]; }
@@ -531,7 +531,7 @@ const UNCHARGED: &str = "#include <errno.h>
 /// C-39: bounded by descriptors and processes or not at all, and told; under the strict policy a body
 /// gets neither netlink nor locks without number.
 #[test]
-fn what_no_group_is_charged_for_is_told_and_strictly_refused() {
+fn unaccounted_memory_is_reported_and_refused_under_strict() {
     let _turn = one_at_a_time();
     for (policy, said, told) in [
         (

@@ -127,7 +127,7 @@ fn bytes_that_are_no_text_are_in_the_report_as_base64() {
 
 /// C-16
 #[test]
-fn a_line_without_an_end_is_no_burden() {
+fn an_endless_line_does_not_grow_memory() {
     let ground = Ground::new();
     let done = flood(&ground, &["--max-output=0"], 2048);
     done.assert_exited(0);

@@ -116,7 +116,7 @@ fn no_way_of_cloning_gets_around_the_limit() {
 
 /// C-25: every process forks its successor and goes, so that a list is old when it is read.
 #[test]
-fn a_fork_storm_at_the_instant_of_the_kill_leaves_nobody() {
+fn a_fork_storm_during_the_kill_is_killed_completely() {
     let _turn = one_at_a_time();
     let text = "#include <signal.h>
         #include <unistd.h>

@@ -95,7 +95,7 @@ fn in_own_mounts(script: &str, words: &[&Path]) -> Option<(i32, String, String)>
 }
 
 #[test]
-fn a_full_disk_is_said_and_leaves_room_and_nothing_torn() {
+fn a_full_disk_is_reported_and_leaves_no_partial_file() {
     let ground = Ground::new();
     // The first is too large as it is sent, the second only where it is unpacked.
     let text = vec![b'a'; 9 << 20];
@@ -130,7 +130,7 @@ fn a_full_disk_is_said_and_leaves_room_and_nothing_torn() {
 }
 
 #[test]
-fn a_store_that_is_read_only_is_good_for_what_is_in_it() {
+fn a_read_only_store_serves_its_contents() {
     let ground = Ground::new();
     source(1, 100_000).write(&ground.path("kept"), None);
     source(2, 100_000).write(&ground.path("other"), None);

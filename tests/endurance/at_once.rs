@@ -9,13 +9,7 @@ use support::bodies::c_body;
 use support::runner;
 
 /// Says that it runs, and ends with its input.
-const WAITING: &str = "#include <unistd.h>
-    int main(void) {
-        char byte = '.';
-        if (write(1, &byte, 1) != 1) return 1;
-        while (read(0, &byte, 1) > 0) ;
-        return 0;
-    }";
+const WAITING: &str = include_str!("../bodies/endurance/at_once_waiting.c");
 /// Most memory of one supervisor, KiB.
 const SUPERVISOR_KIB_MAX: u64 = 64 << 10;
 

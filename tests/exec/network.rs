@@ -207,13 +207,7 @@ fn a_published_port_that_is_taken_is_refused_before_anything_runs() {
 }
 
 /// A server that answers one caller at port 80, then ends.
-const SERVER: &str = "
-import socket
-with socket.create_server(('127.0.0.1', 80)) as listener:
-    connection, _ = listener.accept()
-    connection.sendall(b'served')
-    connection.close()
-";
+const SERVER: &str = include_str!("../bodies/exec/network_server.py");
 
 #[test]
 fn a_chosen_published_port_is_reported_and_reaches_the_body() {

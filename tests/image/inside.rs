@@ -82,12 +82,7 @@ const ONLY_WITH_RIGHTS: [(&str, bool); 22] = [
 /// they do not know.
 #[test]
 fn attacks_by_uid_0_succeed_only_with_host_rights() {
-    const ENTER: &str = r#"
-mount --bind "$1" "$1" && cd "$1" && mount -t proc proc proc && mount -t tmpfs tmpfs dev || exit 1
-pivot_root . tmp && umount -l /tmp || exit 2
-shift
-exec /bin/sh -c "$@"
-"#;
+    const ENTER: &str = include_str!("../bodies/image/inside_enter.sh");
     let Some(base) = base() else { return };
     let ground = Ground::new();
     let root = ground.path("root");

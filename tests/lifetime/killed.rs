@@ -62,22 +62,9 @@ fn the_supervisor_is_one_thread_and_the_body_never_loses_its_parent() {
 #[test]
 fn a_body_that_has_hidden_itself_dies_with_a_killed_supervisor() {
     let (ground, runtime) = (Ground::new(), Runtime::new());
-    let text = "#include <signal.h>
-        #include <sys/prctl.h>
-        #include <unistd.h>
-        int main(void) {
-            for (int i = 1; i < 65; i++) signal(i, SIG_IGN);
-            sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0);
-            prctl(PR_SET_PDEATHSIG, 0);
-            for (int i = 0; i < 4; i++) if (fork() == 0) {
-                setsid();
-                if (fork()) _exit(0);
-                prctl(PR_SET_PDEATHSIG, 0);
-                setsid();
-                for (;;) pause();
-            }
-            for (;;) pause();
-        }";
+    let text = include_str!(
+        "../bodies/lifetime/a_body_that_has_hidden_itself_dies_with_a_killed_supervisor.c"
+    );
     let program = c_body("hidden", text);
     let body = [program.to_str().expect("plain")];
     let mut running = start(&ground, &runtime, &body);

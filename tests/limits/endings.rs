@@ -109,15 +109,7 @@ fn an_end_at_the_deadline_is_one_verdict_and_a_consistent_one() {
 /// What the body's first process used, and its children's.
 #[test]
 fn the_time_that_was_used_is_told() {
-    let text = "#include <sys/wait.h>
-        #include <time.h>
-        #include <unistd.h>
-        static void burn(long ms) {
-            struct timespec now;
-            do clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-            while (now.tv_sec * 1000 + now.tv_nsec / 1000000 < ms);
-        }
-        int main(void) { if (fork() == 0) { burn(200); _exit(0); } burn(200); wait(0); return 0; }";
+    let text = include_str!("../bodies/limits/the_time_that_was_used_is_told.c");
     let program = c_body("burn", text);
     let done = Ground::new().run(&[], &[program.to_str().expect("plain")]);
     done.assert_exited(0);

@@ -167,7 +167,7 @@ fn an_image_that_is_unknown_is_refused_with_the_one_that_was_meant() {
 }
 
 #[test]
-fn in_process_is_given_a_subprocess_and_the_report_says_so() {
+fn in_process_is_run_as_a_subprocess_and_reported() {
     let ground = Ground::new();
     let manifest = "run: body.sh\nrunner: {engine: in-process}\n";
     let done = ground.exec(&[], &ground.script(manifest, "echo $$\n"));
@@ -523,7 +523,7 @@ fn a_body_starts_in_the_workspace_that_its_sandbox_mounts_or_below_it() {
 
 /// The hint of `storage_unsupported`, followed.
 #[test]
-fn a_directory_of_the_caller_stands_for_a_storage_that_cannot_be_mounted() {
+fn a_mounted_directory_replaces_an_unsupported_storage() {
     let ground = Ground::new();
     ground.write("data/file", "F");
     let data = text(&ground.path("data")).to_owned();

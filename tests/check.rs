@@ -98,7 +98,7 @@ fn a_manifest_without_errors_is_ok_with_its_warnings() {
 }
 
 #[test]
-fn every_error_is_told_at_once_with_its_place_and_what_to_do() {
+fn all_errors_are_reported_at_once_with_position_and_hint() {
     let ground = Ground::new();
     write(
         &ground,
@@ -311,7 +311,7 @@ fn a_reference_that_can_be_moved_is_refused_where_pins_are_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_read_at_all_is_an_error_like_the_others() {
+fn an_unreadable_document_is_an_error_like_any_other() {
     let ground = Ground::new();
     write(&ground, &[("broken.yaml", "a: [\n"), ("empty/x", "")]);
     let codes = |words: &[&str]| {
@@ -332,7 +332,7 @@ fn what_cannot_be_read_at_all_is_an_error_like_the_others() {
 }
 
 #[test]
-fn a_first_manifest_that_is_nearly_right_is_told_what_to_write() {
+fn common_mistakes_in_a_first_manifest_get_a_suggestion() {
     let ground = Ground::new();
     let list = "name: a\nrun: a\nfrobnicate: 1\ncode:\n  - local: src\n";
     let elsewhere = "name: b\nrun: a\ncode: {sources: [{ref: ./lib}]}\n";
@@ -382,7 +382,7 @@ fn the_flood_of_a_hostile_graph_is_bounded() {
 }
 
 #[test]
-fn what_exec_must_refuse_is_found_by_check_and_by_bundle() {
+fn check_and_bundle_find_what_exec_refuses() {
     let digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
     let source = |reference: &str| {
         format!("run: tool.py\nworkspaceSources: [{{id: a, ref: '{reference}', mountPath: /d}}]\n")
@@ -659,7 +659,7 @@ const MISTAKES: &[(&str, u64, &str)] = &[
 ];
 
 #[test]
-fn each_mistake_of_an_author_is_told_by_its_line_and_how_to_write_it() {
+fn each_mistake_is_reported_with_its_line_and_a_correction() {
     let ground = Ground::new();
     let workspace = (".code-workspaces/x/manifest.yml", "kind: code-workspace\n");
     write(&ground, &[("main.py", ""), workspace]);
@@ -679,7 +679,7 @@ fn each_mistake_of_an_author_is_told_by_its_line_and_how_to_write_it() {
 }
 
 #[test]
-fn a_word_of_a_schema_that_means_nothing_is_a_warning() {
+fn an_unknown_schema_keyword_is_a_warning() {
     let ground = Ground::new();
     write(&ground, &[("main.py", "")]);
     for (schema, place, fragment) in [

@@ -107,7 +107,7 @@ fn a_wrong_word_beside_json_is_reported_too() {
 }
 
 #[test]
-fn the_file_of_a_report_that_is_taken_for_the_command_is_told_how_to_write_it() {
+fn a_report_file_taken_for_the_command_gets_a_hint() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("r.json");
     let file = file.to_str().expect("a plain path");
@@ -133,7 +133,7 @@ fn output_of_hint(flag: &str) -> Output {
 }
 
 #[test]
-fn a_volume_as_docker_has_it_is_told_the_flag_that_mounts() {
+fn a_docker_volume_flag_gets_a_hint_with_mount() {
     for words in [
         &["run", "-v", "./data:/data", "--", "true"][..],
         &["run", "-m", "64m", "-v", "/a:/data:ro", "true"],
@@ -212,7 +212,7 @@ fn the_version_has_a_verb_and_what_is_hidden_is_not_suggested() {
 }
 
 #[test]
-fn a_quiet_doctor_says_nothing_where_bodies_run() {
+fn a_quiet_doctor_prints_nothing_on_a_working_host() {
     let (loud, quiet) = (output(&["doctor"]), output(&["doctor", "-q"]));
     assert_eq!(loud.status.code(), quiet.status.code());
     assert!(!stdout(&loud).is_empty());
@@ -257,7 +257,7 @@ fn a_wrong_variable_is_refused_like_a_wrong_flag() {
 }
 
 #[test]
-fn a_variable_stands_for_its_flag() {
+fn a_variable_has_the_effect_of_its_flag() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("report.json");
     let mut command = runner(&["run", "-e", "=x", "--", "true"]);
@@ -372,7 +372,7 @@ fn with_standard_descriptors_closed_a_report_file_holds_the_report_only() {
 
 /// E-08, E-09.
 #[test]
-fn a_reader_that_is_gone_or_was_never_there_is_no_error() {
+fn a_closed_standard_output_is_not_an_error() {
     let directory = tempfile::tempdir().expect("a directory");
     let closed = by_shell("\"$1\" schema report >&-", directory.path());
     assert_eq!(closed.status.code(), Some(0), "{}", stderr(&closed));
@@ -391,7 +391,7 @@ fn a_reader_that_is_gone_or_was_never_there_is_no_error() {
 }
 
 #[test]
-fn a_full_disk_under_standard_output_is_said_and_is_no_success() {
+fn a_full_disk_under_standard_output_is_an_error() {
     let full = std::fs::OpenOptions::new()
         .write(true)
         .open("/dev/full")

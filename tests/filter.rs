@@ -130,7 +130,7 @@ fn the_built_in_tables_are_what_the_policy_files_say() {
 }
 
 #[test]
-fn what_is_built_in_is_what_is_compiled() {
+fn the_built_in_filters_equal_freshly_compiled_ones() {
     if support::golden::is_updating() {
         say("SKIPPED: the tables have just been written, run again");
         return;
@@ -238,7 +238,7 @@ fn the_strict_policy_allows_nothing_that_the_default_refuses() {
 }
 
 #[test]
-fn every_known_call_stands_in_a_rule() {
+fn every_known_call_has_a_rule() {
     for (name, arch) in built_in() {
         let policy = read_policy(name, arch);
         for call in policy.calls.iter() {

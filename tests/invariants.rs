@@ -363,12 +363,7 @@ fn the_sixth_sees_a_message_queue() {
     if !is_in_namespaces_of_its_own() {
         return in_namespaces_of_its_own("the_sixth_sees_a_message_queue", &["--ipc", "--mount"]);
     }
-    let text = r"
-#include <mqueue.h>
-int main(int count, char **words) {
-    return count == 3 ? mq_unlink(words[2]) : mq_open(words[1], 0100 | 2, 0600, (void *)0) < 0;
-}
-";
+    let text = include_str!("bodies/invariants/the_sixth_sees_a_message_queue.c");
     let program = support::bodies::c_body("message-queue", text);
     let program = program.to_str().expect("a plain path");
     let name = format!("/left-{}", random());
@@ -574,20 +569,7 @@ fn the_ninth_sees_the_secret_in_a_command_line() {
 
 #[test]
 fn the_tenth_sees_a_supervisor_that_is_too_big() {
-    let text = r#"
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-int main(int count, char **words) {
-    memset(malloc(80 << 20), 1, 80 << 20);
-    int status;
-    if (fork() == 0) { execv(words[1], words + 1); _exit(125); }
-    usleep(100000);
-    wait(&status);
-    return WEXITSTATUS(status);
-}
-"#;
+    let text = include_str!("bodies/invariants/the_tenth_sees_a_supervisor_that_is_too_big.c");
     let ground = Ground::new();
     let big = support::bodies::c_body("runner", text);
     let case = ground.command(&["run", "--", "/bin/true"]);

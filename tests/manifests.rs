@@ -361,7 +361,7 @@ fn duplicate_keys_are_refused_wherever_they_stand() {
 
 /// G-07: at every level.
 #[test]
-fn a_key_that_nothing_reads_is_refused_with_the_one_that_was_meant() {
+fn an_unknown_key_is_refused_with_a_suggestion() {
     for (text, place, pointer, meant) in [
         ("rnu: x\n", "1:1", "/rnu", Some("run")),
         (
@@ -523,7 +523,7 @@ fn a_key_that_nothing_reads_is_refused_with_the_one_that_was_meant() {
 
 /// G-07.
 #[test]
-fn a_word_that_is_none_of_the_known_ones_is_refused() {
+fn an_unknown_enum_value_is_refused() {
     assert_refusals(&[
         ("kind: tol\n", "unknown_value", "1:7", "/kind"),
         ("kind: Tool\n", "unknown_value", "1:7", "/kind"),
@@ -1593,7 +1593,7 @@ fn the_reserved_input_may_only_be_declared_as_text() {
 
 /// G-22, in the spirit of JSONTestSuite: what is not JSON is not accepted.
 #[test]
-fn what_is_not_json_is_refused() {
+fn invalid_json_is_refused() {
     for text in [
         "[1,]",
         "[,1]",

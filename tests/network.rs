@@ -43,7 +43,7 @@ fn inside(namespace: &str) -> Vec<PathBuf> {
 
 /// One descriptor left open would keep the whole namespace (H of the list of threats).
 #[test]
-fn when_the_report_is_written_nothing_of_the_namespace_is_held() {
+fn the_network_namespace_is_released_before_the_report_is_written() {
     if !Path::new("/proc/self/ns/net").exists() {
         skip("a kernel without network namespaces");
         return;

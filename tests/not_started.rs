@@ -52,7 +52,7 @@ fn shell(directory: &Path, command: &str) {
 }
 
 #[test]
-fn a_misspelt_program_is_told_with_the_one_that_can_be_started() {
+fn a_misspelt_program_gets_a_suggestion() {
     let ground = Ground::new();
     executable(&ground, "here/tool.sh", "#!/bin/sh\nexit 7\n");
     ground.write("here/tool.sl", "no program\n");
@@ -74,7 +74,7 @@ fn a_misspelt_program_is_told_with_the_one_that_can_be_started() {
 }
 
 #[test]
-fn a_program_beside_the_caller_is_told_with_the_name_that_finds_it() {
+fn a_program_in_the_callers_directory_gets_a_hint_with_its_path() {
     let ground = Ground::new();
     executable(&ground, "here/only-here-7f3a", "#!/bin/sh\nexit 7\n");
     std::fs::create_dir(ground.path("lent")).expect("made");
@@ -95,7 +95,7 @@ fn a_program_beside_the_caller_is_told_with_the_name_that_finds_it() {
 }
 
 #[test]
-fn an_interpreter_that_is_not_inside_is_told_with_the_flags_that_show_it_or_with_another() {
+fn a_missing_interpreter_gets_a_hint_with_flags_or_an_alternative() {
     let ground = Ground::new();
     executable(&ground, "opt/bin/interpret", "");
     std::fs::copy("/bin/sh", ground.path("opt/bin/interpret")).expect("copied");
@@ -122,7 +122,7 @@ fn an_interpreter_that_is_not_inside_is_told_with_the_flags_that_show_it_or_with
 }
 
 #[test]
-fn a_script_with_the_line_ends_of_windows_is_told_with_what_mends_it() {
+fn a_script_with_windows_line_endings_gets_a_hint() {
     let ground = Ground::new();
     executable(&ground, "here/script", "#!/bin/sh\r\nexit 7\r\n");
     let done = run(&ground, &["./script"]);
@@ -148,7 +148,7 @@ fn a_script_with_the_line_ends_of_windows_is_told_with_what_mends_it() {
 }
 
 #[test]
-fn a_file_that_cannot_be_executed_is_told_with_what_mends_it() {
+fn a_file_without_execute_permission_gets_a_hint() {
     let ground = Ground::new();
     ground.write("here/script", "#!/bin/sh\nexit 7\n");
     executable(&ground, "here/plain", "exit 7\n");
@@ -166,7 +166,7 @@ fn a_file_that_cannot_be_executed_is_told_with_what_mends_it() {
 }
 
 #[test]
-fn a_binary_whose_loader_is_not_inside_is_no_program_that_is_missing() {
+fn a_missing_loader_is_distinguished_from_a_missing_program() {
     let ground = Ground::new();
     let source = ground.write("here/body.c", "int main(void) { return 7; }\n");
     let build = |flags: &str| {
@@ -190,7 +190,7 @@ fn a_binary_whose_loader_is_not_inside_is_no_program_that_is_missing() {
 }
 
 #[test]
-fn what_a_bundle_names_and_only_the_host_has_is_told_with_the_flags_that_show_it() {
+fn a_program_that_only_the_host_has_gets_a_hint_with_the_flags() {
     let ground = Ground::new();
     executable(&ground, "opt/bin/tool", "");
     std::fs::copy("/bin/sh", ground.path("opt/bin/tool")).expect("copied");
@@ -244,7 +244,7 @@ fn a_command_in_a_hint_takes_every_name_as_one_word() {
 }
 
 #[test]
-fn no_bundle_chooses_what_a_hint_changes_on_the_host() {
+fn a_bundle_cannot_choose_host_paths_in_hints() {
     let ground = Ground::new();
     ground.write("lent/secret", "#!/bin/sh\r\nsecret\n");
     let secret = ground.path("lent/secret").display().to_string();
@@ -275,7 +275,7 @@ fn no_bundle_chooses_what_a_hint_changes_on_the_host() {
 }
 
 #[test]
-fn a_file_that_is_no_program_at_all_is_told_as_what_it_is() {
+fn a_file_of_another_format_is_reported_as_not_executable() {
     let ground = Ground::new();
     executable(&ground, "here/empty", "");
     executable(&ground, "here/zip", "PK\0\0");
@@ -338,7 +338,7 @@ fn an_interpreter_that_is_named_by_a_relative_path_is_that_of_the_working_direct
 }
 
 #[test]
-fn a_directory_to_start_in_is_told_with_the_flag_that_shows_it_only_where_the_host_has_it() {
+fn a_missing_working_directory_gets_a_hint_where_the_host_has_it() {
     let ground = Ground::new();
     executable(&ground, "here/in it/tool", "#!/bin/sh\nexit 7\n");
     let bundle = ground.bundle(&[("manifest.yaml", "run: {exec: [/bin/pwd]}\n")]);
@@ -369,7 +369,7 @@ fn a_directory_to_start_in_is_told_with_the_flag_that_shows_it_only_where_the_ho
 }
 
 #[test]
-fn a_program_on_a_mount_without_programs_is_not_told_to_want_a_permission() {
+fn a_program_on_a_noexec_mount_gets_no_hint_about_permissions() {
     let ground = Ground::new();
     executable(&ground, "here/tool", "#!/bin/sh\nexit 7\n");
     ground.write("mounted/empty", "");

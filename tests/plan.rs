@@ -416,7 +416,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn a_plan_says_what_exec_then_does() {
+fn a_plan_matches_the_following_exec() {
     for one in CASES {
         let ground = Ground::new();
         ground.write("work/there.txt", "here");
@@ -450,7 +450,7 @@ fn a_plan_says_what_exec_then_does() {
 }
 
 #[test]
-fn what_a_plan_promises_is_what_the_report_says() {
+fn a_plan_matches_the_report_of_the_run() {
     let ground = Ground::new();
     let manifest = "run: x.sh\nrunner: {engine: in-process, limits: {memory_mb: 99999}}\n";
     let bundle = ground.bundle(&[SCRIPT, ("manifest.yaml", manifest)]);
@@ -606,7 +606,7 @@ fn a_bundle_on_standard_input_and_a_directory_are_planned_alike() {
 }
 
 #[test]
-fn a_manifest_alone_is_planned_and_says_what_was_not_checked() {
+fn a_manifest_alone_is_planned_and_lists_unchecked_parts() {
     let ground = Ground::new();
     let text = "run: main.py\ncode: {sources: [{local: {path: ./src}}]}\n";
     let manifest = ground.write("work/CODE.yaml", text);
@@ -787,7 +787,7 @@ impl Places {
 }
 
 #[test]
-fn nothing_is_made_on_the_host() {
+fn planning_changes_nothing_on_the_host() {
     let ground = Ground::new();
     let places = Places::new(&ground);
     let manifest = "run: x.sh\noutputsFiles: {o: {path: o.txt}}\n";
@@ -882,7 +882,7 @@ fn a_hostile_archive_is_refused_by_the_caps_of_exec_and_leaves_nothing() {
 }
 
 #[test]
-fn a_signal_while_the_bundle_comes_in_ends_it_and_leaves_nothing() {
+fn a_signal_while_reading_the_bundle_ends_planning_and_cleans_up() {
     for signal in [Signal::INT, Signal::TERM] {
         let ground = Ground::new();
         let places = Places::new(&ground);
@@ -918,7 +918,7 @@ fn a_file_takes_the_document_and_the_text_stays_on_standard_output() {
 
 /// Keys, inheritance, flags and the host policy all have a word in it.
 #[test]
-fn every_host_is_planned_with_who_asks_for_it_and_what_the_host_policy_leaves() {
+fn every_host_is_planned_with_its_origin_and_the_verdict_of_the_host_policy() {
     let ground = Ground::new();
     ground.write(
         "work/tools/CODE.yaml",

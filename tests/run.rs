@@ -101,8 +101,7 @@ fn a_report_says_when_which_program_and_which_bundle() {
 }
 
 #[test]
-fn a_word_that_names_a_file_here_which_the_command_does_not_see_is_told_with_the_flag_that_shows_it()
- {
+fn an_argument_naming_an_invisible_file_gets_a_hint_with_the_flag() {
     let ground = Ground::new();
     ground.write("here/script.sh", "cat beside\n");
     ground.write("here/beside", "beside\n");
@@ -159,7 +158,7 @@ fn a_word_that_names_a_file_here_which_the_command_does_not_see_is_told_with_the
 }
 
 #[test]
-fn the_directory_here_as_working_directory_is_hinted_to_be_lent() {
+fn the_current_directory_as_working_directory_gets_a_hint_to_mount_it() {
     let ground = Ground::new();
     ground.write("here/file", "");
     let here = ground.path("here");

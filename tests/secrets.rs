@@ -88,7 +88,7 @@ fn printed(ground: &Ground, flags: &[&str], body: &str) -> Value {
 
 /// F-02, F-06.
 #[test]
-fn a_body_gets_its_secret_and_the_report_says_from_whom_and_never_what() {
+fn a_body_gets_its_secret_and_the_report_names_only_the_source() {
     let ground = Ground::new();
     let manifest = format!("{MANIFEST}inputs: {{type: object}}\n").replace(
         "}}\ninputs",
@@ -267,7 +267,7 @@ fn a_killed_runner_leaves_no_file_with_a_value() {
 
 /// F-03: whole, in pieces, of several lines, in bytes that are no text.
 #[test]
-fn what_the_body_prints_of_a_value_is_masked_however_it_is_written() {
+fn secret_values_are_masked_in_every_encoding() {
     let ground = Ground::new();
     let body = "printf %s \"${API_KEY:0:5}\"; sleep 0.2; printf '%s.\\n' \"${API_KEY:5}\"\n\
         echo \"<$API_KEY$API_KEY>\" >&2; printf '\\xff%s' \"$API_KEY\" >&2";
@@ -444,7 +444,7 @@ fn a_secret_that_cannot_be_had_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn what_the_caller_gives_himself_comes_before_the_provider() {
+fn values_by_the_caller_precede_the_provider() {
     let ground = Ground::new();
     let bundle = bundle(&ground, MANIFEST, "echo \"$API_KEY\"");
     let policy = policy(&ground, "");
@@ -466,7 +466,7 @@ fn what_the_caller_gives_himself_comes_before_the_provider() {
 }
 
 #[test]
-fn an_inventory_says_who_may_have_what() {
+fn an_inventory_limits_secrets_to_tools() {
     let ground = Ground::new();
     let inventory = text_of(&ground.write("SECRETS.md", ""));
     let policy = policy(&ground, &format!(", inventory: {inventory}"));

@@ -73,7 +73,7 @@ fn the_diagnosis_is_valid_and_its_verdict_is_the_one_of_its_items() {
 }
 
 #[test]
-fn the_diagnosis_says_of_limits_what_a_run_says() {
+fn doctor_and_a_run_agree_on_limits() {
     let ground = Ground::new();
     let (_, text, _) = told(&ground, &["doctor", "--json"]);
     let diagnosis: Value = serde_json::from_str(&text).expect("JSON");
@@ -234,7 +234,7 @@ fn the_example_of_the_readme_works_as_it_is_written() {
 }
 
 #[test]
-fn a_signal_ends_the_demonstration_and_nothing_of_it_stays() {
+fn a_signal_ends_the_demo_and_it_is_cleaned_up() {
     let ground = Ground::new();
     let temporary = ground.path("temporary");
     std::fs::create_dir(&temporary).expect("made");
@@ -273,7 +273,7 @@ fn a_signal_ends_the_demonstration_and_nothing_of_it_stays() {
 }
 
 #[test]
-fn everything_in_the_demonstration_is_as_promised_and_nothing_of_it_stays() {
+fn the_demo_shows_what_it_promises_and_is_cleaned_up() {
     let ground = Ground::new();
     let temporary = ground.path("temporary");
     std::fs::create_dir(&temporary).expect("made");
@@ -317,7 +317,7 @@ fn everything_in_the_demonstration_is_as_promised_and_nothing_of_it_stays() {
 }
 
 #[test]
-fn a_demonstration_that_cannot_be_given_fails_with_a_reason() {
+fn a_demo_that_cannot_run_fails_with_a_reason() {
     let ground = Ground::new();
     let file = ground.write("file", "no directory");
     let output = Command::new(runner())
@@ -332,7 +332,7 @@ fn a_demonstration_that_cannot_be_given_fails_with_a_reason() {
 }
 
 #[test]
-fn what_a_killed_supervisor_left_is_removed_and_named_and_what_lives_is_not() {
+fn leftovers_of_a_killed_supervisor_are_removed_and_named() {
     let (ground, other) = (Ground::new(), Ground::new());
     // A directory of records of this test's own: other runs' starts would clean up before us.
     let records = ground.path("records");

@@ -24,16 +24,7 @@ pub(crate) struct Hostile {
 
 /// Says what of the bundle is not as it must be, or what cannot be asked, and then that the rest is. A
 /// label is the host's own affair where it is not the one of the archive.
-const BODY: &str = "\
-exec 2>&1
-find . -mindepth 1 \\( ! -type f ! -type d ! -type l -o -perm /7000 -o -type f -links +1 \\) -print
-find . -type l -exec readlink -m {} + | grep -v '^/bundle'
-find . -mindepth 1 ! -user runner -print
-find . -mindepth 1 -type d ! -perm 755 -print
-getfattr -R --absolute-names --no-dereference -m '^(user|trusted|system|security\\.(capability|ima|evm))' .
-getfattr -R --absolute-names --no-dereference -d -m '^security\\.selinux' . | grep u:r:t:s0
-echo contained
-";
+const BODY: &str = include_str!("../bodies/archives/corpus_body.sh");
 
 /// A bundle that runs, without its end.
 fn base() -> Tar {

@@ -85,7 +85,7 @@ fn a_directory_is_the_same_bundle_as_its_archive() {
 }
 
 #[test]
-fn what_bundles_do_not_hold_is_refused_in_a_directory_too() {
+fn special_files_are_refused_in_a_directory_too() {
     let fifo = |path: &Path| {
         let made = Command::new("mkfifo").arg(path.join("fifo")).status();
         assert!(made.expect("started").success());

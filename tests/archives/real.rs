@@ -129,11 +129,7 @@ fn a_sparse_file_of_tar_is_refused() {
 #[test]
 fn archives_of_python_are_read() {
     let source = sample();
-    let script = "import os, sys, tarfile\n\
-        form = {'pax': tarfile.PAX_FORMAT, 'gnu': tarfile.GNU_FORMAT}[sys.argv[1]]\n\
-        with tarfile.open(fileobj=sys.stdout.buffer, mode='w|gz', format=form) as tar:\n\
-        \x20   for name in ['.'] if sys.argv[2] else os.listdir('.'):\n\
-        \x20       tar.add(name)\n";
+    let script = include_str!("../bodies/archives/archives_of_python_are_read.py");
     let mut digests = Vec::new();
     for (format, root) in [("pax", "."), ("gnu", "."), ("pax", "")] {
         let Some(archive) = output("python3", &["-c", script, format, root], source.path()) else {

@@ -72,7 +72,7 @@ fn describe(root: &Path, path: &Path, text: &mut String) {
 }
 
 #[test]
-fn what_unpacking_makes_changes_only_together_with_the_version_of_its_rules() {
+fn the_unpacked_tree_changes_only_with_the_rules_version() {
     let mut text = String::new();
     for archive in archives() {
         let directory = tempfile::tempdir().expect("a directory");

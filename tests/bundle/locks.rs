@@ -91,7 +91,7 @@ fn a_bundle_that_drifted_is_not_even_begun_where_it_cannot_be_taken_back() {
 }
 
 #[test]
-fn a_lock_file_that_is_none_is_refused() {
+fn an_invalid_lock_file_is_refused() {
     let ground = locked();
     for (text, part) in [("{}", "m.lock"), ("no", "m.lock"), ("", "m.lock")] {
         ground.file("m.lock", text);

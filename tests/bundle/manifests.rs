@@ -172,7 +172,7 @@ fn the_bundle_carries_its_manifest_with_what_it_inherits() {
 }
 
 #[test]
-fn a_block_that_lies_nowhere_is_refused_and_says_what_was_tried() {
+fn a_missing_block_is_refused_with_the_paths_tried() {
     let ground = Ground::new();
     for (block, code, part) in [
         (
@@ -248,7 +248,7 @@ fn floating_references_are_refused_where_pins_are_required() {
 }
 
 #[test]
-fn a_token_that_cannot_be_had_is_told_with_its_cause() {
+fn an_unavailable_token_is_reported_with_its_cause() {
     let ground = Ground::new();
     ground.file("m.yaml", manifest("github: {repo: a/b, ref: main}"));
     for (token, parts) in [

@@ -156,7 +156,7 @@ fn a_reader_that_went_away_is_named() {
 }
 
 #[test]
-fn a_full_disk_leaves_nothing_and_says_so() {
+fn a_full_disk_is_reported_and_leaves_no_file() {
     if !is_root() {
         return needs_root("a small file system is mounted by root only");
     }
@@ -185,7 +185,7 @@ fn a_full_disk_leaves_nothing_and_says_so() {
 }
 
 #[test]
-fn a_signal_in_the_middle_leaves_nothing() {
+fn a_signal_during_bundling_leaves_no_file() {
     for signal in [
         rustix::process::Signal::INT,
         rustix::process::Signal::TERM,

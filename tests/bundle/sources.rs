@@ -350,7 +350,7 @@ fn directories_of_version_control_and_the_reserved_one_are_left_out() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_by_name() {
+fn special_files_are_refused_by_name() {
     let ground = Ground::new();
     ground.file("manifest.yaml", "run: [echo]\n");
     ground.file("data/plain", "x");

@@ -184,7 +184,7 @@ fn a_row_of_which_one_test_failed_did_not_pass_although_another_did() {
 }
 
 #[test]
-fn a_test_that_did_not_run_or_said_that_it_is_skipped_proves_nothing() {
+fn a_skipped_or_missing_test_does_not_pass_its_row() {
     if !has_python() {
         return;
     }

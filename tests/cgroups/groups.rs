@@ -213,7 +213,7 @@ fn a_limit_that_the_kernel_refuses_is_an_error_and_leaves_no_group() {
 }
 
 #[test]
-fn a_guard_that_nobody_closed_kills_and_removes() {
+fn a_dropped_guard_kills_and_removes() {
     let Some(parent) = Parent::make() else { return };
     let Some(backend) = v1(&parent) else { return };
     let mut run = backend.create("dropped").expect("made");
@@ -230,7 +230,7 @@ fn a_guard_that_nobody_closed_kills_and_removes() {
 }
 
 #[test]
-fn what_a_dead_run_left_is_killed_and_removed_and_nothing_else() {
+fn only_leftovers_of_a_dead_run_are_killed_and_removed() {
     let Some(parent) = Parent::make() else { return };
     let Some(Backend::V1(hybrid)) = v1(&parent) else {
         return;

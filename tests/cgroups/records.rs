@@ -244,7 +244,7 @@ fn leftovers_are_removed_last_made_first_and_forgotten_ones_are_not() {
 }
 
 #[test]
-fn what_cannot_be_removed_stays_recorded_and_is_tried_again() {
+fn failed_removals_stay_recorded_and_are_retried() {
     let place = tempfile::tempdir().expect("a directory");
     let directory = place.path().join("runner");
     let registry = RunRecords::open(&directory).expect("opened");
@@ -386,7 +386,7 @@ fn a_run_that_begins_while_others_collect_is_never_taken_for_dead() {
 }
 
 #[test]
-fn no_two_runs_have_the_same_uid_and_nobody_is_nobody() {
+fn concurrent_runs_have_distinct_uids_other_than_nobody() {
     let place = tempfile::tempdir().expect("a directory");
     let registry = RunRecords::open(&place.path().join("runner")).expect("opened");
     let mut claims = Vec::new();

@@ -159,7 +159,7 @@ fn the_other_program_computes_the_same_digests() {
 
 /// Judging itself: a vector that is turned round must fail.
 #[test]
-fn a_wrong_expectation_is_told() {
+fn a_wrong_expectation_is_reported() {
     let mut told = 0;
     for (file, vectors) in files() {
         let Some(vector) = vectors.iter().find(|vector| vector.expect.error.is_none()) else {

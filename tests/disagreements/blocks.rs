@@ -76,7 +76,7 @@ fn a_runner_block_is_unwrapped_from_inline_ref_and_file_and_judged_like_any_othe
 
 /// Row 2.
 #[test]
-fn a_life_cycle_is_read_in_both_spellings_and_never_refused_for_what_is_not_supported() {
+fn a_life_cycle_is_accepted_in_both_spellings_and_with_unsupported_keys() {
     let sandbox = |lifecycle: &str| {
         accepted(&format!(
             "sandbox: {{provider: local, config: {{}}, lifecycle: {{{lifecycle}}}}}"
@@ -203,7 +203,7 @@ fn a_mount_point_is_taken_as_it_is_written_or_refused_and_parents_come_first() {
 
 /// Row 8.
 #[test]
-fn an_egress_entry_is_a_host_and_a_missing_list_is_nobody() {
+fn an_egress_entry_is_a_host_and_a_missing_list_allows_none() {
     for entry in [
         "'*'",
         "''",
@@ -392,7 +392,7 @@ fn only_in_process_is_downgraded_and_the_downgrade_can_be_seen() {
 
 /// Row 26.
 #[test]
-fn inherited_egress_is_a_union_whose_origin_is_known_and_the_host_cuts_it() {
+fn inherited_egress_is_a_union_limited_by_the_host_policy() {
     let level = |file: &str, hosts: &[&str]| Level {
         file: file.to_owned(),
         resolved: json!({ "network": { "egress": hosts } }),

@@ -187,7 +187,7 @@ fn a_path_is_a_pattern_only_with_a_sign_and_a_glob_sees_dotfiles() {
 
 /// Row 16.
 #[test]
-fn a_cycle_is_found_before_a_source_is_read_and_a_diamond_is_none() {
+fn a_cycle_is_refused_before_sources_are_read_and_a_diamond_is_accepted() {
     let refers = |to: &str| format!("kind: code-workspace\nname: x\ncode: {{sources: [{to}]}}\n");
     let leaf =
         "kind: code-workspace\nname: x\ncode: {sources: [{inline: {path: leaf, content: a}}]}\n";
@@ -229,7 +229,7 @@ fn a_cycle_is_found_before_a_source_is_read_and_a_diamond_is_none() {
 
 /// Rows 17 and 18: nothing is asked of the network before the refusal.
 #[test]
-fn where_pins_are_required_eight_digits_are_no_commit_whoever_requires_them() {
+fn required_pins_reject_abbreviated_commits() {
     let workspace = workspace(&[]);
     let source = "{github: {repo: o/n, ref: 4f3a2b1c}}";
     for (flag, variable) in [

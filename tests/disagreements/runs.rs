@@ -29,7 +29,7 @@ fn limit<'done>(done: &'done Done, name: &str) -> &'done Value {
 
 /// Rows 4 and 31.
 #[test]
-fn strict_refuses_what_is_else_a_warning() {
+fn strict_turns_warnings_into_refusals() {
     for (block, code) in [
         ("provider: local", "config_missing"),
         (
@@ -105,7 +105,7 @@ fn a_downgrade_of_the_engine_is_in_the_report() {
 
 /// Row 26: what is asked for is cut by the host policy, and the plan says so.
 #[test]
-fn the_plan_tells_what_the_host_policy_leaves_of_each_host() {
+fn the_plan_shows_what_the_host_policy_allows_of_each_host() {
     let ground = Ground::new();
     let manifest = "run: body.sh\nnetwork: {egress: [x.c.org, '*.c.org:443', z.org]}\n";
     let bundle = ground.bundle(&[("manifest.yaml", manifest), ("body.sh", "exit 0\n")]);

@@ -25,13 +25,7 @@ on_both_captures! {
     /// Case 9, H-02: the address behind an allowed name is not a name.
     fn the_real_address_of_an_allowed_host_is_denied_as_a_literal(setting) {
         let name = "v4-93-184-216-60.zone.example";
-        let seen = setting.run(&["v4-93-184-216-60.zone.example"], "
-name = 'v4-93-184-216-60.zone.example'
-say('https', dial('93.184.216.60', 443, hello(name)))
-say('http', dial('93.184.216.60', 80, b'GET / HTTP/1.1\\r\\nHost: ' + name.encode() + b'\\r\\n\\r\\n'))
-say('six', dial('::ffff:93.184.216.60', 443, hello(name)))
-import subprocess
-say('the shell', subprocess.run(['bash', '-c', 'exec 3<>/dev/tcp/93.184.216.60/443 && echo who >&3 && cat <&3'], capture_output=True).stdout)");
+        let seen = setting.run(&["v4-93-184-216-60.zone.example"], include_str!("../bodies/egress/the_real_address_of_an_allowed_host_is_denied_as_a_literal.py"));
         seen.assert_said("https: reset\nhttp: reset\nsix: reset\nthe shell: b''");
         seen.assert_denied(&[
             "tcp ip-literal 93.184.216.60:443 x3",

@@ -10,36 +10,7 @@ use support::network::{PYTHON, Who};
 /// Starts a program under a filter that refuses `socket(FAMILY, *, PROTOCOL)` with an errno, as a
 /// kernel without that part does. A protocol of -1 is any.
 fn without_sockets() -> PathBuf {
-    let text = r#"
-#include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-int main(int argc, char **argv) {
-    (void)argc;
-    unsigned family = atoi(argv[1]), protocol = atoi(argv[2]), number = atoi(argv[3]);
-    int any = atoi(argv[2]) < 0;
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 5),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, family, 0, 3),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[any ? 0 : 2])),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, any ? family : protocol, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | number),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof code / sizeof *code, code};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return 1;
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 2;
-    execvp(argv[4], argv + 4);
-    return 3;
-}
-"#;
+    let text = include_str!("../bodies/egress/without_sockets.c");
     c_body("without-sockets", text)
 }
 
@@ -154,7 +125,7 @@ fn rules_are_had_where_the_kernel_has_them_and_forcing_them_elsewhere_is_refused
 
 /// What no listener gets is seen, and told with what to write.
 #[test]
-fn without_rules_a_port_that_nobody_lists_is_denied_and_the_hint_says_what_to_write() {
+fn without_rules_an_unlisted_port_is_denied_with_a_hint() {
     Setting::with(Capture::AnyIp, |setting| {
         let name = format!("v4-93-184-216-101.{}.zone.example", setting.unique);
         let seen = setting.run(

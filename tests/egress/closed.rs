@@ -63,7 +63,7 @@ fn asking(setting_unique: &str, [others, others_6]: [&[&str]; 2]) -> String {
 
 /// F-14: with an empty list nothing leaves, neither by the body nor by whoever would ask for it.
 #[test]
-fn where_nothing_is_allowed_no_question_leaves() {
+fn no_dns_query_leaves_where_no_host_is_allowed() {
     let Some(outside) = Outside::get() else {
         return;
     };

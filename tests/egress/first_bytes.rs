@@ -165,16 +165,7 @@ request('a head without an end', 'GET / HTTP/1.1\r\n' + 'X: y\r\n' * 4000)");
 
     /// H-11: the second request of a redirect is a connection of its own.
     fn a_redirect_to_a_host_that_is_not_allowed_is_denied_there(setting) {
-        let (name, seen) = run(setting, 75, r"
-import urllib.request, urllib.error
-def fetch(to):
-    try:
-        return urllib.request.urlopen(f'http://{name}/to/{to}', timeout=20).read().decode().split()[0]
-    except OSError as error:
-        return told(getattr(error, 'reason', error))
-say('allowed', fetch(name))
-say('a name', fetch(unique + '.evil.example'))
-say('an address', fetch('93.184.216.76'))");
+        let (name, seen) = run(setting, 75, include_str!("../bodies/egress/a_redirect_to_a_host_that_is_not_allowed_is_denied_there.py"));
         seen.assert_said(&format!("allowed: {}\na name: no such name\nan address: reset", setting.public(75)));
         seen.assert_denied(&[
             &format!("dns name-not-allowed {}.evil.example x2", setting.unique),

@@ -60,7 +60,7 @@ fn exec(setting: &Setting, manifest: &str, flags: &[&str], script: &str) -> supp
 
 /// Case 40, H-01 (CVE-2025-66479): nothing stated is nobody allowed, however it is written.
 #[test]
-fn a_missing_block_and_an_empty_list_allow_nobody() {
+fn a_missing_block_or_an_empty_list_allows_no_host() {
     Setting::with(Capture::Tproxy, |setting| {
         let spellings = [
             "",
@@ -99,7 +99,7 @@ fn a_missing_block_and_an_empty_list_allow_nobody() {
 
 /// Case 40: the host policy leaves nothing of what was asked for.
 #[test]
-fn a_list_of_which_the_host_policy_leaves_nothing_is_an_empty_one() {
+fn a_list_that_the_host_policy_empties_allows_no_host() {
     Setting::with(Capture::Tproxy, |setting| {
         for policy in [
             "egress: {allow: []}\n",

@@ -69,20 +69,7 @@ time.sleep(0.2)");
 
     /// Cases 27 and 28, H-14: no other socket exists, nor another way to make one.
     fn no_other_family_nor_protocol_of_sockets_exists(setting) {
-        let seen = setting.run(&["api.openai.com"], "
-import ctypes
-libc = ctypes.CDLL(None, use_errno=True)
-allowed = []
-for family in range(64):
-    for kind in range(1, 11):
-        for protocol in (0, 1, 2, 6, 12, 17, 33, 58, 132, 136, 255, 262):
-            made = libc.socket(family, kind, protocol)
-            if made >= 0:
-                allowed.append((family, kind, protocol))
-                os.close(made)
-say('sockets', *allowed)
-for number, name in ((425, 'io_uring_setup'), (426, 'io_uring_enter'), (427, 'io_uring_register')):
-    say(name, libc.syscall(number, 8, bytes(120)), errno.errorcode[ctypes.get_errno()])");
+        let seen = setting.run(&["api.openai.com"], include_str!("../bodies/egress/no_other_family_nor_protocol_of_sockets_exists.py"));
         let expected = "sockets: (1, 1, 0) (1, 1, 1) (1, 2, 0) (1, 2, 1) (1, 5, 0) (1, 5, 1) \
                         (2, 1, 0) (2, 1, 6) (2, 2, 0) (2, 2, 17) (10, 1, 0) (10, 1, 6) (10, 2, 0) \
                         (10, 2, 17) (16, 2, 0) (16, 3, 0)";

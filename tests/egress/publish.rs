@@ -35,26 +35,7 @@ def serve(family, address, port):
 ";
 
 /// What callers know.
-const CALLER: &str = "
-import socket, sys, threading, time, hashlib
-def echo(port, text, host='127.0.0.1', patience=60):
-    '''What comes back; a connection that is reset is tried again until then.'''
-    ends = time.monotonic() + patience
-    while True:
-        try:
-            with socket.create_connection((host, port), 20) as connection:
-                connection.sendall(text)
-                connection.shutdown(socket.SHUT_WR)
-                pieces = []
-                while piece := connection.recv(1 << 18):
-                    pieces.append(piece)
-                if pieces or not patience:
-                    return b''.join(pieces)
-        except OSError as error:
-            if ends < time.monotonic():
-                return type(error).__name__
-        time.sleep(0.05)
-";
+const CALLER: &str = include_str!("../bodies/egress/publish_caller.py");
 
 /// Runs a caller in the host's namespace, and gives what it says.
 fn call(setting: &Setting, script: &str) -> String {
@@ -244,27 +225,7 @@ on_both_captures! {
         let _alone = alone_with_descriptors();
         let host_port = port();
         let publish = format!("{host_port}:8080");
-        let script = "
-import array
-many = array.array('i', [0] * 253)
-kept = []
-try:
-    while True:
-        kept.append(socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
-        for _ in range(5):
-            kept[-1][0].sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, many)])
-except OSError as error:
-    say('too many', told(error))
-with socket.create_server(('127.0.0.1', 8080)) as listener:
-    connection, _ = listener.accept()
-    say('came over it', len(connection.recv(9)))
-    for one, other in kept:
-        one.close()
-        other.close()
-    while not (piece := (connection := listener.accept()[0]).recv(9)):
-        pass
-    connection.sendall(piece)
-    connection.close()";
+        let script = include_str!("../bodies/egress/a_body_with_too_many_descriptors_under_way_keeps_its_init.py");
         let running = setting
             .case(&["--publish", &publish, "--allow-net", "api.openai.com"], script)
             .through("/usr/bin/prlimit", &["--nofile=1024:1024"])

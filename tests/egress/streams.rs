@@ -9,34 +9,7 @@ use support::belongs_to_tier;
 use support::invariants::living;
 
 /// What the bodies of this module know.
-const STREAMS: &str = "
-import hashlib
-block = bytes(range(256)) * 256
-def digest(count):
-    sum, left = hashlib.sha256(), count
-    while left > 0:
-        sum.update(block[:left])
-        left -= len(block)
-    return sum.hexdigest()
-def open_talk(line, port=9000):
-    connection = socket.create_connection((name, port), 60)
-    connection.sendall(line.encode() + b'\\n')
-    return connection
-def give(connection, count):
-    while count > 0:
-        connection.sendall(block[:count])
-        count -= len(block)
-    connection.shutdown(socket.SHUT_WR)
-def take(connection, count=None):
-    sum, taken = hashlib.sha256(), 0
-    while count is None or taken < count:
-        piece = connection.recv(1 << 18 if count is None else min(1 << 18, count - taken))
-        if not piece:
-            break
-        sum.update(piece)
-        taken += len(piece)
-    return taken, sum.hexdigest()
-";
+const STREAMS: &str = include_str!("../bodies/egress/streams_streams.py");
 
 fn script(name: &str, text: &str) -> String {
     format!("name = {name:?}\n{STREAMS}\n{text}")
@@ -153,15 +126,7 @@ os._exit(0)"));
 
     /// Case 38: that nobody answers is no denial.
     fn an_allowed_host_that_is_down_is_unreachable_and_not_denied(setting) {
-        let seen = setting.run(&["down.example.com:9001", "*.example.com:9000", "*.zone.example:9000"], "
-import concurrent.futures
-say('down', dial('down.example.com', 9001), dial('down.example.com', 9001))
-say('nowhere', dial('nowhere.zone.example', 9000))
-with concurrent.futures.ThreadPoolExecutor() as at_once:
-    silent = at_once.submit(dial, 'silent.example.com', 9000, patience=60)
-    mute = at_once.submit(dial, 'mute.zone.example', 9000, patience=60)
-say('silent', silent.result())
-say('mute', mute.result())");
+        let seen = setting.run(&["down.example.com:9001", "*.example.com:9000", "*.zone.example:9000"], include_str!("../bodies/egress/an_allowed_host_that_is_down_is_unreachable_and_not_denied.py"));
         seen.assert_said("down: reset reset\nnowhere: reset\nsilent: reset\nmute: reset");
         seen.assert_denied(&[]);
         let list = seen.done.report["egress"]["unreachable"].as_array().cloned();

@@ -9,21 +9,15 @@ use support::bodies::c_body;
 use support::runner;
 
 /// Says that it runs, and ends with its input.
-const WAITING: &str = "#include <unistd.h>
-    int main(void) {
-        char byte = '.';
-        if (write(1, &byte, 1) != 1) return 1;
-        while (read(0, &byte, 1) > 0) ;
-        return 0;
-    }";
+const WAITING: &str = include_str!("../bodies/endurance/at_once_waiting.c");
 /// Most memory of one supervisor, KiB.
 const SUPERVISOR_KIB_MAX: u64 = 64 << 10;
 
 /// E-19: each of them has its body, all at the same time, and no two have one name.
 #[test]
-fn very_many_runs_at_once_all_run_and_leave_nothing() {
+fn many_concurrent_runs_succeed_and_leak_nothing() {
     in_a_process_of_its_own(
-        "at_once::very_many_runs_at_once_all_run_and_leave_nothing",
+        "at_once::many_concurrent_runs_succeed_and_leak_nothing",
         run_them,
     );
 }

@@ -427,7 +427,7 @@ pub fn kib(path: &str, name: &str) -> u64 {
 }
 
 #[test]
-fn a_kind_of_object_that_slabinfo_does_not_name_is_told_and_not_taken_for_none() {
+fn an_object_type_missing_in_slabinfo_is_reported() {
     let whole = "slabinfo - version: 2.1\nnet_namespace 28 63\npid_namespace 138 138\n\
                  user_namespace 108 108\nmnt_cache 174 189\n";
     let objects = Objects::of(whole);

@@ -15,17 +15,7 @@ use support::bundles::pack;
 use support::runner;
 
 /// Touches more memory than it may have. Where it is told so instead of ended, it says so.
-const GREEDY: &str = "#include <stdlib.h>
-    #include <string.h>
-    #include <unistd.h>
-    int main(void) {
-        for (int i = 0; i < 128; i++) {
-            char *p = malloc(1 << 20);
-            if (!p) return 9;
-            memset(p, 1, 1 << 20);
-        }
-        return 8;
-    }";
+const GREEDY: &str = include_str!("../bodies/endurance/in_a_row_greedy.c");
 /// Runs go round this list.
 const KINDS: [Kind; 20] = {
     use Kind::{Command, Exec, ExecInWorkspace, Greedy, Late, Refused};
@@ -187,11 +177,8 @@ fn report_of(words: &[&str]) -> Value {
 /// E-30: descriptors, processes, groups, records, mounts, namespaces, files and their inodes, kernel
 /// objects and memory.
 #[test]
-fn after_very_many_runs_nothing_is_more_than_before() {
-    in_a_process_of_its_own(
-        "in_a_row::after_very_many_runs_nothing_is_more_than_before",
-        run_them,
-    );
+fn many_runs_in_a_row_leak_nothing() {
+    in_a_process_of_its_own("in_a_row::many_runs_in_a_row_leak_nothing", run_them);
 }
 
 fn run_them(place: &Place) {

@@ -10,9 +10,9 @@ use support::{random, runner};
 
 /// E-04, E-05: and one start after all of them.
 #[test]
-fn very_many_killed_supervisors_leave_nothing_after_the_next_start() {
+fn many_killed_supervisors_are_cleaned_up_by_the_next_run() {
     in_a_process_of_its_own(
-        "killed::very_many_killed_supervisors_leave_nothing_after_the_next_start",
+        "killed::many_killed_supervisors_are_cleaned_up_by_the_next_run",
         kill_them,
     );
 }

@@ -7,20 +7,7 @@ use super::attempts::{assert_all_refused, assert_lines, attempt, case, program};
 use support::bodies::{compile, copy_program};
 use support::{Ground, runner};
 
-const LIST: &str = r#"
-int main(void) {
-    for (int fd = 0; fd < 65536; fd++) {
-        struct stat about;
-        if (fstat(fd, &about) != 0) continue;
-        const char *kind = S_ISDIR(about.st_mode) ? "directory" : S_ISFIFO(about.st_mode) ? "pipe"
-            : S_ISCHR(about.st_mode) && about.st_rdev == makedev(1, 3) ? "null" : "other";
-        int out = openat(fd, "../../..", O_RDONLY | O_DIRECTORY);
-        printf("%d %s %s\n", fd, kind, out < 0 ? strerrorname_np(errno) : "open");
-        if (out >= 0) close(out);
-    }
-    return 0;
-}
-"#;
+const LIST: &str = include_str!("../bodies/escapes/descriptors_list.c");
 const ONLY_THE_THREE: &str = "0 null ENOTDIR\n1 pipe ENOTDIR\n2 pipe ENOTDIR";
 
 /// B-01 (CVE-2024-21626, CVE-2016-9962).
@@ -50,19 +37,9 @@ fn descriptors_that_the_caller_left_open_do_not_reach_the_body() {
 fn a_working_directory_that_leads_through_proc_stays_inside_or_is_refused() {
     let ground = Ground::new();
     // Climbs up and looks whether the top is the sandbox's own root.
-    let text = r#"
-int main(void) {
-    struct stat here, above, root;
-    stat("/", &root);
-    for (int level = 0; level < 64; level++) {
-        if (stat(".", &here) || stat("..", &above)) { puts("lost"); return 0; }
-        if (here.st_dev == above.st_dev && here.st_ino == above.st_ino) break;
-        if (chdir("..")) { puts("closed"); return 0; }
-    }
-    puts(here.st_dev == root.st_dev && here.st_ino == root.st_ino ? "inside" : "outside");
-    return 0;
-}
-"#;
+    let text = include_str!(
+        "../bodies/escapes/a_working_directory_that_leads_through_proc_stays_inside_or_is_refused.c"
+    );
     let climb = program("climb", text);
     let mut started = 0;
     let links = (3..24).map(|fd| format!("/proc/self/fd/{fd}"));
@@ -100,18 +77,7 @@ int main(void) {
 #[test]
 fn the_program_of_init_cannot_be_opened() {
     let ground = Ground::new();
-    let text = r#"
-int main(void) {
-    char link[64];
-    try("readlink", readlink("/proc/1/exe", link, sizeof link));
-    try("read", open("/proc/1/exe", O_RDONLY));
-    try("write", open("/proc/1/exe", O_WRONLY));
-    try("path", open("/proc/1/exe", O_PATH));
-    try("truncate", truncate("/proc/1/exe", 0));
-    try("execute", execl("/proc/1/exe", "runner", "doctor", NULL));
-    return 0;
-}
-"#;
+    let text = include_str!("../bodies/escapes/the_program_of_init_cannot_be_opened.c");
     let done = attempt(&ground, "exe-of-init", text);
     assert_all_refused(&done, 6, &["EACCES"]);
 }
@@ -128,29 +94,17 @@ fn the_runner_s_program_is_unchanged_after_a_body_that_is_the_runner_itself() {
     let folder = ground.path("evil");
     std::fs::create_dir(&folder).expect("made");
     // Loaded into the runner: keeps its file in a program that is something else by then.
-    let library = r#"
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-__attribute__((constructor)) static void seize(void) {
-    unsetenv("LD_PRELOAD");
-    int fd = open("/proc/self/exe", O_RDONLY);
-    dup2(fd, 9);
-    execl("/bin/sh", "sh", "/bundle/overwrite.sh", (char *)0);
-}
-"#;
+    let library = include_str!(
+        "../bodies/escapes/the_runner_s_program_is_unchanged_after_a_body_that_is_the_runner_itself.c"
+    );
     compile(
         library,
         &folder.join("evil.so"),
         &["-shared", "-fPIC", "-nostartfiles"],
     );
-    let overwrite = "#!/bin/sh\n\
-        echo seized\n\
-        for name in /proc/self/fd/9 /dev/fd/9 /proc/$$/fd/9; do\n\
-        if (echo overwritten >>$name) 2>/dev/null; then echo written; fi\n\
-        if chmod u+s $name 2>/dev/null; then echo changed; fi\n\
-        done\n";
+    let overwrite = include_str!(
+        "../bodies/escapes/the_runner_s_program_is_unchanged_after_a_body_that_is_the_runner_itself.sh"
+    );
     std::fs::write(folder.join("overwrite.sh"), overwrite).expect("written");
     std::fs::write(folder.join("entry.sh"), "#!/proc/self/exe\n").expect("written");
     for name in ["entry.sh", "evil.so", "overwrite.sh"] {

@@ -14,17 +14,7 @@ fn dev_holds_the_documented_nodes_and_no_other() {
             "tty", "urandom", "zero", "--", "ptmx"
         ]
     );
-    let text = r#"
-int main(int count, char **names) {
-    for (int at = 1; at < count; at++) {
-        struct stat about;
-        if (stat(names[at], &about)) { printf("%s %s\n", names[at], strerrorname_np(errno)); continue; }
-        printf("%s %s %d:%d\n", names[at], S_ISCHR(about.st_mode) ? "device" : "other",
-            major(about.st_rdev), minor(about.st_rdev));
-    }
-    return 0;
-}
-"#;
+    let text = include_str!("../bodies/escapes/dev_holds_the_documented_nodes_and_no_other.c");
     let names = [
         "/dev/null",
         "/dev/zero",
@@ -50,12 +40,7 @@ int main(int count, char **names) {
 #[test]
 fn the_host_s_devices_are_not_there() {
     let ground = Ground::new();
-    let text = r#"
-int main(int count, char **names) {
-    for (int at = 1; at < count; at++) try(names[at], open(names[at], O_RDWR | O_NONBLOCK));
-    return 0;
-}
-"#;
+    let text = include_str!("../bodies/escapes/the_host_s_devices_are_not_there.c");
     let mut names: Vec<String> = [
         "kvm",
         "fuse",
@@ -108,21 +93,7 @@ int main(int count, char **names) {
 #[test]
 fn a_device_node_cannot_be_made_and_a_fifo_can() {
     let ground = Ground::new();
-    let text = r#"
-int main(void) {
-    char *places[] = {"/tmp/n", "/dev/shm/n", "/bundle/n", "/scratch/n", NULL};
-    for (char **place = places; *place; place++) {
-        try("character", mknod(*place, S_IFCHR | 0666, makedev(1, 1)));
-        try("block", mknod(*place, S_IFBLK | 0666, makedev(254, 0)));
-        try("at", mknodat(AT_FDCWD, *place, S_IFBLK | 0666, makedev(254, 0)));
-        try("whiteout", mknod(*place, S_IFCHR, 0));
-    }
-    try("high", syscall(SYS_mknod, "/tmp/n", 0x100000000UL | S_IFCHR | 0666, makedev(1, 1)));
-    try("fifo", mkfifo("/tmp/fifo", 0600));
-    try("file", mknod("/tmp/file", S_IFREG | 0600, 0));
-    return 0;
-}
-"#;
+    let text = include_str!("../bodies/escapes/a_device_node_cannot_be_made_and_a_fifo_can.c");
     let four = "character EPERM\nblock EPERM\nat EPERM\nwhiteout EPERM\n".repeat(4);
     assert_lines(
         &attempt(&ground, "make-nodes", text),

@@ -20,13 +20,7 @@ const HOSTILE: [(&str, &str); 14] = [
     ("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere"),
 ];
 
-const PRINT: &str = r#"
-extern char **environ;
-int main(void) {
-    for (char **entry = environ; *entry; entry++) printf("%s%c", *entry, 0);
-    return 0;
-}
-"#;
+const PRINT: &str = include_str!("../bodies/escapes/environment_print.c");
 
 fn entries(done: &support::Done) -> Vec<String> {
     let mut entries: Vec<String> = done
@@ -132,7 +126,7 @@ fn a_granted_secret_is_in_no_command_line() {
 
 /// F-10.
 #[test]
-fn values_pass_exactly_and_names_that_are_none_are_refused() {
+fn values_pass_unchanged_and_invalid_names_are_refused() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
     let ground = Ground::new();
@@ -201,21 +195,7 @@ fn the_host_s_name_and_the_caller_s_name_are_not_shown() {
 #[test]
 fn the_supervisor_s_environment_cannot_be_read() {
     let ground = Ground::new();
-    let text = r#"
-int main(void) {
-    for (int pid = 0; pid < 70000; pid++) {
-        char path[64], bytes[65536];
-        snprintf(path, sizeof path, "/proc/%d/environ", pid);
-        int fd = open(path, O_RDONLY);
-        if (fd < 0) continue;
-        long got = read(fd, bytes, sizeof bytes - 1);
-        for (long at = 0; at < got; at++) if (bytes[at] == 0) bytes[at] = '\n';
-        bytes[got < 0 ? 0 : got] = 0;
-        printf("%s", bytes);
-    }
-    return 0;
-}
-"#;
+    let text = include_str!("../bodies/escapes/the_supervisor_s_environment_cannot_be_read.c");
     let done = attempt(&ground, "all-environments", text);
     // I9 has looked for the canary, which is in the supervisor's.
     assert!(

@@ -7,12 +7,7 @@ use support::Ground;
 #[test]
 fn the_host_s_files_and_sockets_are_not_there() {
     let ground = Ground::new();
-    let text = r#"
-int main(int count, char **names) {
-    for (int at = 1; at < count; at++) try(names[at], open(names[at], O_RDONLY | O_NONBLOCK));
-    return 0;
-}
-"#;
+    let text = include_str!("../bodies/escapes/the_host_s_files_and_sockets_are_not_there.c");
     let own = [
         ground.path("canary"),
         ground.workspace(),
@@ -59,45 +54,8 @@ int main(int count, char **names) {
 #[test]
 fn every_kind_of_write_to_a_read_only_place_is_refused() {
     let ground = Ground::new();
-    let text = r#"
-int main(int count, char **words) {
-    if (chdir(words[1])) return 9;
-    try("open", open("file", O_WRONLY));
-    try("both", open("file", O_RDWR));
-    try("truncating", open("file", O_RDONLY | O_TRUNC));
-    try("create", open("new", O_WRONLY | O_CREAT, 0600));
-    try("nameless", open(".", O_TMPFILE | O_RDWR, 0600));
-    try("truncate", truncate("file", 0));
-    try("chmod", chmod("file", 0777));
-    try("chmod self", chmod(".", 0777));
-    try("chown", chown("file", 1000, 1000));
-    try("setxattr", setxattr("file", "user.x", "x", 1, 0));
-    try("removexattr", removexattr("file", "user.x"));
-    try("utime", utimensat(AT_FDCWD, "file", NULL, 0));
-    try("rename", rename("file", "other"));
-    try("rename out", rename("file", "/tmp/out"));
-    try("link", link("file", "hard"));
-    try("link out", link("file", "/tmp/hard"));
-    try("symlink", symlink("file", "soft"));
-    try("unlink", unlink("file"));
-    try("mkdir", mkdir("made", 0700));
-    try("rmdir", rmdir("deep/er"));
-    try("fifo", mkfifo("fifo", 0600));
-    /* one that was made would hold whoever reads the tree afterwards */
-    unlink("fifo");
-    int fd = open("file", O_RDONLY);
-    try("ftruncate", ftruncate(fd, 0));
-    try("fchmod", fchmod(fd, 0777));
-    try("fallocate", fallocate(fd, 0, 0, 1));
-    char again[64];
-    snprintf(again, sizeof again, "/proc/self/fd/%d", fd);
-    try("reopen", open(again, O_WRONLY));
-    try("map", mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED ? -1 : 0);
-    int flags = 0x10;
-    try("flags", ioctl(fd, _IOW('f', 2, long), &flags));
-    return 0;
-}
-"#;
+    let text =
+        include_str!("../bodies/escapes/every_kind_of_write_to_a_read_only_place_is_refused.c");
     let canary = ground.path("canary");
     let canary = canary.to_str().expect("a plain path");
     // The canary invariant looks at it afterwards.
@@ -151,24 +109,8 @@ int main(int count, char **words) {
 #[test]
 fn the_system_directories_and_the_root_take_no_writes() {
     let ground = Ground::new();
-    let text = r#"
-int main(void) {
-    try("root", open("/new", O_WRONLY | O_CREAT, 0600));
-    try("usr", open("/usr/new", O_WRONLY | O_CREAT, 0600));
-    try("etc", open("/etc/ld.so.preload", O_WRONLY | O_CREAT, 0600));
-    try("passwd", open("/etc/passwd", O_WRONLY));
-    try("hosts", unlink("/etc/hosts"));
-    try("home", mkdir("/home/other", 0700));
-    try("dev", mkdir("/dev/new", 0700));
-    try("null", rename("/dev/null", "/dev/shm/null"));
-    try("mask", unlink("/proc/keys"));
-    try("input", open("/runner/input.json", O_WRONLY | O_CREAT, 0600));
-    try("program", open("/usr/bin/env", O_WRONLY));
-    try("chmod", chmod("/etc/passwd", 0666));
-    try("chmod root", chmod("/", 0777));
-    return 0;
-}
-"#;
+    let text =
+        include_str!("../bodies/escapes/the_system_directories_and_the_root_take_no_writes.c");
     let done = attempt(&ground, "write-system", text);
     assert_all_refused(&done, 13, &["EROFS", "EACCES", "EBUSY", "EXDEV", "EPERM"]);
 }
@@ -267,19 +209,9 @@ fn tmp_and_shared_memory_begin_empty_in_every_run() {
 #[test]
 fn fanotify_is_refused_and_inotify_works_on_what_is_visible() {
     let ground = Ground::new();
-    let text = r#"
-#include <sys/fanotify.h>
-#include <sys/inotify.h>
-int main(void) {
-    try("fanotify", syscall(SYS_fanotify_init, FAN_CLASS_NOTIF, O_RDONLY));
-    try("unprivileged", syscall(SYS_fanotify_init, 0x200, O_RDONLY));
-    try("mark", syscall(SYS_fanotify_mark, 0, 1, 2, -1, "/"));
-    int fd = inotify_init1(0);
-    try("watch", inotify_add_watch(fd, "/tmp", IN_CREATE));
-    try("host", inotify_add_watch(fd, "/root", IN_CREATE));
-    return 0;
-}
-"#;
+    let text = include_str!(
+        "../bodies/escapes/fanotify_is_refused_and_inotify_works_on_what_is_visible.c"
+    );
     assert_lines(
         &attempt(&ground, "watch", text),
         "fanotify EPERM\nunprivileged EPERM\nmark EPERM\nwatch ok\nhost ENOENT",
@@ -290,26 +222,7 @@ int main(void) {
 #[test]
 fn a_read_only_file_is_not_changed_through_pipes() {
     let ground = Ground::new();
-    let text = r#"
-#include <sys/uio.h>
-int main(int count, char **words) {
-    int ends[2];
-    if (pipe(ends)) return 9;
-    char byte = 'x';
-    struct iovec part = {&byte, 1};
-    try("vmsplice", vmsplice(ends[1], &part, 1, SPLICE_F_GIFT));
-    int fd = open(words[1], O_RDONLY);
-    loff_t at = 0;
-    try("splice", splice(fd, &at, ends[1], NULL, 1, 0));
-    try("write", write(ends[1], "dirty", 5));
-    at = 0;
-    try("back", splice(ends[0], NULL, fd, &at, 1, 0));
-    char first = 0;
-    pread(fd, &first, 1, 0);
-    printf("first %c\n", first);
-    return 0;
-}
-"#;
+    let text = include_str!("../bodies/escapes/a_read_only_file_is_not_changed_through_pipes.c");
     let canary = ground.path("canary");
     let canary = canary.to_str().expect("a plain path");
     let file = format!("{canary}/file");
@@ -337,17 +250,9 @@ fn a_fifo_of_the_host_in_a_read_only_directory_takes_nothing_but_beneath_a_writa
     let mut reader = std::fs::OpenOptions::new();
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut reader, libc::O_NONBLOCK);
     let mut reader = reader.read(true).write(true).open(&pipe).expect("open");
-    let text = r#"
-int main(int count, char **words) {
-    if (chdir(words[1])) return 9;
-    int fd = open("pipe", O_WRONLY | O_NONBLOCK), kept = errno;
-    try("pipe", fd < 0 ? (errno = kept, fd) : write(fd, "x", 1));
-    try("file", open("file", O_WRONLY));
-    try("new", open("new", O_WRONLY | O_CREAT, 0600));
-    try("removed", unlink("pipe"));
-    return 0;
-}
-"#;
+    let text = include_str!(
+        "../bodies/escapes/a_fifo_of_the_host_in_a_read_only_directory_takes_nothing_but_beneath_a_writable_place.c"
+    );
     let source = lent.to_str().expect("a plain path");
     for (place, answer) in [("/lent", "EACCES"), ("/tmp/lent", "ok")] {
         let mount = format!("{source}:{place}:ro");

@@ -30,15 +30,7 @@ fn the_body_has_no_capability_and_cannot_gain_privileges() {
 #[test]
 fn the_body_leads_a_session_of_its_own() {
     let ground = Ground::new();
-    let text = r#"
-int main(void) {
-    printf("session %d\n", getsid(0) == getpid());
-    printf("group %d\n", getpgrp() == getpid());
-    printf("parent %d\n", getppid());
-    try("tty", open("/dev/tty", O_RDWR));
-    return 0;
-}
-"#;
+    let text = include_str!("../bodies/escapes/the_body_leads_a_session_of_its_own.c");
     let done = attempt(&ground, "session", text);
     assert_lines(&done, "session 1\ngroup 1\nparent 1\ntty ENXIO");
 }
@@ -101,37 +93,9 @@ fn the_root_directory_holds_the_documented_names_and_no_other() {
 #[test]
 fn nothing_of_proc_but_the_body_s_own_processes_can_be_opened_for_writing() {
     let ground = Ground::new();
-    let text = r#"
-static int seen;
-static void walk(const char *path) {
-    DIR *directory = opendir(path);
-    if (!directory) return;
-    struct dirent *entry;
-    while ((entry = readdir(directory))) {
-        if (entry->d_name[0] == '.') continue;
-        if (!strcmp(path, "/proc") && entry->d_name[0] >= '0' && entry->d_name[0] <= '9') continue;
-        char name[4096];
-        snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
-        struct stat about;
-        if (lstat(name, &about)) continue;
-        if (S_ISLNK(about.st_mode)) continue;
-        if (S_ISDIR(about.st_mode)) { walk(name); continue; }
-        seen++;
-        /* masks are /dev/null: what is written there is gone */
-        if (S_ISCHR(about.st_mode) && about.st_rdev == makedev(1, 3)) continue;
-        int fd = open(name, O_WRONLY | O_NONBLOCK);
-        /* everybody may open this one; writing takes a capability */
-        if (fd >= 0 && !strcmp(name, "/proc/sys/kernel/ns_last_pid") && write(fd, "9", 1) < 0 && errno == EPERM) continue;
-        if (fd >= 0) { printf("writable %s\n", name); close(fd); }
-    }
-    closedir(directory);
-}
-int main(void) {
-    walk("/proc");
-    printf("enough %d\n", seen > 200);
-    return 0;
-}
-"#;
+    let text = include_str!(
+        "../bodies/escapes/nothing_of_proc_but_the_body_s_own_processes_can_be_opened_for_writing.c"
+    );
     assert_lines(&attempt(&ground, "walk-proc", text), "enough 1");
 }
 
@@ -139,17 +103,9 @@ int main(void) {
 #[test]
 fn the_kernel_s_secrets_in_proc_and_sys_are_masked_closed_or_absent() {
     let ground = Ground::new();
-    let text = r#"
-int main(int count, char **names) {
-    for (int at = 1; at < count; at++) {
-        char bytes[16];
-        int fd = open(names[at], O_RDONLY | O_NONBLOCK);
-        long got = fd < 0 ? -1 : read(fd, bytes, sizeof bytes);
-        printf("%s %s\n", names[at], got > 0 ? "readable" : got == 0 ? "empty" : strerrorname_np(errno));
-    }
-    return 0;
-}
-"#;
+    let text = include_str!(
+        "../bodies/escapes/the_kernel_s_secrets_in_proc_and_sys_are_masked_closed_or_absent.c"
+    );
     let names = [
         "/proc/kcore",
         "/proc/kmsg",

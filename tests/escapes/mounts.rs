@@ -7,34 +7,7 @@ use support::{Ground, is_root};
 #[test]
 fn nothing_can_be_mounted() {
     let ground = Ground::new();
-    let text = r#"
-int main(void) {
-    mkdir("/tmp/at", 0700);
-    try("proc", mount("proc", "/tmp/at", "proc", 0, NULL));
-    try("sysfs", mount("sysfs", "/tmp/at", "sysfs", 0, NULL));
-    try("tmpfs", mount("tmpfs", "/tmp/at", "tmpfs", 0, NULL));
-    try("cgroup", mount("cgroup", "/tmp/at", "cgroup", 0, "memory"));
-    try("cgroup2", mount("cgroup2", "/tmp/at", "cgroup2", 0, NULL));
-    try("devpts", mount("devpts", "/tmp/at", "devpts", 0, NULL));
-    try("mqueue", mount("mqueue", "/tmp/at", "mqueue", 0, NULL));
-    try("bind", mount("/usr", "/tmp/at", NULL, MS_BIND, NULL));
-    try("overlay", mount("overlay", "/tmp/at", "overlay", 0, "lowerdir=/usr,upperdir=/tmp,workdir=/scratch"));
-    try("fuse", mount("fuse", "/tmp/at", "fuse", 0, "fd=0,rootmode=40000,user_id=0,group_id=0"));
-    try("block", mount("/dev/vda", "/tmp/at", "ext4", 0, NULL));
-    try("shared", mount(NULL, "/", NULL, MS_SHARED | MS_REC, NULL));
-    try("fsopen", syscall(SYS_fsopen, "tmpfs", 0));
-    try("fsconfig", syscall(SYS_fsconfig, 0, 6, NULL, NULL, 0));
-    try("fsmount", syscall(SYS_fsmount, 0, 0, 0));
-    try("fspick", syscall(SYS_fspick, -100, "/", 0));
-    try("open_tree", syscall(SYS_open_tree, -100, "/usr", 1));
-    try("move_mount", syscall(SYS_move_mount, -100, "/usr", -100, "/tmp/at", 0));
-    try("mount_setattr", syscall(SYS_mount_setattr, -100, "/", 0, NULL, 0));
-    try("open_tree_attr", syscall(467, -100, "/", 1, NULL, 0));
-    try("statmount", syscall(457, NULL, NULL, 0, 0));
-    try("listmount", syscall(458, NULL, NULL, 0, 0));
-    return 0;
-}
-"#;
+    let text = include_str!("../bodies/escapes/nothing_can_be_mounted.c");
     assert_lines(
         &attempt(&ground, "mount", text),
         "proc EPERM
@@ -66,35 +39,8 @@ int main(void) {
 #[test]
 fn a_mount_cannot_be_made_writable_and_a_mask_not_removed() {
     let ground = Ground::new();
-    let text = r#"
-int main(int count, char **words) {
-    try("remount root", mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND, NULL));
-    try("remount usr", mount(NULL, "/usr", NULL, MS_REMOUNT | MS_BIND, NULL));
-    try("remount asked", mount(NULL, words[1], NULL, MS_REMOUNT | MS_BIND, NULL));
-    try("superblock", mount(NULL, "/", NULL, MS_REMOUNT, "size=100%"));
-    try("mask", umount2("/proc/keys", MNT_DETACH));
-    try("kallsyms", umount2("/proc/kallsyms", MNT_DETACH));
-    try("proc", umount2("/proc", MNT_DETACH));
-    try("usr", umount2("/usr", MNT_DETACH));
-    try("asked", umount2(words[1], MNT_DETACH));
-    try("root", umount2("/", MNT_DETACH));
-    try("expire", umount2("/tmp", MNT_EXPIRE));
-    /* every mount that there is, by every flag */
-    int flags[] = {0, MNT_FORCE, MNT_DETACH, UMOUNT_NOFOLLOW | MNT_DETACH}, gone = 0, seen = 0;
-    FILE *mounts = fopen("/proc/self/mountinfo", "r");
-    static char line[1 << 13], place[1 << 12];
-    while (fgets(line, sizeof line, mounts)) {
-        if (sscanf(line, "%*d %*d %*s %*s %4095s", place) != 1) return 9;
-        for (int at = 0; at < 4; at++, seen++) gone += umount2(place, flags[at]) == 0 || errno != EPERM;
-        gone += mount(NULL, place, NULL, MS_REMOUNT | MS_BIND, NULL) == 0 || errno != EPERM;
-        uint64_t clear[4] = {0, 1, 0, 0};
-        gone += syscall(SYS_mount_setattr, -100, place, 0x8000, clear, sizeof clear) == 0 || errno != ENOSYS;
-    }
-    try("all", gone || seen < 40 ? 0 : (errno = EPERM, -1));
-    try("write", open("/usr/x", O_WRONLY | O_CREAT, 0600));
-    return 0;
-}
-"#;
+    let text =
+        include_str!("../bodies/escapes/a_mount_cannot_be_made_writable_and_a_mask_not_removed.c");
     let canary = ground.path("canary");
     let canary = canary.to_str().expect("a plain path");
     let done = attempt_with(&ground, &["--ro", canary], "remount", text, &[canary]);
@@ -110,23 +56,7 @@ int main(int count, char **words) {
 #[test]
 fn the_root_cannot_be_left_or_changed() {
     let ground = Ground::new();
-    let text = r#"
-int main(void) {
-    mkdir("/tmp/jail", 0700);
-    int kept = open("/", O_RDONLY | O_DIRECTORY);
-    try("chroot", chroot("/tmp/jail"));
-    try("chroot here", chroot("."));
-    try("pivot_root", syscall(SYS_pivot_root, "/tmp/jail", "/tmp/jail"));
-    try("pivot dots", syscall(SYS_pivot_root, ".", "."));
-    try("fchdir", fchdir(kept));
-    struct stat above, root;
-    for (int level = 0; level < 64; level++) chdir("..");
-    stat(".", &above);
-    stat("/", &root);
-    printf("top %s\n", above.st_ino == root.st_ino && above.st_dev == root.st_dev ? "root" : "outside");
-    return 0;
-}
-"#;
+    let text = include_str!("../bodies/escapes/the_root_cannot_be_left_or_changed.c");
     assert_lines(
         &attempt(&ground, "leave-root", text),
         "chroot EPERM
@@ -142,20 +72,7 @@ int main(void) {
 #[test]
 fn no_cgroup_hierarchy_can_be_reached() {
     let ground = Ground::new();
-    let text = r#"
-int main(void) {
-    try("sys", open("/sys/fs/cgroup", O_RDONLY));
-    try("release", open("/sys/fs/cgroup/memory/release_agent", O_WRONLY));
-    try("procs", open("/sys/fs/cgroup/cgroup.procs", O_WRONLY));
-    FILE *mounts = fopen("/proc/self/mountinfo", "r");
-    char line[4096];
-    int found = 0;
-    while (fgets(line, sizeof line, mounts)) found += strstr(line, " - cgroup") != NULL;
-    printf("mounts %d\n", found);
-    try("namespace", unshare(CLONE_NEWCGROUP));
-    return 0;
-}
-"#;
+    let text = include_str!("../bodies/escapes/no_cgroup_hierarchy_can_be_reached.c");
     assert_lines(
         &attempt(&ground, "cgroups", text),
         "sys ENOENT\nrelease ENOENT\nprocs ENOENT\nmounts 0\nnamespace EPERM",

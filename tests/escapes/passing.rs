@@ -14,18 +14,7 @@ use super::attempts::{assert_lines, case, program};
 use support::Ground;
 
 /// `NAME=PATH…`: binds a socket at each place, and tries whether it is one.
-const BIND: &str = r#"
-int main(int count, char **words) {
-    for (int at = 1; at < count; at++) {
-        struct sockaddr_un name = {AF_UNIX, ""};
-        strcpy(name.sun_path, words[at]);
-        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-        try(words[at], bind(fd, (void *)&name, sizeof name));
-        listen(fd, 1);
-    }
-    return 0;
-}
-"#;
+const BIND: &str = include_str!("../bodies/escapes/passing_bind.c");
 
 /// B-40: sockets at every place that takes writes; the one that is an output is refused, and none is
 /// anywhere on the host.
@@ -61,28 +50,7 @@ fn a_socket_that_the_body_binds_is_nowhere_on_the_host() {
 }
 
 /// Writes the output, and hands a descriptor of it to whoever listens at the path.
-const HAND_OUT: &str = r#"
-int main(int count, char **words) {
-    int output = open("/scratch/out", O_CREAT | O_RDWR, 0666);
-    if (write(output, "good", 4) != 4) return 9;
-    struct sockaddr_un name = {AF_UNIX, ""};
-    strcpy(name.sun_path, words[1]);
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    try("connect", connect(fd, (void *)&name, sizeof name));
-    if (errno) return 0;
-    char space[CMSG_SPACE(sizeof output)] = {0}, byte = 'x';
-    struct iovec part = {&byte, 1};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1,
-        .msg_control = space, .msg_controllen = sizeof space};
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof output);
-    memcpy(CMSG_DATA(header), &output, sizeof output);
-    try("send", sendmsg(fd, &message, 0));
-    return 0;
-}
-"#;
+const HAND_OUT: &str = include_str!("../bodies/escapes/passing_hand_out.c");
 
 /// The descriptor that the next caller hands out.
 fn received(listener: &UnixListener) -> OwnedFd {

@@ -203,16 +203,8 @@ fn the_kernel_answers_each_argument_vector_as_the_policy_says() {
 #[test]
 fn the_32_bit_entry_kills_a_body_under_the_strict_policy() {
     let ground = Ground::new();
-    let text = r#"
-int main(void) {
-    long result;
-    puts("before");
-    fflush(stdout);
-    __asm__ volatile("int $0x80" : "=a"(result) : "a"(20), "b"(0), "c"(0), "d"(0) : "memory");
-    printf("after %ld\n", result);
-    return 0;
-}
-"#;
+    let text =
+        include_str!("../bodies/escapes/the_32_bit_entry_kills_a_body_under_the_strict_policy.c");
     let body = program("int80-strict", text);
     let done = case(&ground, &["--syscalls", "strict"], &body, &[]).done();
     done.assert_outcome("signaled", 128 + 31);

@@ -7,27 +7,7 @@ use support::{Ground, is_root};
 #[test]
 fn no_other_process_can_be_traced_read_or_robbed() {
     let ground = Ground::new();
-    let text = r#"
-#include <sys/uio.h>
-int main(int count, char **words) {
-    int pids[] = {1, atoi(words[1]), getpid()};
-    for (int at = 0; at < 3; at++) {
-        int pid = pids[at];
-        char bytes[8];
-        struct iovec here = {bytes, 8}, there = {(void *)0x400000, 8};
-        try("attach", ptrace(PTRACE_ATTACH, pid, 0, 0));
-        try("seize", ptrace(PTRACE_SEIZE, pid, 0, 0));
-        try("readv", process_vm_readv(pid, &here, 1, &there, 1, 0));
-        try("writev", process_vm_writev(pid, &here, 1, &there, 1, 0));
-        try("kcmp", syscall(SYS_kcmp, pid, getpid(), 0, 0, 0));
-        try("getfd", syscall(SYS_pidfd_getfd, 0, 0, 0));
-        try("madvise", syscall(SYS_process_madvise, 0, NULL, 0, 4, 0));
-        try("migrate", syscall(SYS_migrate_pages, pid, 0, NULL, NULL));
-    }
-    try("traceme", ptrace(PTRACE_TRACEME, 0, 0, 0));
-    return 0;
-}
-"#;
+    let text = include_str!("../bodies/escapes/no_other_process_can_be_traced_read_or_robbed.c");
     let host_pid = std::process::id().to_string();
     let done = attempt_with(&ground, &[], "trace", text, &[&host_pid]);
     assert_all_refused(&done, 25, &["EPERM"]);
@@ -37,30 +17,8 @@ int main(int count, char **words) {
 #[test]
 fn init_is_closed_from_the_body_s_first_instruction_on() {
     let ground = Ground::new();
-    let text = r#"
-static const char *names[] = {"mem", "environ", "maps", "fd", "fd/0", "fd/3", "fd/4", "fdinfo", "root", "cwd",
-    "exe", "ns/net", "map_files", "syscall", "auxv", "task/1/mem", "clear_refs", NULL};
-int main(void) {
-    /* only on one's own processes a link is followed or a list read */
-    for (int round = 0; round < 300; round++) {
-        for (const char **name = names; *name; name++) {
-            char path[64], bytes[64];
-            snprintf(path, sizeof path, "/proc/1/%s", *name);
-            int fd = open(path, O_RDONLY | O_NONBLOCK);
-            if (fd < 0 && errno == EISDIR) fd = open(path, O_RDONLY | O_DIRECTORY);
-            if (fd < 0) continue;
-            struct stat about;
-            fstat(fd, &about);
-            long got = S_ISDIR(about.st_mode) ? syscall(SYS_getdents64, fd, bytes, 64) : read(fd, bytes, 64);
-            if (got > 0) printf("%s readable\n", path);
-            close(fd);
-        }
-        if (round == 0) fork();
-    }
-    puts("tried");
-    return 0;
-}
-"#;
+    let text =
+        include_str!("../bodies/escapes/init_is_closed_from_the_body_s_first_instruction_on.c");
     let done = attempt_with(&ground, &[], "race-init", text, &[]);
     let text = done.text();
     assert!(text.lines().all(|line| line == "tried"), "{text}");
@@ -71,36 +29,8 @@ int main(void) {
 #[test]
 fn the_links_of_proc_to_roots_and_directories_stay_inside() {
     let ground = Ground::new();
-    let text = r#"
-int main(void) {
-    struct stat root, found;
-    stat("/", &root);
-    pid_t child = fork();
-    if (child == 0) { chdir("/tmp"); for (;;) pause(); }
-    const char *ends[] = {"root", "root/..", "root/../../..", "cwd/../../../..", "task/%d/root/..", NULL};
-    DIR *proc = opendir("/proc");
-    struct dirent *entry;
-    int seen = 0;
-    while ((entry = readdir(proc))) {
-        int pid = atoi(entry->d_name);
-        if (pid == 0 && strcmp(entry->d_name, "self") && strcmp(entry->d_name, "thread-self")) continue;
-        for (const char **end = ends; *end; end++) {
-            char form[128], path[512];
-            snprintf(form, sizeof form, "/proc/%s/%s", entry->d_name, *end);
-            snprintf(path, sizeof path, form, pid);
-            int fd = open(path, O_PATH | O_DIRECTORY);
-            if (fd < 0 || fstat(fd, &found)) continue;
-            if (pid == 1) printf("init by %s\n", path);
-            if (found.st_dev != root.st_dev || found.st_ino != root.st_ino) printf("outside by %s\n", path);
-            seen++;
-            close(fd);
-        }
-    }
-    kill(child, SIGKILL);
-    printf("enough %d\n", seen >= 9);
-    return 0;
-}
-"#;
+    let text =
+        include_str!("../bodies/escapes/the_links_of_proc_to_roots_and_directories_stay_inside.c");
     assert_lines(
         &attempt_with(&ground, &[], "links-of-proc", text, &[]),
         "enough 1",
@@ -111,18 +41,7 @@ int main(void) {
 #[test]
 fn no_process_of_the_host_is_in_proc() {
     let ground = Ground::new();
-    let text = r#"
-int main(int count, char **words) {
-    for (int pid = 1; pid <= 70000; pid++) {
-        char path[64];
-        snprintf(path, sizeof path, "/proc/%d", pid);
-        struct stat about;
-        if (stat(path, &about) == 0) printf("%d\n", pid == getpid() ? 0 : pid);
-    }
-    try("environ", open(words[1], O_RDONLY));
-    return 0;
-}
-"#;
+    let text = include_str!("../bodies/escapes/no_process_of_the_host_is_in_proc.c");
     let environ = format!("/proc/{}/environ", std::process::id());
     let done = attempt_with(&ground, &[], "list-pids", text, &[&environ]);
     assert_lines(&done, "1\n0\nenviron ENOENT");
@@ -132,37 +51,7 @@ int main(int count, char **words) {
 #[test]
 fn signals_reach_the_body_s_own_processes_only() {
     let ground = Ground::new();
-    let text = r#"
-static int alive(pid_t pid) { int status; return waitpid(pid, &status, WNOHANG) == 0; }
-int main(int count, char **words) {
-    pid_t host = atoi(words[1]), child = fork();
-    if (child == 0) { for (;;) pause(); }
-    siginfo_t info = {.si_signo = SIGKILL, .si_code = SI_QUEUE};
-    try("kill", kill(host, SIGKILL));
-    try("tgkill", syscall(SYS_tgkill, host, host, SIGKILL));
-    try("tkill", syscall(SYS_tkill, host, SIGKILL));
-    try("queue", syscall(SYS_rt_sigqueueinfo, host, SIGKILL, &info));
-    try("pidfd", syscall(SYS_pidfd_open, host, 0));
-    try("owner", fcntl(0, F_SETOWN, host));
-    try("group", kill(-host, SIGKILL));
-    try("priority", setpriority(PRIO_PROCESS, host, 19));
-    struct rlimit nothing = {0, 0};
-    try("limits", syscall(SYS_prlimit64, host, RLIMIT_CPU, &nothing, NULL));
-    try("affinity", syscall(SYS_sched_setaffinity, host, 8, &nothing));
-    printf("before %d\n", alive(child));
-    /* everything that the body may reach, but itself */
-    kill(-1, SIGKILL);
-    int status;
-    waitpid(child, &status, 0);
-    printf("after %d\n", WTERMSIG(status));
-    kill(1, SIGKILL);
-    kill(1, SIGTERM);
-    kill(0, SIGCONT);
-    try("init", kill(getppid(), SIGKILL) < 0 ? -1 : 0);
-    puts("alive");
-    return 0;
-}
-"#;
+    let text = include_str!("../bodies/escapes/signals_reach_the_body_s_own_processes_only.c");
     let host_pid = std::process::id().to_string();
     let done = attempt_with(&ground, &[], "signals", text, &[&host_pid]);
     let text = done.text();
@@ -194,41 +83,9 @@ int main(int count, char **words) {
 #[test]
 fn the_limits_the_processors_and_the_priority_of_init_are_not_the_body_s() {
     let ground = Ground::new();
-    let text = r#"
-#include <pthread.h>
-int main(void) {
-    struct rlimit none = {0, 0};
-    cpu_set_t one, own;
-    CPU_ZERO(&one);
-    CPU_SET(0, &one);
-    struct sched_param priority = {0};
-    struct { uint32_t size, policy; uint64_t flags; int32_t nice; uint32_t rt; uint64_t t[3]; } attr =
-        {.size = 48, .policy = SCHED_IDLE};
-    try("cpu", syscall(SYS_prlimit64, 1, RLIMIT_CPU, &none, NULL));
-    try("memory", syscall(SYS_prlimit64, 1, RLIMIT_AS, &none, NULL));
-    try("files", syscall(SYS_prlimit64, 1, RLIMIT_NOFILE, &none, NULL));
-    try("affinity", sched_setaffinity(1, sizeof one, &one));
-    try("scheduler", sched_setscheduler(1, SCHED_IDLE, &priority));
-    try("param", sched_setparam(1, &priority));
-    try("attr", syscall(SYS_sched_setattr, 1, &attr, 0));
-    try("nice", setpriority(PRIO_PROCESS, 1, 19));
-    try("nice-group", setpriority(PRIO_PGRP, 1, 19));
-    try("nice-user", setpriority(PRIO_USER, 0, 19));
-    try("nice-uid", setpriority(PRIO_USER, getuid(), 19));
-    try("io", syscall(SYS_ioprio_set, 1, 1, 3 << 13));
-    try("io-group", syscall(SYS_ioprio_set, 2, 1, 3 << 13));
-    try("io-user", syscall(SYS_ioprio_set, 3, getuid(), 3 << 13));
-    struct rlimit files = {64, 64};
-    try("own-files", prlimit(0, RLIMIT_NOFILE, &files, NULL));
-    try("pid-files", prlimit(getpid(), RLIMIT_NOFILE, &files, NULL));
-    sched_getaffinity(0, sizeof own, &own);
-    try("own-affinity", sched_setaffinity(gettid(), sizeof own, &own));
-    try("thread-affinity", -pthread_setaffinity_np(pthread_self(), sizeof own, &own));
-    try("own-nice", setpriority(PRIO_PROCESS, 0, 19));
-    try("own-io", syscall(SYS_ioprio_set, 1, 0, 3 << 13));
-    return 0;
-}
-"#;
+    let text = include_str!(
+        "../bodies/escapes/the_limits_the_processors_and_the_priority_of_init_are_not_the_body_s.c"
+    );
     let done = attempt_with(&ground, &[], "limits-of-init", text, &[]);
     assert_lines(
         &done,
@@ -259,27 +116,7 @@ int main(void) {
 #[test]
 fn objects_of_system_v_ipc_are_the_run_s_own() {
     let ground = Ground::new();
-    let text = r#"
-#include <mqueue.h>
-#include <sys/msg.h>
-#include <sys/sem.h>
-static int listed(const char *path) {
-    FILE *file = fopen(path, "r");
-    char line[512];
-    int lines = -1;
-    while (file && fgets(line, sizeof line, file)) lines++;
-    return lines;
-}
-int main(void) {
-    printf("before %d %d %d\n", listed("/proc/sysvipc/shm"), listed("/proc/sysvipc/sem"), listed("/proc/sysvipc/msg"));
-    try("shm", shmget(0x51, 4096, IPC_CREAT | 0666));
-    try("sem", semget(0x51, 1, IPC_CREAT | 0666));
-    try("msg", msgget(0x51, IPC_CREAT | 0666));
-    try("queue", mq_open("/left-behind", O_CREAT | O_RDWR, 0666, NULL));
-    printf("after %d %d %d\n", listed("/proc/sysvipc/shm"), listed("/proc/sysvipc/sem"), listed("/proc/sysvipc/msg"));
-    return 0;
-}
-"#;
+    let text = include_str!("../bodies/escapes/objects_of_system_v_ipc_are_the_run_s_own.c");
     for _run in 0..2 {
         let done = attempt_with(&ground, &[], "ipc", text, &[]);
         let text = done.text();
@@ -297,55 +134,8 @@ fn a_second_run_sees_nothing_of_the_first() {
     let talk = first.path("talk");
     std::fs::create_dir(&talk).expect("made");
     let shared = talk.to_str().expect("a plain path");
-    let hold = r#"
-int main(int count, char **words) {
-    char path[512];
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    struct sockaddr_un name = {AF_UNIX, "\0same-name"};
-    try("bind", bind(fd, (void *)&name, sizeof(sa_family_t) + 10));
-    try("listen", listen(fd, 1));
-    try("shm", shmget(0x52, 4096, IPC_CREAT | 0666));
-    try("file", open("/dev/shm/first", O_CREAT | O_RDWR, 0666));
-    try("temporary", open("/tmp/first", O_CREAT | O_RDWR, 0666));
-    int server = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(7357)};
-    try("port", bind(server, (void *)&at, sizeof at));
-    try("serve", listen(server, 1));
-    snprintf(path, sizeof path, "%s/started", words[1]);
-    close(open(path, O_CREAT | O_WRONLY, 0666));
-    snprintf(path, sizeof path, "%s/end", words[1]);
-    while (access(path, F_OK)) usleep(20000);
-    return 0;
-}
-"#;
-    let look = r#"
-int main(void) {
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    struct sockaddr_un name = {AF_UNIX, "\0same-name"};
-    socklen_t size = sizeof(sa_family_t) + 10;
-    try("connect", connect(fd, (void *)&name, size));
-    try("bind", bind(fd, (void *)&name, size));
-    try("shm", shmget(0x52, 4096, 0));
-    try("file", open("/dev/shm/first", O_RDONLY));
-    try("temporary", open("/tmp/first", O_RDONLY));
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(7357)};
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    try("port", connect(socket(AF_INET, SOCK_STREAM, 0), (void *)&at, sizeof at));
-    try("same port", bind(socket(AF_INET, SOCK_STREAM, 0), (void *)&at, sizeof at));
-    char host[64] = "";
-    gethostname(host, sizeof host);
-    try(host, sethostname("renamed", 7));
-    int others = 0;
-    struct dirent *entry;
-    DIR *proc = opendir("/proc");
-    while ((entry = readdir(proc))) {
-        int pid = atoi(entry->d_name);
-        others += pid > 1 && pid != getpid();
-    }
-    printf("others %d\n", others);
-    return 0;
-}
-"#;
+    let hold = include_str!("../bodies/escapes/a_second_run_sees_nothing_of_the_first.c");
+    let look = include_str!("../bodies/escapes/a_second_run_sees_nothing_of_the_first_2.c");
     let holder = program("hold", hold);
     let holding = super::attempts::case(
         &first,

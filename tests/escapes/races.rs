@@ -69,7 +69,7 @@ fn text(path: &Path) -> &str {
 /// B-50 (CVE-2021-30465): the place of one mount lies in another, which somebody else can write. What
 /// is mounted there is there, or nothing runs: never at the other end of a link.
 #[test]
-fn a_mount_whose_place_is_swapped_for_a_link_is_there_or_the_run_is_not() {
+fn a_mount_point_swapped_for_a_link_is_safe_or_ends_the_run() {
     let ground = Ground::new();
     let (lent, given) = (ground.path("lent"), ground.path("given"));
     std::fs::create_dir_all(lent.join("place")).expect("made");

@@ -8,22 +8,7 @@ use super::attempts::{assert_lines, case, program, shell};
 use support::bodies::copy_program;
 use support::{Ground, is_root, needs_root, skip};
 
-const WHO: &str = r#"
-int main(void) {
-    uid_t real, effective, saved;
-    gid_t real_group, effective_group, saved_group;
-    getresuid(&real, &effective, &saved);
-    getresgid(&real_group, &effective_group, &saved_group);
-    printf("uid %d %d %d\n", real, effective, saved);
-    printf("gid %d %d %d\n", real_group, effective_group, saved_group);
-    FILE *status = fopen("/proc/self/status", "r");
-    char line[256];
-    while (fgets(line, sizeof line, status)) if (!strncmp(line, "Cap", 3)) printf("%s", line);
-    try("setuid", setuid(0));
-    try("unshare", unshare(CLONE_NEWNS));
-    return 0;
-}
-"#;
+const WHO: &str = include_str!("../bodies/escapes/setuid_who.c");
 const NOTHING_GAINED: &str = "uid 1000 1000 1000
     gid 1000 1000 1000
     CapInh:\t0000000000000000
@@ -105,44 +90,7 @@ fn the_host_s_set_uid_programs_raise_nothing() {
 
 /// The first word is executed by a child of ours, and looked at while it is a zombie: so it can drop or
 /// gain what it likes, and its ids are what they were in the end.
-const EXECUTE: &str = r#"
-int main(int count, char **words) {
-    for (int at = 1; at < count; at++) {
-        int ends[2];
-        if (pipe2(ends, O_CLOEXEC)) return 9;
-        pid_t child = fork();
-        if (child == 0) {
-            int null = open("/dev/null", O_RDWR);
-            dup2(null, 0); dup2(null, 1); dup2(null, 2);
-            alarm(3);
-            execl(words[at], words[at], "--version", NULL);
-            int code = errno;
-            write(ends[1], &code, sizeof code);
-            _exit(0);
-        }
-        close(ends[1]);
-        int code = 0;
-        read(ends[0], &code, sizeof code);
-        close(ends[0]);
-        siginfo_t info;
-        waitid(P_PID, child, &info, WEXITED | WNOWAIT);
-        char path[64], line[256];
-        snprintf(path, sizeof path, "/proc/%d/status", child);
-        FILE *status = fopen(path, "r");
-        if (code) printf("not executed: %s\n", strerrorname_np(code));
-        while (fgets(line, sizeof line, status)) {
-            if (!strncmp(line, "Uid:", 4) && strcmp(line, "Uid:\t1000\t1000\t1000\t1000\n")) printf("%s %s", words[at], line);
-            if (!strncmp(line, "Gid:", 4) && strcmp(line, "Gid:\t1000\t1000\t1000\t1000\n")) printf("%s %s", words[at], line);
-            if (!strncmp(line, "CapBnd:", 7) && strcmp(line, "CapBnd:\t0000000000000000\n")) printf("%s %s", words[at], line);
-            if (!strcmp(line, "NoNewPrivs:\t0\n")) printf("%s %s", words[at], line);
-        }
-        fclose(status);
-        waitpid(child, NULL, 0);
-    }
-    puts("all");
-    return 0;
-}
-"#;
+const EXECUTE: &str = include_str!("../bodies/escapes/setuid_execute.c");
 
 /// B-44: every set-uid program of this host as a copy, and programs that are often one.
 #[test]
@@ -229,32 +177,7 @@ fn a_set_uid_program_that_the_body_makes_raises_nothing() {
     assert_eq!(lines, expected);
 }
 
-const MAKE_SET_ID: &str = r#"
-#include <sys/stat.h>
-#ifndef SYS_fchmodat2
-#define SYS_fchmodat2 452
-#endif
-int main(int count, char **words) {
-    chdir(words[1]);
-    umask(0);
-    int file = open("plain", O_CREAT | O_RDWR, 0755);
-    try("chmod 4755", chmod("plain", 04755));
-    try("chmod 2755", chmod("plain", 02755));
-    try("fchmod 4755", fchmod(file, 04755));
-    try("fchmodat 4755", fchmodat(AT_FDCWD, "plain", 04755, 0));
-    try("fchmodat2 4755", syscall(SYS_fchmodat2, AT_FDCWD, "plain", 04755, 0));
-    try("open", open("opened", O_CREAT | O_WRONLY, 04755));
-    try("openat", openat(AT_FDCWD, "opened", O_CREAT | O_WRONLY, 02755));
-    try("O_TMPFILE", open(".", O_TMPFILE | O_WRONLY, 06755));
-    try("creat", creat("created", 04755));
-    try("mknod", mknod("made", S_IFREG | 04755, 0));
-    try("openat2", syscall(SYS_openat2, AT_FDCWD, "opened", 0, 0));
-    try("chmod 1777", chmod("plain", 01777));
-    int plain = open("plain", O_RDONLY, 04755);
-    try("open without creating", plain < 0 ? -1 : 0);
-    return 0;
-}
-"#;
+const MAKE_SET_ID: &str = include_str!("../bodies/escapes/setuid_make_set_id.c");
 
 /// B-14: what stays in a directory that was lent for writing belongs to its owner, who may be
 /// root: a set-id program there would be the body's way onto the host.
@@ -294,27 +217,7 @@ fn no_set_id_program_stays_in_a_directory_that_was_lent_for_writing() {
     }
 }
 
-const REWRITE: &str = r#"
-#include <sys/sendfile.h>
-int main(int count, char **words) {
-    if (chdir(words[1])) return 9;
-    int from = open("text", O_RDONLY), file;
-    try("write", write(open("write", O_WRONLY), "x", 1));
-    try("pwrite", pwrite(open("pwrite", O_WRONLY), "x", 1, 0));
-    try("append", write(open("append", O_WRONLY | O_APPEND), "x", 1));
-    try("truncate", truncate("truncate", 0));
-    try("ftruncate", ftruncate(open("ftruncate", O_WRONLY), 1));
-    try("O_TRUNC", open("O_TRUNC", O_WRONLY | O_TRUNC));
-    try("sendfile", sendfile(open("sendfile", O_WRONLY), from, NULL, 1));
-    try("chown", chown("chown", -1, getgid()));
-    file = open("mapping", O_RDWR);
-    char *bytes = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (bytes == MAP_FAILED) return 8;
-    *bytes = 'x';
-    try("mapping", msync(bytes, 1, MS_SYNC));
-    return 0;
-}
-"#;
+const REWRITE: &str = include_str!("../bodies/escapes/setuid_rewrite.c");
 
 /// B-65: whoever rewrites a program of the caller's in a directory that was lent for writing gets no
 /// set-uid program by that. The kernel sees to it for each call; a shared mapping makes none.

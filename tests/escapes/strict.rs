@@ -4,30 +4,10 @@ use super::attempts::{assert_lines, attempt_with};
 use support::Ground;
 
 /// A call of each rule of the strict policy, and calls that remain.
-const CALLS: &str = r#"
-int main(void) {
-    try("shmget", syscall(SYS_shmget, 0, 4096, 0));
-    try("mq_open", syscall(SYS_mq_open, "q", O_CREAT | O_RDWR, 0600, NULL));
-    unsigned long context = 0;
-    try("io_setup", syscall(SYS_io_setup, 1, &context));
-    int pair[2], other[2];
-    if (pipe(pair) || pipe(other) || write(pair[1], "x", 1) != 1) return 7;
-    try("tee", tee(pair[0], other[1], 1, 0));
-    struct sched_param none = {0};
-    try("batch", sched_setscheduler(0, SCHED_BATCH, &none));
-    try("syncfs", syncfs(pair[0]));
-    try("get_robust_list", syscall(SYS_get_robust_list, 0, &context, &context));
-    try("futex_wake", syscall(454, &context, 1, 1, 2));
-    try("pipe", read(pair[0], pair, 1));
-    try("fsync", fsync(open("/tmp/file", O_CREAT | O_WRONLY, 0600)));
-    try("affinity", sched_getaffinity(0, sizeof context, (cpu_set_t *)&context));
-    try("eventfd", syscall(SYS_eventfd2, 0, 0));
-    return 0;
-}
-"#;
+const CALLS: &str = include_str!("../bodies/escapes/strict_calls.c");
 
 #[test]
-fn the_strict_policy_refuses_a_body_what_the_default_lets_it_do() {
+fn the_strict_policy_refuses_calls_that_the_default_allows() {
     let ground = Ground::new();
     let remains = "pipe ok\nfsync ok\naffinity ok\neventfd ok";
     let done = attempt_with(&ground, &["--syscalls=strict"], "strict-calls", CALLS, &[]);
@@ -47,26 +27,7 @@ fn the_strict_policy_refuses_a_body_what_the_default_lets_it_do() {
 }
 
 /// Locks on parts of files by every call that makes one, netlink by every type, and what remains.
-const UNCHARGED: &str = r#"
-int main(void) {
-    int file = open("/tmp/file", O_CREAT | O_RDWR, 0600);
-    struct flock part = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 5, .l_len = 1};
-    try("F_SETLK", fcntl(file, F_SETLK, &part));
-    try("F_SETLKW", fcntl(file, F_SETLKW, &part));
-    try("F_OFD_SETLK", fcntl(file, F_OFD_SETLK, &part));
-    try("F_OFD_SETLKW", fcntl(file, F_OFD_SETLKW, &part));
-    try("high", syscall(SYS_fcntl, file, 0x100000006, &part));
-    try("lockf", lockf(file, F_LOCK, 1));
-    try("netlink", socket(AF_NETLINK, SOCK_RAW, 0));
-    try("datagrams of netlink", socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    try("F_GETLK", fcntl(file, F_GETLK, &part));
-    try("F_DUPFD", fcntl(file, F_DUPFD_CLOEXEC, 9));
-    try("flock", flock(file, LOCK_EX));
-    try("stream", socket(AF_INET, SOCK_STREAM, 0));
-    try("pair", socketpair(AF_UNIX, SOCK_STREAM, 0, (int[2]){0}));
-    return 0;
-}
-"#;
+const UNCHARGED: &str = include_str!("../bodies/escapes/strict_uncharged.c");
 
 /// C-39: what no group is charged for and a body may make without number.
 #[test]

@@ -8,72 +8,9 @@ use support::{Done, Ground, skip};
 /// Starts its arguments on a new terminal, as leader of its session, in a mode without echo and
 /// lines so that pushed bytes count as waiting input; passes on what is written there; then says
 /// how many bytes wait to be read, and whether the terminal's settings are as before.
-const HARNESS: &str = r#"
-import fcntl, os, pty, select, struct, sys, termios, threading
-steps = sys.argv[1]
-master, slave = pty.openpty()
-fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 77, 0, 0))
-settings = termios.tcgetattr(slave)
-if "cooked" not in steps:
-    settings[3] &= ~(termios.ICANON | termios.ECHO)
-termios.tcsetattr(slave, termios.TCSANOW, settings)
-before = termios.tcgetattr(slave)
-pid = os.fork()
-if pid == 0:
-    os.setsid()
-    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
-    for fd in (0, 1, 2):
-        os.dup2(slave, fd)
-    os.closerange(3, 64)
-    os.execvp(sys.argv[2], sys.argv[2:])
-seen = b""
-ended = None
-while True:
-    ready, _, _ = select.select([master], [], [], 0.1)
-    if ready:
-        seen += os.read(master, 65536)
-        if "resize" in steps and b"33 77" in seen:
-            steps = ""
-            fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-    elif ended is not None:
-        break
-    if ended is None:
-        gone, status = os.waitpid(pid, os.WNOHANG)
-        if gone:
-            ended = os.waitstatus_to_exitcode(status)
-waiting = struct.unpack("I", fcntl.ioctl(slave, termios.FIONREAD, b"\0\0\0\0"))[0]
-same = termios.tcgetattr(slave) == before
-sys.stdout.write(seen.decode("utf-8", "replace").replace("\r\n", "\n"))
-sys.stdout.write("pushed %d\nrestored %s\n" % (waiting, same))
-sys.exit(ended if ended >= 0 else 128 - ended)
-"#;
+const HARNESS: &str = include_str!("../bodies/escapes/terminal_harness.py");
 
-const PUSH: &str = r#"
-static void push(const char *where, int fd) {
-    char line[64];
-    char byte = 'x';
-    if (fd < 0) { printf("%s absent %s\n", where, strerrorname_np(errno)); fflush(stdout); return; }
-    snprintf(line, sizeof line, "%s sti", where);
-    try(line, ioctl(fd, TIOCSTI, &byte));
-    snprintf(line, sizeof line, "%s high", where);
-    try(line, syscall(SYS_ioctl, fd, 0x100005412UL, &byte));
-    snprintf(line, sizeof line, "%s highest", where);
-    try(line, syscall(SYS_ioctl, fd, 0xffffffff00005412UL, &byte));
-    char paste[] = {3, 0};
-    snprintf(line, sizeof line, "%s linux", where);
-    try(line, ioctl(fd, TIOCLINUX, paste));
-    snprintf(line, sizeof line, "%s linux high", where);
-    try(line, syscall(SYS_ioctl, fd, 0x10000541cUL, paste));
-}
-int main(void) {
-    push("0", 0);
-    push("1", 1);
-    push("2", 2);
-    push("tty", open("/dev/tty", O_RDWR));
-    printf("controlling %s\n", ioctl(0, TIOCSCTTY, 1) ? strerrorname_np(errno) : "ok");
-    return 0;
-}
-"#;
+const PUSH: &str = include_str!("../bodies/escapes/terminal_push.c");
 
 fn python() -> Option<&'static str> {
     ["/usr/bin/python3", "/usr/local/bin/python3"]
@@ -146,26 +83,7 @@ fn no_byte_is_pushed_into_the_body_s_own_terminal_either() {
 #[test]
 fn the_body_s_terminal_is_its_own_and_works() {
     let ground = Ground::new();
-    let text = r#"
-int main(void) {
-    struct stat mine, controlling;
-    char *name = ttyname(0);
-    printf("name %s\n", name ? name : strerrorname_np(errno));
-    printf("all %d\n", isatty(0) && isatty(1) && isatty(2));
-    int tty = open("/dev/tty", O_RDWR);
-    printf("tty %s\n", tty < 0 ? strerrorname_np(errno) : "ok");
-    printf("session %d\n", tcgetsid(tty) == getpid() && tcgetpgrp(tty) == getpid());
-    fstat(0, &mine);
-    stat(name, &controlling);
-    printf("same %d\n", mine.st_rdev == controlling.st_rdev && mine.st_ino == controlling.st_ino);
-    printf("group %d\n", tcsetpgrp(tty, getpgrp()));
-    struct termios raw;
-    tcgetattr(0, &raw);
-    cfmakeraw(&raw);
-    printf("raw %d\n", tcsetattr(0, TCSANOW, &raw));
-    return 0;
-}
-"#;
+    let text = include_str!("../bodies/escapes/the_body_s_terminal_is_its_own_and_works.c");
     let own = program("own-terminal", text);
     let Some(done) = on_a_terminal(&ground, "cooked", &["-t", "-i"], &own, &[]) else {
         return;
@@ -182,23 +100,7 @@ int main(void) {
 #[test]
 fn the_window_size_follows_the_caller_s_terminal() {
     let ground = Ground::new();
-    let text = r#"
-static volatile int changed;
-static void note(int signal) { changed++; }
-static void size(void) {
-    struct winsize now;
-    ioctl(0, TIOCGWINSZ, &now);
-    printf("%d %d\n", now.ws_row, now.ws_col);
-    fflush(stdout);
-}
-int main(void) {
-    signal(SIGWINCH, note);
-    size();
-    for (int turn = 0; turn < 2000 && !changed; turn++) usleep(20000);
-    size();
-    return 0;
-}
-"#;
+    let text = include_str!("../bodies/escapes/the_window_size_follows_the_caller_s_terminal.c");
     let sizes = program("window-size", text);
     let Some(done) = on_a_terminal(&ground, "resize", &["-t"], &sizes, &[]) else {
         return;
@@ -231,19 +133,8 @@ fn the_caller_s_terminal_is_restored_after_a_body_that_was_killed() {
 #[test]
 fn without_a_terminal_of_its_own_the_body_changes_no_mode() {
     let ground = Ground::new();
-    let text = r#"
-int main(void) {
-    struct termios raw;
-    for (int fd = 0; fd < 3; fd++) {
-        char name[8];
-        snprintf(name, sizeof name, "%d", fd);
-        try(name, tcgetattr(fd, &raw));
-        memset(&raw, 0, sizeof raw);
-        try(name, tcsetattr(fd, TCSANOW, &raw));
-    }
-    return 0;
-}
-"#;
+    let text =
+        include_str!("../bodies/escapes/without_a_terminal_of_its_own_the_body_changes_no_mode.c");
     let modes = program("modes", text);
     let Some(done) = on_a_terminal(&ground, "cooked", &["-i"], &modes, &[]) else {
         return;

@@ -156,7 +156,7 @@ fn set_id_modes_and_devices_do_not_come_out_of_an_archive() {
 
 ///
 #[test]
-fn a_bundle_that_is_no_file_is_refused_and_not_waited_for() {
+fn a_special_file_as_bundle_is_refused_without_blocking() {
     let ground = Ground::new();
     let real = ground.script(MANIFEST, "echo ran\n");
     let link = ground.path("link.tar.gz");
@@ -215,7 +215,7 @@ fn an_archive_on_standard_input_that_never_ends_or_breaks_off_is_refused() {
 /// C-40: a stream that nobody ends ends with the wall time, and so does a tree of many files; of
 /// the body nothing was there.
 #[test]
-fn what_comes_before_the_body_counts_against_the_wall_time() {
+fn unpacking_counts_against_the_wall_time() {
     let ground = Ground::new();
     let timed_out_before_the_body = |done: &Done, act: &str| {
         done.assert_outcome("timed_out", 124).assert_nothing_ran();

@@ -73,7 +73,7 @@ fn the_directory_of_the_outputs_cannot_be_replaced() {
 
 /// D-09.
 #[test]
-fn an_output_that_is_no_plain_file_fails_on_its_own() {
+fn an_output_of_another_file_type_fails_alone() {
     assert_output_fails("mkfifo out", "output_not_regular");
     assert_output_fails("mkdir out; echo x > out/x", "output_not_regular");
     assert_output_fails("echo x > other; ln other out", "output_hard_linked");
@@ -140,7 +140,7 @@ fn a_process_that_left_its_parents_cannot_swap_the_output_during_the_sync() {
 
 /// D-18
 #[test]
-fn a_body_that_locks_a_lent_workspace_does_not_hold_up_another_run_s_outputs() {
+fn a_lock_on_a_shared_workspace_does_not_block_another_run() {
     const LOCKER: &str = "import fcntl, os, sys, time
 fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
 open(sys.argv[2], 'w').close()
@@ -185,38 +185,7 @@ time.sleep(1000)";
 /// Leaves a grandchild in a session of its own behind, ignoring every signal that it can, which
 /// swaps /scratch/out between a file and a link until it is killed. The first process goes when
 /// the swapping has begun.
-const SWAPPER: &str = r#"
-#include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-static char text[4000000];
-int main(int count, char **words) {
-    int ready[2];
-    char sign;
-    if (pipe(ready)) return 2;
-    if (fork() == 0) {
-        setsid();
-        for (int n = 1; n < 65; n++) signal(n, SIG_IGN);
-        if (fork()) _exit(0);
-        close(0); close(1); close(2);
-        memset(text, 'a', sizeof text);
-        int file = open("/scratch/file", O_WRONLY | O_CREAT, 0644);
-        if (write(file, text, sizeof text) != sizeof text) _exit(3);
-        close(file);
-        if (symlink(words[1], "/scratch/link")) _exit(3);
-        for (long round = 0;; round++) {
-            rename("/scratch/file", "/scratch/out");
-            rename("/scratch/out", "/scratch/file");
-            rename("/scratch/link", "/scratch/out");
-            rename("/scratch/out", "/scratch/link");
-            if (round == 100 && write(ready[1], "x", 1) != 1) _exit(3);
-        }
-    }
-    return read(ready[0], &sign, 1) == 1 ? 0 : 4;
-}
-"#;
+const SWAPPER: &str = include_str!("../bodies/exec/attacks_swapper.c");
 
 #[test]
 fn a_body_that_fills_its_outputs_with_names_and_levels_is_cleaned_up() {

@@ -14,7 +14,7 @@ const WRITE: &str = "printf new > /scratch/out; echo ran\n";
 
 /// D-12.
 #[test]
-fn what_lies_at_the_destination_is_replaced_and_never_followed() {
+fn a_file_at_the_destination_is_replaced_and_never_followed() {
     let ground = Ground::new();
     let victim = ground.write("outside/victim", "victim");
     symlink(&victim, ground.path("work/link")).expect("linked");
@@ -181,7 +181,7 @@ fn a_key_that_is_no_file_name_is_refused_with_its_place() {
 
 /// D-16, D-24: a path of outputs has no patterns, so nothing is matched that was not named.
 #[test]
-fn what_looks_like_another_interpolation_is_a_name_or_refused() {
+fn foreign_interpolation_syntax_is_a_literal_name_or_refused() {
     let ground = Ground::new();
     for path in [
         "$(id)",

@@ -17,7 +17,7 @@ outputsFiles: {hook: {path: .git/hooks/x}}
 
 /// F-15: nothing of what it names is read.
 #[test]
-fn what_a_bundle_asks_for_is_refused_by_name_with_the_flags_to_paste() {
+fn ungranted_requests_are_refused_by_name_with_flags() {
     let ground = Ground::new();
     ground.write("work/.ssh/id_rsa", ground.canary());
     let bundle = ground.script(GREEDY, "cat /scratch/key /work/.ssh/id_rsa; env\n");
@@ -208,25 +208,7 @@ fn without_egress_there_is_loopback_and_nothing_else() {
     }
 }
 
-const NETWORK: &str = "
-import errno, socket, threading
-server = socket.create_server(('127.0.0.1', 0))
-def serve():
-    peer, _ = server.accept()
-    peer.sendall(b'hello')
-    peer.close()
-threading.Thread(target=serve).start()
-print('loopback', socket.create_connection(server.getsockname()).recv(9).decode())
-for family, host in (socket.AF_INET, '8.8.8.8'), (socket.AF_INET6, '2001:4860:4860::8888'):
-    try:
-        socket.socket(family).connect((host, 53))
-    except OSError as error:
-        print(errno.errorcode[error.errno])
-try:
-    socket.getaddrinfo('example.com', 80)
-except socket.gaierror:
-    print('no name')
-";
+const NETWORK: &str = include_str!("../bodies/exec/grants_network.py");
 
 #[test]
 fn the_caller_s_own_manifest_grants_what_it_says() {

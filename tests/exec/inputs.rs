@@ -28,7 +28,7 @@ fn the_structured_input_is_on_standard_input_and_in_its_file() {
 }
 
 #[test]
-fn declared_inputs_that_nobody_gives_are_an_empty_object() {
+fn declared_inputs_default_to_an_empty_object() {
     let ground = Ground::new();
     let manifest = "run: body.sh\ninputs: {type: object}\n";
     let done = ground.exec(&[], &ground.script(manifest, SHOW));
@@ -167,7 +167,7 @@ fn the_input_document_cannot_be_changed() {
 }
 
 #[test]
-fn the_place_of_the_files_is_told_by_the_runner_and_never_by_the_caller() {
+fn the_input_directory_is_set_by_the_runner_only() {
     let ground = Ground::new();
     ground.write("work/a.txt", "A");
     let manifest = "run: body.sh\ninputs: {type: object, additionalProperties: false, \
@@ -210,7 +210,7 @@ fn a_declared_file_that_is_missing_stops_the_run_before_it_starts() {
 
 /// D-06.
 #[test]
-fn what_the_body_does_to_its_copy_does_not_reach_the_original() {
+fn changes_of_the_staged_copy_do_not_reach_the_original() {
     let ground = Ground::new();
     let original = ground.write("work/a.txt", "original");
     let manifest = "run: body.sh\ninputsFiles: {a: {path: a.txt}}\n";
@@ -255,7 +255,7 @@ fn an_input_that_leads_out_of_the_workspace_is_refused_and_not_read() {
 
 /// D-03.
 #[test]
-fn an_input_that_is_no_regular_file_is_refused_and_not_waited_for() {
+fn a_special_file_as_input_is_refused_without_blocking() {
     let ground = Ground::new();
     make_fifo(&ground.path("work/fifo"));
     std::fs::create_dir(ground.path("work/folder")).expect("made");

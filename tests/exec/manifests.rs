@@ -68,7 +68,7 @@ fn a_hundred_thousand_levels_do_not_overflow_the_stack() {
 
 /// G-06.
 #[test]
-fn a_key_that_stands_twice_is_refused_with_both_places() {
+fn a_duplicate_key_is_refused_with_both_positions() {
     refused_at(
         "run: body.sh\nname: x\nrun: other.sh\n",
         "duplicate_key",
@@ -162,7 +162,7 @@ fn other_encodings_documents_and_tags_are_refused() {
 
 /// G-05, G-19.
 #[test]
-fn a_manifest_of_the_caller_that_is_no_small_file_is_refused_and_not_waited_for() {
+fn an_oversized_or_special_manifest_file_is_refused_without_blocking() {
     let ground = Ground::new();
     let bundle = ground.script("run: body.sh\n", "echo ran\n");
     let fifo = ground.path("fifo.yaml");
@@ -234,7 +234,7 @@ fn a_command_that_cannot_be_started_is_refused_before_the_kernel_says_so() {
 
 /// G-16: each word is short enough, and with the caller's all together are more than execve(2) takes.
 #[test]
-fn a_command_that_is_too_long_for_the_kernel_is_told_as_such() {
+fn a_command_line_beyond_the_kernels_limit_is_reported() {
     let ground = Ground::new();
     let many = vec!["x".repeat(1_000); 900].join(", ");
     let bundle = ground.script(&format!("run: [echo, {many}]\n"), "");
@@ -285,7 +285,7 @@ fn paths_and_hosts_that_mean_something_else_are_refused() {
 
 /// G-20.
 #[test]
-fn signs_that_move_a_terminal_are_escaped_in_what_is_printed() {
+fn terminal_control_characters_are_escaped() {
     let ground = Ground::new();
     for manifest in [
         "run: \"gone\\e[31m\\u0007.sh\"\n",
@@ -408,7 +408,7 @@ fn a_run_that_judges_by_a_schema_hears_signals() {
 
 /// G-18.
 #[test]
-fn limits_below_what_a_run_needs_end_it_with_clear_words() {
+fn limits_below_the_minimum_end_the_run_with_a_clear_message() {
     let ground = Ground::new();
     let manifest = "run: body.sh\nrunner: {limits: {memory_mb: 1}}\n";
     let bundle = ground.script(manifest, "echo ran\n");

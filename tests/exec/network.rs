@@ -82,7 +82,7 @@ fn a_host_of_the_manifest_is_reached_by_its_name_and_its_bytes_are_counted() {
 }
 
 #[test]
-fn what_is_denied_is_told_in_five_lines_and_none_where_the_caller_wants_quiet() {
+fn denials_are_summarized_in_five_lines_and_hidden_by_quiet() {
     let ground = Ground::new();
     let body = "for host in a b c c c d e f; do getent ahostsv4 $host.example; done; true\n";
     let bundle = ground.script("run: body.sh\n", body);
@@ -110,7 +110,7 @@ fn what_is_denied_is_told_in_five_lines_and_none_where_the_caller_wants_quiet() 
 }
 
 #[test]
-fn without_a_list_nothing_is_told_unless_the_caller_asks() {
+fn denials_without_a_list_are_reported_only_on_request() {
     let ground = Ground::new();
     let bundle = ground.script("run: body.sh\n", "getent ahostsv4 a.example; true\n");
     let done = ground.exec(&[], &bundle);
@@ -125,7 +125,7 @@ fn without_a_list_nothing_is_told_unless_the_caller_asks() {
 }
 
 #[test]
-fn what_the_host_policy_refuses_is_told_before_and_after_and_refused_where_strict() {
+fn hosts_refused_by_the_policy_are_reported_and_refused_under_strict() {
     let ground = Ground::new();
     let policy = ground.write("p.yaml", "egress: {allow: [other.example]}\n");
     let flags = ["--policy", text(&policy), "--allow-net", "a.example"];
@@ -207,16 +207,10 @@ fn a_published_port_that_is_taken_is_refused_before_anything_runs() {
 }
 
 /// A server that answers one caller at port 80, then ends.
-const SERVER: &str = "
-import socket
-with socket.create_server(('127.0.0.1', 80)) as listener:
-    connection, _ = listener.accept()
-    connection.sendall(b'served')
-    connection.close()
-";
+const SERVER: &str = include_str!("../bodies/exec/network_server.py");
 
 #[test]
-fn a_port_that_the_run_chooses_is_told_and_leads_to_port_80_of_the_body() {
+fn a_chosen_published_port_is_reported_and_reaches_the_body() {
     let ground = Ground::new();
     let file = ground.path("ports");
     let words = ["run", "-p", "0:80", "--rm", "--publish-file", text(&file)];
@@ -259,7 +253,7 @@ fn a_file_for_the_ports_that_cannot_be_written_is_refused_before_the_body_starts
 }
 
 #[test]
-fn a_link_where_the_ports_are_told_is_replaced_and_not_followed() {
+fn a_link_at_the_ports_file_is_replaced_and_not_followed() {
     let ground = Ground::new();
     let kept = ground.write("kept", "K");
     let link = ground.path("ports");

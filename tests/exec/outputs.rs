@@ -42,7 +42,7 @@ fn a_large_file_is_synced_with_its_digest() {
 }
 
 #[test]
-fn tokens_are_replaced_once_with_what_this_run_is() {
+fn tokens_are_substituted_once_with_values_of_the_run() {
     let ground = Ground::new();
     let manifest = "id: my-tool\nrun: body.sh\n\
         outputsFiles: {out: {path: 'r/<runId>/<toolId>-<workflowId>/<isoDate>.txt'}}\n";
@@ -83,7 +83,7 @@ fn a_file_that_the_body_did_not_make_is_a_warning() {
 }
 
 #[test]
-fn a_sync_of_an_optional_output_that_fails_is_told_and_does_not_fail_the_run() {
+fn a_failed_optional_output_is_reported_and_does_not_fail_the_run() {
     let ground = Ground::new();
     std::fs::create_dir(ground.path("work/taken")).expect("made");
     let manifest = "run: body.sh\noutputsFiles: {out: {path: taken}, more: {path: more.txt}}\n";
@@ -140,7 +140,7 @@ fn a_required_output_that_cannot_be_delivered_fails_the_run_and_says_why() {
 
 /// D-21
 #[test]
-fn a_workspace_that_takes_nothing_fails_a_run_with_a_required_output() {
+fn a_read_only_workspace_fails_a_run_with_a_required_output() {
     let ground = Ground::new();
     let unshare = if is_root() { "-m" } else { "-Urm" };
     let mount = ["mount", "-t", "tmpfs", "none", "/mnt"];
@@ -284,7 +284,7 @@ fn files_are_synced_after_a_limit_ended_the_run() {
 }
 
 #[test]
-fn whoever_reads_the_destination_sees_the_old_file_or_the_new_one() {
+fn readers_of_the_destination_see_the_old_or_the_new_file() {
     let ground = Ground::new();
     let path = ground.write("work/out.bin", vec![b'o'; 8_000_000]);
     let manifest = "run: body.sh\noutputsFiles: {out: {path: out.bin}}\n";
@@ -360,7 +360,7 @@ fn a_whole_standard_output_of_one_json_value_is_the_output_too() {
 }
 
 #[test]
-fn a_standard_output_that_was_cut_or_is_too_long_is_no_output() {
+fn a_truncated_standard_output_is_not_synced() {
     let ground = Ground::new();
     let manifest = "run: body.sh\noutputs: {type: integer}\n";
     let cut = ground.script(manifest, "printf 1234\n");

@@ -216,7 +216,7 @@ fn a_manifest_inside_the_one_folder_is_refused_with_the_command_that_packs_it_ri
 }
 
 #[test]
-fn a_manifest_without_a_run_lists_what_could_be_run() {
+fn a_manifest_without_a_run_lists_candidates() {
     let ground = Ground::new();
     let bundle = ground.script("name: x\n", "echo script\n");
     let done = ground.exec(&[], &bundle);

@@ -67,7 +67,7 @@ impl Place {
 
 /// D-29
 #[test]
-fn what_a_body_puts_at_the_name_of_the_report_never_is_the_report() {
+fn a_file_at_the_report_path_never_becomes_the_report() {
     for attack in [
         "echo \"$forged\" > report.json",
         "echo \"$forged\" > own; mv own report.json",
@@ -109,7 +109,7 @@ fn a_directory_at_the_name_of_the_report_gives_way_and_is_not_lost() {
 
 /// D-29
 #[test]
-fn a_directory_that_a_body_swaps_does_not_lead_the_report_astray_and_is_told() {
+fn a_swapped_report_directory_is_detected_and_reported() {
     for attack in [
         "mv sub away; mkdir sub; echo \"$forged\" > sub/report.json",
         "mv sub away; ln -s \"$outside\" sub",
@@ -158,7 +158,7 @@ fn the_kernel_s_names_of_open_descriptors_are_those_descriptors() {
 }
 
 #[test]
-fn a_file_whose_name_cannot_be_given_to_another_is_written_itself() {
+fn a_report_file_that_no_rename_can_replace_is_written_in_place() {
     let place = Place::new();
     let file = place.lent.join("sub/plan.json");
     let old = "x".repeat(1_000_000);

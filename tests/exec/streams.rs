@@ -48,7 +48,7 @@ fn bytes_that_are_no_text_are_there_exactly() {
 }
 
 #[test]
-fn what_is_captured_is_bounded_and_the_rest_is_counted() {
+fn captured_output_is_bounded_and_the_excess_counted() {
     let ground = Ground::new();
     let (code, report, _) = captured(
         &ground,

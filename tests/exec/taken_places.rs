@@ -30,7 +30,7 @@ fn a_place_that_is_taken_is_refused_with_its_reason_and_the_flag_that_works() {
 }
 
 #[test]
-fn what_every_sandbox_shows_may_be_asked_for_and_stays_as_it_is() {
+fn mounting_a_standard_path_again_is_accepted_without_effect() {
     let ground = Ground::new();
     for path in ["/lib", "/usr/share", "/etc/ssl"] {
         ground
@@ -43,7 +43,7 @@ fn what_every_sandbox_shows_may_be_asked_for_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_file_may_be_added_to_etc_where_nothing_of_the_sandbox_lies() {
+fn a_file_can_be_mounted_into_etc() {
     let ground = Ground::new();
     let file = ground.write("own.conf", "own\n");
     let at = |place: &str| format!("{}:{place}:ro", text(&file));
@@ -62,7 +62,7 @@ fn a_file_may_be_added_to_etc_where_nothing_of_the_sandbox_lies() {
 
 /// B-28.
 #[test]
-fn no_device_of_the_host_is_lent_whoever_may_open_it_there() {
+fn a_host_device_cannot_be_mounted() {
     let ground = Ground::new();
     let mut devices = vec!["/dev/null".to_owned(), "/dev/full".to_owned()];
     if is_root() {

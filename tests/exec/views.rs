@@ -30,7 +30,7 @@ fn a_path_that_is_shown_read_only_cannot_be_written() {
 }
 
 #[test]
-fn what_the_body_makes_in_a_writable_path_belongs_to_the_owner_of_the_path() {
+fn files_created_in_a_writable_path_belong_to_its_owner() {
     let ground = Ground::new();
     let folder = ground.path("shared");
     std::fs::create_dir(&folder).expect("made");
@@ -146,7 +146,7 @@ fn a_mount_appears_at_another_place() {
 }
 
 #[test]
-fn a_mount_over_a_place_of_the_runner_s_own_is_refused() {
+fn a_mount_over_a_reserved_path_is_refused() {
     let ground = Ground::new();
     let folder = ground.path("data");
     std::fs::create_dir(&folder).expect("made");
@@ -312,7 +312,7 @@ fn a_source_in_another_mount_namespace_is_not_taken_for_the_host_s_path_of_that_
 
 /// D-18: whoever reads what is there can lock it, and with it the outputs of other runs.
 #[test]
-fn no_directory_that_holds_the_runtime_directory_is_lent_not_even_for_reading() {
+fn a_directory_above_the_runtime_directory_cannot_be_mounted() {
     let ground = Ground::new();
     let (lent, beside) = (ground.path("lent"), ground.path("beside"));
     for directory in [&lent, &beside] {
@@ -352,7 +352,7 @@ fn no_directory_that_holds_the_runtime_directory_is_lent_not_even_for_reading() 
 
 /// Whoever makes the store later goes through the link, into what the body could fill before.
 #[test]
-fn a_place_that_a_dangling_link_of_a_store_leads_to_is_not_lent() {
+fn the_target_of_a_dangling_store_link_cannot_be_mounted() {
     let ground = Ground::new();
     let lent = ground.path("lent");
     std::fs::create_dir(&lent).expect("made");
@@ -378,7 +378,7 @@ fn a_place_that_a_dangling_link_of_a_store_leads_to_is_not_lent() {
 const STORES: [&str; 2] = ["RUNNER_OPT_CACHE_DIRECTORY", "RUNNER_OPT_OCI_DIRECTORY"];
 
 #[test]
-fn nothing_is_lent_while_the_place_of_a_store_is_not_known() {
+fn nothing_is_mounted_while_a_store_path_is_unknown() {
     let ground = Ground::new();
     let lent = ground.path("lent");
     std::fs::create_dir(&lent).expect("made");

@@ -294,7 +294,7 @@ fn thorough(points: &[Point]) -> Vec<(Point, (Errno, &'static str))> {
 
 /// E-10, D-28
 #[test]
-fn a_call_that_fails_changes_nothing_or_ends_the_run_with_a_word_and_no_body_unconfined() {
+fn a_failed_call_has_no_effect_or_ends_the_run_without_an_unconfined_body() {
     if !cfg!(target_arch = "x86_64") {
         return skip("the tracer knows the registers of x86_64 only");
     }
@@ -363,7 +363,7 @@ fn a_call_that_fails_changes_nothing_or_ends_the_run_with_a_word_and_no_body_unc
 /// B-50, E-10: what is lent is compared with a cache that lies behind a link. Where the host fails to
 /// say what the link names, nobody knows that they are apart.
 #[test]
-fn what_holds_the_cache_is_never_lent_whatever_call_fails() {
+fn the_cache_is_never_mounted_whatever_call_fails() {
     if !cfg!(target_arch = "x86_64") {
         return skip("the tracer knows the registers of x86_64 only");
     }

@@ -65,13 +65,13 @@ fn a_supervisor_that_is_killed_at_any_of_its_calls_takes_the_body_along_and_the_
 
 /// E-05
 #[test]
-fn a_run_whose_init_is_killed_at_any_of_its_calls_fails_with_a_word_and_leaves_nothing() {
+fn a_run_with_a_killed_init_fails_with_a_message_and_is_cleaned_up() {
     kill_everywhere(Role::Init, killed_inside);
 }
 
 /// E-05
 #[test]
-fn a_run_whose_body_is_killed_before_its_exec_fails_with_a_word_and_leaves_nothing() {
+fn a_run_with_a_child_killed_before_exec_fails_with_a_message_and_is_cleaned_up() {
     kill_everywhere(Role::Body, killed_inside);
 }
 

@@ -172,7 +172,7 @@ const DEFECTS: [(&str, &str, &str); 3] = [
 
 /// E-10, D-21
 #[test]
-fn a_disk_that_takes_nothing_is_named_and_costs_no_file() {
+fn a_full_disk_is_named_and_destroys_no_file() {
     let unshare: &[&str] = if is_root() { &["-m"] } else { &["-Urm"] };
     let probe = Command::new("unshare")
         .args(unshare)

@@ -95,7 +95,7 @@ fn an_input_behind_a_link_is_refused_and_its_target_never_read() {
 
 /// D-03
 #[test]
-fn an_input_that_is_no_regular_file_is_refused_and_cannot_hang_us() {
+fn a_special_file_as_input_is_refused_without_hanging() {
     let ground = Ground::new();
     let workspace = ground.path("workspace");
     make_fifo(&workspace.join("fifo"));
@@ -236,7 +236,7 @@ fn a_magic_link_of_proc_is_never_followed() {
 
 /// D-05, D-06
 #[test]
-fn what_the_body_does_to_its_copy_never_reaches_the_original() {
+fn changes_of_the_staged_copy_never_reach_the_original() {
     let ground = Ground::new();
     let original = ground.write("workspace/in", b"original");
     fs::hard_link(&original, ground.path("workspace/other-name")).expect("linked");
@@ -253,7 +253,7 @@ fn what_the_body_does_to_its_copy_never_reaches_the_original() {
 }
 
 #[test]
-fn an_input_never_replaces_or_writes_through_what_stands_under_its_key() {
+fn an_input_never_replaces_or_writes_through_an_existing_file() {
     let ground = Ground::new();
     ground.write("workspace/in", b"x");
     symlink(ground.path("outside/secret"), ground.path("scratch/in")).expect("linked");

@@ -210,7 +210,7 @@ fn a_workspace_swapped_for_a_link_after_the_start_is_the_one_that_was_opened() {
 
 /// D-12
 #[test]
-fn what_stands_at_the_destination_is_replaced_and_never_followed_or_written_to() {
+fn a_file_at_the_destination_is_replaced_and_never_written_through() {
     let ground = Ground::new();
     let workspace = ground.path("workspace");
     symlink(ground.path("outside/secret"), workspace.join("link")).expect("linked");

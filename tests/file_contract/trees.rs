@@ -103,7 +103,7 @@ fn modes_that_forbid_everything_do_not_stop_the_removal() {
 }
 
 #[test]
-fn what_is_mounted_in_a_tree_is_left_alone_and_named() {
+fn mounts_in_a_tree_are_named_and_not_removed() {
     let ground = child_ground();
     ground.write("scratch/d/e/file", b"x");
     ground.write("scratch/d/closed/file", b"x");

@@ -234,7 +234,7 @@ fn the_kernel_takes_a_program_with_stepping_stones() {
 }
 
 #[test]
-fn a_program_that_is_none_is_refused_by_the_kernel() {
+fn the_kernel_refuses_an_invalid_filter_program() {
     let allow = Instruction::new(RETURN, 0, 0, ALLOW);
     let outside = Instruction::new(LOAD, 0, 0, 64);
     for broken in [

@@ -61,7 +61,7 @@ fn the_files_are_those_of_the_commit() {
 }
 
 #[test]
-fn what_was_fetched_once_needs_no_request_and_neither_does_another_folder_of_it() {
+fn a_fetched_commit_needs_no_request_for_any_of_its_folders() {
     let Some(service) = Service::start() else {
         return;
     };
@@ -94,7 +94,7 @@ fn what_was_fetched_once_needs_no_request_and_neither_does_another_folder_of_it(
 }
 
 #[test]
-fn a_folder_is_taken_without_the_rest_and_named_where_it_is_none() {
+fn a_folder_is_extracted_alone_and_a_missing_one_is_named() {
     let Some(service) = Service::start() else {
         return;
     };
@@ -126,7 +126,7 @@ fn a_folder_is_taken_without_the_rest_and_named_where_it_is_none() {
 }
 
 #[test]
-fn a_hostile_archive_is_refused_at_once_and_nothing_of_it_is_kept() {
+fn a_hostile_archive_is_refused_early_and_not_kept() {
     let Some(service) = Service::start() else {
         return;
     };
@@ -195,7 +195,7 @@ fn an_archive_of_another_commit_is_refused() {
 }
 
 #[test]
-fn what_is_larger_than_allowed_is_refused_while_it_comes() {
+fn an_oversized_archive_is_refused_during_the_download() {
     let Some(service) = Service::start() else {
         return;
     };
@@ -237,7 +237,7 @@ fn what_is_larger_than_allowed_is_refused_while_it_comes() {
 }
 
 #[test]
-fn a_commit_that_is_not_there_is_named() {
+fn a_missing_commit_is_named() {
     let Some(service) = Service::start() else {
         return;
     };

@@ -159,7 +159,7 @@ fn with_two_commits() -> Option<(Service, [String; 2])> {
 }
 
 #[test]
-fn a_second_bundling_with_nothing_changed_fetches_no_source_and_gives_the_same_bytes() {
+fn an_unchanged_second_build_fetches_nothing_and_is_identical() {
     let Some((service, [first, second])) = with_two_commits() else {
         return;
     };
@@ -240,7 +240,7 @@ fn with_a_lock_file_a_moved_branch_stays_where_it_was() {
 }
 
 #[test]
-fn what_the_lock_file_does_not_say_is_refused_and_named_and_nothing_is_written() {
+fn drift_from_the_lock_file_is_named_and_nothing_is_written() {
     let Some((service, _)) = with_two_commits() else {
         return;
     };
@@ -315,7 +315,7 @@ fn where_pins_are_required_a_branch_is_refused_before_anything_is_asked() {
 }
 
 #[test]
-fn the_token_is_in_nothing_that_the_program_writes_whatever_happens() {
+fn the_token_appears_in_no_output() {
     let Some((service, [first, _])) = with_two_commits() else {
         return;
     };
@@ -434,7 +434,7 @@ fn progress_is_shown_on_a_terminal_only_and_is_gone_in_the_end() {
 }
 
 #[test]
-fn a_certificate_counts_where_the_host_trusts_it_and_nothing_is_sent_otherwise() {
+fn requests_are_sent_only_under_a_certificate_that_the_host_trusts() {
     let Some(service) = Service::start_with_tls() else {
         return;
     };

@@ -127,7 +127,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_process_that_is_killed_while_it_fetches_leaves_nothing_that_is_taken_for_whole() {
+fn a_killed_fetch_leaves_no_entry_that_counts_as_complete() {
     let Some((service, _, sha)) = with_a_commit() else {
         return;
     };
@@ -269,7 +269,7 @@ fn until_let_go(entry: &Path) {
 }
 
 #[test]
-fn what_was_not_used_for_longest_goes_first_and_what_is_in_use_never() {
+fn least_recently_used_entries_are_evicted_first_and_entries_in_use_never() {
     let Some(service) = Service::start() else {
         return;
     };
@@ -479,7 +479,7 @@ fn a_cache_below_a_directory_in_which_others_can_rename_it_is_refused() {
 }
 
 #[test]
-fn a_cache_is_made_with_the_directories_above_it_for_nobody_else() {
+fn a_cache_is_created_private_with_its_parent_directories() {
     let Some((service, _, sha)) = with_a_commit() else {
         return;
     };

@@ -33,7 +33,7 @@ fn fetch_is_whole(service: &Service, sha: &str) {
 }
 
 #[test]
-fn what_may_pass_is_tried_again_until_it_does() {
+fn transient_errors_are_retried_until_success() {
     let Some((service, sha)) = with_a_commit() else {
         return;
     };
@@ -107,7 +107,7 @@ fn clear(service: &Service) {
 }
 
 #[test]
-fn what_does_not_pass_ends_after_four_tries_with_its_cause() {
+fn retries_end_after_four_attempts_with_the_cause() {
     let Some((service, _)) = with_a_commit() else {
         return;
     };
@@ -135,7 +135,7 @@ fn what_does_not_pass_ends_after_four_tries_with_its_cause() {
 }
 
 #[test]
-fn what_would_be_the_same_again_is_not_tried_again() {
+fn permanent_errors_are_not_retried() {
     let Some((service, _)) = with_a_commit() else {
         return;
     };
@@ -314,7 +314,7 @@ fn hasty(service: &Service) -> Client<'static> {
 }
 
 #[test]
-fn a_service_that_stalls_is_given_up_and_so_is_one_that_drips() {
+fn a_stalled_or_dripping_service_times_out() {
     let Some((service, sha)) = with_a_commit() else {
         return;
     };
@@ -380,7 +380,7 @@ fn a_redirect_is_followed_a_few_times_on_one_host_and_to_another() {
 }
 
 #[test]
-fn a_service_that_is_not_there_is_named() {
+fn an_unreachable_service_is_named() {
     let Some((service, _)) = with_a_commit() else {
         return;
     };
@@ -404,7 +404,7 @@ fn a_service_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_base_url_that_is_none_is_refused_before_anything_is_asked() {
+fn an_invalid_base_url_is_refused_before_any_request() {
     let Some((service, _)) = with_a_commit() else {
         return;
     };
@@ -469,7 +469,7 @@ fn a_base_url_with_a_path_comes_before_every_request() {
 }
 
 #[test]
-fn progress_is_told_from_the_first_request_to_the_end() {
+fn progress_is_reported_from_the_first_request_to_the_end() {
     let Some((service, sha)) = with_a_commit() else {
         return;
     };

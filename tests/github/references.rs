@@ -33,7 +33,7 @@ fn a_branch_and_a_tag_become_their_commits() {
 }
 
 #[test]
-fn a_commit_is_taken_as_it_is_and_nobody_is_asked() {
+fn a_full_commit_is_used_without_a_request() {
     let Some(service) = Service::start() else {
         return;
     };
@@ -161,7 +161,7 @@ fn a_version_tag_is_asked_for_once_a_day() {
 }
 
 #[test]
-fn where_pins_are_required_only_a_commit_will_do_and_nobody_is_asked() {
+fn required_pins_accept_only_commits_without_a_request() {
     let Some(service) = Service::start() else {
         return;
     };
@@ -195,7 +195,7 @@ fn where_pins_are_required_only_a_commit_will_do_and_nobody_is_asked() {
 }
 
 #[test]
-fn an_abbreviated_commit_is_called_what_it_is_where_nothing_has_that_name() {
+fn an_abbreviated_commit_is_reported_as_such() {
     let Some(service) = Service::start() else {
         return;
     };
@@ -218,7 +218,7 @@ fn an_abbreviated_commit_is_called_what_it_is_where_nothing_has_that_name() {
 }
 
 #[test]
-fn a_repository_that_is_not_there_is_told_from_a_name_that_is_not() {
+fn a_missing_repository_is_distinguished_from_a_missing_reference() {
     let Some(service) = Service::start() else {
         return;
     };
@@ -254,7 +254,7 @@ fn a_repository_that_is_not_there_is_told_from_a_name_that_is_not() {
 }
 
 #[test]
-fn a_tag_of_something_that_is_no_commit_is_refused() {
+fn a_tag_of_a_non_commit_object_is_refused() {
     let Some(service) = Service::start() else {
         return;
     };

@@ -116,7 +116,7 @@ fn a_template_without_a_source_is_refused_with_the_key_that_is_missing() {
 }
 
 #[test]
-fn an_image_that_is_none_is_refused_before_anything_runs() {
+fn an_invalid_image_is_refused_before_anything_runs() {
     let Some(base) = base() else { return };
     let stored = Stored::new();
     let unknown = image(
@@ -153,7 +153,7 @@ fn an_image_that_is_none_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn what_an_image_has_is_what_satisfies_needs() {
+fn needs_are_satisfied_by_programs_of_the_image() {
     let Some(base) = base() else { return };
     let stored = Stored::new();
     let status = "Package: libthing\nStatus: install ok installed\nVersion: 1\n\n\

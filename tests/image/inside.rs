@@ -9,7 +9,7 @@ use super::layout::{Entry, base, file, image, layer};
 use support::{Ground, is_root};
 
 #[test]
-fn the_body_is_whom_the_image_says_and_nobody_with_any_right() {
+fn the_body_runs_as_the_images_user_without_rights() {
     let Some(base) = base() else { return };
     let stored = Stored::new();
     for (user, uid, gid, home) in [
@@ -81,13 +81,8 @@ const ONLY_WITH_RIGHTS: [(&str, bool); 22] = [
 /// The image's own programs can do all of it, given the rights: nothing is refused for a word that
 /// they do not know.
 #[test]
-fn what_uid_0_may_not_is_done_by_the_same_programs_with_rights() {
-    const ENTER: &str = r#"
-mount --bind "$1" "$1" && cd "$1" && mount -t proc proc proc && mount -t tmpfs tmpfs dev || exit 1
-pivot_root . tmp && umount -l /tmp || exit 2
-shift
-exec /bin/sh -c "$@"
-"#;
+fn attacks_by_uid_0_succeed_only_with_host_rights() {
+    const ENTER: &str = include_str!("../bodies/image/inside_enter.sh");
     let Some(base) = base() else { return };
     let ground = Ground::new();
     let root = ground.path("root");
@@ -134,7 +129,7 @@ fn unfold(layer: &super::layout::Layer, root: &std::path::Path) {
 }
 
 #[test]
-fn uid_0_of_an_image_is_root_of_nothing() {
+fn uid_0_of_an_image_has_no_host_rights() {
     let Some(base) = base() else { return };
     let stored = Stored::new();
     let image = image(&stored.ground, "image", &[base], json!({ "User": "0" }));
@@ -205,7 +200,7 @@ fn nothing_of_the_host_s_programs_is_there_and_nothing_names_the_host() {
 }
 
 #[test]
-fn what_the_image_says_counts_where_nobody_else_says_it() {
+fn image_settings_are_defaults() {
     let Some(base) = base() else { return };
     let stored = Stored::new();
     let config = json!({
@@ -239,7 +234,7 @@ fn what_the_image_says_counts_where_nobody_else_says_it() {
 }
 
 #[test]
-fn what_a_body_writes_is_its_own_run_s_and_no_layer_changes() {
+fn writes_are_private_to_the_run_and_layers_stay_unchanged() {
     let Some(base) = base() else { return };
     let stored = Stored::new();
     let upper = layer([
@@ -319,7 +314,7 @@ fn base_again() -> super::layout::Layer {
 }
 
 #[test]
-fn a_root_that_nobody_may_write_is_told_and_kept() {
+fn a_read_only_root_is_reported_and_enforced() {
     let Some(base) = base() else { return };
     let stored = Stored::new();
     stored.policy("oci: { root_read_only: true }\n");

@@ -77,7 +77,7 @@ fn walk(directory: &Path, depth: u32) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_layer_in_use_is_kept_and_one_that_nobody_uses_goes() {
+fn layers_in_use_are_kept_and_unused_ones_evicted() {
     let stored = Stored::new();
     let Some(image) = stored_image(&stored) else {
         return;

@@ -79,12 +79,7 @@ impl Stored {
 /// Root's runs read no configuration but the host's: they are shown another one, in a mount
 /// namespace of their own.
 fn in_place_of_etc_runner<'case>(case: Case<'case>, config: &Path) -> Case<'case> {
-    const SHOW: &str = r#"
-mkdir -p "$1/upper" "$1/work" && cp -r "$1/runner" "$1/upper/" &&
-mount -t overlay overlay -o "lowerdir=/etc,upperdir=$1/upper,workdir=$1/work" /etc || exit 99
-shift
-exec "$@"
-"#;
+    const SHOW: &str = include_str!("../bodies/image/show.sh");
     let words = ["--mount", "sh", "-c", SHOW, "sh"].map(OsStr::new);
     case.through("unshare", &[&words[..], &[config.as_os_str()]].concat())
 }

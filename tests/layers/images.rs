@@ -251,7 +251,7 @@ fn every_type_of_layer_is_read() {
 }
 
 #[test]
-fn what_is_no_image_or_none_for_this_machine_is_refused() {
+fn an_invalid_or_foreign_image_is_refused() {
     let ground = Ground::new();
     let changed = |change: &dyn Fn(&mut Made)| {
         let mut made = Made::of([base()]);
@@ -437,7 +437,7 @@ fn what_was_unpacked_under_larger_limits_is_refused_under_smaller_ones() {
 }
 
 #[test]
-fn a_layer_in_use_stays_and_one_that_nobody_uses_goes() {
+fn layers_in_use_stay_and_unused_ones_are_evicted() {
     let ground = Ground::new();
     let image = ground.image(&Made::of([base()])).expect("an image");
     ground.store.gc(true).expect("collected");
@@ -466,7 +466,7 @@ impl Listener for Impatient {
 }
 
 #[test]
-fn whoever_wants_an_end_gets_one_and_nothing_half_made_stays() {
+fn cancelling_ends_unpacking_and_leaves_no_partial_layer() {
     let ground = Ground::new();
     let large = Tar::new().file("zeros", &vec![0; 20 << 20]).end();
     let made = Made::of([base(), large]);

@@ -30,12 +30,7 @@ pub(crate) fn mounted(layers: &[PathBuf]) -> Listing {
         below.insert(0, name);
     }
     below.push("empty".to_owned());
-    let script = r#"
-        cd "$1" && mount -t overlay overlay -o "ro,userxattr,lowerdir=$2" at && cd at &&
-        find . -mindepth 1 -printf '%P\0%y\0%l\0'
-        printf '\0\0\0'
-        find . -type f -print0 | sort -z | xargs -0 -r sha256sum -z
-    "#;
+    let script = include_str!("../bodies/layers/mounted.sh");
     let output = Command::new("unshare")
         .args([
             "--user",
@@ -163,7 +158,7 @@ fn overlayfs_shows_what_the_program_sees() {
 }
 
 #[test]
-fn hostile_trees_below_neither_lead_out_nor_hang_whoever_looks() {
+fn hostile_lower_trees_neither_escape_nor_hang() {
     let ground = tempfile::tempdir().expect("a directory");
     let secret = ground.path().join("secret");
     std::fs::write(&secret, b"secret").expect("written");

@@ -248,7 +248,7 @@ fn a_source_that_fails_is_not_taken_for_a_bad_layer() {
 }
 
 #[test]
-fn whoever_wants_it_no_more_is_heard_while_it_is_unpacked() {
+fn cancelling_is_noticed_during_decompression() {
     for compression in ALL {
         let archive = compressed(&tar(), compression);
         let asked = Cell::new(0);

@@ -152,7 +152,7 @@ fn a_whiteout_goes_where_its_path_leads() {
 }
 
 #[test]
-fn a_whiteout_that_is_none_is_refused() {
+fn an_invalid_whiteout_is_refused() {
     let root = Tar::new().symlink("r", "/").file("r/.wh.x", b"").end();
     assert_eq!(Stack::of([root]).top(), ["l r"]);
     for (name, code) in [
@@ -223,7 +223,7 @@ fn a_whiteout_beneath_another_one_hides_nothing_more() {
 
 /// Each of them walked all links beneath it: so few kilobytes kept a processor for hours.
 #[test]
-fn what_is_said_to_be_gone_again_and_again_is_looked_at_once() {
+fn repeated_whiteouts_are_resolved_once() {
     const LINKS: usize = 20_000;
     const AGAIN: usize = 50_000;
     for name in [".wh..wh..opq", ".wh.d"] {

@@ -64,7 +64,7 @@ fn assert_aimed(log: &Path) -> usize {
 /// E-21: a pid may be somebody else's by the time a signal is sent to it; a descriptor of a process
 /// is that process or nobody. Whatever ends a run, nobody is signalled by number.
 #[test]
-fn the_supervisor_signals_nobody_by_number() {
+fn the_supervisor_sends_signals_through_pidfds_only() {
     if !has_strace() {
         return;
     }
@@ -129,7 +129,7 @@ fn with_busy_groups(ground: &Ground, runtime: &Runtime, which: &str) -> Done {
 
 /// E-29: the kernel says EBUSY for a moment after the last process of a group has gone.
 #[test]
-fn groups_that_are_in_use_for_a_moment_are_removed_and_others_are_told_and_removed_later() {
+fn busy_groups_are_removed_after_a_moment_or_reported_and_removed_later() {
     if !has_strace() {
         return;
     }

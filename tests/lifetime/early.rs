@@ -10,31 +10,7 @@ use support::{Ground, runner};
 /// Starts its arguments as the one to whom orphans are given. With a time in microseconds it kills
 /// the supervisor then, and waits for whatever that leaves; without one nothing may be left to
 /// wait for: 70 is an orphan.
-const GUARDIAN: &str = "#include <signal.h>
-    #include <stdlib.h>
-    #include <sys/prctl.h>
-    #include <sys/wait.h>
-    #include <unistd.h>
-    int main(int argc, char **argv) {
-        (void)argc;
-        alarm(60);
-        prctl(PR_SET_CHILD_SUBREAPER, 1);
-        int patience_us = atoi(argv[1]), status = 0;
-        pid_t child = fork();
-        if (child == 0) {
-            execv(argv[2], argv + 2);
-            _exit(71);
-        }
-        if (0 <= patience_us) {
-            usleep(patience_us);
-            kill(child, SIGKILL);
-        }
-        waitpid(child, &status, 0);
-        int orphans = 0;
-        while (0 < waitpid(-1, 0, 0)) orphans++;
-        if (0 <= patience_us) return 0;
-        return orphans ? 70 : WIFEXITED(status) ? WEXITSTATUS(status) : 72;
-    }";
+const GUARDIAN: &str = include_str!("../bodies/lifetime/early_guardian.c");
 
 fn guarded(runtime: &Runtime, kill_after_us: i32, words: &[&str]) -> Option<i32> {
     Command::new(c_body("guardian", GUARDIAN))

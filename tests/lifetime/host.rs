@@ -20,7 +20,7 @@ pub fn assert_clear(done: &Done, part: &str) {
 
 /// E-10
 #[test]
-fn a_caller_at_its_limit_of_descriptors_is_told_so() {
+fn a_caller_at_its_descriptor_limit_gets_an_error() {
     let ground = Ground::new();
     let mut clear = 0;
     for limit in [4, 5, 6, 8, 10, 12, 16] {
@@ -47,7 +47,7 @@ fn a_caller_at_its_limit_of_descriptors_is_told_so() {
 
 /// E-10
 #[test]
-fn a_caller_at_its_limit_of_processes_is_told_so() {
+fn a_caller_at_its_process_limit_gets_an_error() {
     let (ground, runtime) = (Ground::new(), Runtime::new());
     if is_root() {
         // The limit does not count for uid 0.
@@ -72,7 +72,7 @@ fn elsewhere(runtime: &Runtime, ground: &Ground, script: &str) -> Done {
 
 /// E-10
 #[test]
-fn a_runtime_directory_that_is_full_or_read_only_is_told() {
+fn a_full_or_read_only_runtime_directory_is_reported() {
     let ground = Ground::new();
     for options in [
         "nr_inodes=1",
@@ -95,7 +95,7 @@ fn a_runtime_directory_that_is_full_or_read_only_is_told() {
 
 /// E-10: the record is written before anything is made.
 #[test]
-fn a_runtime_directory_without_a_byte_left_is_told() {
+fn a_runtime_directory_without_free_space_is_reported() {
     let (ground, runtime) = (Ground::new(), Runtime::new());
     std::fs::create_dir(&runtime.path).expect("made");
     let at = runtime.path.display();
@@ -132,7 +132,7 @@ fn a_read_only_temporary_directory_does_not_matter() {
 
 /// E-12
 #[test]
-fn a_host_without_user_namespaces_is_told_which_setting_it_is() {
+fn a_host_without_user_namespaces_gets_the_setting_by_name() {
     let ground = Ground::new();
     let mut case = ground.command(&["run", "--", "/bin/true"]);
     let script = "echo 0 >/proc/sys/user/max_user_namespaces; exec \"$@\"";
@@ -146,27 +146,7 @@ fn a_host_without_user_namespaces_is_told_which_setting_it_is() {
 }
 
 /// A program that answers one system call with an errno and then starts what it is given.
-const WITHOUT: &str = "#include <linux/filter.h>
-    #include <linux/seccomp.h>
-    #include <stddef.h>
-    #include <stdlib.h>
-    #include <sys/prctl.h>
-    #include <sys/syscall.h>
-    #include <unistd.h>
-    int main(int argc, char **argv) {
-        (void)argc;
-        struct sock_filter filter[] = {
-            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)atoi(argv[1]), 0, 1),
-            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)atoi(argv[2])),
-            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-        };
-        struct sock_fprog program = { 4, filter };
-        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-        if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)) return 98;
-        execvp(argv[3], argv + 3);
-        return 99;
-    }";
+const WITHOUT: &str = include_str!("../bodies/lifetime/host_without.c");
 
 /// A run that would say `ran`, where the kernel answers `call` with `errno`.
 pub fn without(call: libc::c_long, errno: i32, flags: &[&str]) -> Done {

@@ -62,22 +62,9 @@ fn the_supervisor_is_one_thread_and_the_body_never_loses_its_parent() {
 #[test]
 fn a_body_that_has_hidden_itself_dies_with_a_killed_supervisor() {
     let (ground, runtime) = (Ground::new(), Runtime::new());
-    let text = "#include <signal.h>
-        #include <sys/prctl.h>
-        #include <unistd.h>
-        int main(void) {
-            for (int i = 1; i < 65; i++) signal(i, SIG_IGN);
-            sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0);
-            prctl(PR_SET_PDEATHSIG, 0);
-            for (int i = 0; i < 4; i++) if (fork() == 0) {
-                setsid();
-                if (fork()) _exit(0);
-                prctl(PR_SET_PDEATHSIG, 0);
-                setsid();
-                for (;;) pause();
-            }
-            for (;;) pause();
-        }";
+    let text = include_str!(
+        "../bodies/lifetime/a_body_that_has_hidden_itself_dies_with_a_killed_supervisor.c"
+    );
     let program = c_body("hidden", text);
     let body = [program.to_str().expect("plain")];
     let mut running = start(&ground, &runtime, &body);
@@ -89,7 +76,7 @@ fn a_body_that_has_hidden_itself_dies_with_a_killed_supervisor() {
 
 /// E-04
 #[test]
-fn the_next_start_removes_what_a_killed_one_left_and_touches_nobody_else() {
+fn the_next_run_removes_leftovers_of_a_killed_run_only() {
     let runtime = Runtime::new();
     let (live_ground, dead_ground) = (Ground::new(), Ground::new());
     let body = [
@@ -150,7 +137,7 @@ fn delays(runtime: &Runtime, count: u32) -> impl Iterator<Item = Duration> {
 
 /// E-05
 #[test]
-fn a_supervisor_that_is_killed_at_any_time_leaves_nothing_after_the_next_start() {
+fn a_supervisor_killed_at_any_time_is_cleaned_up_by_the_next_run() {
     let (ground, runtime) = (Ground::new(), Runtime::new());
     let mut runs = Vec::new();
     let mut before_the_body = 0;
@@ -174,7 +161,7 @@ fn a_supervisor_that_is_killed_at_any_time_leaves_nothing_after_the_next_start()
 
 /// E-05, E-06: asked to end in the middle of its set-up it does, and by itself leaves nothing.
 #[test]
-fn a_supervisor_that_is_asked_to_end_at_any_time_leaves_nothing_by_itself() {
+fn a_supervisor_terminated_at_any_time_cleans_up() {
     let (ground, runtime) = (Ground::new(), Runtime::new());
     for delay in delays(&runtime, 40) {
         let case = runtime.case(&ground, &["--grace=0s"], &["/bin/sleep", "600"]);

@@ -77,7 +77,7 @@ const REPLACED: [(&str, libc::c_long); 4] = [
 
 /// E-10, E-14: an older kernel, or a container whose filter knows none of these.
 #[test]
-fn a_kernel_without_a_call_that_confines_is_told_and_nothing_runs() {
+fn a_kernel_without_a_required_call_is_reported_and_nothing_runs() {
     let long = tier_includes("long");
     for (name, call, told) in NEEDED {
         for errno in ERRNOS.iter().take(if long { 2 } else { 1 }).copied() {
@@ -95,7 +95,7 @@ fn a_kernel_without_a_call_that_confines_is_told_and_nothing_runs() {
 
 /// E-12: clone3(2) says EPERM where a setting of the host forbids it, ENOSPC where there are too many.
 #[test]
-fn a_refused_user_namespace_is_told_with_the_setting_to_change() {
+fn a_refused_user_namespace_is_reported_with_the_setting_to_change() {
     for (errno, setting) in [
         (libc::EPERM, "kernel.unprivileged_userns_clone=1"),
         (libc::EPERM, "packaging/apparmor/runner"),
@@ -268,7 +268,7 @@ fn a_proc_that_hides_processes_changes_nothing() {
 
 /// E-16: the kernel lets nobody mount a proc who would see more in it than in the one that there is.
 #[test]
-fn a_host_whose_proc_is_masked_or_missing_is_told_and_nothing_runs() {
+fn a_masked_or_missing_proc_is_reported_and_nothing_runs() {
     let (ground, runtime) = (Ground::new(), Runtime::new());
     let masked = "a proc with masked parts (a container's) cannot be mounted anew";
     for (script, told) in [

@@ -7,16 +7,7 @@ use support::bodies::c_body;
 use support::invariants::living;
 use support::{Ground, is_root};
 
-const SIGNALS: &str = "#include <signal.h>
-    #include <unistd.h>
-    int main(int argc, char **argv) {
-        (void)argc;
-        for (int i = 1; i < 65; i++) if (i != SIGPIPE) signal(i, SIG_IGN);
-        signal(SIGPIPE, SIG_DFL);
-        sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0);
-        execv(argv[1], argv + 1);
-        return 99;
-    }";
+const SIGNALS: &str = include_str!("../bodies/lifetime/odd_starts_signals.c");
 
 /// E-07
 #[test]

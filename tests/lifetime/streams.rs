@@ -111,7 +111,7 @@ fn a_full_standard_error_does_not_hold_the_runner_for_ever() {
 
 /// E-09
 #[test]
-fn closed_standard_descriptors_become_nothing_and_hit_nobody() {
+fn closed_standard_descriptors_are_replaced_by_dev_null() {
     let ground = Ground::new();
     for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
         let mut case = ground.command(&[
@@ -170,7 +170,7 @@ fn an_open_standard_input_does_not_hold_the_run() {
 
 /// Without `-i` the body reads nothing, and what the caller's input holds stays there.
 #[test]
-fn without_asking_the_body_reads_nothing() {
+fn the_body_reads_no_standard_input_by_default() {
     let ground = Ground::new();
     let done = ground
         .command(&["run", "--", "/usr/bin/wc", "-c"])

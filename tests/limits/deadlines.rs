@@ -15,13 +15,9 @@ fn run(flags: &[&str], name: &str, text: &str) -> Done {
 /// C-20
 #[test]
 fn a_body_that_ignores_every_signal_is_killed_after_the_grace() {
-    let text = "#include <signal.h>
-        #include <unistd.h>
-        int main(void) {
-            for (int i = 1; i < 65; i++) signal(i, SIG_IGN);
-            sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0);
-            for (;;) pause();
-        }";
+    let text = include_str!(
+        "../bodies/limits/a_body_that_ignores_every_signal_is_killed_after_the_grace.c"
+    );
     let done = run(&["--timeout=200ms", "--grace=200ms"], "deaf", text);
     done.assert_outcome("timed_out", 124);
     assert_eq!(done.report["exit"]["signal"].as_i64().unwrap_or(9), 9);
@@ -62,13 +58,7 @@ fn a_body_that_stops_itself_and_its_children_ends_at_the_deadline() {
 /// C-21: a parent that waits for its vfork cannot be interrupted by anything but SIGKILL.
 #[test]
 fn a_parent_that_hangs_in_vfork_ends_at_the_deadline() {
-    let text = "#include <signal.h>
-        #include <unistd.h>
-        int main(void) {
-            signal(SIGTERM, SIG_IGN);
-            if (vfork() == 0) { for (;;) pause(); }
-            return 0;
-        }";
+    let text = include_str!("../bodies/limits/a_parent_that_hangs_in_vfork_ends_at_the_deadline.c");
     let done = run(&["--timeout=200ms", "--grace=100ms"], "vfork-hang", text);
     done.assert_outcome("timed_out", 124);
 }
@@ -76,14 +66,8 @@ fn a_parent_that_hangs_in_vfork_ends_at_the_deadline() {
 /// C-21
 #[test]
 fn a_body_that_lets_itself_be_traced_ends_at_the_deadline() {
-    let text = "#include <signal.h>
-        #include <stdio.h>
-        #include <sys/ptrace.h>
-        #include <unistd.h>
-        int main(void) {
-            if (fork() == 0) { long ok = ptrace(PTRACE_TRACEME, 0, 0, 0); raise(SIGSTOP); _exit(ok != 0); }
-            for (;;) pause();
-        }";
+    let text =
+        include_str!("../bodies/limits/a_body_that_lets_itself_be_traced_ends_at_the_deadline.c");
     let done = run(&["--timeout=300ms", "--grace=100ms"], "traced", text);
     done.assert_outcome("timed_out", 124);
 }
@@ -173,23 +157,9 @@ fn a_tree_that_will_not_die_is_reported_and_not_waited_for() {
 
 /// C-25, C-20: all of it at once, several times.
 #[test]
-fn a_hostile_tree_leaves_nobody_behind() {
+fn a_hostile_process_tree_is_killed_completely() {
     let _turn = one_at_a_time();
-    let text = "#include <signal.h>
-        #include <sys/prctl.h>
-        #include <unistd.h>
-        int main(void) {
-            for (int i = 1; i < 65; i++) signal(i, SIG_IGN);
-            prctl(PR_SET_PDEATHSIG, 0);
-            prctl(PR_SET_CHILD_SUBREAPER, 1);
-            for (int i = 0; i < 8; i++) if (fork() == 0) {
-                setsid();
-                if (fork() == 0) { prctl(PR_SET_PDEATHSIG, 0); raise(SIGSTOP); for (;;) fork(); }
-                if (i % 2) _exit(0);
-                for (;;) pause();
-            }
-            for (;;) pause();
-        }";
+    let text = include_str!("../bodies/limits/a_hostile_process_tree_is_killed_completely.c");
     for grace in ["--grace=0s", "--grace=300ms"] {
         run(&["--pids=60", "--timeout=300ms", grace], "hostile", text)
             .assert_outcome("timed_out", 124);

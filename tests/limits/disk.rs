@@ -29,24 +29,8 @@ fn no_more_bytes_than_the_disk_limit_can_be_written() {
 #[test]
 fn no_more_files_than_the_limit_of_inodes_can_be_made() {
     let _turn = one_at_a_time();
-    let text = "#include <errno.h>
-        #include <fcntl.h>
-        #include <stdio.h>
-        #include <sys/stat.h>
-        #include <unistd.h>
-        int main(void) {
-            char name[64]; long made = 0;
-            for (;; made++) {
-                sprintf(name, \"/scratch/%ld\", made);
-                int failed = made % 3 == 0 ? close(open(name, O_CREAT | O_WRONLY, 0600)) < 0
-                    : made % 3 == 1 ? symlink(\"x\", name) < 0 : mkdir(name, 0700) < 0;
-                if (failed) break;
-                if (made > 200000) return 1;
-            }
-            int full = mkdir(\"/tmp/one-more\", 0700) < 0 && errno == ENOSPC;
-            printf(\"%d %d\\n\", full, made > 60000 && made <= 65536);
-            return 0;
-        }";
+    let text =
+        include_str!("../bodies/limits/no_more_files_than_the_limit_of_inodes_can_be_made.c");
     // Each name takes memory of the kernel's as well, which counts.
     let done = run(&["--memory=512m"], "inodes", text);
     done.assert_exited(0);
@@ -61,19 +45,9 @@ fn a_million_files_in_one_directory_end_at_the_limit_of_inodes() {
         return;
     }
     let _turn = one_at_a_time();
-    let text = "#include <fcntl.h>
-        #include <stdio.h>
-        #include <unistd.h>
-        int main(void) {
-            char name[64]; long made = 0;
-            for (long i = 0; i < 1000000; i++) {
-                sprintf(name, \"/tmp/%ld\", i);
-                int file = open(name, O_CREAT | O_WRONLY, 0600);
-                if (file >= 0) { close(file); made++; }
-            }
-            printf(\"%d\\n\", made <= 65536);
-            return 0;
-        }";
+    let text = include_str!(
+        "../bodies/limits/a_million_files_in_one_directory_end_at_the_limit_of_inodes.c"
+    );
     let done = run(&["--memory=512m"], "million", text);
     done.assert_exited(0);
     assert_eq!(done.text(), "1\n");
@@ -82,23 +56,7 @@ fn a_million_files_in_one_directory_end_at_the_limit_of_inodes() {
 /// C-13
 #[test]
 fn a_hole_larger_than_the_disk_cannot_be_made() {
-    let text = "#include <errno.h>
-        #include <fcntl.h>
-        #include <signal.h>
-        #include <stdio.h>
-        #include <unistd.h>
-        int main(void) {
-            signal(SIGXFSZ, SIG_IGN);
-            int file = open(\"/scratch/hole\", O_CREAT | O_RDWR, 0600);
-            int huge = ftruncate(file, 1L << 60) < 0 && errno == EFBIG;
-            int large = ftruncate(file, 1L << 30) < 0 && errno == EFBIG;
-            int reserved = fallocate(file, 0, 0, 1L << 40) < 0;
-            int far = pwrite(file, \"x\", 1, 1L << 40) < 0;
-            int fits = ftruncate(file, 1 << 20) == 0 && fallocate(file, 0, 0, 1 << 20) == 0
-                && fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1 << 19) == 0;
-            printf(\"%d %d %d %d %d\\n\", huge, large, reserved, far, fits);
-            return 0;
-        }";
+    let text = include_str!("../bodies/limits/a_hole_larger_than_the_disk_cannot_be_made.c");
     let done = run(&["--disk=16m"], "holes", text);
     done.assert_exited(0);
     assert_eq!(done.text(), "1 1 1 1 1\n");
@@ -141,21 +99,8 @@ fn a_file_that_grows_too_large_is_a_signal_of_its_own() {
 /// C-14
 #[test]
 fn a_file_without_a_name_counts_and_is_gone_afterwards() {
-    let text = "#include <errno.h>
-        #include <fcntl.h>
-        #include <stdio.h>
-        #include <unistd.h>
-        int main(void) {
-            static char block[1 << 16]; long held = 0;
-            for (int i = 0; i < 64; i++) {
-                int file = open(\"/tmp/x\", O_CREAT | O_EXCL | O_RDWR, 0600);
-                if (file < 0) break;
-                unlink(\"/tmp/x\");
-                for (int n = 0; n < 16; n++) { long count = write(file, block, sizeof block); if (count > 0) held += count; }
-            }
-            printf(\"%d %d\\n\", held <= 8 << 20, errno == ENOSPC);
-            return 0;
-        }";
+    let text =
+        include_str!("../bodies/limits/a_file_without_a_name_counts_and_is_gone_afterwards.c");
     let done = run(&["--disk=8m"], "unlinked", text);
     done.assert_exited(0);
     assert_eq!(done.text(), "1 1\n");

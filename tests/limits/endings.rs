@@ -10,7 +10,7 @@ fn sh(flags: &[&str], script: &str) -> Done {
 
 /// C-26
 #[test]
-fn an_exit_code_that_looks_like_an_end_of_ours_is_an_exit() {
+fn an_exit_code_in_the_reserved_range_is_an_exit() {
     for code in [0, 1, 124, 125, 126, 127, 129, 137, 139, 143, 255] {
         let done = sh(&[], &format!("exit {code}"));
         done.assert_exited(code);
@@ -22,7 +22,7 @@ fn an_exit_code_that_looks_like_an_end_of_ours_is_an_exit() {
 
 /// C-26
 #[test]
-fn a_signal_of_the_body_s_own_is_neither_memory_nor_time() {
+fn a_signal_by_the_body_itself_is_not_blamed_on_a_limit() {
     for (name, number) in [
         ("KILL", 9),
         ("TERM", 15),
@@ -109,15 +109,7 @@ fn an_end_at_the_deadline_is_one_verdict_and_a_consistent_one() {
 /// What the body's first process used, and its children's.
 #[test]
 fn the_time_that_was_used_is_told() {
-    let text = "#include <sys/wait.h>
-        #include <time.h>
-        #include <unistd.h>
-        static void burn(long ms) {
-            struct timespec now;
-            do clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-            while (now.tv_sec * 1000 + now.tv_nsec / 1000000 < ms);
-        }
-        int main(void) { if (fork() == 0) { burn(200); _exit(0); } burn(200); wait(0); return 0; }";
+    let text = include_str!("../bodies/limits/the_time_that_was_used_is_told.c");
     let program = c_body("burn", text);
     let done = Ground::new().run(&[], &[program.to_str().expect("plain")]);
     done.assert_exited(0);
@@ -144,7 +136,7 @@ fn the_strictest_word_about_a_limit_wins_and_is_named() {
 
 /// C-37
 #[test]
-fn limits_of_next_to_nothing_are_refused_or_hold() {
+fn tiny_limits_are_refused_or_enforced() {
     let ground = Ground::new();
     for flag in ["--memory=1", "--memory=1k", "--memory=1m"] {
         let done = ground.run(&[flag], &["/bin/true"]);

@@ -36,23 +36,7 @@ fn kept(ground: &Ground, flags: &[&str], script: &str) -> (Done, Vec<String>) {
 #[test]
 fn a_tree_without_a_bottom_is_cleaned_up() {
     let _turn = one_at_a_time();
-    let text = "#include <stdio.h>
-        #include <stdlib.h>
-        #include <sys/stat.h>
-        #include <unistd.h>
-        int main(int argc, char **argv) {
-            const char *start[] = { \"/scratch\", \"/tmp\" };
-            long deep = 0, wanted = atol(argv[argc - 1]);
-            for (int i = 0; i < 2; i++) {
-                if (chdir(start[i]) < 0) return 1;
-                for (long n = 0; n < wanted; n++) {
-                    if (mkdir(\"d\", 0700) < 0 || chdir(\"d\") < 0) break;
-                    deep++;
-                }
-            }
-            printf(\"%d\\n\", deep == 2 * wanted || deep > 65000);
-            return 0;
-        }";
+    let text = include_str!("../bodies/limits/a_tree_without_a_bottom_is_cleaned_up.c");
     let program = c_body("deep", text);
     let program = program.to_str().expect("plain");
     let levels = match tier_includes("long") {
@@ -68,11 +52,7 @@ fn a_tree_without_a_bottom_is_cleaned_up() {
 #[test]
 fn a_deep_tree_can_be_kept_and_removed() {
     let ground = Ground::new();
-    let script = "exec python3 -c 'import os
-os.chdir(\"/scratch\")
-for n in range(1500):
-    os.mkdir(\"d\"); os.chdir(\"d\")
-print(1500)'";
+    let script = include_str!("../bodies/limits/a_deep_tree_can_be_kept_and_removed.sh");
     let (done, names) = kept(&ground, &[], script);
     done.assert_exited(0);
     assert_eq!(done.text(), "1500\n");
@@ -99,16 +79,9 @@ fn files_and_directories_that_nobody_may_enter_are_cleaned_up_and_kept() {
 
 /// C-32
 #[test]
-fn what_is_open_running_locked_or_stood_in_is_cleaned_up() {
+fn files_in_use_are_cleaned_up() {
     // The first process ends only when everything else has said that it is in place.
-    let script = "cd /scratch; mkdir ready; cp /bin/sleep ./s; ./s 600 & \
-        until [ \"$(readlink /proc/$!/exe)\" = /scratch/s ]; do sleep 0.05; done; echo running; \
-        (exec 9>lock; flock 9 && mkdir in && cd in && rmdir ../in && echo x >../ready/lock; \
-            exec setsid sleep 600) & \
-        python3 -c 'import fcntl,mmap,time\nf=open(\"/tmp/m\",\"w+b\")\nf.truncate(4096)\nm=mmap.mmap(f.fileno(),4096)\nl=open(\"/tmp/l\",\"w+b\")\nfcntl.fcntl(l,fcntl.F_SETLEASE,fcntl.F_WRLCK)\nopen(\"/scratch/ready/map\",\"w\").close()\ntime.sleep(600)' & \
-        for part in lock map; do until [ -e ready/$part ]; do sleep 0.05; done; echo $part; done; \
-        flock -n lock true || echo locked; \
-        mount -o loop s /tmp 2>/dev/null || mount -t tmpfs none /tmp 2>/dev/null || echo refused; exit 0";
+    let script = include_str!("../bodies/limits/files_in_use_are_cleaned_up.sh");
     let done = Ground::new().run(&["--timeout=60s"], &["/bin/sh", "-c", script]);
     done.assert_exited(0);
     assert_eq!(done.text(), "running\nlock\nmap\nlocked\nrefused\n");

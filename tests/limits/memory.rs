@@ -23,16 +23,8 @@ fn assert_out_of_memory(done: &Done) {
 #[test]
 fn memory_beyond_the_limit_ends_the_body_as_out_of_memory() {
     let _turn = one_at_a_time();
-    let text = "#include <stdio.h>
-        #include <stdlib.h>
-        #include <string.h>
-        int main(void) {
-            for (;;) {
-                char *more = malloc(1 << 20);
-                if (!more) { puts(\"refused\"); return 3; }
-                memset(more, 1, 1 << 20); __asm__ volatile(\"\" :: \"r\"(more) : \"memory\");
-            }
-        }";
+    let text =
+        include_str!("../bodies/limits/memory_beyond_the_limit_ends_the_body_as_out_of_memory.c");
     let done = run(&["--memory=48m"], "take-memory", text);
     if has_groups() {
         assert_out_of_memory(&done);
@@ -51,19 +43,7 @@ fn memory_beyond_the_limit_ends_the_body_as_out_of_memory() {
 #[test]
 fn memory_counts_for_the_whole_tree() {
     let _turn = one_at_a_time();
-    let text = "#include <stdlib.h>
-        #include <string.h>
-        #include <sys/wait.h>
-        #include <unistd.h>
-        int main(void) {
-            for (int i = 0; i < 6; i++) if (fork() == 0) {
-                char *part = malloc(20 << 20);
-                if (part) { memset(part, 1, 20 << 20); __asm__ volatile(\"\" :: \"r\"(part) : \"memory\"); }
-                for (;;) pause();
-            }
-            wait(0);
-            return 0;
-        }";
+    let text = include_str!("../bodies/limits/memory_counts_for_the_whole_tree.c");
     let done = run(
         &["--memory=64m", "--timeout=20s", "--grace=0s"],
         "tree-memory",
@@ -104,21 +84,9 @@ fn a_host_out_of_memory_would_end_the_body_before_the_supervisor() {
 #[test]
 fn a_child_out_of_memory_is_counted_and_the_first_process_decides() {
     let _turn = one_at_a_time();
-    let text = "#include <stdio.h>
-        #include <stdlib.h>
-        #include <string.h>
-        #include <sys/wait.h>
-        #include <unistd.h>
-        int main(void) {
-            if (fork() == 0) for (;;) {
-                char *more = malloc(1 << 20);
-                if (!more) _exit(9);
-                memset(more, 1, 1 << 20); __asm__ volatile(\"\" :: \"r\"(more) : \"memory\");
-            }
-            int status; wait(&status);
-            printf(\"%d\\n\", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-            return 5;
-        }";
+    let text = include_str!(
+        "../bodies/limits/a_child_out_of_memory_is_counted_and_the_first_process_decides.c"
+    );
     let done = run(&["--memory=48m"], "child-out-of-memory", text);
     if has_groups() {
         done.assert_exited(5);
@@ -140,21 +108,7 @@ fn a_child_out_of_memory_is_counted_and_the_first_process_decides() {
 #[test]
 fn files_in_memory_count_as_memory() {
     let _turn = one_at_a_time();
-    let text = "#include <errno.h>
-        #include <signal.h>
-        #include <stdio.h>
-        #include <string.h>
-        #include <sys/mman.h>
-        #include <unistd.h>
-        int main(void) {
-            static char block[1 << 20];
-            memset(block, 1, sizeof block);
-            signal(SIGXFSZ, SIG_IGN);
-            int file = memfd_create(\"x\", 0);
-            for (int i = 0; i < 256; i++)
-                if (write(file, block, sizeof block) < 0) { printf(\"%d\\n\", errno == EFBIG); return 0; }
-            return 1;
-        }";
+    let text = include_str!("../bodies/limits/files_in_memory_count_as_memory.c");
     // One file may be as large as the disk limit: here that is below the memory limit.
     let done = run(&["--memory=96m", "--disk=32m"], "memfd-one", text);
     done.assert_exited(0);
@@ -174,7 +128,7 @@ fn files_in_memory_count_as_memory() {
 
 /// C-04: a person is told where the memory went.
 #[test]
-fn memory_that_was_files_in_the_writable_space_is_said_to_have_been() {
+fn out_of_memory_names_files_in_the_writable_space() {
     let _turn = one_at_a_time();
     let script = "head -c 60m /dev/zero >/tmp/file; exec python3 -c 'x = b\"y\" * (200 << 20); print(len(x))'";
     let done = Ground::new().run(&["--memory=96m"], &["/bin/sh", "-c", script]);
@@ -186,7 +140,7 @@ fn memory_that_was_files_in_the_writable_space_is_said_to_have_been() {
 
 /// C-04: a full disk is a full disk.
 #[test]
-fn a_full_disk_is_told_as_such_and_is_not_out_of_memory() {
+fn a_full_disk_is_distinguished_from_out_of_memory() {
     let _turn = one_at_a_time();
     let script = "for d in /tmp /scratch /dev/shm $HOME; do \
         dd if=/dev/zero of=$d/fill bs=64k 2>&1 | grep -c 'No space left'; rm $d/fill; done; exit 0";
@@ -202,19 +156,7 @@ fn a_full_disk_is_told_as_such_and_is_not_out_of_memory() {
 fn pipes_full_of_data_are_bounded() {
     let _turn = one_at_a_time();
     const MEMORY: u64 = 96 << 20;
-    let text = "#include <fcntl.h>
-        #include <stdio.h>
-        #include <unistd.h>
-        int main(void) {
-            static char block[65536]; long held = 0; int ends[2];
-            while (pipe2(ends, O_NONBLOCK) == 0) {
-                fcntl(ends[1], F_SETPIPE_SZ, 1 << 20);
-                long count;
-                while ((count = write(ends[1], block, sizeof block)) > 0) held += count;
-            }
-            printf(\"%ld\\n\", held);
-            return 0;
-        }";
+    let text = include_str!("../bodies/limits/pipes_full_of_data_are_bounded.c");
     let done = run(&["--memory=96m", "--timeout=60s"], "pipes", text);
     if done.outcome() == "out_of_memory" {
         return assert_out_of_memory(&done);
@@ -230,23 +172,7 @@ fn pipes_full_of_data_are_bounded() {
 #[test]
 fn sockets_full_of_data_are_bounded() {
     let _turn = one_at_a_time();
-    let text = "#include <stdio.h>
-        #include <stdlib.h>
-        #include <sys/socket.h>
-        #include <unistd.h>
-        int main(int argc, char **argv) {
-            static char block[16384]; long most = 0, sockets = 0, fill = atol(argv[argc - 1]); int ends[2];
-            for (; socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0; sockets += 2)
-                for (int end = 0; end < 2 && sockets < fill; end++) {
-                    int wanted = 1 << 30;
-                    setsockopt(ends[end], SOL_SOCKET, SO_SNDBUF, &wanted, sizeof wanted);
-                    long held = 0, count;
-                    while ((count = write(ends[end], block, sizeof block)) > 0) held += count;
-                    if (most < held) most = held;
-                }
-            printf(\"%ld %ld\\n\", sockets, most);
-            return 0;
-        }";
+    let text = include_str!("../bodies/limits/sockets_full_of_data_are_bounded.c");
     let program = c_body("sockets", text);
     let program = program.to_str().expect("plain");
     // Without groups the rest stays empty: full they would take gigabytes of the host's.
@@ -284,7 +210,7 @@ fn on_a_disk() -> Option<tempfile::TempDir> {
 
 /// C-06: a false alarm would end every body that reads a large file.
 #[test]
-fn what_the_kernel_keeps_of_files_is_not_out_of_memory() {
+fn page_cache_does_not_cause_out_of_memory() {
     let _turn = one_at_a_time();
     let Some(place) = on_a_disk() else {
         return skip("neither TMPDIR nor /var/tmp is on a disk: what is kept there is memory");
@@ -318,24 +244,7 @@ fn what_the_kernel_keeps_of_files_is_not_out_of_memory() {
 #[test]
 fn locked_and_huge_memory_is_refused() {
     let _turn = one_at_a_time();
-    let text = "#include <stdio.h>
-        #include <sys/mman.h>
-        #include <sys/syscall.h>
-        #include <unistd.h>
-        int main(void) {
-            size_t size = 32 << 20;
-            char *memory = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            int locked = memory != MAP_FAILED && mlock(memory, size) == 0;
-            int all = mlockall(MCL_CURRENT | MCL_FUTURE) == 0;
-            if (all) munlockall();
-            int huge = mmap(0, 2 << 20, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0) != MAP_FAILED;
-            int secret = syscall(447, 0);
-            int large = secret >= 0 && ftruncate(secret, size) == 0
-                && mmap(0, size, PROT_READ | PROT_WRITE, MAP_SHARED, secret, 0) != MAP_FAILED;
-            printf(\"%d %d %d %d\\n\", locked, all, huge, large);
-            return 0;
-        }";
+    let text = include_str!("../bodies/limits/locked_and_huge_memory_is_refused.c");
     let done = run(&["--memory=64m"], "locked", text);
     done.assert_exited(0);
     assert_eq!(done.text(), "0 0 0 0\n");
@@ -345,12 +254,8 @@ fn locked_and_huge_memory_is_refused() {
 #[test]
 fn memory_that_is_populated_at_once_meets_the_limit_too() {
     let _turn = one_at_a_time();
-    let text = "#include <sys/mman.h>
-        int main(void) {
-            void *memory = mmap(0, 256 << 20, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-            return memory == MAP_FAILED ? 3 : 0;
-        }";
+    let text =
+        include_str!("../bodies/limits/memory_that_is_populated_at_once_meets_the_limit_too.c");
     let done = run(&["--memory=48m"], "populate", text);
     if has_groups() {
         assert_out_of_memory(&done);
@@ -361,7 +266,7 @@ fn memory_that_is_populated_at_once_meets_the_limit_too() {
 
 /// C-08
 #[test]
-fn endless_recursion_is_a_fault_of_the_body_s_own() {
+fn endless_recursion_ends_the_body_by_sigsegv() {
     let text = "static volatile int zero;
         static int deeper(int n) { volatile char page[4096]; page[n & 4095] = 1;
             return (zero ? 0 : deeper(n + 1)) + page[n & 4095]; }
@@ -376,16 +281,8 @@ fn endless_recursion_is_a_fault_of_the_body_s_own() {
 #[test]
 fn no_more_stacks_of_threads_can_be_had_than_processes() {
     let _turn = one_at_a_time();
-    let text = "#include <pthread.h>
-        #include <stdio.h>
-        #include <unistd.h>
-        static void *wait_for_ever(void *x) { volatile char page[4096]; page[0] = 1; pause(); return x; }
-        int main(void) {
-            int made = 1; pthread_t thread; pthread_attr_t large;
-            pthread_attr_init(&large); pthread_attr_setstacksize(&large, 8 << 20);
-            while (made < 10000 && pthread_create(&thread, &large, wait_for_ever, 0) == 0) made++;
-            printf(\"%d\\n\", made); fflush(stdout); _exit(0);
-        }";
+    let text =
+        include_str!("../bodies/limits/no_more_stacks_of_threads_can_be_had_than_processes.c");
     let done = run(&["--memory=256m", "--pids=1000"], "stacks", text);
     done.assert_exited(0);
     let made: u64 = done.text().trim().parse().expect("a number");
@@ -465,13 +362,7 @@ fn swap_is_part_of_the_memory_limit() {
 #[test]
 fn the_peak_of_memory_is_at_least_what_was_touched() {
     let _turn = one_at_a_time();
-    let text = "#include <stdlib.h>
-        #include <string.h>
-        #include <unistd.h>
-        int main(void) {
-            char *memory = malloc(40 << 20); memset(memory, 1, 40 << 20);
-            __asm__ volatile(\"\" :: \"r\"(memory) : \"memory\"); usleep(3000000);
-            return memory[7] == 1 ? 0 : 1; }";
+    let text = include_str!("../bodies/limits/the_peak_of_memory_is_at_least_what_was_touched.c");
     let done = run(&["--memory=96m"], "touch", text);
     done.assert_exited(0);
     let peak = usage(&done, "memory_peak_bytes");
@@ -506,32 +397,12 @@ fn weaker_limits_are_said_and_can_be_refused() {
 }
 
 /// Opens netlink sockets without end and reads no answer; and locks a byte of a file.
-const UNCHARGED: &str = "#include <errno.h>
-    #include <fcntl.h>
-    #include <linux/rtnetlink.h>
-    #include <stdio.h>
-    #include <string.h>
-    #include <sys/socket.h>
-    int main(void) {
-        struct { struct nlmsghdr head; struct rtgenmsg body; } ask = {
-            {NLMSG_LENGTH(sizeof ask.body), RTM_GETLINK, NLM_F_REQUEST | NLM_F_DUMP}, {0}};
-        struct flock byte = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
-        int file = open(\"/tmp/file\", O_RDWR | O_CREAT, 0600), count = 0;
-        int locked = fcntl(file, F_SETLK, &byte), why = errno;
-        for (int fd; 0 <= (fd = socket(AF_NETLINK, SOCK_RAW, 0)); count++) {
-            for (int at = 0; at < 64; at++)
-                if (send(fd, &ask, ask.head.nlmsg_len, MSG_DONTWAIT) < 0) break;
-        }
-        printf(\"%s after %s, lock %s\\n\", strerrorname_np(errno),
-            count == 0 ? \"none\" : count < 1024 ? \"some\" : \"too many\",
-            locked ? strerrorname_np(why) : \"ok\");
-        return 0;
-    }";
+const UNCHARGED: &str = include_str!("../bodies/limits/memory_uncharged.c");
 
 /// C-39: bounded by descriptors and processes or not at all, and told; under the strict policy a body
 /// gets neither netlink nor locks without number.
 #[test]
-fn what_no_group_is_charged_for_is_told_and_strictly_refused() {
+fn unaccounted_memory_is_reported_and_refused_under_strict() {
     let _turn = one_at_a_time();
     for (policy, said, told) in [
         (
@@ -558,44 +429,7 @@ fn what_no_group_is_charged_for_is_told_and_strictly_refused() {
     }
 }
 
-const FILTERS: &str = "#include <errno.h>
-    #include <linux/filter.h>
-    #include <linux/seccomp.h>
-    #include <stdio.h>
-    #include <string.h>
-    #include <sys/syscall.h>
-    #include <unistd.h>
-    static struct sock_filter rules[245];
-    static int install(void) {
-        struct sock_fprog program = {245, rules};
-        int count = 0;
-        while (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0) count++;
-        return count;
-    }
-    int main(int count, char **words) {
-        for (int at = 0; at < 244; at++) {
-            struct sock_filter load = BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0);
-            struct sock_filter look = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 4000 + at, 0, 0);
-            rules[at] = at % 2 ? look : load;
-        }
-        rules[244] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-        if (count == 1) {
-            int installed = install();
-            printf(\"%d %s\\n\", installed, strerrorname_np(errno));
-            return 0;
-        }
-        /* One after the other; each stays, and so do its filters. */
-        for (char told;;) {
-            int ends[2];
-            if (pipe(ends)) return 1;
-            int child = fork();
-            if (child < 0) return 2;
-            if (child == 0) { install(); write(ends[1], \"x\", 1); for (;;) pause(); }
-            close(ends[1]);
-            if (read(ends[0], &told, 1) != 1) return 3;
-            close(ends[0]);
-        }
-    }";
+const FILTERS: &str = include_str!("../bodies/limits/memory_filters.c");
 
 /// C-41: the kernel bounds one process's filters, and the limit of memory those of all; what it does
 /// not hold is the machine code, a small part of them.

@@ -6,23 +6,7 @@ use support::{Done, Ground};
 
 /// Writes `blocks` blocks of 64 KiB to both streams in turn.
 fn flood(ground: &Ground, flags: &[&str], blocks: u64) -> Done {
-    let text = "#include <stdlib.h>
-        #include <string.h>
-        #include <unistd.h>
-        int main(int argc, char **argv) {
-            static char block[65536]; memset(block, 'x', sizeof block);
-            for (long i = 0; i < atol(argv[1]); i++) {
-                for (int stream = 1; stream <= 2; stream++) {
-                    long done = 0;
-                    while (done < (long) sizeof block) {
-                        long count = write(stream, block + done, sizeof block - done);
-                        if (count < 0) return 9;
-                        done += count;
-                    }
-                }
-            }
-            return argc - 2;
-        }";
+    let text = include_str!("../bodies/limits/flood.c");
     let program = c_body("flood", text);
     let count = blocks.to_string();
     ground.run(flags, &[program.to_str().expect("plain"), &count])
@@ -127,7 +111,7 @@ fn bytes_that_are_no_text_are_in_the_report_as_base64() {
 
 /// C-16
 #[test]
-fn a_line_without_an_end_is_no_burden() {
+fn an_endless_line_does_not_grow_memory() {
     let ground = Ground::new();
     let done = flood(&ground, &["--max-output=0"], 2048);
     done.assert_exited(0);

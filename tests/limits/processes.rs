@@ -46,18 +46,8 @@ fn the_fork_bomb_of_the_shell_ends_with_the_shell() {
 #[test]
 fn exactly_as_many_processes_as_the_limit_says_can_be_had() {
     let _turn = one_at_a_time();
-    let text = "#include <stdio.h>
-        #include <errno.h>
-        #include <unistd.h>
-        int main(void) {
-            int made = 1;
-            for (;;) {
-                int child = fork();
-                if (child == 0) { pause(); _exit(0); }
-                if (child < 0) { printf(\"%d %d\\n\", made, errno == EAGAIN); return 0; }
-                made++;
-            }
-        }";
+    let text =
+        include_str!("../bodies/limits/exactly_as_many_processes_as_the_limit_says_can_be_had.c");
     let done = run(&["--pids=24"], "count-processes", text);
     done.assert_exited(0);
     assert_eq!(done.text(), "24 1\n");
@@ -68,20 +58,7 @@ fn exactly_as_many_processes_as_the_limit_says_can_be_had() {
 #[test]
 fn threads_count_as_processes_do() {
     let _turn = one_at_a_time();
-    let text = "#include <stdio.h>
-        #include <errno.h>
-        #include <pthread.h>
-        #include <unistd.h>
-        static void *wait_for_ever(void *x) { pause(); return x; }
-        int main(void) {
-            int made = 1; pthread_t thread; pthread_attr_t small;
-            pthread_attr_init(&small); pthread_attr_setstacksize(&small, 65536);
-            for (;;) {
-                int error = pthread_create(&thread, &small, wait_for_ever, 0);
-                if (error) { printf(\"%d %d\\n\", made, error == EAGAIN); fflush(stdout); _exit(0); }
-                made++;
-            }
-        }";
+    let text = include_str!("../bodies/limits/threads_count_as_processes_do.c");
     let done = run(&["--pids=24"], "count-threads", text);
     done.assert_exited(0);
     assert_eq!(done.text(), "24 1\n");
@@ -91,24 +68,7 @@ fn threads_count_as_processes_do() {
 #[test]
 fn no_way_of_cloning_gets_around_the_limit() {
     let _turn = one_at_a_time();
-    let text = "#include <sched.h>
-        #include <signal.h>
-        #include <stdio.h>
-        #include <stdlib.h>
-        #include <unistd.h>
-        static int stay(void *x) { (void)x; for (;;) pause(); }
-        int main(void) {
-            int made = 1;
-            for (;;) {
-                char *stack = malloc(16384);
-                if (clone(stay, stack + 16384, CLONE_VM | CLONE_FILES | SIGCHLD, 0) < 0) break;
-                made++;
-            }
-            int other = vfork();
-            if (other == 0) _exit(0);
-            printf(\"%d %d\\n\", made, other < 0);
-            return 0;
-        }";
+    let text = include_str!("../bodies/limits/no_way_of_cloning_gets_around_the_limit.c");
     let done = run(&["--pids=24"], "clone-bomb", text);
     done.assert_exited(0);
     assert_eq!(done.text(), "24 1\n");
@@ -116,19 +76,9 @@ fn no_way_of_cloning_gets_around_the_limit() {
 
 /// C-25: every process forks its successor and goes, so that a list is old when it is read.
 #[test]
-fn a_fork_storm_at_the_instant_of_the_kill_leaves_nobody() {
+fn a_fork_storm_during_the_kill_is_killed_completely() {
     let _turn = one_at_a_time();
-    let text = "#include <signal.h>
-        #include <unistd.h>
-        int main(void) {
-            signal(SIGTERM, SIG_IGN);
-            signal(SIGCHLD, SIG_IGN);
-            for (int i = 0; i < 12; i++) if (fork() == 0) {
-                setsid();
-                for (;;) { int next = fork(); if (next > 0) _exit(0); }
-            }
-            for (;;) pause();
-        }";
+    let text = include_str!("../bodies/limits/a_fork_storm_during_the_kill_is_killed_completely.c");
     for _ in 0..6 {
         let flags = ["--pids=64", "--timeout=200ms", "--grace=0s"];
         // Nobody living is the second invariant.
@@ -140,22 +90,7 @@ fn a_fork_storm_at_the_instant_of_the_kill_leaves_nobody() {
 #[test]
 fn zombies_and_daemons_end_with_the_first_process() {
     let _turn = one_at_a_time();
-    let text = "#include <signal.h>
-        #include <stdio.h>
-        #include <unistd.h>
-        int main(void) {
-            sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0);
-            for (int i = 0; i < 150; i++) if (fork() == 0) _exit(0);
-            for (int i = 0; i < 20; i++) if (fork() == 0) {
-                setsid();
-                if (fork()) _exit(0);
-                chdir(\"/scratch\");
-                for (;;) pause();
-            }
-            usleep(100000);
-            puts(\"done\");
-            return 7;
-        }";
+    let text = include_str!("../bodies/limits/zombies_and_daemons_end_with_the_first_process.c");
     let done = run(&["--pids=256"], "daemons", text);
     done.assert_exited(7);
     assert_eq!(done.text(), "done\n");
@@ -175,18 +110,8 @@ fn a_grandchild_that_holds_the_output_does_not_hold_the_run() {
 #[test]
 fn descriptors_end_at_their_limit_which_cannot_be_raised() {
     let _turn = one_at_a_time();
-    let text = "#include <errno.h>
-        #include <fcntl.h>
-        #include <stdio.h>
-        #include <sys/resource.h>
-        int main(void) {
-            struct rlimit raised = { 1 << 20, 1 << 20 };
-            int refused = setrlimit(RLIMIT_NOFILE, &raised) < 0 && errno == EPERM;
-            int count = 0;
-            while (open(\"/dev/null\", O_RDONLY) >= 0) count++;
-            printf(\"%d %d %d\\n\", refused, errno == EMFILE, count <= 1024);
-            return 0;
-        }";
+    let text =
+        include_str!("../bodies/limits/descriptors_end_at_their_limit_which_cannot_be_raised.c");
     let done = run(&[], "descriptors", text);
     done.assert_exited(0);
     assert_eq!(done.text(), "1 1 1\n");
@@ -213,17 +138,7 @@ fn open_descriptors_are_as_many_as_the_flag_states() {
 #[test]
 fn a_body_leaves_its_caller_inotify_instances() {
     let _turn = one_at_a_time();
-    let text = "#include <stdio.h>
-        #include <sys/inotify.h>
-        #include <unistd.h>
-        int main(void) {
-            int count = 0;
-            while (count < 1000 && inotify_init() >= 0) count++;
-            printf(\"%d\\n\", count);
-            fflush(stdout);
-            char go;
-            return read(0, &go, 1) < 0;
-        }";
+    let text = include_str!("../bodies/limits/a_body_leaves_its_caller_inotify_instances.c");
     let ground = Ground::new();
     let program = c_body("inotify-instances", text);
     let program = program.to_str().expect("plain");
@@ -247,48 +162,7 @@ fn kernel_objects_end_at_some_limit() {
     let _turn = one_at_a_time();
     // Far more than any limit that there may be: whoever comes so far has met none.
     const UNLIMITED: u64 = 100_000;
-    let text = "#include <errno.h>
-        #include <signal.h>
-        #include <stdio.h>
-        #include <sys/epoll.h>
-        #include <sys/inotify.h>
-        #include <sys/ipc.h>
-        #include <sys/msg.h>
-        #include <sys/sem.h>
-        #include <sys/shm.h>
-        #include <sys/stat.h>
-        #include <sys/syscall.h>
-        #include <time.h>
-        #include <unistd.h>
-        enum { MOST = 100000 };
-        int main(void) {
-            long timers = 0, signals = 0, polls = 0, instances = 0, watches = 0;
-            long segments = 0, semaphores = 0, queues = 0, keys = 0;
-            sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0);
-            timer_t timer; struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN };
-            union sigval value = { 0 };
-            while (signals < MOST && sigqueue(getpid(), SIGRTMIN + 1, value) == 0) signals++;
-            // Taken from the queue: timers are counted together with them.
-            for (long n = 0; n < signals; n++) sigwaitinfo(&all, 0);
-            while (timers < MOST && timer_create(CLOCK_MONOTONIC, &event, &timer) == 0) timers++;
-            while (polls < MOST && epoll_create1(0) >= 0) polls++;
-            close_range(3, ~0U, 0);
-            while (instances < MOST && inotify_init() >= 0) instances++;
-            close_range(4, ~0U, 0);
-            // Two watches of one directory are one, so each has a directory of its own.
-            char name[32];
-            for (; watches < MOST; watches++) {
-                sprintf(name, \"/tmp/%ld\", watches);
-                if (mkdir(name, 0700) < 0 || inotify_add_watch(3, name, IN_CREATE) < 0) break;
-            }
-            while (segments < MOST && shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600) >= 0) segments++;
-            while (semaphores < MOST && semget(IPC_PRIVATE, 1, IPC_CREAT | 0600) >= 0) semaphores++;
-            while (queues < MOST && msgget(IPC_PRIVATE, IPC_CREAT | 0600) >= 0) queues++;
-            while (keys < MOST && syscall(SYS_add_key, \"user\", \"k\", \"v\", 1, -2) >= 0) keys++;
-            printf(\"%ld %ld %ld %ld %ld %ld %ld %ld %ld\\n\", timers, signals, polls, instances,
-                watches, segments, semaphores, queues, keys);
-            return 0;
-        }";
+    let text = include_str!("../bodies/limits/kernel_objects_end_at_some_limit.c");
     let done = run(&["--memory=512m"], "kernel-objects", text);
     done.assert_exited(0);
     let text = done.text();

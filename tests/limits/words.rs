@@ -90,7 +90,7 @@ fn a_flag_beyond_a_maximum_of_the_configuration_is_refused_with_file_and_line() 
 }
 
 #[test]
-fn a_limit_that_ends_up_lower_than_the_flag_is_told_on_the_terminal() {
+fn a_lowered_limit_is_reported_on_the_terminal() {
     let done = Ground::new().run(&["--memory=64m", "--disk=1g"], &["/bin/true"]);
     done.assert_exited(0);
     assert!(

@@ -267,7 +267,7 @@ fn a_body_that_another_tool_stops_is_stopped_here_too() {
 
 /// A reason that names flags is worth what the flags are.
 #[test]
-fn what_is_allowed_on_purpose_is_held_with_the_flags_that_the_reason_names() {
+fn the_flags_that_a_reason_names_stop_the_attack() {
     let mut scene = Scene::new(&hostile());
     for case in CASES {
         let Some(how) = case.allowed_on_purpose else {

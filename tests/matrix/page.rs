@@ -209,7 +209,7 @@ fn not_shown(case: &Case) -> &'static str {
 }
 
 #[test]
-fn what_another_tool_holds_and_the_runner_does_not_is_a_fault_unless_a_reason_is_given() {
+fn an_attack_that_only_another_tool_stops_fails_unless_a_reason_is_recorded() {
     let through = Verdict::Through("it answered 0".to_owned());
     let held = Verdict::Held("EPERM".to_owned());
     let with_reason = CASES

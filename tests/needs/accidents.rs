@@ -57,7 +57,7 @@ fn a_host_that_the_policy_does_not_list_is_named_with_the_key_that_would() {
 }
 
 #[test]
-fn without_a_word_of_the_host_nothing_is_installed() {
+fn packages_need_permission_by_the_host_configuration() {
     let Some(host) = Host::new() else { return };
     host.configure("");
     let done = host.done(NEEDS, &[], "true");
@@ -122,7 +122,7 @@ fn kept(host: &Host) -> usize {
 }
 
 #[test]
-fn a_preparation_that_is_cancelled_keeps_nothing() {
+fn cancelled_provisioning_keeps_nothing() {
     let Some(host) = Host::new() else { return };
     let bundle = slow(&host);
     let before = kept(&host);
@@ -135,7 +135,7 @@ fn a_preparation_that_is_cancelled_keeps_nothing() {
 }
 
 #[test]
-fn a_runner_that_is_killed_meanwhile_leaves_nothing_that_the_next_would_take() {
+fn killed_provisioning_leaves_nothing_that_the_next_run_uses() {
     let Some(host) = Host::new() else { return };
     let bundle = slow(&host);
     let case = host

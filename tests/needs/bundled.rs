@@ -34,7 +34,7 @@ fn lists(locked: &serde_json::Value) -> [String; 2] {
 }
 
 #[test]
-fn npm_packages_come_on_top_of_what_the_lock_file_says() {
+fn npm_packages_are_added_to_the_lock_files() {
     let Some(host) = Host::new() else { return };
     let [package, lock] = lists(&publish(&host));
     let files = [
@@ -95,7 +95,7 @@ fn a_lock_file_that_changed_is_installed_anew_and_one_that_did_not_is_not() {
 }
 
 #[test]
-fn python_packages_come_on_top_of_what_the_requirements_say() {
+fn python_packages_are_added_to_the_requirements() {
     let Some(host) = Host::new() else { return };
     host.index.wheel(
         "greeting",
@@ -140,7 +140,7 @@ fn a_package_that_the_registry_does_not_have_is_named() {
 }
 
 #[test]
-fn a_body_does_not_reach_what_its_preparation_reached() {
+fn a_body_does_not_get_the_network_of_its_provisioning() {
     let Some(host) = Host::new() else { return };
     publish(&host);
     let url = host.index.url("npm");

@@ -89,7 +89,7 @@ fn a_package_cannot_lay_anything_beside_its_own_directory() {
 }
 
 #[test]
-fn a_preparation_has_nothing_of_the_callers() {
+fn provisioning_sees_nothing_of_the_caller() {
     let Some(host) = Host::new() else { return };
     let script = "env >seen; ls -a /scratch /bundle >>seen 2>&1; id -u >>seen";
     let manifest = json!({ "name": "curious", "version": "1.0.0",

@@ -11,50 +11,10 @@ use support::packages::{has, succeed, tool};
 use support::random;
 
 /// Makes a wheel of one module; usage: `DIRECTORY NAME VERSION TEXT`.
-const WHEEL: &str = r#"
-import os, sys, zipfile
-directory, name, version, text = sys.argv[1:]
-about = f"{name}-{version}.dist-info/"
-files = {
-    f"{name}.py": text,
-    about + "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-    about + "WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-}
-record = "".join(f"{path},,\n" for path in [*files, about + "RECORD"])
-with zipfile.ZipFile(os.path.join(directory, f"{name}-{version}-py3-none-any.whl"), "w") as wheel:
-    for path, text in [*files.items(), (about + "RECORD", record)]:
-        wheel.writestr(path, text)
-"#;
+const WHEEL: &str = include_str!("../bodies/needs/index_wheel.py");
 
 /// Replaces the data of a package; usage: `FILE`.
-const FORGE: &str = r#"
-import io, subprocess, sys, tarfile
-data = io.BytesIO()
-tar = tarfile.open(fileobj=data, mode="w")
-def add(name, text):
-    entry = tarfile.TarInfo(name)
-    entry.size = len(text)
-    tar.addfile(entry, io.BytesIO(text.encode()))
-def link(name, target):
-    entry = tarfile.TarInfo(name)
-    entry.type, entry.linkname = tarfile.SYMTYPE, target
-    tar.addfile(entry)
-SCRIPT
-tar.close()
-whole = open(sys.argv[1], "rb").read()
-members, at = [], 8
-while at < len(whole):
-    head, size = whole[at:at + 60], int(whole[at + 48:at + 58])
-    members.append((head, whole[at + 60:at + 60 + size]))
-    at += 60 + size + size % 2
-with open(sys.argv[1], "wb") as out:
-    out.write(b"!<arch>\n")
-    for head, content in members:
-        if head.startswith(b"data.tar"):
-            content = data.getvalue()
-            head = b"data.tar".ljust(16) + head[16:48] + str(len(content)).encode().ljust(10) + head[58:]
-        out.write(head + content + b"\n" * (len(content) % 2))
-"#;
+const FORGE: &str = include_str!("../bodies/needs/index_forge.py");
 
 /// A Debian package to be made.
 #[derive(Clone, Copy, Default)]

@@ -24,7 +24,7 @@ pub(crate) const GREETING: [Deb<'static>; 2] = [
 pub(crate) const NEEDS: &str = "needs: {native: [greeting]}";
 
 #[test]
-fn a_package_and_what_it_depends_on_are_there_and_its_scripts_were_not_run() {
+fn a_package_is_installed_with_its_dependencies_and_without_its_scripts() {
     let Some(host) = Host::new() else { return };
     host.index.debs(&GREETING);
     let done = host.done(NEEDS, &[], "greeting; ls /usr/share/greeting; id -u");
@@ -74,7 +74,7 @@ fn a_root_that_cannot_be_written_has_all_that_was_prepared() {
 }
 
 #[test]
-fn what_was_prepared_once_is_had_without_asking_anybody() {
+fn a_second_run_uses_the_cache_without_a_request() {
     let Some(mut host) = Host::new() else { return };
     host.index.debs(&GREETING);
     host.done(NEEDS, &[], "greeting").assert_exited(0);
@@ -108,7 +108,7 @@ fn a_package_that_no_index_has_is_named() {
 }
 
 #[test]
-fn packages_that_nobody_vouches_for_are_refused() {
+fn packages_of_an_untrusted_index_are_refused() {
     let Some(host) = Host::new() else { return };
     host.index.debs(&GREETING);
     // Changed since it was signed.
@@ -131,7 +131,7 @@ fn packages_that_nobody_vouches_for_are_refused() {
 }
 
 #[test]
-fn a_plan_lists_what_would_be_installed_and_from_where_and_installs_nothing() {
+fn a_plan_lists_packages_and_their_origin_and_installs_nothing() {
     let Some(host) = Host::new() else { return };
     let bundle = host.bundle("planned", NEEDS, &[("main.sh", "true")]);
     // What it prints is no report.

@@ -16,7 +16,7 @@ fn host() -> Option<Host> {
 }
 
 #[test]
-fn a_preparation_stands_on_the_terminal_and_is_gone_when_the_body_speaks() {
+fn provisioning_progress_is_shown_and_erased_before_the_bodys_output() {
     let Some(host) = host() else { return };
     let bundle = host.bundle("shown", NEEDS, &[("main.sh", BODY)]);
     let (case, shown) = host.exec(&[], &bundle).on_screen();
@@ -36,7 +36,7 @@ fn a_preparation_stands_on_the_terminal_and_is_gone_when_the_body_speaks() {
 }
 
 #[test]
-fn a_preparation_is_silent_where_nobody_looks_or_wants_to() {
+fn provisioning_shows_no_progress_without_a_terminal_or_with_quiet() {
     let Some(host) = host() else { return };
     let bundle = host.bundle("quiet", NEEDS, &[("main.sh", BODY)]);
     let (case, shown) = host.exec(&["-q"], &bundle).on_screen();
@@ -60,7 +60,7 @@ fn a_preparation_is_silent_where_nobody_looks_or_wants_to() {
 }
 
 #[test]
-fn a_preparation_that_fails_leaves_nothing_on_the_line_of_its_error() {
+fn failed_provisioning_erases_its_progress_line() {
     let Some(host) = host() else { return };
     let bundle = host.bundle("fails", "needs: {npm: [nonesuch]}", &[("main.sh", BODY)]);
     let (case, shown) = host.exec(&[], &bundle).on_screen();

@@ -46,7 +46,7 @@ fn indexes_over_tls_are_believed_where_the_host_names_who_vouches_for_them() {
 }
 
 #[test]
-fn packages_are_laid_over_a_root_that_nobody_writes() {
+fn packages_are_mounted_over_a_read_only_root() {
     let Some(host) = Host::new() else { return };
     publish(&host);
     host.configure(&format!(

@@ -37,7 +37,7 @@ pub(crate) fn pushed(host: &Host, name: &str) -> String {
 }
 
 #[test]
-fn a_source_that_was_pushed_is_what_skopeo_reads() {
+fn skopeo_reads_a_pushed_source() {
     let Some(host) = Host::new() else { return };
     let digest = pushed(&host, "sources/backend:1.2.3");
     let mut raw = skopeo("inspect", &host.registry, "");
@@ -60,7 +60,7 @@ fn a_source_that_was_pushed_is_what_skopeo_reads() {
 }
 
 #[test]
-fn a_source_comes_back_from_skopeo_s_copies_as_it_was() {
+fn a_source_survives_copying_by_skopeo() {
     let Some(mut host) = Host::new() else { return };
     let digest = pushed(&host, "sources/backend:1.2.3");
     let layout = host.ground.path("copied");
@@ -155,7 +155,7 @@ fn a_writable_source_is_changed_for_one_run_only() {
 }
 
 #[test]
-fn a_tag_in_a_manifest_is_refused_unless_it_is_allowed_and_then_the_digest_is_told() {
+fn a_tag_is_refused_or_reported_with_its_digest_where_allowed() {
     let Some(mut host) = Host::new() else { return };
     let digest = pushed(&host, "sources/backend:1.2.3");
     host.forget();

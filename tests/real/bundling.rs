@@ -197,17 +197,7 @@ fn pytest_runs_a_suite_that_is_bundled_with_it() {
     let Some(prepared) = pytest() else {
         return;
     };
-    let suite = "
-import json
-
-def test_files(tmp_path):
-    (tmp_path / 'file').write_text('x')
-    assert (tmp_path / 'file').read_text() == 'x'
-
-def test_the_manifest_that_is_run_lies_in_the_bundle():
-    with open('/bundle/.runner/manifest.json') as file:
-        assert json.load(file)['run'][2] == 'pytest'
-";
+    let suite = include_str!("../bodies/real/pytest_runs_a_suite_that_is_bundled_with_it.py");
     let run = "name: suite
 run: [python3, -m, pytest, -q, -p, 'no:cacheprovider', --basetemp=/tmp/suite, test_suite.py]
 ";

@@ -171,28 +171,7 @@ fn pytest_runs_tests_that_start_the_runner() {
     let Some(pytest) = pytest() else {
         return;
     };
-    let suite = "
-import os, subprocess
-
-def confined(*words, **settings):
-    command = [os.environ['RUNNER_UNDER_TEST'], 'run', '--', *words]
-    return subprocess.run(command, capture_output=True, text=True, **settings)
-
-def test_output_comes_through():
-    done = confined('sh', '-c', 'echo out; echo err >&2; exit 3')
-    assert (done.returncode, done.stdout, done.stderr) == (3, 'out\\n', 'err\\n')
-
-def test_the_home_of_the_host_is_not_there(tmp_path):
-    (tmp_path / 'secret').write_text('secret')
-    assert confined('cat', str(tmp_path / 'secret')).returncode == 1
-
-def test_time_out_of_the_harness_ends_the_run():
-    try:
-        confined('sleep', '1000', timeout=0.5)
-    except subprocess.TimeoutExpired:
-        return
-    assert False
-";
+    let suite = include_str!("../bodies/real/pytest_runs_tests_that_start_the_runner.py");
     let suite = ground.write("suite/test_confined.py", suite);
     let mut command = tool("python3");
     command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]);
@@ -215,17 +194,7 @@ fn pytest_itself_runs_in_the_sandbox() {
     let Some(pytest) = pytest() else {
         return;
     };
-    let suite = "
-import subprocess
-
-def test_files(tmp_path):
-    (tmp_path / 'file').write_text('x')
-    assert (tmp_path / 'file').read_text() == 'x'
-
-def test_children(capfd):
-    subprocess.run(['echo', 'hello'], check=True)
-    assert capfd.readouterr().out == 'hello\\n'
-";
+    let suite = include_str!("../bodies/real/pytest_itself_runs_in_the_sandbox.py");
     ground.write("suite/test_inside.py", suite);
     ground.write(
         "broken/test_broken.py",

@@ -4,28 +4,7 @@ use crate::bundling::exec_bundled;
 use support::Ground;
 use support::bodies::c_body;
 
-const THREADS: &str = r#"
-#include <pthread.h>
-#include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
-static void *count(void *number) { ++*(int *)number; return 0; }
-int main(int words, char **word) {
-    int numbers[16] = {0}, sum = 0;
-    pthread_t threads[16];
-    for (int i = 0; i < 16; i++) if (pthread_create(&threads[i], 0, count, &numbers[i])) return 2;
-    for (int i = 0; i < 16; i++) { pthread_join(threads[i], 0); sum += numbers[i]; }
-    for (int i = 0; i < 4; i++) {
-        int status = 0, pid = fork();
-        if (pid < 0) return 3;
-        if (pid == 0) _exit(i);
-        if (waitpid(pid, &status, 0) != pid) return 4;
-        sum += WEXITSTATUS(status);
-    }
-    printf("%s %d\n", words > 1 ? word[1] : "none", sum);
-    return 0;
-}
-"#;
+const THREADS: &str = include_str!("../bodies/real/programs_threads.c");
 
 #[test]
 fn a_shell_pipeline_counts_words() {
@@ -75,12 +54,9 @@ fn a_binary_given_by_its_path_runs_wherever_it_lies() {
 fn a_full_disk_is_an_error_that_the_program_sees_and_no_signal() {
     let ground = Ground::new();
     let beside = "x".repeat(100_000);
-    let script = "LC_ALL=C dd if=/dev/zero of=/tmp/file bs=64k count=1000 2>&1 |
-            grep -o 'No space left.*'
-        echo ${PIPESTATUS[0]}
-        rm /tmp/file
-        truncate -s 1T /tmp/hole
-        echo $?";
+    let script = include_str!(
+        "../bodies/real/a_full_disk_is_an_error_that_the_program_sees_and_no_signal.sh"
+    );
     let folder = ground.folder(&[
         ("manifest.yaml", "name: fill\nrun: fill.sh\n"),
         ("beside.txt", &beside),

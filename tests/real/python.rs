@@ -7,27 +7,9 @@ use support::bundles::pack;
 use support::packages::{succeed, tool, wheels};
 use support::{Ground, random};
 
-const MAIN: &str = "
-import sys
-sys.path.insert(0, 'lib')
-import markupsafe, markupsafe._speedups, six
-print(six.ensure_text(b'text'), markupsafe.escape('<b>'), markupsafe._speedups.escape('<i>'))
-";
+const MAIN: &str = include_str!("../bodies/real/python_main.py");
 
-const SERVER: &str = "
-import http.server, threading, urllib.request
-class Answer(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b'served ' + self.path.encode())
-    def log_message(self, *words):
-        pass
-server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Answer)
-threading.Thread(target=server.serve_forever, daemon=True).start()
-print(urllib.request.urlopen(f'http://localhost:{server.server_port}/y').read().decode())
-server.shutdown()
-";
+const SERVER: &str = include_str!("../bodies/real/python_server.py");
 
 /// The program with its wheels unpacked.
 fn program(ground: &Ground) -> Option<PathBuf> {
@@ -131,13 +113,8 @@ fn a_python_server_answers_on_loopback() {
 #[test]
 fn python_starts_processes_and_threads_that_share_locks() {
     let ground = Ground::new();
-    let pool = "
-import concurrent.futures, multiprocessing
-with multiprocessing.Pool(3) as pool:
-    print(pool.map(abs, [-1, -2, -3]))
-with concurrent.futures.ThreadPoolExecutor(8) as threads:
-    print(sum(threads.map(abs, range(-10, 0))))
-";
+    let pool =
+        include_str!("../bodies/real/python_starts_processes_and_threads_that_share_locks.py");
     let manifest = ("manifest.yaml", "name: pool\nrun: pool.py\n");
     let folder = ground.folder(&[manifest, ("pool.py", pool)]);
     let done = exec_bundled(&ground, &[], &folder, &[]);

@@ -116,7 +116,7 @@ fn where_a_helper_has_nothing_the_file_counts_unless_it_is_the_registrys_own() {
 }
 
 #[test]
-fn a_helper_that_does_wrong_is_named_and_what_it_says_is_not_shown() {
+fn a_failing_helper_is_named_without_its_output() {
     let directory = tempfile::tempdir().expect("a directory");
     let service = closed();
     for (script, part) in [
@@ -193,7 +193,7 @@ fn a_helper_that_hangs_is_left_soon_after_the_caller_wants_it() {
 }
 
 #[test]
-fn a_file_that_is_none_is_refused_without_what_is_in_it() {
+fn an_invalid_credentials_file_is_refused_without_showing_it() {
     let directory = tempfile::tempdir().expect("a directory");
     let service = closed();
     let large = format!("{{\"x\":\"{}\"}}", "canary".repeat(200_000));
@@ -226,7 +226,7 @@ fn a_file_that_is_none_is_refused_without_what_is_in_it() {
 }
 
 #[test]
-fn a_file_of_somebody_else_is_not_believed() {
+fn a_credentials_file_of_another_owner_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     let service = closed();
     let connection = with_helper(&service, directory.path(), GIVES, &for_this(&service));

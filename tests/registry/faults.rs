@@ -86,7 +86,7 @@ fn the_type_of_a_manifest_is_its_own_where_the_registry_says_only_that_it_is_jso
 }
 
 #[test]
-fn what_may_pass_is_tried_again_until_it_does() {
+fn transient_errors_are_retried_until_success() {
     let past = "Wed, 21 Oct 2015 07:28:00 GMT";
     for (times, reply) in [
         (1, Reply::of(500)),
@@ -109,7 +109,7 @@ fn what_may_pass_is_tried_again_until_it_does() {
 }
 
 #[test]
-fn what_does_not_pass_ends_after_four_tries_with_its_cause() {
+fn retries_end_after_four_attempts_with_the_cause() {
     for (reply, cause) in [
         (Reply::of(500), "the answer was 500"),
         (manifest_reply().way(Way::Cut(3)), ""),
@@ -155,7 +155,7 @@ fn http_date(unix_s: u64) -> String {
 }
 
 #[test]
-fn what_would_be_the_same_again_is_not_tried_again() {
+fn permanent_errors_are_not_retried() {
     let says = r#"{"errors":[{"code":"DENIED\u001b[31m","message":"ask \u202enobody"}]}"#;
     let other = Digest::of(b"something else");
     for (reply, code, part) in [
@@ -340,7 +340,7 @@ fn a_part_that_was_not_asked_for_is_refused() {
 }
 
 #[test]
-fn a_range_behind_the_end_is_no_end_but_a_new_beginning() {
+fn a_range_beyond_the_end_restarts_the_download() {
     let service = Scripted::start(|asked: &Seen, _| match asked.header("range") {
         Some(_) => Reply::of(416),
         None => Reply::of(200).body("whole"),
@@ -380,7 +380,7 @@ fn a_stalled_body_ends_soon_after_the_caller_wants_it() {
 }
 
 #[test]
-fn a_silent_registry_is_left_soon_after_the_caller_wants_it() {
+fn cancelling_ends_a_request_to_a_silent_registry() {
     let service = Scripted::start(|_, _| Reply::of(200).way(Way::Silence));
     ends_when_wanted(&service, 0, |registry| registry.manifest(&tag()).map(drop));
 }
@@ -419,7 +419,7 @@ fn ends_when_wanted(
 }
 
 #[test]
-fn a_stalled_body_is_given_up_by_itself_and_may_be_gone_on_with() {
+fn a_stalled_download_times_out_and_can_be_resumed() {
     let service = with_blob(content(), |reply| reply.way(Way::Stall(100)));
     let mut connection = service.connection();
     connection.patience.stall = Duration::from_millis(300);
@@ -435,7 +435,7 @@ fn a_stalled_body_is_given_up_by_itself_and_may_be_gone_on_with() {
 }
 
 #[test]
-fn a_registry_that_is_not_there_is_named() {
+fn an_unreachable_registry_is_named() {
     let address = {
         let service = Scripted::start(|_, _| Reply::of(200));
         service.address()
@@ -455,7 +455,7 @@ fn a_registry_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_body_of_a_byte_now_and_then_is_given_up_though_it_never_stands_still() {
+fn a_download_that_drips_bytes_times_out() {
     let service = Scripted::start(|_, _| Reply::of(200).body(vec![b' '; 10_000]).way(Way::Drip));
     let mut connection = service.connection();
     connection.patience.document = Duration::from_millis(200);

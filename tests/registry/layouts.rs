@@ -142,7 +142,7 @@ fn writers_that_add_to_one_layout_at_once_lose_nothing_of_each_other() {
 }
 
 #[test]
-fn what_is_no_layout_is_neither_read_nor_written_to() {
+fn a_directory_that_is_not_a_layout_is_left_alone() {
     let ground = tempfile::tempdir().expect("a directory");
     let full = ground.path().join("full");
     std::fs::create_dir(&full).expect("made");
@@ -163,7 +163,7 @@ fn what_is_no_layout_is_neither_read_nor_written_to() {
 }
 
 #[test]
-fn a_writer_that_is_given_up_leaves_nothing() {
+fn an_abandoned_writer_leaves_no_file() {
     let ground = tempfile::tempdir().expect("a directory");
     let path = ground.path().join("layout");
     let mut writer = LayoutWriter::create(&path).expect("begun");
@@ -331,7 +331,7 @@ fn nothing_is_made_through_a_link_of_a_layout() {
 }
 
 #[test]
-fn a_layout_that_somebody_holds_is_waited_for_until_the_caller_wants_an_end() {
+fn waiting_for_a_locked_layout_can_be_cancelled() {
     let ground = tempfile::tempdir().expect("a directory");
     let path = ground.path().join("layout");
     written(&path, Some("it"), &document()).expect("written");

@@ -30,7 +30,7 @@ fn taking(place: &'static str, put: impl Fn(usize) -> Reply + Send + Sync + 'sta
 }
 
 #[test]
-fn a_blob_that_is_there_is_not_sent() {
+fn an_existing_blob_is_not_uploaded() {
     let service = Scripted::start(|_, _| Reply::of(200));
     assert!(!pushed(&service).expect("asked"));
     assert_eq!(service.seen().len(), 1);
@@ -105,7 +105,7 @@ fn an_upload_that_another_host_takes_has_no_password() {
 }
 
 #[test]
-fn what_a_registry_does_not_take_is_told() {
+fn a_rejected_push_is_reported() {
     let other = Digest::of(b"something else").to_string();
     let says = "{\"errors\":[{\"code\":\"DIGEST_INVALID\",\"message\":\"m\"}]}";
     for (reply, code, part) in [
@@ -152,7 +152,7 @@ impl Seek for Short {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_or_is_too_short_is_told_as_that() {
+fn an_unreadable_or_truncated_file_is_reported() {
     for fails in [true, false] {
         let service = taking("/up", |_| Reply::of(201));
         let registry = service.registry();

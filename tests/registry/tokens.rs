@@ -274,7 +274,7 @@ fn no_token_is_asked_for_over_plain_http_of_another_host() {
 }
 
 #[test]
-fn nothing_that_says_who_asks_goes_with_a_redirect_to_another_host() {
+fn credentials_are_dropped_on_a_redirect_to_another_host() {
     let directory = tempfile::tempdir().expect("a directory");
     let elsewhere = Arc::new(Scripted::start(|_, _| Reply::of(200).body("blob")));
     let place = elsewhere.url("/blob?signature=canary-signature");

@@ -162,8 +162,8 @@ fn first_bytes_that_name_another_host_or_none_are_denied() {
 }
 
 #[test]
-fn who_is_silent_on_443_is_closed_when_its_time_is_over_and_not_before() {
-    if !enter("decisions::who_is_silent_on_443_is_closed_when_its_time_is_over_and_not_before") {
+fn a_silent_connection_on_443_is_closed_at_its_timeout() {
+    if !enter("decisions::a_silent_connection_on_443_is_closed_at_its_timeout") {
         return;
     }
     let mut ground = Ground::new(Plan::default());

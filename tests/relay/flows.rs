@@ -105,8 +105,8 @@ fn a_reset_of_one_side_is_a_reset_of_the_other() {
 }
 
 #[test]
-fn an_answer_before_the_end_of_a_request_that_nobody_reads_arrives() {
-    if !enter("flows::an_answer_before_the_end_of_a_request_that_nobody_reads_arrives") {
+fn an_early_answer_to_an_unread_request_arrives() {
+    if !enter("flows::an_early_answer_to_an_unread_request_arrives") {
         return;
     }
     let mut ground = Ground::new(Plan::default());
@@ -129,8 +129,8 @@ fn an_answer_before_the_end_of_a_request_that_nobody_reads_arrives() {
 }
 
 #[test]
-fn a_reader_that_is_slow_gets_everything_and_keeps_nobody_waiting() {
-    if !enter("flows::a_reader_that_is_slow_gets_everything_and_keeps_nobody_waiting") {
+fn a_slow_reader_gets_everything_and_delays_no_other_stream() {
+    if !enter("flows::a_slow_reader_gets_everything_and_delays_no_other_stream") {
         return;
     }
     let mut ground = Ground::new(Plan::default());
@@ -236,8 +236,8 @@ fn what_the_body_had_sent_when_it_ended_is_still_forwarded() {
 }
 
 #[test]
-fn what_is_cut_off_by_the_end_of_a_run_is_not_taken_for_the_whole() {
-    if !enter("flows::what_is_cut_off_by_the_end_of_a_run_is_not_taken_for_the_whole") {
+fn a_transfer_cut_off_by_the_end_of_a_run_is_reset() {
+    if !enter("flows::a_transfer_cut_off_by_the_end_of_a_run_is_reset") {
         return;
     }
     let mut ground = Ground::new(Plan::default());

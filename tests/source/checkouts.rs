@@ -107,7 +107,7 @@ fn without_a_commit_a_version_is_needed() {
 }
 
 #[test]
-fn what_is_not_as_the_commit_has_it_is_told_and_stands_in_the_version() {
+fn uncommitted_changes_are_reported_and_marked_in_the_version() {
     let source = Source::checkout(&[("a", "a"), ("d/b", "b"), (".gitignore", "*.o\n")]);
     let clean = source.build(&["no-version"]);
     assert_eq!(clean.find_warning("source_dirty"), None);
@@ -221,7 +221,7 @@ fn without_the_program_git_a_checkout_is_refused() {
 }
 
 #[test]
-fn names_that_are_none_are_refused() {
+fn invalid_names_are_refused() {
     let source = Source::with(&FILES);
     for words in [
         ["--name", "a b"],

@@ -205,7 +205,7 @@ fn built(source: &Source) -> Artifact {
 }
 
 #[test]
-fn a_file_that_names_the_repository_of_somebody_else_is_not_believed() {
+fn a_git_file_pointing_to_a_foreign_repository_is_ignored() {
     let other = Source::checkout(&[("secret", "canary")]);
     other.git(&[
         "remote",

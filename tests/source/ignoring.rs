@@ -111,7 +111,7 @@ fn the_same_patterns_leave_out_what_git_leaves_out() {
 }
 
 #[test]
-fn what_every_snapshot_leaves_out_no_pattern_brings_back() {
+fn patterns_cannot_reinclude_always_excluded_files() {
     let source = Source::with(&[
         ("x", "x"),
         (".hg/y", "y"),

@@ -157,7 +157,7 @@ fn a_file_with_several_links_is_an_ordinary_file() {
 }
 
 #[test]
-fn what_looks_like_credentials_and_is_none_is_taken() {
+fn files_that_only_resemble_credentials_are_included() {
     let files = [
         (".env.example", "A="),
         ("cert.pem", CERTIFICATE),

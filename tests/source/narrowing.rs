@@ -180,7 +180,7 @@ fn a_tree_that_is_too_deep_is_refused() {
 }
 
 #[test]
-fn what_is_written_to_is_no_part_of_the_source() {
+fn output_files_are_excluded_from_the_source() {
     let source = Source::with(&[("a", "a")]);
     let inside = source.directory().join("out.oci");
     let store = source.directory().join("cache/oci");

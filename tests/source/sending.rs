@@ -118,7 +118,7 @@ fn an_artifact_of_the_store_and_of_a_layout_is_sent_later() {
 }
 
 #[test]
-fn what_is_not_there_is_refused_by_its_name() {
+fn missing_paths_are_refused_by_name() {
     let source = Source::with(&FILES);
     source.build(&[]);
     for (what, target, code) in [
@@ -142,7 +142,7 @@ fn what_is_not_there_is_refused_by_its_name() {
 }
 
 #[test]
-fn a_registry_without_tls_is_spoken_to_only_where_somebody_says_so() {
+fn plain_http_registries_need_an_explicit_flag() {
     let Some(registry) = plain() else { return };
     let source = Source::with(&FILES);
     let target = registry.reference("it");

@@ -124,7 +124,7 @@ fn begun() -> (Host, Stalling, String) {
 }
 
 #[test]
-fn a_signal_ends_a_stalled_pull_and_leaves_nothing_of_the_run() {
+fn a_signal_ends_a_stalled_pull_and_the_run_is_cleaned_up() {
     for signal in [Signal::INT, Signal::TERM] {
         let (host, stalling, bundle) = begun();
         let words = ["exec", "--grant=sources", "--insecure", &bundle];

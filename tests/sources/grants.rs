@@ -15,7 +15,7 @@ fn kept() -> (Artifact, Host) {
 }
 
 #[test]
-fn a_bundle_asks_and_gets_nothing_before_somebody_grants() {
+fn a_bundle_gets_no_source_without_a_grant() {
     let (artifact, host) = kept();
     let bundle = host.bundle(&one(artifact.nowhere(), ""), SHOW);
     let done = host.command(&["exec", &bundle]).done();
@@ -43,7 +43,7 @@ fn a_bundle_asks_and_gets_nothing_before_somebody_grants() {
 }
 
 #[test]
-fn what_the_host_denies_nobody_grants() {
+fn a_denial_by_the_host_overrides_every_grant() {
     let (artifact, host) = kept();
     let bundle = host.bundle(&one(artifact.nowhere(), ""), SHOW);
     let policy = host.policy("deny_grants: [sources]\n");
@@ -63,7 +63,7 @@ fn what_the_host_denies_nobody_grants() {
 }
 
 #[test]
-fn a_bundle_that_was_made_carries_what_it_asks_for() {
+fn a_built_bundle_keeps_its_source_requests() {
     let (artifact, host) = kept();
     let folder = host.bundle(&one(artifact.nowhere(), "writable: true"), SHOW);
     let archive = bundled(folder.as_ref());
@@ -103,7 +103,7 @@ fn plan(host: &Host, flags: &[&str], bundle: &str) -> (i32, Value) {
 }
 
 #[test]
-fn a_plan_says_where_a_source_would_be_and_whether_it_is_kept_and_asks_nobody() {
+fn a_plan_shows_mount_point_and_cache_state_of_a_source_without_a_request() {
     let (artifact, host) = kept();
     let digest = artifact.digest();
     let bundle = host.bundle(&one(artifact.nowhere(), "writable: true"), SHOW);

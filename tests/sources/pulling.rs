@@ -69,7 +69,7 @@ fn a_registry_without_tls_is_spoken_to_only_where_caller_or_host_say_so() {
 }
 
 #[test]
-fn a_tag_is_refused_before_anybody_is_asked_and_its_digest_is_told_where_it_is_allowed() {
+fn a_tag_is_refused_before_any_request_and_resolved_to_a_digest_where_allowed() {
     let Some((registry, artifact, _)) = pushed("a\n") else {
         return;
     };
@@ -97,7 +97,7 @@ fn a_tag_is_refused_before_anybody_is_asked_and_its_digest_is_told_where_it_is_a
 
 /// of the layer.
 #[test]
-fn bytes_that_are_others_than_their_digest_says_are_never_seen_by_a_body() {
+fn bytes_with_a_wrong_digest_never_reach_a_body() {
     let Some((registry, artifact, reference)) = pushed("a\n") else {
         return;
     };
@@ -143,7 +143,7 @@ fn two_runs_that_want_one_source_at_once_fetch_it_once() {
 }
 
 #[test]
-fn a_pull_stands_on_the_terminal_and_is_gone_when_the_body_speaks() {
+fn pull_progress_is_shown_and_erased_before_the_bodys_output() {
     let Some((_registry, _artifact, reference)) = pushed("a\n") else {
         return;
     };

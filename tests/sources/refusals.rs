@@ -61,7 +61,7 @@ fn wrong() -> Vec<(Artifact, &'static str)> {
 }
 
 #[test]
-fn what_is_no_source_is_refused_before_the_body_starts() {
+fn an_invalid_source_is_refused_before_the_body_starts() {
     for (artifact, code) in wrong() {
         let host = Host::with(&artifact);
         let bundle = host.bundle(&one(artifact.nowhere(), ""), "");
@@ -76,7 +76,7 @@ fn what_is_no_source_is_refused_before_the_body_starts() {
 }
 
 #[test]
-fn what_is_no_source_and_not_required_is_left_out_and_never_mounted() {
+fn an_invalid_optional_source_is_not_mounted() {
     for (artifact, _) in wrong() {
         let host = Host::with(&artifact);
         let bundle = host.bundle(
@@ -98,7 +98,7 @@ fn what_is_no_source_and_not_required_is_left_out_and_never_mounted() {
 }
 
 #[test]
-fn what_the_manifest_itself_says_wrong_is_refused_also_where_it_is_not_required() {
+fn manifest_errors_are_refused_for_optional_sources_too() {
     let host = Host::new();
     for (reference, code) in [
         ("registry.test/sources/backend:1", "source_tag_refused"),

@@ -16,7 +16,7 @@ fn backend() -> Artifact {
 }
 
 #[test]
-fn a_source_is_the_bodys_own_to_read_and_to_execute_and_nothing_of_it_can_be_written() {
+fn a_source_is_readable_executable_and_read_only() {
     let artifact = backend();
     let host = Host::with(&artifact);
     let bundle = host.bundle(
@@ -50,7 +50,7 @@ const CHANGED: &str = "read me\ntool\nchanged\n1000 1\n./README\n./services/api/
      ./services/api/new\n./tool\n";
 
 #[test]
-fn what_a_body_writes_is_gone_with_its_run_and_never_in_the_store() {
+fn writes_to_a_source_are_discarded_and_never_reach_the_store() {
     let artifact = backend();
     let host = Host::with(&artifact);
     let bundle = host.bundle(&one(artifact.nowhere(), WRITABLE), CHANGE);
@@ -82,7 +82,7 @@ fn a_copy_is_the_same_to_a_body_as_an_overlayfs() {
 }
 
 #[test]
-fn what_a_source_that_may_be_written_is_laid_of_is_seen_by_no_body() {
+fn the_layers_of_a_writable_source_are_hidden_from_the_body() {
     let artifact = backend();
     let host = Host::with(&artifact);
     let copy = host.policy("oci: {copy: true}\n");
@@ -168,11 +168,7 @@ fn sources_lie_in_one_another_and_mounts_in_them() {
             entry(&outer, "/w/a", ""),
             entry(&inner, "/w/a/services/x/y", WRITABLE),
         ],
-        "cd /w/a; cat README vendor/c/inner.txt services/x/y/inner.txt services/api/main.txt\n\
-         cat services/x/y/lent/file file\n\
-         echo x >services/x/y/new && echo wrote; ls services/x/y\n\
-         (echo x >vendor/new || echo x >vendor/c/new || echo x >services/x/new || echo x >new) \
-         2>/dev/null || echo refused",
+        include_str!("../bodies/sources/sources_lie_in_one_another_and_mounts_in_them.sh"),
     );
     for policy in [&[][..], &["--policy", &copy]] {
         let mounts = [
@@ -196,7 +192,7 @@ fn sources_lie_in_one_another_and_mounts_in_them() {
 }
 
 #[test]
-fn two_bodies_at_once_share_one_snapshot_and_see_nothing_of_each_other() {
+fn two_concurrent_bodies_share_a_snapshot_but_no_writes() {
     let artifact = backend();
     let host = Host::with(&artifact);
     // Each waits until the other has written.
@@ -220,7 +216,7 @@ fn two_bodies_at_once_share_one_snapshot_and_see_nothing_of_each_other() {
 }
 
 #[test]
-fn the_disk_limit_holds_what_a_body_writes_into_a_source_and_not_the_source() {
+fn the_disk_limit_counts_writes_to_a_source_but_not_the_source() {
     let noise = "0123456789abcdef".repeat(1 << 16);
     let artifact = Artifact::of(&[("large", &noise), ("small", "small\n")]);
     let host = Host::with(&artifact);

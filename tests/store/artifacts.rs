@@ -61,7 +61,7 @@ fn a_document_that_is_a_manifest_and_an_index_is_not_sent_on() {
 }
 
 #[test]
-fn a_manifest_that_is_none_of_a_source_is_refused_for_what_it_is() {
+fn a_manifest_of_another_artifact_type_is_refused() {
     let image = media::LAYER_GZIP;
     let empty = |text: &[u8]| descriptor(media::EMPTY, text);
     type Case<'text> = (&'text str, &'text str, &'text dyn Fn(&mut Value));
@@ -134,7 +134,7 @@ fn a_config_of_another_kind_is_refused() {
 }
 
 #[test]
-fn a_document_that_is_no_json_is_refused_by_its_name() {
+fn a_document_that_is_not_json_is_refused_by_name() {
     let mut artifact = Artifact::default();
     let digest = Digest::of(b"<html>");
     artifact.manifests.insert(digest, b"<html>".to_vec());
@@ -146,7 +146,7 @@ fn a_document_that_is_no_json_is_refused_by_its_name() {
 }
 
 #[test]
-fn the_empty_descriptor_is_no_config_and_nothing_is_asked_for_it() {
+fn the_empty_descriptor_is_not_fetched() {
     let layer = snapshot(&[("a", b"a")]);
     let mut manifest = source_manifest(b"{}", &layer);
     manifest["config"]["mediaType"] = json!(media::EMPTY);

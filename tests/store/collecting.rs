@@ -25,7 +25,7 @@ fn put(store: &Store, seed: u64, bytes: usize) -> Digest {
 }
 
 #[test]
-fn what_was_not_used_for_longest_goes_first_until_the_rest_fits() {
+fn least_recently_used_blobs_are_evicted_first() {
     let ground = Ground::new();
     let store = ground.store();
     let digests = [3, 1, 2].map(|seed| put(&store, seed, 100_000));
@@ -47,7 +47,7 @@ fn what_was_not_used_for_longest_goes_first_until_the_rest_fits() {
 }
 
 #[test]
-fn looking_a_blob_up_is_a_use_and_listing_is_none() {
+fn a_lookup_counts_as_use_and_a_listing_does_not() {
     let ground = Ground::new();
     let store = ground.store();
     let digests = [1, 2].map(|seed| put(&store, seed, 1000));
@@ -67,7 +67,7 @@ fn looking_a_blob_up_is_a_use_and_listing_is_none() {
 }
 
 #[test]
-fn nothing_that_is_in_use_goes_even_where_all_is_to_go() {
+fn blobs_in_use_are_never_evicted() {
     let (ground, artifact) = (Ground::new(), source(1, 200_000));
     let fake = Fake::new(&artifact, Sends::Whole);
     let store = ground.store();
@@ -99,7 +99,7 @@ fn nothing_that_is_in_use_goes_even_where_all_is_to_go() {
 }
 
 #[test]
-fn a_download_under_way_stays_and_one_that_nobody_goes_on_with_goes() {
+fn active_downloads_stay_and_abandoned_ones_are_removed() {
     let ground = Ground::new();
     let bytes = noise(1, 400_000);
     let artifact = crate::ground::Artifact::default().with_blob(&bytes);

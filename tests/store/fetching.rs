@@ -63,7 +63,7 @@ fn a_download_that_ends_early_or_breaks_is_gone_on_with_where_it_was() {
 }
 
 #[test]
-fn a_blob_that_never_comes_whole_is_an_error_and_what_came_waits_for_the_next_try() {
+fn an_incomplete_blob_is_an_error_and_its_part_is_kept_for_the_next_attempt() {
     let (ground, (mut artifact, wanted)) = (Ground::new(), one_blob());
     let whole = artifact.clone();
     let cut = noise(1, BYTES)[..200_000].to_vec();
@@ -81,7 +81,7 @@ fn a_blob_that_never_comes_whole_is_an_error_and_what_came_waits_for_the_next_tr
 }
 
 #[test]
-fn a_blob_of_which_nothing_comes_leaves_nothing() {
+fn an_empty_download_leaves_no_file() {
     let (ground, (mut artifact, wanted)) = (Ground::new(), one_blob());
     artifact.blobs.remove(&wanted.digest);
     let nobody = Fake::new(&artifact, Sends::Whole);
@@ -128,7 +128,7 @@ fn bytes_that_are_not_the_blob_are_refused_and_thrown_away() {
 }
 
 #[test]
-fn what_an_earlier_download_left_and_is_not_the_blob_is_begun_anew_once() {
+fn a_wrong_partial_download_is_restarted_once() {
     let longer = noise(3, BYTES + 1);
     let other = noise(3, 100_000);
     for (left, requests) in [(&other, 2), (&longer, 1)] {
@@ -186,7 +186,7 @@ fn a_small_blob_whose_bytes_changed_is_never_read() {
 }
 
 #[test]
-fn a_draft_becomes_a_blob_or_nothing() {
+fn a_draft_becomes_a_blob_or_is_removed() {
     use std::io::Write as _;
     let ground = Ground::new();
     let store = ground.store();
@@ -224,7 +224,7 @@ fn sixteen_that_want_the_same_blob_at_once_ask_for_it_once() {
 }
 
 #[test]
-fn whoever_waits_for_another_download_can_be_cancelled() {
+fn waiting_for_another_download_can_be_cancelled() {
     let (ground, (artifact, wanted)) = (Ground::new(), one_blob());
     let (first, second) = (Ending::default(), Ending::default());
     let stuck = Fake::new(&artifact, Sends::Nothing);

@@ -95,7 +95,7 @@ fn in_own_mounts(script: &str, words: &[&Path]) -> Option<(i32, String, String)>
 }
 
 #[test]
-fn a_full_disk_is_said_and_leaves_room_and_nothing_torn() {
+fn a_full_disk_is_reported_and_leaves_no_partial_file() {
     let ground = Ground::new();
     // The first is too large as it is sent, the second only where it is unpacked.
     let text = vec![b'a'; 9 << 20];
@@ -105,15 +105,8 @@ fn a_full_disk_is_said_and_leaves_room_and_nothing_torn() {
     source(2, 10_000).write(&ground.path("small"), None);
     let (disk, copy) = (ground.path("disk"), ground.path("copy"));
     std::fs::create_dir(&disk).expect("made");
-    let script = "mount -t tmpfs -o size=4m none \"$2\" || exit 99
-        export RUNNER_OPT_OCI_DIRECTORY=\"$2/oci\"
-        for layout in noise flat; do
-            \"$1\" source pull \"oci:$4/$layout\" 2>&1 && exit 98
-            ls -A \"$2/oci/1/partial\" \"$2/oci/1/snapshots/1/building\"
-        done
-        \"$1\" source pull \"oci:$4/small\"; code=$?
-        cp -r \"$2/oci\" \"$3\" || exit 99
-        exit $code";
+    let script =
+        include_str!("../bodies/store/a_full_disk_is_reported_and_leaves_no_partial_file.sh");
     let words: [&Path; 3] = [&disk, &copy, &ground.path("")];
     let Some((code, stdout, stderr)) = in_own_mounts(script, &words) else {
         return;
@@ -130,18 +123,13 @@ fn a_full_disk_is_said_and_leaves_room_and_nothing_torn() {
 }
 
 #[test]
-fn a_store_that_is_read_only_is_good_for_what_is_in_it() {
+fn a_read_only_store_serves_its_contents() {
     let ground = Ground::new();
     source(1, 100_000).write(&ground.path("kept"), None);
     source(2, 100_000).write(&ground.path("other"), None);
     let store = ground.path("store");
     std::fs::create_dir(&store).expect("made");
-    let script = "export RUNNER_OPT_OCI_DIRECTORY=\"$2/oci\"
-        digest=$(\"$1\" source pull \"oci:$3/kept\" | head -n 1)
-        mount --bind \"$2\" \"$2\" && mount -o remount,bind,ro \"$2\" || exit 99
-        \"$1\" source pull --json \"oci:$3/kept@$digest\" || exit 97
-        \"$1\" source list >/dev/null || exit 96
-        \"$1\" source pull \"oci:$3/other\"";
+    let script = include_str!("../bodies/store/a_read_only_store_serves_its_contents.sh");
     let words: [&Path; 2] = [&store, &ground.path("")];
     let Some((code, stdout, stderr)) = in_own_mounts(script, &words) else {
         return;

@@ -67,7 +67,7 @@ fn processes_that_pull_one_source_at_once_download_it_once() {
 }
 
 #[test]
-fn a_pull_that_is_killed_at_any_moment_leaves_nothing_torn_and_the_next_one_ends_it() {
+fn a_killed_pull_leaves_no_partial_file_and_the_next_completes_it() {
     const KILLS: u32 = 40;
     let artifact = source(6, 6 << 20);
     let ground = Ground::new();

@@ -61,7 +61,7 @@ fn a_kept_snapshot_is_had_without_its_list_and_without_its_layer() {
 }
 
 #[test]
-fn a_layer_with_anything_but_files_and_directories_is_refused_by_name_and_leaves_nothing() {
+fn a_layer_with_special_files_is_refused_and_cleaned_up() {
     let plain = Tar::new().directory("d/").file("d/plain", b"x");
     let layers = [
         plain.clone().symlink("d/link", "/etc/passwd"),
@@ -86,7 +86,7 @@ fn a_layer_with_anything_but_files_and_directories_is_refused_by_name_and_leaves
 }
 
 #[test]
-fn a_layer_that_is_larger_than_allowed_is_refused_and_one_that_is_no_gzip_too() {
+fn an_oversized_or_non_gzip_layer_is_refused() {
     let artifact = source(1, 300_000);
     let fake = Fake::new(&artifact, Sends::Whole);
     let store = Ground::new();
@@ -171,7 +171,7 @@ fn a_snapshot_that_is_larger_than_the_store_is_used_once_and_gone_afterwards() {
 }
 
 #[test]
-fn unpacking_can_be_cancelled_and_leaves_nothing_that_is_used() {
+fn cancelled_unpacking_leaves_nothing_usable() {
     let (ground, artifact) = (Ground::new(), source(1, 3_000_000));
     let fake = Fake::new(&artifact, Sends::Whole);
     let store = ground.store();

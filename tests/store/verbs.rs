@@ -91,7 +91,7 @@ fn a_source_is_pulled_listed_inspected_and_collected() {
 }
 
 #[test]
-fn a_source_is_removed_with_what_no_other_one_shares() {
+fn a_source_is_removed_with_its_unshared_blobs() {
     let (config, layer) = (config(1), snapshot(&[("a", b"a")]));
     let manifest = source_manifest(&config, &layer);
     let mut noted = manifest.clone();
@@ -214,7 +214,7 @@ fn refusals_have_a_code_a_hint_and_exit_code_125() {
 }
 
 #[test]
-fn a_wrong_count_of_files_is_told() {
+fn a_wrong_file_count_is_reported() {
     let layer = snapshot(&[("a", b"a")]);
     let (ground, place) = with_layout(&crate::ground::source_of(&layer, 9));
     let told = said(&ground, &["pull", &place]);

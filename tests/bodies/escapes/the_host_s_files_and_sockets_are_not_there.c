@@ -1,0 +1,4 @@
+int main(int count, char **names) {
+    for (int at = 1; at < count; at++) try(names[at], open(names[at], O_RDONLY | O_NONBLOCK));
+    return 0;
+}

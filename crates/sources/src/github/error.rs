@@ -1,6 +1,7 @@
 //! Errors of repositories.
 
 use crate::github::reference::RefShape;
+use crate::http::{tries_shown, until_shown};
 use archive::UnpackError;
 use spec::path::RelPath;
 use store::CacheError;
@@ -62,14 +63,14 @@ pub enum GitHubError {
         /// Source of the token; `None` without a token.
         token: Option<String>,
     },
-    #[error("{request}: the service answered {status}{}", ends(.until.as_deref()))]
+    #[error("{request}: the service answered {status}{}", until_shown(.until.as_deref()))]
     RateLimited {
         request: String,
         status: u16,
         until: Option<String>,
         with_token: bool,
     },
-    #[error("{request}: no usable answer after {}: {cause}", times(.tries))]
+    #[error("{request}: no usable answer after {}: {cause}", tries_shown(*.tries))]
     Unavailable {
         request: String,
         tries: u32,
@@ -101,19 +102,6 @@ fn credentials(token: Option<&str>) -> String {
     match token {
         Some(origin) => format!("the token of `{origin}` (github.token)"),
         None => "requests without a token".to_owned(),
-    }
-}
-
-fn ends(until: Option<&str>) -> String {
-    until.map_or_else(String::new, |until| {
-        format!("; it accepts requests again at {until}")
-    })
-}
-
-fn times(tries: &u32) -> String {
-    match tries {
-        1 => "one try".to_owned(),
-        more => format!("{more} tries"),
     }
 }
 

@@ -10,9 +10,7 @@ use crate::github::fault::Fault;
 use crate::github::token::Token;
 use crate::github::{Patience, Progress};
 pub(super) use crate::http::Answer;
-use crate::http::url::{
-    REDIRECTS_MAX, is_private_way, is_redirect, is_same_origin, next, origin_shown, plain_url,
-};
+use crate::http::url::{follow, is_private_way, is_same_origin, plain_url};
 use crate::http::{
     BodyProblem, Client, GaveUp, Watch, expect_content, number, of_host, retry_after, tried,
 };
@@ -127,19 +125,10 @@ impl<'caller> Service<'caller> {
     /// # Errors
     /// [`Fault`].
     pub(super) fn get(&self, path: &str, accept: &str) -> Result<Answer, Fault> {
-        let mut url = plain_url(&format!("{}{path}", self.base_url))
+        let url = plain_url(&format!("{}{path}", self.base_url))
             .ok_or_else(|| Fault::Unusable("the URL cannot be written".to_owned()))?;
-        for _ in 0..=REDIRECTS_MAX {
-            let answer = self.one(&url, accept)?;
-            if !is_redirect(answer.status) {
-                return self.judged(path, answer);
-            }
-            url = next(&url, &answer.headers).map_err(Fault::Unusable)?;
-        }
-        Err(Fault::Unusable(format!(
-            "more than {REDIRECTS_MAX} redirects, the last one to {}",
-            origin_shown(&url)
-        )))
+        let (_, answer) = follow(url, |url| self.one(url, accept))?;
+        self.judged(path, answer)
     }
 
     fn one(&self, url: &Uri, accept: &str) -> Result<Answer, Fault> {

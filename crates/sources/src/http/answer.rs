@@ -12,7 +12,7 @@ const PIECE_BYTES: usize = 8 << 10;
 
 /// The head of a response and its unread body.
 #[derive(Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     body: Body,
@@ -20,7 +20,7 @@ pub struct Answer {
 
 /// Why reading a body failed.
 #[derive(Debug)]
-pub enum BodyProblem {
+pub(crate) enum BodyProblem {
     TooLarge,
     Broken(TransferError),
 }
@@ -37,14 +37,14 @@ impl Answer {
 
     /// Returns `Content-Length`, if present.
     #[must_use]
-    pub fn stated_bytes(&self) -> Option<u64> {
+    pub(crate) fn stated_bytes(&self) -> Option<u64> {
         self.body.content_length()
     }
 
     /// Returns a reader of the body, without a size limit. Pass its errors to
     /// [`Client::mishap_of_read`].
     #[must_use]
-    pub fn reader(self) -> impl Read + use<> {
+    pub(crate) fn reader(self) -> impl Read + use<> {
         self.body.into_with_config().limit(u64::MAX).reader()
     }
 
@@ -52,7 +52,7 @@ impl Answer {
     ///
     /// # Errors
     /// [`BodyProblem`].
-    pub fn bytes(self, client: &Client, bytes_max: u64) -> Result<Vec<u8>, BodyProblem> {
+    pub(crate) fn bytes(self, client: &Client, bytes_max: u64) -> Result<Vec<u8>, BodyProblem> {
         if self.stated_bytes().is_some_and(|stated| bytes_max < stated) {
             return Err(BodyProblem::TooLarge);
         }

@@ -21,7 +21,7 @@ const NO_TLS: &str = "TLS: the server does not speak TLS";
 
 /// HTTP client. It follows no redirects: a redirect must not receive credentials.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     patience: Patience,
     watch: Watch,
     agent: OnceCell<Agent>,
@@ -29,7 +29,7 @@ pub struct Client {
 
 /// Classified error of the HTTP library.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TransferError {
+pub(crate) enum TransferError {
     Passing(String),
     Unusable(String),
     NoTls,
@@ -50,7 +50,7 @@ impl<E> From<TransferError> for Fault<E> {
 impl Client {
     /// Creates a client. `watch` can end its waits. No connection is opened yet.
     #[must_use]
-    pub fn new(patience: Patience, watch: Watch) -> Self {
+    pub(crate) fn new(patience: Patience, watch: Watch) -> Self {
         Self {
             patience,
             watch,
@@ -60,13 +60,13 @@ impl Client {
 
     /// Returns the watch that can end the waits.
     #[must_use]
-    pub fn watch(&self) -> &Watch {
+    pub(crate) fn watch(&self) -> &Watch {
         &self.watch
     }
 
     /// Returns the time-outs.
     #[must_use]
-    pub fn patience(&self) -> &Patience {
+    pub(crate) fn patience(&self) -> &Patience {
         &self.patience
     }
 
@@ -75,7 +75,7 @@ impl Client {
     ///
     /// # Errors
     /// The error of `trust`, or a [`TransferError`] as a [`Fault`].
-    pub fn send<E>(
+    pub(crate) fn send<E>(
         &self,
         request: Request<impl AsSendBody>,
         trust: impl FnOnce() -> Result<Vec<CertificateDer<'static>>, Fault<E>>,
@@ -129,7 +129,7 @@ impl Client {
 
     /// Classifies an error of a body's reader.
     #[must_use]
-    pub fn mishap_of_read(&self, error: std::io::Error) -> TransferError {
+    pub(crate) fn mishap_of_read(&self, error: std::io::Error) -> TransferError {
         self.error(&ureq::Error::from(error))
     }
 

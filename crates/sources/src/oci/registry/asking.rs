@@ -9,7 +9,7 @@ use serde::Deserialize;
 use ureq::SendBody;
 use ureq::http::{Method, Request, StatusCode, Uri, header};
 
-use crate::http::url::{REDIRECTS_MAX, is_redirect, is_same_origin, next, origin_shown, plain_url};
+use crate::http::url::{follow, is_same_origin, origin_shown, plain_url};
 use crate::http::{Answer, Fault, GaveUp, TransferError, beside, of_file, of_host, retry_after};
 use crate::http::{RootsError, tried};
 use crate::oci::error::OciError;
@@ -129,20 +129,19 @@ impl Registry {
     }
 
     /// Like [`Registry::ask`], for a URL from the registry.
-    pub(super) fn ask_at(&self, mut url: Uri, ask: &Ask<'_>) -> Result<Answer, Fault<OciError>> {
-        for _ in 0..=REDIRECTS_MAX {
-            self.check_scheme(&url)?;
-            let answer = self.asked_as_somebody(&url, ask)?;
-            let is_read = matches!(*ask.method, Method::GET | Method::HEAD);
-            if !is_redirect(answer.status) || !is_read {
-                return self.judged(ask, &url, answer);
+    pub(super) fn ask_at(&self, url: Uri, ask: &Ask<'_>) -> Result<Answer, Fault<OciError>> {
+        let send = |url: &Uri| {
+            self.check_scheme(url)?;
+            self.asked_as_somebody(url, ask)
+        };
+        let (url, answer) = match *ask.method {
+            Method::GET | Method::HEAD => follow(url, send)?,
+            _ => {
+                let answer = send(&url)?;
+                (url, answer)
             }
-            url = next(&url, &answer.headers).map_err(Fault::Unusable)?;
-        }
-        Err(Fault::Unusable(format!(
-            "more than {REDIRECTS_MAX} redirects, the last one to {}",
-            origin_shown(&url)
-        )))
+        };
+        self.judged(ask, &url, answer)
     }
 
     /// Redirects and upload URLs may use plain HTTP only if the registry itself may.

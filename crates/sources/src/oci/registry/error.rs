@@ -1,5 +1,6 @@
 //! Errors of registries. No variant contains a credential.
 
+use crate::http::{tries_shown, until_shown};
 use spec::digest::Digest;
 use spec::units::limit;
 use sys::file::CallError;
@@ -31,13 +32,13 @@ pub enum RegistryError {
         credentials: Option<String>,
         detail: Option<String>,
     },
-    #[error("{request}: the registry answered {status}{}", ends(.until.as_deref()))]
+    #[error("{request}: the registry answered {status}{}", until_shown(.until.as_deref()))]
     RateLimited {
         request: String,
         status: u16,
         until: Option<String>,
     },
-    #[error("{request}: no usable answer after {}: {cause}", times(*.tries))]
+    #[error("{request}: no usable answer after {}: {cause}", tries_shown(*.tries))]
     Unavailable {
         request: String,
         tries: u32,
@@ -108,19 +109,6 @@ fn asked_with(credentials: Option<&str>) -> String {
     match credentials {
         Some(origin) => format!("the credentials of {origin}"),
         None => "a caller without credentials".to_owned(),
-    }
-}
-
-fn ends(until: Option<&str>) -> String {
-    until.map_or_else(String::new, |until| {
-        format!("; it accepts requests again at {until}")
-    })
-}
-
-fn times(tries: u32) -> String {
-    match tries {
-        1 => "one try".to_owned(),
-        more => format!("{more} tries"),
     }
 }
 

@@ -23,7 +23,7 @@ pub enum GitHubError {
         service: String,
         with_token: bool,
     },
-    #[error("{repository}: there is no tag and no branch `{reference}`{}", meant(.near.as_ref()))]
+    #[error("{repository}: no tag or branch `{reference}`{}", meant(.near.as_ref()))]
     RefNotFound {
         repository: String,
         reference: String,
@@ -31,7 +31,7 @@ pub enum GitHubError {
         /// A similar existing name, escaped.
         near: Option<String>,
     },
-    #[error("{repository}: there is no commit {sha}, or the service does not show it")]
+    #[error("{repository}: no commit {sha}, or the service does not show it")]
     CommitNotFound {
         /// `owner/name`.
         repository: String,
@@ -159,24 +159,23 @@ impl GitHubError {
                 with_token: false, ..
             } => "a private repository looks like this without a token: set github.token",
             Self::RepositoryNotFound { .. } => {
-                "look at owner and name, and whether the token of github.token may read it"
+                "check owner and name, and that the token of github.token may read it"
             }
             Self::CommitNotFound { .. } => {
-                "look whether the commit was pushed to this repository, and whether github.token \
-                 may read it"
+                "check that the commit was pushed to this repository, and that github.token may read it"
             }
             Self::FolderNotFound { .. } => "`path` is relative to the top of the repository",
             Self::Unauthorized { token: None, .. } => {
                 "set github.token to env:NAME or file:PATH in the host's configuration"
             }
             Self::Unauthorized { .. } => {
-                "the token may have ended or been withdrawn: put a new one where github.token says"
+                "the token may have expired or been revoked: put a new one where github.token says"
             }
             Self::RateLimited {
                 with_token: false, ..
-            } => "callers with a token may ask more often: set github.token",
+            } => "requests with a token have a higher limit: set github.token",
             Self::RateLimited { .. } => {
-                "wait, or pin commits: what was fetched once needs no request"
+                "wait, or pin commits: a commit that was fetched before needs no request"
             }
             Self::Unavailable { .. } => {
                 "try again later; github.base_url says where the service is expected"
@@ -184,7 +183,7 @@ impl GitHubError {
             Self::Cache { .. } => {
                 "cache.directory in the host's configuration names another directory"
             }
-            Self::NotLocked { .. } => "write the lock file anew: `runner bundle … --lock FILE`",
+            Self::NotLocked { .. } => "write the lock file again: `runner bundle … --lock FILE`",
             Self::RefNotFound { .. }
             | Self::NotACommit { .. }
             | Self::ArchiveRefused { .. }

@@ -18,13 +18,6 @@ pub(crate) struct Answer {
     body: Body,
 }
 
-/// Why reading a body failed.
-#[derive(Debug)]
-pub(crate) enum BodyProblem {
-    TooLarge,
-    Broken(TransferError),
-}
-
 impl Answer {
     pub(super) fn new(response: Response<Body>) -> Self {
         let (head, body) = response.into_parts();
@@ -42,7 +35,7 @@ impl Answer {
     }
 
     /// Returns a reader of the body, without a size limit. Pass its errors to
-    /// [`Client::mishap_of_read`].
+    /// [`Client::read_error`].
     #[must_use]
     pub(crate) fn reader(self) -> impl Read + use<> {
         self.body.into_with_config().limit(u64::MAX).reader()
@@ -51,10 +44,10 @@ impl Answer {
     /// Reads the whole body.
     ///
     /// # Errors
-    /// [`BodyProblem`].
-    pub(crate) fn bytes(self, client: &Client, bytes_max: u64) -> Result<Vec<u8>, BodyProblem> {
+    /// [`TransferError`].
+    pub(crate) fn bytes(self, client: &Client, bytes_max: u64) -> Result<Vec<u8>, TransferError> {
         if self.stated_bytes().is_some_and(|stated| bytes_max < stated) {
-            return Err(BodyProblem::TooLarge);
+            return Err(TransferError::TooLarge { bytes_max });
         }
         let patience = client.patience().document;
         let started = Instant::now();
@@ -66,17 +59,17 @@ impl Answer {
                 Ok(0) => break,
                 Ok(count) => bytes.extend_from_slice(&piece[..count]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
-                Err(error) => return Err(BodyProblem::Broken(client.mishap_of_read(error))),
+                Err(error) => return Err(client.read_error(error)),
             }
             // The connection's own time-outs restart with each byte.
             if patience < started.elapsed() {
                 let cause = format!("the body took longer than {patience:?}");
-                return Err(BodyProblem::Broken(TransferError::Passing(cause)));
+                return Err(TransferError::Passing(cause));
             }
         }
         match u64::try_from(bytes.len()).is_ok_and(|found| found <= bytes_max) {
             true => Ok(bytes),
-            false => Err(BodyProblem::TooLarge),
+            false => Err(TransferError::TooLarge { bytes_max }),
         }
     }
 }

@@ -4,6 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ureq::http::StatusCode;
 
+use crate::http::answer::Answer;
+use crate::http::headers::retry_after;
 use spec::tokens::iso_date;
 
 /// Error of one attempt; `E` is the caller's error type.
@@ -53,7 +55,7 @@ impl<E> Fault<E> {
         let until = wait.map(|wait| utc(now.saturating_add(wait.as_secs())));
         let status = status.as_u16();
         Self::Passing {
-            cause: format!("the answer was {status}, asked too often"),
+            cause: format!("the answer was {status}, too many requests"),
             wait,
             limit: Some(RateLimit { status, until }),
         }
@@ -73,6 +75,23 @@ pub(crate) fn tries_shown(tries: u32) -> String {
         1 => "one try".to_owned(),
         more => format!("{more} tries"),
     }
+}
+
+/// Fails with a temporary error for a status that a retry may change.
+pub(crate) fn check_retryable<E>(answer: &Answer) -> Result<(), Fault<E>> {
+    let status = answer.status;
+    let wait = retry_after(&answer.headers);
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        return Err(Fault::rate_limited(status, wait, None));
+    }
+    if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT {
+        return Err(Fault::Passing {
+            cause: format!("the answer was {}", status.as_u16()),
+            wait,
+            limit: None,
+        });
+    }
+    Ok(())
 }
 
 fn unix_s() -> u64 {

@@ -14,11 +14,11 @@ pub(crate) mod url;
 mod watch;
 mod wire;
 
-pub(crate) use answer::{Answer, BodyProblem};
+pub(crate) use answer::Answer;
 pub(crate) use client::{Client, TransferError};
-pub(crate) use fault::{Fault, tries_shown, until_shown};
+pub(crate) use fault::{Fault, check_retryable, tries_shown, until_shown};
 pub(crate) use headers::{expect_content, number, retry_after};
 pub use patience::Patience;
-pub(crate) use retry::{GaveUp, tried};
+pub(crate) use retry::{GaveUp, retry};
 pub(crate) use roots::{RootsError, beside, of_file, of_host};
 pub(crate) use watch::Watch;

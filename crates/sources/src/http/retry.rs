@@ -24,7 +24,7 @@ pub(crate) enum GaveUp<E> {
 ///
 /// # Errors
 /// [`GaveUp`].
-pub(crate) fn tried<T, E>(
+pub(crate) fn retry<T, E>(
     patience: &Patience,
     pause: &mut dyn FnMut(&str, Duration) -> Result<(), E>,
     once: &mut dyn FnMut() -> Result<T, Fault<E>>,

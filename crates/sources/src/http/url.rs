@@ -22,7 +22,7 @@ pub(crate) fn plain_url(text: &str) -> Option<Uri> {
     (is_http && is_plain && has_host).then_some(url)
 }
 
-/// Whether nobody on the network can read the traffic: TLS or loopback.
+/// Whether the traffic is private: TLS or loopback.
 #[must_use]
 pub(crate) fn is_private_way(url: &Uri) -> bool {
     let host = url.host().unwrap_or_default();

@@ -23,9 +23,7 @@ const PLATFORMS_MAX: usize = 16;
 /// Why an artifact is refused. Nothing of it was unpacked. All texts are escaped.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactProblem {
-    #[error(
-        "`{tag}` is a tag, which stands for another artifact tomorrow; expected @sha256:DIGEST"
-    )]
+    #[error("`{tag}` is a tag, which can be moved; expected @sha256:DIGEST")]
     Tag {
         /// As the caller wrote it.
         tag: String,
@@ -88,7 +86,7 @@ impl ArtifactProblem {
     pub(super) fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Tag { .. } => {
-                "`runner source inspect` shows the digest; --allow-tags takes what the tag stands for now"
+                "`runner source inspect` shows the digest; --allow-tags accepts the tag"
             }
             Self::Type { .. } => {
                 "a source artifact is what `runner source build` makes; an image goes to --image"

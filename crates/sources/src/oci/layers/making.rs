@@ -136,8 +136,8 @@ pub fn image(
             held.clear();
             seen.clear();
         }
-        let told = note.warnings.into_iter();
-        warnings.extend(told.map(|(code, message)| WarningReport::new(&code, message)));
+        let noted = note.warnings.into_iter();
+        warnings.extend(noted.map(|(code, message)| WarningReport::new(&code, message)));
         held.push(one);
         seen.push(!note.is_empty);
         chain = Some(id);
@@ -145,7 +145,7 @@ pub fn image(
     Ok(Image {
         digest: artifact.digest,
         config,
-        layers: making.those_that_are_seen(held, seen)?,
+        layers: making.drop_empty(held, seen)?,
         cached: !making.unpacked,
         from_store: artifact.from_store && !making.fetcher.has_asked(),
         warnings,
@@ -365,7 +365,7 @@ impl Making<'_> {
     }
 
     /// Drops empty layers, except the last: its note has the view of all layers.
-    fn those_that_are_seen(
+    fn drop_empty(
         &self,
         held: Vec<HeldLayer>,
         seen: Vec<bool>,

@@ -28,7 +28,7 @@ pub enum ImageProblem {
         found: String,
     },
     /// The descriptor has `urls`: the layer is stored elsewhere.
-    #[error("layer {index} lies elsewhere ({url}), where nothing is fetched from")]
+    #[error("layer {index} is stored elsewhere ({url}), which is not supported")]
     ForeignLayer {
         /// Counted from 1.
         index: usize,
@@ -46,7 +46,7 @@ pub enum ImageProblem {
         found: Digest,
         expected: Digest,
     },
-    #[error("what is beside an unpacked layer in the store is damaged: {entry}")]
+    #[error("the note of an unpacked layer in the store is damaged: {entry}")]
     Damaged { entry: String },
 }
 
@@ -77,7 +77,7 @@ impl ImageProblem {
 
     pub(in crate::oci) fn hint(&self) -> Option<String> {
         let text = match self {
-            Self::ConfigType { .. } => "name an image; a source artifact is none",
+            Self::ConfigType { .. } => "name an image, not a source artifact",
             Self::Platform { .. } => "name an image for this machine, or an index with one",
             Self::TooManyLayers { .. } => {
                 "build the image with fewer layers, or squash it, e.g. with `skopeo` and `umoci`"
@@ -85,7 +85,7 @@ impl ImageProblem {
             Self::ForeignLayer { .. } => "push the image again with all of its layers",
             Self::Damaged { .. } => "remove it with `runner source gc`",
             Self::Layers { .. } | Self::DiffId { .. } => {
-                "the image is not what its maker meant: push it again"
+                "the image is inconsistent: build and push it again"
             }
             _ => return None,
         };

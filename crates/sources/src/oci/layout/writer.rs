@@ -188,7 +188,7 @@ impl LayoutWriter {
         Ok(())
     }
 
-    /// Serializes writers. Every process that can read the directory can hold its lock for ever, so
+    /// Serializes writers. Every process that can read the directory can keep its lock, so
     /// the wait must be cancellable.
     fn claim(&self, listener: &dyn Listener) -> Result<(), OciError> {
         let failed = self.directory.failed("flock", ".", "written");

@@ -9,7 +9,7 @@ use sys::file::CallError;
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// The connection would use plain HTTP.
-    #[error("{registry}: without TLS nothing is fetched from it and nothing sent to it")]
+    #[error("{registry}: the registry does not speak TLS")]
     PlainHttp {
         /// `HOST[:PORT]`.
         registry: String,
@@ -146,10 +146,10 @@ impl RegistryError {
         let text = match self {
             Self::PlainHttp { .. } => {
                 "give --insecure, or name it in oci.insecure of the host's configuration: then \
-                 whoever is on the network sees and changes what passes"
+                 others on the network can read and change the traffic"
             }
             Self::NotFound { .. } => {
-                "look at the repository and the tag; many registries answer so to a caller who may \
+                "check the repository and the tag; many registries answer so to a caller who may \
                  not read it: `docker login` or `skopeo login` write credentials for it"
             }
             Self::Unauthorized {
@@ -159,21 +159,18 @@ impl RegistryError {
                  directory with config.json"
             }
             Self::Unauthorized { .. } => {
-                "the credentials may have ended or been withdrawn: log in anew"
+                "the credentials may have expired or been revoked: log in again"
             }
-            Self::Denied { .. } => "ask whoever runs the registry for the right to do this",
-            Self::RateLimited { .. } => {
-                "wait, or log in; what is in the store already needs no request"
-            }
+            Self::Denied { .. } => "ask the operator of the registry for this permission",
+            Self::RateLimited { .. } => "wait, or log in; what is in the store needs no request",
             Self::Unavailable { .. } | Self::BrokenOff { .. } => {
-                "look whether the registry is there and can be reached from this host, then try \
-                 again"
+                "check that the registry is up and can be reached from this host, then try again"
             }
             Self::WrongDigest { .. } => {
-                "the registry, or somebody on the way, changed it: nothing of it was used"
+                "the registry, or a proxy before it, changed it; nothing of it was used"
             }
             Self::Credentials { .. } => {
-                "log in anew, or name another directory with config.json in DOCKER_CONFIG"
+                "log in again, or name another directory with config.json in DOCKER_CONFIG"
             }
             Self::Unusable { .. }
             | Self::TooLarge { .. }

@@ -95,7 +95,7 @@ impl Download<'_> {
         let mut found = self.file.digest();
         if found != self.wanted.digest && resumed {
             // The partial file is damaged or of another blob.
-            self.begin_anew()?;
+            self.restart()?;
             self.receive()?;
             found = self.file.digest();
         }
@@ -122,7 +122,7 @@ impl Download<'_> {
         let status = rustix::fs::fstat(&self.file.file).map_err(self.failed("fstat"))?;
         let left = u64::try_from(status.st_size).unwrap_or(u64::MAX);
         if self.wanted.bytes < left {
-            self.begin_anew()?;
+            self.restart()?;
             return Ok(false);
         }
         let mut buffer = vec![0; PIECE_BYTES];
@@ -137,7 +137,7 @@ impl Download<'_> {
         }
     }
 
-    fn begin_anew(&mut self) -> Result<(), StoreError> {
+    fn restart(&mut self) -> Result<(), StoreError> {
         let restarted = self.file.restart();
         Ok(restarted.map_err(|error| self.failed("ftruncate")(errno_of(&error)))?)
     }
@@ -173,7 +173,7 @@ impl Download<'_> {
             Err(error) => return Err(error),
         };
         if stream.starts_at != self.file.bytes() {
-            self.begin_anew()?;
+            self.restart()?;
         }
         if stream.starts_at != self.file.bytes() {
             let problem = format!("it starts at byte {}", stream.starts_at);

@@ -8,9 +8,10 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 
 use crate::error::{CacheError, failed};
-use crate::files::{OpenDirectory, errno_of, remove};
+use crate::files::{OpenDirectory, remove};
 use crate::locks::claim;
 use crate::private::{open_private, open_private_in};
+use sys::file::errno_of;
 use sys::lock::try_claim_file;
 
 pub(crate) const BUILDING: &str = "building";

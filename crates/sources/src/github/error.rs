@@ -23,7 +23,7 @@ pub enum GitHubError {
         service: String,
         with_token: bool,
     },
-    #[error("{repository}: no tag or branch `{reference}`{}", meant(.near.as_ref()))]
+    #[error("{repository}: no tag and no branch `{reference}`{}", meant(.near.as_ref()))]
     RefNotFound {
         repository: String,
         reference: String,

@@ -71,7 +71,7 @@ pub(crate) fn of_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, Roots
 pub(crate) fn beside(directory: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> {
     let failed = |error: &std::io::Error| {
         let name = escape(directory.as_os_str().as_encoded_bytes());
-        let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
+        let errno = sys::file::errno_of(error);
         RootsError {
             file: name.clone(),
             problem: "the directory cannot be read".to_owned(),

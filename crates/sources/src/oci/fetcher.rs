@@ -44,10 +44,7 @@ impl<'call> Fetcher<'call> {
         {
             return Ok((*digest, bytes));
         }
-        if self.listener.is_cancelled() {
-            let during = "asking for a manifest";
-            return Err(OciError::Cancelled { during });
-        }
+        self.listener.check("asking for a manifest")?;
         self.has_asked.set(true);
         let fetched = match self.origin.is_local() {
             true => self.origin.manifest(which)?,

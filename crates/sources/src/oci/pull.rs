@@ -292,10 +292,7 @@ impl Unpacking<'_> {
         let mut source = Watched::new(&blob.file, listener, self.layer);
         let unpacked = archive::unpack_snapshot(&mut source, building.tree(), self.limits);
         listener.progress(&Progress::Done);
-        if source.cancelled {
-            let during = "unpacking a layer";
-            return Err(OciError::Cancelled { during });
-        }
+        listener.check("unpacking a layer")?;
         let is_suspect = match &unpacked {
             Ok(unpacked) => unpacked.archive_digest != Some(self.layer.digest),
             Err(error) => error.is_refusal(),
@@ -338,7 +335,6 @@ pub(super) struct Watched<'call> {
     listener: &'call dyn Listener,
     layer: &'call Wanted,
     bytes: u64,
-    cancelled: bool,
 }
 
 impl<'call> Watched<'call> {
@@ -352,7 +348,6 @@ impl<'call> Watched<'call> {
             listener,
             layer,
             bytes: 0,
-            cancelled: false,
         }
     }
 }
@@ -360,7 +355,6 @@ impl<'call> Watched<'call> {
 impl Read for Watched<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.listener.is_cancelled() {
-            self.cancelled = true;
             return Err(io::Error::from(Errno::CANCELED));
         }
         let count = self.file.read(buffer)?;

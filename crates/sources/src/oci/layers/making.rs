@@ -329,10 +329,7 @@ impl Making<'_> {
             &|| listener.is_cancelled(),
         );
         listener.progress(&Progress::Done);
-        if listener.is_cancelled() {
-            let during = "unpacking a layer";
-            return Err(OciError::Cancelled { during });
-        }
+        listener.check("unpacking a layer")?;
         let is_suspect = match &unpacked {
             Ok(unpacked) => unpacked.diff_id != layer.diff_id,
             Err(error) => error.is_refusal(),

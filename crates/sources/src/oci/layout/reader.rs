@@ -196,8 +196,7 @@ impl Origin for Layout {
             .file(&name)?
             .ok_or_else(|| self.directory.wrong(&name, "is missing"))?;
         file.seek(SeekFrom::Start(from_byte)).map_err(|error| {
-            let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
-            self.directory.failed("lseek", &name, "read")(errno)
+            self.directory.failed("lseek", &name, "read")(sys::file::errno_of(&error))
         })?;
         Ok(BlobStream {
             starts_at: from_byte,

@@ -20,12 +20,11 @@ use crate::oci::layout::error::LayoutError;
 use crate::oci::layout::files::{Directory, blob_name};
 use crate::oci::layout::index::{LIST, LayoutEntry, MARK, MARK_TEXT, with_entry};
 use crate::oci::layout::reader::Layout;
-use crate::oci::listener::{Listener, Progress};
+use crate::oci::listener::Listener;
 use spec::digest::Digest;
 use spec::oci::media::MANIFEST_BYTES_MAX;
 use spec::path::escape;
-use store::errno_of;
-use sys::file::{CallError, open_beneath};
+use sys::file::{CallError, errno_of, open_beneath};
 use sys::lock::try_claim_file;
 use sys::process::random;
 
@@ -193,16 +192,8 @@ impl LayoutWriter {
     fn claim(&self, listener: &dyn Listener) -> Result<(), OciError> {
         let failed = self.directory.failed("flock", ".", "written");
         while !try_claim_file(self.directory.descriptor.as_fd()).map_err(&failed)? {
-            if listener.is_cancelled() {
-                return Err(OciError::Cancelled {
-                    during: "waiting for another process that writes the layout",
-                });
-            }
-            listener.progress(&Progress::Waiting {
-                cause: "another process writes the layout",
-                pause: TRIED_EVERY,
-            });
-            std::thread::sleep(TRIED_EVERY);
+            let during = "waiting for another process that writes the layout";
+            listener.pause("another process writes the layout", TRIED_EVERY, during)?;
         }
         Ok(())
     }

@@ -175,8 +175,7 @@ impl Read for UploadReader<'_> {
             }
             Ok(count) => count,
             Err(error) => {
-                self.failed =
-                    Some(rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO));
+                self.failed = Some(sys::file::errno_of(&error));
                 return Err(error);
             }
         };

@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::oci::hashing::HashingFile;
 use crate::oci::store::{BLOBS, BUILDING, Blob, Store, StoreError, blob_name};
 use spec::digest::Digest;
-use store::errno_of;
+use sys::file::errno_of;
 use sys::lock::try_claim_file;
 
 const BLOB_MODE: u32 = 0o400;

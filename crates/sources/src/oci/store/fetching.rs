@@ -11,7 +11,8 @@ use crate::oci::hashing::HashingFile;
 use crate::oci::listener::{Listener, Progress};
 use crate::oci::origin::Origin;
 use crate::oci::store::{Blob, PARTIAL, Store, StoreError, Wanted, wait};
-use store::{CacheError, errno_of};
+use store::CacheError;
+use sys::file::errno_of;
 
 const PIECE_BYTES: usize = 256 << 10;
 /// Most attempts in a row without a new byte.
@@ -127,7 +128,7 @@ impl Download<'_> {
         }
         let mut buffer = vec![0; PIECE_BYTES];
         loop {
-            self.go_on("reading what is there of a blob")?;
+            self.listener.check("reading what is there of a blob")?;
             match self.file.file.read(&mut buffer) {
                 Ok(0) => return Ok(self.file.bytes() > 0),
                 Ok(count) => self.file.update(&buffer[..count]),
@@ -159,7 +160,10 @@ impl Download<'_> {
             if fruitless == FRUITLESS_MAX || tries == TRIES_MAX {
                 return Err(self.truncated(ended));
             }
-            self.wait(FIRST_DELAY * 2_u32.pow(fruitless))?;
+            let pause = FIRST_DELAY * 2_u32.pow(fruitless);
+            let during = "waiting to go on with a download";
+            self.listener
+                .pause("the download broke off", pause, during)?;
         }
         Ok(())
     }
@@ -181,7 +185,7 @@ impl Download<'_> {
         }
         let mut buffer = vec![0; PIECE_BYTES];
         loop {
-            self.go_on("receiving a blob")?;
+            self.listener.check("receiving a blob")?;
             let count = match stream.reader.read(&mut buffer) {
                 Ok(0) => return Ok(None),
                 Ok(count) => count,
@@ -236,28 +240,6 @@ impl Download<'_> {
             source,
         }
         .into()
-    }
-
-    fn wait(&self, pause: Duration) -> Result<(), OciError> {
-        self.listener.progress(&Progress::Waiting {
-            cause: "the download broke off",
-            pause,
-        });
-        let mut left = pause;
-        while !left.is_zero() {
-            self.go_on("waiting to go on with a download")?;
-            let now = left.min(ASKED_EVERY);
-            std::thread::sleep(now);
-            left -= now;
-        }
-        Ok(())
-    }
-
-    fn go_on(&self, during: &'static str) -> Result<(), OciError> {
-        match self.listener.is_cancelled() {
-            true => Err(OciError::Cancelled { during }),
-            false => Ok(()),
-        }
     }
 
     fn failed(&self, call: &'static str) -> impl Fn(rustix::io::Errno) -> CacheError {

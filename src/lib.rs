@@ -35,7 +35,7 @@
 //! - [`sys`]: one module for each primitive of the Linux kernel. All raw system calls.
 //! - [`archive`]: archives of strangers to a tree beneath an open directory, and back. One reader for
 //!   bundles, snapshots of sources, layers of images and Debian packages.
-//! - [`store`]: unpacked bundles that are kept for the next run.
+//! - [`store`]: what is kept for later runs, by one protocol; the cache of unpacked bundles.
 //! - [`secrets`]: who may have a secret, the provider of the host, masking.
 //! - [`reader`]: documents are judged by JSON Schemas in a process of its own.
 //! - [`egress`]: the relay between a sandbox and the network, its parsers and the allowlist.

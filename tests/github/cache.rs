@@ -80,7 +80,7 @@ fn a_child_of_another_case_fetches() {
         limits: archive::UnpackLimits::default(),
         cache_directory: PathBuf::from(cache),
         cache_size_bytes: 1 << 30,
-        patience: sources::github::Patience::default(),
+        patience: sources::Patience::default(),
         progress: &crate::service::silent,
     })
     .expect("a client");

@@ -5,9 +5,8 @@ use std::net::TcpListener;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use sources::github::{
-    Client, ClientSettings, GitHub as _, GitHubError, Patience, Progress, Token,
-};
+use sources::Patience;
+use sources::github::{Client, ClientSettings, GitHub as _, GitHubError, Progress, Token};
 
 use crate::service::{NOWHERE, Service, files, pairs, refused};
 

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use archive::UnpackLimits;
 use serde_json::{Value, json};
-use sources::github::{
-    Client, ClientSettings, FetchedTree, GitHub as _, GitHubError, Patience, Progress,
-};
+use sources::Patience;
+use sources::github::{Client, ClientSettings, FetchedTree, GitHub as _, GitHubError, Progress};
 use spec::path::RelPath;
 
 use support::skip;

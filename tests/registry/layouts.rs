@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 
 use sources::oci::error::OciError;
-use sources::oci::layout::{Layout, LayoutWriter, NewEntry};
+use sources::oci::layout::{Layout, LayoutEntry, LayoutWriter};
 use sources::oci::listener::{Listener, Silent};
 use sources::oci::origin::Origin as _;
 use spec::digest::Digest;
@@ -36,12 +36,12 @@ fn written_by(
     writer.add_blob(&mut &LAYER[..])?;
     writer.add_blob(&mut &b"{}"[..])?;
     let (digest, size) = writer.add_blob(&mut &*bytes)?;
-    let entry = NewEntry {
-        digest: &digest,
+    let entry = LayoutEntry {
+        digest,
         bytes: size,
-        media_type: MANIFEST,
-        artifact_type: Some("test/artifact"),
-        name,
+        media_type: MANIFEST.to_owned(),
+        artifact_type: Some("test/artifact".to_owned()),
+        name: name.map(str::to_owned),
     };
     writer.finish(&entry, listener)?;
     Ok(digest)

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sources::http::Patience;
+use sources::Patience;
 use sources::oci::listener::{Listener, Progress};
 use sources::oci::registry::{Connection, Registry};
 use spec::oci::reference::Reference;

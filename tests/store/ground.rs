@@ -161,18 +161,18 @@ impl Artifact {
 
     /// Writes it as a layout at `path`.
     pub(crate) fn write(&self, path: &Path, name: Option<&str>) {
-        use sources::oci::layout::{LayoutWriter, NewEntry};
+        use sources::oci::layout::{LayoutEntry, LayoutWriter};
         let mut writer = LayoutWriter::create(path).expect("begun");
         for bytes in self.blobs.values().chain(self.manifests.values()) {
             writer.add_blob(&mut &bytes[..]).expect("added");
         }
         let digest = self.digest();
-        let entry = NewEntry {
-            digest: &digest,
+        let entry = LayoutEntry {
+            digest,
             bytes: self.manifests[&digest].len() as u64,
-            media_type: media::MANIFEST,
-            artifact_type: Some(media::SOURCE),
-            name,
+            media_type: media::MANIFEST.to_owned(),
+            artifact_type: Some(media::SOURCE.to_owned()),
+            name: name.map(str::to_owned),
         };
         writer.finish(&entry, &Silent).expect("finished");
     }

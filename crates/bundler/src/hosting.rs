@@ -8,9 +8,10 @@ use crate::error::BundleError;
 use crate::layer::{Layer, LayerForm};
 use crate::manifests::read_host_file;
 use archive::UnpackLimits;
+use sources::Patience;
 use sources::github::{
-    Client, ClientSettings, FetchedTree, GitHub, GitHubError, Patience, Progress, RefShape,
-    ResolvedRef, Token,
+    Client, ClientSettings, FetchedTree, GitHub, GitHubError, Progress, RefShape, ResolvedRef,
+    Token,
 };
 use spec::host_policy::UnpackCaps;
 use spec::lock::Lock;

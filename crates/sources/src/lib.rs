@@ -1,9 +1,11 @@
 //! Sources of artifacts: repositories of github, OCI registries and OCI layouts.
 //!
-//! [`http`] is the client that [`github`] and the registries of [`oci`] share. Everything that is
-//! fetched is verified before use and kept in a [`store::Shelf`].
+//! [`github`] and the registries of [`oci`] share one HTTP client. Everything that is fetched is
+//! verified before use and kept by the protocol of [`store::StoreDirectory`].
 #![forbid(unsafe_code)]
 
 pub mod github;
-pub mod http;
+mod http;
 pub mod oci;
+
+pub use http::Patience;

@@ -24,32 +24,31 @@ pub(super) const IDENTITIES: &str = "identities";
 /// The longest entry of an index.
 pub(super) const RECORD_BYTES_MAX: u64 = 64 << 10;
 
-/// The cache at one place.
+/// An opened cache.
 #[derive(Debug)]
 pub struct Cache {
     pub(super) directory: StoreDirectory,
     pub(super) size_bytes: u64,
 }
 
-/// What an index says of an archive.
+/// Entry of an index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     pub(super) archive: Digest,
     pub(super) content: Digest,
-    /// Code and message of what unpacking warned of.
+    /// Code and message of each warning of the unpacking.
     pub(super) warnings: Vec<(String, String)>,
 }
 
-/// A tree in use: nobody removes it while this lives.
+/// A tree in use with its list: it is not removed while this lives.
 #[derive(Debug)]
 pub struct HeldTree {
     pub unpacked: Unpacked,
     pub in_use: InUse,
 }
 
-/// A tree in use, without the list of what lies in it: having one costs the same whatever its
-/// size.
+/// A tree in use without its list, so that the cost does not grow with the tree.
 #[derive(Debug)]
 pub struct KeptTree {
     pub in_use: InUse,
@@ -57,13 +56,13 @@ pub struct KeptTree {
     pub content_digest: Digest,
     /// Bytes of all files.
     pub bytes: u64,
-    /// How many regular files; `None` where an earlier version of this program kept it.
+    /// Number of regular files; `None` if an earlier version of this program stored the tree.
     pub files: Option<u64>,
-    /// What unpacking warned of.
+    /// Warnings of the unpacking.
     pub warnings: Vec<WarningReport>,
 }
 
-/// The claim on a tree, and where that lies.
+/// Keeps a tree from being removed.
 #[derive(Debug)]
 pub struct InUse {
     /// The directory that holds the tree.
@@ -82,7 +81,7 @@ enum Source {
 }
 
 impl Cache {
-    /// Opens the cache at `place`, making what is missing.
+    /// Opens the cache at `place` and makes what is missing.
     ///
     /// # Errors
     /// [`CacheError::Unsafe`], [`CacheError::Call`].
@@ -104,13 +103,13 @@ impl Cache {
         })
     }
 
-    /// Most that the trees may take together.
+    /// Returns the size limit of all trees together.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// The tree of a file that has not changed since it was read.
+    /// Finds the tree of a file that has not changed since it was hashed.
     ///
     /// # Errors
     /// [`CacheError`].
@@ -123,14 +122,14 @@ impl Cache {
         Ok(self.recorded(&name)?.map(|(held, _)| held))
     }
 
-    /// Whether an archive of this size is known: only then it is worth hashing one.
+    /// Whether an archive of this size is known: otherwise hashing one is useless.
     #[must_use]
     pub fn knows_size(&self, bytes: u64) -> bool {
         let name = format!("{ARCHIVES}/{bytes}");
         rustix::fs::statat(&self.directory.root, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// The tree of an archive with these bytes, and what the index says of it.
+    /// Finds the tree of an archive, and its entry in the index.
     ///
     /// # Errors
     /// [`CacheError`].
@@ -143,8 +142,8 @@ impl Cache {
         self.recorded(&archive_name(bytes, archive, limits))
     }
 
-    /// As [`Cache::by_digest`], without reading what lies in the tree: the cost does not grow with
-    /// it, except for a tree of an earlier boot, which is verified first.
+    /// As [`Cache::by_digest`], without reading the list of the tree. Only a tree of an earlier boot
+    /// is read, to verify it.
     ///
     /// # Errors
     /// [`CacheError`].
@@ -181,10 +180,10 @@ impl Cache {
         }))
     }
 
-    /// As [`Cache::publish`], for whoever has no use for the list.
+    /// As [`Cache::publish`], without the list.
     ///
     /// # Errors
-    /// [`CacheError`]; what was built is gone.
+    /// [`CacheError`]; what was built is removed.
     pub fn publish_kept(
         &self,
         building: Building,
@@ -301,7 +300,7 @@ impl HeldTree {
 }
 
 impl KeptTree {
-    /// Of a tree whose list is at hand.
+    /// Drops the list.
     fn of(held: HeldTree) -> Self {
         let HeldTree { unpacked, in_use } = held;
         Self {
@@ -344,16 +343,16 @@ impl InUse {
         })
     }
 
-    /// Whether it stays for the next run.
+    /// Whether it is kept for the next run.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         matches!(self.source, Source::Entry(_))
     }
 
-    /// What lies where: read when it is asked for, and as long as the tree is large.
+    /// Reads the list of the tree, which takes longer for a larger tree.
     ///
     /// # Errors
-    /// [`CacheError::Damaged`] where the list is not there or is none.
+    /// [`CacheError::Damaged`]: the list is missing or invalid.
     pub fn tree(&self) -> Result<Tree, CacheError> {
         let entry = match &self.source {
             Source::Entry(entry) => entry,

@@ -1,4 +1,4 @@
-//! Whether trees are what their names say, and what there is.
+//! Lists and verifies trees.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -17,7 +17,7 @@ use spec::digest::Digest;
 use spec::path::{RelPath, escape};
 use sys::file::open_beneath;
 
-/// A tree as `cache ls` shows it.
+/// A tree, as `cache ls` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     pub content: String,
@@ -26,21 +26,21 @@ pub struct Listed {
     pub disk_bytes: u64,
     /// Files, directories and links.
     pub entries: u64,
-    /// When a run last used it.
+    /// Last use.
     pub used: SystemTime,
 }
 
-/// A tree that was not what its name says; it is removed.
+/// A damaged tree, which was removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damaged {
-    /// Its name in the cache.
+    /// Name in the cache.
     pub entry: String,
     /// What is wrong with it.
     pub problem: String,
 }
 
 impl Cache {
-    /// All trees, the one that was used last first.
+    /// Lists all trees, the most recently used first.
     ///
     /// # Errors
     /// [`CacheError`].
@@ -68,11 +68,10 @@ impl Cache {
     }
 }
 
-/// Reads every tree, removes those that are not what their names say, and returns how many were
-/// whole.
+/// Verifies every tree and removes the damaged ones. Returns the number of intact trees.
 ///
 /// # Errors
-/// [`CacheError`] where the cache cannot be listed, or a damaged tree not be removed.
+/// [`CacheError`]: the cache cannot be listed, or a damaged tree cannot be removed.
 pub fn verify(cache: &Cache) -> Result<(u64, Vec<Damaged>), CacheError> {
     let mut whole = 0;
     let mut damaged = Vec::new();
@@ -134,7 +133,7 @@ pub fn check_tree(
     })
 }
 
-/// Everything but the bytes of files: nothing more, nothing less, nothing else.
+/// Compares names, types, modes, owners and links: everything but the content of files.
 fn check_names(root: BorrowedFd<'_>, tree: &Tree) -> Result<Option<String>, CacheError> {
     let mut counts: BTreeMap<Vec<u8>, u64> = BTreeMap::from([(Vec::new(), 0)]);
     for (path, entry) in tree.iter() {

@@ -1,4 +1,4 @@
-//! A tree copied out of the cache, for a kernel on which nothing can be laid over it.
+//! Copies a tree out of the cache, for a kernel without a usable overlayfs.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
@@ -12,11 +12,11 @@ use sys::file::open_beneath;
 
 const COPY_BYTES: usize = 1 << 30;
 
-/// Copies `tree`, which lies in `from`, into the empty directory `into`; what is made belongs to
-/// `ids` where they are given. `from` is read with the rights of this process.
+/// Copies `tree` from the directory `from` into the empty directory `into`. Reads with the rights
+/// of this process; the copies belong to `ids`, if given.
 ///
 /// # Errors
-/// [`UnpackError::Target`] with the kernel's answer: ENOSPC where `into` has no room for it.
+/// [`UnpackError::Target`], such as ENOSPC.
 pub fn copy_into(
     tree: &Tree,
     from: BorrowedFd<'_>,
@@ -36,7 +36,7 @@ pub fn copy_into(
                 let _ids =
                     AssumedFileIds::assume(ids).map_err(|errno| failed("setfsuid", path, errno))?;
                 let mut left = *bytes;
-                while 0 < left {
+                while left > 0 {
                     let at_once = usize::try_from(left).unwrap_or(COPY_BYTES).min(COPY_BYTES);
                     match rustix::fs::sendfile(file.as_fd(), source.as_fd(), None, at_once) {
                         Ok(0) => return Err(failed("sendfile", path, Errno::IO)),

@@ -8,9 +8,10 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 
 use crate::error::{CacheError, failed};
-use crate::files::{OpenDirectory, errno_of, remove};
+use crate::files::{OpenDirectory, remove};
 use crate::locks::claim;
 use crate::private::{open_private, open_private_in};
+use sys::file::errno_of;
 use sys::lock::try_claim_file;
 
 pub(crate) const BUILDING: &str = "building";
@@ -203,9 +204,11 @@ impl StoreDirectory {
         for part in [BUILDING, CLAIMS] {
             for name in self.root.names(part)? {
                 let name = format!("{part}/{name}");
-                // A draft may vanish: its maker gives up without the lock on the names.
+                // Makers and claimants remove their names without the lock on the names: the name may
+                // be gone, or be the one of another process.
                 if let Some(left) = self.root.file(&name, OFlags::RDONLY)?
                     && try_claim_file(left.as_fd()).map_err(self.root.failed("flock", &name))?
+                    && self.root.is_still(&left, &name)?
                 {
                     self.root.remove(&name)?;
                 }

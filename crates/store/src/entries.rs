@@ -124,16 +124,14 @@ impl KeyedTree {
         (self.root, self.entry.into_descriptor())
     }
 
-    fn new(held: HeldEntry) -> Result<Self, CacheError> {
-        let HeldEntry { entry, head } = held;
-        let tree = entry.existing_directory(TREE)?;
-        Ok(Self {
+    fn new(held: HeldEntry, tree: OpenDirectory) -> Self {
+        Self {
             path: tree.path().to_owned(),
             root: tree.into_descriptor(),
-            bytes: head.bytes,
-            disk_bytes: head.disk_bytes,
-            entry,
-        })
+            bytes: held.head.bytes,
+            disk_bytes: held.head.disk_bytes,
+            entry: held.entry,
+        }
     }
 }
 
@@ -183,17 +181,17 @@ impl StoreDirectory {
             true => held.entry.directory(TREE),
             false => Ok(None),
         };
-        let is_damaged = match &tree {
-            Ok(tree) => tree.is_none(),
-            Err(error) => error.is_other_file(),
+        let tree = match tree {
+            Err(error) if error.is_other_file() => None,
+            tree => tree?,
         };
-        if is_damaged {
+        let Some(tree) = tree else {
             drop(held);
             self.discard(&key)?;
             return Ok(None);
-        }
+        };
         held.touch()?;
-        KeyedTree::new(held).map(Some)
+        Ok(Some(KeyedTree::new(held, tree)))
     }
 
     /// Publishes what was built as the tree `key`, unless it exists already.
@@ -224,7 +222,8 @@ impl StoreDirectory {
             Ok(Facts::read(existing, &key)?.is_some_and(|head| head.boot == WRITTEN))
         })?;
         drop(names);
-        KeyedTree::new(HeldEntry { entry, head })
+        let tree = entry.existing_directory(TREE)?;
+        Ok(KeyedTree::new(HeldEntry { entry, head }, tree))
     }
 
     /// Opens the entry `key`; it is in use from now on. One without valid facts is removed.

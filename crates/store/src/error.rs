@@ -1,4 +1,4 @@
-//! Why the cache was not used. No run fails for it: what is not in the cache is unpacked.
+//! Errors of the stores of this host.
 
 use std::path::Path;
 
@@ -8,20 +8,20 @@ use archive::UnpackError;
 use spec::path::escape;
 use sys::file::CallError;
 
-/// Why the cache was not used.
+/// Error of a store. A run does not fail because of the cache of bundles: it unpacks the bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
-    /// A call on something in it failed.
+    /// A system call on a file of the store failed.
     #[error("the cache cannot be used")]
     Call(#[source] CallError),
-    /// Somebody else could put his own trees there.
+    /// Another user could put trees there.
     #[error("the cache is not safe: {path} is {found}; expected {expected}")]
     Unsafe {
         path: String,
         found: String,
         expected: &'static str,
     },
-    /// Somebody keeps a lock.
+    /// Another process keeps a lock.
     #[error(
         "the cache cannot be used: {path} is locked by another process, or by a body that it was lent to"
     )]
@@ -39,7 +39,7 @@ pub enum CacheError {
 }
 
 impl CacheError {
-    /// Whether there was no room for it: then the bundle may still fit elsewhere.
+    /// Whether the file system is full: the bundle may still fit elsewhere.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Call(error) if is_full(error.errno))
@@ -51,13 +51,13 @@ impl CacheError {
     }
 }
 
-/// Whether `errno` says that a file system has no room left.
+/// Whether `errno` says that the file system or the quota is full.
 #[must_use]
 pub fn is_full(errno: Errno) -> bool {
     [Errno::NOSPC, Errno::DQUOT].contains(&errno)
 }
 
-/// An error of `call` on `path`.
+/// Maps the error of `call` on `path`.
 pub(crate) fn failed(call: &'static str, path: &Path) -> impl Fn(Errno) -> CacheError {
     move |errno| {
         let object = escape(path.as_os_str().as_encoded_bytes());

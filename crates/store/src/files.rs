@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::error::{CacheError, failed};
 use crate::locks;
+use sys::file::errno_of;
 use sys::lock::try_claim_file;
 
 const DIRECTORY_MODE: u32 = 0o700;
@@ -237,10 +238,4 @@ pub(crate) fn remove(path: &Path) -> Result<(), CacheError> {
         }
         _ => Ok(()),
     }
-}
-
-/// Returns the number of an error of a file.
-#[must_use]
-pub fn errno_of(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

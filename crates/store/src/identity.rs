@@ -1,4 +1,4 @@
-//! What a file is, without reading it: device, inode, size and both times.
+//! Identity of a file without reading it: device, inode, size and both times.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,12 +17,12 @@ use archive::UnpackLimits;
 use spec::digest::Digest;
 use sys::credentials::is_ours_or_roots;
 
-/// A file that changed later than this before it was read may change again without a trace: the
-/// times of files have the grain of a clock tick, on some file systems of a second or two.
+/// A file that changed less than this before it was read may change again without a trace: the
+/// granularity of file times is a clock tick, on some file systems a second or two.
 const SETTLED_AFTER_S: i64 = 2;
 const OTHERS_MAY_WRITE: u32 = 0o022;
 
-/// What a file is. A file that is written to has another one, whoever set its mtime back: nobody
+/// Identity of a file. Writing to the file changes it, even if the mtime is set back: no process
 /// can set the ctime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
@@ -35,19 +35,19 @@ pub struct Identity {
     mode: u32,
 }
 
-/// Why the identity of a file does not stand for its contents.
+/// Why the identity of a file does not prove its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distrust {
-    /// It belongs to somebody who is neither this user nor root, or others may write to it.
+    /// It belongs to neither this user nor root, or others can write to it.
     OthersMayWrite,
-    /// A directory above it does: it may be replaced.
+    /// Others can replace it, or a directory above it.
     OthersMayReplace,
-    /// It changed less than two seconds ago, or its ctime does not say when it did.
+    /// It changed less than two seconds ago, or its ctime is unreliable.
     Young,
 }
 
 impl Identity {
-    /// Of an open file.
+    /// Returns the identity of an open file.
     ///
     /// # Errors
     /// [`CacheError::Call`].
@@ -60,7 +60,7 @@ impl Identity {
         clippy::unnecessary_cast,
         clippy::cast_possible_wrap,
         clippy::cast_sign_loss,
-        reason = "the fields have other types on other processors, and sizes are no negative numbers"
+        reason = "the fields have other types on other processors, and sizes are not negative"
     )]
     fn of_status(status: &Stat) -> Self {
         Self {
@@ -74,16 +74,16 @@ impl Identity {
         }
     }
 
-    /// Size of the file.
+    /// Returns the size of the file.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Why this does not stand for the contents of `file` now; `None`: it does.
+    /// Returns why this does not prove the content of `file`; `None` if it does.
     ///
     /// # Errors
-    /// [`CacheError::Call`] where its path, or a directory above it, cannot be looked at.
+    /// [`CacheError::Call`]: its path, or a directory above it, cannot be inspected.
     pub fn distrust(&self, file: &File) -> Result<Option<Distrust>, CacheError> {
         if self.mode & OTHERS_MAY_WRITE != 0 || !is_ours_or_roots(self.uid) {
             return Ok(Some(Distrust::OthersMayWrite));
@@ -98,15 +98,15 @@ impl Identity {
     fn is_settled(&self, now: SystemTime) -> bool {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-        // Whole seconds, so that what is left of one does not count. In the future: not settled.
+        // Whole seconds, rounded down. A time in the future is not settled.
         let latest_s = self.modified.0.max(self.changed.0);
-        // Whole seconds: the times of an image (squashfs, ISO 9660), which its maker chose, or of a
-        // file system that keeps no ctime (FAT). Of two images that are mounted one after the other
-        // a file may have the same device, inode, size and times.
+        // A ctime in whole seconds is of a file system image (squashfs, ISO 9660), whose maker chose
+        // it, or of a file system without ctime (FAT). In two images that are mounted one after the
+        // other a file may have the same device, inode, size and times.
         self.changed.1 != 0 && latest_s.saturating_add(SETTLED_AFTER_S) < now_s
     }
 
-    /// Under which name the index has it.
+    /// Returns its name in the index.
     pub(super) fn key(&self, limits: &UnpackLimits) -> String {
         let (uid, mode) = (u64::from(self.uid), u64::from(self.mode));
         let numbers = [self.device, self.inode, self.bytes, uid, mode];
@@ -123,7 +123,7 @@ impl Identity {
     }
 }
 
-/// Under which name the index has an archive.
+/// Returns the name of an archive in the index.
 pub(super) fn archive_key(archive: &Digest, limits: &UnpackLimits) -> String {
     let mut bytes = limits_bytes(limits);
     bytes.extend_from_slice(archive.to_string().as_bytes());
@@ -143,10 +143,10 @@ fn limits_bytes(limits: &UnpackLimits) -> Vec<u8> {
         .collect()
 }
 
-/// The digest of all that `source` gives.
+/// Hashes `source` to its end.
 ///
 /// # Errors
-/// What reading it fails with.
+/// The error of reading.
 pub fn hash(source: &mut impl Read) -> std::io::Result<Digest> {
     const READ_BYTES: usize = 256 << 10;
     let mut hasher = sha2::Sha256::new();

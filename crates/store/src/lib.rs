@@ -56,7 +56,7 @@ pub use copy::copy_into;
 pub use directory::{Claim, Names, StoreDirectory};
 pub use entries::{Building, Collected, EntryUse, KeyedTree, Label};
 pub use error::{CacheError, is_full};
-pub use files::{OpenDirectory, errno_of};
+pub use files::OpenDirectory;
 pub use identity::{Distrust, Identity, hash};
 pub use locks::share;
 pub use place::{Place, choose, file_system};

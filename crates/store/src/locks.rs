@@ -1,7 +1,7 @@
-//! Locks of a cache: waited for, but not for ever.
+//! Locks with a time limit.
 //!
-//! Whoever may read a file can lock it, and a body may read what it was lent. Those who made the cache
-//! hold its locks for as long as names change.
+//! Every process that can read a file can lock it, and a body can read its read-only mounts. A
+//! process of ours holds a lock while it changes names.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -13,40 +13,40 @@ use crate::error::{CacheError, failed};
 use spec::path::escape;
 use sys::lock::{try_claim_file, try_share_file};
 
-/// How long: the removal of a large tree is over by then.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// flock(2) knows no time limit, so it is asked again.
-const ASKED_EVERY: Duration = Duration::from_millis(5);
+/// Longer than the removal of a large tree takes.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
+/// Interval between attempts: flock(2) has no time limit.
+const TRIED_EVERY: Duration = Duration::from_millis(5);
 
-/// Takes the whole file, which lies at `path`.
+/// Locks the whole file at `path` exclusively.
 ///
 /// # Errors
-/// [`CacheError::Locked`] where somebody keeps it, [`CacheError::Call`].
+/// [`CacheError::Locked`]: another process keeps it; [`CacheError::Call`].
 pub(super) fn claim(file: BorrowedFd<'_>, path: &Path) -> Result<(), CacheError> {
-    wait(path, PATIENCE, || try_claim_file(file))
+    wait(path, TIME_LIMIT, || try_claim_file(file))
 }
 
-/// Takes the file together with all others who share it.
+/// Locks the whole file at `path` shared.
 ///
 /// # Errors
-/// As for a file that is taken alone.
+/// [`CacheError::Locked`]: another process keeps it; [`CacheError::Call`].
 pub fn share(file: BorrowedFd<'_>, path: &Path) -> Result<(), CacheError> {
-    wait(path, PATIENCE, || try_share_file(file))
+    wait(path, TIME_LIMIT, || try_share_file(file))
 }
 
 fn wait(
     path: &Path,
-    patience: Duration,
-    mut ask: impl FnMut() -> Result<bool, Errno>,
+    time_limit: Duration,
+    mut attempt: impl FnMut() -> Result<bool, Errno>,
 ) -> Result<(), CacheError> {
     let started = Instant::now();
-    while !ask().map_err(failed("flock", path))? {
-        if patience <= started.elapsed() {
+    while !attempt().map_err(failed("flock", path))? {
+        if started.elapsed() >= time_limit {
             return Err(CacheError::Locked {
                 path: escape(path.as_os_str().as_encoded_bytes()),
             });
         }
-        std::thread::sleep(ASKED_EVERY);
+        std::thread::sleep(TRIED_EVERY);
     }
     Ok(())
 }

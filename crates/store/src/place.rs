@@ -1,4 +1,4 @@
-//! Where the cache lies: in memory where that is large enough.
+//! Selects the directory of the cache of bundles: in memory if that is large enough.
 
 use std::path::{Path, PathBuf};
 
@@ -7,30 +7,30 @@ use rustix::io::Errno;
 
 use crate::error::{CacheError, failed};
 
-/// A tmpfs that is smaller is meant for sockets and pid files.
-const MEMORY_BYTES_LEAST: u64 = 256 << 20;
-/// Most that the cache takes of memory, and of a disk, unless somebody states a size.
+/// A smaller tmpfs is meant for sockets and pid files.
+const MEMORY_BYTES_MIN: u64 = 256 << 20;
+/// Default size limits.
 const IN_MEMORY_BYTES: u64 = 1 << 30;
 const ON_DISK_BYTES: u64 = 5 << 30;
-/// The part of its file system that it takes at most, unless somebody states a size.
+/// By default at most one part in this many of the file system.
 const PART_OF_MEMORY: u64 = 4;
 const PART_OF_DISK: u64 = 10;
 
-/// Where the cache lies and how much it may hold.
+/// Directory and size limit of the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     pub directory: PathBuf,
     /// Bytes of all trees.
     pub size_bytes: u64,
-    /// Whether it lies in memory: then nothing of it outlives the boot.
+    /// Nothing in it outlives the boot.
     pub in_memory: bool,
 }
 
-/// Chooses the place: `stated`, else below the runtime directory where that is in memory, else
-/// below /dev/shm, else `on_disk`.
+/// Selects the place: `stated`, else `bundles` in the runtime directory if that is in memory, else a
+/// directory in /dev/shm, else `bundles` in `on_disk`.
 ///
 /// # Errors
-/// [`CacheError::Call`] where the file system cannot be looked at.
+/// [`CacheError::Call`]: the file system cannot be inspected.
 pub fn choose(
     stated: Option<&Path>,
     runtime_directory: Option<&Path>,
@@ -45,7 +45,7 @@ pub fn choose(
     let below = runtime_directory.map(|directory| directory.join("bundles"));
     for directory in below.into_iter().chain([of_shm]) {
         if let Some((true, total_bytes)) = file_system(&directory)?
-            && MEMORY_BYTES_LEAST <= total_bytes
+            && total_bytes >= MEMORY_BYTES_MIN
         {
             return at(directory, size_bytes);
         }
@@ -66,7 +66,7 @@ fn at(directory: PathBuf, size_bytes: Option<u64>) -> Result<Place, CacheError> 
     })
 }
 
-/// Whether what is at `path`, or would be, lies in memory, and the size of its file system.
+/// Returns whether `path`, which need not exist, is in memory, and the size of its file system.
 ///
 /// # Errors
 /// [`CacheError::Call`].

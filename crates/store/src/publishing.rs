@@ -21,7 +21,7 @@ use archive::{Entry, Tree, UnpackLimits, Unpacked, listing};
 const IDENTITIES_MAX: usize = 4096;
 
 impl Cache {
-    /// Begins to make a tree, after what dead processes left was removed.
+    /// Begins a tree. Removes what killed processes left first.
     ///
     /// # Errors
     /// [`CacheError`].
@@ -32,11 +32,11 @@ impl Cache {
         self.directory.begin()
     }
 
-    /// Makes what was built an entry, unless one with that content is there already, and remembers
-    /// the archive. A tree that is larger than the whole cache is used this once.
+    /// Publishes what was built, unless a tree with that content exists, and records the archive. A
+    /// tree that is larger than the whole cache is used once and not kept.
     ///
     /// # Errors
-    /// [`CacheError`]; what was built is gone.
+    /// [`CacheError`]; what was built is removed.
     pub fn publish(
         &self,
         building: Building,
@@ -82,7 +82,7 @@ impl Cache {
         Ok((HeldTree { unpacked, in_use }, record))
     }
 
-    /// Remembers that the file with this identity holds that archive.
+    /// Records that the file with this identity holds that archive.
     ///
     /// # Errors
     /// [`CacheError::Call`].
@@ -184,7 +184,7 @@ impl Record {
     }
 }
 
-/// What a tree takes: files in whole pages, and about 1 KiB for each inode.
+/// Returns the size of a tree on the disk: files in whole pages, and about 1 KiB for each inode.
 #[must_use]
 pub fn disk_bytes(tree: &Tree) -> u64 {
     const PAGE_BYTES: u64 = 4096;

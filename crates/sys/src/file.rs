@@ -138,6 +138,12 @@ pub fn touch(directory: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     }
 }
 
+/// Returns the number of `error`; EIO if it has none.
+#[must_use]
+pub fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

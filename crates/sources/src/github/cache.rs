@@ -78,7 +78,7 @@ impl Download {
 
     fn failed(&self, call: &'static str, error: &std::io::Error) -> GitHubError {
         let directory = self.building.directory();
-        directory.failed(call, ARCHIVE)(store::errno_of(error)).into()
+        directory.failed(call, ARCHIVE)(sys::file::errno_of(error)).into()
     }
 }
 

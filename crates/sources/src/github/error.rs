@@ -1,6 +1,7 @@
 //! Errors of repositories.
 
 use crate::github::reference::RefShape;
+use crate::http::{tries_shown, until_shown};
 use archive::UnpackError;
 use spec::path::RelPath;
 use store::CacheError;
@@ -22,7 +23,7 @@ pub enum GitHubError {
         service: String,
         with_token: bool,
     },
-    #[error("{repository}: there is no tag and no branch `{reference}`{}", meant(.near.as_ref()))]
+    #[error("{repository}: no tag and no branch `{reference}`{}", meant(.near.as_ref()))]
     RefNotFound {
         repository: String,
         reference: String,
@@ -30,7 +31,7 @@ pub enum GitHubError {
         /// A similar existing name, escaped.
         near: Option<String>,
     },
-    #[error("{repository}: there is no commit {sha}, or the service does not show it")]
+    #[error("{repository}: no commit {sha}, or the service does not show it")]
     CommitNotFound {
         /// `owner/name`.
         repository: String,
@@ -62,14 +63,14 @@ pub enum GitHubError {
         /// Source of the token; `None` without a token.
         token: Option<String>,
     },
-    #[error("{request}: the service answered {status}{}", ends(.until.as_deref()))]
+    #[error("{request}: the service answered {status}{}", until_shown(.until.as_deref()))]
     RateLimited {
         request: String,
         status: u16,
         until: Option<String>,
         with_token: bool,
     },
-    #[error("{request}: no usable answer after {}: {cause}", times(.tries))]
+    #[error("{request}: no usable answer after {}: {cause}", tries_shown(*.tries))]
     Unavailable {
         request: String,
         tries: u32,
@@ -101,19 +102,6 @@ fn credentials(token: Option<&str>) -> String {
     match token {
         Some(origin) => format!("the token of `{origin}` (github.token)"),
         None => "requests without a token".to_owned(),
-    }
-}
-
-fn ends(until: Option<&str>) -> String {
-    until.map_or_else(String::new, |until| {
-        format!("; it accepts requests again at {until}")
-    })
-}
-
-fn times(tries: &u32) -> String {
-    match tries {
-        1 => "one try".to_owned(),
-        more => format!("{more} tries"),
     }
 }
 
@@ -171,24 +159,23 @@ impl GitHubError {
                 with_token: false, ..
             } => "a private repository looks like this without a token: set github.token",
             Self::RepositoryNotFound { .. } => {
-                "look at owner and name, and whether the token of github.token may read it"
+                "check owner and name, and that the token of github.token may read it"
             }
             Self::CommitNotFound { .. } => {
-                "look whether the commit was pushed to this repository, and whether github.token \
-                 may read it"
+                "check that the commit was pushed to this repository, and that github.token may read it"
             }
             Self::FolderNotFound { .. } => "`path` is relative to the top of the repository",
             Self::Unauthorized { token: None, .. } => {
                 "set github.token to env:NAME or file:PATH in the host's configuration"
             }
             Self::Unauthorized { .. } => {
-                "the token may have ended or been withdrawn: put a new one where github.token says"
+                "the token may have expired or been revoked: put a new one where github.token says"
             }
             Self::RateLimited {
                 with_token: false, ..
-            } => "callers with a token may ask more often: set github.token",
+            } => "requests with a token have a higher limit: set github.token",
             Self::RateLimited { .. } => {
-                "wait, or pin commits: what was fetched once needs no request"
+                "wait, or pin commits: a commit that was fetched before needs no request"
             }
             Self::Unavailable { .. } => {
                 "try again later; github.base_url says where the service is expected"
@@ -196,7 +183,7 @@ impl GitHubError {
             Self::Cache { .. } => {
                 "cache.directory in the host's configuration names another directory"
             }
-            Self::NotLocked { .. } => "write the lock file anew: `runner bundle … --lock FILE`",
+            Self::NotLocked { .. } => "write the lock file again: `runner bundle … --lock FILE`",
             Self::RefNotFound { .. }
             | Self::NotACommit { .. }
             | Self::ArchiveRefused { .. }

@@ -74,7 +74,7 @@ impl Client<'_> {
         self.service.tell(&Progress::Fetching { repository, sha });
         let path = format!("/repos/{repository}/tarball/{sha}");
         let cache = self.cache()?;
-        let (download, building, archive, hosted) = self.service.tried(&path, || {
+        let (download, building, archive, hosted) = self.service.retry(&path, || {
             let answer = self
                 .service
                 .get(&path, "application/vnd.github+json, */*")?;

@@ -4,11 +4,11 @@
 
 mod answers;
 mod cache;
-pub mod client;
-pub mod error;
+mod client;
+mod error;
 mod fault;
 mod fetching;
-pub mod reference;
+mod reference;
 mod resolving;
 mod service;
 mod token;
@@ -23,7 +23,7 @@ pub use reference::RefShape;
 pub use token::Token;
 
 use crate::github::cache::ArchiveNote;
-pub use crate::http::Patience;
+use crate::http::Patience;
 use spec::digest::Digest;
 use spec::path::RelPath;
 use spec::report::WarningReport;

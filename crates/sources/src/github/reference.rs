@@ -60,7 +60,7 @@ impl fmt::Display for RefShape {
 
 /// Whether `text` is 40 hexadecimal digits in lower case.
 #[must_use]
-pub fn is_commit(text: &str) -> bool {
+pub(super) fn is_commit(text: &str) -> bool {
     text.len() == 40
         && text
             .bytes()

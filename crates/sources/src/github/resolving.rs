@@ -77,7 +77,7 @@ impl Client<'_> {
             "/repos/{repository}/git/refs/{kind}/{}",
             percent_encoded(reference, PATH)
         );
-        self.service.tried(&path, || {
+        self.service.retry(&path, || {
             let answer = self.service.get(&path, JSON)?;
             match answer.status {
                 StatusCode::OK => {
@@ -109,7 +109,7 @@ impl Client<'_> {
                     });
                 }
             };
-            found = self.service.tried(&path, || {
+            found = self.service.retry(&path, || {
                 let answer = self.service.get(&path, JSON)?;
                 match answer.status {
                     StatusCode::OK => {
@@ -135,7 +135,7 @@ impl Client<'_> {
         mut others: Vec<String>,
     ) -> GitHubError {
         let path = format!("/repos/{repository}");
-        let is_there = self.service.tried(&path, || {
+        let is_there = self.service.retry(&path, || {
             let answer = self.service.get(&path, JSON)?;
             match answer.status {
                 StatusCode::OK => Ok(true),

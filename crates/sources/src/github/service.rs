@@ -10,11 +10,9 @@ use crate::github::fault::Fault;
 use crate::github::token::Token;
 use crate::github::{Patience, Progress};
 pub(super) use crate::http::Answer;
-use crate::http::url::{
-    REDIRECTS_MAX, is_private_way, is_redirect, is_same_origin, next, origin_shown, plain_url,
-};
+use crate::http::url::{follow, is_private_way, is_same_origin, plain_url};
 use crate::http::{
-    BodyProblem, Client, GaveUp, Watch, expect_content, number, of_host, retry_after, tried,
+    Client, GaveUp, Watch, check_retryable, expect_content, number, of_host, retry, retry_after,
 };
 use spec::path::escape;
 
@@ -83,7 +81,7 @@ impl<'caller> Service<'caller> {
     /// # Errors
     /// The error of `once`; [`GitHubError::Unavailable`] or [`GitHubError::RateLimited`] with the
     /// last cause, if a temporary error persisted.
-    pub(super) fn tried<T>(
+    pub(super) fn retry<T>(
         &self,
         path: &str,
         mut once: impl FnMut() -> Result<T, Fault>,
@@ -95,7 +93,7 @@ impl<'caller> Service<'caller> {
                 .pause(pause)
                 .map_err(|cancelled| self.unavailable(path, 1, cancelled.to_string()))
         };
-        tried(self.client.patience(), &mut pause, &mut once).map_err(|gave_up| match gave_up {
+        retry(self.client.patience(), &mut pause, &mut once).map_err(|gave_up| match gave_up {
             GaveUp::Final(error) => *error,
             GaveUp::Unavailable {
                 limit: Some(limit), ..
@@ -127,19 +125,10 @@ impl<'caller> Service<'caller> {
     /// # Errors
     /// [`Fault`].
     pub(super) fn get(&self, path: &str, accept: &str) -> Result<Answer, Fault> {
-        let mut url = plain_url(&format!("{}{path}", self.base_url))
+        let url = plain_url(&format!("{}{path}", self.base_url))
             .ok_or_else(|| Fault::Unusable("the URL cannot be written".to_owned()))?;
-        for _ in 0..=REDIRECTS_MAX {
-            let answer = self.one(&url, accept)?;
-            if !is_redirect(answer.status) {
-                return self.judged(path, answer);
-            }
-            url = next(&url, &answer.headers).map_err(Fault::Unusable)?;
-        }
-        Err(Fault::Unusable(format!(
-            "more than {REDIRECTS_MAX} redirects, the last one to {}",
-            origin_shown(&url)
-        )))
+        let (_, answer) = follow(url, |url| self.one(url, accept))?;
+        self.check_status(path, answer)
     }
 
     fn one(&self, url: &Uri, accept: &str) -> Result<Answer, Fault> {
@@ -158,7 +147,7 @@ impl<'caller> Service<'caller> {
         Ok(answer?)
     }
 
-    fn judged(&self, path: &str, answer: Answer) -> Result<Answer, Fault> {
+    fn check_status(&self, path: &str, answer: Answer) -> Result<Answer, Fault> {
         let status = answer.status;
         let wait = retry_after(&answer.headers);
         let is_used_up = number(&answer.headers, "x-ratelimit-remaining") == Some(0);
@@ -179,13 +168,7 @@ impl<'caller> Service<'caller> {
             }
             .into());
         }
-        if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT {
-            return Err(Fault::Passing {
-                cause: format!("the answer was {}", status.as_u16()),
-                wait,
-                limit: None,
-            });
-        }
+        check_retryable(&answer)?;
         Ok(answer)
     }
 
@@ -210,15 +193,7 @@ impl<'caller> Service<'caller> {
     /// [`Fault`]: wrong content type, too large, invalid JSON, or truncated.
     pub(super) fn json(&self, answer: Answer) -> Result<serde_json::Value, Fault> {
         expect_content(&answer.headers, &["json"], "a JSON document").map_err(Fault::Unusable)?;
-        let bytes =
-            answer
-                .bytes(&self.client, JSON_BYTES_MAX)
-                .map_err(|problem| match problem {
-                    BodyProblem::TooLarge => {
-                        Fault::Unusable(format!("the answer has more than {JSON_BYTES_MAX} bytes"))
-                    }
-                    BodyProblem::Broken(mishap) => mishap.into(),
-                })?;
+        let bytes = answer.bytes(&self.client, JSON_BYTES_MAX)?;
         serde_json::from_slice(&bytes)
             .map_err(|error| Fault::Unusable(format!("the answer is not a JSON document: {error}")))
     }
@@ -253,7 +228,7 @@ impl<'caller> Service<'caller> {
                 Ok(0) => return Ok(bytes),
                 Ok(count) => count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(self.client.mishap_of_read(error).into()),
+                Err(error) => return Err(self.client.read_error(error).into()),
             };
             bytes = bytes.saturating_add(count as u64);
             if bytes_max < bytes {

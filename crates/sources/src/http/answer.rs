@@ -12,17 +12,10 @@ const PIECE_BYTES: usize = 8 << 10;
 
 /// The head of a response and its unread body.
 #[derive(Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     body: Body,
-}
-
-/// Why reading a body failed.
-#[derive(Debug)]
-pub enum BodyProblem {
-    TooLarge,
-    Broken(TransferError),
 }
 
 impl Answer {
@@ -37,24 +30,24 @@ impl Answer {
 
     /// Returns `Content-Length`, if present.
     #[must_use]
-    pub fn stated_bytes(&self) -> Option<u64> {
+    pub(crate) fn stated_bytes(&self) -> Option<u64> {
         self.body.content_length()
     }
 
     /// Returns a reader of the body, without a size limit. Pass its errors to
-    /// [`Client::mishap_of_read`].
+    /// [`Client::read_error`].
     #[must_use]
-    pub fn reader(self) -> impl Read + use<> {
+    pub(crate) fn reader(self) -> impl Read + use<> {
         self.body.into_with_config().limit(u64::MAX).reader()
     }
 
     /// Reads the whole body.
     ///
     /// # Errors
-    /// [`BodyProblem`].
-    pub fn bytes(self, client: &Client, bytes_max: u64) -> Result<Vec<u8>, BodyProblem> {
+    /// [`TransferError`].
+    pub(crate) fn bytes(self, client: &Client, bytes_max: u64) -> Result<Vec<u8>, TransferError> {
         if self.stated_bytes().is_some_and(|stated| bytes_max < stated) {
-            return Err(BodyProblem::TooLarge);
+            return Err(TransferError::TooLarge { bytes_max });
         }
         let patience = client.patience().document;
         let started = Instant::now();
@@ -66,17 +59,17 @@ impl Answer {
                 Ok(0) => break,
                 Ok(count) => bytes.extend_from_slice(&piece[..count]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
-                Err(error) => return Err(BodyProblem::Broken(client.mishap_of_read(error))),
+                Err(error) => return Err(client.read_error(error)),
             }
             // The connection's own time-outs restart with each byte.
             if patience < started.elapsed() {
                 let cause = format!("the body took longer than {patience:?}");
-                return Err(BodyProblem::Broken(TransferError::Passing(cause)));
+                return Err(TransferError::Passing(cause));
             }
         }
         match u64::try_from(bytes.len()).is_ok_and(|found| found <= bytes_max) {
             true => Ok(bytes),
-            false => Err(BodyProblem::TooLarge),
+            false => Err(TransferError::TooLarge { bytes_max }),
         }
     }
 }

@@ -15,13 +15,14 @@ use crate::http::patience::Patience;
 use crate::http::watch::{Cancelled, Watch};
 use crate::http::wire::{Dialler, Lookup};
 use spec::path::escape;
+use spec::units::limit;
 use sys::name_lookup;
 
 const NO_TLS: &str = "TLS: the server does not speak TLS";
 
 /// HTTP client. It follows no redirects: a redirect must not receive credentials.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     patience: Patience,
     watch: Watch,
     agent: OnceCell<Agent>,
@@ -29,9 +30,13 @@ pub struct Client {
 
 /// Classified error of the HTTP library.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TransferError {
+pub(crate) enum TransferError {
     Passing(String),
     Unusable(String),
+    /// The body is larger than its reader takes.
+    TooLarge {
+        bytes_max: u64,
+    },
     NoTls,
     Cancelled,
 }
@@ -41,6 +46,9 @@ impl<E> From<TransferError> for Fault<E> {
         match error {
             TransferError::Passing(cause) => Self::passing(cause),
             TransferError::Unusable(cause) => Self::Unusable(cause),
+            TransferError::TooLarge { bytes_max } => {
+                Self::Unusable(format!("the answer has more than {}", limit(&bytes_max)))
+            }
             TransferError::NoTls => Self::Unusable(NO_TLS.to_owned()),
             TransferError::Cancelled => Self::Unusable(Cancelled.to_string()),
         }
@@ -50,7 +58,7 @@ impl<E> From<TransferError> for Fault<E> {
 impl Client {
     /// Creates a client. `watch` can end its waits. No connection is opened yet.
     #[must_use]
-    pub fn new(patience: Patience, watch: Watch) -> Self {
+    pub(crate) fn new(patience: Patience, watch: Watch) -> Self {
         Self {
             patience,
             watch,
@@ -60,13 +68,13 @@ impl Client {
 
     /// Returns the watch that can end the waits.
     #[must_use]
-    pub fn watch(&self) -> &Watch {
+    pub(crate) fn watch(&self) -> &Watch {
         &self.watch
     }
 
     /// Returns the time-outs.
     #[must_use]
-    pub fn patience(&self) -> &Patience {
+    pub(crate) fn patience(&self) -> &Patience {
         &self.patience
     }
 
@@ -75,7 +83,7 @@ impl Client {
     ///
     /// # Errors
     /// The error of `trust`, or a [`TransferError`] as a [`Fault`].
-    pub fn send<E>(
+    pub(crate) fn send<E>(
         &self,
         request: Request<impl AsSendBody>,
         trust: impl FnOnce() -> Result<Vec<CertificateDer<'static>>, Fault<E>>,
@@ -129,7 +137,7 @@ impl Client {
 
     /// Classifies an error of a body's reader.
     #[must_use]
-    pub fn mishap_of_read(&self, error: std::io::Error) -> TransferError {
+    pub(crate) fn read_error(&self, error: std::io::Error) -> TransferError {
         self.error(&ureq::Error::from(error))
     }
 
@@ -143,11 +151,11 @@ impl Client {
             ureq::Error::Rustls(rustls::Error::InvalidMessage(_)) => TransferError::NoTls,
             ureq::Error::Io(error) if is_no_tls(error) => TransferError::NoTls,
             ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                TransferError::Unusable(told("TLS: ", error))
+                TransferError::Unusable(shown("TLS: ", error))
             }
             ureq::Error::Io(error) => match timeout_inside(error) {
                 Some(which) => passing(self.timed_out(which)),
-                None => passing(told("", error)),
+                None => passing(shown("", error)),
             },
             ureq::Error::HostNotFound => passing("the host has no address".to_owned()),
             ureq::Error::ConnectionFailed => passing("no connection".to_owned()),
@@ -155,9 +163,9 @@ impl Client {
             ureq::Error::Protocol(ureq_proto::Error::HttpParseTooManyHeaders) => {
                 TransferError::Unusable("the head of the answer has too many fields".to_owned())
             }
-            ureq::Error::Protocol(error) => passing(told("no HTTP: ", error)),
-            ureq::Error::Rustls(error) => TransferError::Unusable(told("TLS: ", error)),
-            ureq::Error::Tls(error) => TransferError::Unusable(told("TLS: ", error)),
+            ureq::Error::Protocol(error) => passing(shown("no HTTP: ", error)),
+            ureq::Error::Rustls(error) => TransferError::Unusable(shown("TLS: ", error)),
+            ureq::Error::Tls(error) => TransferError::Unusable(shown("TLS: ", error)),
             ureq::Error::LargeResponseHeader(found, limit) => TransferError::Unusable(format!(
                 "the head of the answer has {found} bytes, expected at most {limit}"
             )),
@@ -181,7 +189,7 @@ impl Client {
 
 /// The library may quote the server: a name in a certificate, a line of a head. So the text is
 /// escaped.
-fn told(start: &str, error: &dyn std::fmt::Display) -> String {
+fn shown(start: &str, error: &dyn std::fmt::Display) -> String {
     escape(format!("{start}{error}").as_bytes())
 }
 

@@ -4,11 +4,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ureq::http::StatusCode;
 
+use crate::http::answer::Answer;
+use crate::http::headers::retry_after;
 use spec::tokens::iso_date;
 
 /// Error of one attempt; `E` is the caller's error type.
 #[derive(Debug)]
-pub enum Fault<E> {
+pub(crate) enum Fault<E> {
     Final(Box<E>),
     Unusable(String),
     Passing {
@@ -21,7 +23,7 @@ pub enum Fault<E> {
 
 /// The server limits the request rate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RateLimit {
+pub(crate) struct RateLimit {
     pub status: u16,
     pub until: Option<String>,
 }
@@ -29,7 +31,7 @@ pub struct RateLimit {
 impl<E> Fault<E> {
     /// Creates a temporary error without a stated delay.
     #[must_use]
-    pub fn passing(cause: String) -> Self {
+    pub(crate) fn passing(cause: String) -> Self {
         Self::Passing {
             cause,
             wait: None,
@@ -40,7 +42,11 @@ impl<E> Fault<E> {
     /// Creates a rate limit error. It lasts for `wait`, or until `reset` in seconds since 1970;
     /// both may be unknown.
     #[must_use]
-    pub fn rate_limited(status: StatusCode, wait: Option<Duration>, reset: Option<u64>) -> Self {
+    pub(crate) fn rate_limited(
+        status: StatusCode,
+        wait: Option<Duration>,
+        reset: Option<u64>,
+    ) -> Self {
         let now = unix_s();
         let wait = wait.or_else(|| {
             let left = reset?.saturating_sub(now);
@@ -49,11 +55,43 @@ impl<E> Fault<E> {
         let until = wait.map(|wait| utc(now.saturating_add(wait.as_secs())));
         let status = status.as_u16();
         Self::Passing {
-            cause: format!("the answer was {status}, asked too often"),
+            cause: format!("the answer was {status}, too many requests"),
             wait,
             limit: Some(RateLimit { status, until }),
         }
     }
+}
+
+/// Completes the message of a rate limit.
+pub(crate) fn until_shown(until: Option<&str>) -> String {
+    until.map_or_else(String::new, |until| {
+        format!("; it accepts requests again at {until}")
+    })
+}
+
+/// `one try` or `3 tries`.
+pub(crate) fn tries_shown(tries: u32) -> String {
+    match tries {
+        1 => "one try".to_owned(),
+        more => format!("{more} tries"),
+    }
+}
+
+/// Fails with a temporary error for a status that a retry may change.
+pub(crate) fn check_retryable<E>(answer: &Answer) -> Result<(), Fault<E>> {
+    let status = answer.status;
+    let wait = retry_after(&answer.headers);
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        return Err(Fault::rate_limited(status, wait, None));
+    }
+    if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT {
+        return Err(Fault::Passing {
+            cause: format!("the answer was {}", status.as_u16()),
+            wait,
+            limit: None,
+        });
+    }
+    Ok(())
 }
 
 fn unix_s() -> u64 {

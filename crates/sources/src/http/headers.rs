@@ -10,7 +10,11 @@ use spec::path::escape;
 ///
 /// # Errors
 /// What was found and what was `expected`.
-pub fn expect_content(headers: &HeaderMap, known: &[&str], expected: &str) -> Result<(), String> {
+pub(crate) fn expect_content(
+    headers: &HeaderMap,
+    known: &[&str],
+    expected: &str,
+) -> Result<(), String> {
     let Some(found) = headers.get(header::CONTENT_TYPE) else {
         return Ok(());
     };
@@ -26,13 +30,13 @@ pub fn expect_content(headers: &HeaderMap, known: &[&str], expected: &str) -> Re
 
 /// Parses a header that is one number.
 #[must_use]
-pub fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
+pub(crate) fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }
 
 /// Parses `Retry-After`, in seconds or as a date, relative to now. A date in the past gives zero.
 #[must_use]
-pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     if let Some(seconds) = number(headers, "retry-after") {
         return Some(Duration::from_secs(seconds));
     }

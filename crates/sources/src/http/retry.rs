@@ -9,7 +9,7 @@ pub(crate) const TRIES_MAX: u32 = 4;
 
 /// Why no further attempt is made.
 #[derive(Debug)]
-pub enum GaveUp<E> {
+pub(crate) enum GaveUp<E> {
     Final(Box<E>),
     Unavailable {
         tries: u32,
@@ -24,7 +24,7 @@ pub enum GaveUp<E> {
 ///
 /// # Errors
 /// [`GaveUp`].
-pub fn tried<T, E>(
+pub(crate) fn retry<T, E>(
     patience: &Patience,
     pause: &mut dyn FnMut(&str, Duration) -> Result<(), E>,
     once: &mut dyn FnMut() -> Result<T, Fault<E>>,

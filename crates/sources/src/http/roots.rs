@@ -17,7 +17,7 @@ const FILES_MAX: usize = 64;
 /// Unusable certificate file or directory.
 #[derive(Debug, thiserror::Error)]
 #[error("the certificates in `{file}` cannot be used: {problem}")]
-pub struct RootsError {
+pub(crate) struct RootsError {
     pub file: String,
     pub problem: String,
     #[source]
@@ -27,7 +27,7 @@ pub struct RootsError {
 /// Loads the host's certificates: `SSL_CERT_FILE` and `SSL_CERT_DIR` if set, else the system's. May
 /// be empty.
 #[must_use]
-pub fn of_host() -> Vec<CertificateDer<'static>> {
+pub(crate) fn of_host() -> Vec<CertificateDer<'static>> {
     rustls_native_certs::load_native_certs().certs
 }
 
@@ -35,7 +35,7 @@ pub fn of_host() -> Vec<CertificateDer<'static>> {
 ///
 /// # Errors
 /// [`RootsError`]: unreadable, or without a certificate.
-pub fn of_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> {
+pub(crate) fn of_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> {
     let refused = |problem: &str, source| RootsError {
         file: escape(path.as_os_str().as_encoded_bytes()),
         problem: problem.to_owned(),
@@ -68,10 +68,10 @@ pub fn of_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> 
 ///
 /// # Errors
 /// [`RootsError`]: a file is unreadable or has no certificate.
-pub fn beside(directory: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> {
+pub(crate) fn beside(directory: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> {
     let failed = |error: &std::io::Error| {
         let name = escape(directory.as_os_str().as_encoded_bytes());
-        let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
+        let errno = sys::file::errno_of(error);
         RootsError {
             file: name.clone(),
             problem: "the directory cannot be read".to_owned(),

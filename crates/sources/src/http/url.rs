@@ -4,14 +4,15 @@ use std::net::IpAddr;
 
 use ureq::http::{HeaderMap, StatusCode, Uri, header};
 
+use crate::http::{Answer, Fault};
 use spec::path::escape;
 
 /// Most redirects that are followed.
-pub const REDIRECTS_MAX: u32 = 5;
+const REDIRECTS_MAX: u32 = 5;
 
 /// Parses an http or https URL with a host and without user information.
 #[must_use]
-pub fn plain_url(text: &str) -> Option<Uri> {
+pub(crate) fn plain_url(text: &str) -> Option<Uri> {
     let url: Uri = text.parse().ok()?;
     let is_http = matches!(url.scheme_str(), Some("http" | "https"));
     let is_plain = url
@@ -21,9 +22,9 @@ pub fn plain_url(text: &str) -> Option<Uri> {
     (is_http && is_plain && has_host).then_some(url)
 }
 
-/// Whether nobody on the network can read the traffic: TLS or loopback.
+/// Whether the traffic is private: TLS or loopback.
 #[must_use]
-pub fn is_private_way(url: &Uri) -> bool {
+pub(crate) fn is_private_way(url: &Uri) -> bool {
     let host = url.host().unwrap_or_default();
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let is_here = bare == "localhost" || bare.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
@@ -32,7 +33,7 @@ pub fn is_private_way(url: &Uri) -> bool {
 
 /// Whether scheme, host and port are equal, so that credentials may be sent.
 #[must_use]
-pub fn is_same_origin(one: &Uri, other: &Uri) -> bool {
+pub(crate) fn is_same_origin(one: &Uri, other: &Uri) -> bool {
     let port = |url: &Uri| match url.scheme_str() {
         Some("https") => url.port_u16().unwrap_or(443),
         _ => url.port_u16().unwrap_or(80),
@@ -43,7 +44,7 @@ pub fn is_same_origin(one: &Uri, other: &Uri) -> bool {
 
 /// Whether the status is a redirect.
 #[must_use]
-pub fn is_redirect(status: StatusCode) -> bool {
+fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
@@ -52,7 +53,7 @@ pub fn is_redirect(status: StatusCode) -> bool {
 ///
 /// # Errors
 /// What is wrong with it, such as a redirect from TLS to plain HTTP on another machine.
-pub fn next(from: &Uri, headers: &HeaderMap) -> Result<Uri, String> {
+pub(crate) fn next(from: &Uri, headers: &HeaderMap) -> Result<Uri, String> {
     let location = headers
         .get(header::LOCATION)
         .and_then(|value| value.to_str().ok())
@@ -90,9 +91,27 @@ pub fn next(from: &Uri, headers: &HeaderMap) -> Result<Uri, String> {
     Ok(to)
 }
 
+/// Calls `send` for `url`, and then for each redirect. Returns the last URL and its response.
+pub(crate) fn follow<E>(
+    mut url: Uri,
+    mut send: impl FnMut(&Uri) -> Result<Answer, Fault<E>>,
+) -> Result<(Uri, Answer), Fault<E>> {
+    for _ in 0..=REDIRECTS_MAX {
+        let answer = send(&url)?;
+        if !is_redirect(answer.status) {
+            return Ok((url, answer));
+        }
+        url = next(&url, &answer.headers).map_err(Fault::Unusable)?;
+    }
+    Err(Fault::Unusable(format!(
+        "more than {REDIRECTS_MAX} redirects, the last one to {}",
+        origin_shown(&url)
+    )))
+}
+
 /// Formats scheme, host and port, escaped.
 #[must_use]
-pub fn origin_shown(url: &Uri) -> String {
+pub(crate) fn origin_shown(url: &Uri) -> String {
     let authority = url.authority().map_or("", |authority| authority.as_str());
     let scheme = url.scheme_str().unwrap_or_default();
     escape(format!("{scheme}://{authority}").as_bytes())

@@ -8,23 +8,23 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Callback that is polled several times a second while waiting.
 #[derive(Clone, Default)]
-pub struct Watch(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
+pub(crate) struct Watch(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
 
 /// The caller cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("cancelled")]
-pub struct Cancelled;
+pub(crate) struct Cancelled;
 
 impl Watch {
     /// Creates a watch that cancels once `is_over` returns true.
     #[must_use]
-    pub fn new(is_over: Arc<dyn Fn() -> bool + Send + Sync>) -> Self {
+    pub(crate) fn new(is_over: Arc<dyn Fn() -> bool + Send + Sync>) -> Self {
         Self(Some(is_over))
     }
 
     /// Whether the caller cancelled.
     #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.0.as_ref().is_some_and(|is_over| is_over())
     }
 
@@ -32,7 +32,7 @@ impl Watch {
     ///
     /// # Errors
     /// [`Cancelled`], as soon as the caller cancels.
-    pub fn pause(&self, pause: Duration) -> Result<(), Cancelled> {
+    pub(crate) fn pause(&self, pause: Duration) -> Result<(), Cancelled> {
         let started = Instant::now();
         loop {
             if self.is_over() {

@@ -3,6 +3,7 @@
 use oci_spec::image::{Descriptor, ImageIndex, ImageManifest};
 use serde::Deserialize;
 
+use crate::oci::error::OciError;
 use crate::oci::store::Wanted;
 use spec::digest::Digest;
 use spec::oci::media::{
@@ -19,20 +20,10 @@ const EMPTY_BYTES: &[u8] = b"{}";
 const SHOWN_CHARACTERS_MAX: usize = 120;
 const PLATFORMS_MAX: usize = 16;
 
-/// A refused artifact. Nothing of it was unpacked. All texts are escaped.
-#[derive(Debug, thiserror::Error)]
-#[error("{place}: {problem}")]
-pub struct ArtifactError {
-    pub place: String,
-    pub problem: ArtifactProblem,
-}
-
-/// Why an artifact is refused.
+/// Why an artifact is refused. Nothing of it was unpacked. All texts are escaped.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactProblem {
-    #[error(
-        "`{tag}` is a tag, which stands for another artifact tomorrow; expected @sha256:DIGEST"
-    )]
+    #[error("`{tag}` is a tag, which can be moved; expected @sha256:DIGEST")]
     Tag {
         /// As the caller wrote it.
         tag: String,
@@ -70,47 +61,38 @@ pub enum ArtifactProblem {
 
 impl ArtifactProblem {
     /// Adds `place`, which must be escaped.
-    #[must_use]
-    pub fn at(self, place: String) -> ArtifactError {
-        ArtifactError {
-            place,
-            problem: self,
-        }
-    }
-}
-
-impl ArtifactError {
-    /// Returns the stable name of the cause, in snake case.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match &self.problem {
-            ArtifactProblem::Tag { .. } => "tag_not_allowed",
-            ArtifactProblem::Document { .. } => "artifact_invalid",
-            ArtifactProblem::Platform { .. } => "artifact_no_platform",
-            ArtifactProblem::Type { .. } => "artifact_wrong_type",
-            ArtifactProblem::ConfigType { .. } => "artifact_config_type",
-            ArtifactProblem::Layers { .. } => "artifact_layers",
-            ArtifactProblem::LayerType { .. } => "artifact_layer_type",
-            ArtifactProblem::Algorithm { .. } => "artifact_digest",
-            ArtifactProblem::TooLarge { .. } => "artifact_too_large",
-            ArtifactProblem::Config(_) => "artifact_config_invalid",
+    pub(super) fn at(self, place: impl Into<String>) -> OciError {
+        OciError::Artifact {
+            place: place.into(),
+            problem: Box::new(self),
         }
     }
 
-    /// Returns advice for the user, if any.
-    #[must_use]
-    pub fn hint(&self) -> Option<String> {
-        let hint = match &self.problem {
-            ArtifactProblem::Tag { .. } => {
-                "`runner source inspect` shows the digest; --allow-tags takes what the tag stands for now"
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::Tag { .. } => "tag_not_allowed",
+            Self::Document { .. } => "artifact_invalid",
+            Self::Platform { .. } => "artifact_no_platform",
+            Self::Type { .. } => "artifact_wrong_type",
+            Self::ConfigType { .. } => "artifact_config_type",
+            Self::Layers { .. } => "artifact_layers",
+            Self::LayerType { .. } => "artifact_layer_type",
+            Self::Algorithm { .. } => "artifact_digest",
+            Self::TooLarge { .. } => "artifact_too_large",
+            Self::Config(_) => "artifact_config_invalid",
+        }
+    }
+
+    pub(super) fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Tag { .. } => {
+                "`runner source inspect` shows the digest; --allow-tags accepts the tag"
             }
-            ArtifactProblem::Type { .. } => {
+            Self::Type { .. } => {
                 "a source artifact is what `runner source build` makes; an image goes to --image"
             }
-            ArtifactProblem::TooLarge { .. } => {
-                "the host's configuration says how large: oci.layer"
-            }
-            ArtifactProblem::Config(error) => return Some(error.hint()),
+            Self::TooLarge { .. } => "the host's configuration says how large: oci.layer",
+            Self::Config(error) => return Some(error.hint()),
             _ => return None,
         };
         Some(hint.to_owned())

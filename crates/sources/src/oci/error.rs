@@ -1,7 +1,7 @@
 //! Errors of OCI operations.
 
-use crate::oci::artifact::ArtifactError;
-use crate::oci::layers::ImageError;
+use crate::oci::artifact::ArtifactProblem;
+use crate::oci::layers::ImageProblem;
 use crate::oci::layout::error::LayoutError;
 use crate::oci::registry::error::RegistryError;
 use crate::oci::store::StoreError;
@@ -18,10 +18,16 @@ pub enum OciError {
     Layout(Box<LayoutError>),
     #[error(transparent)]
     Store(Box<StoreError>),
-    #[error(transparent)]
-    Artifact(Box<ArtifactError>),
-    #[error(transparent)]
-    Image(Box<ImageError>),
+    #[error("{place}: {problem}")]
+    Artifact {
+        place: String,
+        problem: Box<ArtifactProblem>,
+    },
+    #[error("{place}: {problem}")]
+    Image {
+        place: String,
+        problem: Box<ImageProblem>,
+    },
     #[error("{place}: layer {digest} cannot be unpacked")]
     Unpack {
         place: String,
@@ -57,18 +63,6 @@ impl From<CacheError> for OciError {
     }
 }
 
-impl From<ImageError> for OciError {
-    fn from(error: ImageError) -> Self {
-        Self::Image(Box::new(error))
-    }
-}
-
-impl From<ArtifactError> for OciError {
-    fn from(error: ArtifactError) -> Self {
-        Self::Artifact(Box::new(error))
-    }
-}
-
 impl OciError {
     /// Extracts the error that a reader of a [`BlobStream`](crate::oci::origin::BlobStream)
     /// wrapped.
@@ -87,15 +81,7 @@ impl OciError {
     /// Whether a retry may succeed, resuming where it broke off.
     #[must_use]
     pub fn is_passing(&self) -> bool {
-        match self {
-            Self::Registry(error) => error.is_passing(),
-            Self::Layout(_)
-            | Self::Store(_)
-            | Self::Artifact(_)
-            | Self::Image(_)
-            | Self::Unpack { .. }
-            | Self::Cancelled { .. } => false,
-        }
+        matches!(self, Self::Registry(error) if error.is_passing())
     }
 
     /// Returns the stable name of the cause, in snake case.
@@ -105,8 +91,8 @@ impl OciError {
             Self::Registry(error) => error.code(),
             Self::Layout(error) => error.code(),
             Self::Store(error) => error.code(),
-            Self::Artifact(error) => error.code(),
-            Self::Image(error) => error.code(),
+            Self::Artifact { problem, .. } => problem.code(),
+            Self::Image { problem, .. } => problem.code(),
             Self::Unpack { source, .. } => match source.is_refusal() {
                 true => "artifact_layer_refused",
                 false => "store_unusable",
@@ -122,8 +108,8 @@ impl OciError {
             Self::Registry(error) => error.hint(),
             Self::Layout(error) => error.hint(),
             Self::Store(error) => error.hint(),
-            Self::Artifact(error) => error.hint(),
-            Self::Image(error) => error.hint(),
+            Self::Artifact { problem, .. } => problem.hint(),
+            Self::Image { problem, .. } => problem.hint(),
             Self::Unpack { source, .. } => unpack_hint(source),
             Self::Cancelled { .. } => None,
         }

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
+use crate::oci::error::OciError;
 use spec::digest::Digest;
+
+/// Longest time without a look at the listener.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Receives progress and decides about cancellation.
 ///
@@ -24,6 +28,35 @@ impl Listener for Silent {
 
     fn is_cancelled(&self) -> bool {
         false
+    }
+}
+
+impl dyn Listener + '_ {
+    /// Fails if the caller cancelled.
+    pub(super) fn check(&self, during: &'static str) -> Result<(), OciError> {
+        match self.is_cancelled() {
+            true => Err(OciError::Cancelled { during }),
+            false => Ok(()),
+        }
+    }
+
+    /// Reports `cause` and sleeps.
+    pub(super) fn pause(
+        &self,
+        cause: &str,
+        pause: Duration,
+        during: &'static str,
+    ) -> Result<(), OciError> {
+        self.check(during)?;
+        self.progress(&Progress::Waiting { cause, pause });
+        let mut left = pause;
+        while !left.is_zero() {
+            let now = left.min(LOOK_EVERY);
+            std::thread::sleep(now);
+            left -= now;
+            self.check(during)?;
+        }
+        Ok(())
     }
 }
 

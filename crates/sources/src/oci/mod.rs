@@ -6,6 +6,8 @@
 
 pub mod artifact;
 pub mod error;
+mod fetcher;
+mod hashing;
 pub mod layers;
 pub mod layout;
 pub mod listener;

@@ -8,17 +8,15 @@ use std::io::{self, Read};
 use oci_spec::image::ImageManifest;
 use rustix::io::Errno;
 
-use crate::oci::artifact::{
-    ArtifactProblem, Document, SourceParts, for_this_platform, source_parts,
-};
+use crate::oci::artifact::{ArtifactProblem, Document, for_this_platform, source_parts};
 use crate::oci::error::OciError;
+use crate::oci::fetcher::Fetcher;
 use crate::oci::listener::{Listener, Progress, Silent};
 use crate::oci::opening::StoreAlone;
-use crate::oci::origin::{FetchedManifest, Origin};
+use crate::oci::origin::Origin;
 use crate::oci::store::{Blob, Store, StoreError, Wanted};
 use archive::{UnpackError, UnpackLimits};
 use spec::digest::Digest;
-use spec::oci::media::MANIFEST_BYTES_MAX;
 use spec::oci::reference::Which;
 use spec::oci::source_config::{CONFIG_BYTES_MAX, SourceConfig};
 use spec::report::WarningReport;
@@ -94,33 +92,28 @@ pub fn artifact(
         let problem = ArtifactProblem::Tag {
             tag: which.to_string(),
         };
-        return Err(problem.at(written).into());
+        return Err(problem.at(written));
     }
-    let mut documents = Documents {
-        store,
-        origin,
-        listener,
-        asked: false,
-    };
-    let (asked, bytes) = documents.get(which)?;
+    let fetcher = Fetcher::new(store, origin, listener);
+    let (asked, bytes) = fetcher.manifest(which)?;
     let refused = |problem: ArtifactProblem| problem.at(format!("{}@{asked}", origin.shown()));
     let (digest, manifest) = match Document::parse(&bytes).map_err(refused)? {
         Document::Manifest(manifest) => (asked, *manifest),
         Document::Index(index) => {
             let wanted = for_this_platform(&index).map_err(refused)?;
-            let (digest, bytes) = documents.get(&Which::Digest(wanted.digest))?;
+            let (digest, bytes) = fetcher.manifest(&Which::Digest(wanted.digest))?;
             let refused =
                 |problem: ArtifactProblem| problem.at(format!("{}@{digest}", origin.shown()));
             match Document::parse(&bytes).map_err(refused)? {
                 Document::Manifest(manifest) => (digest, *manifest),
                 Document::Index(_) => {
                     let problem = "an index lists it, and it is an index itself".to_owned();
-                    return Err(refused(ArtifactProblem::Document { problem }).into());
+                    return Err(refused(ArtifactProblem::Document { problem }));
                 }
             }
         }
     };
-    let from_store = !documents.asked;
+    let from_store = !fetcher.has_asked();
     if !from_store {
         store.name(&written, &asked)?;
     }
@@ -131,43 +124,6 @@ pub fn artifact(
         from_store,
         place: format!("{}@{digest}", origin.shown()),
     })
-}
-
-struct Documents<'call> {
-    store: &'call Store,
-    origin: &'call dyn Origin,
-    listener: &'call dyn Listener,
-    asked: bool,
-}
-
-impl Documents<'_> {
-    fn get(&mut self, which: &Which) -> Result<(Digest, Vec<u8>), OciError> {
-        if let Which::Digest(digest) = which
-            && let Some(bytes) = self.store.read(digest, MANIFEST_BYTES_MAX)?
-        {
-            return Ok((*digest, bytes));
-        }
-        if self.listener.is_cancelled() {
-            let during = "asking for a manifest";
-            return Err(OciError::Cancelled { during });
-        }
-        self.asked = true;
-        let fetched = match self.origin.is_local() {
-            true => self.origin.manifest(which)?,
-            false => self.wait_for(which)?,
-        };
-        let digest = self.store.put(&fetched.bytes)?;
-        Ok((digest, fetched.bytes))
-    }
-
-    fn wait_for(&self, which: &Which) -> Result<FetchedManifest, OciError> {
-        self.listener.progress(&Progress::Asking {
-            place: &self.origin.shown(),
-        });
-        let fetched = self.origin.manifest(which);
-        self.listener.progress(&Progress::Done);
-        fetched
-    }
 }
 
 /// Pulls and unpacks the source artifact for `which` from `origin`. Concurrent processes unpack it
@@ -193,29 +149,31 @@ pub fn snapshot(
             bytes: layer.bytes,
             limit_bytes: limits.compressed_bytes,
         };
-        return Err(problem.at(place.clone()).into());
+        return Err(problem.at(place.clone()));
     }
-    let kept = Unpacking {
-        store,
-        origin,
+    let unpacking = Unpacking {
+        fetcher: Fetcher::new(store, origin, listener),
+        snapshots: store.snapshots()?,
         limits,
-        listener,
         layer: &layer,
         place,
-    }
-    .kept()?;
-    let mut warnings = kept.tree.warnings;
+    };
+    let (tree, cached) = match unpacking.find()? {
+        Some(tree) => (tree, true),
+        None => unpacking.claim_and_unpack()?,
+    };
+    let mut warnings = tree.warnings;
     let config = described.config;
-    warnings.extend(miscounted(config.as_ref(), kept.tree.files, place));
+    warnings.extend(miscounted(config.as_ref(), tree.files, place));
     Ok(Snapshot {
         digest: described.artifact.digest,
         config,
         layer,
-        tree: kept.tree.in_use,
-        bytes: kept.tree.bytes,
-        files: kept.tree.files,
-        cached: kept.cached,
-        from_store: described.artifact.from_store && !kept.asked,
+        tree: tree.in_use,
+        bytes: tree.bytes,
+        files: tree.files,
+        cached,
+        from_store: described.artifact.from_store && !unpacking.fetcher.has_asked(),
         warnings,
     })
 }
@@ -243,15 +201,15 @@ pub fn source(
     let mut artifact = artifact(store, origin, which, tags, listener)?;
     let refused = |problem: ArtifactProblem| problem.at(artifact.place.clone());
     let parts = source_parts(&artifact.manifest).map_err(refused)?;
-    let mut asked = false;
-    let config = match source_config(store, origin, &parts, listener, &mut asked)? {
-        Some(bytes) => {
-            let parsed = SourceConfig::parse(&bytes);
+    let fetcher = Fetcher::new(store, origin, listener);
+    let config = match &parts.config {
+        Some(wanted) => {
+            let parsed = SourceConfig::parse(&fetcher.read(wanted, CONFIG_BYTES_MAX as u64)?);
             Some(parsed.map_err(|error| refused(ArtifactProblem::Config(error)))?)
         }
         None => None,
     };
-    artifact.from_store &= !asked;
+    artifact.from_store &= !fetcher.has_asked();
     Ok(Source {
         artifact,
         config,
@@ -281,27 +239,6 @@ pub fn is_kept(store: &Store, digest: &Digest, limits: &UnpackLimits) -> Result<
     Ok(store.snapshots()?.kept(bytes, layer, limits)?.is_some())
 }
 
-fn source_config(
-    store: &Store,
-    origin: &dyn Origin,
-    parts: &SourceParts,
-    listener: &dyn Listener,
-    asked: &mut bool,
-) -> Result<Option<Vec<u8>>, OciError> {
-    let Some(wanted) = &parts.config else {
-        return Ok(None);
-    };
-    let limit = CONFIG_BYTES_MAX as u64;
-    if let Some(bytes) = store.read(&wanted.digest, limit)? {
-        return Ok(Some(bytes));
-    }
-    *asked = true;
-    // Holds the lock of the blob until it is read.
-    let _blob = store.fetch(wanted, origin, listener)?;
-    let bytes = store.read(&wanted.digest, limit)?;
-    Ok(Some(bytes.unwrap_or_default()))
-}
-
 fn miscounted(
     config: Option<&SourceConfig>,
     files: Option<u64>,
@@ -316,102 +253,61 @@ fn miscounted(
 }
 
 struct Unpacking<'call> {
-    store: &'call Store,
-    origin: &'call dyn Origin,
+    fetcher: Fetcher<'call>,
+    snapshots: Cache,
     limits: &'call UnpackLimits,
-    listener: &'call dyn Listener,
     layer: &'call Wanted,
     place: &'call str,
 }
 
-struct Kept {
-    tree: KeptTree,
-    cached: bool,
-    asked: bool,
-}
-
 impl Unpacking<'_> {
-    fn kept(&self) -> Result<Kept, OciError> {
-        let snapshots = self.store.snapshots()?;
-        let found = |tree| Kept {
-            tree,
-            cached: true,
-            asked: false,
-        };
-        if let Some(tree) = self.look(&snapshots)? {
-            return Ok(found(tree));
-        }
+    fn find(&self) -> Result<Option<KeptTree>, OciError> {
+        let (bytes, digest) = (self.layer.bytes, &self.layer.digest);
+        Ok(self.snapshots.kept(bytes, digest, self.limits)?)
+    }
+
+    /// Also returns whether another process unpacked it meanwhile.
+    fn claim_and_unpack(&self) -> Result<(KeptTree, bool), OciError> {
+        let Fetcher {
+            store, listener, ..
+        } = self.fetcher;
         let name = format!("unpack-{}", self.layer.digest.hexadecimal());
-        let _claim = self.store.claim(&name, self.listener)?;
-        if let Some(tree) = self.look(&snapshots)? {
-            return Ok(found(tree));
-        }
-        let was_here = self.store.wanted(self.layer)?;
-        let mut asked = was_here.is_none();
-        let blob = match was_here {
-            Some(blob) => blob,
-            None => self.fetch()?,
-        };
-        let unpacked = match self.unpack(&snapshots, blob) {
-            Err(OciError::Store(error)) if error.is_other_bytes() && !asked => {
-                // Damaged on the disk: download it once more.
-                asked = true;
-                self.unpack(&snapshots, self.fetch()?)
+        let _claim = store.claim(&name, listener)?;
+        match self.find()? {
+            Some(tree) => Ok((tree, true)),
+            None => {
+                let tree = self
+                    .fetcher
+                    .unpack(self.layer, |blob| self.unpack_blob(blob))?;
+                Ok((tree, false))
             }
-            other => other,
-        };
-        Ok(Kept {
-            tree: unpacked?,
-            cached: false,
-            asked,
-        })
+        }
     }
 
-    fn look(&self, snapshots: &Cache) -> Result<Option<KeptTree>, OciError> {
-        Ok(snapshots.kept(self.layer.bytes, &self.layer.digest, self.limits)?)
-    }
-
-    fn fetch(&self) -> Result<Blob, OciError> {
-        self.store.fetch(self.layer, self.origin, self.listener)
-    }
-
-    fn unpack(&self, snapshots: &Cache, blob: Blob) -> Result<KeptTree, OciError> {
-        let building = snapshots.begin()?;
-        let mut source = Watched::new(&blob.file, self.listener, self.layer);
+    fn unpack_blob(&self, blob: &Blob) -> Result<KeptTree, OciError> {
+        let Fetcher {
+            store, listener, ..
+        } = self.fetcher;
+        let building = self.snapshots.begin()?;
+        let mut source = Watched::new(&blob.file, listener, self.layer);
         let unpacked = archive::unpack_snapshot(&mut source, building.tree(), self.limits);
-        let cancelled = source.cancelled;
-        self.listener.progress(&Progress::Done);
-        if cancelled {
-            let during = "unpacking a layer";
-            return Err(OciError::Cancelled { during });
-        }
-        let found = match &unpacked {
-            Ok(unpacked) => unpacked.archive_digest,
-            // A refusal counts only for a blob whose digest is right.
-            Err(error) if error.is_refusal() => Some(self.store.digest_of(&blob)?),
-            Err(_) => None,
+        listener.progress(&Progress::Done);
+        listener.check("unpacking a layer")?;
+        let is_suspect = match &unpacked {
+            Ok(unpacked) => unpacked.archive_digest != Some(self.layer.digest),
+            Err(error) => error.is_refusal(),
         };
-        match found {
-            Some(found) if found != self.layer.digest => {
-                self.store.remove_damaged(&self.layer.digest)?;
-                return Err(StoreError::Digest {
-                    place: "the store".to_owned(),
-                    digest: self.layer.digest,
-                    found,
-                }
-                .into());
-            }
-            _ => (),
+        if is_suspect {
+            self.fetcher.check(blob)?;
         }
-        let unpacked = unpacked.map_err(|error| self.refused(error))?;
-        let published =
-            snapshots.publish_kept(building, unpacked, self.layer.bytes, self.limits)?;
-        self.store.settle()?;
+        let unpacked =
+            unpacked.map_err(|error| unpack_error(store, self.place, self.layer.digest, error))?;
+        let bytes = self.layer.bytes;
+        let published = self
+            .snapshots
+            .publish_kept(building, unpacked, bytes, self.limits)?;
+        store.settle()?;
         Ok(published)
-    }
-
-    fn refused(&self, error: UnpackError) -> OciError {
-        unpack_error(self.store, self.place, self.layer.digest, error)
     }
 }
 
@@ -439,7 +335,6 @@ pub(super) struct Watched<'call> {
     listener: &'call dyn Listener,
     layer: &'call Wanted,
     bytes: u64,
-    cancelled: bool,
 }
 
 impl<'call> Watched<'call> {
@@ -453,7 +348,6 @@ impl<'call> Watched<'call> {
             listener,
             layer,
             bytes: 0,
-            cancelled: false,
         }
     }
 }
@@ -461,7 +355,6 @@ impl<'call> Watched<'call> {
 impl Read for Watched<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.listener.is_cancelled() {
-            self.cancelled = true;
             return Err(io::Error::from(Errno::CANCELED));
         }
         let count = self.file.read(buffer)?;

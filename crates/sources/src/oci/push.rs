@@ -7,7 +7,7 @@ use oci_spec::image::{ANNOTATION_VERSION, ImageManifest};
 
 use crate::oci::artifact::{ArtifactProblem, Document, source_parts};
 use crate::oci::error::OciError;
-use crate::oci::layout::{LayoutWriter, NewEntry};
+use crate::oci::layout::{LayoutEntry, LayoutWriter};
 use crate::oci::listener::Listener;
 use crate::oci::origin::Origin;
 use crate::oci::registry::Registry;
@@ -41,7 +41,7 @@ impl HeldArtifact {
             Document::Manifest(parsed) => *parsed,
             Document::Index(_) => {
                 let problem = "it is an index, expected a manifest".to_owned();
-                return Err(refused(ArtifactProblem::Document { problem }).into());
+                return Err(refused(ArtifactProblem::Document { problem }));
             }
         };
         let parts = source_parts(&parsed).map_err(refused)?;
@@ -77,8 +77,7 @@ impl HeldArtifact {
                 what: "its layer",
                 bytes: parts.layer.bytes,
                 limit_bytes: limits.compressed_bytes,
-            })
-            .into());
+            }));
         }
         for wanted in parts.config.iter().chain([&parts.layer]) {
             store.fetch(wanted, origin, listener)?;
@@ -110,8 +109,7 @@ impl HeldArtifact {
             false => Err(ArtifactProblem::Document {
                 problem: format!("the registry took it as {taken}, it is {}", self.digest),
             }
-            .at(registry.shown())
-            .into()),
+            .at(registry.shown())),
         }
     }
 
@@ -146,12 +144,12 @@ impl HeldArtifact {
             }
         }
         writer.add_blob(&mut self.manifest.as_slice())?;
-        let entry = NewEntry {
-            digest: &self.digest,
+        let entry = LayoutEntry {
+            digest: self.digest,
             bytes: self.manifest.len() as u64,
-            media_type: MANIFEST,
-            artifact_type: Some(SOURCE),
-            name: Some(name),
+            media_type: MANIFEST.to_owned(),
+            artifact_type: Some(SOURCE.to_owned()),
+            name: Some(name.to_owned()),
         };
         writer.finish(&entry, listener)
     }

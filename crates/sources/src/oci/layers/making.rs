@@ -7,11 +7,12 @@ use oci_spec::image::Descriptor;
 
 use crate::oci::artifact::{self, shown, wanted};
 use crate::oci::error::OciError;
+use crate::oci::fetcher::Fetcher;
 use crate::oci::layers::{HeldLayer, Image, ImageProblem, LAYERS_MAX, Merged};
 use crate::oci::listener::{Listener, Progress};
 use crate::oci::origin::Origin;
 use crate::oci::pull::{Artifact, Watched, unpack_error};
-use crate::oci::store::{Blob, Store, StoreError, Wanted};
+use crate::oci::store::{Blob, Store, Wanted};
 use archive::{Compression, LayerView, UnpackError, UnpackLimits, UnpackedLayer};
 use spec::digest::Digest;
 use spec::oci::image_config::ImageConfig;
@@ -86,7 +87,7 @@ fn note_beside(layer: &HeldLayer) -> Result<Note, OciError> {
 
 fn damaged(layer: &HeldLayer) -> OciError {
     let entry = escape(layer.path.as_os_str().as_encoded_bytes());
-    ImageProblem::Damaged { entry }.at("the store").into()
+    ImageProblem::Damaged { entry }.at("the store")
 }
 
 /// Computes the `ChainID` of a layer (OCI image-spec, config.md, "Layer `ChainID`").
@@ -114,13 +115,10 @@ pub fn image(
     origin: &dyn Origin,
 ) -> Result<Image, OciError> {
     let mut making = Making {
-        store,
+        fetcher: Fetcher::new(store, origin, listener),
         cache: store.layers()?,
-        origin,
         limits,
-        listener,
         place: &artifact.place,
-        asked: !artifact.from_store,
         unpacked: false,
     };
     let config = making.config(artifact)?;
@@ -138,8 +136,8 @@ pub fn image(
             held.clear();
             seen.clear();
         }
-        let told = note.warnings.into_iter();
-        warnings.extend(told.map(|(code, message)| WarningReport::new(&code, message)));
+        let noted = note.warnings.into_iter();
+        warnings.extend(noted.map(|(code, message)| WarningReport::new(&code, message)));
         held.push(one);
         seen.push(!note.is_empty);
         chain = Some(id);
@@ -147,9 +145,9 @@ pub fn image(
     Ok(Image {
         digest: artifact.digest,
         config,
-        layers: making.those_that_are_seen(held, seen)?,
+        layers: making.drop_empty(held, seen)?,
         cached: !making.unpacked,
-        from_store: !making.asked,
+        from_store: artifact.from_store && !making.fetcher.has_asked(),
         warnings,
     })
 }
@@ -162,45 +160,33 @@ struct Described {
 }
 
 struct Making<'call> {
-    store: &'call Store,
+    fetcher: Fetcher<'call>,
     cache: StoreDirectory,
-    origin: &'call dyn Origin,
     limits: &'call UnpackLimits,
-    listener: &'call dyn Listener,
     place: &'call str,
-    asked: bool,
     unpacked: bool,
 }
 
 impl Making<'_> {
     fn refused(&self, problem: ImageProblem) -> OciError {
-        problem.at(self.place).into()
+        problem.at(self.place)
     }
 
-    fn config(&mut self, artifact: &Artifact) -> Result<ImageConfig, OciError> {
+    fn config(&self, artifact: &Artifact) -> Result<ImageConfig, OciError> {
         let descriptor = artifact.manifest.config();
         let found = descriptor.media_type().to_string();
         if ![IMAGE_CONFIG, DOCKER_CONFIG].contains(&found.as_str()) {
             let found = shown(&found);
             return Err(self.refused(ImageProblem::ConfigType { found }));
         }
-        let wanted = wanted(descriptor).map_err(|problem| problem.at(self.place.to_owned()))?;
+        let wanted = wanted(descriptor).map_err(|problem| problem.at(self.place))?;
         if CONFIG_BYTES_MAX < wanted.bytes {
             return Err(self.refused(ImageProblem::ConfigTooLarge {
                 bytes: wanted.bytes,
                 limit_bytes: CONFIG_BYTES_MAX,
             }));
         }
-        let bytes = match self.store.read(&wanted.digest, CONFIG_BYTES_MAX)? {
-            Some(bytes) => bytes,
-            None => {
-                self.asked = true;
-                // Holds the lock of the blob until it is read.
-                let _blob = self.store.fetch(&wanted, self.origin, self.listener)?;
-                let read = self.store.read(&wanted.digest, CONFIG_BYTES_MAX)?;
-                read.unwrap_or_default()
-            }
-        };
+        let bytes = self.fetcher.read(&wanted, CONFIG_BYTES_MAX)?;
         let config = ImageConfig::parse(&bytes)
             .map_err(|error| self.refused(ImageProblem::Config(error)))?;
         let found = format!("{}/{}", config.os, config.architecture);
@@ -308,28 +294,13 @@ impl Making<'_> {
             return Ok(held);
         }
         let name = format!("layer-{}", id.hexadecimal());
-        let _claim = self.store.claim(&name, self.listener)?;
+        let _claim = self.fetcher.store.claim(&name, self.fetcher.listener)?;
         if let Some(held) = self.cache.find(id)? {
             return Ok(held);
         }
         self.unpacked = true;
-        let blob = match self.store.wanted(&layer.blob)? {
-            Some(blob) => blob,
-            None => self.fetch(layer)?,
-        };
-        match self.unpack(layer, id, below, &blob) {
-            // Damaged on the disk: download it once more.
-            Err(OciError::Store(error)) if error.is_other_bytes() => {
-                let blob = self.fetch(layer)?;
-                self.unpack(layer, id, below, &blob)
-            }
-            other => other,
-        }
-    }
-
-    fn fetch(&mut self, layer: &Described) -> Result<Blob, OciError> {
-        self.asked = true;
-        self.store.fetch(&layer.blob, self.origin, self.listener)
+        self.fetcher
+            .unpack(&layer.blob, |blob| self.unpack(layer, id, below, blob))
     }
 
     fn unpack(
@@ -339,34 +310,32 @@ impl Making<'_> {
         below: &[HeldLayer],
         blob: &Blob,
     ) -> Result<HeldLayer, OciError> {
+        let listener = self.fetcher.listener;
         let view = below.last().map(view_beside).transpose()?;
         let merged = Merged::new(below);
         let building = self.cache.begin()?;
         let unpacked = archive::unpack_layer(
-            Watched::new(&blob.file, self.listener, &layer.blob),
+            Watched::new(&blob.file, listener, &layer.blob),
             layer.compression,
             building.tree(),
             view.unwrap_or_default(),
-            &|path| match self.listener.is_cancelled() {
+            &|path| match listener.is_cancelled() {
                 // After the end of the blob only the layers below are read, so `Watched` cannot
                 // report cancellation.
                 true => Err(CallError::new("fstatat", path.to_string(), Errno::CANCELED)),
                 false => merged.has(path),
             },
             self.limits,
-            &|| self.listener.is_cancelled(),
+            &|| listener.is_cancelled(),
         );
-        self.listener.progress(&Progress::Done);
-        if self.listener.is_cancelled() {
-            let during = "unpacking a layer";
-            return Err(OciError::Cancelled { during });
-        }
+        listener.progress(&Progress::Done);
+        listener.check("unpacking a layer")?;
         let is_suspect = match &unpacked {
             Ok(unpacked) => unpacked.diff_id != layer.diff_id,
             Err(error) => error.is_refusal(),
         };
         if is_suspect {
-            self.check_blob(layer, blob)?;
+            self.fetcher.check(blob)?;
         }
         let unpacked = unpacked.map_err(|error| self.unpack_error(layer, error))?;
         if unpacked.diff_id != layer.diff_id {
@@ -384,31 +353,16 @@ impl Making<'_> {
             is_verified_on_use: false,
         };
         let held = self.cache.publish(building, id, label)?;
-        self.store.settle()?;
+        self.fetcher.store.settle()?;
         Ok(held)
     }
 
-    /// A refusal counts only for a blob whose digest is right.
-    fn check_blob(&self, layer: &Described, blob: &Blob) -> Result<(), OciError> {
-        let found = self.store.digest_of(blob)?;
-        if found == layer.blob.digest {
-            return Ok(());
-        }
-        self.store.remove_damaged(&layer.blob.digest)?;
-        Err(StoreError::Digest {
-            place: "the store".to_owned(),
-            digest: layer.blob.digest,
-            found,
-        }
-        .into())
-    }
-
     fn unpack_error(&self, layer: &Described, error: UnpackError) -> OciError {
-        unpack_error(self.store, self.place, layer.blob.digest, error)
+        unpack_error(self.fetcher.store, self.place, layer.blob.digest, error)
     }
 
     /// Drops empty layers, except the last: its note has the view of all layers.
-    fn those_that_are_seen(
+    fn drop_empty(
         &self,
         held: Vec<HeldLayer>,
         seen: Vec<bool>,

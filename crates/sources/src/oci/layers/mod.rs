@@ -16,7 +16,7 @@ use spec::report::WarningReport;
 
 pub use making::image;
 pub use merged::{Kind, LookError, Merged};
-pub use problem::{ImageError, ImageProblem};
+pub use problem::ImageProblem;
 /// A locked layer: it is not removed while this value lives.
 pub use store::KeyedTree as HeldLayer;
 

@@ -1,19 +1,12 @@
 //! Errors of images.
 
+use crate::oci::error::OciError;
 use spec::digest::Digest;
 use spec::oci::image_config::ImageConfigError;
 use spec::oci::media::{IMAGE_CONFIG, LAYER_GZIP, LAYER_TAR, LAYER_ZSTD};
 use spec::units::limit;
 
-/// A refused image. All texts are escaped.
-#[derive(Debug, thiserror::Error)]
-#[error("{place}: {problem}")]
-pub struct ImageError {
-    pub place: String,
-    pub problem: ImageProblem,
-}
-
-/// Why an image is refused.
+/// Why an image is refused. All texts are escaped.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageProblem {
     #[error("found a config of type {found}, expected {IMAGE_CONFIG}")]
@@ -35,7 +28,7 @@ pub enum ImageProblem {
         found: String,
     },
     /// The descriptor has `urls`: the layer is stored elsewhere.
-    #[error("layer {index} lies elsewhere ({url}), where nothing is fetched from")]
+    #[error("layer {index} is stored elsewhere ({url}), which is not supported")]
     ForeignLayer {
         /// Counted from 1.
         index: usize,
@@ -53,53 +46,46 @@ pub enum ImageProblem {
         found: Digest,
         expected: Digest,
     },
-    #[error("what is beside an unpacked layer in the store is damaged: {entry}")]
+    #[error("the note of an unpacked layer in the store is damaged: {entry}")]
     Damaged { entry: String },
 }
 
 impl ImageProblem {
     /// Adds `place`, which must be escaped.
-    #[must_use]
-    pub fn at(self, place: impl Into<String>) -> ImageError {
-        ImageError {
+    pub(in crate::oci) fn at(self, place: impl Into<String>) -> OciError {
+        OciError::Image {
             place: place.into(),
-            problem: self,
-        }
-    }
-}
-
-impl ImageError {
-    /// Returns the stable name of the cause, in snake case.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match &self.problem {
-            ImageProblem::ConfigType { .. } => "image_config_type",
-            ImageProblem::ConfigTooLarge { .. } => "image_config_too_large",
-            ImageProblem::Config(error) => error.code(),
-            ImageProblem::Platform { .. } => "image_no_platform",
-            ImageProblem::Layers { .. } => "image_layers_mismatch",
-            ImageProblem::TooManyLayers { .. } => "image_layers_too_many",
-            ImageProblem::LayerType { .. } => "image_layer_type",
-            ImageProblem::ForeignLayer { .. } => "image_layer_foreign",
-            ImageProblem::Layer { .. } => "image_layer_invalid",
-            ImageProblem::DiffId { .. } => "image_layer_diff_id",
-            ImageProblem::Damaged { .. } => "image_layer_damaged",
+            problem: Box::new(self),
         }
     }
 
-    /// Returns advice for the user, if any.
-    #[must_use]
-    pub fn hint(&self) -> Option<String> {
-        let text = match &self.problem {
-            ImageProblem::ConfigType { .. } => "name an image; a source artifact is none",
-            ImageProblem::Platform { .. } => "name an image for this machine, or an index with one",
-            ImageProblem::TooManyLayers { .. } => {
+    pub(in crate::oci) fn code(&self) -> &'static str {
+        match self {
+            Self::ConfigType { .. } => "image_config_type",
+            Self::ConfigTooLarge { .. } => "image_config_too_large",
+            Self::Config(error) => error.code(),
+            Self::Platform { .. } => "image_no_platform",
+            Self::Layers { .. } => "image_layers_mismatch",
+            Self::TooManyLayers { .. } => "image_layers_too_many",
+            Self::LayerType { .. } => "image_layer_type",
+            Self::ForeignLayer { .. } => "image_layer_foreign",
+            Self::Layer { .. } => "image_layer_invalid",
+            Self::DiffId { .. } => "image_layer_diff_id",
+            Self::Damaged { .. } => "image_layer_damaged",
+        }
+    }
+
+    pub(in crate::oci) fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::ConfigType { .. } => "name an image, not a source artifact",
+            Self::Platform { .. } => "name an image for this machine, or an index with one",
+            Self::TooManyLayers { .. } => {
                 "build the image with fewer layers, or squash it, e.g. with `skopeo` and `umoci`"
             }
-            ImageProblem::ForeignLayer { .. } => "push the image again with all of its layers",
-            ImageProblem::Damaged { .. } => "remove it with `runner source gc`",
-            ImageProblem::Layers { .. } | ImageProblem::DiffId { .. } => {
-                "the image is not what its maker meant: push it again"
+            Self::ForeignLayer { .. } => "push the image again with all of its layers",
+            Self::Damaged { .. } => "remove it with `runner source gc`",
+            Self::Layers { .. } | Self::DiffId { .. } => {
+                "the image is inconsistent: build and push it again"
             }
             _ => return None,
         };

@@ -17,13 +17,15 @@ const NAME: &str = "org.opencontainers.image.ref.name";
 /// Largest `oci-layout`, in bytes.
 pub(super) const MARK_BYTES_MAX: u64 = 4 << 10;
 
+/// A manifest in the index of a layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Listed {
-    pub(super) digest: Digest,
-    pub(super) media_type: String,
-    pub(super) artifact_type: Option<String>,
-    pub(super) bytes: u64,
-    pub(super) name: Option<String>,
+pub struct LayoutEntry {
+    pub digest: Digest,
+    pub bytes: u64,
+    pub media_type: String,
+    pub artifact_type: Option<String>,
+    /// The annotation `org.opencontainers.image.ref.name`.
+    pub name: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -67,7 +69,7 @@ pub(super) fn mark_problem(bytes: &[u8]) -> Option<String> {
 }
 
 /// Lists the manifests of an index; the error completes "`index.json` …".
-pub(super) fn listed(bytes: &[u8]) -> Result<Vec<Listed>, String> {
+pub(super) fn listed(bytes: &[u8]) -> Result<Vec<LayoutEntry>, String> {
     let index: WrittenIndex = serde_json::from_slice(bytes)
         .map_err(|error| format!("is not an image index: {}", shown(&error.to_string())))?;
     if index.schema_version != 2 {
@@ -84,7 +86,7 @@ pub(super) fn listed(bytes: &[u8]) -> Result<Vec<Listed>, String> {
                 let found = escape(entry.digest.as_bytes());
                 format!("lists the digest `{found}`, expected sha256: and 64 digits")
             })?;
-            Ok(Listed {
+            Ok(LayoutEntry {
                 digest,
                 media_type: entry.media_type,
                 artifact_type: entry.artifact_type,
@@ -97,7 +99,7 @@ pub(super) fn listed(bytes: &[u8]) -> Result<Vec<Listed>, String> {
 
 /// Returns `index.json` with `new` appended. It replaces the entry with the same name, and an
 /// unnamed entry with the same digest. Other entries stay unchanged.
-pub(super) fn with_entry(before: Option<&[u8]>, new: &Listed) -> Result<String, String> {
+pub(super) fn with_entry(before: Option<&[u8]>, new: &LayoutEntry) -> Result<String, String> {
     let mut entries = match before {
         Some(before) => {
             listed(before)?;
@@ -123,7 +125,7 @@ pub(super) fn with_entry(before: Option<&[u8]>, new: &Listed) -> Result<String, 
     Ok(Value::Object(index).to_string())
 }
 
-fn written(new: &Listed) -> Value {
+fn written(new: &LayoutEntry) -> Value {
     let mut entry = Map::new();
     if let Some(name) = &new.name {
         entry.insert("annotations".to_owned(), json!({ NAME: name }));
@@ -141,8 +143,8 @@ fn written(new: &Listed) -> Value {
 mod tests {
     use super::*;
 
-    fn entry(text: &str, name: Option<&str>) -> Listed {
-        Listed {
+    fn entry(text: &str, name: Option<&str>) -> LayoutEntry {
+        LayoutEntry {
             digest: Digest::of(text.as_bytes()),
             media_type: "m".to_owned(),
             artifact_type: None,

@@ -6,5 +6,6 @@ mod index;
 mod reader;
 mod writer;
 
-pub use reader::{Layout, LayoutEntry};
-pub use writer::{LayoutWriter, NewEntry};
+pub use index::LayoutEntry;
+pub use reader::Layout;
+pub use writer::LayoutWriter;

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::oci::error::OciError;
 use crate::oci::layout::error::LayoutError;
 use crate::oci::layout::files::{Directory, blob_name};
-use crate::oci::layout::index::{LIST, Listed, MARK, MARK_BYTES_MAX, listed, mark_problem};
+use crate::oci::layout::index::{LIST, LayoutEntry, MARK, MARK_BYTES_MAX, listed, mark_problem};
 use crate::oci::origin::{BlobStream, FetchedManifest, Origin};
 use spec::digest::Digest;
 use spec::document::excerpt;
@@ -25,17 +25,7 @@ const SHOWN_MAX: usize = 10;
 #[derive(Debug)]
 pub struct Layout {
     directory: Directory,
-    listed: Vec<Listed>,
-}
-
-/// One manifest in the index of a layout.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LayoutEntry {
-    /// The annotation `org.opencontainers.image.ref.name`.
-    pub name: Option<String>,
-    pub digest: Digest,
-    /// Media type as stated by the index.
-    pub media_type: String,
+    listed: Vec<LayoutEntry>,
 }
 
 impl Layout {
@@ -60,15 +50,8 @@ impl Layout {
 
     /// Lists the manifests in the order of the index.
     #[must_use]
-    pub fn entries(&self) -> Vec<LayoutEntry> {
-        self.listed
-            .iter()
-            .map(|listed| LayoutEntry {
-                name: listed.name.clone(),
-                digest: listed.digest,
-                media_type: listed.media_type.clone(),
-            })
-            .collect()
+    pub fn entries(&self) -> &[LayoutEntry] {
+        &self.listed
     }
 
     fn document(&self, digest: &Digest, media_type: &str) -> Result<FetchedManifest, LayoutError> {
@@ -95,15 +78,15 @@ impl Layout {
 
     /// Finds the entry of that name, nested indexes included. Without a name the layout must have
     /// one entry.
-    fn named(&self, which: &Which) -> Result<Listed, LayoutError> {
+    fn named(&self, which: &Which) -> Result<LayoutEntry, LayoutError> {
         match which {
             Which::Unnamed => match self.listed.as_slice() {
                 [only] => Ok(only.clone()),
                 several => Err(self.no(format!("{} manifests, expected one", several.len()))),
             },
             Which::Tag(name) => {
-                let of_name = |listed: &[Listed]| -> Vec<Listed> {
-                    let is_it = |one: &&Listed| one.name.as_deref() == Some(name.as_str());
+                let of_name = |listed: &[LayoutEntry]| -> Vec<LayoutEntry> {
+                    let is_it = |one: &&LayoutEntry| one.name.as_deref() == Some(name.as_str());
                     listed.iter().filter(is_it).cloned().collect()
                 };
                 let mut found = of_name(&self.listed);
@@ -121,7 +104,7 @@ impl Layout {
                 }
             }
             Which::Digest(digest) => {
-                let is_it = |one: &&Listed| one.digest == *digest;
+                let is_it = |one: &&LayoutEntry| one.digest == *digest;
                 match self.listed.iter().find(is_it) {
                     Some(one) => Ok(one.clone()),
                     None => self
@@ -135,7 +118,7 @@ impl Layout {
         }
     }
 
-    fn nested(&self) -> Result<Vec<Listed>, LayoutError> {
+    fn nested(&self) -> Result<Vec<LayoutEntry>, LayoutError> {
         let mut read = BTreeSet::new();
         let mut all = Vec::new();
         let mut level = self.listed.clone();
@@ -165,7 +148,7 @@ impl Layout {
         Ok(all)
     }
 
-    fn listed_in(&self, index: &Listed) -> Result<Vec<Listed>, LayoutError> {
+    fn listed_in(&self, index: &LayoutEntry) -> Result<Vec<LayoutEntry>, LayoutError> {
         let document = self.document(&index.digest, &index.media_type)?;
         listed(&document.bytes).map_err(|problem| {
             let file = blob_name(&index.digest);
@@ -213,8 +196,7 @@ impl Origin for Layout {
             .file(&name)?
             .ok_or_else(|| self.directory.wrong(&name, "is missing"))?;
         file.seek(SeekFrom::Start(from_byte)).map_err(|error| {
-            let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
-            self.directory.failed("lseek", &name, "read")(errno)
+            self.directory.failed("lseek", &name, "read")(sys::file::errno_of(&error))
         })?;
         Ok(BlobStream {
             starts_at: from_byte,

@@ -5,7 +5,7 @@
 //! is replaced.
 
 use std::fs::File;
-use std::io::{Read, Write as _};
+use std::io::{self, BufReader, Read, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -13,18 +13,18 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
-use sha2::Digest as _;
 
 use crate::oci::error::OciError;
+use crate::oci::hashing::HashingFile;
 use crate::oci::layout::error::LayoutError;
 use crate::oci::layout::files::{Directory, blob_name};
-use crate::oci::layout::index::{LIST, Listed, MARK, MARK_TEXT, with_entry};
+use crate::oci::layout::index::{LIST, LayoutEntry, MARK, MARK_TEXT, with_entry};
 use crate::oci::layout::reader::Layout;
-use crate::oci::listener::{Listener, Progress};
+use crate::oci::listener::Listener;
 use spec::digest::Digest;
 use spec::oci::media::MANIFEST_BYTES_MAX;
 use spec::path::escape;
-use sys::file::{CallError, open_beneath};
+use sys::file::{CallError, errno_of, open_beneath};
 use sys::lock::try_claim_file;
 use sys::process::random;
 
@@ -53,18 +53,6 @@ enum Place {
         name: Vec<u8>,
         is_named: bool,
     },
-}
-
-/// The entry of a manifest in the index.
-#[derive(Debug, Clone, Copy)]
-pub struct NewEntry<'entry> {
-    /// Of a manifest that was added as a blob.
-    pub digest: &'entry Digest,
-    pub bytes: u64,
-    pub media_type: &'entry str,
-    pub artifact_type: Option<&'entry str>,
-    /// Name in the layout. An entry with the same name loses it.
-    pub name: Option<&'entry str>,
 }
 
 impl LayoutWriter {
@@ -149,33 +137,29 @@ impl LayoutWriter {
     pub fn add_blob(&mut self, source: &mut dyn Read) -> Result<(Digest, u64), OciError> {
         self.make_directories()?;
         let temporary = self.temporary()?;
-        let (mut file, what) = (self.begin(&temporary)?, temporary.clone());
-        let written = copied(source, &mut file)
-            .map_err(|error| self.directory.failed("write", &what, "written")(errno_of(&error)));
-        let (digest, bytes) = match written {
-            Ok(written) => written,
-            Err(error) => return Err(self.without(&temporary, error).into()),
-        };
-        self.settle(&file, &temporary, &blob_name(&digest))?;
-        Ok((digest, bytes))
+        let mut file = HashingFile::new(self.begin(&temporary)?);
+        if let Err(error) = io::copy(
+            &mut BufReader::with_capacity(PIECE_BYTES, source),
+            &mut file,
+        ) {
+            let failed = self.directory.failed("write", &temporary, "written");
+            return Err(self.without(&temporary, failed(errno_of(&error))).into());
+        }
+        let digest = file.digest();
+        self.settle(&file.file, &temporary, &blob_name(&digest))?;
+        Ok((digest, file.bytes()))
     }
 
-    /// Adds the manifest to the index and renames a new layout to its name.
+    /// Adds a manifest to the index and renames a new layout to its name. The manifest was added as
+    /// a blob. An entry with the same name loses it.
     ///
     /// # Errors
     /// [`OciError::Layout`]: not writable, or the name was taken meanwhile;
     /// [`OciError::Cancelled`].
-    pub fn finish(mut self, entry: &NewEntry<'_>, listener: &dyn Listener) -> Result<(), OciError> {
+    pub fn finish(mut self, entry: &LayoutEntry, listener: &dyn Listener) -> Result<(), OciError> {
         self.claim(listener)?;
         let before = self.directory.read(LIST, MANIFEST_BYTES_MAX)?;
-        let listed = Listed {
-            digest: *entry.digest,
-            media_type: entry.media_type.to_owned(),
-            artifact_type: entry.artifact_type.map(str::to_owned),
-            bytes: entry.bytes,
-            name: entry.name.map(str::to_owned),
-        };
-        let text = with_entry(before.as_deref(), &listed)
+        let text = with_entry(before.as_deref(), entry)
             .map_err(|problem| self.directory.wrong(LIST, &problem))?;
         self.write_whole(LIST, text.as_bytes())?;
         rustix::fs::fsync(&self.directory.descriptor)
@@ -203,21 +187,13 @@ impl LayoutWriter {
         Ok(())
     }
 
-    /// Serializes writers. Every process that can read the directory can hold its lock for ever, so
+    /// Serializes writers. Every process that can read the directory can keep its lock, so
     /// the wait must be cancellable.
     fn claim(&self, listener: &dyn Listener) -> Result<(), OciError> {
         let failed = self.directory.failed("flock", ".", "written");
         while !try_claim_file(self.directory.descriptor.as_fd()).map_err(&failed)? {
-            if listener.is_cancelled() {
-                return Err(OciError::Cancelled {
-                    during: "waiting for another process that writes the layout",
-                });
-            }
-            listener.progress(&Progress::Waiting {
-                cause: "another process writes the layout",
-                pause: TRIED_EVERY,
-            });
-            std::thread::sleep(TRIED_EVERY);
+            let during = "waiting for another process that writes the layout";
+            listener.pause("another process writes the layout", TRIED_EVERY, during)?;
         }
         Ok(())
     }
@@ -319,23 +295,6 @@ fn remove(above: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)
 }
 
-fn copied(source: &mut dyn Read, file: &mut File) -> std::io::Result<(Digest, u64)> {
-    let mut hasher = sha2::Sha256::new();
-    let mut bytes: u64 = 0;
-    let mut piece = vec![0; PIECE_BYTES];
-    loop {
-        let count = match source.read(&mut piece) {
-            Ok(0) => return Ok((Digest::from_hasher(hasher), bytes)),
-            Ok(count) => count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        hasher.update(&piece[..count]);
-        file.write_all(&piece[..count])?;
-        bytes += count as u64;
-    }
-}
-
 fn shown(path: &Path) -> String {
     escape(path.as_os_str().as_bytes())
 }
@@ -355,8 +314,4 @@ fn temporary_name() -> Result<String, Errno> {
     let mut bytes = [0; 8];
     random(&mut bytes)?;
     Ok(format!(".runner-{:016x}.tmp", u64::from_le_bytes(bytes)))
-}
-
-fn errno_of(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

@@ -9,9 +9,9 @@ use serde::Deserialize;
 use ureq::SendBody;
 use ureq::http::{Method, Request, StatusCode, Uri, header};
 
-use crate::http::url::{REDIRECTS_MAX, is_redirect, is_same_origin, next, origin_shown, plain_url};
-use crate::http::{Answer, Fault, GaveUp, TransferError, beside, of_file, of_host, retry_after};
-use crate::http::{RootsError, tried};
+use crate::http::url::{follow, is_same_origin, origin_shown, plain_url};
+use crate::http::{Answer, Fault, GaveUp, RootsError, TransferError};
+use crate::http::{beside, check_retryable, of_file, of_host, retry};
 use crate::oci::error::OciError;
 use crate::oci::listener::Progress;
 use crate::oci::registry::error::RegistryError;
@@ -20,8 +20,8 @@ use secrets::mask::Masks;
 use spec::document::excerpt;
 
 const CERTIFICATES_OF_REGISTRIES: &str = "/etc/docker/certs.d";
-const SAID_BYTES_MAX: u64 = 64 << 10;
-const SAID_MAX: usize = 3;
+const ERROR_BYTES_MAX: u64 = 64 << 10;
+const ERRORS_SHOWN_MAX: usize = 3;
 
 #[derive(Clone, Copy)]
 pub(super) struct Ask<'ask> {
@@ -67,7 +67,7 @@ struct DocumentedError {
 }
 
 impl Registry {
-    pub(super) fn tried<T>(
+    pub(super) fn retry<T>(
         &self,
         method: &Method,
         path: &str,
@@ -79,7 +79,7 @@ impl Registry {
             let paused = self.client.watch().pause(pause);
             paused.map_err(|_cancelled| cancelled())
         };
-        tried(self.client.patience(), &mut pause, once).map_err(|gave_up| {
+        retry(self.client.patience(), &mut pause, once).map_err(|gave_up| {
             let request = self.shown_request(method, path);
             match gave_up {
                 GaveUp::Final(error) => *error,
@@ -129,20 +129,19 @@ impl Registry {
     }
 
     /// Like [`Registry::ask`], for a URL from the registry.
-    pub(super) fn ask_at(&self, mut url: Uri, ask: &Ask<'_>) -> Result<Answer, Fault<OciError>> {
-        for _ in 0..=REDIRECTS_MAX {
-            self.check_scheme(&url)?;
-            let answer = self.asked_as_somebody(&url, ask)?;
-            let is_read = matches!(*ask.method, Method::GET | Method::HEAD);
-            if !is_redirect(answer.status) || !is_read {
-                return self.judged(ask, &url, answer);
+    pub(super) fn ask_at(&self, url: Uri, ask: &Ask<'_>) -> Result<Answer, Fault<OciError>> {
+        let send = |url: &Uri| {
+            self.check_scheme(url)?;
+            self.send_authorized(url, ask)
+        };
+        let (url, answer) = match *ask.method {
+            Method::GET | Method::HEAD => follow(url, send)?,
+            _ => {
+                let answer = send(&url)?;
+                (url, answer)
             }
-            url = next(&url, &answer.headers).map_err(Fault::Unusable)?;
-        }
-        Err(Fault::Unusable(format!(
-            "more than {REDIRECTS_MAX} redirects, the last one to {}",
-            origin_shown(&url)
-        )))
+        };
+        self.check_status(ask, &url, answer)
     }
 
     /// Redirects and upload URLs may use plain HTTP only if the registry itself may.
@@ -157,7 +156,7 @@ impl Registry {
     }
 
     /// Sends with the current authorization. On 401 it authorizes once and repeats the request.
-    fn asked_as_somebody(&self, url: &Uri, ask: &Ask<'_>) -> Result<Answer, Fault<OciError>> {
+    fn send_authorized(&self, url: &Uri, ask: &Ask<'_>) -> Result<Answer, Fault<OciError>> {
         let answer = self.once(url, ask)?;
         if answer.status != StatusCode::UNAUTHORIZED || !self.is_own(url) {
             return Ok(answer);
@@ -225,13 +224,11 @@ impl Registry {
 
     pub(super) fn fault(&self, error: TransferError) -> Fault<OciError> {
         match error {
-            TransferError::Cancelled => Fault::Final(Box::new(cancelled())),
-            TransferError::NoTls => Fault::Final(Box::new(
-                RegistryError::PlainHttp {
-                    registry: self.reference.registry.clone(),
-                }
-                .into(),
-            )),
+            TransferError::Cancelled => cancelled().into(),
+            TransferError::NoTls => RegistryError::PlainHttp {
+                registry: self.reference.registry.clone(),
+            }
+            .into(),
             other => other.into(),
         }
     }
@@ -250,8 +247,8 @@ impl Registry {
         })?;
         let scheme = match self.client.send(request, || self.trusted())? {
             // A server that speaks TLS is never used without it, even with an invalid certificate.
-            Ok(_) | Err(TransferError::Unusable(_)) => "https",
-            Err(TransferError::Cancelled) => return Err(Fault::Final(Box::new(cancelled()))),
+            Ok(_) | Err(TransferError::Unusable(_) | TransferError::TooLarge { .. }) => "https",
+            Err(TransferError::Cancelled) => return Err(cancelled().into()),
             Err(TransferError::NoTls | TransferError::Passing(_)) => "http",
         };
         Ok(self.scheme.get_or_init(|| scheme))
@@ -269,21 +266,18 @@ impl Registry {
     }
 
     fn trusted(&self) -> Result<Vec<CertificateDer<'static>>, Fault<OciError>> {
-        let refused = |error: &RootsError| {
-            let problem = spec::report::with_causes(error);
-            Fault::Final(Box::new(self.setting(problem)))
-        };
+        let refused = |error: RootsError| self.setting(spec::report::with_causes(&error));
         let registry = &self.reference.registry;
         let directory = std::path::Path::new(CERTIFICATES_OF_REGISTRIES).join(registry);
         let mut all = of_host();
         if let Some(file) = &self.connection.ca_file {
-            all.extend(of_file(file).map_err(|error| refused(&error))?);
+            all.extend(of_file(file).map_err(refused)?);
         }
-        all.extend(beside(&directory).map_err(|error| refused(&error))?);
+        all.extend(beside(&directory).map_err(refused)?);
         if all.is_empty() && !self.connection.insecure {
             let problem = "no certificate authority is known to this host, so it cannot be \
                            trusted; install ca-certificates, or name a file with SSL_CERT_FILE";
-            return Err(Fault::Final(Box::new(self.setting(problem.to_owned()))));
+            return Err(self.setting(problem.to_owned()).into());
         }
         Ok(all)
     }
@@ -296,19 +290,19 @@ impl Registry {
         .into()
     }
 
-    pub(super) fn said_in(&self, answer: Answer) -> Option<String> {
-        let bytes = answer.bytes(&self.client, SAID_BYTES_MAX).ok()?;
-        let said: ErrorDocument = serde_json::from_slice(&bytes).ok()?;
-        let told: Vec<String> = said
+    pub(super) fn error_detail(&self, answer: Answer) -> Option<String> {
+        let bytes = answer.bytes(&self.client, ERROR_BYTES_MAX).ok()?;
+        let document: ErrorDocument = serde_json::from_slice(&bytes).ok()?;
+        let errors: Vec<String> = document
             .errors
             .iter()
-            .take(SAID_MAX)
+            .take(ERRORS_SHOWN_MAX)
             .map(|one| match one.message.is_empty() {
                 true => self.quoted(&one.code),
                 false => format!("{}: {}", self.quoted(&one.code), self.quoted(&one.message)),
             })
             .collect();
-        (!told.is_empty()).then(|| told.join("; "))
+        (!errors.is_empty()).then(|| errors.join("; "))
     }
 
     /// Prepares text of the registry for a message: escaped, shortened, and with credentials
@@ -330,11 +324,14 @@ impl Registry {
         excerpt(&text)
     }
 
-    fn judged(&self, ask: &Ask<'_>, url: &Uri, answer: Answer) -> Result<Answer, Fault<OciError>> {
+    fn check_status(
+        &self,
+        ask: &Ask<'_>,
+        url: &Uri,
+        answer: Answer,
+    ) -> Result<Answer, Fault<OciError>> {
         let status = answer.status;
-        if let Some(fault) = settled(status, retry_after(&answer.headers)) {
-            return Err(fault);
-        }
+        check_retryable(&answer)?;
         let is_unknown = status == StatusCode::UNAUTHORIZED;
         if !is_unknown && status != StatusCode::FORBIDDEN {
             return Ok(answer);
@@ -345,7 +342,7 @@ impl Registry {
         }
         let credentials = self.credentials.get().cloned().flatten();
         let credentials = credentials.map(|found| found.origin);
-        let detail = self.said_in(answer);
+        let detail = self.error_detail(answer);
         let request = self.shown_request(ask.method, ask.path);
         let error = match is_unknown {
             true => RegistryError::Unauthorized {
@@ -359,7 +356,7 @@ impl Registry {
                 detail,
             },
         };
-        Err(Fault::Final(Box::new(error.into())))
+        Err(error.into())
     }
 }
 
@@ -369,14 +366,14 @@ pub(super) fn cancelled() -> OciError {
     }
 }
 
-pub(super) fn settled(status: StatusCode, wait: Option<Duration>) -> Option<Fault<OciError>> {
-    if status == StatusCode::TOO_MANY_REQUESTS {
-        return Some(Fault::rate_limited(status, wait, None));
+impl From<OciError> for Fault<OciError> {
+    fn from(error: OciError) -> Self {
+        Self::Final(Box::new(error))
     }
-    let may_pass = status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT;
-    may_pass.then(|| Fault::Passing {
-        cause: format!("the answer was {}", status.as_u16()),
-        wait,
-        limit: None,
-    })
+}
+
+impl From<RegistryError> for Fault<OciError> {
+    fn from(error: RegistryError) -> Self {
+        OciError::from(error).into()
+    }
 }

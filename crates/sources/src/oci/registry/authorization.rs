@@ -8,17 +8,15 @@ use ureq::SendBody;
 use ureq::http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 
 use crate::http::url::{is_private_way, origin_shown, plain_url};
-use crate::http::{BodyProblem, Fault, retry_after};
+use crate::http::{Fault, check_retryable};
 use crate::oci::error::OciError;
 use crate::oci::registry::Registry;
-use crate::oci::registry::asking::settled;
 use crate::oci::registry::credentials::{self, Credentials};
 use crate::oci::registry::docker_config::Login;
 use crate::oci::registry::error::RegistryError;
 use spec::document::excerpt;
 use spec::oci::challenge::{Challenge, challenges};
 use spec::percent::{COMPONENT, percent_encoded};
-use spec::units::limit;
 
 const TOKEN_BYTES_MAX: u64 = 1 << 20;
 /// The `client_id` for token services.
@@ -37,7 +35,7 @@ impl fmt::Debug for Authorization {
 }
 
 #[derive(Deserialize)]
-struct Given {
+struct TokenResponse {
     #[serde(default)]
     token: Option<String>,
     #[serde(default)]
@@ -88,8 +86,7 @@ impl Registry {
         if let Some(found) = self.credentials.get() {
             return Ok(found.clone());
         }
-        let found = credentials::find(&self.reference, &self.connection)
-            .map_err(|error| Fault::Final(Box::new(error)))?;
+        let found = credentials::find(&self.reference, &self.connection)?;
         Ok(self.credentials.get_or_init(|| found).clone())
     }
 
@@ -117,50 +114,37 @@ impl Registry {
             }
         };
         let shown = format!("GET {}{}", origin_shown(&realm), excerpt(realm.path()));
-        self.given(answer, &shown, credentials.as_ref())
+        self.token_in(answer, &shown, credentials.as_ref())
     }
 
-    fn given(
+    fn token_in(
         &self,
         answer: crate::http::Answer,
         shown: &str,
         credentials: Option<&Credentials>,
     ) -> Result<Authorization, Fault<OciError>> {
         let status = answer.status;
-        let wait = retry_after(&answer.headers);
-        if let Some(fault) = settled(status, wait) {
-            return Err(fault);
-        }
+        check_retryable(&answer)?;
         let unusable = |cause: String| Fault::Unusable(format!("{shown}: {cause}"));
         if status.is_client_error() {
-            return Err(Fault::Final(Box::new(
-                RegistryError::Unauthorized {
-                    request: shown.to_owned(),
-                    credentials: credentials.map(|found| found.origin.clone()),
-                    detail: self.said_in(answer),
-                }
-                .into(),
-            )));
+            return Err(RegistryError::Unauthorized {
+                request: shown.to_owned(),
+                credentials: credentials.map(|found| found.origin.clone()),
+                detail: self.error_detail(answer),
+            }
+            .into());
         }
         if status != StatusCode::OK {
             return Err(unusable(format!("the answer was {}", status.as_u16())));
         }
-        let bytes =
-            answer
-                .bytes(&self.client, TOKEN_BYTES_MAX)
-                .map_err(|problem| match problem {
-                    BodyProblem::TooLarge => unusable(format!(
-                        "the answer has more than {}",
-                        limit(&TOKEN_BYTES_MAX)
-                    )),
-                    BodyProblem::Broken(mishap) => self.fault(mishap),
-                })?;
+        let bytes = answer.bytes(&self.client, TOKEN_BYTES_MAX);
+        let bytes = bytes.map_err(|error| self.fault(error))?;
         // The parser's message could quote a part of the token.
-        let given: Given = serde_json::from_slice(&bytes)
+        let response: TokenResponse = serde_json::from_slice(&bytes)
             .map_err(|_text| unusable("the answer is not a JSON object with a token".to_owned()))?;
-        let token = given
+        let token = response
             .token
-            .or(given.access_token)
+            .or(response.access_token)
             .filter(|token| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()))
             .ok_or_else(|| unusable("the answer has no usable `token`".to_owned()))?;
         authorization("Bearer", &token)

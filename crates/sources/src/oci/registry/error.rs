@@ -1,5 +1,6 @@
 //! Errors of registries. No variant contains a credential.
 
+use crate::http::{tries_shown, until_shown};
 use spec::digest::Digest;
 use spec::units::limit;
 use sys::file::CallError;
@@ -8,7 +9,7 @@ use sys::file::CallError;
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// The connection would use plain HTTP.
-    #[error("{registry}: without TLS nothing is fetched from it and nothing sent to it")]
+    #[error("{registry}: the registry does not speak TLS")]
     PlainHttp {
         /// `HOST[:PORT]`.
         registry: String,
@@ -31,13 +32,13 @@ pub enum RegistryError {
         credentials: Option<String>,
         detail: Option<String>,
     },
-    #[error("{request}: the registry answered {status}{}", ends(.until.as_deref()))]
+    #[error("{request}: the registry answered {status}{}", until_shown(.until.as_deref()))]
     RateLimited {
         request: String,
         status: u16,
         until: Option<String>,
     },
-    #[error("{request}: no usable answer after {}: {cause}", times(*.tries))]
+    #[error("{request}: no usable answer after {}: {cause}", tries_shown(*.tries))]
     Unavailable {
         request: String,
         tries: u32,
@@ -111,19 +112,6 @@ fn asked_with(credentials: Option<&str>) -> String {
     }
 }
 
-fn ends(until: Option<&str>) -> String {
-    until.map_or_else(String::new, |until| {
-        format!("; it accepts requests again at {until}")
-    })
-}
-
-fn times(tries: u32) -> String {
-    match tries {
-        1 => "one try".to_owned(),
-        more => format!("{more} tries"),
-    }
-}
-
 impl RegistryError {
     /// Whether a retry may succeed, resuming where it broke off.
     #[must_use]
@@ -158,10 +146,10 @@ impl RegistryError {
         let text = match self {
             Self::PlainHttp { .. } => {
                 "give --insecure, or name it in oci.insecure of the host's configuration: then \
-                 whoever is on the network sees and changes what passes"
+                 others on the network can read and change the traffic"
             }
             Self::NotFound { .. } => {
-                "look at the repository and the tag; many registries answer so to a caller who may \
+                "check the repository and the tag; many registries answer so to a caller who may \
                  not read it: `docker login` or `skopeo login` write credentials for it"
             }
             Self::Unauthorized {
@@ -171,21 +159,18 @@ impl RegistryError {
                  directory with config.json"
             }
             Self::Unauthorized { .. } => {
-                "the credentials may have ended or been withdrawn: log in anew"
+                "the credentials may have expired or been revoked: log in again"
             }
-            Self::Denied { .. } => "ask whoever runs the registry for the right to do this",
-            Self::RateLimited { .. } => {
-                "wait, or log in; what is in the store already needs no request"
-            }
+            Self::Denied { .. } => "ask the operator of the registry for this permission",
+            Self::RateLimited { .. } => "wait, or log in; what is in the store needs no request",
             Self::Unavailable { .. } | Self::BrokenOff { .. } => {
-                "look whether the registry is there and can be reached from this host, then try \
-                 again"
+                "check that the registry is up and can be reached from this host, then try again"
             }
             Self::WrongDigest { .. } => {
-                "the registry, or somebody on the way, changed it: nothing of it was used"
+                "the registry, or a proxy before it, changed it; nothing of it was used"
             }
             Self::Credentials { .. } => {
-                "log in anew, or name another directory with config.json in DOCKER_CONFIG"
+                "log in again, or name another directory with config.json in DOCKER_CONFIG"
             }
             Self::Unusable { .. }
             | Self::TooLarge { .. }

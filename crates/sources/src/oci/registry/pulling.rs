@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use ureq::http::{HeaderMap, Method, StatusCode, header};
 
-use crate::http::{Answer, BodyProblem, Client, Fault, TransferError};
+use crate::http::{Answer, Client, Fault, TransferError};
 use crate::oci::error::OciError;
 use crate::oci::listener::Progress;
 use crate::oci::origin::{BlobStream, FetchedManifest, Origin};
@@ -41,7 +41,7 @@ impl Origin for Registry {
             accept: Some(&accept),
             ..Ask::new(&Method::GET, &path)
         };
-        let fetched = self.tried(ask.method, ask.path, &mut || {
+        let fetched = self.retry(ask.method, ask.path, &mut || {
             let answer = self.ask(&ask)?;
             match answer.status {
                 StatusCode::OK => self.received(which, &path, answer),
@@ -58,7 +58,7 @@ impl Origin for Registry {
             from_byte,
             ..Ask::new(&Method::GET, &path)
         };
-        self.tried(&Method::GET, &path, &mut || {
+        self.retry(&Method::GET, &path, &mut || {
             let answer = self.ask(&ask)?;
             let starts_at = match answer.status {
                 StatusCode::OK => 0,
@@ -107,13 +107,14 @@ impl Registry {
         let bytes =
             answer
                 .bytes(&self.client, MANIFEST_BYTES_MAX)
-                .map_err(|problem| match problem {
-                    BodyProblem::TooLarge => final_of(RegistryError::TooLarge {
+                .map_err(|error| match error {
+                    TransferError::TooLarge { bytes_max } => RegistryError::TooLarge {
                         request: request.clone(),
                         what: "manifest",
-                        bytes_max: MANIFEST_BYTES_MAX,
-                    }),
-                    BodyProblem::Broken(error) => self.fault(error),
+                        bytes_max,
+                    }
+                    .into(),
+                    other => self.fault(other),
                 })?;
         let found = Digest::of(&bytes);
         let asked = match which {
@@ -122,12 +123,13 @@ impl Registry {
         };
         for expected in [asked, stated].into_iter().flatten() {
             if expected != found {
-                return Err(final_of(RegistryError::WrongDigest {
+                return Err(RegistryError::WrongDigest {
                     request,
                     what: "a manifest",
                     found: found.to_string(),
                     expected,
-                }));
+                }
+                .into());
             }
         }
         let media_type = media_type.or_else(|| {
@@ -184,8 +186,8 @@ impl Registry {
         if !status.is_client_error() {
             return Fault::Unusable(format!("the answer was {}", status.as_u16()));
         }
-        let detail = self.said_in(answer);
-        final_of(match status {
+        let detail = self.error_detail(answer);
+        let error = match status {
             StatusCode::NOT_FOUND => RegistryError::NotFound {
                 place: self.shown(),
                 what: what.to_owned(),
@@ -196,12 +198,9 @@ impl Registry {
                 status: status.as_u16(),
                 detail,
             },
-        })
+        };
+        error.into()
     }
-}
-
-pub(super) fn final_of(error: RegistryError) -> Fault<OciError> {
-    Fault::Final(Box::new(error.into()))
 }
 
 fn stated_type(headers: &HeaderMap) -> Option<String> {
@@ -238,7 +237,7 @@ impl<R: Read> Read for Body<'_, R> {
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
-            Err(error) => Err(self.broken(self.client.mishap_of_read(error)).into_read()),
+            Err(error) => Err(self.broken(self.client.read_error(error)).into_read()),
         }
     }
 }
@@ -271,6 +270,12 @@ impl<R> Body<'_, R> {
             }
             .into(),
             TransferError::Unusable(cause) => RegistryError::Unusable { request, cause }.into(),
+            TransferError::TooLarge { bytes_max } => RegistryError::TooLarge {
+                request,
+                what: "blob",
+                bytes_max,
+            }
+            .into(),
             TransferError::NoTls => RegistryError::Unusable {
                 request,
                 cause: "TLS: connection closed".to_owned(),

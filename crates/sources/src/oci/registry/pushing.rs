@@ -12,7 +12,6 @@ use crate::oci::listener::{Listener, Progress};
 use crate::oci::origin::Origin as _;
 use crate::oci::registry::asking::{Ask, Payload};
 use crate::oci::registry::error::RegistryError;
-use crate::oci::registry::pulling::final_of;
 use crate::oci::registry::{BlobSource, Registry};
 use spec::digest::Digest;
 use spec::oci::reference::Which;
@@ -26,7 +25,7 @@ impl Registry {
     pub fn has_blob(&self, digest: &Digest) -> Result<bool, OciError> {
         let path = format!("blobs/{digest}");
         let ask = Ask::new(&Method::HEAD, &path);
-        self.tried(ask.method, ask.path, &mut || {
+        self.retry(ask.method, ask.path, &mut || {
             let answer = self.ask(&ask)?;
             match answer.status {
                 StatusCode::OK => Ok(true),
@@ -49,7 +48,7 @@ impl Registry {
         if self.has_blob(digest)? {
             return Ok(false);
         }
-        let mut told = Told {
+        let mut reader = UploadReader {
             source,
             listener: &*self.connection.listener,
             digest,
@@ -58,13 +57,13 @@ impl Registry {
             failed: None,
         };
         let sent = {
-            let source: RefCell<&mut dyn BlobSource> = RefCell::new(&mut told);
-            self.tried(&Method::PUT, &format!("blobs/{digest}"), &mut || {
+            let source: RefCell<&mut dyn BlobSource> = RefCell::new(&mut reader);
+            self.retry(&Method::PUT, &format!("blobs/{digest}"), &mut || {
                 self.upload(digest, Payload::Source(&source, bytes))
             })
         };
         self.connection.listener.progress(&Progress::Done);
-        match told.failed {
+        match reader.failed {
             Some(errno) => Err(RegistryError::Source {
                 what: format!("the blob {digest}"),
                 source: CallError::new("read", digest.to_string(), errno),
@@ -90,14 +89,14 @@ impl Registry {
         if sent.status != StatusCode::CREATED {
             return Err(self.refused(&ask, "upload", sent));
         }
-        let request = || self.shown_request(ask.method, ask.path);
         match self.stated_digest(&sent.headers)? {
-            Some(found) if found != *digest => Err(final_of(RegistryError::WrongDigest {
-                request: request(),
+            Some(found) if found != *digest => Err(RegistryError::WrongDigest {
+                request: self.shown_request(ask.method, ask.path),
                 what: "a blob",
                 found: found.to_string(),
                 expected: *digest,
-            })),
+            }
+            .into()),
             _ => Ok(()),
         }
     }
@@ -122,7 +121,7 @@ impl Registry {
         let place = self.shown();
         let listener = &self.connection.listener;
         listener.progress(&Progress::Asking { place: &place });
-        let sent = self.tried(ask.method, ask.path, &mut || {
+        let sent = self.retry(ask.method, ask.path, &mut || {
             let answer = self.ask(&ask)?;
             if answer.status != StatusCode::CREATED {
                 return Err(self.refused(&ask, &format!("manifest {which}"), answer));
@@ -157,7 +156,7 @@ fn with_digest(place: &Uri, digest: &Digest) -> Result<Uri, Fault<OciError>> {
         .ok_or_else(|| Fault::Unusable("the place of the upload cannot be written".to_owned()))
 }
 
-struct Told<'push> {
+struct UploadReader<'push> {
     source: &'push mut dyn BlobSource,
     listener: &'push dyn Listener,
     digest: &'push Digest,
@@ -166,7 +165,7 @@ struct Told<'push> {
     failed: Option<rustix::io::Errno>,
 }
 
-impl Read for Told<'_> {
+impl Read for UploadReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = match self.source.read(buffer) {
             // With fewer bytes than announced, the server would wait for the rest.
@@ -176,8 +175,7 @@ impl Read for Told<'_> {
             }
             Ok(count) => count,
             Err(error) => {
-                self.failed =
-                    Some(rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO));
+                self.failed = Some(sys::file::errno_of(&error));
                 return Err(error);
             }
         };
@@ -191,7 +189,7 @@ impl Read for Told<'_> {
     }
 }
 
-impl Seek for Told<'_> {
+impl Seek for UploadReader<'_> {
     fn seek(&mut self, place: SeekFrom) -> io::Result<u64> {
         self.bytes = self.source.seek(place)?;
         Ok(self.bytes)

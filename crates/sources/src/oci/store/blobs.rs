@@ -8,7 +8,7 @@ use rustix::fs::{FileType, OFlags};
 
 use crate::oci::store::{Store, StoreError, Wanted, blob_name};
 use spec::digest::Digest;
-use store::errno_of;
+use sys::file::errno_of;
 
 /// Most attempts to open a blob that another process replaces.
 const ATTEMPTS_MAX: u32 = 8;

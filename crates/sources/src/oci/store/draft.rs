@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use std::os::fd::AsFd as _;
 
 use rustix::fs::{Mode, OFlags};
-use sha2::Digest as _;
 
+use crate::oci::hashing::HashingFile;
 use crate::oci::store::{BLOBS, BUILDING, Blob, Store, StoreError, blob_name};
 use spec::digest::Digest;
-use store::errno_of;
+use sys::file::errno_of;
 use sys::lock::try_claim_file;
 
 const BLOB_MODE: u32 = 0o400;
@@ -18,10 +18,8 @@ const BLOB_MODE: u32 = 0o400;
 pub struct Draft<'store> {
     store: &'store Store,
     /// Locked, so that cleanup does not take it for the file of a killed process.
-    file: File,
+    file: HashingFile,
     name: String,
-    hasher: sha2::Sha256,
-    bytes: u64,
     published: bool,
 }
 
@@ -30,17 +28,14 @@ impl std::fmt::Debug for Draft<'_> {
         formatter
             .debug_struct("Draft")
             .field("name", &self.name)
-            .field("bytes", &self.bytes)
+            .field("bytes", &self.file.bytes())
             .finish_non_exhaustive()
     }
 }
 
 impl Write for Draft<'_> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        let count = self.file.write(buffer)?;
-        self.hasher.update(&buffer[..count]);
-        self.bytes += count as u64;
-        Ok(count)
+        self.file.write(buffer)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -54,15 +49,11 @@ impl Draft<'_> {
     /// # Errors
     /// [`StoreError::Cache`]; the draft is removed.
     pub fn finish(mut self) -> Result<(Digest, u64), StoreError> {
-        let digest = Digest::from_hasher(std::mem::take(&mut self.hasher));
+        let (digest, bytes) = (self.file.digest(), self.file.bytes());
+        let file = self.file.file.as_fd();
+        let _in_use = self.store.publish(&self.name, &digest, file, bytes)?;
         self.published = true;
-        let blob = self
-            .store
-            .publish(&self.name, &digest, self.file.as_fd(), self.bytes);
-        if blob.is_err() {
-            self.published = false;
-        }
-        blob.map(|_in_use| (digest, self.bytes))
+        Ok((digest, bytes))
     }
 }
 
@@ -89,10 +80,8 @@ impl Store {
         try_claim_file(file.as_fd()).map_err(root.failed("flock", &name))?;
         Ok(Draft {
             store: self,
-            file,
+            file: HashingFile::new(file),
             name,
-            hasher: sha2::Sha256::new(),
-            bytes: 0,
             published: false,
         })
     }

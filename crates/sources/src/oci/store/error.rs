@@ -37,7 +37,7 @@ pub enum StoreError {
     /// The blob disappeared, or another process keeps removing it.
     #[error("blob {digest} is not in the store")]
     Gone { digest: Digest },
-    #[error("nothing in the store is called {name}")]
+    #[error("the store has no artifact named {name}")]
     Unnamed { name: String },
 }
 
@@ -86,20 +86,20 @@ impl StoreError {
     pub fn hint(&self) -> Option<String> {
         let hint = match self.code() {
             "store_unsafe" | "store_unusable" => {
-                "name a directory of your own on a disk: oci.directory"
+                "name a directory of this user on a disk: oci.directory"
             }
             "store_full" => {
                 "`runner source gc --all` removes what no run uses; oci.directory names another place"
             }
             "store_read_only" => {
-                "what is in it can be used; name a directory that can be written to: oci.directory"
+                "existing artifacts can be used; name a writable directory: oci.directory"
             }
-            "store_blob_truncated" => "the same command goes on where this one stopped",
+            "store_blob_truncated" => "repeat the command: it resumes the download",
             "store_blob_wrong_size" | "store_blob_wrong_digest" => {
-                "nothing of it was used; whoever publishes the artifact has to push it again"
+                "nothing of it was used; its publisher has to push it again"
             }
             "store_blob_gone" => "pull it again",
-            "store_unnamed" => "`runner source list` shows what is there",
+            "store_unnamed" => "`runner source list` shows the artifacts",
             _ => return None,
         };
         Some(hint.to_owned())

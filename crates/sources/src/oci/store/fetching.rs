@@ -2,18 +2,17 @@
 //! resumed.
 
 use std::fs::File;
-use std::io::{Read, Seek as _, SeekFrom, Write as _};
+use std::io::{Read, Write as _};
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use sha2::Digest as _;
-
 use crate::oci::error::OciError;
+use crate::oci::hashing::HashingFile;
 use crate::oci::listener::{Listener, Progress};
 use crate::oci::origin::Origin;
 use crate::oci::store::{Blob, PARTIAL, Store, StoreError, Wanted, wait};
-use spec::digest::Digest;
-use store::{CacheError, errno_of};
+use store::CacheError;
+use sys::file::errno_of;
 
 const PIECE_BYTES: usize = 256 << 10;
 /// Most attempts in a row without a new byte.
@@ -46,7 +45,7 @@ impl Store {
         let name = format!("{PARTIAL}/{}", wanted.digest.hexadecimal());
         let file = loop {
             if let Some(file) = self.directory.try_claim(&name)? {
-                break File::from(file);
+                break HashingFile::new(File::from(file));
             }
             wait(listener, ASKED_EVERY)?;
             if let Some(blob) = self.wanted(wanted)? {
@@ -65,8 +64,6 @@ impl Store {
             listener,
             name,
             file,
-            hasher: sha2::Sha256::new(),
-            bytes: 0,
         };
         let fetched = download.fetch();
         listener.progress(&Progress::Done);
@@ -89,21 +86,19 @@ struct Download<'call> {
     origin: &'call dyn Origin,
     listener: &'call dyn Listener,
     name: String,
-    file: File,
-    hasher: sha2::Sha256,
-    bytes: u64,
+    file: HashingFile,
 }
 
 impl Download<'_> {
     fn fetch(&mut self) -> Result<Blob, OciError> {
         let resumed = self.take_up()?;
         self.receive()?;
-        let mut found = self.digest();
+        let mut found = self.file.digest();
         if found != self.wanted.digest && resumed {
             // The partial file is damaged or of another blob.
-            self.begin_anew()?;
+            self.restart()?;
             self.receive()?;
-            found = self.digest();
+            found = self.file.digest();
         }
         if found != self.wanted.digest {
             return Err(StoreError::Digest {
@@ -113,61 +108,50 @@ impl Download<'_> {
             }
             .into());
         }
-        let file = self.file.as_fd();
+        let (file, bytes) = (self.file.file.as_fd(), self.file.bytes());
         let digest = &self.wanted.digest;
-        Ok(self.store.publish(&self.name, digest, file, self.bytes)?)
+        Ok(self.store.publish(&self.name, digest, file, bytes)?)
     }
 
     /// Checks the file, since not all of it may be hashed.
     fn is_empty(&self) -> Result<bool, StoreError> {
-        let status = rustix::fs::fstat(&self.file).map_err(self.failed("fstat"))?;
+        let status = rustix::fs::fstat(&self.file.file).map_err(self.failed("fstat"))?;
         Ok(status.st_size == 0)
     }
 
-    fn digest(&self) -> Digest {
-        Digest::from_hasher(self.hasher.clone())
-    }
-
     fn take_up(&mut self) -> Result<bool, OciError> {
-        let status = rustix::fs::fstat(&self.file).map_err(self.failed("fstat"))?;
+        let status = rustix::fs::fstat(&self.file.file).map_err(self.failed("fstat"))?;
         let left = u64::try_from(status.st_size).unwrap_or(u64::MAX);
         if self.wanted.bytes < left {
-            self.begin_anew()?;
+            self.restart()?;
             return Ok(false);
         }
         let mut buffer = vec![0; PIECE_BYTES];
         loop {
-            self.go_on("reading what is there of a blob")?;
-            match self.file.read(&mut buffer) {
-                Ok(0) => return Ok(0 < self.bytes),
-                Ok(count) => {
-                    self.hasher.update(&buffer[..count]);
-                    self.bytes += count as u64;
-                }
+            self.listener.check("reading what is there of a blob")?;
+            match self.file.file.read(&mut buffer) {
+                Ok(0) => return Ok(self.file.bytes() > 0),
+                Ok(count) => self.file.update(&buffer[..count]),
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => (),
                 Err(error) => return Err(self.failed("read")(errno_of(&error)).into()),
             }
         }
     }
 
-    fn begin_anew(&mut self) -> Result<(), StoreError> {
-        rustix::fs::ftruncate(&self.file, 0).map_err(self.failed("ftruncate"))?;
-        let sought = self.file.seek(SeekFrom::Start(0));
-        sought.map_err(|error| self.failed("lseek")(errno_of(&error)))?;
-        self.hasher = sha2::Sha256::new();
-        self.bytes = 0;
-        Ok(())
+    fn restart(&mut self) -> Result<(), StoreError> {
+        let restarted = self.file.restart();
+        Ok(restarted.map_err(|error| self.failed("ftruncate")(errno_of(&error)))?)
     }
 
     fn receive(&mut self) -> Result<(), OciError> {
         let (mut fruitless, mut tries) = (0, 0);
-        while self.bytes < self.wanted.bytes {
-            let before = self.bytes;
+        while self.file.bytes() < self.wanted.bytes {
+            let before = self.file.bytes();
             let ended = self.receive_once()?;
-            if self.bytes == self.wanted.bytes {
+            if self.file.bytes() == self.wanted.bytes {
                 break;
             }
-            fruitless = if before < self.bytes {
+            fruitless = if before < self.file.bytes() {
                 0
             } else {
                 fruitless + 1
@@ -176,7 +160,10 @@ impl Download<'_> {
             if fruitless == FRUITLESS_MAX || tries == TRIES_MAX {
                 return Err(self.truncated(ended));
             }
-            self.wait(FIRST_DELAY * 2_u32.pow(fruitless))?;
+            let pause = FIRST_DELAY * 2_u32.pow(fruitless);
+            let during = "waiting to go on with a download";
+            self.listener
+                .pause("the download broke off", pause, during)?;
         }
         Ok(())
     }
@@ -184,21 +171,21 @@ impl Download<'_> {
     /// Reads one response of the origin to its end. Returns the read error, if one ended it.
     fn receive_once(&mut self) -> Result<Option<std::io::Error>, OciError> {
         let origin = self.origin;
-        let mut stream = match origin.blob(&self.wanted.digest, self.bytes) {
+        let mut stream = match origin.blob(&self.wanted.digest, self.file.bytes()) {
             Ok(stream) => stream,
             Err(error) if error.is_passing() => return Ok(Some(error.into_read())),
             Err(error) => return Err(error),
         };
-        if stream.starts_at != self.bytes {
-            self.begin_anew()?;
+        if stream.starts_at != self.file.bytes() {
+            self.restart()?;
         }
-        if stream.starts_at != self.bytes {
+        if stream.starts_at != self.file.bytes() {
             let problem = format!("it starts at byte {}", stream.starts_at);
             return Ok(Some(std::io::Error::other(problem)));
         }
         let mut buffer = vec![0; PIECE_BYTES];
         loop {
-            self.go_on("receiving a blob")?;
+            self.listener.check("receiving a blob")?;
             let count = match stream.reader.read(&mut buffer) {
                 Ok(0) => return Ok(None),
                 Ok(count) => count,
@@ -208,7 +195,7 @@ impl Download<'_> {
             self.keep(&buffer[..count])?;
             self.listener.progress(&Progress::Receiving {
                 digest: &self.wanted.digest,
-                bytes: self.bytes,
+                bytes: self.file.bytes(),
                 of_bytes: self.wanted.bytes,
             });
         }
@@ -224,7 +211,7 @@ impl Download<'_> {
     }
 
     fn keep(&mut self, piece: &[u8]) -> Result<(), OciError> {
-        let room = self.wanted.bytes - self.bytes;
+        let room = self.wanted.bytes - self.file.bytes();
         if room < piece.len() as u64 {
             return Err(StoreError::Size {
                 place: self.origin.shown(),
@@ -235,10 +222,7 @@ impl Download<'_> {
             .into());
         }
         let written = self.file.write_all(piece);
-        written.map_err(|error| self.failed("write")(errno_of(&error)))?;
-        self.hasher.update(piece);
-        self.bytes += piece.len() as u64;
-        Ok(())
+        Ok(written.map_err(|error| self.failed("write")(errno_of(&error)))?)
     }
 
     fn truncated(&self, source: Option<std::io::Error>) -> OciError {
@@ -251,33 +235,11 @@ impl Download<'_> {
         StoreError::Truncated {
             place: self.origin.shown(),
             digest: self.wanted.digest,
-            found_bytes: self.bytes,
+            found_bytes: self.file.bytes(),
             bytes: self.wanted.bytes,
             source,
         }
         .into()
-    }
-
-    fn wait(&self, pause: Duration) -> Result<(), OciError> {
-        self.listener.progress(&Progress::Waiting {
-            cause: "the download broke off",
-            pause,
-        });
-        let mut left = pause;
-        while !left.is_zero() {
-            self.go_on("waiting to go on with a download")?;
-            let now = left.min(ASKED_EVERY);
-            std::thread::sleep(now);
-            left -= now;
-        }
-        Ok(())
-    }
-
-    fn go_on(&self, during: &'static str) -> Result<(), OciError> {
-        match self.listener.is_cancelled() {
-            true => Err(OciError::Cancelled { during }),
-            false => Ok(()),
-        }
     }
 
     fn failed(&self, call: &'static str) -> impl Fn(rustix::io::Errno) -> CacheError {

@@ -32,7 +32,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::oci::error::OciError;
-use crate::oci::listener::{Listener, Progress};
+use crate::oci::listener::Listener;
 use spec::digest::Digest;
 use store::{Cache, Claim, StoreDirectory};
 
@@ -134,17 +134,8 @@ impl Store {
 }
 
 fn wait(listener: &dyn Listener, pause: Duration) -> Result<(), OciError> {
-    if listener.is_cancelled() {
-        return Err(OciError::Cancelled {
-            during: "waiting for another process that does the same",
-        });
-    }
-    listener.progress(&Progress::Waiting {
-        cause: "another process does the same",
-        pause,
-    });
-    std::thread::sleep(pause);
-    Ok(())
+    let during = "waiting for another process that does the same";
+    listener.pause("another process does the same", pause, during)
 }
 
 fn blob_name(digest: &Digest) -> String {

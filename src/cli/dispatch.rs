@@ -125,7 +125,7 @@ pub fn dispatch(words: &[OsString]) -> u8 {
         Verb::Gc(asked) => with_policy(asked.voice, &asked.policy, around, gc),
         Verb::Schema(Schema { name }) => {
             let printer = Printer::new(VoiceFlags::default(), around);
-            document(&printer, schema::text(name))
+            document(&printer, &schema::text(name))
         }
     }
 }

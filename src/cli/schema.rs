@@ -1,13 +1,17 @@
 //! `runner schema NAME`: the JSON Schemas that this program carries.
 
+use std::borrow::Cow;
+
+use spec::manifest;
+
 use crate::cli::args::SchemaName;
 
 /// The schema of a document, as `schemas/` has it.
 #[must_use]
-pub fn text(name: SchemaName) -> &'static str {
-    match name {
-        SchemaName::Manifest => include_str!("../../schemas/manifest.schema.json"),
-        SchemaName::Sandbox => include_str!("../../schemas/sandbox.schema.json"),
+pub fn text(name: SchemaName) -> Cow<'static, str> {
+    let text = match name {
+        SchemaName::Manifest => return manifest::schema::of_manifest().into(),
+        SchemaName::Sandbox => return manifest::schema::of_sandbox().into(),
         SchemaName::Config => include_str!("../../schemas/config.schema.json"),
         SchemaName::Policy => include_str!("../../schemas/policy.schema.json"),
         SchemaName::Report => include_str!("../../schemas/report.schema.json"),
@@ -16,7 +20,8 @@ pub fn text(name: SchemaName) -> &'static str {
         SchemaName::Lock => include_str!("../../schemas/lock.schema.json"),
         SchemaName::Check => include_str!("../../schemas/check.schema.json"),
         SchemaName::SourceBuild => include_str!("../../schemas/source-build.schema.json"),
-    }
+    };
+    text.into()
 }
 
 #[cfg(test)]

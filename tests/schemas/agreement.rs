@@ -33,7 +33,7 @@ pub(crate) static MANIFEST: LazyLock<Validator> = LazyLock::new(|| validator(Sch
 
 /// A schema of ours, ready to judge.
 pub(crate) fn validator(name: SchemaName) -> Validator {
-    let schema: Value = serde_json::from_str(schema::text(name)).expect("JSON");
+    let schema: Value = serde_json::from_str(&schema::text(name)).expect("JSON");
     jsonschema::validator_for(&schema).expect("a schema of 2020-12")
 }
 

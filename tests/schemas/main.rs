@@ -37,7 +37,7 @@ const WRITTEN: [(&str, SchemaName); 4] = [
 ];
 
 fn schema_of(name: SchemaName) -> Value {
-    serde_json::from_str(schema::text(name)).expect("JSON")
+    serde_json::from_str(&schema::text(name)).expect("JSON")
 }
 
 fn runner(words: &[&str]) -> (Option<i32>, String, String) {

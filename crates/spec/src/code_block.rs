@@ -5,8 +5,12 @@
 
 use std::fmt;
 
+use serde_json::{Value as Json, json};
+
 use crate::document::{Node, Value, excerpt};
+use crate::manifest::fields::{FREE_TEXT, Field, Kind, LINE, Text, object};
 use crate::manifest::reader::{Reader, relative_path};
+use crate::manifest::schema::{described, form, merged, reference};
 use crate::manifest::{ManifestError, Problem};
 use crate::path::RelPath;
 
@@ -81,16 +85,18 @@ impl fmt::Display for SourcePath {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum PathBase {
+    #[default]
     Workspace,
     /// The folder of the file. Paths may go up.
     Beside,
 }
 
 /// Destination of a source's files in the bundle.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum SourceTarget {
+    #[default]
     Same,
     /// `as: .`: strip the path of the source.
     Top,
@@ -103,7 +109,7 @@ pub enum SourceTarget {
 const KINDS: [&str; 4] = ["inline", "local", "github", "ref"];
 
 /// Reads `code`: a path, or `{sources: […]}`.
-pub fn read<'document>(
+pub(crate) fn read<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
 ) -> Result<Vec<CodeSource>, ManifestError> {
@@ -118,19 +124,29 @@ pub fn read<'document>(
     if !matches!(node.value, Value::Map(_)) {
         return Err(reader.wrong_type(node, "text or a map with `sources`"));
     }
-    reader.entries(node, &["sources"])?;
-    let sources = reader.required(node, "sources")?;
-    let items = reader.list(sources)?;
-    if items.is_empty() {
-        return Err(reader.wrong_type(sources, "a list with at least one source"));
-    }
-    let mut read = Vec::new();
-    for item in items {
-        let source = read_source(reader, item, PathBase::Workspace);
-        read.extend(reader.keep(source));
-    }
-    Ok(read)
+    let mut sources = Vec::new();
+    reader.fields(node, &CODE, &mut sources)?;
+    Ok(sources)
 }
+
+const CODE: [Field<Vec<CodeSource>>; 1] = [Field::required(
+    "sources",
+    "The sources, first to last.",
+    Kind::Other(
+        || json!({"type": "array", "items": reference("source"), "minItems": 1}),
+        |reader, node, sources| {
+            let items = reader.list(node)?;
+            if items.is_empty() {
+                return Err(reader.wrong_type(node, "a list with at least one source"));
+            }
+            for item in items {
+                let source = read_source(reader, item, PathBase::Workspace);
+                sources.extend(reader.keep(source));
+            }
+            Ok(())
+        },
+    ),
+)];
 
 /// Whether a `source` is only `{origin: …}` and names no files.
 pub(crate) fn is_origin(node: &Node) -> bool {
@@ -193,46 +209,37 @@ fn read_source<'document>(
 }
 
 fn read_inline<'document>(
-    reader: &Reader<'document>,
+    reader: &mut Reader<'document>,
     node: &'document Node,
 ) -> Result<CodeSource, ManifestError> {
-    reader.entries(node, &["path", "content"])?;
-    let path = reader.field(node, "path", |path| reader.path(path));
-    let content = reader.field(node, "content", |content| reader.text(content));
-    let (path, content) = reader.both(path, content)?;
+    let mut written = Written::default();
+    reader.fields(node, &INLINE, &mut written)?;
     Ok(CodeSource::Inline {
-        path,
-        content: content.to_owned(),
+        path: reader.present(node, "path", written.path)?,
+        content: reader.present(node, "content", written.content)?,
     })
 }
 
 fn read_local<'document>(
-    reader: &Reader<'document>,
+    reader: &mut Reader<'document>,
     node: &'document Node,
     base: PathBase,
 ) -> Result<CodeSource, ManifestError> {
-    if matches!(node.value, Value::Text(_)) {
-        let (path, directory) = local_path(reader, node, base)?;
-        return Ok(CodeSource::Local {
-            path,
-            directory,
-            target: SourceTarget::Same,
-            glob: None,
-        });
+    let mut written = Written {
+        base,
+        ..Written::default()
+    };
+    match &node.value {
+        Value::Text(_) => written.local = Some(local_path(reader, node, base)?),
+        Value::Map(_) => reader.fields(node, &LOCAL, &mut written)?,
+        _ => return Err(reader.wrong_type(node, "text or a map with `path`")),
     }
-    if !matches!(node.value, Value::Map(_)) {
-        return Err(reader.wrong_type(node, "text or a map with `path`"));
-    }
-    reader.entries(node, &["path", "as", "glob"])?;
-    let path = reader.field(node, "path", |path| local_path(reader, path, base));
-    let glob = reader.optional(node, "glob", |glob| reader.name(glob).map(str::to_owned));
-    let rest = reader.both(read_target(reader, node.get("as")), glob);
-    let ((path, directory), (target, glob)) = reader.both(path, rest)?;
+    let (path, directory) = reader.present(node, "path", written.local)?;
     Ok(CodeSource::Local {
         path,
         directory,
-        target,
-        glob,
+        target: written.target,
+        glob: written.glob,
     })
 }
 
@@ -240,20 +247,11 @@ fn read_github<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
 ) -> Result<CodeSource, ManifestError> {
-    reader.entries(node, &["repo", "ref", "path", "as"])?;
-    let names = reader.both(
-        reader.field(node, "repo", |repository| {
-            read_repository(reader, repository)
-        }),
-        reader.field(node, "ref", |reference| read_commit(reader, reference)),
-    );
-    let targets = reader.both(
-        reader.optional(node, "path", |path| folder(reader, path)),
-        read_target(reader, node.get("as")),
-    );
-    let ((repository, commit), (path, target)) = reader.both(names, targets)?;
-    let hexadecimal = commit.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if hexadecimal && (7..40).contains(&commit.len()) {
+    let mut written = Written::default();
+    reader.fields(node, &GITHUB, &mut written)?;
+    let reference = reader.present(node, "ref", written.reference)?;
+    let hexadecimal = reference.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if hexadecimal && (7..40).contains(&reference.len()) {
         reader.warn(
             "reference_looks_abbreviated",
             node.get("ref").unwrap_or(node),
@@ -261,17 +259,172 @@ fn read_github<'document>(
         );
     }
     Ok(CodeSource::GitHub {
-        repository: repository.to_owned(),
-        reference: commit.to_owned(),
-        path,
-        target,
+        repository: reader.present(node, "repo", written.repository)?,
+        reference,
+        path: written.path,
+        target: written.target,
+    })
+}
+
+/// The keys of a source that were read.
+#[derive(Default)]
+struct Written {
+    base: PathBase,
+    path: Option<RelPath>,
+    content: Option<String>,
+    local: Option<(SourcePath, bool)>,
+    repository: Option<String>,
+    reference: Option<String>,
+    target: SourceTarget,
+    glob: Option<String>,
+}
+
+const INLINE: [Field<Written>; 2] = [
+    Field::required(
+        "path",
+        "In the bundle.",
+        Kind::Path(|source, path| source.path = Some(path)),
+    ),
+    Field::required(
+        "content",
+        "The bytes of the file, UTF-8, without NUL.",
+        Kind::Text(&FREE_TEXT, |source, content| source.content = Some(content)),
+    ),
+];
+
+const LOCAL: [Field<Written>; 3] = [
+    Field::required(
+        "path",
+        "A file, a directory, or a pattern if it contains one of `*?[`; `.` is the whole folder. \
+         Of a directory everything below it is taken.",
+        Kind::Other(
+            || reference("localPath"),
+            |reader, node, source| {
+                source.local = Some(local_path(reader, node, source.base)?);
+                Ok(())
+            },
+        ),
+    ),
+    TARGET,
+    Field::new(
+        "glob",
+        "The files of a directory: a pattern for the path below it, dotfiles included.",
+        Kind::Text(&LINE, |source, glob| source.glob = Some(glob)),
+    ),
+];
+
+const TARGET: Field<Written> = Field::new(
+    "as",
+    "The place of the files in the bundle.",
+    Kind::Other(
+        || reference("target"),
+        |reader, node, source| {
+            source.target = read_target(reader, node)?;
+            Ok(())
+        },
+    ),
+);
+
+const GITHUB: [Field<Written>; 4] = [
+    Field::required(
+        "repo",
+        "`owner/name`.",
+        Kind::Text(&REPOSITORY, |source, name| source.repository = Some(name)),
+    ),
+    Field::required(
+        "ref",
+        "A commit (40 hexadecimal digits, cached for ever), a tag such as v1.2.3 (cached for 24 \
+         hours) or a branch (looked up each time).",
+        Kind::Text(&COMMIT, |source, name| source.reference = Some(name)),
+    ),
+    Field::new(
+        "path",
+        "The folder of the repository. Default: all of it.",
+        Kind::Other(
+            || reference("folder"),
+            |reader, node, source| {
+                source.path = Some(folder(reader, node)?);
+                Ok(())
+            },
+        ),
+    ),
+    TARGET,
+];
+
+static REPOSITORY: Text = Text {
+    schema: || {
+        let name = r"(?!-)(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]+";
+        json!({"type": "string", "pattern": format!("^{name}/{name}$")})
+    },
+    read: read_repository,
+};
+
+static COMMIT: Text = Text {
+    schema: || {
+        let pattern = r"^(?!-)(?!.*\.\.)(?=[^\x00]*\S)[^\x00-\x1f\x7f-\x9f ~^:?*\[\\]+$";
+        json!({"type": "string", "pattern": pattern})
+    },
+    read: read_commit,
+};
+
+/// The schema of `code`.
+pub(crate) fn schema() -> Json {
+    json!({
+        "description": "The path of a code-workspace, or a list of sources; later ones lie over \
+                        earlier ones.",
+        "oneOf": [
+            {
+                "description": "The path of a code-workspace in the workspace; `@` is refused.",
+                "allOf": [reference("folder"), {"pattern": "^[^@]*$"}],
+            },
+            object("A list of sources.", &CODE),
+        ],
+    })
+}
+
+/// The schema of a source: of `code` or, if `is_lean`, of the lean form.
+pub(crate) fn source_schema(is_lean: bool) -> Json {
+    let (paths, folders) = match is_lean {
+        true => ("besidePath", "besideFolder"),
+        false => ("localPath", "folder"),
+    };
+    let mut local = object("A path with options.", &LOCAL);
+    let of_path = local["properties"]["path"].take();
+    local["properties"]["path"] = merged(of_path, reference(paths));
+    let folder = described("The folder of the code-workspace.", reference(folders));
+    let by_path = form("path", "A path.", folder);
+    let inline = object("A file with its content.", &INLINE);
+    let github = object("Files of a repository.", &GITHUB);
+    let mut kinds = json!({
+        "inline": inline,
+        "local": {"description": "Files of the workspace.", "oneOf": [reference(paths), local]},
+        "github": github,
+        "ref": {
+            "description": "The sources of another code-workspace.",
+            "oneOf": [reference(folders), by_path],
+        },
+    });
+    let mut about = "One source: exactly one of the four.";
+    if is_lean {
+        about = "The lean form: one source, or `origin`. Paths are relative to the folder of the \
+                 manifest.";
+        let origin = "The origin of the manifest itself, such as `workspace`. No effect.";
+        kinds["origin"] = described(origin, reference("line"));
+    }
+    json!({
+        "description": about,
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 1,
+        "additionalProperties": false,
+        "properties": kinds,
     })
 }
 
 fn read_repository<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
-) -> Result<&'document str, ManifestError> {
+) -> Result<String, ManifestError> {
     let name = reader.name(node)?;
     let name_is_plain = |part: &str| {
         crate::tokens::is_segment(part)
@@ -284,7 +437,7 @@ fn read_repository<'document>(
         .split_once('/')
         .is_some_and(|(owner, project)| name_is_plain(owner) && name_is_plain(project));
     if plain {
-        Ok(name)
+        Ok(name.to_owned())
     } else {
         Err(reader.wrong_type(node, "text of the form owner/name"))
     }
@@ -293,7 +446,7 @@ fn read_repository<'document>(
 fn read_commit<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
-) -> Result<&'document str, ManifestError> {
+) -> Result<String, ManifestError> {
     let commit = reader.name(node)?;
     let unusable = commit.starts_with('-')
         || commit.contains("..")
@@ -301,7 +454,7 @@ fn read_commit<'document>(
     if unusable {
         return Err(reader.wrong_type(node, "text that names a commit, a tag or a branch"));
     }
-    Ok(commit)
+    Ok(commit.to_owned())
 }
 
 fn read_reference<'document>(
@@ -326,11 +479,8 @@ fn read_reference<'document>(
 
 fn read_target<'document>(
     reader: &Reader<'document>,
-    node: Option<&'document Node>,
+    node: &'document Node,
 ) -> Result<SourceTarget, ManifestError> {
-    let Some(node) = node else {
-        return Ok(SourceTarget::Same);
-    };
     let text = reader.text(node)?;
     if matches!(text, "." | "./") {
         return Ok(SourceTarget::Top);

@@ -73,7 +73,8 @@ impl<'de> serde::Deserialize<'de> for Digest {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
         Self::parse(&text).ok_or_else(|| {
-            serde::de::Error::custom("expected sha256: and 64 lower-case hexadecimal digits")
+            let expected = "`sha256:` and 64 hexadecimal digits in lower case";
+            serde::de::Error::invalid_value(serde::de::Unexpected::Str(&text), &expected)
         })
     }
 }

@@ -86,6 +86,7 @@ pub enum FlagValue {
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
     pub name: &'static str,
+    pub description: &'static str,
     /// The largest number that the key takes.
     pub most: u64,
     /// The value of 1 in the unit of the limit.
@@ -113,13 +114,15 @@ pub(crate) const TIME_MS_MAX: u64 = 100 * 365 * 24 * 3_600 * 1_000;
 
 const MEMORY_KEY: Key = Key {
     name: "memory_mb",
+    description: "Memory of all processes together, in MiB. Default: 256.",
     most: MEMORY_MIB_MAX,
     unit: 1 << 20,
 };
 
-const fn time_key(name: &'static str) -> Key {
+const fn time_key(name: &'static str, description: &'static str) -> Key {
     Key {
         name,
+        description,
         most: TIME_MS_MAX,
         unit: 1,
     }
@@ -190,7 +193,10 @@ impl Limit {
                     "Wall time, such as 90s, 1h30m or 1d, or none; unpacking and checking \
                            count, fetching does not [default: 10m; none with -t]",
                 )),
-                key: Some(time_key("timeout_ms")),
+                key: Some(time_key(
+                    "timeout_ms",
+                    "Wall time, in milliseconds. Default: 600000; 30000 with a `sandbox` block.",
+                )),
                 maximum: Some("timeout"),
                 default: Some(600_000),
                 least: 1,
@@ -205,7 +211,10 @@ impl Limit {
                     FlagValue::Time,
                     "CPU time of the whole tree",
                 )),
-                key: Some(time_key("cpu_ms")),
+                key: Some(time_key(
+                    "cpu_ms",
+                    "CPU time of all processes together, in milliseconds. Default: no limit.",
+                )),
                 maximum: None,
                 default: None,
                 least: 0,

@@ -1,7 +1,11 @@
 //! The `mounts` of a sandbox block (AIP-36).
 
+use serde_json::{Value as Json, json};
+
 use crate::document::{Node, Value, excerpt};
+use crate::manifest::fields::{Field, Kind, object};
 use crate::manifest::reader::Reader;
+use crate::manifest::schema::{described, form, reference};
 use crate::manifest::{ManifestError, Problem};
 use crate::mount_target::MountTarget;
 
@@ -39,21 +43,77 @@ pub(crate) fn read_mounts<'document>(
     Ok(mounts)
 }
 
+/// The keys of an entry that were read.
+#[derive(Default)]
+struct WrittenMount {
+    is_storage: Option<bool>,
+    target: Option<MountTarget>,
+    is_read_only: bool,
+}
+
+const MODES: [(&str, bool); 2] = [("read-write", false), ("read-only", true)];
+
+const FIELDS: [Field<WrittenMount>; 3] = [
+    Field::required(
+        "source",
+        "`workspace`; storages are accepted here and refused by `exec`.",
+        Kind::Other(source_schema, |reader, node, mount| {
+            mount.is_storage = Some(read_mount_source(reader, node)?);
+            Ok(())
+        }),
+    ),
+    Field::required(
+        "at",
+        "The mount point inside.",
+        Kind::Other(
+            || reference("mountTarget"),
+            |reader, node, mount| {
+                mount.target = Some(read_target(reader, node)?);
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "mode",
+        "Whether the body may write there.",
+        Kind::Other(
+            || json!({"enum": MODES.map(|(word, _)| word), "default": "read-write"}),
+            |reader, node, mount| {
+                mount.is_read_only = reader.word(node, &MODES)?;
+                Ok(())
+            },
+        ),
+    ),
+];
+
+pub(crate) fn schema() -> Json {
+    object("One mount.", &FIELDS)
+}
+
+fn source_schema() -> Json {
+    let line = |description: &str| described(description, reference("line"));
+    let block = described("A storage block (AIP-35).", json!({"type": "object"}));
+    json!({"oneOf": [
+        {"const": "workspace"},
+        form("ref", "By name.", line("A workspace or a storage of the registry.")),
+        form("inline", "In the manifest.", block),
+        form("file", "In a file.", line("A path.")),
+    ]})
+}
+
 fn read_mount<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
     pointer: String,
 ) -> Result<MountRequest, ManifestError> {
-    const MODES: [(&str, bool); 2] = [("read-write", true), ("read-only", false)];
-    reader.entries(node, &["source", "at", "mode"])?;
-    let source = reader.required(node, "source");
-    let source = source.and_then(|source| Ok((source, read_mount_source(reader, source)?)));
-    let target = reader.field(node, "at", |at| read_target(reader, at));
-    let mode = reader.optional(node, "mode", |mode| reader.word(mode, &MODES));
-    let ((target, mode), (source, is_storage)) = reader.both(reader.both(target, mode), source)?;
-    let writable = mode.unwrap_or(true);
+    let mut mount = WrittenMount::default();
+    reader.fields(node, &FIELDS, &mut mount)?;
+    let target = reader.present(node, "at", mount.target)?;
+    let writable = !mount.is_read_only;
+    let is_storage = mount.is_storage == Some(true);
     if is_storage {
         let at = target.to_string();
+        let source = reader.required(node, "source")?;
         let refusal = reader.error(source, Problem::StorageUnsupported { at, writable });
         reader.refusals.push(refusal);
     }

@@ -1,8 +1,15 @@
 //! The sandbox providers as data: names, keys of `config`, and why one is refused.
 
+use serde_json::{Value as Json, json};
+
+use crate::manifest::fields::{Field, Kind, LINE, object};
+use crate::manifest::schema::reference;
+use crate::sandbox_block::{LocalConfig, Shell};
+
 /// A sandbox provider.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Provider {
+    #[default]
     Local,
     /// This program, with Node's permission flags inside.
     NodePermission,
@@ -10,114 +17,137 @@ pub enum Provider {
     Remote,
 }
 
-/// The type of a `config` key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConfigValue {
-    Directory,
-    Shell,
-    OneOf(&'static [&'static str]),
-    Name,
-}
-
 /// An entry of the provider list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ProviderEntry {
-    pub name: &'static str,
-    pub provider: Provider,
-    /// The keys of its `config`, all optional.
-    pub config: &'static [(&'static str, ConfigValue)],
+pub(crate) struct ProviderEntry {
+    pub(crate) name: &'static str,
+    pub(crate) provider: Provider,
+    description: &'static str,
+    /// The keys of its `config`.
+    pub(crate) config: &'static [Field<LocalConfig>],
     /// Why it is unavailable: completes "the provider is not available: …".
-    pub unavailable: Option<&'static str>,
+    pub(crate) unavailable: Option<&'static str>,
 }
 
-use ConfigValue::{Directory, Name, OneOf, Shell};
-
-static REGIONS: [&str; 2] = ["us-east-1", "eu-west-1"];
-const ELSEWHERE: Option<&str> =
-    Some("it is a service elsewhere, and the runner starts bodies here");
+const ELSEWHERE: &str = "it is a service elsewhere, and the runner starts bodies here";
+const REGIONS: [(&str, ()); 2] = [("us-east-1", ()), ("eu-west-1", ())];
+const SHELLS: [(&str, Shell); 2] = [
+    (Shell::Sh.path(), Shell::Sh),
+    (Shell::Bash.path(), Shell::Bash),
+];
 
 /// Every known provider. Unknown names are refused.
-pub static REGISTRY: [ProviderEntry; 6] = [
+pub(crate) static REGISTRY: [ProviderEntry; 6] = [
     ProviderEntry {
         name: "local",
         provider: Provider::Local,
-        config: &[("cwd", Directory), ("shell", Shell)],
+        description: "this program",
+        config: &[CWD, SHELL, INSTALL_ADAPTERS],
         unavailable: None,
     },
     ProviderEntry {
         name: "node-permission",
         provider: Provider::NodePermission,
-        config: &[],
+        description: "this program, with the permission flags of Node inside",
+        config: &[INSTALL_ADAPTERS],
         unavailable: None,
     },
-    ProviderEntry {
-        name: "mastra-e2b",
-        provider: Provider::Remote,
-        config: &[
-            ("template", Name),
-            ("api_key_ref", Name),
-            ("region", OneOf(&REGIONS)),
+    remote(
+        "mastra-e2b",
+        &[
+            name("template", "Id of the template."),
+            name("api_key_ref", KEY),
+            REGION,
+            INSTALL_ADAPTERS,
         ],
-        unavailable: ELSEWHERE,
-    },
-    ProviderEntry {
-        name: "mastra-modal",
-        provider: Provider::Remote,
-        config: &[
-            ("app_name", Name),
-            ("function_name", Name),
-            ("api_token_ref", Name),
+    ),
+    remote(
+        "mastra-modal",
+        &[
+            name("app_name", "Name of the app."),
+            name("function_name", "Name of the function."),
+            name("api_token_ref", "Slug of the secret with the token."),
+            INSTALL_ADAPTERS,
         ],
-        unavailable: ELSEWHERE,
-    },
-    ProviderEntry {
-        name: "mastra-daytona",
-        provider: Provider::Remote,
-        config: &[("workspace_id", Name), ("api_key_ref", Name)],
-        unavailable: ELSEWHERE,
-    },
-    ProviderEntry {
-        name: "mastra-blaxel",
-        provider: Provider::Remote,
-        config: &[("workspace", Name), ("api_key_ref", Name)],
-        unavailable: ELSEWHERE,
-    },
+    ),
+    remote(
+        "mastra-daytona",
+        &[
+            name("workspace_id", "Id of the workspace."),
+            name("api_key_ref", KEY),
+            INSTALL_ADAPTERS,
+        ],
+    ),
+    remote(
+        "mastra-blaxel",
+        &[
+            name("workspace", "Name of the workspace."),
+            name("api_key_ref", KEY),
+            INSTALL_ADAPTERS,
+        ],
+    ),
 ];
 
+const KEY: &str = "Slug of the secret with the key.";
+
+const CWD: Field<LocalConfig> = Field::new(
+    "cwd",
+    "Working directory of commands below the workspace. Default: the workspace itself.",
+    Kind::Other(
+        || json!({"anyOf": [{"enum": [".", "./"]}, reference("path")]}),
+        |reader, node, local| {
+            local.cwd = match reader.text(node)? {
+                "." | "./" => None,
+                _ => Some(reader.path(node)?),
+            };
+            Ok(())
+        },
+    ),
+);
+
+const SHELL: Field<LocalConfig> = Field::new(
+    "shell",
+    "Shell of commands.",
+    Kind::Other(
+        || json!({"enum": SHELLS.map(|(path, _)| path), "default": Shell::default().path()}),
+        |reader, node, local| {
+            local.shell = Some(reader.word(node, &SHELLS)?);
+            Ok(())
+        },
+    ),
+);
+
+const REGION: Field<LocalConfig> = Field::new(
+    "region",
+    "Where it runs.",
+    Kind::Other(
+        || json!({"enum": REGIONS.map(|(region, ())| region)}),
+        |reader, node, _| reader.word(node, &REGIONS),
+    ),
+);
+
+const INSTALL_ADAPTERS: Field<LocalConfig> = Field::unspecified("installAdapters");
+
+const fn name(key: &'static str, description: &'static str) -> Field<LocalConfig> {
+    Field::new(key, description, Kind::Text(&LINE, |_, _| ()))
+}
+
+const fn remote(name: &'static str, config: &'static [Field<LocalConfig>]) -> ProviderEntry {
+    ProviderEntry {
+        name,
+        provider: Provider::Remote,
+        description: "an external service, which is refused before anything is started",
+        config,
+        unavailable: Some(ELSEWHERE),
+    }
+}
+
 impl ProviderEntry {
-    #[must_use]
-    pub(crate) fn config_value(&self, name: &str) -> Option<ConfigValue> {
-        let (_, value) = self.config.iter().find(|(known, _)| *known == name)?;
-        Some(*value)
-    }
-
-    #[must_use]
-    pub(crate) fn config_keys(&self) -> Vec<&'static str> {
-        self.config.iter().map(|(name, _)| *name).collect()
-    }
-}
-
-/// Finds a provider by name.
-#[must_use]
-pub fn find(name: &str) -> Option<&'static ProviderEntry> {
-    REGISTRY.iter().find(|entry| entry.name == name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_provider_is_found_and_only_services_elsewhere_are_unavailable() {
-        for entry in &REGISTRY {
-            let found = find(entry.name).expect("in the registry");
-            assert_eq!(found, entry);
-            let remote = entry.provider == Provider::Remote;
-            assert_eq!(entry.unavailable.is_some(), remote, "{}", entry.name);
-            for name in entry.config_keys() {
-                assert!(entry.config_value(name).is_some());
-            }
-        }
-        assert!(find("docker").is_none() && find("").is_none());
+    /// The schema of its `config`.
+    pub(crate) fn schema(&self) -> Json {
+        let Self {
+            name, description, ..
+        } = self;
+        let description = format!("`config` of the provider `{name}`: {description}.");
+        object(&description, self.config)
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::check::CheckReport;
 use crate::diagnosis::Diagnosis;
 use crate::host_config::written::Written;
+use crate::manifest;
 use crate::plan_report::PlanReport;
 use crate::report::Report;
 use crate::source_built::SourceBuilt;
@@ -21,8 +22,12 @@ fn check<T: JsonSchema>(name: &str) {
 fn check_schema(schema: &Schema, name: &str) {
     let mut generated = serde_json::to_string_pretty(schema).expect("a schema");
     generated.push('\n');
+    check_text(&generated, name);
+}
+
+fn check_text(generated: &str, name: &str) {
     let schemas = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
-    assert_golden(&schemas.join(format!("{name}.schema.json")), &generated);
+    assert_golden(&schemas.join(format!("{name}.schema.json")), generated);
 }
 
 #[test]
@@ -48,6 +53,12 @@ fn the_published_schema_of_the_plan_is_the_one_of_its_types() {
 #[test]
 fn the_published_schema_of_what_was_built_is_the_one_of_its_types() {
     check::<SourceBuilt>("source-build");
+}
+
+#[test]
+fn the_published_schemas_of_manifests_and_sandboxes_are_those_of_the_tables_of_their_keys() {
+    check_text(&manifest::schema::of_manifest(), "manifest");
+    check_text(&manifest::schema::of_sandbox(), "sandbox");
 }
 
 /// A key without a value is refused: `null` is not a value of an optional key.

@@ -1,8 +1,12 @@
 //! The `runner` block (AIP-17): engine, image, needs, limits.
 
+use serde_json::json;
+
 use crate::document::{Node, excerpt};
 use crate::limits::{Key, Limit};
+use crate::manifest::fields::{Field, Kind, Text, object};
 use crate::manifest::reader::Reader;
+use crate::manifest::schema::reference;
 use crate::manifest::{ManifestError, Problem, StatedLimit};
 
 /// The engine of a `runner` block.
@@ -43,27 +47,128 @@ pub struct RunnerBlock {
     pub limits: Vec<StatedLimit>,
 }
 
-const KEYS: [&str; 4] = ["engine", "image", "needs", "limits"];
-/// More keys of a block in a document of its own, as for sandboxes (AIP-36).
-const STANDALONE_KEYS: [&str; 3] = ["schema", "id", "version"];
+/// The keys of the block.
+pub(crate) const FIELDS: [Field<RunnerBlock>; 7] = [
+    Field::new(
+        "engine",
+        "Where the process runs: `subprocess`, the host's programs; `sandbox`, a root file system \
+         of its own; `in-process` becomes `subprocess`, with a warning.",
+        Kind::Other(
+            || json!({"enum": ENGINES.map(|(word, _)| word), "default": "subprocess"}),
+            |reader, node, block| {
+                (block.engine, block.downgraded) = read_engine(reader, node)?;
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "image",
+        "The id of an image template of the host; only with `engine: sandbox`. Default: the \
+         cheapest that satisfies `needs`.",
+        Kind::Text(&IMAGE, |block, image| block.image = Some(image)),
+    ),
+    Field::new(
+        "needs",
+        "What the body expects to find. Advisory with `engine: subprocess`.",
+        Kind::Other(
+            || object("What the body expects to find.", &NEEDS),
+            |reader, node, block| reader.fields(node, &NEEDS, &mut block.needs),
+        ),
+    ),
+    Field::new(
+        "limits",
+        "Limits of the run.",
+        Kind::Other(
+            || reference("limits"),
+            |reader, node, block| {
+                block.limits = read_limits(reader, node, "limits")?;
+                Ok(())
+            },
+        ),
+    ),
+    // As for sandboxes (AIP-36).
+    Field::new(
+        "schema",
+        "The kind of the document.",
+        Kind::OfDocument(|reader, node, _| reader.word(node, &[("runner/v1", ())])),
+    ),
+    Field::new("id", "The id of the document.", Kind::OfDocument(read_line)),
+    Field::new(
+        "version",
+        "The version of the document.",
+        Kind::OfDocument(read_line),
+    ),
+];
+
+const NEEDS: [Field<Needs>; 4] = [
+    Field::new(
+        "language",
+        "The language of the program.",
+        Kind::Other(
+            || json!({"enum": LANGUAGES.map(|(word, _)| word)}),
+            |reader, node, needs| {
+                needs.language = Some(reader.word(node, &LANGUAGES)?);
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "native",
+        "Packages of the operating system, by their Debian names.",
+        Kind::Texts(&PACKAGE, |needs, names| needs.native = names),
+    ),
+    Field::new(
+        "npm",
+        "npm packages, `name@range`.",
+        Kind::Texts(&PACKAGE, |needs, names| needs.npm = names),
+    ),
+    Field::new(
+        "pip",
+        "Python packages, `name==version`.",
+        Kind::Texts(&PACKAGE, |needs, names| needs.pip = names),
+    ),
+];
+
+pub(crate) const ENGINES: [(&str, (Engine, bool)); 3] = [
+    ("subprocess", (Engine::Subprocess, false)),
+    ("sandbox", (Engine::Sandbox, false)),
+    ("in-process", (Engine::Subprocess, true)),
+];
+const LANGUAGES: [(&str, Language); 3] = [
+    ("node", Language::Node),
+    ("python", Language::Python),
+    ("multi", Language::Multi),
+];
+
+static IMAGE: Text = Text {
+    schema: || json!({"type": "string", "pattern": "^[A-Za-z0-9_][A-Za-z0-9._-]*$"}),
+    read: read_image,
+};
+
+/// A leading `-` would be an option to an installer.
+static PACKAGE: Text = Text {
+    schema: || json!({"type": "string", "pattern": r"^(?!-)[^\s\x00-\x1f\x7f-\x9f]+$"}),
+    read: |reader, node| {
+        let name = reader.name(node)?;
+        if name.starts_with('-') || name.contains(char::is_whitespace) {
+            return Err(reader.wrong_type(node, "the name of a package, without spaces"));
+        }
+        Ok(name.to_owned())
+    },
+};
 
 /// Reads the block of the key `name`.
-pub fn read<'document>(
+pub(crate) fn read<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
     name: &str,
 ) -> Result<RunnerBlock, ManifestError> {
     let node = reader.block(node, "runner")?;
     let mut block = RunnerBlock::default();
-    let standalone = [&KEYS[..], &STANDALONE_KEYS[..]].concat();
-    let known = if reader.is_document(node) {
-        &standalone
-    } else {
-        &KEYS[..]
-    };
-    for (key, value) in reader.entries(node, known)? {
-        let read = read_key(reader, &key.name, value, &mut block, name);
-        reader.keep(read);
+    let read = reader.fields(node, &FIELDS, &mut block);
+    reader.keep(read);
+    for limit in &mut block.limits {
+        limit.source = format!("{name}.{}", limit.source);
     }
     if let (Some(image), Engine::Subprocess) = (node.get("image"), block.engine) {
         reader.warn(
@@ -75,36 +180,19 @@ pub fn read<'document>(
     Ok(block)
 }
 
-fn read_key<'document>(
+fn read_line<'document>(
     reader: &mut Reader<'document>,
-    key: &str,
-    value: &'document Node,
-    block: &mut RunnerBlock,
-    name: &str,
+    node: &'document Node,
+    _: &mut RunnerBlock,
 ) -> Result<(), ManifestError> {
-    match key {
-        "engine" => (block.engine, block.downgraded) = read_engine(reader, value)?,
-        "image" => block.image = Some(read_image(reader, value)?),
-        "needs" => block.needs = read_needs(reader, value)?,
-        "limits" => block.limits = read_limits(reader, value, &format!("{name}.limits"))?,
-        "schema" => reader.word(value, &[("runner/v1", ())])?,
-        _ => {
-            reader.name(value)?;
-        }
-    }
-    Ok(())
+    reader.name(node).map(|_| ())
 }
 
 pub(crate) fn read_engine<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
 ) -> Result<(Engine, bool), ManifestError> {
-    let words = [
-        ("subprocess", (Engine::Subprocess, false)),
-        ("sandbox", (Engine::Sandbox, false)),
-        ("in-process", (Engine::Subprocess, true)),
-    ];
-    let (engine, downgraded) = reader.word(node, &words)?;
+    let (engine, downgraded) = reader.word(node, &ENGINES)?;
     if downgraded {
         reader.warn(
             "engine_downgraded",
@@ -138,76 +226,28 @@ fn read_image<'document>(
     }
 }
 
-fn read_needs<'document>(
-    reader: &Reader<'document>,
-    node: &'document Node,
-) -> Result<Needs, ManifestError> {
-    const LANGUAGES: [(&str, Language); 3] = [
-        ("node", Language::Node),
-        ("python", Language::Python),
-        ("multi", Language::Multi),
-    ];
-    let mut needs = Needs::default();
-    for (key, value) in reader.entries(node, &["language", "native", "npm", "pip"])? {
-        let list = match key.name.as_str() {
-            "language" => {
-                needs.language = reader.keep(reader.word(value, &LANGUAGES));
-                continue;
-            }
-            "native" => &mut needs.native,
-            "npm" => &mut needs.npm,
-            _ => &mut needs.pip,
-        };
-        list.extend(
-            reader
-                .keep(read_packages(reader, value))
-                .into_iter()
-                .flatten(),
-        );
-    }
-    Ok(needs)
-}
-
-/// Reads package names. A leading `-` would be an option to an installer.
-fn read_packages<'document>(
-    reader: &Reader<'document>,
-    node: &'document Node,
-) -> Result<Vec<String>, ManifestError> {
-    let read = |item| {
-        let name = reader.name(item)?;
-        if name.starts_with('-') || name.contains(char::is_whitespace) {
-            return Err(reader.wrong_type(item, "the name of a package, without spaces"));
-        }
-        Ok(name.to_owned())
-    };
-    let items = reader.list(node)?.iter();
-    Ok(items.filter_map(|item| reader.keep(read(item))).collect())
-}
-
 /// The limits that a manifest states, with their keys.
 pub(crate) fn limits_with_keys() -> impl Iterator<Item = (Limit, Key)> {
     let keyed = |limit: Limit| Some((limit, limit.row().key?));
     Limit::ALL.into_iter().filter_map(keyed)
 }
 
-/// The limit that the key `name` of `limits` states.
-pub(crate) fn limit_of_key(name: &str) -> Option<(Limit, Key)> {
-    limits_with_keys().find(|(_, key)| key.name == name)
-}
-
-/// Reads the value of `key`.
+/// Reads the value of the key of `limit`.
 pub(crate) fn read_limit(
     reader: &Reader<'_>,
     node: &Node,
     limit: Limit,
-    key: Key,
     source: String,
 ) -> Result<StatedLimit, ManifestError> {
+    let Some(key) = limit.row().key else {
+        return Err(reader.wrong_type(node, "a limit"));
+    };
+    let value = reader
+        .whole_number(node, key.most)?
+        .saturating_mul(key.unit);
     Ok(StatedLimit {
         limit,
-        value: reader
-            .whole_number(node, key.most)?
-            .saturating_mul(key.unit),
+        value,
         source,
     })
 }
@@ -230,7 +270,7 @@ pub(crate) fn read_limits<'document>(
     let mut limits = Vec::new();
     for (key, value) in reader.map(node)? {
         let name = key.name.as_str();
-        let Some((limit, of_limit)) = limit_of_key(name) else {
+        let Some((limit, _)) = limits_with_keys().find(|(_, key)| key.name == name) else {
             let advice = is_flag(name).then(|| {
                 let of_flags = Limit::ALL
                     .into_iter()
@@ -244,7 +284,7 @@ pub(crate) fn read_limits<'document>(
             continue;
         };
         let source = format!("{source}.{name}");
-        limits.extend(reader.keep(read_limit(reader, value, limit, of_limit, source)));
+        limits.extend(reader.keep(read_limit(reader, value, limit, source)));
     }
     Ok(limits)
 }

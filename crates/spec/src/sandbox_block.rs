@@ -1,19 +1,21 @@
 //! The `sandbox` block (AIP-36): provider, limits, environment, egress, mounts, life cycle.
 
+use serde_json::{Value as Json, json};
+
 use crate::credential;
 use crate::document::Node;
 use crate::inventory::{self, Consumer, Inventory};
 use crate::limits::TIME_MS_MAX;
+use crate::manifest::fields::{Field, Kind, LINE, Text, VARIABLE, object};
 use crate::manifest::reader::Reader;
-use crate::manifest::secrets::{
-    SecretReference, SecretRequest, is_variable_name, slug_of_variable,
-};
+use crate::manifest::schema::{reference, whole_number};
+use crate::manifest::secrets::{SecretReference, SecretRequest, slug_of_variable};
 use crate::manifest::{EgressRequest, ManifestError, Problem, StatedLimit, is_slug, network};
 pub use crate::mounts::MountRequest;
 use crate::mounts::read_mounts;
 use crate::path::RelPath;
 pub use crate::provider::Provider;
-use crate::provider::{ConfigValue, ProviderEntry, REGISTRY};
+use crate::provider::REGISTRY;
 use crate::runner_block::read_limits;
 
 /// The shell of `config.shell`.
@@ -45,7 +47,7 @@ pub struct LocalConfig {
 }
 
 /// A `sandbox` block.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SandboxBlock {
     pub provider: Provider,
     /// Default for other providers.
@@ -63,61 +65,276 @@ pub struct SandboxBlock {
     pub destroy_on: Option<String>,
 }
 
-const KEYS: [&str; 14] = [
-    "provider",
-    "config",
-    "limits",
-    "env",
-    "network",
-    "mounts",
-    "identity",
-    "policy",
-    "lifecycle",
-    "read_only",
-    "metadata",
-    "schema",
-    "id",
-    "version",
+/// The keys of the block.
+pub(crate) const FIELDS: [Field<SandboxBlock>; 17] = [
+    Field::new(
+        "schema",
+        "In a file of its own: the kind of document.",
+        Kind::Other(
+            || json!({"const": "sandbox/v1"}),
+            |reader, node, _| reader.word(node, &[("sandbox/v1", ())]),
+        ),
+    ),
+    Field::new(
+        "id",
+        "In a file of its own: how others refer to it.",
+        Kind::Text(&SLUG, |_, _| ()),
+    ),
+    Field::new(
+        "version",
+        "In a file of its own: the version of that file.",
+        Kind::Text(&LINE, |_, _| ()),
+    ),
+    Field::required(
+        "provider",
+        "Who runs commands. The `mastra-…` ones are external services: accepted here, refused by \
+         `exec`.",
+        Kind::Other(
+            || json!({"enum": REGISTRY.each_ref().map(|entry| entry.name)}),
+            read_before,
+        ),
+    ),
+    Field::new(
+        "config",
+        "What the provider needs; its keys depend on the provider. For `local` and \
+         `node-permission` it may be missing: then it is `{}`, with a warning.",
+        Kind::Other(|| json!({"type": "object"}), read_before),
+    ),
+    Field::new(
+        "limits",
+        "Limits of the run.",
+        Kind::Other(
+            || reference("limits"),
+            |reader, node, block| {
+                block.limits = read_limits(reader, node, "sandbox.limits")?;
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "env",
+        "The environment of commands. It has no values.",
+        Kind::Other(
+            || object("The environment of commands. It has no values.", &ENV),
+            |reader, node, block| reader.fields(node, &ENV, block),
+        ),
+    ),
+    Field::new(
+        "network",
+        "The hosts that commands may reach.",
+        Kind::Other(
+            || reference("network"),
+            |reader, node, block| {
+                block.egress = network::read(reader, node, "sandbox.network.egress")?;
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "mounts",
+        "Mounts of the workspace, parents before children.",
+        Kind::Other(
+            || json!({"type": "array", "items": reference("mount"), "default": []}),
+            |reader, node, block| {
+                block.mounts = read_mounts(reader, node)?;
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "identity",
+        "Who owns the processes (AIP-23). No effect.",
+        Kind::Ignored,
+    ),
+    Field::new(
+        "policy",
+        "Who may do what (AIP-38). It restricts: refused unless granted.",
+        Kind::Other(
+            || json!({}),
+            |_, _, block| {
+                block.policy = true;
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "lifecycle",
+        "When the environment may pause or go. Advisory.",
+        Kind::Other(lifecycle_schema, read_lifecycle),
+    ),
+    Field::new(
+        "read_only",
+        "Whether no command may run: then every run fails with `sandbox_read_only`.",
+        Kind::Flag(Some(false), |block, read_only| block.read_only = read_only),
+    ),
+    Field::new(
+        "metadata",
+        "Data of other programs. No effect.",
+        Kind::Other(
+            || json!({"type": "object"}),
+            |reader, node, _| {
+                reader.map(node)?;
+                reader.ignore(node);
+                Ok(())
+            },
+        ),
+    ),
+    Field::unspecified("extraPorts"),
+    Field::unspecified("extra_ports"),
+    Field::unspecified("join"),
 ];
-/// Keys of other programs that have no meaning here.
-const DRIFT: [&str; 3] = ["extraPorts", "extra_ports", "join"];
+
+const ENV: [Field<SandboxBlock>; 3] = [
+    Field::new(
+        "auth",
+        "Variables whose values come from the host's provider of secrets.",
+        Kind::Other(
+            || {
+                object(
+                    "Variables whose values come from the host's provider of secrets.",
+                    &AUTH,
+                )
+            },
+            |reader, node, block| {
+                block.secrets = read_auth(reader, node)?;
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "passthrough",
+        "Variables of the caller to pass on.",
+        Kind::Texts(&VARIABLE, |block, names| block.passthrough = names),
+    ),
+    Field::unspecified("autoPassthrough"),
+];
+
+const AUTH: [Field<Vec<String>>; 2] = [
+    Field::new(
+        "ref",
+        "The inventory (SECRETS.md) that knows the names.",
+        Kind::Text(&LINE, |_, _| ()),
+    ),
+    Field::new(
+        "state",
+        "What the commands get.",
+        Kind::Other(
+            || object("What the commands get.", &AUTH_STATE),
+            |reader, node, variables| reader.fields(node, &AUTH_STATE, variables),
+        ),
+    ),
+];
+
+const AUTH_STATE: [Field<Vec<String>>; 1] = [Field::new(
+    "env",
+    "Variables whose values are secrets.",
+    Kind::Texts(&VARIABLE, |variables, names| *variables = names),
+)];
+
+const LIFECYCLE: [Field<SandboxBlock>; 4] = [
+    Field::new(
+        "pause_after_idle",
+        "The event after which to pause, such as `idle-600` (seconds).",
+        Kind::Text(&LINE, |block, event| block.pause_after_idle = Some(event)),
+    ),
+    Field::new(
+        "destroy_on",
+        "The event after which to destroy, such as `workspace-close`.",
+        Kind::Text(&LINE, |block, event| block.destroy_on = Some(event)),
+    ),
+    Field::deprecated(
+        "pause_after_idle_ms",
+        "The older spelling of `pause_after_idle`, in milliseconds.",
+        Kind::Other(
+            || whole_number(TIME_MS_MAX),
+            |reader, node, block| {
+                reader.warn("deprecated_field", node, LIFECYCLE_NOW);
+                let idle_ms = reader.whole_number(node, TIME_MS_MAX)?;
+                block.pause_after_idle = Some(format!("idle-{}", idle_ms.div_ceil(1_000)));
+                Ok(())
+            },
+        ),
+    ),
+    Field::deprecated(
+        "destroy_on_workspace_close",
+        "The older spelling of `destroy_on: workspace-close`.",
+        Kind::Other(
+            || json!({"type": "boolean"}),
+            |reader, node, block| {
+                reader.warn("deprecated_field", node, LIFECYCLE_NOW);
+                let destroys = reader.boolean(node)?;
+                block.destroy_on = destroys.then(|| "workspace-close".to_owned());
+                Ok(())
+            },
+        ),
+    ),
+];
+const LIFECYCLE_NOW: &str = "write `pause_after_idle: idle-SECONDS` and `destroy_on: EVENT`";
+/// Older spellings, each with the current one.
+const LIFECYCLE_OLD: [(&str, &str); 2] = [
+    ("pause_after_idle_ms", "pause_after_idle"),
+    ("destroy_on_workspace_close", "destroy_on"),
+];
+
+static SLUG: Text = Text {
+    schema: || json!({"type": "string", "pattern": "^@[a-z0-9][a-z0-9-]*(?:/[a-z0-9][a-z0-9-]*)+$"}),
+    read: |reader, node| {
+        let text = reader.name(node)?;
+        if is_slug(text) {
+            Ok(text.to_owned())
+        } else {
+            Err(reader.wrong_type(node, "text of the form @owner/name"))
+        }
+    },
+};
+
+/// The schema of the block.
+pub(crate) fn schema() -> Json {
+    let about = "The `sandbox` block (AIP-36): where commands run. Credentials in plain text are \
+                 refused in every value.";
+    let mut schema = object(about, &FIELDS);
+    let of_providers = REGISTRY.each_ref().map(|entry| {
+        let mut then = json!({"properties": {"config": entry.schema()}});
+        if entry.provider == Provider::Remote {
+            then["required"] = json!(["config"]);
+        }
+        let is_it =
+            json!({"properties": {"provider": {"const": entry.name}}, "required": ["provider"]});
+        json!({"if": is_it, "then": then})
+    });
+    schema["allOf"] = json!(of_providers);
+    schema
+}
+
+fn lifecycle_schema() -> Json {
+    let mut schema = object(
+        "When the environment may pause or go. Advisory.",
+        &LIFECYCLE,
+    );
+    let one_spelling = LIFECYCLE_OLD.map(|(old, new)| json!({"not": {"required": [new, old]}}));
+    schema["allOf"] = json!(one_spelling);
+    schema
+}
 
 /// Reads the block of the key `sandbox`.
-pub fn read<'document>(
+pub(crate) fn read<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
 ) -> Result<SandboxBlock, ManifestError> {
     let node = reader.block(node, "sandbox")?;
     // Checked first: unknown-key errors would not name the problem.
     refuse_cli_block(reader, node)?;
-    refuse_unknown_keys(reader, node)?;
+    reader.map(node)?;
     for (value, why) in credential::all(node) {
         reader.note(reader.error(value, Problem::PlaintextCredential { why }));
     }
-    reader.keep(read_standalone_keys(reader, node));
-    let known = read_provider(reader, node);
-    let known = reader.keep(known);
-    let local = match known {
-        Some(known) => read_config(reader, node, known),
-        None => Ok(LocalConfig::default()),
-    };
-    let mut block = SandboxBlock {
-        provider: known.map_or(Provider::Local, |known| known.provider),
-        local: reader.keep(local).unwrap_or_default(),
-        limits: Vec::new(),
-        passthrough: Vec::new(),
-        secrets: Vec::new(),
-        egress: Vec::new(),
-        mounts: Vec::new(),
-        read_only: false,
-        policy: false,
-        pause_after_idle: None,
-        destroy_on: None,
-    };
-    for (key, value) in reader.map(node)? {
-        let read = read_key(reader, &key.name, value, &mut block);
+    let mut block = SandboxBlock::default();
+    if let Some(provider) = node.get("provider") {
+        let read = read_provider(reader, node, provider, &mut block);
         reader.keep(read);
     }
+    let read = reader.fields(node, &FIELDS, &mut block);
+    reader.keep(read);
     if block.read_only {
         let value = node.get("read_only").unwrap_or(node);
         let refusal = reader.error(value, Problem::SandboxReadOnly);
@@ -126,27 +343,12 @@ pub fn read<'document>(
     Ok(block)
 }
 
-fn read_key<'document>(
-    reader: &mut Reader<'document>,
-    key: &str,
-    value: &'document Node,
-    block: &mut SandboxBlock,
+/// The provider decides which keys `config` has, so both are read before the other keys.
+fn read_before<'document>(
+    _: &mut Reader<'document>,
+    _: &'document Node,
+    _: &mut SandboxBlock,
 ) -> Result<(), ManifestError> {
-    match key {
-        "limits" => block.limits = read_limits(reader, value, "sandbox.limits")?,
-        "env" => read_env(reader, value, block)?,
-        "network" => block.egress = network::read(reader, value, "sandbox.network.egress")?,
-        "mounts" => block.mounts = read_mounts(reader, value)?,
-        "policy" => block.policy = true,
-        "lifecycle" => read_lifecycle(reader, value, block)?,
-        "read_only" => block.read_only = reader.boolean(value)?,
-        "identity" => reader.ignore(value),
-        "metadata" => {
-            reader.map(value)?;
-            reader.ignore(value);
-        }
-        _ => (),
-    }
     Ok(())
 }
 
@@ -168,59 +370,18 @@ fn refuse_cli_block(reader: &Reader<'_>, node: &Node) -> Result<(), ManifestErro
     }
 }
 
-fn refuse_unknown_keys<'document>(
-    reader: &mut Reader<'document>,
-    node: &'document Node,
-) -> Result<(), ManifestError> {
-    for (key, value) in reader.map(node)? {
-        let name = key.name.as_str();
-        if DRIFT.contains(&name) {
-            warn_drift(reader, value);
-        } else if !KEYS.contains(&name) {
-            reader.note(reader.unknown_key(node, key, &KEYS, None));
-        }
-    }
-    Ok(())
-}
-
-fn warn_drift(reader: &mut Reader<'_>, node: &Node) {
-    reader.warn(
-        "unspecified_key",
-        node,
-        "this key is not part of the specification and has no effect here",
-    );
-    reader.ignore(node);
-}
-
-fn read_standalone_keys<'document>(
-    reader: &Reader<'document>,
-    node: &'document Node,
-) -> Result<(), ManifestError> {
-    let schema = reader.optional(node, "schema", |schema| {
-        reader.word(schema, &[("sandbox/v1", ())])
-    });
-    let id = reader.optional(node, "id", |id| {
-        let text = reader.name(id)?;
-        if is_slug(text) {
-            Ok(())
-        } else {
-            Err(reader.wrong_type(id, "text of the form @owner/name"))
-        }
-    });
-    let version = reader.optional(node, "version", |version| reader.name(version));
-    reader.both(reader.both(schema, id), version).map(|_| ())
-}
-
 fn read_provider<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
-) -> Result<&'static ProviderEntry, ManifestError> {
-    let value = reader.required(node, "provider")?;
+    provider: &'document Node,
+    block: &mut SandboxBlock,
+) -> Result<(), ManifestError> {
     let words = REGISTRY.each_ref().map(|entry| (entry.name, entry));
-    let entry = reader.word(value, &words)?;
+    let entry = reader.word(provider, &words)?;
+    block.provider = entry.provider;
     if let Some(why) = entry.unavailable {
         let refusal = reader.error(
-            value,
+            provider,
             Problem::ProviderUnavailable {
                 provider: entry.name.to_owned(),
                 why,
@@ -228,127 +389,36 @@ fn read_provider<'document>(
         );
         reader.refusals.push(refusal);
     }
-    Ok(entry)
-}
-
-fn read_config<'document>(
-    reader: &mut Reader<'document>,
-    node: &'document Node,
-    entry: &ProviderEntry,
-) -> Result<LocalConfig, ManifestError> {
-    let Some(config) = node.get("config") else {
-        if entry.provider == Provider::Remote {
-            return Err(reader.error(node, Problem::MissingKey { key: "config" }));
+    match node.get("config") {
+        Some(config) => reader.fields(config, entry.config, &mut block.local),
+        None if entry.provider == Provider::Remote => {
+            Err(reader.error(node, Problem::MissingKey { key: "config" }))
         }
-        reader.warn(
-            "config_missing",
-            node,
-            "`config` is missing and taken as `{}`",
-        );
-        return Ok(LocalConfig::default());
-    };
-    let mut local = LocalConfig::default();
-    for (key, value) in reader.map(config)? {
-        match entry.config_value(&key.name) {
-            Some(expected) => {
-                let read = read_config_value(reader, value, expected, &mut local);
-                reader.keep(read);
-            }
-            None if key.name == "installAdapters" => warn_drift(reader, value),
-            None => reader.note(reader.unknown_key(config, key, &entry.config_keys(), None)),
+        None => {
+            reader.warn(
+                "config_missing",
+                node,
+                "`config` is missing and taken as `{}`",
+            );
+            Ok(())
         }
     }
-    Ok(local)
-}
-
-fn read_config_value<'document>(
-    reader: &Reader<'document>,
-    node: &'document Node,
-    expected: ConfigValue,
-    local: &mut LocalConfig,
-) -> Result<(), ManifestError> {
-    match expected {
-        ConfigValue::Directory => {
-            local.cwd = match reader.text(node)? {
-                "." | "./" => None,
-                _ => Some(reader.path(node)?),
-            };
-        }
-        ConfigValue::Shell => {
-            let shells = [Shell::Sh, Shell::Bash].map(|shell| (shell.path(), shell));
-            local.shell = Some(reader.word(node, &shells)?);
-        }
-        ConfigValue::OneOf(words) => {
-            let words: Vec<(&str, ())> = words.iter().map(|&word| (word, ())).collect();
-            reader.word(node, &words)?;
-        }
-        ConfigValue::Name => {
-            reader.name(node)?;
-        }
-    }
-    Ok(())
-}
-
-fn read_env<'document>(
-    reader: &mut Reader<'document>,
-    node: &'document Node,
-    block: &mut SandboxBlock,
-) -> Result<(), ManifestError> {
-    const KNOWN: [&str; 2] = ["auth", "passthrough"];
-    for (key, value) in reader.map(node)? {
-        match key.name.as_str() {
-            "passthrough" => {
-                let variables = reader.keep(read_variables(reader, value));
-                block.passthrough = variables.unwrap_or_default();
-            }
-            "auth" => {
-                let secrets = read_auth(reader, value);
-                let secrets = reader.keep(secrets);
-                block.secrets = secrets.unwrap_or_default();
-            }
-            "autoPassthrough" => warn_drift(reader, value),
-            _ => reader.note(reader.unknown_key(node, key, &KNOWN, None)),
-        }
-    }
-    Ok(())
-}
-
-fn read_variables<'document>(
-    reader: &Reader<'document>,
-    node: &'document Node,
-) -> Result<Vec<String>, ManifestError> {
-    let read = |item| {
-        let name = reader.text(item)?;
-        if is_variable_name(name) {
-            Ok(name.to_owned())
-        } else {
-            Err(reader.wrong_type(item, "the name of a variable, such as NODE_ENV"))
-        }
-    };
-    let items = reader.list(node)?.iter();
-    Ok(items.filter_map(|item| reader.keep(read(item))).collect())
 }
 
 fn read_auth<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
 ) -> Result<Vec<SecretRequest>, ManifestError> {
-    reader.entries(node, &["ref", "state"])?;
-    reader.keep(reader.optional(node, "ref", |reference| reader.name(reference)));
+    let mut variables = Vec::new();
+    let read = reader.fields(node, &AUTH, &mut variables);
     let known = reader.keep(reader.inventory(node)).flatten();
     let known = known.map(|known| {
         let entries = inventory::read(reader, known);
         Inventory::new(reader.file_of(known), entries)
     });
     reader.inventories.extend(known.clone());
-    let Some(state) = node.get("state") else {
-        return Ok(Vec::new());
-    };
-    reader.entries(state, &["env"])?;
-    let Some(variables) = state.get("env") else {
-        return Ok(Vec::new());
-    };
-    Ok(read_variables(reader, variables)?
+    read?;
+    Ok(variables
         .into_iter()
         .map(|variable| SecretRequest {
             reference: SecretReference::Vault(
@@ -369,39 +439,13 @@ fn read_lifecycle<'document>(
     node: &'document Node,
     block: &mut SandboxBlock,
 ) -> Result<(), ManifestError> {
-    const KNOWN: [&str; 2] = ["pause_after_idle", "destroy_on"];
-    const DEPRECATED: &str = "write `pause_after_idle: idle-SECONDS` and `destroy_on: EVENT`";
-    for (old, new) in [
-        ("pause_after_idle_ms", "pause_after_idle"),
-        ("destroy_on_workspace_close", "destroy_on"),
-    ] {
+    for (old, new) in LIFECYCLE_OLD {
         if node.get(old).is_some() && node.get(new).is_some() {
             let (one, other) = (new, old);
             reader.note(reader.error(node, Problem::Conflict { one, other }));
         }
     }
-    for (key, value) in reader.map(node)? {
-        let event = |reader: &Reader<'document>| {
-            let name = reader.keep(reader.name(value));
-            name.map(str::to_owned)
-        };
-        match key.name.as_str() {
-            "pause_after_idle" => block.pause_after_idle = event(reader),
-            "destroy_on" => block.destroy_on = event(reader),
-            "pause_after_idle_ms" => {
-                let idle_ms = reader.keep(reader.whole_number(value, TIME_MS_MAX));
-                block.pause_after_idle =
-                    idle_ms.map(|idle_ms| format!("idle-{}", idle_ms.div_ceil(1_000)));
-                reader.warn("deprecated_field", value, DEPRECATED);
-            }
-            "destroy_on_workspace_close" => {
-                let destroys = reader.keep(reader.boolean(value)).unwrap_or(false);
-                block.destroy_on = destroys.then(|| "workspace-close".to_owned());
-                reader.warn("deprecated_field", value, DEPRECATED);
-            }
-            _ => reader.note(reader.unknown_key(node, key, &KNOWN, None)),
-        }
-    }
+    reader.fields(node, &LIFECYCLE, block)?;
     reader.ignore(node);
     Ok(())
 }

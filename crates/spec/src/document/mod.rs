@@ -15,10 +15,13 @@ mod json;
 mod mistake;
 mod place;
 mod problem;
+mod read;
 mod yaml;
 
 pub use place::Place;
 pub use problem::{DocumentError, DocumentProblem};
+pub use read::{ReadError, ReadProblem};
+pub(crate) use read::{from_node, stated};
 
 /// Longest text, in bytes.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;

@@ -11,8 +11,12 @@ pub use fs_root::{FsRootError, declare_fs_root, inject_fs_root};
 
 use std::collections::HashMap;
 
+use serde_json::{Value as Json, json};
+
 use crate::document::{Node, excerpt, pointer_step};
+use crate::manifest::fields::{Field, Kind, LINE, object};
 use crate::manifest::reader::{Reader, relative_path};
+use crate::manifest::schema::reference;
 use crate::manifest::{ManifestError, Problem};
 use crate::path::RelPath;
 use crate::tokens::{TokenError, TokenPath};
@@ -72,7 +76,7 @@ pub(crate) fn read_schema<'document>(
 }
 
 pub(crate) fn read_files<'document>(
-    reader: &Reader<'document>,
+    reader: &mut Reader<'document>,
     node: &'document Node,
     distinct_paths: bool,
 ) -> Result<Vec<FileEntry>, ManifestError> {
@@ -85,7 +89,8 @@ pub(crate) fn read_files<'document>(
             reader.key_error(node, key, Problem::FileKeyRefused { found, reason })
         });
         let source = format!("{pointer}/{}", pointer_step(&key.name));
-        let Some(file) = reader.keep(read_file(reader, segment, value, source)) else {
+        let file = read_file(reader, segment, value, source);
+        let Some(file) = reader.keep(file) else {
             continue;
         };
         let found = file.path.to_string();
@@ -122,28 +127,72 @@ pub(crate) fn file_key(key: &str) -> Result<RelPath, String> {
     Ok(path)
 }
 
+/// The keys of a declared file that were read.
+#[derive(Default)]
+struct WrittenFile {
+    path: Option<TokenPath>,
+    is_required: bool,
+    mode: Option<FileMode>,
+    content_type: Option<String>,
+}
+
+const MODES: [(&str, FileMode); 2] = [("ro", FileMode::ReadOnly), ("rw", FileMode::ReadWrite)];
+
+const FILE: [Field<WrittenFile>; 4] = [
+    Field::required(
+        "path",
+        "In the workspace.",
+        Kind::Other(
+            || reference("tokenPath"),
+            |reader, node, file| {
+                file.path = Some(read_token_path(reader, node)?);
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "mode",
+        "A convention between author and body. Not enforced.",
+        Kind::Other(
+            || json!({"enum": MODES.map(|(word, _)| word)}),
+            |reader, node, file| {
+                file.mode = Some(reader.word(node, &MODES)?);
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "contentType",
+        "MIME type. Informational.",
+        Kind::Text(&LINE, |file, mime| file.content_type = Some(mime)),
+    ),
+    Field::new(
+        "required",
+        "Whether the run fails without it. Input files are always required.",
+        Kind::Flag(Some(false), |file, required| file.is_required = required),
+    ),
+];
+
+/// The schema of a declared file.
+pub(crate) fn file_schema() -> Json {
+    object("A declared file.", &FILE)
+}
+
 fn read_file<'document>(
-    reader: &Reader<'document>,
+    reader: &mut Reader<'document>,
     key: Result<RelPath, ManifestError>,
     node: &'document Node,
     source: String,
 ) -> Result<FileEntry, ManifestError> {
-    const MODES: [(&str, FileMode); 2] = [("ro", FileMode::ReadOnly), ("rw", FileMode::ReadWrite)];
-    const KEYS: [&str; 4] = ["path", "mode", "contentType", "required"];
-    let entries = reader.entries(node, &KEYS);
-    let (key, _) = reader.both(key, entries)?;
-    let path = reader.field(node, "path", |path| read_token_path(reader, path));
-    let required = reader.optional(node, "required", |required| reader.boolean(required));
-    let mode = reader.optional(node, "mode", |mode| reader.word(mode, &MODES));
-    let mime = reader.optional(node, "contentType", |mime| reader.name(mime));
-    let rest = reader.both(mode, mime);
-    let ((path, required), (mode, mime)) = reader.both(reader.both(path, required), rest)?;
+    let mut file = WrittenFile::default();
+    let read = reader.fields(node, &FILE, &mut file);
+    let (key, ()) = reader.both(key, read)?;
     Ok(FileEntry {
         key,
-        path,
-        required: required.unwrap_or(false),
-        mode,
-        content_type: mime.map(str::to_owned),
+        path: reader.present(node, "path", file.path)?,
+        required: file.is_required,
+        mode: file.mode,
+        content_type: file.content_type,
         source,
     })
 }

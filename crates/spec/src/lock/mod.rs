@@ -4,25 +4,23 @@
 //! secrets, host paths, times or users.
 #![forbid(unsafe_code)]
 
-mod parse;
-
 use std::collections::BTreeSet;
 
-use serde::Serialize;
-
-pub use parse::{LockError, LockProblem};
+use serde::de::{Error as _, Unexpected};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::digest::Digest;
+use crate::document::{self, Format, Node, ReadError, ReadProblem, Value};
 use crate::path::escape;
 
 /// The only version.
 pub const LOCK_VERSION: u64 = 1;
 
 /// What a bundle was made of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(deny_unknown_fields))]
 #[cfg_attr(test, schemars(extend("$id" = "urn:runner:schema:lock")))]
+#[serde(deny_unknown_fields)]
 pub struct Lock {
     /// [`LOCK_VERSION`].
     #[cfg_attr(test, schemars(extend("const" = LOCK_VERSION)))]
@@ -30,6 +28,7 @@ pub struct Lock {
     /// `subprocess` or `sandbox`.
     pub engine: String,
     /// The image template.
+    #[serde(deserialize_with = "Option::deserialize")]
     #[cfg_attr(test, schemars(required, extend("type" = ["string", "null"])))]
     pub image: Option<String>,
     /// What the body wants to find.
@@ -46,11 +45,12 @@ pub struct Lock {
 }
 
 /// What the body wants to find: the `needs` of the `runner` block.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(deny_unknown_fields))]
+#[serde(deny_unknown_fields)]
 pub struct LockedNeeds {
     /// `node`, `python` or `multi`.
+    #[serde(deserialize_with = "Option::deserialize")]
     #[cfg_attr(test, schemars(required, extend("type" = ["string", "null"])))]
     pub language: Option<String>,
     /// Packages of the operating system.
@@ -62,7 +62,7 @@ pub struct LockedNeeds {
 }
 
 /// Which kind a source is of. What a `ref` leads to stands in the list instead of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum LockedKind {
@@ -87,43 +87,106 @@ impl LockedKind {
 }
 
 /// One source. The fields of a repository are there for [`LockedKind::GitHub`] and for nothing else.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(deny_unknown_fields))]
+#[serde(deny_unknown_fields)]
 pub struct LockedSource {
     /// The manifest, relative to the workspace, `#`, and the JSON Pointer of the source in it.
     pub from: String,
     /// Which kind it is of.
     pub kind: LockedKind,
     /// The path of the source, as the manifest has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "document::stated",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub path: Option<String>,
     /// `owner/name`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "document::stated",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub repository: Option<String>,
     /// Commit, tag or branch, as the manifest has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "document::stated",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub reference: Option<String>,
     /// The commit that it was.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "commit",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub sha: Option<String>,
     /// SHA-256 of the archive as it was fetched. A service may pack a commit anew: that it
     /// differs is no difference of the source.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "document::stated",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[cfg_attr(test, schemars(with = "Option<String>", extend("type" = "string")))]
     pub archive_digest: Option<Digest>,
     /// Bytes of that archive.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "document::stated",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[cfg_attr(test, schemars(extend("type" = "integer")))]
     pub archive_bytes: Option<u64>,
     /// Bytes of the files that it gives.
     pub bytes: u64,
     /// How many files, links included.
     pub files: u64,
+}
+
+fn commit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if text.len() == 40 && text.bytes().all(is_digit) {
+        return Ok(Some(text));
+    }
+    let expected = "a commit, 40 hexadecimal digits in lower case";
+    Err(D::Error::invalid_value(Unexpected::Str(&text), &expected))
+}
+
+/// Why a lock file is refused, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}{error}", escape(.file.as_bytes()), separator(.error))]
+pub struct LockError {
+    pub file: String,
+    pub error: ReadError,
+}
+
+const fn separator(error: &ReadError) -> &'static str {
+    match error.place {
+        Some(_) => ":",
+        None => ": ",
+    }
+}
+
+impl LockError {
+    /// Stable name of the cause.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        "lock_invalid"
+    }
+
+    /// A hint for the user.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        "write it anew: `runner bundle … --lock FILE`".to_owned()
+    }
 }
 
 /// A difference between the lock file and the current state.
@@ -137,6 +200,35 @@ pub struct LockDifference {
 }
 
 impl Lock {
+    /// Parses a lock file; `file` is its name in messages.
+    ///
+    /// # Errors
+    /// [`LockError`] with the first error.
+    pub fn parse(text: &[u8], file: &str) -> Result<Self, LockError> {
+        let refused = |error| LockError {
+            file: file.to_owned(),
+            error,
+        };
+        let root = document::parse(text, Format::Json).map_err(|error| refused(error.into()))?;
+        Self::read(&root).map_err(refused)
+    }
+
+    fn read(root: &Node) -> Result<Self, ReadError> {
+        // Checked first: other versions may have other keys.
+        document::from_node::<Version>(root)?;
+        let lock: Self = document::from_node(root)?;
+        if let Some(empty) = empty_text(root) {
+            return Err(ReadError::wrong(root, empty, "text"));
+        }
+        for (index, source) in lock.sources.iter().enumerate() {
+            let node = root
+                .get("sources")
+                .and_then(|sources| sources.child(&index.to_string()));
+            check_kind(root, node.unwrap_or(root), source)?;
+        }
+        Ok(lock)
+    }
+
     /// Formats the lock file: keys sorted, indented by two spaces, a newline at the end.
     ///
     /// # Errors
@@ -181,6 +273,59 @@ impl Lock {
         found.0
     }
 }
+
+#[derive(Deserialize)]
+struct Version {
+    #[serde(deserialize_with = "known_version", rename = "version")]
+    _version: (),
+}
+
+fn known_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
+    match u64::deserialize(deserializer)? {
+        LOCK_VERSION => Ok(()),
+        other => Err(D::Error::invalid_value(
+            Unexpected::Unsigned(other),
+            &"1, the only version",
+        )),
+    }
+}
+
+fn empty_text(node: &Node) -> Option<&Node> {
+    match &node.value {
+        Value::Text(text) => text.is_empty().then_some(node),
+        Value::List(items) => items.iter().find_map(empty_text),
+        Value::Map(entries) => entries.iter().find_map(|(_, value)| empty_text(value)),
+        _ => None,
+    }
+}
+
+/// Checks the keys that a source of a repository has and no other.
+fn check_kind(root: &Node, node: &Node, source: &LockedSource) -> Result<(), ReadError> {
+    let is_github = source.kind == LockedKind::GitHub;
+    for key in REPOSITORY_KEYS {
+        let (at, problem) = match node.get(key) {
+            None if is_github => (node, ReadProblem::Missing { key }),
+            Some(value) if !is_github => {
+                let reason = format!(
+                    "found the key `{key}`, expected it for `github` only, not for `{}`",
+                    source.kind.word()
+                );
+                (value, ReadProblem::Refused { reason })
+            }
+            _ => continue,
+        };
+        return Err(ReadError::at(root, at, problem));
+    }
+    Ok(())
+}
+
+const REPOSITORY_KEYS: [&str; 5] = [
+    "repository",
+    "reference",
+    "sha",
+    "archive_digest",
+    "archive_bytes",
+];
 
 #[derive(Default)]
 struct Differences(Vec<LockDifference>);
@@ -472,7 +617,10 @@ mod tests {
                 "at /sources/1/bytes: found -3",
             ),
             (
-                with("\"files\": 1", "\"files\": 1, \"sha\": \"x\""),
+                with(
+                    "\"files\": 1",
+                    &format!("\"files\": 1, \"sha\": \"{}\"", "0".repeat(40)),
+                ),
                 "at /sources/1/sha: found the key `sha`, expected it for `github` only",
             ),
             (with("sha256:", "sha1:"), "at /content_digest: found `sha1:"),

@@ -1,15 +1,18 @@
 //! Older manifests: `entry`, and the all-in-one `runtime` block (AIP-17).
 
+use serde_json::{Value as Json, json};
+
 use crate::document::{Node, Value};
 use crate::io::{FileEntry, file_key, read_files, read_token_path};
+use crate::limits::Limit;
+use crate::manifest::fields::{Field, Kind, VARIABLE, object};
 use crate::manifest::network::{self, EgressRequest};
 use crate::manifest::reader::Reader;
-use crate::manifest::secrets::{
-    SecretReference, SecretRequest, is_variable_name, slug_of_variable,
-};
-use crate::manifest::{ManifestError, Problem, StatedLimit};
+use crate::manifest::schema::reference;
+use crate::manifest::secrets::{SecretReference, SecretRequest, slug_of_variable};
+use crate::manifest::{ManifestError, Problem};
 use crate::path::RelPath;
-use crate::runner_block::{self, Engine, RunnerBlock};
+use crate::runner_block::{ENGINES, Engine, RunnerBlock};
 
 /// The values of a legacy `runtime` block in the current form.
 #[derive(Debug, Default)]
@@ -21,20 +24,154 @@ pub struct LegacyRuntime {
     pub(crate) output_files: Vec<FileEntry>,
 }
 
-const KEYS: [&str; 9] = [
-    "mode",
-    "resources",
-    "env",
-    "fs",
-    "network",
-    "cpu_ms_max",
-    "memory_mb_max",
-    "timeout_ms",
-    "timeout_ms_max",
+/// The keys of the block. `timeout_ms` is the spelling of AIP-17; `timeout_ms_max` matches its
+/// neighbours.
+const FIELDS: [Field<LegacyRuntime>; 9] = [
+    Field::new(
+        "mode",
+        "The older `engine`; `sandbox` means `subprocess`.",
+        Kind::Other(
+            || json!({"enum": ENGINES.map(|(word, _)| word)}),
+            |reader, node, legacy| read_mode(reader, node, &mut legacy.runner),
+        ),
+    ),
+    Field::new(
+        "resources",
+        "Limits in the spelling of the first drafts.",
+        Kind::Other(
+            || object("Limits in the spelling of the first drafts.", &RESOURCES),
+            |reader, node, legacy| reader.fields(node, &RESOURCES, legacy),
+        ),
+    ),
+    Field::new(
+        "env",
+        "Variables whose values are secrets; `API_KEY` is the slug `api-key`.",
+        Kind::Texts(&VARIABLE, |legacy, variables| {
+            let requests = variables.into_iter().map(|variable| SecretRequest {
+                reference: SecretReference::Vault(slug_of_variable(&variable)),
+                variable,
+                source: "runtime.env".to_owned(),
+            });
+            legacy.secrets = requests.collect();
+        }),
+    ),
+    Field::new(
+        "fs",
+        "Files in and out.",
+        Kind::Other(
+            || object("Files in and out.", &FILES),
+            |reader, node, legacy| reader.fields(node, &FILES, legacy),
+        ),
+    ),
+    Field::new(
+        "network",
+        "The hosts that the body may reach.",
+        Kind::Other(
+            || reference("network"),
+            |reader, node, legacy| {
+                legacy.egress = network::read(reader, node, "runtime.network.egress")?;
+                Ok(())
+            },
+        ),
+    ),
+    limit("cpu_ms_max", Limit::CpuTime, "runtime.cpu_ms_max"),
+    limit("memory_mb_max", Limit::Memory, "runtime.memory_mb_max"),
+    limit("timeout_ms", Limit::WallTime, "runtime.timeout_ms"),
+    limit("timeout_ms_max", Limit::WallTime, "runtime.timeout_ms_max"),
 ];
 
+const RESOURCES: [Field<LegacyRuntime>; 3] = [
+    limit("timeoutMs", Limit::WallTime, "runtime.resources.timeoutMs"),
+    limit("memoryMb", Limit::Memory, "runtime.resources.memoryMb"),
+    limit("cpuMs", Limit::CpuTime, "runtime.resources.cpuMs"),
+];
+
+const FILES: [Field<LegacyRuntime>; 2] = [
+    Field::new(
+        "read",
+        "The older `inputsFiles`.",
+        Kind::Other(
+            || reference("legacyFiles"),
+            |reader, node, legacy| {
+                legacy.input_files = read_fs(reader, node, false)?;
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "write",
+        "The older `outputsFiles`.",
+        Kind::Other(
+            || reference("legacyFiles"),
+            |reader, node, legacy| {
+                legacy.output_files = read_fs(reader, node, true)?;
+                Ok(())
+            },
+        ),
+    ),
+];
+
+/// Keys of one limit. No two of a pair may be present.
+const SAME_LIMIT: [(&str, &str); 4] = [
+    ("timeout_ms", "timeoutMs"),
+    ("timeout_ms_max", "timeoutMs"),
+    ("memory_mb_max", "memoryMb"),
+    ("cpu_ms_max", "cpuMs"),
+];
+
+const fn limit(key: &'static str, limit: Limit, source: &'static str) -> Field<LegacyRuntime> {
+    let description = match limit {
+        Limit::Memory => "Memory, in MiB.",
+        Limit::WallTime => "Wall time, in milliseconds.",
+        _ => "CPU time, in milliseconds.",
+    };
+    let kind = Kind::Limit(limit, source, |legacy: &mut LegacyRuntime, limit| {
+        legacy.runner.limits.push(limit);
+    });
+    Field::new(key, description, kind)
+}
+
+/// The schema of the block.
+pub(crate) fn schema() -> Json {
+    let mut excluded = vec![json!({"required": ["timeout_ms", "timeout_ms_max"]})];
+    excluded.extend(SAME_LIMIT.map(|(flat, inner)| {
+        let resources = json!({"required": [inner]});
+        json!({"required": [flat, "resources"], "properties": {"resources": resources}})
+    }));
+    let about = "The older `runtime`, which had everything. Translated, with a warning.";
+    let mut schema = object(about, &FIELDS);
+    schema["not"] = json!({"anyOf": excluded});
+    schema["deprecated"] = json!(true);
+    schema["minProperties"] = json!(1);
+    schema
+}
+
+/// The schema of the files in or out.
+pub(crate) fn files_schema() -> Json {
+    json!({
+        "description": "A map as `inputsFiles`, or a list of paths whose last segments become the keys.",
+        "anyOf": [
+            reference("files"),
+            {
+                "description": "Paths. A folder or a pattern is accepted and has no effect.",
+                "type": "array",
+                "items": {
+                    "anyOf": [
+                        reference("tokenPath"),
+                        {
+                            "description": "A folder or a pattern.",
+                            "type": "string",
+                            "pattern": r"^\.$|^(?!/)(?!(.*/)?\.\.(/|$)).*(/$|\*)",
+                        },
+                    ],
+                },
+            },
+        ],
+    })
+}
+
 pub(crate) fn is_legacy(node: &Node) -> bool {
-    node.get("engine").is_none() && KEYS.iter().any(|key| node.get(key).is_some())
+    node.get("engine").is_none() && FIELDS.iter().any(|field| node.get(field.key).is_some())
 }
 
 /// Reads a `runtime` block of the old shape.
@@ -55,12 +192,7 @@ pub fn read<'document>(
         };
         reader.note(reader.key_error(node, key, problem));
     }
-    for (flat, inner) in [
-        ("timeout_ms", "timeoutMs"),
-        ("timeout_ms_max", "timeoutMs"),
-        ("memory_mb_max", "memoryMb"),
-        ("cpu_ms_max", "cpuMs"),
-    ] {
+    for (flat, inner) in SAME_LIMIT {
         let resources = node.entry("resources");
         if let (Some((key, resources)), Some(_)) = (resources, node.get(flat))
             && resources.get(inner).is_some()
@@ -73,45 +205,9 @@ pub fn read<'document>(
         }
     }
     let mut legacy = LegacyRuntime::default();
-    for (key, value) in reader.entries(node, &KEYS)? {
-        let read = read_key(reader, &key.name, value, &mut legacy);
-        reader.keep(read);
-    }
+    let read = reader.fields(node, &FIELDS, &mut legacy);
+    reader.keep(read);
     Ok(legacy)
-}
-
-fn read_key<'document>(
-    reader: &mut Reader<'document>,
-    key: &str,
-    value: &'document Node,
-    legacy: &mut LegacyRuntime,
-) -> Result<(), ManifestError> {
-    match key {
-        "mode" => read_mode(reader, value, &mut legacy.runner)?,
-        "resources" => {
-            for (key, value) in reader.entries(value, &["timeoutMs", "memoryMb", "cpuMs"])? {
-                let read = read_limit(reader, value, &format!("resources.{}", key.name));
-                legacy.runner.limits.extend(reader.keep(read));
-            }
-        }
-        "env" => legacy.secrets = read_env(reader, value)?,
-        "fs" => {
-            for (direction, paths) in reader.entries(value, &["read", "write"])? {
-                let write = direction.name == "write";
-                let files = read_fs(reader, paths, write);
-                let files = reader.keep(files);
-                let list = if write {
-                    &mut legacy.output_files
-                } else {
-                    &mut legacy.input_files
-                };
-                list.extend(files.into_iter().flatten());
-            }
-        }
-        "network" => legacy.egress = network::read(reader, value, "runtime.network.egress")?,
-        name => legacy.runner.limits.push(read_limit(reader, value, name)?),
-    }
-    Ok(())
 }
 
 /// The old `sandbox` is the current `subprocess`.
@@ -126,39 +222,6 @@ fn read_mode<'document>(
     }
     (runner.engine, runner.downgraded) = crate::runner_block::read_engine(reader, node)?;
     Ok(())
-}
-
-fn read_limit(reader: &Reader<'_>, node: &Node, key: &str) -> Result<StatedLimit, ManifestError> {
-    let current = match key {
-        "memory_mb_max" | "resources.memoryMb" => "memory_mb",
-        "cpu_ms_max" | "resources.cpuMs" => "cpu_ms",
-        // `timeout_ms` is the spelling of AIP-17; the other one matches its neighbours.
-        _ => "timeout_ms",
-    };
-    let source = format!("runtime.{key}");
-    match runner_block::limit_of_key(current) {
-        Some((limit, key)) => runner_block::read_limit(reader, node, limit, key, source),
-        None => Err(reader.wrong_type(node, "a limit")),
-    }
-}
-
-fn read_env<'document>(
-    reader: &Reader<'document>,
-    node: &'document Node,
-) -> Result<Vec<SecretRequest>, ManifestError> {
-    let read = |item| {
-        let variable = reader.text(item)?;
-        if !is_variable_name(variable) {
-            return Err(reader.wrong_type(item, "the name of a variable, such as API_KEY"));
-        }
-        Ok(SecretRequest {
-            variable: variable.to_owned(),
-            reference: SecretReference::Vault(slug_of_variable(variable)),
-            source: "runtime.env".to_owned(),
-        })
-    };
-    let items = reader.list(node)?.iter();
-    Ok(items.filter_map(|item| reader.keep(read(item))).collect())
 }
 
 fn is_folder_or_pattern(text: &str) -> bool {

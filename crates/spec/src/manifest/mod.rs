@@ -8,6 +8,7 @@
 mod advice;
 mod blocks;
 pub mod commits;
+pub(crate) mod fields;
 mod findings;
 mod inherit;
 pub mod legacy;
@@ -17,6 +18,7 @@ pub mod reader;
 mod references;
 mod resolved;
 pub mod run;
+pub mod schema;
 pub mod secrets;
 mod together;
 mod top_level;

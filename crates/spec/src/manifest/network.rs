@@ -2,9 +2,13 @@
 
 use std::collections::HashSet;
 
+use serde_json::{Value as Json, json};
+
 use crate::document::{Node, excerpt};
 use crate::egress::EgressRule;
+use crate::manifest::fields::{Field, Kind, object};
 use crate::manifest::reader::Reader;
+use crate::manifest::schema::reference;
 use crate::manifest::{ManifestError, Problem};
 
 /// A requested host.
@@ -14,30 +18,39 @@ pub struct EgressRequest {
     pub source: String,
 }
 
+const FIELDS: [Field<Vec<EgressRule>>; 1] = [Field::new(
+    "egress",
+    "The hosts that may be reached. None by default.",
+    Kind::Other(
+        || json!({"type": "array", "items": reference("egressRule"), "default": []}),
+        |reader, node, rules| {
+            let mut seen = HashSet::new();
+            for item in reader.list(node)? {
+                let rule = reader.keep(read_rule(reader, item));
+                rules.extend(rule.filter(|rule| seen.insert(rule.clone())));
+            }
+            Ok(())
+        },
+    ),
+)];
+
+pub(crate) fn schema() -> Json {
+    object("The hosts that the body may reach.", &FIELDS)
+}
+
 /// Reads `{egress: […]}`.
-pub fn read<'document>(
-    reader: &Reader<'document>,
+pub(crate) fn read<'document>(
+    reader: &mut Reader<'document>,
     node: &'document Node,
     source: &str,
 ) -> Result<Vec<EgressRequest>, ManifestError> {
-    reader.entries(node, &["egress"])?;
-    let Some(list) = node.get("egress") else {
-        return Ok(Vec::new());
-    };
-    let mut requests: Vec<EgressRequest> = Vec::new();
-    let mut seen = HashSet::new();
-    for item in reader.list(list)? {
-        let Some(rule) = reader.keep(read_rule(reader, item)) else {
-            continue;
-        };
-        if seen.insert(rule.clone()) {
-            requests.push(EgressRequest {
-                rule,
-                source: source.to_owned(),
-            });
-        }
-    }
-    Ok(requests)
+    let mut rules = Vec::new();
+    reader.fields(node, &FIELDS, &mut rules)?;
+    let requests = rules.into_iter().map(|rule| EgressRequest {
+        rule,
+        source: source.to_owned(),
+    });
+    Ok(requests.collect())
 }
 
 fn read_rule<'document>(

@@ -36,6 +36,9 @@ struct Opened<'document> {
     root: &'document Node,
 }
 
+/// The keys of a block that is wrapped or in another document.
+pub(crate) const FORMS: [&str; 3] = ["inline", "ref", "file"];
+
 /// The entries of a map.
 pub type Entries<'document> = &'document [(Key, Node)];
 
@@ -365,6 +368,16 @@ impl<'document> Reader<'document> {
             .ok_or_else(|| self.error(map, Problem::MissingKey { key: name }))
     }
 
+    /// Returns the value of the required key `name`, if it was read.
+    pub(crate) fn present<T>(
+        &self,
+        map: &Node,
+        name: &'static str,
+        value: Option<T>,
+    ) -> Result<T, ManifestError> {
+        value.ok_or_else(|| self.error(map, Problem::MissingKey { key: name }))
+    }
+
     /// Returns the known entries of a map. Every other key is noted as an error.
     pub fn entries(
         &self,
@@ -389,7 +402,6 @@ impl<'document> Reader<'document> {
         node: &'document Node,
         block: &'static str,
     ) -> Result<&'document Node, ManifestError> {
-        const FORMS: [&str; 3] = ["inline", "ref", "file"];
         let entries = self.map(node)?;
         let Some((key, inner)) = entries
             .iter()

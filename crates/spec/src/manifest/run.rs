@@ -1,10 +1,56 @@
 //! `run` and `needs.language` of a manifest.
 
+use serde_json::{Value as Json, json};
+
 use crate::document::{Node, Value, excerpt};
 use crate::manifest::reader::{Reader, describe};
+use crate::manifest::schema::{described, form, reference};
 use crate::manifest::{ManifestError, Problem};
 use crate::run_form::{Run, RunError, TextForm, text_form};
 use crate::runner_block::Language;
+
+/// The schema of `run`.
+pub(crate) fn schema() -> Json {
+    let segments = r"(?:\./)?(?!\.{1,2}(?:/|$))[^/\x00]+(?:/(?!\.{1,2}(?:/|$))[^/\x00]+)*$";
+    let file = json!({
+        "description": "A file of the bundle, whatever its name looks like.",
+        "type": "string",
+        "maxLength": 4097,
+        "pattern": format!(r"^(?=[^\x00]*\S){segments}"),
+    });
+    let exec = described("The program and its arguments.", reference("command"));
+    let shell = described("A command for `bash -c`.", reference("runText"));
+    let path = segments.replace(r"\x00", "");
+    json!({
+        "description": "The program to start.",
+        "oneOf": [
+            {
+                "description": "The path of a file in the bundle, or a shell command if it has an \
+                                unquoted space or one of `| ; > < & $( ${` or a backtick.",
+                "allOf": [
+                    reference("runText"),
+                    {"pattern": r#"^(?!\s*"[^"]+"\s*$)(?!\s*'[^']+'\s*$)"#},
+                    {"pattern": format!(r#"[|;><`&\n\r \t\"']|\$[({{]|^{path}"#)},
+                ],
+            },
+            reference("command"),
+            form("file", "A file.", file),
+            form("exec", "A program with arguments.", exec),
+            form("shell", "A shell command.", shell),
+        ],
+    })
+}
+
+/// The schema of an argument vector.
+pub(crate) fn command_schema() -> Json {
+    json!({
+        "description": "An argument vector: no shell, no patterns.",
+        "type": "array",
+        "minItems": 1,
+        "prefixItems": [{"allOf": [reference("argument"), {"minLength": 1}]}],
+        "items": reference("argument"),
+    })
+}
 
 /// Reads `run`: text, a list, or a map with one of three keys.
 pub fn read<'document>(

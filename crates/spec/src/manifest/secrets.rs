@@ -1,9 +1,12 @@
 //! `secrets`: variables with secret values and their sources.
 
+use serde_json::{Map, Value as Json, json};
+
 use crate::credential;
 use crate::document::{Node, Value, excerpt};
 use crate::inventory::{self, Consumer, Inventory, may_have};
-use crate::manifest::reader::Reader;
+use crate::manifest::reader::{FORMS, Reader};
+use crate::manifest::schema::{described, reference};
 use crate::manifest::{ManifestError, Problem};
 
 /// A variable with a secret value.
@@ -89,6 +92,40 @@ pub(crate) fn of_inventories(inventories: &[Inventory], who: &Consumer) -> Vec<S
         .collect()
 }
 
+const REFERENCES: [&str; 3] = ["vault", "oauth", "value"];
+
+/// The schema of the block.
+pub(crate) fn schema() -> Json {
+    let kinds = [
+        ("vault", "line", "A slug of the host's vault."),
+        ("oauth", "line", "A connector that issues access tokens."),
+        (
+            "value",
+            "text",
+            "The value itself: not a secret. What looks like an issued credential is refused.",
+        ),
+    ];
+    let kinds: Map<String, Json> = kinds
+        .into_iter()
+        .map(|(key, text, description)| (key.to_owned(), described(description, reference(text))))
+        .collect();
+    json!({
+        "description": "Variables, each with the source of its value. The value of a secret is \
+                        never written here.",
+        "type": "object",
+        "propertyNames": reference("variable"),
+        "not": {"anyOf": FORMS.map(|form| json!({"required": [form]}))},
+        "additionalProperties": {
+            "description": "The source of one value: exactly one of the three.",
+            "type": "object",
+            "minProperties": 1,
+            "maxProperties": 1,
+            "additionalProperties": false,
+            "properties": kinds,
+        },
+    })
+}
+
 fn read_reference<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
@@ -104,7 +141,7 @@ fn read_reference<'document>(
     {
         return Err(in_plain_text(value, "a secret is `{vault: NAME}`"));
     }
-    let entries = reader.entries(node, &["vault", "oauth", "value"])?;
+    let entries = reader.entries(node, &REFERENCES)?;
     let (key, value) = match entries.as_slice() {
         // Unknown keys have been reported.
         [] if node.value != Value::Map(Vec::new()) => {
@@ -116,12 +153,9 @@ fn read_reference<'document>(
         }
         [(key, value)] => (key.name.as_str(), value),
         [(one, _), (other, value), ..] => {
-            let word = |name: &str| match name {
-                "vault" => "vault",
-                "oauth" => "oauth",
-                _ => "value",
-            };
+            let word = |name: &str| REFERENCES.into_iter().find(|known| *known == name);
             let (one, other) = (word(&one.name), word(&other.name));
+            let (one, other) = (one.unwrap_or_default(), other.unwrap_or_default());
             return Err(reader.error(value, Problem::Conflict { one, other }));
         }
     };

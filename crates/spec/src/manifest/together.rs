@@ -10,7 +10,7 @@ use crate::path::RelPath;
 use crate::tokens::{Token, is_segment};
 
 /// The blocks of a call. A code-workspace cannot have them.
-const IO_KEYS: [&str; 4] = ["inputs", "outputs", "inputsFiles", "outputsFiles"];
+pub(super) const IO_KEYS: [&str; 4] = ["inputs", "outputs", "inputsFiles", "outputsFiles"];
 
 pub(super) fn check(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
     if manifest.kind == Kind::CodeWorkspace {

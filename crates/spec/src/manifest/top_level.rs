@@ -1,92 +1,344 @@
 //! The top-level keys of a manifest.
 
+use serde_json::{Value as Json, json};
+
 use crate::document::{Node, excerpt};
 use crate::inventory::read_carried;
 use crate::io::{read_files, read_schema};
-use crate::limits::{Limit, TIME_MS_MAX};
+use crate::limits::Limit;
+use crate::manifest::fields::{FREE_TEXT, Field, Kind, LINE, object};
 use crate::manifest::reader::Reader;
+use crate::manifest::schema::{block, reference};
+use crate::manifest::together::IO_KEYS;
 use crate::manifest::{
-    Kind, Manifest, ManifestError, Problem, Restriction, StatedLimit, commits, legacy, network,
+    Kind as ManifestKind, Manifest, ManifestError, Problem, Restriction, commits, legacy, network,
     run, secrets, together, workspace_sources,
 };
 use crate::path::escape;
 use crate::run_form::Run;
 use crate::{code_block, runner_block, sandbox_block};
 
-const READ: [&str; 22] = [
-    "schema",
-    "kind",
-    "name",
-    "id",
-    "version",
-    "description",
-    "source",
-    "code",
-    "run",
-    "entry",
-    "runner",
-    "runtime",
-    "network",
-    "secrets",
-    "sandbox",
-    "inputs",
-    "outputs",
-    "inputsFiles",
-    "outputsFiles",
-    "workspaceSources",
-    "timeout_ms",
-    "approval",
+/// The keys of a manifest.
+const FIELDS: [Field<Manifest>; 48] = [
+    Field::new(
+        "schema",
+        "The lean form (CODE.md) has `code/v2`.",
+        Kind::Other(
+            || json!({"const": "code/v2"}),
+            |reader, node, _| reader.word(node, &[("code/v2", ())]),
+        ),
+    ),
+    Field::new(
+        "kind",
+        "A `code-workspace` is files that others use; it has no `inputs`, `outputs`, `inputsFiles`, `outputsFiles`. The lean form (`schema`) is one by default.",
+        Kind::Other(
+            || json!({"enum": KINDS.map(|(word, _)| word), "default": "tool"}),
+            |reader, node, manifest| {
+                manifest.kind = reader.word(node, &KINDS)?;
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "name",
+        "Its name. Default: the name of its folder.",
+        Kind::Text(&LINE, |manifest, text| manifest.name = Some(text)),
+    ),
+    Field::new(
+        "id",
+        "The value of `<toolId>` and `<workflowId>`. Default: `name`.",
+        Kind::Text(&LINE, |manifest, text| manifest.id = Some(text)),
+    ),
+    Field::new(
+        "version",
+        "Its version; in quotes if it looks like a number.",
+        Kind::Text(&LINE, |manifest, text| manifest.version = Some(text)),
+    ),
+    Field::new(
+        "description",
+        "For people.",
+        Kind::Text(&FREE_TEXT, |manifest, text| {
+            manifest.description = Some(text)
+        }),
+    ),
+    Field::new(
+        "code",
+        "The sources of the files of the bundle (AIP-26). `runner bundle` resolves it.",
+        Kind::Other(
+            || reference("code"),
+            |reader, node, manifest| {
+                manifest.code = code_block::read(reader, node)?;
+                refuse_unresolved(reader, node, "code", manifest);
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "source",
+        "The lean form of `code`, or `{origin: …}`.",
+        Kind::Other(
+            || reference("leanSource"),
+            |reader, node, manifest| {
+                let code = code_block::read_lean(reader, node)?;
+                if !code.is_empty() {
+                    manifest.code = code;
+                    refuse_unresolved(reader, node, "source", manifest);
+                }
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "run",
+        "The program to start (AIP-26). Required for a run, here or with `--run`.",
+        Kind::Other(
+            || reference("run"),
+            |reader, node, manifest| {
+                manifest.run = Some(run::read(reader, node)?);
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "entry",
+        "The older `run`: a file of the bundle.",
+        Kind::Other(entry_schema, |reader, node, manifest| {
+            manifest.run = Some(read_entry(reader, node)?);
+            Ok(())
+        }),
+    ),
+    Field::new(
+        "runner",
+        "The process boundary (AIP-17), written here or in another document.",
+        Kind::Other(
+            || reference("runnerBlock"),
+            |reader, node, manifest| read_runner(reader, node, manifest, "runner"),
+        ),
+    ),
+    Field::new(
+        "runtime",
+        "With `engine`, another name of `runner`; else the older block that had everything.",
+        Kind::Other(
+            || json!({"anyOf": [reference("runnerBlock"), reference("runtimeLegacy")]}),
+            |reader, node, manifest| match legacy::is_legacy(node) {
+                true => read_legacy(reader, node, manifest),
+                false => read_runner(reader, node, manifest, "runtime"),
+            },
+        ),
+    ),
+    Field::new(
+        "network",
+        "The hosts that the body may reach.",
+        Kind::Other(
+            || reference("network"),
+            |reader, node, manifest| {
+                let requests = network::read(reader, node, "network.egress")?;
+                manifest.egress.extend(requests);
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "secrets",
+        "Variables with secret values (AIP-19), written here or in an inventory.",
+        Kind::Other(
+            || block("secrets", "An inventory."),
+            |reader, node, manifest| {
+                let requests = secrets::read(reader, node)?;
+                manifest.secrets.extend(requests);
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "sandbox",
+        "Where commands run (AIP-36), written here or in another document.",
+        Kind::Other(
+            || block("sandboxBlock", "The block of another document."),
+            read_sandbox,
+        ),
+    ),
+    Field::new(
+        "inputs",
+        "JSON Schema of the structured input (AIP-16).",
+        Kind::Other(
+            || reference("ioSchema"),
+            |reader, node, manifest| {
+                manifest.io.inputs = Some(read_schema(reader, node)?);
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "outputs",
+        "JSON Schema of the structured output, checked after exit 0 (AIP-16).",
+        Kind::Other(
+            || reference("ioSchema"),
+            |reader, node, manifest| {
+                manifest.io.outputs = Some(read_schema(reader, node)?);
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "inputsFiles",
+        "Files that are staged before the run (AIP-16).",
+        Kind::Other(
+            || reference("files"),
+            |reader, node, manifest| {
+                let files = read_files(reader, node, false)?;
+                manifest.io.input_files.extend(files);
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "outputsFiles",
+        "Files that are synced after the run (AIP-16); no two have the same path.",
+        Kind::Other(
+            || reference("files"),
+            |reader, node, manifest| {
+                let files = read_files(reader, node, true)?;
+                manifest.io.output_files.extend(files);
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "workspaceSources",
+        "Mounts of file trees from OCI source artifacts.",
+        Kind::Other(
+            || json!({"type": "array", "items": reference("workspaceSource"), "default": []}),
+            |reader, node, manifest| {
+                manifest.workspace_sources = workspace_sources::read(reader, node)?;
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "timeout_ms",
+        "Wall time of the run, in milliseconds.",
+        Kind::Limit(Limit::WallTime, "timeout_ms", |manifest, limit| {
+            manifest.limits.push(limit);
+        }),
+    ),
+    Field::new(
+        "approval",
+        "Who must agree. Anything but `auto` restricts: refused unless granted.",
+        Kind::Other(
+            || {
+                json!({
+                    "type": "string",
+                    "pattern": "^(?:auto|always|on-mutate|policy:[A-Za-z0-9._/-]+)$",
+                    "default": "auto",
+                })
+            },
+            |reader, node, manifest| {
+                manifest.restrictions.extend(read_approval(reader, node)?);
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "requiredCapabilities",
+        "Older than `requires`. No effect, with a warning.",
+        Kind::Other(
+            || json!({}),
+            |reader, node, _| {
+                reader.warn(
+                    "capabilities_unchecked",
+                    node,
+                    "capabilities are not checked here: whoever starts the run decides",
+                );
+                reader.ignore(node);
+                Ok(())
+            },
+        ),
+    ),
+    Field::new("driver", "AIP-30. No effect.", Kind::Ignored),
+    Field::new("identity", "AIP-23. No effect.", Kind::Ignored),
+    Field::new("storage", "AIP-35. No effect.", Kind::Ignored),
+    Field::new("suggests_skills", "AIP-26. No effect.", Kind::Ignored),
+    Field::new("requires_tools", "AIP-26. No effect.", Kind::Ignored),
+    Field::new("references", "AIP-26. No effect.", Kind::Ignored),
+    Field::new(
+        "metadata",
+        "Data of other programs. No effect.",
+        Kind::Ignored,
+    ),
+    Field::new("idempotent", "AIP-14. No effect.", Kind::Ignored),
+    Field::new("mutates", "AIP-14. No effect.", Kind::Ignored),
+    Field::new("requires", "AIP-14. No effect.", Kind::Ignored),
+    Field::new("risk_level", "AIP-14. No effect.", Kind::Ignored),
+    Field::new("cost_class", "AIP-14. No effect.", Kind::Ignored),
+    Field::new("max_steps", "AIP-15. No effect.", Kind::Ignored),
+    Field::new("retry", "AIP-15. No effect.", Kind::Ignored),
+    Field::new(
+        "default_implementation",
+        "AIP-14. No effect.",
+        Kind::Ignored,
+    ),
+    Field::new("default_driver", "AIP-14. No effect.", Kind::Ignored),
+    Field::new("implements", "AIP-14. No effect.", Kind::Ignored),
+    Field::new("driver_constraints", "AIP-14. No effect.", Kind::Ignored),
+    Field::new("tags", "AIP-14. No effect.", Kind::Ignored),
+    Field::new("examples", "AIP-14. No effect.", Kind::Ignored),
+    Field::new("steps", "AIP-15. No effect.", Kind::Ignored),
+    Field::new("start", "AIP-15. No effect.", Kind::Ignored),
+    Field::new("suspendable", "AIP-15. No effect.", Kind::Ignored),
+    Field::new("triggers", "AIP-15. No effect.", Kind::Ignored),
+    Field::new("result", "AIP-15. No effect.", Kind::Ignored),
 ];
-/// Keys of the specifications that are accepted and have no effect on a run.
-const IGNORED: [&str; 26] = [
-    "requiredCapabilities",
-    "driver",
-    "identity",
-    "storage",
-    "suggests_skills",
-    "requires_tools",
-    "references",
-    "metadata",
-    "idempotent",
-    "mutates",
-    "requires",
-    "risk_level",
-    "cost_class",
-    "max_steps",
-    "retry",
-    "default_implementation",
-    "default_driver",
-    "implements",
-    "driver_constraints",
-    "tags",
-    "examples",
-    "steps",
-    "start",
-    "suspendable",
-    "triggers",
-    "result",
+
+const KINDS: [(&str, ManifestKind); 3] = [
+    ("tool", ManifestKind::Tool),
+    ("workflow", ManifestKind::Workflow),
+    ("code-workspace", ManifestKind::CodeWorkspace),
 ];
+
+/// The schema of a manifest, without definitions.
+pub(crate) fn schema() -> Json {
+    let about = "A tool, a workflow or a code-workspace: `manifest.yaml`, the front matter of a \
+                 CODE.md, TOOL.md or WORKFLOW.md, or `.runner/manifest.json` in a bundle. \
+                 `runner check` also checks what a schema cannot express.";
+    let is_code_workspace = json!({"anyOf": [
+        {"properties": {"kind": {"const": "code-workspace"}}, "required": ["kind"]},
+        {"required": ["schema"], "not": {"required": ["kind"]}},
+    ]});
+    let of_calls = IO_KEYS.map(|key| json!({"required": [key]}));
+    let mut schema = object(about, &FIELDS);
+    schema["minProperties"] = json!(0);
+    schema["allOf"] = json!([
+        {"not": {"required": ["run", "entry"]}},
+        {"not": {"required": ["runner", "runtime"]}},
+        {
+            "if": {"required": ["code", "source"]},
+            "then": {"properties": {"source": {"required": ["origin"]}}},
+        },
+        {"if": is_code_workspace, "then": {"not": {"anyOf": of_calls}}},
+    ]);
+    schema
+}
+
+fn entry_schema() -> Json {
+    let path = r"^(?=[^\x00]*\S)(?:\./)?(?!\.{1,2}(?:/|$))[^/]+(?:/(?!\.{1,2}(?:/|$))[^/]+)*$";
+    json!({"deprecated": true, "allOf": [reference("text"), {"pattern": path}]})
+}
+
 pub(super) fn read(reader: &mut Reader<'_>) -> Manifest {
     let root = reader.root();
     let mut manifest = Manifest::default();
-    let known = [&READ[..], &IGNORED[..]].concat();
-    let entries = reader.entries(root, &known);
-    let Some(entries) = reader.keep(entries) else {
-        return manifest;
-    };
     refuse_both(reader, root, "run", "entry");
     refuse_both(reader, root, "runner", "runtime");
     // `{origin: …}` is the origin of the manifest, not of its files (AIP-26's rich example).
     if !root.get("source").is_some_and(code_block::is_origin) {
         refuse_both(reader, root, "code", "source");
     }
-    for (key, value) in entries {
-        let read = read_key(reader, &key.name, value, &mut manifest);
-        reader.keep(read);
-    }
+    let read = reader.fields(root, &FIELDS, &mut manifest);
+    reader.keep(read);
     // The lean form describes files that others use, without a key that says so.
     if root.get("schema").is_some() && root.get("kind").is_none() {
-        manifest.kind = Kind::CodeWorkspace;
+        manifest.kind = ManifestKind::CodeWorkspace;
     }
     manifest.inventories = std::mem::take(&mut reader.inventories);
     manifest.inventories.extend(read_carried(reader, root));
@@ -120,92 +372,10 @@ fn request_inventory(reader: &mut Reader<'_>, root: &Node, manifest: &mut Manife
     }
 }
 
-fn read_key<'document>(
-    reader: &mut Reader<'document>,
-    key: &str,
-    value: &'document Node,
-    manifest: &mut Manifest,
-) -> Result<(), ManifestError> {
-    match key {
-        "schema" => reader.word(value, &[("code/v2", ())])?,
-        "kind" => manifest.kind = read_kind(reader, value)?,
-        "name" => manifest.name = Some(reader.name(value)?.to_owned()),
-        "id" => manifest.id = Some(reader.name(value)?.to_owned()),
-        "version" => manifest.version = Some(reader.name(value)?.to_owned()),
-        "description" => manifest.description = Some(reader.text(value)?.to_owned()),
-        "run" => manifest.run = Some(run::read(reader, value)?),
-        "entry" => manifest.run = Some(read_entry(reader, value)?),
-        "source" => {
-            let code = code_block::read_lean(reader, value)?;
-            if !code.is_empty() {
-                manifest.code = code;
-                refuse_unresolved(reader, value, "source", manifest);
-            }
-        }
-        "code" => {
-            manifest.code = code_block::read(reader, value)?;
-            refuse_unresolved(reader, value, "code", manifest);
-        }
-        "runner" => read_runner(reader, value, manifest, "runner")?,
-        "runtime" if legacy::is_legacy(value) => read_legacy(reader, value, manifest)?,
-        "runtime" => read_runner(reader, value, manifest, "runtime")?,
-        "network" => {
-            let requests = network::read(reader, value, "network.egress")?;
-            manifest.egress.extend(requests);
-        }
-        "secrets" => {
-            let requests = secrets::read(reader, value)?;
-            manifest.secrets.extend(requests);
-        }
-        "sandbox" => read_sandbox(reader, value, manifest)?,
-        "inputs" => manifest.io.inputs = Some(read_schema(reader, value)?),
-        "outputs" => manifest.io.outputs = Some(read_schema(reader, value)?),
-        "inputsFiles" => {
-            let files = read_files(reader, value, false)?;
-            manifest.io.input_files.extend(files);
-        }
-        "outputsFiles" => {
-            let files = read_files(reader, value, true)?;
-            manifest.io.output_files.extend(files);
-        }
-        "workspaceSources" => {
-            manifest.workspace_sources = workspace_sources::read(reader, value)?;
-        }
-        "timeout_ms" => manifest.limits.push(StatedLimit {
-            limit: Limit::WallTime,
-            value: reader.whole_number(value, TIME_MS_MAX)?,
-            source: "timeout_ms".to_owned(),
-        }),
-        "requiredCapabilities" => {
-            reader.warn(
-                "capabilities_unchecked",
-                value,
-                "capabilities are not checked here: whoever starts the run decides",
-            );
-            reader.ignore(value);
-        }
-        "approval" => manifest.restrictions.extend(read_approval(reader, value)?),
-        _ => reader.ignore(value),
-    }
-    Ok(())
-}
-
 fn refuse_both(reader: &Reader<'_>, root: &Node, one: &'static str, other: &'static str) {
     if let (Some(_), Some((key, _))) = (root.get(one), root.entry(other)) {
         reader.note(reader.key_error(root, key, Problem::Conflict { one, other }));
     }
-}
-
-fn read_kind<'document>(
-    reader: &Reader<'document>,
-    node: &'document Node,
-) -> Result<Kind, ManifestError> {
-    let kinds = [
-        ("tool", Kind::Tool),
-        ("workflow", Kind::Workflow),
-        ("code-workspace", Kind::CodeWorkspace),
-    ];
-    reader.word(node, &kinds)
 }
 
 fn read_entry<'document>(

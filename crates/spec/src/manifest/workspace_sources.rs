@@ -1,8 +1,11 @@
 //! `workspaceSources`: mounts of file trees from OCI artifacts.
 
+use serde_json::Value as Json;
+
 use crate::document::Node;
+use crate::manifest::fields::{Field, Kind, LINE, object};
 use crate::manifest::reader::Reader;
-use crate::manifest::{ManifestError, Problem};
+use crate::manifest::{ManifestError, Problem, schema};
 use crate::mount_target::MountTarget;
 use crate::mounts::read_target;
 use crate::oci::reference::Reference;
@@ -32,17 +35,75 @@ impl WorkspaceSource {
     }
 }
 
-const KEYS: [&str; 6] = ["id", "ref", "mountPath", "writable", "required", "subpath"];
+/// The keys of an entry that were read.
+#[derive(Default)]
+struct Written {
+    id: Option<String>,
+    reference: Option<String>,
+    target: Option<MountTarget>,
+    is_writable: bool,
+    is_optional: bool,
+    subpath: Option<RelPath>,
+}
+
+const FIELDS: [Field<Written>; 6] = [
+    Field::required(
+        "id",
+        "Its name, unique in the manifest.",
+        Kind::Text(&LINE, |source, id| source.id = Some(id)),
+    ),
+    Field::required(
+        "ref",
+        "The OCI reference of a source artifact.",
+        Kind::Text(&LINE, |source, reference| {
+            source.reference = Some(reference)
+        }),
+    ),
+    Field::required(
+        "mountPath",
+        "The mount point inside, unique in the manifest.",
+        Kind::Other(
+            || schema::reference("mountTarget"),
+            |reader, node, source| {
+                source.target = Some(read_target(reader, node)?);
+                Ok(())
+            },
+        ),
+    ),
+    Field::new(
+        "writable",
+        "Whether the body may write there.",
+        Kind::Flag(Some(false), |source, is_writable| {
+            source.is_writable = is_writable;
+        }),
+    ),
+    Field::new(
+        "required",
+        "Whether the run fails without it.",
+        Kind::Flag(Some(true), |source, is_required| {
+            source.is_optional = !is_required;
+        }),
+    ),
+    Field::new(
+        "subpath",
+        "The part of the snapshot to mount. Default: all of it.",
+        Kind::Path(|source, subpath| source.subpath = Some(subpath)),
+    ),
+];
+
+pub(crate) fn schema() -> Json {
+    object("A source artifact.", &FIELDS)
+}
 
 pub(super) fn read<'document>(
-    reader: &Reader<'document>,
+    reader: &mut Reader<'document>,
     node: &'document Node,
 ) -> Result<Vec<WorkspaceSource>, ManifestError> {
     let mut sources: Vec<WorkspaceSource> = Vec::new();
     let pointer = reader.pointer(node);
     for (index, item) in reader.list(node)?.iter().enumerate() {
-        let Some(source) = reader.keep(read_source(reader, item, format!("{pointer}/{index}")))
-        else {
+        let source = read_source(reader, item, format!("{pointer}/{index}"));
+        let Some(source) = reader.keep(source) else {
             continue;
         };
         let (id, mount_path) = (item.get("id"), item.get("mountPath"));
@@ -74,28 +135,19 @@ pub(super) fn read<'document>(
 }
 
 fn read_source<'document>(
-    reader: &Reader<'document>,
+    reader: &mut Reader<'document>,
     node: &'document Node,
-    source: String,
+    pointer: String,
 ) -> Result<WorkspaceSource, ManifestError> {
-    reader.entries(node, &KEYS)?;
-    let name = |name: &'static str| reader.field(node, name, |value| reader.name(value));
-    let flag = |name: &str| reader.optional(node, name, |value| reader.boolean(value));
-    let names = reader.both(name("id"), name("ref"));
-    let paths = reader.both(
-        reader.field(node, "mountPath", |path| read_target(reader, path)),
-        reader.optional(node, "subpath", |path| reader.path(path)),
-    );
-    let flags = reader.both(flag("writable"), flag("required"));
-    let rest = reader.both(paths, flags);
-    let ((id, reference), ((target, subpath), (writable, required))) = reader.both(names, rest)?;
+    let mut source = Written::default();
+    reader.fields(node, &FIELDS, &mut source)?;
     Ok(WorkspaceSource {
-        id: id.to_owned(),
-        reference: reference.to_owned(),
-        target,
-        writable: writable.unwrap_or(false),
-        required: required.unwrap_or(true),
-        subpath,
-        source,
+        id: reader.present(node, "id", source.id)?,
+        reference: reader.present(node, "ref", source.reference)?,
+        target: reader.present(node, "mountPath", source.target)?,
+        writable: source.is_writable,
+        required: !source.is_optional,
+        subpath: source.subpath,
+        source: pointer,
     })
 }

@@ -4,12 +4,10 @@
 //! keys may be missing.
 #![forbid(unsafe_code)]
 
-mod parse;
+use serde::de::{Error as _, Unexpected};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use serde::Serialize;
-
-pub use parse::{SourceConfigError, SourceConfigProblem};
-
+use crate::document::{self, Format, ReadError};
 use crate::oci::canonical_json::canonical_json;
 
 /// The version of the specification that is written.
@@ -24,36 +22,54 @@ pub const DESCRIPTION_BYTES_MAX: usize = 65_536;
 pub const NAME_BYTES_MAX: usize = 128;
 
 /// What a source artifact says of its snapshot.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SourceConfig {
     /// `1.0.0`, or a later 1.x of whoever wrote it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        default,
+        deserialize_with = "spec_version"
+    )]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub spec_version: Option<String>,
     /// Always `source`.
     pub kind: SourceConfigKind,
     /// What the source is called.
+    #[serde(deserialize_with = "title")]
     pub name: String,
     /// Which state of it this is.
+    #[serde(deserialize_with = "title")]
     pub version: String,
     /// What the snapshot was made of.
     pub source_type: SourceType,
     /// For people.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        default,
+        deserialize_with = "description"
+    )]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub description: Option<String>,
     /// Where it comes from.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        default,
+        deserialize_with = "document::stated"
+    )]
     pub origin: Option<Origin>,
     /// How it was taken.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        default,
+        deserialize_with = "document::stated"
+    )]
     pub snapshot: Option<SnapshotFacts>,
 }
 
 /// The one kind of config that is one of a source.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum SourceConfigKind {
@@ -63,7 +79,7 @@ pub enum SourceConfigKind {
 }
 
 /// What a snapshot was made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum SourceType {
@@ -88,23 +104,40 @@ impl SourceType {
 }
 
 /// Where a source comes from.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Origin {
     /// Address of the repository, without credentials.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        default,
+        deserialize_with = "text"
+    )]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub url: Option<String>,
     /// `owner/name` of the repository.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        default,
+        deserialize_with = "text"
+    )]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub repo: Option<String>,
     /// Branch or tag, such as `refs/heads/main`.
-    #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "ref",
+        skip_serializing_if = "Option::is_none",
+        default,
+        deserialize_with = "text"
+    )]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub reference: Option<String>,
     /// The commit.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        default,
+        deserialize_with = "text"
+    )]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub commit: Option<String>,
 }
@@ -118,30 +151,46 @@ impl Origin {
 }
 
 /// How a snapshot was taken.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotFacts {
     /// The directory that it was made of; this program writes its last name only.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        default,
+        deserialize_with = "text"
+    )]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub prepared_from_path: Option<String>,
     /// What of the source is in it, where that is not the whole: paths, or the patterns of a sparse
     /// checkout.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        skip_serializing_if = "Vec::is_empty",
+        default,
+        deserialize_with = "texts"
+    )]
     #[cfg_attr(test, schemars(default))]
     pub sparse: Vec<String>,
     /// Whether the trees of submodules are in it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        default,
+        deserialize_with = "document::stated"
+    )]
     pub submodules: Option<Submodules>,
     /// How many files are in it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        default,
+        deserialize_with = "document::stated"
+    )]
     #[cfg_attr(test, schemars(extend("type" = "integer")))]
     pub file_count: Option<u64>,
 }
 
 /// Whether the trees of submodules are in a snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Submodules {
@@ -151,7 +200,97 @@ pub enum Submodules {
     Included,
 }
 
+/// Why a config is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the config of the source artifact{}{error}", line(.error))]
+pub struct SourceConfigError {
+    error: ReadError,
+}
+
+const fn line(error: &ReadError) -> &'static str {
+    match error.place {
+        Some(_) => ", line ",
+        None => ": ",
+    }
+}
+
+impl SourceConfigError {
+    /// Stable name of the cause.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        "source_config_invalid"
+    }
+
+    /// A hint for the user.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        "build the artifact anew: `runner source build DIR`".to_owned()
+    }
+}
+
+fn bounded<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    bytes_max: usize,
+) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.len() <= bytes_max {
+        return Ok(text);
+    }
+    let found = format!("text of {} bytes", text.len());
+    let expected = format!("text of at most {bytes_max} bytes");
+    Err(D::Error::invalid_value(
+        Unexpected::Other(&found),
+        &expected.as_str(),
+    ))
+}
+
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    bounded(deserializer, TEXT_BYTES_MAX).map(Some)
+}
+
+fn description<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    bounded(deserializer, DESCRIPTION_BYTES_MAX).map(Some)
+}
+
+/// The text of an item of a list.
+#[derive(Deserialize)]
+struct Item(#[serde(deserialize_with = "text")] Option<String>);
+
+fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let items = Vec::<Item>::deserialize(deserializer)?;
+    Ok(items.into_iter().filter_map(|item| item.0).collect())
+}
+
+fn title<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    match bounded(deserializer, TEXT_BYTES_MAX)? {
+        text if text.is_empty() => {
+            let expected = "text that is not empty";
+            Err(D::Error::invalid_value(Unexpected::Str(&text), &expected))
+        }
+        text => Ok(text),
+    }
+}
+
+fn spec_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = bounded(deserializer, TEXT_BYTES_MAX)?;
+    if text == "1" || text.starts_with("1.") {
+        return Ok(Some(text));
+    }
+    let expected = "a version 1.x of the specification";
+    Err(D::Error::invalid_value(Unexpected::Str(&text), &expected))
+}
+
 impl SourceConfig {
+    /// Parses a config. Unknown keys are ignored.
+    ///
+    /// # Errors
+    /// [`SourceConfigError`]: the first error.
+    pub fn parse(text: &[u8]) -> Result<Self, SourceConfigError> {
+        let read = document::parse(text, Format::Json).map_err(ReadError::from);
+        read.and_then(|root| document::from_node(&root))
+            .map_err(|error| SourceConfigError { error })
+    }
+
     /// A config with the required keys only.
     #[must_use]
     pub fn new(name: String, version: String, source_type: SourceType) -> Self {
@@ -197,6 +336,7 @@ pub fn is_version(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// A config with every key.
     pub(super) fn full() -> SourceConfig {
@@ -255,5 +395,124 @@ mod tests {
         }
         let longest = "n".repeat(NAME_BYTES_MAX);
         assert!(is_name(&longest) && !is_name(&format!("{longest}n")));
+    }
+
+    const SMALLEST: &str = r#"{"kind":"source","name":"a","version":"1","sourceType":"directory"}"#;
+
+    #[test]
+    fn a_config_is_read_back_as_it_was_written() {
+        let config = full();
+        assert_eq!(
+            SourceConfig::parse(&config.to_json().expect("written")),
+            Ok(config)
+        );
+    }
+
+    #[test]
+    fn the_example_of_the_specification_is_read() {
+        let text = r#"{
+            "specVersion": "1.0.0", "kind": "source", "name": "backend",
+            "version": "2026.03.10-abc1234", "sourceType": "git",
+            "origin": {
+                "url": "https://git.example.org/acme/backend.git",
+                "ref": "refs/heads/main", "commit": "abc1234def5678"
+            },
+            "snapshot": {
+                "sparse": ["services/api", "packages/shared"],
+                "submodules": "excluded", "fileCount": 1824
+            }
+        }"#;
+        let config = SourceConfig::parse(text.as_bytes()).expect("read");
+        assert_eq!(config.source_type, SourceType::Git);
+        let snapshot = config.snapshot.expect("a snapshot");
+        assert_eq!(snapshot.sparse, ["services/api", "packages/shared"]);
+        assert_eq!(snapshot.file_count, Some(1824));
+        let commit = config.origin.expect("an origin").commit;
+        assert_eq!(commit.as_deref(), Some("abc1234def5678"));
+    }
+
+    #[test]
+    fn what_is_optional_may_be_missing_and_what_is_unknown_says_nothing() {
+        let smallest = SourceConfig::parse(SMALLEST.as_bytes()).expect("read");
+        assert_eq!((smallest.spec_version, smallest.origin), (None, None));
+        let text = SMALLEST.replace(
+            "{\"kind\"",
+            r#"{"x-vendor":{"a":[1,null]},"origin":{"mirror":"m"},"kind""#,
+        );
+        let patient = SourceConfig::parse(text.as_bytes()).expect("read");
+        assert!(patient.origin.expect("there").is_empty());
+    }
+
+    #[test]
+    fn each_thing_that_no_config_has_is_refused_by_its_name() {
+        let with = |from: &str, to: &str| SMALLEST.replace(from, to);
+        let long = format!("\"name\":\"{}\"", "n".repeat(TEXT_BYTES_MAX + 1));
+        for (text, said) in [
+            (String::new(), "config of the source artifact"),
+            ("[]".to_owned(), "found a list, expected a map"),
+            ("{\"kind\":".to_owned(), "line 1:"),
+            (
+                with("\"kind\":\"source\",", ""),
+                "the key `kind` is missing",
+            ),
+            (
+                with("source\"", "agent\""),
+                "at /kind: found `agent`, expected source",
+            ),
+            (
+                with("\"a\"", "\"\""),
+                "at /name: found ``, expected text that is not empty",
+            ),
+            (
+                with("\"name\":\"a\"", &long),
+                "expected text of at most 4096 bytes",
+            ),
+            (with("\"1\"", "1"), "at /version: found 1, expected text"),
+            (with("directory", "svn"), "expected git, archive, directory"),
+            (
+                with("{", r#"{"specVersion":"2.0.0","#),
+                "a version 1.x of the specification",
+            ),
+            (
+                with("{", r#"{"origin":[],"#),
+                "at /origin: found a list, expected a map",
+            ),
+            (
+                with("{", r#"{"origin":{"url":{}},"#),
+                "at /origin/url: found a map, expected text",
+            ),
+            (
+                with("{", r#"{"snapshot":{"sparse":"a"},"#),
+                "at /snapshot/sparse: found `a`, expected a list",
+            ),
+            (
+                with("{", r#"{"snapshot":{"sparse":[1]},"#),
+                "at /snapshot/sparse/0",
+            ),
+            (
+                with("{", r#"{"snapshot":{"submodules":"some"},"#),
+                "expected excluded, included",
+            ),
+            (
+                with("{", r#"{"snapshot":{"fileCount":-1},"#),
+                "expected a whole number from 0 on",
+            ),
+            (
+                with("{", r#"{"snapshot":{"fileCount":null},"#),
+                "found null",
+            ),
+            (with("{", r#"{"kind":"source","#), "kind"),
+        ] {
+            let error = SourceConfig::parse(text.as_bytes()).expect_err(&text);
+            assert!(error.to_string().contains(said), "{text}: {error}");
+            assert_eq!(error.code(), "source_config_invalid");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _read = SourceConfig::parse(&bytes);
+        }
     }
 }

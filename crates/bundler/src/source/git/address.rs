@@ -18,7 +18,7 @@ pub(super) struct Address {
 /// a program, or a credential in the path.
 pub(super) fn address_of(written: &str) -> Option<Address> {
     let plain = written.bytes().all(|byte| byte.is_ascii_graphic());
-    if !plain || BYTES_MAX < written.len() {
+    if !plain || written.len() > BYTES_MAX {
         return None;
     }
     let (start, host, path) = match written.split_once("://") {

@@ -42,8 +42,8 @@
 //! - [`sources`]: clients of github, OCI registries and OCI layouts, and the stores of what they
 //!   fetched. Only [`sources::github`] sees the token of github, only [`sources::oci::registry`] the
 //!   credentials of a registry.
-//! - [`bundler`]: from a manifest to a bundle, in three steps whose types follow each other:
-//!   `Resolution` (manifests were read, no source), `Gathered` (what lies where, and how large),
+//! - [`bundler`]: from a manifest to a bundle ([`bundler::bundle()`]), in steps whose types follow each
+//!   other: `Resolution` (manifests were read, no source), `Gathered` (what lies where, and how large),
 //!   `WrittenBundle` (each file was read once, and had not changed).
 //! - [`sandbox`]: one command confined and limited: view, Landlock ruleset, seccomp filter, cgroups,
 //!   launch, init, supervision.

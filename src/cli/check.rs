@@ -11,7 +11,7 @@ use crate::cli::exit_code::FAILED;
 use crate::cli::found;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::surroundings::Surroundings;
-use bundler::check::{check as check_manifest, of_compose};
+use bundler::check::{check as check_manifest, errors_of};
 use bundler::locate::locate;
 use bundler::resolve::ResolveRequest;
 use spec::check::CheckReport;
@@ -82,7 +82,7 @@ fn report(check: &Check, surroundings: &Surroundings, policy: &HostPolicy) -> Ch
         Ok(located) => located,
         Err(error) => {
             return CheckReport {
-                errors: of_compose(&error),
+                errors: errors_of(&error),
                 ..CheckReport::default()
             };
         }

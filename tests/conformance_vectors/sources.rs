@@ -154,12 +154,13 @@ fn bundled(vector: &Vector, workspace: &Workspace) -> Result<Bundled, Told> {
         follow_symlinks: vector.options.follow_symlinks,
         workspace: Some(&root),
         exclude: Vec::new(),
+        lock: None,
     };
     let gathered = bundler::gather(
         &resolution.layers,
         Some(&resolution.manifest),
         &files,
-        &workspace.repositories,
+        Some(&workspace.repositories),
         &options,
     )
     .map_err(|error| of_bundle(&error))?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::BundleError;
 use crate::gather::{GatherOptions, Gathered, gather};
-use crate::hosting::{Locked, client};
+use crate::hosting::client;
 use crate::locate::locate;
 use crate::outputs::Outputs;
 use crate::pinned::{LockUse, Pinned};
@@ -106,19 +106,15 @@ pub fn bundle(
         follow_symlinks: request.follow_symlinks,
         workspace: Some(&located.workspace),
         exclude: outputs.identities(request.lock)?,
+        lock: pinned.lock(),
     };
-    let layers = &pinned.resolution.layers;
-    let manifest = Some(&pinned.resolution.manifest);
-    let contents = match pinned.lock() {
-        Some(lock) => {
-            let github = Locked {
-                github: &github,
-                lock,
-            };
-            gather(layers, manifest, &located.files, &github, &options)?
-        }
-        None => gather(layers, manifest, &located.files, &github, &options)?,
-    };
+    let contents = gather(
+        &pinned.resolution.layers,
+        Some(&pinned.resolution.manifest),
+        &located.files,
+        Some(&github),
+        &options,
+    )?;
     listener.warn(&contents.warnings);
     pinned.check_run(&contents)?;
 

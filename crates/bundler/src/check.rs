@@ -11,11 +11,11 @@ use crate::layer::{Layer, LayerForm};
 use crate::manifests::{ManifestText, Registry, blocks_of, read_text_of};
 use crate::origin::{SourceKind, SourceOrigin};
 use crate::resolve::{
-    REFERENCE_DEPTH_MAX, Resolution, ResolveRequest, folder_name, referenced_manifest, resolve,
+    Resolution, ResolveRequest, check_chain, folder_name, referenced_manifest, resolve,
 };
 use crate::runnable::{check_manifest, check_run, read_manifest_of};
 use reader::{Question, Refused, judge};
-use sources::github::{FetchedTree, GitHub, GitHubError, RefShape, ResolvedRef};
+use sources::github::RefShape;
 use spec::check::{CheckError, CheckReport};
 use spec::document::{self, Node, Value, excerpt};
 use spec::host_policy::HostPolicy;
@@ -54,7 +54,7 @@ pub fn check(
         report.errors.push(CheckError {
             code: "more_errors".to_owned(),
             message: "other code-workspaces were not looked at".to_owned(),
-            hint: Some("mend those that are listed first".to_owned()),
+            hint: Some("correct those that are listed first".to_owned()),
             ..CheckError::default()
         });
     }
@@ -64,15 +64,15 @@ pub fn check(
         match resolve(request, files) {
             Ok(resolution) => {
                 if let Err(error) = runnable(&resolution, files, policy) {
-                    add_new(&mut report.errors, of_compose(&error));
+                    add_new(&mut report.errors, errors_of(&error));
                 }
                 report.warnings.extend(resolution.warnings);
             }
-            Err(error) => add_new(&mut report.errors, of_compose(&error)),
+            Err(error) => add_new(&mut report.errors, errors_of(&error)),
         }
     }
-    let mut told = BTreeSet::new();
-    let is_new = |one: &WarningReport| told.insert((one.code.clone(), one.message.clone()));
+    let mut reported = BTreeSet::new();
+    let is_new = |one: &WarningReport| reported.insert((one.code.clone(), one.message.clone()));
     report.warnings.retain(is_new);
     report.valid = report.errors.is_empty();
     report
@@ -100,41 +100,18 @@ fn runnable(
 ) -> Result<(), BundleError> {
     let manifest = read_manifest_of(resolution)?;
     check_manifest(resolution, &manifest, &policy.images)?;
-    let is_here = |layer: &&Layer| !matches!(layer.form, LayerForm::GitHub(_));
-    let layers: Vec<Layer> = resolution.layers.iter().filter(is_here).cloned().collect();
     let options = GatherOptions {
         caps: policy.unpack,
         follow_symlinks: false,
         workspace: None,
         exclude: Vec::new(),
+        lock: None,
     };
-    let gathered = gather(&layers, None, files, &Offline, &options)?;
-    match layers.len() == resolution.layers.len() {
-        true => check_run(resolution, &manifest, &gathered.tree),
-        false => Ok(()),
-    }
-}
-
-struct Offline;
-
-impl GitHub for Offline {
-    fn resolve_ref(&self, repository: &str, reference: &str) -> Result<ResolvedRef, GitHubError> {
-        Err(GitHubError::NotLocked {
-            repository: escape(repository.as_bytes()),
-            reference: escape(reference.as_bytes()),
-        })
-    }
-
-    fn fetch(
-        &self,
-        repository: &str,
-        sha: &str,
-        _path: Option<&RelPath>,
-    ) -> Result<FetchedTree, GitHubError> {
-        Err(GitHubError::NotLocked {
-            repository: escape(repository.as_bytes()),
-            reference: escape(sha.as_bytes()),
-        })
+    let gathered = gather(&resolution.layers, None, files, None, &options)?;
+    let is_repository = |layer: &Layer| matches!(layer.form, LayerForm::GitHub(_));
+    match resolution.layers.iter().any(is_repository) {
+        true => Ok(()),
+        false => check_run(resolution, &manifest, &gathered.tree),
     }
 }
 
@@ -150,8 +127,12 @@ struct Checker<'call> {
 }
 
 impl Checker<'_> {
-    fn error(&mut self, error: &BundleError) {
-        add_new(&mut self.report.errors, of_compose(error));
+    fn add(&mut self, errors: impl IntoIterator<Item = CheckError>) {
+        add_new(&mut self.report.errors, errors);
+    }
+
+    fn add_error(&mut self, error: &BundleError) {
+        self.add(errors_of(error));
     }
 
     fn manifest(&mut self, path: &RelPath) {
@@ -162,7 +143,7 @@ impl Checker<'_> {
         }
         let text = match read_text_of(self.files, path, self.registry) {
             Ok(text) => text,
-            Err(error) => return self.error(&error),
+            Err(error) => return self.add_error(&error),
         };
         let ManifestText { root, blocks } = &text;
         let says = |key: &str, word: &str| {
@@ -175,21 +156,24 @@ impl Checker<'_> {
             true => parse_io(root, &path.to_string()),
             false => parse_with(root, &path.to_string(), blocks),
         };
-        let errors = parsed.errors.iter().map(CheckError::from).collect();
-        add_new(&mut self.report.errors, errors);
+        self.add(parsed.errors.iter().map(CheckError::from));
         let is_own = self.open.is_empty();
         if let Some(manifest) = &parsed.manifest {
-            self.told(path, root, manifest, is_own);
+            self.describe(path, root, manifest, is_own);
         }
         self.schemas(path, root);
         self.pins(path, root);
         self.open.push(path.clone());
         for reference in code_references(root) {
-            if ERRORS_MAX < self.report.errors.len() {
+            if self.report.errors.len() > ERRORS_MAX {
                 self.is_cut = true;
                 break;
             }
-            self.reference(path, &reference);
+            if let Err(error) = self.reference(path, &reference) {
+                let pointer = reference.pointer.clone();
+                let origin = origin(path, reference.node, pointer, SourceKind::Reference);
+                self.add_error(&error.at(&origin));
+            }
         }
         self.open.pop();
     }
@@ -202,13 +186,12 @@ impl Checker<'_> {
             Ok(root) => root,
             Err(error) => {
                 let error = ManifestError::of_document(&path.to_string(), error);
-                return self.error(&BundleError::Manifest(vec![error]));
+                return self.add_error(&BundleError::Manifest(vec![error]));
             }
         };
         let blocks = blocks_of(self.files, path, &root, self.registry);
         let parsed = parse_with(&root, &path.to_string(), &blocks);
-        let errors = parsed.errors.iter().map(CheckError::from).collect();
-        add_new(&mut self.report.errors, errors);
+        self.add(parsed.errors.iter().map(CheckError::from));
         if let Some(manifest) = &parsed.manifest {
             let warnings = manifest.warnings.iter().cloned();
             self.report.warnings.extend(warnings);
@@ -216,7 +199,7 @@ impl Checker<'_> {
         }
     }
 
-    fn told(&mut self, path: &RelPath, root: &Node, manifest: &Manifest, is_own: bool) {
+    fn describe(&mut self, path: &RelPath, root: &Node, manifest: &Manifest, is_own: bool) {
         let warnings = &mut self.report.warnings;
         warnings.extend(manifest.warnings.iter().cloned());
         for refusal in &manifest.refusals {
@@ -282,23 +265,24 @@ impl Checker<'_> {
                 Ok(()) => continue,
                 Err(Refused::Schema { error, .. }) => {
                     if let Some(wrong) = wrong_type_of(path, block, node, &error) {
-                        add_new(&mut self.report.errors, vec![wrong]);
+                        self.add([wrong]);
                         continue;
                     }
                     (error.code(), error.to_string(), error.hint())
                 }
                 Err(other) => ("schema_unread", format!("{other:?}"), "try again"),
             };
-            let error = CheckError {
+            self.add([CheckError {
                 code: code.to_owned(),
                 message: format!("`{block}` is not a schema that is accepted: {problem}"),
-                file: Some(path.to_string()),
-                line: Some(node.place.line),
-                column: Some(node.place.column),
-                pointer: Some(format!("/{block}")),
                 hint: Some(hint.to_owned()),
-            };
-            add_new(&mut self.report.errors, vec![error]);
+                ..error_at(&origin(
+                    path,
+                    node,
+                    format!("/{block}"),
+                    SourceKind::Resolved,
+                ))
+            }]);
         }
     }
 
@@ -315,56 +299,34 @@ impl Checker<'_> {
                     shape,
                 };
                 let origin = origin(path, found.node, found.pointer, SourceKind::GitHub);
-                self.error(&problem.at(&origin));
+                self.add_error(&problem.at(&origin));
             }
         }
     }
 
-    fn reference(&mut self, holder: &RelPath, reference: &CodeReference<'_>) {
-        let CodeReference {
-            path,
-            beside,
-            node,
-            pointer,
-        } = reference;
-        let origin = origin(holder, node, pointer.clone(), SourceKind::Reference);
-        let base = holder.parent().filter(|_| *beside);
-        let found = folder_at(base.as_ref(), path)
-            .and_then(|folder| referenced_manifest(self.files, folder.as_ref()))
-            .map_err(|error| error.at(&origin));
-        let (manifest, warnings) = match found {
-            Ok(found) => found,
-            Err(error) => return self.error(&error),
-        };
-        let names = self.open.iter().map(folder_name);
-        let problem = if let Some(first) = self.open.iter().position(|open| *open == manifest) {
-            let chain = names.skip(first).chain([folder_name(&manifest)]).collect();
-            Some(BundleError::Cycle { chain })
-        } else if REFERENCE_DEPTH_MAX < self.open.len() {
-            Some(BundleError::Depth {
-                chain: names.chain([folder_name(&manifest)]).collect(),
-                limit: REFERENCE_DEPTH_MAX,
-            })
-        } else if MANIFESTS_MAX <= self.seen.len() && !self.seen.contains_key(&manifest) {
-            let limit = MANIFESTS_MAX;
-            Some(BundleError::TooManySources { limit })
-        } else {
-            None
-        };
-        if let Some(problem) = problem {
-            return self.error(&problem.at(&origin));
-        }
-        if !self.seen.contains_key(&manifest) {
+    /// Checks the manifest of a referenced code-workspace, once.
+    fn reference(
+        &mut self,
+        holder: &RelPath,
+        reference: &CodeReference<'_>,
+    ) -> Result<(), BundleError> {
+        let base = holder.parent().filter(|_| reference.beside);
+        let folder = folder_at(base.as_ref(), &reference.path)?;
+        let (path, warnings) = referenced_manifest(self.files, folder.as_ref())?;
+        check_chain(&self.open, &path)?;
+        if !self.seen.contains_key(&path) {
+            if self.seen.len() >= MANIFESTS_MAX {
+                let limit = MANIFESTS_MAX;
+                return Err(BundleError::TooManySources { limit });
+            }
             self.report.warnings.extend(warnings);
-            self.manifest(&manifest);
+            self.manifest(&path);
         }
-        if self.seen.get(&manifest) == Some(&false) {
-            let problem = BundleError::NotCodeWorkspace {
-                path: manifest,
-                found: "of another kind",
-            };
-            self.error(&problem.at(&origin));
+        if self.seen.get(&path) == Some(&false) {
+            let found = "of another kind";
+            return Err(BundleError::NotCodeWorkspace { path, found });
         }
+        Ok(())
     }
 }
 
@@ -382,14 +344,12 @@ fn wrong_type_of(
     let node = steps.iter().copied().try_fold(schema, Node::child)?;
     let (message, hint) = keywords::wrong_text(node, &steps)
         .or_else(|| keywords::wrong_type(node).filter(|_| pointer.ends_with("/type")))?;
+    let pointer = format!("/{block}{pointer}");
     Some(CheckError {
         code: error.code().to_owned(),
         message,
-        file: Some(path.to_string()),
-        line: Some(node.place.line),
-        column: Some(node.place.column),
-        pointer: Some(format!("/{block}{pointer}")),
         hint,
+        ..error_at(&origin(path, node, pointer, SourceKind::Resolved))
     })
 }
 
@@ -402,7 +362,7 @@ fn origin(file: &RelPath, node: &Node, pointer: String, kind: SourceKind) -> Sou
     }
 }
 
-fn add_new<T: PartialEq>(list: &mut Vec<T>, more: Vec<T>) {
+fn add_new(list: &mut Vec<CheckError>, more: impl IntoIterator<Item = CheckError>) {
     for one in more {
         if !list.contains(&one) {
             list.push(one);
@@ -410,24 +370,29 @@ fn add_new<T: PartialEq>(list: &mut Vec<T>, more: Vec<T>) {
     }
 }
 
+/// An error of the report, with the position only.
+fn error_at(at: &SourceOrigin) -> CheckError {
+    CheckError {
+        file: Some(at.file.clone()),
+        line: at.place.map(|place| place.line),
+        column: at.place.map(|place| place.column),
+        pointer: Some(at.pointer.clone()),
+        ..CheckError::default()
+    }
+}
+
 /// Converts to the errors of the report: one for each error of a manifest.
 #[must_use]
-pub fn of_compose(error: &BundleError) -> Vec<CheckError> {
-    let plain = |message: String| CheckError {
-        code: error.code().to_owned(),
-        message,
-        hint: error.hint(),
-        ..CheckError::default()
+pub fn errors_of(error: &BundleError) -> Vec<CheckError> {
+    let (place, cause) = match error {
+        BundleError::Manifest(errors) => return errors.iter().map(CheckError::from).collect(),
+        BundleError::At { at, error } => (error_at(at), error.as_ref()),
+        other => (CheckError::default(), other),
     };
-    match error {
-        BundleError::Manifest(errors) => errors.iter().map(CheckError::from).collect(),
-        BundleError::At { at, error } => vec![CheckError {
-            file: Some(at.file.clone()),
-            line: at.place.map(|place| place.line),
-            column: at.place.map(|place| place.column),
-            pointer: Some(at.pointer.clone()),
-            ..plain(with_causes(error.as_ref()))
-        }],
-        other => vec![plain(with_causes(other))],
-    }
+    vec![CheckError {
+        code: error.code().to_owned(),
+        message: with_causes(cause),
+        hint: error.hint(),
+        ..place
+    }]
 }

@@ -39,7 +39,7 @@ impl CredentialRules {
     ) -> Result<Option<&str>, BundleError> {
         let mut start = None;
         for rule in &self.0 {
-            if rule.patterns.decide(path.as_bytes(), is_directory) != Some(true) {
+            if rule.patterns.is_ignored(path.as_bytes(), is_directory) != Some(true) {
                 continue;
             }
             let Some(lines) = &rule.lines else {

@@ -59,8 +59,9 @@ pub fn define_code(
         follow_symlinks: args.follow_symlinks,
         workspace: args.workspace_root,
         exclude: Vec::new(),
+        lock: None,
     };
-    let gathered = gather(&layers, None, args.files, args.github, &options)?;
+    let gathered = gather(&layers, None, args.files, Some(args.github), &options)?;
     write(&gathered, args.files, out)
 }
 
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_is_a_shell_that_other_sources_lie_over() {
+    fn later_sources_override_a_repository() {
         let ground = tempfile::tempdir().expect("a directory");
         let (workspace, repository) = (ground.path().join("work"), ground.path().join("repo"));
         write(&workspace, &[("lib/utils.ts", "mine")]);

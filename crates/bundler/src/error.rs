@@ -1,6 +1,6 @@
 //! The errors of this crate; `advice.rs` has the code and the advice of each.
 
-use crate::filter::{LeftOut, entries};
+use crate::left_out::{LeftOut, entries};
 use crate::manifests::Unread;
 use crate::origin::SourceOrigin;
 use archive::links::LinkError;
@@ -231,11 +231,11 @@ pub enum BundleError {
     GitMissing { directory: String },
     #[error("a temporary directory for git cannot be made")]
     GitDirectory(#[source] std::io::Error),
-    #[error("git {command} failed: {complaint}")]
+    #[error("git {command} failed: {message}")]
     GitFailed {
         command: String,
         /// Escaped stderr, or the exit status.
-        complaint: String,
+        message: String,
     },
 }
 
@@ -314,10 +314,13 @@ fn near_words(near: Option<&String>) -> String {
 }
 
 impl BundleError {
-    /// Adds the source. The size of a bundle is not a matter of one source.
+    /// Adds the source, unless the error has a place or is not of one source.
     pub(crate) fn at(self, at: &SourceOrigin) -> Self {
         match self {
-            Self::Size { .. } => self,
+            Self::Size { .. }
+            | Self::At { .. }
+            | Self::Manifest(_)
+            | Self::ManifestUnreadable(_) => self,
             error => Self::At {
                 at: Box::new(at.clone()),
                 error: Box::new(error),

@@ -3,19 +3,21 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use crate::bundle_filter::BundleFilter;
 use crate::error::BundleError;
 use crate::files::{DirectoryFiles, FileIdentity};
+use crate::filter::{FileFilter, Purpose};
 use crate::gathered::Gathering;
-pub use crate::gathered::{Gathered, Given};
+pub use crate::gathered::{Gathered, SourceSize};
 use crate::layer::{Layer, LayerForm, RepositorySource};
 use crate::overlay::SourceIndex;
 use crate::walk::{Links, Walk, directory_target};
 use crate::weight;
-use sources::github::GitHub;
+use sources::github::{GitHub, GitHubError};
 use spec::digest::Digest;
 use spec::host_policy::UnpackCaps;
+use spec::lock::Lock;
 use spec::manifest::commits::{SourceCommit, with_commits};
+use spec::path::escape;
 
 /// Options for gathering.
 #[derive(Debug, Clone)]
@@ -26,6 +28,8 @@ pub struct GatherOptions<'call> {
     /// Workspace on this host; absolute links into it are followed.
     pub workspace: Option<&'call Path>,
     pub exclude: Vec<FileIdentity>,
+    /// Fetches the commits of this lock; a reference without one is refused.
+    pub lock: Option<&'call Lock>,
 }
 
 /// A fetched repository source.
@@ -44,7 +48,8 @@ pub struct FetchedSource {
 /// Lists the files of all `layers`, fetches repositories and merges everything. `manifest` becomes
 /// `.runner/manifest.json`, with the fetched commits added.
 ///
-/// Of the workspace files it reads only ignore files and possible credentials.
+/// Of the workspace files it reads only ignore files and possible credentials. Without `github`
+/// repositories are left out.
 ///
 /// # Errors
 /// [`BundleError::At`] for an error of a source, [`BundleError::Size`].
@@ -52,7 +57,7 @@ pub fn gather(
     layers: &[Layer],
     manifest: Option<&serde_json::Value>,
     files: &DirectoryFiles,
-    github: &dyn GitHub,
+    github: Option<&dyn GitHub>,
     options: &GatherOptions<'_>,
 ) -> Result<Gathered, BundleError> {
     let origins = layers.iter().map(|layer| layer.origin.clone()).collect();
@@ -60,9 +65,10 @@ pub fn gather(
     for (source, layer) in layers.iter().enumerate() {
         let added = match &layer.form {
             LayerForm::Inline { path, content } => gathering.inline(path, content, source),
-            LayerForm::GitHub(repository) => {
-                add_repository(&mut gathering, source, repository, github, options)
-            }
+            LayerForm::GitHub(repository) => match github {
+                Some(github) => add_repository(&mut gathering, source, repository, github, options),
+                None => Ok(()),
+            },
             LayerForm::Folder { .. } | LayerForm::Local(_) => {
                 add_local(&mut gathering, source, &layer.form, files, options)
             }
@@ -89,8 +95,10 @@ fn add_local(
     files: &DirectoryFiles,
     options: &GatherOptions<'_>,
 ) -> Result<(), BundleError> {
-    let is_own_folder = matches!(form, LayerForm::Folder(_));
-    let filter = BundleFilter::new(files, is_own_folder)?;
+    let purpose = match form {
+        LayerForm::Folder(_) => Purpose::OwnFolder,
+        _ => Purpose::NamedFolder,
+    };
     let mut walk = Walk {
         files,
         root: 0,
@@ -100,7 +108,7 @@ fn add_local(
             false => Links::Keep,
         },
         exclude: &options.exclude,
-        filter: Some(&filter),
+        filter: Some(FileFilter::new(purpose)?),
         gathering,
     };
     match form {
@@ -108,7 +116,10 @@ fn add_local(
         LayerForm::Local(local) => walk.local(local)?,
         LayerForm::Inline { .. } | LayerForm::GitHub(_) => (),
     }
-    for warning in filter.warnings() {
+    let Walk {
+        filter, gathering, ..
+    } = walk;
+    for warning in filter.iter().flat_map(FileFilter::warnings) {
         gathering.warn(source, &warning.code, &warning.message);
     }
     Ok(())
@@ -128,9 +139,19 @@ fn add_repository(
         path,
         target,
     } = wanted;
-    let resolved = github.resolve_ref(repository, reference)?;
-    let tree = github.fetch(repository, &resolved.sha, path.as_ref())?;
-    gathering.warnings.extend(resolved.warnings);
+    let sha = match options.lock {
+        Some(lock) => lock.pinned(repository, reference).map(str::to_owned),
+        None => {
+            let resolved = github.resolve_ref(repository, reference)?;
+            gathering.warnings.extend(resolved.warnings);
+            Some(resolved.sha)
+        }
+    };
+    let sha = sha.ok_or_else(|| GitHubError::NotLocked {
+        repository: repository.clone(),
+        reference: escape(reference.as_bytes()),
+    })?;
+    let tree = github.fetch(repository, &sha, path.as_ref())?;
     let files = DirectoryFiles::new(tree.directory);
     let mut walk = Walk {
         files: &files,
@@ -150,7 +171,7 @@ fn add_repository(
         commit: SourceCommit {
             repository: repository.clone(),
             reference: reference.clone(),
-            sha: resolved.sha,
+            sha,
         },
         archive_bytes: tree.archive_bytes,
         archive_digest: tree.archive_digest,

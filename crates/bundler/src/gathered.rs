@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use crate::error::{BundleError, SizeLimit};
 use crate::files::DirectoryFiles;
-use crate::filter::LeftOut;
 use crate::gather::FetchedSource;
 use crate::hosting::limits_of;
+use crate::left_out::LeftOut;
 use crate::origin::{SourceKind, SourceOrigin};
 use crate::overlay::{Item, Overlay, RootIndex, SourceIndex};
+use crate::walk::parse;
 use archive::tree::Conflict;
 use archive::{Entry, LEFT_OUT, SEGMENTS_MAX, Tree, case_twins, links};
 use spec::host_policy::UnpackCaps;
@@ -17,38 +18,28 @@ use spec::path::RelPath;
 use spec::report::WarningReport;
 
 const RESERVED: &[u8] = b".runner";
-const RESOLVED_MANIFEST: &[u8] = b".runner/manifest.json";
+const RESOLVED_MANIFEST: &str = ".runner/manifest.json";
 /// Listed entries per entry of the limit, since entries may be left out or replaced.
 const LISTED_FOR_EACH: u64 = 16;
 
-/// Counts of one source, including replaced entries.
+/// Files of one source, including replaced ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Given {
+pub struct SourceSize {
     pub files: u64,
     pub bytes: u64,
 }
 
 /// The contents of a bundle, and where to read them.
+#[derive(Debug)]
 pub struct Gathered {
     pub overlay: Overlay,
     /// The overlay in the form that the archive writer needs.
     pub tree: Tree,
     pub origins: Vec<SourceOrigin>,
-    pub given: Vec<Given>,
+    pub sizes: Vec<SourceSize>,
     pub fetched: Vec<FetchedSource>,
     pub warnings: Vec<WarningReport>,
     pub(crate) archive_bytes_max: u64,
-}
-
-impl std::fmt::Debug for Gathered {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Gathered")
-            .field("entries", &self.overlay.len())
-            .field("sources", &self.origins.len())
-            .field("fetched", &self.fetched)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Gathered {
@@ -75,7 +66,7 @@ pub(crate) struct Gathering {
     pub(crate) fetched: Vec<FetchedSource>,
     overlay: Overlay,
     origins: Vec<SourceOrigin>,
-    given: Vec<Given>,
+    sizes: Vec<SourceSize>,
     caps: UnpackCaps,
     listed: u64,
     of_version_control: LeftOut,
@@ -88,7 +79,7 @@ impl Gathering {
         Self {
             fetched: Vec::new(),
             overlay: Overlay::default(),
-            given: vec![Given::default(); origins.len()],
+            sizes: vec![SourceSize::default(); origins.len()],
             origins,
             caps,
             listed: 0,
@@ -177,9 +168,9 @@ impl Gathering {
     ) -> Result<(), BundleError> {
         Self::check_depth(to)?;
         if item != Item::Directory {
-            let given = &mut self.given[source];
-            given.files += 1;
-            given.bytes = given.bytes.saturating_add(item.bytes());
+            let size = &mut self.sizes[source];
+            size.files += 1;
+            size.bytes = size.bytes.saturating_add(item.bytes());
         }
         self.overlay
             .insert(to, item, source)
@@ -212,19 +203,10 @@ impl Gathering {
 
     /// Adds `.runner/manifest.json` as a source of its own.
     pub(crate) fn add_manifest(&mut self, manifest: &[u8]) -> Result<(), BundleError> {
-        let origin = SourceOrigin {
-            file: ".runner/manifest.json".to_owned(),
-            place: None,
-            pointer: String::new(),
-            kind: SourceKind::Resolved,
-        };
+        let origin = SourceOrigin::whole(RESOLVED_MANIFEST.to_owned(), SourceKind::Resolved);
         self.origins.push(origin.clone());
-        self.given.push(Given::default());
-        RelPath::parse(RESOLVED_MANIFEST)
-            .map_err(|error| BundleError::Path {
-                path: origin.file.clone(),
-                error,
-            })
+        self.sizes.push(SourceSize::default());
+        parse(RESOLVED_MANIFEST.as_bytes())
             .and_then(|path| {
                 let source = self.origins.len() - 1;
                 self.place(&path, Item::of_bytes(manifest.into()), source)
@@ -257,7 +239,7 @@ impl Gathering {
             overlay: self.overlay,
             tree,
             origins: self.origins,
-            given: self.given,
+            sizes: self.sizes,
             fetched: self.fetched,
             warnings: self.warnings,
             archive_bytes_max: self.caps.archive_bytes,

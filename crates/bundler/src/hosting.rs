@@ -1,4 +1,4 @@
-//! Repository client with the host's settings, and one that uses the commits of a lock file.
+//! The client of repositories, with the host's settings.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -9,13 +9,9 @@ use crate::layer::{Layer, LayerForm};
 use crate::manifests::read_host_file;
 use archive::UnpackLimits;
 use sources::Patience;
-use sources::github::{
-    Client, ClientSettings, FetchedTree, GitHub, GitHubError, Progress, RefShape, ResolvedRef,
-    Token,
-};
+use sources::github::{Client, ClientSettings, Progress, Token};
 use spec::host_policy::UnpackCaps;
-use spec::lock::Lock;
-use spec::path::{RelPath, escape};
+use spec::path::escape;
 use spec::report::with_causes;
 
 /// Creates a client for the service of the host's policy. Sends no request.
@@ -71,43 +67,10 @@ fn read_token(reference: &str, host: &BundleHost<'_>) -> Result<Token, BundleErr
     Ok(Token::new(value, reference.to_owned())?)
 }
 
-#[must_use]
 pub(crate) fn limits_of(caps: UnpackCaps) -> UnpackLimits {
     UnpackLimits {
         compressed_bytes: caps.archive_bytes,
         unpacked_bytes: caps.unpacked_bytes,
         entries: caps.entries,
-    }
-}
-
-/// Repositories at the commits of a lock file. A reference without a locked commit is refused.
-pub(crate) struct Locked<'call> {
-    pub(crate) github: &'call dyn GitHub,
-    pub(crate) lock: &'call Lock,
-}
-
-impl GitHub for Locked<'_> {
-    fn resolve_ref(&self, repository: &str, reference: &str) -> Result<ResolvedRef, GitHubError> {
-        match self.lock.pinned(repository, reference) {
-            Some(sha) => Ok(ResolvedRef {
-                sha: sha.to_owned(),
-                shape: RefShape::of(reference),
-                cached: true,
-                warnings: Vec::new(),
-            }),
-            None => Err(GitHubError::NotLocked {
-                repository: repository.to_owned(),
-                reference: escape(reference.as_bytes()),
-            }),
-        }
-    }
-
-    fn fetch(
-        &self,
-        repository: &str,
-        sha: &str,
-        path: Option<&RelPath>,
-    ) -> Result<FetchedTree, GitHubError> {
-        self.github.fetch(repository, sha, path)
     }
 }

@@ -4,7 +4,6 @@
 //! and its last matching pattern decides. Entries of an ignored directory cannot be included again.
 //! The ignore file itself is included, so that bundling the result again gives the same result.
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -21,28 +20,32 @@ use spec::path::{RelPath, escape};
 const BYTES_MAX: u64 = 1 << 20;
 const PATTERNS_MAX: usize = 20_000;
 
-pub(crate) struct Ignored<'files> {
-    name: &'static [u8],
-    files: &'files DirectoryFiles,
+/// All ignore files of one name.
+pub(crate) struct IgnoreFiles {
+    pub(crate) name: &'static str,
     /// By directory; the empty name is the root.
-    found: RefCell<BTreeMap<Vec<u8>, Patterns>>,
-    patterns: Cell<usize>,
+    found: BTreeMap<Vec<u8>, Patterns>,
+    patterns: usize,
 }
 
-impl<'files> Ignored<'files> {
-    pub(crate) fn new(files: &'files DirectoryFiles, name: &'static [u8]) -> Self {
+impl IgnoreFiles {
+    pub(crate) fn new(name: &'static str) -> Self {
         Self {
             name,
-            files,
-            found: RefCell::default(),
-            patterns: Cell::new(0),
+            found: BTreeMap::new(),
+            patterns: 0,
         }
     }
 
-    pub(crate) fn enter(&self, directory: Option<&RelPath>) -> Result<(), BundleError> {
-        let path = join(directory, &parse(self.name)?)?;
+    /// Reads the ignore file of `directory`, if it has one.
+    pub(crate) fn read(
+        &mut self,
+        files: &DirectoryFiles,
+        directory: Option<&RelPath>,
+    ) -> Result<(), BundleError> {
+        let path = join(directory, &parse(self.name.as_bytes())?)?;
         let unreadable = |error| BundleError::unreadable(&path, error);
-        let Some(found) = self.files.look(&path).map_err(unreadable)? else {
+        let Some(found) = files.look(&path).map_err(unreadable)? else {
             return Ok(());
         };
         let refused = |line, reason: String| BundleError::IgnoreFile {
@@ -59,32 +62,26 @@ impl<'files> Ignored<'files> {
             let reason = format!("it has {bytes} bytes, expected at most {BYTES_MAX}");
             return Err(refused(None, reason));
         }
-        let text = self
-            .files
-            .read_start(&path, BYTES_MAX)
-            .map_err(unreadable)?;
+        let text = files.read_start(&path, BYTES_MAX).map_err(unreadable)?;
         let text = std::str::from_utf8(&text).map_err(|error| {
             let before = &text[..error.valid_up_to()];
             let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
             refused(Some(line), "it is not UTF-8 here".to_owned())
         })?;
         let patterns = Patterns::parse(text).map_err(|(line, reason)| refused(line, reason))?;
-        self.patterns.set(self.patterns.get() + patterns.count);
-        if self.patterns.get() > PATTERNS_MAX {
+        self.patterns += patterns.count;
+        if self.patterns > PATTERNS_MAX {
             let reason = format!("more than {PATTERNS_MAX} patterns in all such files up to it");
             return Err(refused(None, reason));
         }
         let directory = directory.map_or(&[][..], RelPath::as_bytes).to_vec();
-        self.found.borrow_mut().insert(directory, patterns);
+        self.found.insert(directory, patterns);
         Ok(())
     }
 
     /// Whether `path` is ignored; `None` without a match. No parent of `path` may be ignored.
-    pub(crate) fn decide(&self, path: &RelPath, is_directory: bool) -> Option<bool> {
-        let found = self.found.borrow();
-        if found.is_empty() {
-            return None;
-        }
+    pub(crate) fn is_ignored(&self, path: &RelPath, is_directory: bool) -> Option<bool> {
+        let found = &self.found;
         let bytes = path.as_bytes();
         let slashes = bytes.iter().enumerate().rev();
         let above = slashes.filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
@@ -92,10 +89,10 @@ impl<'files> Ignored<'files> {
             .filter_map(|at| {
                 found
                     .get(&bytes[..at])?
-                    .decide(&bytes[at + 1..], is_directory)
+                    .is_ignored(&bytes[at + 1..], is_directory)
             })
             .next();
-        decided.or_else(|| found.get(&[][..])?.decide(bytes, is_directory))
+        decided.or_else(|| found.get(&[][..])?.is_ignored(bytes, is_directory))
     }
 }
 
@@ -123,7 +120,7 @@ impl Patterns {
     }
 
     /// Whether a path, relative to the ignore file, is ignored; `None` without a match.
-    pub(crate) fn decide(&self, path: &[u8], is_directory: bool) -> Option<bool> {
+    pub(crate) fn is_ignored(&self, path: &[u8], is_directory: bool) -> Option<bool> {
         match self
             .matcher
             .matched(Path::new(OsStr::from_bytes(path)), is_directory)
@@ -198,7 +195,7 @@ mod tests {
             let patterns = Patterns::parse(text).map_err(|(_, reason)| reason);
             let patterns = patterns.expect(text);
             assert_eq!(
-                patterns.decide(path.as_bytes(), is_directory),
+                patterns.is_ignored(path.as_bytes(), is_directory),
                 expected,
                 "{text:?} of {path:?}"
             );

@@ -10,7 +10,6 @@
 
 mod advice;
 pub mod bundle;
-mod bundle_filter;
 pub mod check;
 mod credentials;
 pub mod define_code;
@@ -24,6 +23,7 @@ mod gathered;
 mod hosting;
 mod ignored;
 pub mod layer;
+mod left_out;
 pub mod locate;
 pub mod manifests;
 pub mod origin;

@@ -47,9 +47,7 @@ pub struct ManifestFile {
 }
 
 impl ManifestFile {
-    /// Whether other manifests may refer to it: stated in the rich form, given by the schema in the
-    /// lean form.
-    #[must_use]
+    /// Whether other manifests may refer to it. The rich form has a kind, the lean form a schema.
     pub(crate) fn is_code_workspace(&self) -> bool {
         let is_lean = self
             .root
@@ -194,48 +192,42 @@ pub fn read_blocks(
     let mut blocks = BlockDocuments::default();
     for reference in block_references(root) {
         let is_sandbox = reference.block == "sandbox";
-        let place = read_block(read, holder, reference.clone(), registry, &mut blocks);
+        let place = read_block(read, Some(holder), reference.clone(), registry, &mut blocks);
         let inventory = blocks
             .get(&reference)
             .filter(|_| is_sandbox)
             .and_then(|document| block_references_of_sandbox(&document.root));
-        match (inventory, place) {
-            (Some(inventory), Some(place)) => {
-                read_block(read, &place, inventory, registry, &mut blocks);
-            }
-            (Some(inventory), None) => {
-                let registered = registered(&inventory, registry);
-                match registered {
-                    Some(file) => add_host_file(inventory, file, &mut blocks),
-                    None => {
-                        let tried = "stands in a document of the host's registry, beside which \
-                                     nothing is looked for";
-                        blocks.insert_missing(inventory, tried.to_owned());
-                    }
-                }
-            }
-            (None, _) => (),
+        if let Some(inventory) = inventory {
+            read_block(read, place.as_ref(), inventory, registry, &mut blocks);
         }
     }
     blocks
 }
 
-/// Returns the document's path in the workspace; `None` for a host document.
+/// Returns the document's path in the workspace; `None` for a host document. `holder` is the
+/// document with the reference.
 fn read_block(
     read: &ReadDocument<'_>,
-    holder: &RelPath,
+    holder: Option<&RelPath>,
     reference: BlockReference,
     registry: &Registry,
     blocks: &mut BlockDocuments,
 ) -> Option<RelPath> {
-    match reference.target(holder) {
+    let (target, no_slug) = match holder {
+        Some(holder) => (
+            reference.target(holder),
+            "is not among `refs` of the host's configuration",
+        ),
+        None => (
+            Ok(ReferenceTarget::Slug(reference.text.clone())),
+            "stands in a document of the host's registry, beside which nothing is looked for",
+        ),
+    };
+    match target {
         Err(why) => blocks.insert_missing(reference, why),
         Ok(ReferenceTarget::Slug(slug)) => match registry.get(&slug) {
             Some(file) => add_host_file(reference, file, blocks),
-            None => {
-                let tried = "is not among `refs` of the host's configuration";
-                blocks.insert_missing(reference, tried.to_owned());
-            }
+            None => blocks.insert_missing(reference, no_slug.to_owned()),
         },
         Ok(ReferenceTarget::File(path)) => {
             match read(&path) {
@@ -246,13 +238,6 @@ fn read_block(
         }
     }
     None
-}
-
-fn registered<'registry>(
-    reference: &BlockReference,
-    registry: &'registry Registry,
-) -> Option<&'registry Path> {
-    registry.get(&reference.text).map(PathBuf::as_path)
 }
 
 fn add_host_file(reference: BlockReference, file: &Path, blocks: &mut BlockDocuments) {

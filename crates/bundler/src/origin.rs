@@ -3,7 +3,6 @@
 use std::fmt;
 
 use spec::document::Place;
-use spec::path::RelPath;
 
 /// Kind of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,20 +46,18 @@ pub struct SourceOrigin {
 }
 
 impl SourceOrigin {
-    /// Refers to the whole manifest at `path`.
-    #[must_use]
-    pub fn folder_of(path: &RelPath) -> Self {
+    /// Refers to a whole file or directory.
+    pub(crate) fn whole(file: String, kind: SourceKind) -> Self {
         Self {
-            file: path.to_string(),
+            file,
             place: None,
             pointer: String::new(),
-            kind: SourceKind::Folder,
+            kind,
         }
     }
 
     /// Formats file and JSON Pointer as in lock files: `tools/a/manifest.yaml#/code/sources/0`.
-    #[must_use]
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("{}#{}", self.file, self.pointer)
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::error::BundleError;
 use crate::files::shown;
-use crate::gather::{Gathered, Given};
+use crate::gather::{Gathered, SourceSize};
 use crate::layer::{Layer, LayerForm};
 use crate::manifests::read_host_file;
 use crate::resolve::Resolution;
@@ -108,7 +108,7 @@ impl Pinned {
     pub(crate) fn lock_of(&self, contents: &Gathered, digest: Digest) -> Result<Lock, BundleError> {
         let layers = self.resolution.layers.iter().enumerate();
         let sources = layers.map(|(index, layer)| {
-            let mut locked = locked_source(layer, contents.given[index]);
+            let mut locked = locked_source(layer, contents.sizes[index]);
             let fetched = contents.fetched.iter().find(|one| one.source == index);
             if let Some(fetched) = fetched {
                 locked.sha = Some(fetched.commit.sha.clone());
@@ -152,7 +152,7 @@ fn differences_unfetched(
         return Vec::new();
     }
     let sources = layers.iter().map(|layer| {
-        let now = locked_source(layer, Given::default());
+        let now = locked_source(layer, SourceSize::default());
         // Values that need the files are taken from the lock.
         match lock.sources.iter().find(|known| known.from == now.from) {
             Some(known) => LockedSource {
@@ -207,7 +207,7 @@ fn sorted(words: impl Iterator<Item = String>) -> Vec<String> {
         .collect()
 }
 
-fn locked_source(layer: &Layer, given: Given) -> LockedSource {
+fn locked_source(layer: &Layer, size: SourceSize) -> LockedSource {
     let mut locked = LockedSource {
         from: layer.origin.name(),
         kind: LockedKind::Local,
@@ -217,8 +217,8 @@ fn locked_source(layer: &Layer, given: Given) -> LockedSource {
         sha: None,
         archive_digest: None,
         archive_bytes: None,
-        bytes: given.bytes,
-        files: given.files,
+        bytes: size.bytes,
+        files: size.files,
     };
     match &layer.form {
         LayerForm::Folder(path) => {

@@ -24,9 +24,9 @@ use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
 
 /// Deepest nesting of code-workspaces.
-pub(crate) const REFERENCE_DEPTH_MAX: usize = 8;
+const REFERENCE_DEPTH_MAX: usize = 8;
 /// Most sources, counting each reference to a code-workspace.
-pub const SOURCES_MAX: usize = 4_096;
+const SOURCES_MAX: usize = 4_096;
 
 /// Inputs of resolution.
 #[derive(Debug, Clone, Copy)]
@@ -101,7 +101,8 @@ pub(crate) fn resolve_code(
             pointer: format!("/sources/{index}"),
             kind: kind_of(source),
         };
-        resolver.source(origin, source, None)?;
+        let added = resolver.source(&origin, source, None);
+        added.map_err(|error| error.at(&origin))?;
     }
     Ok(resolver.layers)
 }
@@ -173,7 +174,7 @@ impl<'call> Resolver<'call> {
         let folder = file.path.parent();
         let mut workspaces: Vec<Rc<Workspace>> = Vec::new();
         if file.manifest.code.is_empty() {
-            let origin = SourceOrigin::folder_of(&file.path);
+            let origin = SourceOrigin::whole(file.path.to_string(), SourceKind::Folder);
             self.push(origin, LayerForm::Folder(folder.clone()))?;
         }
         let nodes = source_nodes(&file.root);
@@ -187,9 +188,8 @@ impl<'call> Resolver<'call> {
             };
             // The lean `source` is relative to its file, `code` to the workspace.
             let base = folder.clone().filter(|_| file.root.get("code").is_none());
-            if let Some(found) = self.source(origin, source, base.as_ref())? {
-                workspaces.push(found);
-            }
+            let added = self.source(&origin, source, base.as_ref());
+            workspaces.extend(added.map_err(|error| error.at(&origin))?);
         }
         self.open.pop();
         let asking = match &self.who {
@@ -222,13 +222,13 @@ impl<'call> Resolver<'call> {
 
     fn source(
         &mut self,
-        origin: SourceOrigin,
+        origin: &SourceOrigin,
         source: &CodeSource,
         base: Option<&RelPath>,
     ) -> Result<Option<Rc<Workspace>>, BundleError> {
         let form = match source {
             CodeSource::Reference { path } => {
-                return self.reference(&origin, base, path).map(Some);
+                return self.reference(base, path).map(Some);
             }
             CodeSource::Inline { path, content } => LayerForm::Inline {
                 path: path.clone(),
@@ -240,7 +240,7 @@ impl<'call> Resolver<'call> {
                 target,
                 glob,
             } => LayerForm::Local(LocalSource {
-                base: base_of(base, path).map_err(|error| error.at(&origin))?,
+                base: base_of(base, path)?,
                 path: path.below.clone(),
                 directory: *directory,
                 target: target.clone(),
@@ -254,12 +254,11 @@ impl<'call> Resolver<'call> {
             } => {
                 let shape = RefShape::of(reference);
                 if self.require_pin && shape != RefShape::Commit {
-                    let problem = BundleError::PinRequired {
+                    return Err(BundleError::PinRequired {
                         repository: repository.clone(),
                         reference: escape(reference.as_bytes()),
                         shape,
-                    };
-                    return Err(problem.at(&origin));
+                    });
                 }
                 LayerForm::GitHub(RepositorySource {
                     repository: repository.clone(),
@@ -269,11 +268,11 @@ impl<'call> Resolver<'call> {
                 })
             }
         };
-        self.push(origin, form).map(|()| None)
+        self.push(origin.clone(), form).map(|()| None)
     }
 
     fn push(&mut self, origin: SourceOrigin, form: LayerForm) -> Result<(), BundleError> {
-        if SOURCES_MAX <= self.layers.len() {
+        if self.layers.len() >= SOURCES_MAX {
             let problem = BundleError::TooManySources { limit: SOURCES_MAX };
             return Err(problem.at(&origin));
         }
@@ -283,25 +282,12 @@ impl<'call> Resolver<'call> {
 
     fn reference(
         &mut self,
-        origin: &SourceOrigin,
         base: Option<&RelPath>,
         path: &SourcePath,
     ) -> Result<Rc<Workspace>, BundleError> {
-        let refused = |error: BundleError| error.at(origin);
-        let folder = folder_at(base, path).map_err(refused)?;
-        let found = referenced_manifest(self.files, folder.as_ref());
-        let (manifest, warnings) = found.map_err(refused)?;
-        let names = self.open.iter().map(folder_name);
-        if let Some(first) = self.open.iter().position(|open| *open == manifest) {
-            let chain = names.skip(first).chain([folder_name(&manifest)]).collect();
-            return Err(refused(BundleError::Cycle { chain }));
-        }
-        if REFERENCE_DEPTH_MAX < self.open.len() {
-            return Err(refused(BundleError::Depth {
-                chain: names.chain([folder_name(&manifest)]).collect(),
-                limit: REFERENCE_DEPTH_MAX,
-            }));
-        }
+        let folder = folder_at(base, path)?;
+        let (manifest, warnings) = referenced_manifest(self.files, folder.as_ref())?;
+        check_chain(&self.open, &manifest)?;
         // Above the depth limit the cached workspace is walked again, so that the error shows the
         // path.
         let deepest = |known: &Rc<Workspace>| self.open.len() + known.height;
@@ -318,13 +304,13 @@ impl<'call> Resolver<'call> {
         }
         let file = self.read(&manifest)?;
         if !file.is_code_workspace() {
-            return Err(refused(BundleError::NotCodeWorkspace {
+            return Err(BundleError::NotCodeWorkspace {
                 path: manifest,
                 found: match file.manifest.kind {
                     Kind::Workflow => "of `kind: workflow`",
                     _ => "of `kind: tool`",
                 },
-            }));
+            });
         }
         let first = self.layers.len();
         let inherited = self.manifest(&file)?;
@@ -341,6 +327,27 @@ impl<'call> Resolver<'call> {
         self.merged.insert(manifest, Rc::clone(&workspace));
         Ok(workspace)
     }
+}
+
+/// Refuses a reference to `manifest` from the innermost of the `open` manifests: a cycle, or too
+/// deep.
+pub(crate) fn check_chain(open: &[RelPath], manifest: &RelPath) -> Result<(), BundleError> {
+    let chain = |from| {
+        let names = open.iter().skip(from).chain([manifest]);
+        names.map(folder_name).collect()
+    };
+    if let Some(first) = open.iter().position(|open| open == manifest) {
+        return Err(BundleError::Cycle {
+            chain: chain(first),
+        });
+    }
+    if open.len() > REFERENCE_DEPTH_MAX {
+        return Err(BundleError::Depth {
+            chain: chain(0),
+            limit: REFERENCE_DEPTH_MAX,
+        });
+    }
+    Ok(())
 }
 
 /// For repeated references only the first, which fixes the order of hosts, and the last, which

@@ -75,7 +75,7 @@ pub fn check_manifest(
         .iter()
         .filter(|one| one.source == "secrets");
     for secret in stated {
-        if ERRORS_MAX <= found.len() {
+        if found.len() >= ERRORS_MAX {
             break;
         }
         let (key, text, slug) = match &secret.reference {

@@ -33,7 +33,7 @@ pub(crate) struct Walk<'walk> {
     pub source: SourceIndex,
     pub links: Links<'walk>,
     pub exclude: &'walk [FileIdentity],
-    pub filter: Option<&'walk dyn FileFilter>,
+    pub filter: Option<FileFilter>,
     pub gathering: &'walk mut Gathering,
 }
 
@@ -115,8 +115,9 @@ impl Walk<'_> {
         let to = file_target(path, &source.target)?;
         // A followed path ends at the real file.
         let real = real.as_ref().unwrap_or(&from);
-        if let Some(filter) = self.filter {
-            filter.is_named(real, &found)?;
+        if let Some(filter) = &mut self.filter {
+            // A file that the source names is included all the same.
+            filter.find_suspect(self.files, real, &found)?;
         }
         self.leaf(real, &found, &to)
     }
@@ -209,8 +210,8 @@ impl Walk<'_> {
         relative: Option<&RelPath>,
         course: &mut Course<'_>,
     ) -> Result<(), BundleError> {
-        if let Some(filter) = self.filter {
-            filter.enter(from)?;
+        if let Some(filter) = &mut self.filter {
+            filter.enter(self.files, from)?;
         }
         course.visiting.push(from.cloned());
         let listed = self.files.list(from, self.gathering.room_to_list());
@@ -240,7 +241,7 @@ impl Walk<'_> {
         course: &mut Course<'_>,
     ) -> Result<(), BundleError> {
         let to = join(course.prefix, relative)?;
-        let is_of_a_bundle = self.filter.is_none_or(FileFilter::is_of_a_bundle);
+        let is_of_a_bundle = self.filter.as_ref().is_none_or(FileFilter::is_of_a_bundle);
         if is_of_a_bundle && self.gathering.leaves_out(&to) {
             return Ok(());
         }
@@ -254,8 +255,8 @@ impl Walk<'_> {
         if self.exclude.contains(&found.stamp.identity) {
             return Ok(());
         }
-        if let Some(filter) = self.filter
-            && !filter.takes(from, &found)?
+        if let Some(filter) = &mut self.filter
+            && !filter.takes(self.files, from, &found)?
         {
             return Ok(());
         }
@@ -271,8 +272,8 @@ impl Walk<'_> {
                 return Err(self.loops(from));
             }
             // The real name decides too: a link must not bypass the filter.
-            if let (Some(filter), Some(real)) = (self.filter, &path)
-                && !filter.takes(real, &found)?
+            if let (Some(filter), Some(real)) = (&mut self.filter, &path)
+                && !filter.takes(self.files, real, &found)?
             {
                 return Ok(());
             }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::filter::first;
+use crate::left_out::first;
 use crate::overlay::Overlay;
 use spec::path::RelPath;
 use spec::report::WarningReport;

@@ -1,14 +1,14 @@
 //! Writes the archive: canonical tar through gzip, hashed, as a stream.
 
+use std::cell::Cell;
 use std::io::Write;
 
 use flate2::Compression;
-use flate2::write::GzEncoder;
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{BundleError, SizeLimit};
-use crate::files::{DirectoryFiles, Found, FoundKind};
+use crate::files::{DirectoryFiles, Found, FoundKind, Stamp};
 use crate::gather::Gathered;
 use crate::overlay::{Contents, Item};
 use archive::canonical::write_members;
@@ -37,36 +37,32 @@ pub struct WrittenBundle {
 ///
 /// # Errors
 /// [`BundleError::Size`]: the archive is too large. [`BundleError::Output`]: writing to
-/// `out` failed. [`BundleError::Source`]: a file is unreadable or changed. The content of `out` is
+/// `out` failed. [`BundleError::At`]: a file is unreadable or changed. The content of `out` is
 /// then invalid.
 pub fn write(
     gathered: &Gathered,
     files: &DirectoryFiles,
     out: &mut dyn Write,
 ) -> Result<WrittenBundle, BundleError> {
-    let archive = Measured::new(out, Some(gathered.archive_bytes_max));
+    let limit = gathered.archive_bytes_max;
+    // The encoder drops the type of an error.
+    let is_full = Cell::new(false);
+    let failed = |path: Option<&RelPath>, error: std::io::Error| match is_full.get() {
+        true => BundleError::Size {
+            entry: path.map_or_else(|| "the end of the archive".to_owned(), RelPath::to_string),
+            what: SizeLimit::Archive { limit },
+        },
+        false => unwritten(&error),
+    };
+    let archive = Measured::new(out, limit, &is_full);
     let gzip = flate2::GzBuilder::new()
         .operating_system(OPERATING_SYSTEM)
         .write(archive, Compression::new(LEVEL));
-    let mut tar = Measured::new(gzip, None);
-    write_tar(gathered, files, &mut tar, &|tar: &Measured<
-        GzEncoder<_>,
-    >| {
-        tar.inner.get_ref().has_crossed
-    })?;
+    let mut tar = Measured::new(gzip, u64::MAX, &is_full);
+    write_tar(gathered, files, &mut tar, &failed)?;
     let content_digest = Digest::from_hasher(tar.hasher);
-    let mut gzip = tar.inner;
-    let limit = gathered.archive_bytes_max;
-    if let Err(error) = gzip.try_finish() {
-        return Err(match gzip.get_ref().has_crossed {
-            true => too_large(None, limit),
-            false => unwritten(&error),
-        });
-    }
-    let archive = gzip
-        .finish()
-        .and_then(|mut archive| archive.flush().map(|()| archive))
-        .map_err(|error| unwritten(&error))?;
+    let mut archive = tar.inner.finish().map_err(|error| failed(None, error))?;
+    archive.flush().map_err(|error| unwritten(&error))?;
     Ok(WrittenBundle {
         content_digest,
         archive_bytes: archive.bytes,
@@ -84,85 +80,91 @@ pub(crate) fn content_digest(
     gathered: &Gathered,
     files: &DirectoryFiles,
 ) -> Result<Digest, BundleError> {
-    let mut tar = Measured::new(std::io::sink(), None);
-    write_tar(gathered, files, &mut tar, &|_| false)?;
+    let is_full = Cell::new(false);
+    let mut tar = Measured::new(std::io::sink(), u64::MAX, &is_full);
+    write_tar(gathered, files, &mut tar, &|_path, error| unwritten(&error))?;
     Ok(Digest::from_hasher(tar.hasher))
 }
 
-fn write_tar<Inner: Write>(
+fn write_tar(
     gathered: &Gathered,
     files: &DirectoryFiles,
-    tar: &mut Measured<Inner>,
-    has_crossed: &dyn Fn(&Measured<Inner>) -> bool,
+    tar: &mut impl Write,
+    failed: &dyn Fn(Option<&RelPath>, std::io::Error) -> BundleError,
 ) -> Result<(), BundleError> {
     let mut buffer = vec![0; READ_BYTES];
-    let limit = gathered.archive_bytes_max;
-    // Compression drops the type of an error, so it is taken from the counter below.
-    let outcome = write_members(
-        &gathered.tree,
-        tar,
-        &|path, error| Stop::Write(path.cloned(), error),
-        &mut |path, bytes, out| write_file(gathered, files, path, bytes, &mut buffer, out),
-    );
-    match outcome {
-        Ok(()) => Ok(()),
-        Err(Stop::Source(error)) => Err(*error),
-        Err(Stop::Write(path, _)) if has_crossed(tar) => Err(too_large(path.as_ref(), limit)),
-        Err(Stop::Write(_, error)) => Err(unwritten(&error)),
-    }
-}
-
-enum Stop {
-    Source(Box<BundleError>),
-    Write(Option<RelPath>, std::io::Error),
-}
-
-fn write_file(
-    gathered: &Gathered,
-    files: &DirectoryFiles,
-    path: &RelPath,
-    bytes: u64,
-    buffer: &mut [u8],
-    out: &mut dyn Write,
-) -> Result<(), Stop> {
-    let failed = |error| Stop::Write(Some(path.clone()), error);
-    let Some(placed) = gathered.overlay.get(path) else {
-        return Ok(());
-    };
-    let refused = |error: BundleError| {
-        let origin = &gathered.origins[placed.source];
-        Stop::Source(Box::new(error.at(origin)))
-    };
-    let Item::File { contents, .. } = &placed.item else {
-        return Ok(());
-    };
-    let (root, from, stamp) = match contents {
-        Contents::Bytes(content) => return out.write_all(content).map_err(failed),
-        Contents::File { root, path, stamp } => (*root, path, stamp),
-    };
-    let unreadable = |call, errno| {
-        let error = CallError::new(call, from.to_string(), errno);
-        refused(BundleError::unreadable(from, error))
-    };
-    let changed = || refused(BundleError::Changed { path: from.clone() });
-    let file = gathered.root(root, files).open(from).map_err(|error| {
-        match error.errno {
-            // Removed or replaced.
-            Errno::NOENT | Errno::LOOP | Errno::NOTDIR => changed(),
-            errno => unreadable(error.call, errno),
+    write_members(&gathered.tree, tar, failed, &mut |path, bytes, out| {
+        let Some(placed) = gathered.overlay.get(path) else {
+            return Ok(());
+        };
+        match &placed.item {
+            Item::File {
+                contents: Contents::Bytes(content),
+                ..
+            } => out
+                .write_all(content)
+                .map_err(|error| failed(Some(path), error)),
+            Item::File {
+                contents:
+                    Contents::File {
+                        root,
+                        path: from,
+                        stamp,
+                    },
+                ..
+            } => {
+                let expected = Expected {
+                    bytes,
+                    stamp: *stamp,
+                };
+                let files = gathered.root(*root, files);
+                copy(files, from, expected, &mut buffer, &mut |data| {
+                    out.write_all(data)
+                        .map_err(|error| failed(Some(path), error))
+                })
+                .map_err(|error| match error {
+                    BundleError::Output { .. } | BundleError::Size { .. } => error,
+                    error => error.at(&gathered.origins[placed.source]),
+                })
+            }
+            Item::Directory | Item::Symlink { .. } => Ok(()),
         }
+    })
+}
+
+/// The file as it was gathered.
+struct Expected {
+    bytes: u64,
+    stamp: Stamp,
+}
+
+/// Reads a file once. Refuses it if it is not, or does not stay, as it was gathered.
+fn copy(
+    files: &DirectoryFiles,
+    from: &RelPath,
+    expected: Expected,
+    buffer: &mut [u8],
+    out: &mut dyn FnMut(&[u8]) -> Result<(), BundleError>,
+) -> Result<(), BundleError> {
+    let unreadable =
+        |call, errno| BundleError::unreadable(from, CallError::new(call, from.to_string(), errno));
+    let changed = || BundleError::Changed { path: from.clone() };
+    let file = files.open(from).map_err(|error| match error.errno {
+        // Removed or replaced.
+        Errno::NOENT | Errno::LOOP | Errno::NOTDIR => changed(),
+        errno => unreadable(error.call, errno),
     })?;
     let check_unchanged = || {
         let status = rustix::fs::fstat(&file).map_err(|errno| unreadable("fstat", errno))?;
         let now = Found::of(&status);
-        let same_size = matches!(now.kind, FoundKind::File { bytes: size, .. } if size == bytes);
-        match same_size && now.stamp == *stamp {
+        let has_size = matches!(now.kind, FoundKind::File { bytes, .. } if bytes == expected.bytes);
+        match has_size && now.stamp == expected.stamp {
             true => Ok(()),
             false => Err(changed()),
         }
     };
     check_unchanged()?;
-    let mut left = bytes;
+    let mut left = expected.bytes;
     while left > 0 {
         let count = rustix::io::retry_on_intr(|| rustix::io::read(&file, &mut *buffer))
             .map_err(|errno| unreadable("read", errno))?;
@@ -171,17 +173,10 @@ fn write_file(
             return Err(changed());
         }
         left -= read;
-        out.write_all(&buffer[..count]).map_err(failed)?;
+        out(&buffer[..count])?;
     }
     // A concurrent writer changes the times or the size.
     check_unchanged()
-}
-
-fn too_large(path: Option<&RelPath>, limit: u64) -> BundleError {
-    BundleError::Size {
-        entry: path.map_or_else(|| "the end of the archive".to_owned(), RelPath::to_string),
-        what: SizeLimit::Archive { limit },
-    }
 }
 
 fn unwritten(error: &std::io::Error) -> BundleError {
@@ -192,31 +187,31 @@ fn unwritten(error: &std::io::Error) -> BundleError {
     }
 }
 
-struct Measured<Inner> {
+/// Counts and hashes what passes, up to a limit.
+struct Measured<'call, Inner> {
     inner: Inner,
     hasher: Sha256,
     bytes: u64,
-    limit: Option<u64>,
-    has_crossed: bool,
+    limit: u64,
+    is_full: &'call Cell<bool>,
 }
 
-impl<Inner> Measured<Inner> {
-    fn new(inner: Inner, limit: Option<u64>) -> Self {
+impl<'call, Inner> Measured<'call, Inner> {
+    fn new(inner: Inner, limit: u64, is_full: &'call Cell<bool>) -> Self {
         Self {
             inner,
             hasher: Sha256::new(),
             bytes: 0,
             limit,
-            has_crossed: false,
+            is_full,
         }
     }
 }
 
-impl<Inner: Write> Write for Measured<Inner> {
+impl<Inner: Write> Write for Measured<'_, Inner> {
     fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
-        let after = self.bytes.saturating_add(data.len() as u64);
-        if self.limit.is_some_and(|limit| after > limit) {
-            self.has_crossed = true;
+        if self.bytes.saturating_add(data.len() as u64) > self.limit {
+            self.is_full.set(true);
             return Err(std::io::ErrorKind::FileTooLarge.into());
         }
         let count = self.inner.write(data)?;

@@ -8,25 +8,23 @@
 #![forbid(unsafe_code)]
 
 mod artifact;
-mod filter;
 mod git;
 mod warnings;
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-pub use crate::filter::{LeftOut, LeftOutEntry};
+pub use crate::left_out::{LeftOut, LeftOutEntry};
 pub use artifact::{ArtifactDocuments, documents};
 
 use crate::error::BundleError;
-use crate::files::{DirectoryFiles, FileIdentity};
+use crate::files::{DirectoryFiles, FileIdentity, shown};
+use crate::filter::{FileFilter, Narrowed, Purpose, is_at_or_below};
 use crate::gather::Gathered;
 use crate::gathered::Gathering;
 use crate::origin::{SourceKind, SourceOrigin};
-use crate::source::filter::{Narrowed, SnapshotFilter};
-use crate::source::git::{Asked, Found, GitFacts};
+use crate::source::git::{GitAnswer, GitFacts};
 use crate::walk::{Links, Walk};
 use crate::write::{WrittenBundle, write};
 use spec::host_policy::UnpackCaps;
@@ -34,7 +32,7 @@ use spec::oci::source_config::{
     CONFIG_BYTES_MAX, DESCRIPTION_BYTES_MAX, SnapshotFacts, SourceConfig, SourceType, Submodules,
     is_name, is_version,
 };
-use spec::path::{RelPath, escape};
+use spec::path::RelPath;
 use spec::report::WarningReport;
 use spec::tokens::iso_date;
 use sys::file::CallError;
@@ -98,7 +96,7 @@ impl SourceDirectory {
     /// # Errors
     /// [`BundleError::SourceDirectory`].
     pub fn open(path: &Path) -> Result<Self, BundleError> {
-        let shown = escape(path.as_os_str().as_bytes());
+        let shown = shown(path);
         let failed = |source| BundleError::SourceDirectory {
             directory: shown.clone(),
             source,
@@ -125,7 +123,10 @@ impl SourceDirectory {
         host: &BuildHost<'_>,
     ) -> Result<Snapshot<'_>, BundleError> {
         self.check_paths(request)?;
-        let (facts, doubt) = self.ask_git(request, host)?;
+        let GitAnswer { facts, distrust } = match request.no_git {
+            true => GitAnswer::default(),
+            false => git::facts(&self.path, host)?,
+        };
         if request.submodules && facts.is_none() {
             return Err(BundleError::NoSubmodules {
                 directory: self.shown.clone(),
@@ -140,14 +141,14 @@ impl SourceDirectory {
             .as_ref()
             .map_or_else(Vec::new, |facts| untracked(facts, &gathered));
         let config = self.config(request, facts.as_ref(), &gathered, &untracked)?;
-        let told = warnings::Warnings {
-            doubt: doubt.as_deref(),
-            facts: facts.as_ref(),
+        let warnings = warnings::Facts {
+            distrust: distrust.as_deref(),
+            git: facts.as_ref(),
             untracked: &untracked,
             submodules_included: request.submodules,
             left_out: &left_out,
-        };
-        let warnings = told.warnings(&gathered);
+        }
+        .warnings(&gathered);
         Ok(Snapshot {
             config,
             created_s: created_s(request, facts.as_ref()),
@@ -155,26 +156,6 @@ impl SourceDirectory {
             warnings,
             files: &self.files,
             gathered,
-        })
-    }
-
-    fn ask_git(
-        &self,
-        request: &BuildRequest<'_>,
-        host: &BuildHost<'_>,
-    ) -> Result<(Option<GitFacts>, Option<String>), BundleError> {
-        if request.no_git {
-            return Ok((None, None));
-        }
-        let asked = Asked {
-            directory: &self.path,
-            path: host.path,
-            temporary_directory: host.temporary_directory,
-            caller_uid: host.caller_uid,
-        };
-        Ok(match git::facts(asked)? {
-            Found::NoCheckout(doubt) => (None, doubt),
-            Found::Checkout(facts) => (Some(*facts), None),
         })
     }
 
@@ -194,13 +175,8 @@ impl SourceDirectory {
             include: request.include.clone(),
             exclude: request.exclude.clone(),
         };
-        let filter = SnapshotFilter::new(&self.files, narrowed)?;
-        let origin = SourceOrigin {
-            file: self.shown.clone(),
-            place: None,
-            pointer: String::new(),
-            kind: SourceKind::Snapshot,
-        };
+        let filter = FileFilter::new(Purpose::Snapshot(narrowed))?;
+        let origin = SourceOrigin::whole(self.shown.clone(), SourceKind::Snapshot);
         let mut gathering = Gathering::new(caps, vec![origin.clone()]);
         let mut walk = Walk {
             files: &self.files,
@@ -208,7 +184,7 @@ impl SourceDirectory {
             source: 0,
             links: Links::Keep,
             exclude: &[],
-            filter: Some(&filter),
+            filter: Some(filter),
             gathering: &mut gathering,
         };
         let walked = match facts {
@@ -216,11 +192,12 @@ impl SourceDirectory {
             Some(_) => walk.files_of_tree(),
             None => walk.tree(None, None),
         };
+        let left_out = walk.filter.map(|filter| filter.suspects);
         walked
             .map_err(|error| error.at(&origin))
             .and_then(|()| gathering.finish())
             .map_err(BundleError::of_snapshot)
-            .map(|gathered| (gathered, filter.into_left_out()))
+            .map(|gathered| (gathered, left_out.unwrap_or_default()))
     }
 
     fn config(
@@ -335,10 +312,10 @@ impl SourceDirectory {
         gathered: &Gathered,
     ) -> Result<(), BundleError> {
         let empty = request.sparse.iter().find(|path| {
-            !gathered.overlay.files().any(|(file, _)| {
-                let rest = file.as_bytes().strip_prefix(path.as_bytes());
-                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-            })
+            !gathered
+                .overlay
+                .files()
+                .any(|(file, _)| is_at_or_below(file, path))
         });
         match empty {
             None => Ok(()),

@@ -1,7 +1,7 @@
 //! Warnings about a snapshot.
 
-use crate::filter::{LeftOut, entries, first};
 use crate::gather::Gathered;
+use crate::left_out::{LeftOut, entries, first};
 use crate::source::git::GitFacts;
 use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
@@ -9,24 +9,25 @@ use spec::report::WarningReport;
 const LARGE_BYTES: u64 = 10 << 20;
 const NAMES_MAX: usize = 20;
 
-pub(super) struct Warnings<'call> {
-    pub(super) doubt: Option<&'call str>,
-    pub(super) facts: Option<&'call GitFacts>,
+/// What the warnings are about.
+pub(super) struct Facts<'call> {
+    pub(super) distrust: Option<&'call str>,
+    pub(super) git: Option<&'call GitFacts>,
     pub(super) untracked: &'call [&'call RelPath],
     pub(super) submodules_included: bool,
     pub(super) left_out: &'call LeftOut,
 }
 
-impl Warnings<'_> {
+impl Facts<'_> {
     pub(super) fn warnings(&self, gathered: &Gathered) -> Vec<WarningReport> {
         let mut warnings = gathered.warnings.clone();
         let mut warn = |code: &str, message: String| {
             warnings.push(WarningReport::new(code, message));
         };
-        if let Some(doubt) = self.doubt {
+        if let Some(distrust) = self.distrust {
             warn(
                 "source_not_believed",
-                format!("{doubt}: it is built as a directory, without an origin"),
+                format!("{distrust}: it is built as a directory, without an origin"),
             );
         }
         if self.left_out.count > 0 {
@@ -49,13 +50,18 @@ impl Warnings<'_> {
             let text = format!("files above 10 MiB are in the snapshot: {}", list(&large));
             warn("source_large_file", text);
         }
-        if let Some(facts) = self.facts {
-            self.of_git(facts, gathered, &mut warn);
+        if let Some(facts) = self.git {
+            self.warn_of_git(facts, gathered, &mut warn);
         }
         warnings
     }
 
-    fn of_git(&self, facts: &GitFacts, gathered: &Gathered, warn: &mut dyn FnMut(&str, String)) {
+    fn warn_of_git(
+        &self,
+        facts: &GitFacts,
+        gathered: &Gathered,
+        warn: &mut dyn FnMut(&str, String),
+    ) {
         if !facts.changed.is_empty() {
             let names: Vec<String> = facts
                 .changed

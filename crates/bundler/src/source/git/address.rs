@@ -6,7 +6,7 @@ const BYTES_MAX: usize = 2_048;
 /// Other schemes run programs or name local files.
 const SCHEMES: [&str; 5] = ["https", "http", "ssh", "git+ssh", "git"];
 /// Common user of hosting services: not a credential, and required by ssh.
-const EVERYBODY: &str = "git";
+const COMMON_USER: &str = "git";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
@@ -18,7 +18,7 @@ pub(super) struct Address {
 /// a program, or a credential in the path.
 pub(super) fn address_of(written: &str) -> Option<Address> {
     let plain = written.bytes().all(|byte| byte.is_ascii_graphic());
-    if !plain || BYTES_MAX < written.len() {
+    if !plain || written.len() > BYTES_MAX {
         return None;
     }
     let (start, host, path) = match written.split_once("://") {
@@ -66,8 +66,8 @@ fn host_of(authority: &str, with_user: bool) -> Option<String> {
         return None;
     }
     Some(match user {
-        Some(user) if with_user && user.split(':').next() == Some(EVERYBODY) => {
-            format!("{EVERYBODY}@{host}")
+        Some(user) if with_user && user.split(':').next() == Some(COMMON_USER) => {
+            format!("{COMMON_USER}@{host}")
         }
         _ => host.to_owned(),
     })
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_and_paths_of_this_host_are_not_told() {
+    fn credentials_are_removed_and_paths_of_this_host_refused() {
         for (written, url, repository) in [
             (
                 "https://git.example.org/a/b.git",

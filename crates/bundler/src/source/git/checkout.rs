@@ -31,7 +31,7 @@ pub(super) struct Checkout {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Search {
     Nothing,
-    NotBelieved(String),
+    NotTrusted(String),
     Found(Checkout),
 }
 
@@ -55,12 +55,12 @@ pub(super) fn search(directory: &Path, caller_uid: u32) -> Search {
             .strip_prefix(top)
             .ok()
             .and_then(|below| RelPath::parse(below.as_os_str().as_bytes()).ok());
-        let doubted = |why: &str| {
+        let distrust = |why: &str| {
             let shown = escape(dot_git.as_os_str().as_bytes());
-            Search::NotBelieved(format!("`{shown}` {why}"))
+            Search::NotTrusted(format!("`{shown}` {why}"))
         };
         if !trusted.contains(&status.uid()) {
-            return doubted("belongs to another user");
+            return distrust("belongs to another user");
         }
         if status.is_dir() {
             if !is_repository(&dot_git) {
@@ -74,7 +74,7 @@ pub(super) fn search(directory: &Path, caller_uid: u32) -> Search {
             });
         }
         if !status.is_file() {
-            return doubted("is neither a directory nor a file");
+            return distrust("is neither a directory nor a file");
         }
         return match named_by(&dot_git, top) {
             Some((own, common)) if owned(&own, &trusted) && owned(&common, &trusted) => {
@@ -85,8 +85,8 @@ pub(super) fn search(directory: &Path, caller_uid: u32) -> Search {
                     common,
                 })
             }
-            Some(_) => doubted("names a repository of another user"),
-            None => doubted("names no repository that knows this directory"),
+            Some(_) => distrust("names a repository of another user"),
+            None => distrust("names no repository that knows this directory"),
         };
     }
     Search::Nothing
@@ -119,24 +119,18 @@ fn named_by(dot_git: &Path, top: &Path) -> Option<(PathBuf, PathBuf)> {
             .strip_prefix(b"worktree")
             .and_then(|rest| rest.trim_ascii_start().strip_prefix(b"="));
         value.is_some_and(|value| {
-            let value = value.trim_ascii().trim_matches_quotes();
+            let value = without_quotes(value.trim_ascii());
             std::fs::canonicalize(own.join(OsStr::from_bytes(value))).is_ok_and(|it| it == top)
         })
     });
     (knows && is_repository(&own)).then(|| (own.clone(), own))
 }
 
-trait Quoted {
-    fn trim_matches_quotes(&self) -> &[u8];
-}
-
-impl Quoted for [u8] {
-    fn trim_matches_quotes(&self) -> &[u8] {
-        let inner = self
-            .strip_prefix(b"\"")
-            .and_then(|it| it.strip_suffix(b"\""));
-        inner.unwrap_or(self)
-    }
+fn without_quotes(value: &[u8]) -> &[u8] {
+    let inner = value.strip_prefix(b"\"");
+    inner
+        .and_then(|inner| inner.strip_suffix(b"\""))
+        .unwrap_or(value)
 }
 
 fn path_in(file: &Path, start: &[u8], from: &Path) -> Option<PathBuf> {

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::error::BundleError;
+use crate::files::shown;
+use crate::source::BuildHost;
 use crate::source::git::address::address_of;
 use crate::source::git::checkout::{
     CONFIG_BYTES_MAX, Checkout, Search, read, read_without_links, search,
@@ -37,14 +39,6 @@ const FORMATS: [(&str, &[&str]); 2] = [
     ("extensions.refstorage", &["files", "reftable"]),
 ];
 
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Asked<'call> {
-    pub(super) directory: &'call Path,
-    pub(super) path: &'call [u8],
-    pub(super) temporary_directory: &'call Path,
-    pub(super) caller_uid: u32,
-}
-
 #[derive(Debug, Default)]
 pub(super) struct GitFacts {
     pub(super) origin: Origin,
@@ -60,33 +54,39 @@ pub(super) struct GitFacts {
     pub(super) changed: Vec<Vec<u8>>,
 }
 
-#[derive(Debug)]
-pub(super) enum Found {
-    /// Not in a checkout; the reason, if an untrusted one was found.
-    NoCheckout(Option<String>),
-    Checkout(Box<GitFacts>),
+#[derive(Debug, Default)]
+pub(super) struct GitAnswer {
+    /// `None`: not in a checkout.
+    pub(super) facts: Option<GitFacts>,
+    /// Why a checkout is not trusted.
+    pub(super) distrust: Option<String>,
 }
 
-/// Asks git about a directory. Nothing from the repository is executed, and nothing is written
+/// Asks git about `directory`. Nothing from the repository is executed, and nothing is written
 /// there.
-pub(super) fn facts(asked: Asked<'_>) -> Result<Found, BundleError> {
-    let checkout = match search(asked.directory, asked.caller_uid) {
-        Search::Nothing => return Ok(Found::NoCheckout(None)),
-        Search::NotBelieved(why) => return Ok(Found::NoCheckout(Some(why))),
+pub(super) fn facts(directory: &Path, host: &BuildHost<'_>) -> Result<GitAnswer, BundleError> {
+    let checkout = match search(directory, host.caller_uid) {
+        Search::Nothing => return Ok(GitAnswer::default()),
+        Search::NotTrusted(why) => {
+            return Ok(GitAnswer {
+                distrust: Some(why),
+                facts: None,
+            });
+        }
         Search::Found(checkout) => checkout,
     };
-    let program = program::find(asked.path).ok_or_else(|| BundleError::GitMissing {
-        directory: spec::path::escape(asked.directory.as_os_str().as_encoded_bytes()),
+    let program = program::find(host.path).ok_or_else(|| BundleError::GitMissing {
+        directory: shown(directory),
     })?;
-    let git_directory = TemporaryGitDirectory::make(program, asked.temporary_directory)?;
+    let git_directory = TemporaryGitDirectory::create(program, host.temporary_directory)?;
     let settings = settings(&checkout, &git_directory)?;
     populate(&checkout, &settings, &git_directory)?;
-    let question = Question {
+    let git = Git {
         checkout: &checkout,
-        directory: asked.directory,
+        directory,
         git_directory: &git_directory,
     };
-    let mut facts = question.commit()?;
+    let mut facts = git.commit()?;
     let address = settings
         .get("remote.origin.url")
         .and_then(|url| address_of(url));
@@ -94,11 +94,14 @@ pub(super) fn facts(asked: Asked<'_>) -> Result<Found, BundleError> {
         facts.origin.url = Some(address.url);
         facts.origin.repo = address.repository;
     }
-    question.files(&mut facts)?;
-    facts.changed = question.changed()?;
+    git.files(&mut facts)?;
+    facts.changed = git.changed()?;
     facts.sparse = sparse_patterns(&checkout, &settings);
     facts.below = checkout.below.clone();
-    Ok(Found::Checkout(Box::new(facts)))
+    Ok(GitAnswer {
+        facts: Some(facts),
+        distrust: None,
+    })
 }
 
 fn settings(
@@ -119,12 +122,12 @@ fn settings(
             continue;
         };
         // Copied: git would block on a FIFO and follow a link to another user's file.
-        git_directory.write("asked-config", text)?;
-        let copy = git_directory.path("asked-config");
+        git_directory.write("copied-config", text)?;
+        let copy = git_directory.path("copied-config");
         let copy = copy.to_string_lossy();
-        let words = ["config", "--file", &copy, "--no-includes", "--list", "-z"];
+        let arguments = ["config", "--file", &copy, "--no-includes", "--list", "-z"];
         let root = Path::new("/");
-        let listed = git_directory.ask(root, root, &words, 2 * CONFIG_BYTES_MAX)?;
+        let listed = git_directory.run(root, root, &arguments, 2 * CONFIG_BYTES_MAX)?;
         for entry in listed.unwrap_or_default().split(|byte| *byte == 0) {
             let Ok(entry) = std::str::from_utf8(entry) else {
                 continue;
@@ -195,24 +198,25 @@ fn shared_indexes(own: &Path) -> Vec<String> {
 fn unknown_format(name: &str, value: &str) -> BundleError {
     BundleError::GitFailed {
         command: "config".to_owned(),
-        complaint: format!(
+        message: format!(
             "found {name} = {}, which this program does not know",
             spec::path::escape(value.as_bytes())
         ),
     }
 }
 
-struct Question<'call> {
+/// Asks git about one checkout.
+struct Git<'call> {
     checkout: &'call Checkout,
     directory: &'call Path,
     git_directory: &'call TemporaryGitDirectory,
 }
 
-impl Question<'_> {
-    fn ask(&self, words: &[&str], bytes_max: usize) -> Result<Option<Vec<u8>>, BundleError> {
+impl Git<'_> {
+    fn run(&self, arguments: &[&str], bytes_max: usize) -> Result<Option<Vec<u8>>, BundleError> {
         let top = &self.checkout.top;
         self.git_directory
-            .ask(top, self.directory, words, bytes_max)
+            .run(top, self.directory, arguments, bytes_max)
     }
 
     fn commit(&self) -> Result<GitFacts, BundleError> {
@@ -222,18 +226,18 @@ impl Question<'_> {
             Some(text.trim().to_owned()).filter(|text| !text.is_empty())
         };
         let branch = ["symbolic-ref", "--quiet", "HEAD"];
-        facts.origin.reference = word(self.ask(&branch, COMMIT_BYTES_MAX)?);
+        facts.origin.reference = word(self.run(&branch, COMMIT_BYTES_MAX)?);
         let commit = ["rev-parse", "--quiet", "--verify", "HEAD^{commit}"];
-        facts.origin.commit = word(self.ask(&commit, COMMIT_BYTES_MAX)?);
+        facts.origin.commit = word(self.run(&commit, COMMIT_BYTES_MAX)?);
         if let Some(commit) = &facts.origin.commit {
-            let shown = self.ask(&["cat-file", "commit", commit], COMMIT_BYTES_MAX)?;
+            let shown = self.run(&["cat-file", "commit", commit], COMMIT_BYTES_MAX)?;
             facts.committed_s = shown.as_deref().and_then(committed_s);
         }
         Ok(facts)
     }
 
     fn files(&self, facts: &mut GitFacts) -> Result<(), BundleError> {
-        let listed = self.ask(&["ls-files", "--stage", "-z"], LIST_BYTES_MAX)?;
+        let listed = self.run(&["ls-files", "--stage", "-z"], LIST_BYTES_MAX)?;
         for entry in listed.unwrap_or_default().split(|byte| *byte == 0) {
             // `MODE OBJECT STAGE\tPATH`
             let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else {
@@ -251,7 +255,7 @@ impl Question<'_> {
     }
 
     fn changed(&self) -> Result<Vec<Vec<u8>>, BundleError> {
-        let words = [
+        let arguments = [
             "status",
             "--porcelain=v1",
             "-z",
@@ -261,7 +265,7 @@ impl Question<'_> {
             "--",
             ".",
         ];
-        let listed = self.ask(&words, LIST_BYTES_MAX)?.unwrap_or_default();
+        let listed = self.run(&arguments, LIST_BYTES_MAX)?.unwrap_or_default();
         let entries = listed.split(|byte| *byte == 0);
         // `XY PATH`
         Ok(entries

@@ -23,9 +23,9 @@ use sys::process::random;
 use sys::signal::{SignalSet, is_pending, set_mask};
 
 /// Time limit of one call: a repository may be huge, or have a FIFO in place of a file.
-const PATIENCE: Duration = Duration::from_secs(120);
-const LOOKED_EVERY: Duration = Duration::from_millis(100);
-const COMPLAINT_BYTES: usize = 300;
+const TIMEOUT: Duration = Duration::from_secs(120);
+const CHECKED_EVERY: Duration = Duration::from_millis(100);
+const STDERR_BYTES_MAX: usize = 300;
 /// Passed on the command line, which nothing overrides: each setting could run a program.
 const SETTINGS: [&str; 6] = [
     "core.fsmonitor=false",
@@ -56,7 +56,7 @@ pub(super) struct TemporaryGitDirectory {
 }
 
 impl TemporaryGitDirectory {
-    pub(super) fn make(program: PathBuf, above: &Path) -> Result<Self, BundleError> {
+    pub(super) fn create(program: PathBuf, above: &Path) -> Result<Self, BundleError> {
         let mut number = [0; 8];
         random(&mut number).map_err(|errno| BundleError::GitDirectory(errno.into()))?;
         let name = format!("runner-source-{:016x}", u64::from_ne_bytes(number));
@@ -93,22 +93,22 @@ impl TemporaryGitDirectory {
 
     /// Runs git in `at`, a directory of the working tree `top`. Returns at most `bytes_max` bytes
     /// of output; `None` for exit code 1, which means "no".
-    pub(super) fn ask(
+    pub(super) fn run(
         &self,
         top: &Path,
         at: &Path,
-        words: &[&str],
+        arguments: &[&str],
         bytes_max: usize,
     ) -> Result<Option<Vec<u8>>, BundleError> {
-        let command = words.first().copied().unwrap_or_default();
-        let failed = |complaint: String| BundleError::GitFailed {
+        let command = arguments.first().copied().unwrap_or_default();
+        let failed = |message: String| BundleError::GitFailed {
             command: command.to_owned(),
-            complaint,
+            message,
         };
-        let complaints = self.directory.join("complaints");
-        let stderr = std::fs::File::create(&complaints).map_err(BundleError::GitDirectory)?;
+        let stderr_file = self.directory.join("stderr");
+        let stderr = std::fs::File::create(&stderr_file).map_err(BundleError::GitDirectory)?;
         let mut child = self
-            .command(top, at, words)
+            .command(top, at, arguments)
             .stderr(stderr)
             .spawn()
             .map_err(|error| failed(error.to_string()))?;
@@ -124,14 +124,14 @@ impl TemporaryGitDirectory {
             Some(0) => Ok(Some(printed)),
             Some(1) => Ok(None),
             _ => {
-                let mut text = std::fs::read(&complaints).unwrap_or_default();
-                text.truncate(COMPLAINT_BYTES);
+                let mut text = std::fs::read(&stderr_file).unwrap_or_default();
+                text.truncate(STDERR_BYTES_MAX);
                 Err(failed(spec::path::escape(text.trim_ascii())))
             }
         }
     }
 
-    fn command(&self, top: &Path, at: &Path, words: &[&str]) -> Command {
+    fn command(&self, top: &Path, at: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(["--no-pager", "--no-optional-locks", "--no-replace-objects"]);
         command.arg("--literal-pathspecs");
@@ -139,7 +139,7 @@ impl TemporaryGitDirectory {
             command.args(["-c", setting]);
         }
         command
-            .args(words)
+            .args(arguments)
             .current_dir(at)
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
@@ -175,33 +175,30 @@ fn read_all(child: &mut Child, bytes_max: usize) -> Result<Vec<u8>, String> {
     let output = child.stdout.take().ok_or("no output")?;
     let output = OwnedFd::from(output);
     let words = |errno: Errno| errno.to_string();
-    rustix::io::ioctl_fionbio(&output, true).map_err(words)?;
     let started = Instant::now();
     let mut bytes = Vec::new();
     let mut buffer = vec![0; 64 << 10];
+    let timeout = Timespec {
+        tv_sec: 0,
+        tv_nsec: CHECKED_EVERY.subsec_nanos().into(),
+    };
     loop {
-        match rustix::io::read(&output, &mut buffer[..]) {
-            Ok(0) => return Ok(bytes),
-            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
-            Err(Errno::AGAIN) => {
-                let mut fds = [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN)];
-                let timeout = Timespec {
-                    tv_sec: 0,
-                    tv_nsec: LOOKED_EVERY.subsec_nanos().into(),
-                };
-                match poll(&mut fds, Some(&timeout)) {
-                    Ok(_) | Err(Errno::INTR) => (),
-                    Err(errno) => return Err(words(errno)),
-                }
-            }
-            Err(Errno::INTR) => (),
+        let mut fds = [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(0) | Err(Errno::INTR) => (),
+            Ok(_) => match rustix::io::retry_on_intr(|| rustix::io::read(&output, &mut buffer[..]))
+            {
+                Ok(0) => return Ok(bytes),
+                Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+                Err(errno) => return Err(words(errno)),
+            },
             Err(errno) => return Err(words(errno)),
         }
-        if bytes_max < bytes.len() {
+        if bytes.len() > bytes_max {
             return Err(format!("it prints more than {bytes_max} bytes"));
         }
-        if PATIENCE <= started.elapsed() {
-            return Err(format!("it has not ended after {} s", PATIENCE.as_secs()));
+        if started.elapsed() >= TIMEOUT {
+            return Err(format!("it has not ended after {} s", TIMEOUT.as_secs()));
         }
         if is_pending(SignalSet::of(&ENDING)).map_err(words)? {
             return Err("a signal came".to_owned());

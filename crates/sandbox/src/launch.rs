@@ -12,7 +12,7 @@ use crate::prepare::{Prepared, describe_view, expect_message, send_or_hear_why};
 use crate::ruleset::Ruleset;
 use crate::steps::{self, ChildStep, LaunchSteps, OwnMaps, ResourceLimit, message};
 use crate::view::{INSIDE_ID, ViewStep};
-use spec::bpf::Instruction;
+use filter::bpf::Instruction;
 use spec::path::escape;
 use spec::report::StepEnd;
 use sys::arena::{Arena, Slot};

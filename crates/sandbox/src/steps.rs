@@ -10,7 +10,7 @@ use crate::image_root::Graft;
 use crate::network::NetworkSteps;
 use crate::ruleset::{Rule, Ruleset};
 use crate::view::{Access, ViewStep};
-use spec::bpf::Instruction;
+use filter::bpf::Instruction;
 use sys::arena::{Arena, Slot};
 use sys::mount::Attributes;
 use sys::process::ArgumentArea;

@@ -3,9 +3,9 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use crate::filter::{Arch, without_unix_sockets};
 use crate::ruleset::{RESOLVE_UNIX_SINCE, Ruleset};
-use spec::bpf::Instruction;
+use filter::bpf::Instruction;
+use filter::{Arch, without_unix_sockets};
 use spec::report::{Enforcement, EnforcementState};
 use spec::request::ViewEntry;
 

@@ -57,7 +57,6 @@ const EFFECTS: &[&str] = &[
 /// The only files that may lift the ban on unsafe code.
 const UNSAFE_FILES: &[&str] = &[
     "crates/sandbox/src/init.rs",
-    "crates/sandbox/src/overlay.rs",
     "crates/sandbox/src/prefork.rs",
     "crates/sandbox/src/steps.rs",
     "crates/sys/src/lib.rs",

@@ -5,10 +5,11 @@
 //! one.
 
 use std::ffi::CStr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::CpuSet;
 
 use crate::binds;
@@ -17,7 +18,7 @@ use crate::network;
 use crate::overlay;
 use crate::steps::{
     BaseSteps, ChildStep, LaunchSteps, NO_PLACE, OwnMaps, RootSteps, RulesetSteps, Step, StepError,
-    Streams, message,
+    message, published,
 };
 use crate::view::{FILLED_BY_SUPERVISOR, HOST_NAME};
 use sys::arena::Arena;
@@ -79,6 +80,9 @@ fn follow(
     leave_the_host(arena)?;
     let (base, handed) = await_base(arena, link)?;
     let base = &base;
+    let [Some(stdin), Some(stdout), Some(stderr), claims @ ..] = &handed else {
+        return Err(at(ChildStep::AwaitBase)(Errno::BADMSG));
+    };
     if let Some(all) = processors {
         affinity::release(all).map_err(at(ChildStep::Processors))?;
     }
@@ -117,19 +121,14 @@ fn follow(
         network::set_up(steps, link)?;
     }
     let ruleset = enter(arena, &launch, &received, &kept)?;
-    let claims = handed.get(STREAMS..STREAMS + base.claims);
     init::start_and_serve(&mut init::Start {
         arena,
         launch,
         received,
         ruleset,
         terminal: slave,
-        streams: Streams {
-            stdin: number(handed[0].as_ref()),
-            stdout: number(handed[1].as_ref()),
-            stderr: number(handed[2].as_ref()),
-        },
-        claims: claims.unwrap_or(&[]),
+        streams: [stdin, stdout, stderr].map(AsFd::as_fd),
+        claims: claims.get(..base.claims).unwrap_or(&[]),
         link,
         stack,
     })
@@ -183,9 +182,6 @@ pub(super) fn note(arena: &Arena, step: ChildStep) {
     arena.note(step as usize, process::monotonic_ns());
 }
 
-/// Number of descriptors before the claims.
-const STREAMS: usize = 3;
-
 fn await_base<'a>(
     arena: &'a Arena,
     link: BorrowedFd<'_>,
@@ -198,9 +194,9 @@ fn await_base<'a>(
                 ..
             },
             handed,
-        )) if handed[..STREAMS].iter().all(Option::is_some) => {
+        )) => {
             note(arena, ChildStep::AwaitBase);
-            Ok((BaseSteps::published(arena), handed))
+            Ok((published(arena), handed))
         }
         Some(_) => Err(failed(Errno::BADMSG)),
         None => Err(failed(Errno::PIPE)),
@@ -272,7 +268,7 @@ fn await_launch<'a>(
             .map_err(&failed)?
             .ok_or_else(|| failed(Errno::PIPE))?;
         match word.kind {
-            message::LAUNCH => return Ok((LaunchSteps::published(arena), received)),
+            message::LAUNCH => return Ok((published(arena), received)),
             message::OVERLAY => {
                 overlay::answer(arena, link, &received, kept).map_err(at(ChildStep::Overlay))?;
             }
@@ -323,12 +319,12 @@ fn enter(
         // mounts of their own.
         mount::restrict(c"/", Attributes::RDONLY, false).map_err(at(ChildStep::ReadOnlyRoot))?;
     }
-    privileges::no_new_privileges().map_err(at(ChildStep::NoNewPrivileges))?;
+    rustix::thread::set_no_new_privs(true).map_err(at(ChildStep::NoNewPrivileges))?;
     if let Some(maps) = &launch.other_ids {
         take_other_ids(maps).map_err(at(ChildStep::ImageUser))?;
     }
     // Init has the body's uid: otherwise the body could access it through /proc/1 and ptrace.
-    privileges::not_dumpable().map_err(at(ChildStep::NotDumpable))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at(ChildStep::NotDumpable))?;
     let ruleset = launch.ruleset.as_ref().map(make_ruleset).transpose()?;
     note(arena, ChildStep::Ruleset);
     Ok(ruleset)
@@ -355,7 +351,7 @@ fn enter_image(root: &RootSteps<'_>, overlays: &overlay::Kept) -> Result<(), Ste
 /// first.
 fn take_other_ids(maps: &OwnMaps<'_>) -> Result<(), Errno> {
     namespace::leave(kind::USER)?;
-    privileges::dumpable()?;
+    set_dumpable_behavior(DumpableBehavior::Dumpable)?;
     write_own_maps(maps)?;
     // A new user namespace has all capabilities and a full bounding set.
     privileges::drop_bounding_set()?;
@@ -508,8 +504,4 @@ fn write_new(path: &CStr, contents: &[u8]) -> Result<(), Errno> {
         rest = rest.get(count..).ok_or(Errno::IO)?;
     }
     Ok(())
-}
-
-pub(super) fn number(descriptor: Option<&OwnedFd>) -> i32 {
-    descriptor.map_or(-1, AsRawFd::as_raw_fd)
 }

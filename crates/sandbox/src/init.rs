@@ -3,7 +3,6 @@
 
 use std::cell::Cell;
 use std::convert::Infallible;
-use std::ffi::{c_int, c_void};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -11,9 +10,10 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
-use crate::child::{give_up_as, note, number};
-use crate::steps::{ChildStep, LaunchSteps, StepError, Streams, message};
+use crate::child::{give_up_as, note};
+use crate::steps::{ChildStep, LaunchSteps, StepError, message};
 use sys::arena::Arena;
 use sys::link::{self, Message, Received};
 use sys::namespace::kind;
@@ -29,11 +29,11 @@ pub(super) struct Start<'a> {
     pub(super) received: Received,
     pub(super) ruleset: Option<OwnedFd>,
     pub(super) terminal: Option<OwnedFd>,
-    pub(super) streams: Streams,
+    pub(super) streams: [BorrowedFd<'a>; 3],
     /// Descriptors that init keeps open until it ends.
     pub(super) claims: &'a [Option<OwnedFd>],
     pub(super) link: BorrowedFd<'a>,
-    pub(super) stack: *mut [u8],
+    pub(super) stack: &'a mut [u8],
 }
 
 /// Maximum of the claims, the link and the signals.
@@ -54,7 +54,7 @@ struct BodyStart<'a> {
     received: &'a Received,
     ruleset: Option<&'a OwnedFd>,
     terminal: Option<&'a OwnedFd>,
-    streams: Streams,
+    streams: [BorrowedFd<'a>; 3],
     failed: Cell<Option<StepError>>,
     /// All steps are done except the exec.
     confined: Cell<bool>,
@@ -124,8 +124,13 @@ fn start_body(start: &mut Start<'_>) -> Result<i32, StepError> {
         failed: Cell::new(None),
         confined: Cell::new(false),
     };
-    let argument = (&raw const body_start).cast_mut().cast::<c_void>();
-    let body = init_vfork(start.stack, argument).map_err(at(ChildStep::StartBody))?;
+    #[expect(
+        unsafe_code,
+        reason = "the one place where the body's first process is started"
+    )]
+    // SAFETY: `body_main` changes only the Cells of its argument.
+    let body = unsafe { process::vfork_onto(start.stack, body_main, &body_start) };
+    let body = body.map_err(at(ChildStep::StartBody))?;
     match body_start.failed.get() {
         None if body_start.confined.get() => Ok(body),
         // Killed before the exec, for example out of memory. The exit of init reports it.
@@ -134,25 +139,9 @@ fn start_body(start: &mut Start<'_>) -> Result<i32, StepError> {
     }
 }
 
-#[expect(
-    unsafe_code,
-    reason = "the one place where the body's first process is started"
-)]
-fn init_vfork(stack: *mut [u8], argument: *mut c_void) -> Result<i32, Errno> {
-    // SAFETY: only init has the stack, and it executes on another one.
-    let stack = unsafe { &mut *stack };
-    // SAFETY: `body_main` neither returns nor unwinds, and changes only the Cells of its argument,
-    // which lives across the call.
-    unsafe { process::vfork_onto(stack, body_main, argument) }
-}
-
 /// The body's first process until its exec, in init's memory.
-extern "C" fn body_main(argument: *mut c_void) -> c_int {
-    #[expect(unsafe_code, reason = "the argument of clone(2) is a bare pointer")]
-    // SAFETY: `start_body` passes a `BodyStart` that lives until this process has left its memory.
-    let start = unsafe { &*argument.cast_const().cast::<BodyStart<'_>>() };
-    let failed = confine_and_execute(start);
-    start.failed.set(Some(failed));
+fn body_main(start: &BodyStart<'_>) -> ! {
+    start.failed.set(Some(confine_and_execute(start)));
     process::exit_now(127)
 }
 
@@ -217,30 +206,25 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
 }
 
 fn connect_streams(start: &BodyStart<'_>) -> Result<(), StepError> {
-    let terminal = number(start.terminal);
-    let sources: [RawFd; 3] = if 0 <= terminal {
-        [terminal; 3]
-    } else {
-        [
-            start.streams.stdin,
-            start.streams.stdout,
-            start.streams.stderr,
-        ]
+    let null;
+    let [stdin, stdout, stderr] = match start.terminal {
+        Some(terminal) => [terminal.as_fd(); 3],
+        None if start.launch.null_stdin => {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let opened = rustix::fs::openat(rustix::fs::CWD, c"/dev/null", flags, Mode::empty());
+            null = opened.map_err(at(ChildStep::Streams))?;
+            let [_, stdout, stderr] = start.streams;
+            [null.as_fd(), stdout, stderr]
+        }
+        None => start.streams,
     };
     // Sources are above 2, so none is overwritten.
-    let nothing;
-    let mut sources = sources;
-    if start.launch.null_stdin && start.terminal.is_none() {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(rustix::fs::CWD, c"/dev/null", flags, Mode::empty());
-        nothing = opened.map_err(at(ChildStep::Streams))?;
-        sources[0] = nothing.as_raw_fd();
-    }
-    for (target, source) in (0..).zip(sources) {
-        process::duplicate_onto(source, target).map_err(at(ChildStep::Streams))?;
-    }
-    if let Some(slave) = start.terminal {
-        terminal::make_controlling(slave.as_fd()).map_err(at(ChildStep::Terminal))?;
+    dup2_stdin(stdin)
+        .and_then(|()| dup2_stdout(stdout))
+        .and_then(|()| dup2_stderr(stderr))
+        .map_err(at(ChildStep::Streams))?;
+    if let Some(terminal) = start.terminal {
+        terminal::make_controlling(terminal.as_fd()).map_err(at(ChildStep::Terminal))?;
     }
     Ok(())
 }
@@ -248,10 +232,7 @@ fn connect_streams(start: &BodyStart<'_>) -> Result<(), StepError> {
 fn execute(launch: &LaunchSteps<'_>) -> StepError {
     let mut answer = Errno::NOENT;
     for program in launch.programs {
-        #[expect(unsafe_code, reason = "execve takes bare pointers")]
-        // SAFETY: both arrays end with a null pointer.
-        let errno =
-            unsafe { process::execve(program, launch.argv.as_ptr(), launch.environment.as_ptr()) };
+        let errno = process::execve(program, launch.argv, launch.environment);
         // As execvp(3): skip missing files, remember a file that cannot be executed, and try the
         // rest.
         match errno {

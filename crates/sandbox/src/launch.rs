@@ -15,7 +15,7 @@ use crate::view::{INSIDE_ID, ViewStep};
 use filter::bpf::Instruction;
 use spec::path::escape;
 use spec::report::StepEnd;
-use sys::arena::{Arena, Slot};
+use sys::arena::Arena;
 use sys::link::{self, Message, Received};
 use sys::process::ArgumentArea;
 use sys::terminal::copy_size;
@@ -334,12 +334,12 @@ fn publish(
         limits: arena.slice(&plan.limits)?,
         working_directory: arena.c_string(&plan.working_directory)?,
         programs: arena.slice(&programs)?,
-        argv: steps::lay_out_strings(arena, &plan.argv)?,
-        environment: steps::lay_out_strings(arena, &plan.environment)?,
+        argv: arena.strings(&plan.argv)?,
+        environment: arena.strings(&plan.environment)?,
         null_stdin: plan.null_stdin,
         arguments: ArgumentArea::of_this_process()?,
     };
-    arena.publish(Slot::Launch, steps)
+    steps::publish(arena, steps)
 }
 
 fn describe_launch(plan: &LaunchPlan<'_>, step: ChildStep, index: usize) -> String {

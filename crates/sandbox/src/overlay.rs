@@ -19,10 +19,9 @@ use rustix::io::Errno;
 
 use crate::error::SandboxError;
 use crate::prepare::{BasePlan, Prepared, describe_base, expect_message};
-use crate::steps::message;
+use crate::steps::{self, Plan, message, published};
 use crate::view;
-use sys::arena::Arena;
-use sys::arena::Slot;
+use sys::arena::{Arena, Slot};
 use sys::link::{self, DESCRIPTORS_MAX, Message, Received};
 use sys::mount::{self, Attributes};
 
@@ -120,16 +119,8 @@ struct LowerSteps<'a> {
 
 pub(super) type Kept = [Option<OwnedFd>; KEPT_MAX];
 
-fn published<'a>(arena: &'a Arena) -> &'a [OverlaySteps<'a>] {
-    #[expect(
-        unsafe_code,
-        reason = "memory that another process wrote has no safe type"
-    )]
-    // SAFETY: `ask_overlays` publishes exactly this type before it sends OVERLAY, this is called
-    // only after that message, and nothing more is published before the answers.
-    unsafe {
-        arena.published(Slot::Overlay)
-    }
+impl Plan for &[OverlaySteps<'_>] {
+    const SLOT: Slot = Slot::Overlay;
 }
 
 impl Prepared {
@@ -163,7 +154,7 @@ impl Prepared {
             return Err(lay_out(Errno::TOOBIG));
         }
         let steps = self.arena.slice(&steps).map_err(lay_out)?;
-        self.arena.publish(Slot::Overlay, steps).map_err(lay_out)?;
+        steps::publish(&self.arena, steps).map_err(lay_out)?;
         let ask = Message {
             kind: message::OVERLAY,
             values: [0; 3],
@@ -281,7 +272,7 @@ pub(super) fn answer(
     kept: &mut Kept,
 ) -> Result<(), Errno> {
     let mut trees = received.iter();
-    for steps in published(arena) {
+    for steps in published::<&[OverlaySteps<'_>]>(arena) {
         let laid = match lay(steps, &mut trees) {
             Ok(laid) => match steps.kept_as {
                 None => mount::attach(laid.as_fd(), steps.place),

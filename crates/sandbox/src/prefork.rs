@@ -3,10 +3,11 @@
 //! Creating the network namespace takes longer than all that the supervisor does before it knows
 //! what to run. The child has no host ids, cgroup, paths or streams yet. Drop kills and reaps it.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::process::{Signal, pidfd_send_signal};
 
 use crate::child;
 use crate::error::SandboxError;
@@ -50,7 +51,7 @@ impl Child {
     /// # Errors
     /// The errno of pidfd_send_signal(2).
     pub fn kill(&self) -> Result<(), Errno> {
-        match process::signal_pidfd(self.pidfd.as_fd(), libc::SIGKILL) {
+        match pidfd_send_signal(&self.pidfd, Signal::KILL) {
             Err(Errno::SRCH) => Ok(()),
             other => other,
         }
@@ -146,7 +147,7 @@ impl Prefork {
             }
             Ok(Forked::Child) => {
                 // Otherwise the link stays open after the supervisor's death.
-                process::close_quietly(ours.as_raw_fd());
+                drop(ours);
                 child::run(&arena, &theirs, processors.as_ref(), &mut stack)
             }
             Err(errno) => Err(SandboxError::Clone { errno }),

@@ -13,7 +13,7 @@ use crate::prefork::{Child, Prefork};
 use crate::steps::{self, BaseSteps, ChildStep, ClockSteps, OwnMaps, message};
 use crate::view::{INSIDE_ID, ViewStep};
 use spec::path::escape;
-use sys::arena::{Arena, Slot};
+use sys::arena::Arena;
 use sys::credentials::HostIds;
 use sys::link::{self, Message, Received};
 use sys::{namespace, process};
@@ -121,7 +121,7 @@ pub fn begin(
     } = prefork;
     let maps = Maps::of(plan.identity);
     lay_out(&arena, plan, &maps, claims.len())
-        .and_then(|steps| arena.publish(Slot::Base, steps))
+        .and_then(|steps| steps::publish(&arena, steps))
         .map_err(supervisor("lay out", "the plan"))?;
     if let Identity::Claimed(_) = plan.identity {
         maps.write_for(child.pid())?;

@@ -1,8 +1,7 @@
 //! The child's plan as data in memory that both processes share. All types are `Copy` and point
 //! into the arena only, so that the child allocates nothing.
 
-use std::ffi::{CStr, c_char};
-use std::os::fd::RawFd;
+use std::ffi::CStr;
 
 use rustix::io::Errno;
 
@@ -11,7 +10,7 @@ use crate::network::NetworkSteps;
 use crate::ruleset::{Rule, Ruleset};
 use crate::view::{Access, ViewStep};
 use filter::bpf::Instruction;
-use sys::arena::{Arena, Slot};
+use sys::arena::{Arena, Slot, StringArray};
 use sys::mount::Attributes;
 use sys::process::ArgumentArea;
 
@@ -229,13 +228,6 @@ pub(super) struct ClockSteps<'a> {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Streams {
-    pub(super) stdin: RawFd,
-    pub(super) stdout: RawFd,
-    pub(super) stderr: RawFd,
-}
-
-#[derive(Debug, Clone, Copy)]
 pub(super) struct RulesetSteps<'a> {
     pub(super) handled: u64,
     pub(super) scoped: u64,
@@ -273,40 +265,44 @@ pub(super) struct LaunchSteps<'a> {
     pub(super) limits: &'a [ResourceLimit],
     pub(super) working_directory: &'a CStr,
     pub(super) programs: &'a [&'a CStr],
-    pub(super) argv: &'a [*const c_char],
-    pub(super) environment: &'a [*const c_char],
+    pub(super) argv: StringArray<'a>,
+    pub(super) environment: StringArray<'a>,
     pub(super) null_stdin: bool,
     /// Erased, because the body could read init's arguments.
     pub(super) arguments: ArgumentArea,
 }
 
-impl<'a> BaseSteps<'a> {
-    /// Reads the plan that the supervisor published before it sent [`message::BASE`].
-    pub(super) fn published(arena: &'a Arena) -> Self {
-        #[expect(
-            unsafe_code,
-            reason = "memory that another process wrote has no safe type"
-        )]
-        // SAFETY: `begin` publishes exactly this type before it sends BASE, and this is called only
-        // after that message.
-        unsafe {
-            arena.published(Slot::Base)
-        }
-    }
+/// A plan that the supervisor publishes in the arena and the child reads.
+pub(super) trait Plan: Copy {
+    const SLOT: Slot;
 }
 
-impl<'a> LaunchSteps<'a> {
-    /// Reads the plan that the supervisor published before it sent [`message::LAUNCH`].
-    pub(super) fn published(arena: &'a Arena) -> Self {
-        #[expect(
-            unsafe_code,
-            reason = "memory that another process wrote has no safe type"
-        )]
-        // SAFETY: `launch` publishes exactly this type before it sends LAUNCH, and this is called
-        // only after that message.
-        unsafe {
-            arena.published(Slot::Launch)
-        }
+impl Plan for BaseSteps<'_> {
+    const SLOT: Slot = Slot::Base;
+}
+
+impl Plan for LaunchSteps<'_> {
+    const SLOT: Slot = Slot::Launch;
+}
+
+/// Publishes `plan`, whose references point into `arena`. Send the message that announces it
+/// afterwards.
+///
+/// # Errors
+/// E2BIG if it is larger than its slot.
+pub(super) fn publish<'a, P: Plan + 'a>(arena: &'a Arena, plan: P) -> Result<(), Errno> {
+    arena.publish(P::SLOT, plan)
+}
+
+/// Reads the plan that [`publish`] put there. Call it only after the message that announces it.
+pub(super) fn published<'a, P: Plan + 'a>(arena: &'a Arena) -> P {
+    #[expect(
+        unsafe_code,
+        reason = "memory that another process wrote has no safe type"
+    )]
+    // SAFETY: each slot belongs to one type, and the child reads it only after the message.
+    unsafe {
+        arena.published(P::SLOT)
     }
 }
 
@@ -447,22 +443,6 @@ pub(super) fn lay_out_ruleset<'a>(
         scoped: ruleset.scoped,
         rules: arena.slice(&rules?)?,
     })
-}
-
-/// Copies strings into the arena as a null-terminated array for execve(2).
-///
-/// # Errors
-/// As [`lay_out_view`].
-pub(super) fn lay_out_strings<'a>(
-    arena: &'a Arena,
-    strings: &[Vec<u8>],
-) -> Result<&'a [*const c_char], Errno> {
-    let mut pointers = Vec::with_capacity(strings.len() + 1);
-    for string in strings {
-        pointers.push(arena.c_string(string)?.as_ptr());
-    }
-    pointers.push(std::ptr::null());
-    arena.slice(&pointers)
 }
 
 #[cfg(test)]

@@ -4,9 +4,14 @@
 //! process, and with it the namespace. Comments explain the order where a step needs an earlier
 //! one.
 
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use landlock::{
+    CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
+    RulesetError,
+};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -25,7 +30,7 @@ use sys::arena::Arena;
 use sys::link::{self, Message, Received};
 use sys::mount::Attributes;
 use sys::namespace::kind;
-use sys::{affinity, landlock, mount, namespace, privileges, process, rlimit, terminal};
+use sys::{affinity, mount, namespace, place, privileges, process, rlimit, terminal};
 
 /// Runs all steps and then serves as init. Restores the CPU affinity `processors`, and so the
 /// body's, after the supervisor's last change.
@@ -125,7 +130,7 @@ fn follow(
         arena,
         launch,
         received,
-        ruleset,
+        ruleset: Cell::new(ruleset),
         terminal: slave,
         streams: [stdin, stdout, stderr].map(AsFd::as_fd),
         claims: claims.get(..base.claims).unwrap_or(&[]),
@@ -283,7 +288,7 @@ fn enter(
     launch: &LaunchSteps<'_>,
     received: &Received,
     overlays: &overlay::Kept,
-) -> Result<Option<OwnedFd>, StepError> {
+) -> Result<Option<RulesetCreated>, StepError> {
     if let Some((size, inodes)) = launch.resize {
         mount::resize_tmpfs(c".", size, inodes).map_err(at(ChildStep::Resize))?;
     }
@@ -359,17 +364,46 @@ fn take_other_ids(maps: &OwnMaps<'_>) -> Result<(), Errno> {
     privileges::die_with_parent()
 }
 
-fn make_ruleset(steps: &RulesetSteps<'_>) -> Result<OwnedFd, StepError> {
-    let ruleset =
-        landlock::new_ruleset(steps.handled, steps.scoped).map_err(at(ChildStep::Ruleset))?;
+fn make_ruleset(steps: &RulesetSteps<'_>) -> Result<RulesetCreated, StepError> {
+    let mut ruleset = Ruleset::default()
+        // What this kernel lacks is not among the steps: all of them hold, or the run fails.
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(steps.handled)
+        .and_then(|ruleset| match steps.scoped.is_empty() {
+            true => Ok(ruleset),
+            false => ruleset.scope(steps.scoped),
+        })
+        .and_then(Ruleset::create)
+        .map_err(|error| at(ChildStep::Ruleset)(landlock_errno(&error)))?;
     for (index, (path, allowed)) in (0..).zip(steps.rules) {
-        landlock::allow_beneath(ruleset.as_fd(), path, *allowed).map_err(|errno| StepError {
+        let failed = |errno| StepError {
             step: ChildStep::Rule,
             index,
             errno,
-        })?;
+        };
+        let found = place::open_without_links(path).map_err(failed)?;
+        // Leaves out what only directories have, where a file is found.
+        let rule = PathBeneath::new(found, *allowed).set_compatibility(CompatLevel::BestEffort);
+        ruleset = ruleset
+            .add_rule(rule)
+            .map_err(|error| failed(landlock_errno(&error)))?;
     }
     Ok(ruleset)
+}
+
+/// The errno of a failed call; EINVAL if the package refused before it.
+pub(super) fn landlock_errno(error: &RulesetError) -> Errno {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(errno) = error
+            .downcast_ref::<std::io::Error>()
+            .and_then(Errno::from_io_error)
+        {
+            return errno;
+        }
+        cause = error.source();
+    }
+    Errno::INVAL
 }
 
 /// Sources that were made before.

@@ -6,19 +6,20 @@ use std::convert::Infallible;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use landlock::{RulesetCreated, RulesetCreatedAttr, RulesetStatus};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
-use crate::child::{give_up_as, note};
+use crate::child::{give_up_as, landlock_errno, note};
 use crate::steps::{ChildStep, LaunchSteps, StepError, message};
 use sys::arena::Arena;
 use sys::link::{self, Message, Received};
 use sys::namespace::kind;
 use sys::signal::{self, SignalSet};
-use sys::{landlock, namespace, privileges, process, rlimit, seccomp, terminal};
+use sys::{namespace, privileges, process, rlimit, seccomp, terminal};
 
 /// umask of the body, independent of the caller's.
 const BODY_UMASK: Mode = Mode::WGRP.union(Mode::WOTH);
@@ -27,7 +28,7 @@ pub(super) struct Start<'a> {
     pub(super) arena: &'a Arena,
     pub(super) launch: LaunchSteps<'a>,
     pub(super) received: Received,
-    pub(super) ruleset: Option<OwnedFd>,
+    pub(super) ruleset: Cell<Option<RulesetCreated>>,
     pub(super) terminal: Option<OwnedFd>,
     pub(super) streams: [BorrowedFd<'a>; 3],
     /// Descriptors that init keeps open until it ends.
@@ -52,7 +53,7 @@ struct BodyStart<'a> {
     arena: &'a Arena,
     launch: &'a LaunchSteps<'a>,
     received: &'a Received,
-    ruleset: Option<&'a OwnedFd>,
+    ruleset: &'a Cell<Option<RulesetCreated>>,
     terminal: Option<&'a OwnedFd>,
     streams: [BorrowedFd<'a>; 3],
     failed: Cell<Option<StepError>>,
@@ -118,7 +119,7 @@ fn start_body(start: &mut Start<'_>) -> Result<i32, StepError> {
         arena: start.arena,
         launch: &start.launch,
         received: &start.received,
-        ruleset: start.ruleset.as_ref(),
+        ruleset: &start.ruleset,
         terminal: start.terminal.as_ref(),
         streams: start.streams,
         failed: Cell::new(None),
@@ -185,8 +186,13 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
         })?;
     }
     connect_streams(start)?;
-    if let Some(ruleset) = start.ruleset {
-        landlock::restrict_self(ruleset.as_fd()).map_err(at(ChildStep::Landlock))?;
+    if let Some(ruleset) = start.ruleset.take() {
+        // No_new_privs was set before.
+        let restricted = ruleset.no_new_privs(false).restrict_self();
+        let status = restricted.map_err(|error| at(ChildStep::Landlock)(landlock_errno(&error)))?;
+        if status.ruleset != RulesetStatus::FullyEnforced {
+            return Err(at(ChildStep::Landlock)(Errno::OPNOTSUPP));
+        }
     }
     process::close_all_but(&[0, 1, 2]).map_err(at(ChildStep::CloseDescriptors))?;
     // After closing: `/proc/self/fd/N` would lead to a directory of the host (CVE-2024-21626).

@@ -3,6 +3,7 @@
 
 use std::ffi::CStr;
 
+use landlock::{AccessFs, BitFlags, Scope};
 use rustix::io::Errno;
 
 use crate::image_root::Graft;
@@ -229,9 +230,9 @@ pub(super) struct ClockSteps<'a> {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RulesetSteps<'a> {
-    pub(super) handled: u64,
-    pub(super) scoped: u64,
-    pub(super) rules: &'a [(&'a CStr, u64)],
+    pub(super) handled: BitFlags<AccessFs>,
+    pub(super) scoped: BitFlags<Scope>,
+    pub(super) rules: &'a [(&'a CStr, BitFlags<AccessFs>)],
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -433,7 +434,7 @@ pub(super) fn lay_out_ruleset<'a>(
     arena: &'a Arena,
     ruleset: &Ruleset,
 ) -> Result<RulesetSteps<'a>, Errno> {
-    let rules: Result<Vec<(&'a CStr, u64)>, Errno> = ruleset
+    let rules: Result<Vec<_>, Errno> = ruleset
         .rules
         .iter()
         .map(|Rule { path, allowed }| Ok((arena.c_string(path)?, *allowed)))

@@ -23,9 +23,9 @@ use crate::network;
 use crate::overlay;
 use crate::steps::{
     BaseSteps, ChildStep, LaunchSteps, NO_PLACE, OwnMaps, RootSteps, RulesetSteps, Step, StepError,
-    message, published,
+    at, at_index, message, published,
 };
-use crate::view::{FILLED_BY_SUPERVISOR, HOST_NAME};
+use crate::view::{Access, FILLED_BY_SUPERVISOR, HOST_NAME};
 use sys::arena::Arena;
 use sys::link::{self, Message, Received};
 use sys::mount::Attributes;
@@ -68,14 +68,6 @@ pub(super) fn give_up_as(kind: u32, link: BorrowedFd<'_>, failed: StepError) -> 
 const INOTIFY_INSTANCES: &[u8] = b"16";
 const INOTIFY_WATCHES: &[u8] = b"16384";
 
-fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
-    move |errno| StepError {
-        step,
-        index: 0,
-        errno,
-    }
-}
-
 fn follow(
     arena: &Arena,
     link: BorrowedFd<'_>,
@@ -104,15 +96,7 @@ fn follow(
     let cut = FILLED_BY_SUPERVISOR.min(base.view.len());
     let (first, rest) = base.view.split_at(cut);
     assemble(first, 0)?;
-    link::send(
-        link,
-        Message {
-            kind: message::SPACE,
-            values: [0; 3],
-        },
-        &shared,
-    )
-    .map_err(at(ChildStep::WritableSpace))?;
+    link::send(link, Message::of(message::SPACE), &shared).map_err(at(ChildStep::WritableSpace))?;
     drop(space);
     note(arena, ChildStep::WritableSpace);
     assemble(rest, cut)?;
@@ -238,10 +222,8 @@ fn announce(base: &BaseSteps<'_>, link: BorrowedFd<'_>) -> Result<Option<OwnedFd
     let mut slave = None;
     let mut proc = None;
     if base.terminal {
-        let (ours, theirs) =
-            terminal::open_pair(c"dev/pts/ptmx").map_err(at(ChildStep::Terminal))?;
-        master = Some(ours);
-        slave = Some(theirs);
+        let pair = terminal::open_pair(c"dev/pts/ptmx").map_err(at(ChildStep::Terminal))?;
+        (master, slave) = (Some(pair.0), Some(pair.1));
     }
     if base.send_proc {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -249,10 +231,7 @@ fn announce(base: &BaseSteps<'_>, link: BorrowedFd<'_>) -> Result<Option<OwnedFd
         proc = Some(opened.map_err(at(ChildStep::ProcDescriptor))?);
     }
     let values = [i32::from(proc.is_some()), i32::from(master.is_some()), 0];
-    let ready = Message {
-        kind: message::READY,
-        values,
-    };
+    let ready = Message::with(message::READY, values);
     let sent = match (&proc, &master) {
         (None, None) => link::send(link, ready, &[]),
         (Some(one), None) | (None, Some(one)) => link::send(link, ready, &[one.as_fd()]),
@@ -297,21 +276,13 @@ fn enter(
         overlays,
     };
     for (index, step) in (0..).zip(launch.view) {
-        assemble_asked(step, &shown).map_err(|errno| StepError {
-            step: ChildStep::LaunchView,
-            index,
-            errno,
-        })?;
+        assemble_asked(step, &shown).map_err(at_index(ChildStep::LaunchView, index))?;
     }
     let lies_in_places =
         |step: &Step<'_>| matches!(step, Step::AttachOverlay { .. } | Step::BindOwn { .. });
     if launch.root.is_some() || launch.view.iter().any(lies_in_places) {
         // Before the requested mounts: it covers their sources.
-        overlay::cover_places().map_err(|errno| StepError {
-            step: ChildStep::LaunchView,
-            index: NO_PLACE,
-            errno,
-        })?;
+        overlay::cover_places().map_err(at_index(ChildStep::LaunchView, NO_PLACE))?;
     }
     note(arena, ChildStep::LaunchView);
     if let Some(root) = &launch.root {
@@ -343,11 +314,8 @@ fn enter_image(root: &RootSteps<'_>, overlays: &overlay::Kept) -> Result<(), Ste
     // Over the space, which is still the working directory: `.` does not cross the new mount.
     mount::attach(image.as_fd(), c".").map_err(at(ChildStep::ImageRoot))?;
     for (index, (path, read_only)) in (0..).zip(root.grafts) {
-        mount::graft(path, image.as_fd(), path, *read_only).map_err(|errno| StepError {
-            step: ChildStep::Graft,
-            index,
-            errno,
-        })?;
+        mount::graft(path, image.as_fd(), path, *read_only)
+            .map_err(at_index(ChildStep::Graft, index))?;
     }
     rustix::process::fchdir(image).map_err(at(ChildStep::ImageRoot))
 }
@@ -376,12 +344,8 @@ fn make_ruleset(steps: &RulesetSteps<'_>) -> Result<RulesetCreated, StepError> {
         .and_then(Ruleset::create)
         .map_err(|error| at(ChildStep::Ruleset)(landlock_errno(&error)))?;
     for (index, (path, allowed)) in (0..).zip(steps.rules) {
-        let failed = |errno| StepError {
-            step: ChildStep::Rule,
-            index,
-            errno,
-        };
-        let found = place::open_without_links(path).map_err(failed)?;
+        let failed = at_index(ChildStep::Rule, index);
+        let found = place::open_without_links(path).map_err(&failed)?;
         // Leaves out what only directories have, where a file is found.
         let rule = PathBeneath::new(found, *allowed).set_compatibility(CompatLevel::BestEffort);
         ruleset = ruleset
@@ -416,11 +380,10 @@ struct Shown<'a> {
 /// Steps of the base view: only trusted paths.
 fn assemble(steps: &[Step<'_>], first: usize) -> Result<(), StepError> {
     for (index, step) in (first..).zip(steps) {
-        assemble_one(step).map_err(|errno| StepError {
-            step: ChildStep::BaseView,
-            index: i32::try_from(index).unwrap_or(i32::MAX),
-            errno,
-        })?;
+        assemble_one(step).map_err(at_index(
+            ChildStep::BaseView,
+            i32::try_from(index).unwrap_or(i32::MAX),
+        ))?;
     }
     Ok(())
 }
@@ -445,10 +408,10 @@ fn assemble_one(step: &Step<'_>) -> Result<(), Errno> {
         Step::Bind {
             source,
             target,
-            attributes,
+            access,
         } => {
             mount::bind(source, target, true)?;
-            mount::restrict(target, attributes, true)
+            mount::restrict(target, attributes(access), true)
         }
         // Requested mounts, in the launch view only.
         Step::BindOwn { .. } | Step::Attach { .. } | Step::AttachOverlay { .. } => {
@@ -456,7 +419,7 @@ fn assemble_one(step: &Step<'_>) -> Result<(), Errno> {
         }
         // A bind keeps nosuid and nodev of its source.
         Step::OwnMount { path } => mount::bind(path, path, false),
-        Step::Tmpfs { target, options } => mount::tmpfs_at(target, options),
+        Step::Tmpfs { target, size_bytes } => mount::tmpfs_at(target, size_bytes),
         Step::Proc => mount::proc_at(c"proc"),
         Step::Devpts => mount::devpts_at(c"dev/pts"),
         // The new root's null is already nosuid and noexec, and a bind keeps that.
@@ -480,19 +443,19 @@ fn assemble_asked(step: &Step<'_>, shown: &Shown<'_>) -> Result<(), Errno> {
         Step::Bind {
             source,
             target,
-            attributes,
-        } => binds::bind(source, target, attributes, true),
+            access,
+        } => binds::bind(source, target, attributes(access), true),
         Step::BindOwn {
             source,
             target,
-            attributes,
-        } => binds::bind(source, target, attributes, false),
-        Step::Attach { tree, target } => binds::attach(one_of(shown.trees, tree)?, target),
-        Step::AttachOverlay { overlay, target } => {
-            binds::attach(one_of(shown.overlays, overlay)?, target)
-        }
+            access,
+        } => binds::bind(source, target, attributes(access), false),
+        Step::Attach { tree, target, .. } => binds::attach(one_of(shown.trees, tree)?, target),
+        Step::AttachOverlay {
+            overlay, target, ..
+        } => binds::attach(one_of(shown.overlays, overlay)?, target),
         Step::OwnMount { path } => binds::own_mount(path),
-        Step::Tmpfs { target, options } => binds::tmpfs(target, options),
+        Step::Tmpfs { target, size_bytes } => binds::tmpfs(target, size_bytes),
         // Not used for requested mounts.
         Step::File { .. }
         | Step::Symlink { .. }
@@ -500,6 +463,15 @@ fn assemble_asked(step: &Step<'_>, shown: &Shown<'_>) -> Result<(), Errno> {
         | Step::Devpts
         | Step::Mask { .. }
         | Step::MaskDirectory { .. } => Err(Errno::INVAL),
+    }
+}
+
+fn attributes(access: Access) -> Attributes {
+    let nosuid = Attributes::NOSUID;
+    match access {
+        Access::ReadOnly => nosuid.and(Attributes::NODEV).and(Attributes::RDONLY),
+        Access::Writable => nosuid.and(Attributes::NODEV),
+        Access::Device => nosuid.and(Attributes::NOEXEC),
     }
 }
 

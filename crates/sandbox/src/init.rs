@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use crate::child::{give_up_as, landlock_errno, note};
-use crate::steps::{ChildStep, LaunchSteps, StepError, message};
+use crate::steps::{ChildStep, LaunchSteps, StepError, at, at_index, message};
 use sys::arena::Arena;
 use sys::link::{self, Message, Received};
 use sys::namespace::kind;
@@ -39,14 +39,6 @@ pub(super) struct Start<'a> {
 
 /// Maximum of the claims, the link and the signals.
 const KEPT_MAX: usize = 8;
-
-fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
-    move |errno| StepError {
-        step,
-        index: 0,
-        errno,
-    }
-}
 
 /// Data of the body's first process in memory shared with init until the exec.
 struct BodyStart<'a> {
@@ -106,10 +98,7 @@ fn serve_alone(
 ) -> Result<Infallible, StepError> {
     // If init held the body's end of a pipe, the reader would not see the body close it.
     process::close_all_but(keep).map_err(at(ChildStep::CloseDescriptors))?;
-    let started = Message {
-        kind: message::STARTED,
-        values: [0; 3],
-    };
+    let started = Message::of(message::STARTED);
     link::send(link, started, &[]).map_err(at(ChildStep::Wait))?;
     serve(body, link, children)
 }
@@ -167,11 +156,7 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
         .take(launch.joins);
     for (index, group) in (0..).zip(joins) {
         // `0` is the writing thread: joining by `tasks` needs no lock over all threads.
-        rustix::io::write(group, b"0").map_err(|errno| StepError {
-            step: ChildStep::JoinCgroup,
-            index,
-            errno,
-        })?;
+        rustix::io::write(group, b"0").map_err(at_index(ChildStep::JoinCgroup, index))?;
     }
     // After joining, which determines the namespace's root; before dropping capabilities.
     namespace::leave(kind::CGROUP).map_err(at(ChildStep::CgroupNamespace))?;
@@ -179,11 +164,8 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
     privileges::drop_all().map_err(at(ChildStep::Capabilities))?;
     rustix::process::setsid().map_err(at(ChildStep::Session))?;
     for (index, limit) in (0..).zip(launch.limits) {
-        rlimit::set(limit.resource, limit.value).map_err(|errno| StepError {
-            step: ChildStep::ResourceLimit,
-            index,
-            errno,
-        })?;
+        rlimit::set(limit.resource, limit.value)
+            .map_err(at_index(ChildStep::ResourceLimit, index))?;
     }
     connect_streams(start)?;
     if let Some(ruleset) = start.ruleset.take() {
@@ -287,13 +269,9 @@ fn reap(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
     loop {
         match process::wait(-1, false) {
             Ok(Some(ended)) if ended.pid == body => {
-                let values = [ended.raw_status, 0, 0];
                 link::send(
                     link,
-                    Message {
-                        kind: message::ENDED,
-                        values,
-                    },
+                    Message::with(message::ENDED, [ended.raw_status, 0, 0]),
                     &[],
                 )
                 .map_err(at(ChildStep::Wait))?;
@@ -366,10 +344,7 @@ fn answer(
         Ok(_) => 0,
         Err(errno) => errno.raw_os_error(),
     };
-    let says = |errno: i32| Message {
-        kind: message::CONNECTED,
-        values: [id, errno, 0],
-    };
+    let says = |errno: i32| Message::with(message::CONNECTED, [id, errno, 0]);
     let sent = match &connected {
         Ok(socket) => match link::send(link, says(errno), &[socket.as_fd()]) {
             // Descriptors in transit count per uid, so the body can exhaust them. Fail this

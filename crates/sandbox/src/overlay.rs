@@ -130,21 +130,14 @@ impl Prepared {
     /// [`SandboxError::Supervisor`]: E2BIG for more than one message or overlayfs can hold; EBUSY
     /// if the previous request has no answer yet.
     pub fn ask_overlays(&mut self, overlays: &[Overlay<'_>]) -> Result<(), SandboxError> {
-        let failed = |act, object: &'static str| {
-            move |errno| SandboxError::Supervisor {
-                act,
-                object: object.to_owned(),
-                errno,
-            }
-        };
-        let lay_out = failed("lay out", "an overlayfs");
+        let lay_out = SandboxError::supervisor("lay out", "an overlayfs");
         if self.overlays_asked != 0 {
             return Err(lay_out(Errno::BUSY));
         }
         let mut trees = Vec::new();
         let mut steps = Vec::with_capacity(overlays.len());
         for overlay in overlays {
-            steps.push(lay_out_one(&self.arena, overlay).map_err(lay_out)?);
+            steps.push(lay_out_one(&self.prefork.arena, overlay).map_err(&lay_out)?);
             trees.extend(overlay.lowers.iter().filter_map(|lower| match lower {
                 Lower::Tree(tree) => Some(tree.as_fd()),
                 Lower::Directory(..) => None,
@@ -153,13 +146,11 @@ impl Prepared {
         if DESCRIPTORS_MAX < trees.len() {
             return Err(lay_out(Errno::TOOBIG));
         }
-        let steps = self.arena.slice(&steps).map_err(lay_out)?;
-        steps::publish(&self.arena, steps).map_err(lay_out)?;
-        let ask = Message {
-            kind: message::OVERLAY,
-            values: [0; 3],
-        };
-        link::send(self.link.as_fd(), ask, &trees).map_err(failed("send to", "the child"))?;
+        let steps = self.prefork.arena.slice(&steps).map_err(&lay_out)?;
+        steps::publish(&self.prefork.arena, steps).map_err(&lay_out)?;
+        let ask = Message::of(message::OVERLAY);
+        link::send(self.prefork.link.as_fd(), ask, &trees)
+            .map_err(SandboxError::supervisor("send to", "the child"))?;
         self.overlays_asked = overlays.len();
         Ok(())
     }
@@ -174,12 +165,12 @@ impl Prepared {
         let act = "lay out an overlayfs";
         if self.overlays_asked != 0 && self.ready.is_none() {
             // The child sends READY before it reads the request.
-            let ready = expect_message(self.link.as_fd(), message::READY, act, &describe)?;
+            let ready = expect_message(self.prefork.link.as_fd(), message::READY, act, &describe)?;
             self.ready = Some(ready);
         }
         let mut answers = Vec::with_capacity(self.overlays_asked);
         for _each in 0..std::mem::take(&mut self.overlays_asked) {
-            let link = self.link.as_fd();
+            let link = self.prefork.link.as_fd();
             let (answer, _) = expect_message(link, message::OVERLAID, act, &describe)?;
             answers.push(match answer.values[0] {
                 0 => Ok(()),
@@ -290,10 +281,7 @@ pub(super) fn answer(
                 errno.raw_os_error()
             }
         };
-        let answer = Message {
-            kind: message::OVERLAID,
-            values: [errno, 0, 0],
-        };
+        let answer = Message::with(message::OVERLAID, [errno, 0, 0]);
         link::send(link, answer, &[])?;
     }
     Ok(())
@@ -421,32 +409,13 @@ pub(super) fn cover_places() -> Result<(), Errno> {
 
 const DESCRIPTOR_PATH_BYTES: usize = 32;
 
-/// Formats `/proc/self/fd/N`, which hides the path of the host in the list of mounts. Allocates
-/// nothing.
+/// Formats `/proc/self/fd/N`, which hides the path of the host in the list of mounts.
 fn descriptor_path<'buffer>(
     descriptor: &OwnedFd,
     buffer: &'buffer mut [u8; DESCRIPTOR_PATH_BYTES],
 ) -> Result<&'buffer CStr, Errno> {
-    const PREFIX: &[u8] = b"/proc/self/fd/";
-    buffer[..PREFIX.len()].copy_from_slice(PREFIX);
-    let mut digits = [0_u8; 10];
-    let mut count = 0;
-    let mut number = descriptor.as_raw_fd().unsigned_abs();
-    loop {
-        digits[count] = b'0' + u8::try_from(number % 10).unwrap_or(0);
-        count += 1;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    for (place, digit) in buffer[PREFIX.len()..]
-        .iter_mut()
-        .zip(digits[..count].iter().rev())
-    {
-        *place = *digit;
-    }
-    CStr::from_bytes_until_nul(buffer).map_err(|_no_end| Errno::INVAL)
+    let number = descriptor.as_raw_fd();
+    mount::c_string(buffer, format_args!("/proc/self/fd/{number}"))
 }
 
 #[cfg(test)]

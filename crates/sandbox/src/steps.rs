@@ -9,10 +9,9 @@ use rustix::io::Errno;
 use crate::image_root::Graft;
 use crate::network::NetworkSteps;
 use crate::ruleset::{Rule, Ruleset};
-use crate::view::{Access, ViewStep};
+use crate::view::ViewStep;
 use filter::bpf::Instruction;
 use sys::arena::{Arena, Slot, StringArray};
-use sys::mount::Attributes;
 use sys::process::ArgumentArea;
 
 /// Declares the enum, its numbers and its descriptions in one list.
@@ -115,6 +114,16 @@ pub(super) struct StepError {
     pub(super) errno: Errno,
 }
 
+/// The error of `step`.
+pub(super) fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
+    at_index(step, 0)
+}
+
+/// The error of entry `index` in the list of `step`.
+pub(super) fn at_index(step: ChildStep, index: i32) -> impl Fn(Errno) -> StepError {
+    move |errno| StepError { step, index, errno }
+}
+
 pub(super) mod message {
     /// Init: the writable space exists; one descriptor.
     pub(crate) const SPACE: u32 = 1;
@@ -148,54 +157,8 @@ pub(super) mod message {
     pub(crate) const OVERLAY: u32 = 20;
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Step<'a> {
-    Directory {
-        path: &'a CStr,
-        mode: u32,
-    },
-    File {
-        path: &'a CStr,
-        contents: &'a [u8],
-    },
-    Symlink {
-        path: &'a CStr,
-        target: &'a CStr,
-    },
-    Bind {
-        source: &'a CStr,
-        target: &'a CStr,
-        attributes: Attributes,
-    },
-    Attach {
-        tree: usize,
-        target: &'a CStr,
-    },
-    AttachOverlay {
-        overlay: usize,
-        target: &'a CStr,
-    },
-    BindOwn {
-        source: &'a CStr,
-        target: &'a CStr,
-        attributes: Attributes,
-    },
-    OwnMount {
-        path: &'a CStr,
-    },
-    Tmpfs {
-        target: &'a CStr,
-        options: &'a CStr,
-    },
-    Proc,
-    Devpts,
-    Mask {
-        path: &'a CStr,
-    },
-    MaskDirectory {
-        path: &'a CStr,
-    },
-}
+/// A step of the view as the child reads it: targets are relative to the new root.
+pub(super) type Step<'a> = ViewStep<&'a CStr, &'a [u8]>;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OwnMaps<'a> {
@@ -330,27 +293,19 @@ pub(super) fn lay_out_view<'a>(
     arena.slice(&laid_out?)
 }
 
-fn attributes(access: Access) -> Attributes {
-    let nosuid = Attributes::NOSUID;
-    match access {
-        Access::ReadOnly => nosuid.and(Attributes::NODEV).and(Attributes::RDONLY),
-        Access::Writable => nosuid.and(Attributes::NODEV),
-        Access::Device => nosuid.and(Attributes::NOEXEC),
-    }
-}
-
 fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno> {
+    let inside = |path: &[u8]| inside(arena, path);
     Ok(match step {
         ViewStep::Directory { path, mode } => Step::Directory {
-            path: inside(arena, path)?,
+            path: inside(path)?,
             mode: *mode,
         },
         ViewStep::File { path, contents } => Step::File {
-            path: inside(arena, path)?,
+            path: inside(path)?,
             contents: arena.slice(contents)?,
         },
         ViewStep::Symlink { path, target } => Step::Symlink {
-            path: inside(arena, path)?,
+            path: inside(path)?,
             target: arena.c_string(target)?,
         },
         ViewStep::Bind {
@@ -359,43 +314,50 @@ fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno
             access,
         } => Step::Bind {
             source: arena.c_string(source)?,
-            target: inside(arena, target)?,
-            attributes: attributes(*access),
+            target: inside(target)?,
+            access: *access,
         },
         ViewStep::BindOwn {
             source,
             target,
             access,
         } => Step::BindOwn {
-            source: inside(arena, source)?,
-            target: inside(arena, target)?,
-            attributes: attributes(*access),
+            source: inside(source)?,
+            target: inside(target)?,
+            access: *access,
         },
-        ViewStep::Attach { tree, target, .. } => Step::Attach {
+        ViewStep::Attach {
+            tree,
+            access,
+            target,
+        } => Step::Attach {
             tree: *tree,
-            target: inside(arena, target)?,
+            access: *access,
+            target: inside(target)?,
         },
         ViewStep::AttachOverlay {
-            overlay, target, ..
+            overlay,
+            access,
+            target,
         } => Step::AttachOverlay {
             overlay: *overlay,
-            target: inside(arena, target)?,
+            access: *access,
+            target: inside(target)?,
         },
         ViewStep::OwnMount { path } => Step::OwnMount {
-            path: inside(arena, path)?,
+            path: inside(path)?,
         },
         ViewStep::Tmpfs { target, size_bytes } => Step::Tmpfs {
-            target: inside(arena, target)?,
-            options: arena
-                .c_string(format!("size={size_bytes},nr_inodes=65536,mode=0755").as_bytes())?,
+            target: inside(target)?,
+            size_bytes: *size_bytes,
         },
         ViewStep::Proc => Step::Proc,
         ViewStep::Devpts => Step::Devpts,
-        ViewStep::MaskDirectory { path } => Step::MaskDirectory {
-            path: inside(arena, path)?,
-        },
         ViewStep::Mask { path } => Step::Mask {
-            path: inside(arena, path)?,
+            path: inside(path)?,
+        },
+        ViewStep::MaskDirectory { path } => Step::MaskDirectory {
+            path: inside(path)?,
         },
     })
 }

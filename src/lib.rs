@@ -32,6 +32,7 @@
 //!
 //! - [`spec`]: the types of the specifications, of requests and of reports, and how they are read and
 //!   written as text. No effects.
+//! - `filter`: system call policies, read from YAML and compiled to seccomp programs.
 //! - [`sys`]: one module for each primitive of the Linux kernel. All raw system calls.
 //! - [`archive`]: archives of strangers to a tree beneath an open directory, and back. One reader for
 //!   bundles, snapshots of sources, layers of images and Debian packages.

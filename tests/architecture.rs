@@ -13,15 +13,16 @@ use std::path::{Path, PathBuf};
 /// Each crate and the crates below it that it may depend on, bottom first.
 const CRATES: &[(&str, &[&str])] = &[
     ("spec", &[]),
-    ("sys", &["spec"]),
+    ("filter", &[]),
+    ("sys", &["spec", "filter"]),
     ("archive", &["spec", "sys"]),
     ("store", &["spec", "sys", "archive"]),
     ("secrets", &["spec", "sys"]),
     ("reader", &["spec", "sys"]),
-    ("egress", &["spec", "sys"]),
+    ("egress", &["spec", "filter", "sys"]),
     ("sources", &["spec", "sys", "archive", "store", "secrets"]),
     ("bundler", &["spec", "sys", "archive", "reader", "sources"]),
-    ("sandbox", &["spec", "sys", "egress"]),
+    ("sandbox", &["spec", "filter", "sys", "egress"]),
 ];
 
 /// Each module of the program and the modules below it that it may name.
@@ -35,7 +36,7 @@ const MODULES: &[(&str, &[&str])] = &[
 /// Where decisions are made: no unsafe, no clock, no file, no process, no environment.
 const PURE: &[&str] = &[
     "crates/egress/src/allowlist.rs",
-    "crates/sandbox/src/filter",
+    "crates/filter/src",
     "crates/sandbox/src/image_root.rs",
     "crates/sandbox/src/image_user.rs",
     "crates/sandbox/src/ruleset.rs",
@@ -56,7 +57,6 @@ const EFFECTS: &[&str] = &[
 /// The only files that may lift the ban on unsafe code.
 const UNSAFE_FILES: &[&str] = &[
     "crates/sandbox/src/init.rs",
-    "crates/sandbox/src/overlay.rs",
     "crates/sandbox/src/prefork.rs",
     "crates/sandbox/src/steps.rs",
     "crates/sys/src/lib.rs",

@@ -8,6 +8,8 @@
 
 #[path = "filter/kernel.rs"]
 mod kernel;
+#[path = "filter/policies.rs"]
+mod policies;
 #[path = "filter/render.rs"]
 mod render;
 #[path = "filter/vectors.rs"]
@@ -16,66 +18,38 @@ mod vectors;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::LazyLock;
 
-use proptest::prelude::*;
-use sandbox::filter::{
+use filter::bpf::{
+    ALLOW, AND, ERRNO, Instruction, JUMP, JUMP_AT_LEAST, JUMP_EQUAL, KILL_PROCESS, LOAD, RETURN,
+};
+use filter::{
     Arch, Arguments, Branch, Call, Case, Condition, Decision, Reporting, Rule, SeccompData,
-    SyscallPolicy, Variant, built_in_policy, built_in_program, compile, explain_syscall, interpret,
-    interpret_observed,
+    SyscallPolicy, compile, interpret, interpret_observed,
 };
-use spec::bpf::{
-    ALLOW, AND, ERRNO, Instruction, JUMP, JUMP_AT_LEAST, JUMP_EQUAL, KILL_PROCESS, LOAD, NOTIFY,
-    RETURN,
-};
+use proptest::prelude::*;
 use spec::syscall_policy::SyscallPolicyName;
 use spec::syscall_policy::SyscallPolicyName::{Default, Strict};
 
+use policies::built_in_policy;
 use support::source_path;
 use vectors::{some_vectors, vectors, with_each_high_bit, with_high_bits};
-
-const RULES: &str = include_str!("../policies/syscalls-default.yaml");
-const TIGHTENING: &str = include_str!("../policies/syscalls-strict.yaml");
-const NUMBERS_X86_64: &str = include_str!("../policies/syscall-numbers-x86_64.txt");
-const NUMBERS_AARCH64: &str = include_str!("../policies/syscall-numbers-aarch64.txt");
-
-const ARCHES: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
-const VARIANTS: [Variant; 2] = [Variant::Plain, Variant::Listener];
 
 /// Each policy for each architecture.
 fn built_in() -> impl Iterator<Item = (SyscallPolicyName, Arch)> {
     let names = SyscallPolicyName::ALL.into_iter();
-    names.flat_map(|name| ARCHES.map(|arch| (name, arch)))
+    names.flat_map(|name| Arch::ALL.map(|arch| (name, arch)))
 }
 
-/// The policy as its data says, not as it is built in.
-fn read_policy(name: SyscallPolicyName, arch: Arch) -> &'static SyscallPolicy {
-    static READ: LazyLock<[SyscallPolicy; 4]> = LazyLock::new(|| {
-        let tables = [NUMBERS_X86_64, NUMBERS_AARCH64];
-        let [x86_64, aarch64] = [
-            (Arch::X86_64, tables),
-            (Arch::Aarch64, [tables[1], tables[0]]),
-        ]
-        .map(|(arch, [numbers, elsewhere])| read(arch, numbers, elsewhere));
-        let strict_x86_64 = x86_64.tightened(TIGHTENING, &[NUMBERS_AARCH64]);
-        let strict_aarch64 = aarch64.tightened(TIGHTENING, &[NUMBERS_X86_64]);
-        let sound = "the tightening is sound";
-        [
-            x86_64,
-            aarch64,
-            strict_x86_64.expect(sound),
-            strict_aarch64.expect(sound),
-        ]
-    });
-    let place = match (name, arch) {
-        (Default, Arch::X86_64) => 0,
-        (Default, Arch::Aarch64) => 1,
-        (Strict, Arch::X86_64) => 2,
-        (Strict, Arch::Aarch64) => 3,
-    };
-    &READ[place]
-}
-
-fn read(arch: Arch, numbers: &str, elsewhere: &str) -> SyscallPolicy {
-    SyscallPolicy::read(RULES, arch, numbers, &[elsewhere]).expect("the default policy is sound")
+/// The compiled policy `name` for `arch`.
+fn program(name: SyscallPolicyName, arch: Arch) -> &'static [Instruction] {
+    static PROGRAMS: LazyLock<Vec<(SyscallPolicyName, Arch, Vec<Instruction>)>> =
+        LazyLock::new(|| {
+            let all = built_in();
+            all.map(|(name, arch)| (name, arch, compile(built_in_policy(name, arch))))
+                .collect()
+        });
+    let mut programs = PROGRAMS.iter();
+    let found = programs.find(|(of, on, _)| (*of, *on) == (name, arch));
+    &found.expect("each is compiled").2
 }
 
 fn data(arch: Arch, number: u32, arguments: &Arguments) -> SeccompData {
@@ -88,18 +62,14 @@ fn data(arch: Arch, number: u32, arguments: &Arguments) -> SeccompData {
 }
 
 /// What the filter must answer, by the naive reading of the rules.
-fn expected(policy: &SyscallPolicy, variant: Variant, number: u32, arguments: &Arguments) -> u32 {
-    let ruling = policy.ruling(number, arguments);
-    match ruling.decision.errno() {
+fn expected(policy: &SyscallPolicy, number: u32, arguments: &Arguments) -> u32 {
+    match policy.ruling(number, arguments).decision.errno() {
         None => ALLOW,
-        Some(_) if variant == Variant::Listener && ruling.rule.report == Some(Reporting::Yes) => {
-            NOTIFY
-        }
         Some(errno) => ERRNO | u32::from(errno),
     }
 }
 
-// The checked-in files ---------------------------------------------------------------------------
+// The compiled programs ---------------------------------------------------------------------------
 
 pub(crate) fn say(line: &str) {
     let mut stderr = std::io::stderr();
@@ -111,47 +81,18 @@ fn assert_file(path: &str, wanted: &str) {
 }
 
 #[test]
-fn the_built_in_tables_are_what_the_policy_files_say() {
-    // The rules are the same for both architectures, and the strict policy has the default's first.
-    assert_file(
-        "crates/sandbox/src/filter/built_in_rules.rs",
-        &render::rules_file(
-            read_policy(Default, Arch::X86_64),
-            read_policy(Strict, Arch::X86_64),
-        ),
-    );
-    for (name, arch) in built_in() {
-        let file = format!("{}_{}.rs", name.name(), render::arch_name(arch));
-        assert_file(
-            &format!("crates/sandbox/src/filter/{file}"),
-            &render::program_file(name, read_policy(name, arch)),
-        );
-    }
-}
-
-#[test]
 fn the_built_in_filters_equal_freshly_compiled_ones() {
-    if support::golden::is_updating() {
-        say("SKIPPED: the tables have just been written, run again");
-        return;
-    }
-    for (name, arch) in built_in() {
-        assert_eq!(read_policy(name, arch), built_in_policy(name, arch));
-        for variant in VARIANTS {
-            assert_eq!(
-                compile(built_in_policy(name, arch), variant),
-                built_in_program(name, arch, variant)
-            );
-        }
+    for name in SyscallPolicyName::ALL {
+        assert_eq!(sandbox::seccomp::program(name), program(name, Arch::NATIVE));
     }
 }
 
 #[test]
 fn every_number_up_to_1023_is_answered_as_the_golden_table_says() {
-    for arch in ARCHES {
-        let of_default = render::verdicts(read_policy(Default, arch));
-        let of_strict = render::verdicts(read_policy(Strict, arch));
-        let arch = render::arch_name(arch);
+    for arch in Arch::ALL {
+        let of_default = render::verdicts(built_in_policy(Default, arch));
+        let of_strict = render::verdicts(built_in_policy(Strict, arch));
+        let arch = arch.name();
         assert_file(
             &format!("tests/golden/filter/verdicts-{arch}.txt"),
             &render::default_verdicts(arch, &of_default),
@@ -169,8 +110,8 @@ fn every_number_up_to_1023_is_answered_as_the_golden_table_says() {
 fn reachable(policy: &SyscallPolicy) -> (usize, usize) {
     let mut plain = 0;
     let mut by_argument = 0;
-    for call in policy.calls.iter() {
-        let rule = &policy.rules[usize::from(call.rule)];
+    for call in &policy.calls {
+        let rule = &policy.rules[call.rule];
         let cases_allow = rule.cases.iter().any(|case| case.then == Decision::Allow);
         match (rule.cases.is_empty(), rule.action, cases_allow) {
             (true, Decision::Allow, _) => plain += 1,
@@ -183,14 +124,14 @@ fn reachable(policy: &SyscallPolicy) -> (usize, usize) {
 
 #[test]
 fn as_many_calls_can_be_reached_as_the_design_counted() {
-    let x86_64 = read_policy(Default, Arch::X86_64);
+    let x86_64 = built_in_policy(Default, Arch::X86_64);
     assert_eq!(x86_64.calls.len(), 381);
     // By argument: ioctl, socketpair, mknod, mknodat; sendto, sendmsg, sendmmsg; clone, socket,
     // personality; chmod, fchmod, fchmodat, fchmodat2, creat, open, openat (set-id modes);
     // prlimit64, sched_setaffinity, sched_setattr, sched_setparam, sched_setscheduler,
     // setpriority, ioprio_set (init).
     assert_eq!(reachable(x86_64), (269, 24));
-    let aarch64 = read_policy(Default, Arch::Aarch64);
+    let aarch64 = built_in_policy(Default, Arch::Aarch64);
     assert_eq!(aarch64.calls.len(), 325);
     assert_eq!(
         reachable(aarch64),
@@ -198,13 +139,13 @@ fn as_many_calls_can_be_reached_as_the_design_counted() {
         "no mknod, chmod, creat and open there"
     );
     // 56 and 49 fewer, and fcntl by argument.
-    assert_eq!(reachable(read_policy(Strict, Arch::X86_64)), (216, 21));
-    assert_eq!(reachable(read_policy(Strict, Arch::Aarch64)), (187, 17));
+    assert_eq!(reachable(built_in_policy(Strict, Arch::X86_64)), (216, 21));
+    assert_eq!(reachable(built_in_policy(Strict, Arch::Aarch64)), (187, 17));
 }
 
 #[test]
 fn the_strict_policy_allows_nothing_that_the_default_refuses() {
-    for arch in ARCHES {
+    for arch in Arch::ALL {
         let (default, strict) = (
             built_in_policy(Default, arch),
             built_in_policy(Strict, arch),
@@ -214,7 +155,7 @@ fn the_strict_policy_allows_nothing_that_the_default_refuses() {
         for number in (0..2048).chain(edges) {
             let rules = [default, strict].map(|policy| policy.ruling(number, &[0; 6]).rule);
             for vector in rules.into_iter().flat_map(vectors) {
-                let programs = |name| built_in_program(name, arch, Variant::Plain);
+                let programs = |name| program(name, arch);
                 let answer = |name| interpret(programs(name), &data(arch, number, &vector));
                 let (loose, tight) = (answer(Default), answer(Strict));
                 if tight == loose {
@@ -240,11 +181,11 @@ fn the_strict_policy_allows_nothing_that_the_default_refuses() {
 #[test]
 fn every_known_call_has_a_rule() {
     for (name, arch) in built_in() {
-        let policy = read_policy(name, arch);
-        for call in policy.calls.iter() {
+        let policy = built_in_policy(name, arch);
+        for call in &policy.calls {
             let number = u32::from(call.number);
             assert_ne!(
-                explain_syscall(policy, number, &[0; 6]),
+                policy.ruling(number, &[0; 6]).rule.id,
                 "unlisted",
                 "{:?}",
                 policy.name_of(number)
@@ -278,9 +219,9 @@ fn the_numbers_are_those_of_the_libc_crate() {
 }
 
 #[test]
-fn what_the_child_does_after_the_filter_is_loaded_is_never_notified() {
+fn what_the_child_does_after_the_filter_is_loaded_is_allowed() {
     for (policy, arch) in built_in() {
-        let policy = read_policy(policy, arch);
+        let policy = built_in_policy(policy, arch);
         for name in [
             "sendmsg",
             "close",
@@ -292,7 +233,7 @@ fn what_the_child_does_after_the_filter_is_loaded_is_never_notified() {
         ] {
             let number = policy.number_of(name).expect("known");
             let answer = interpret(
-                &compile(policy, Variant::Listener),
+                &compile(policy),
                 &data(arch, number, &[3, 0x7fff_0000, 0x4000, 0, 0, 0]),
             );
             assert_eq!(answer, ALLOW, "{name}");
@@ -301,15 +242,13 @@ fn what_the_child_does_after_the_filter_is_loaded_is_never_notified() {
 }
 
 #[test]
-fn what_libraries_only_test_for_is_never_notified() {
+fn what_libraries_only_test_for_looks_absent() {
     for (name, arch) in built_in() {
-        let policy = read_policy(name, arch);
+        let policy = built_in_policy(name, arch);
         let clone3 = policy.number_of("clone3").expect("known");
         for number in [clone3, 470, 1023, 0x4000_0000, u32::MAX] {
-            for variant in VARIANTS {
-                let answer = interpret(&compile(policy, variant), &data(arch, number, &[0; 6]));
-                assert_eq!(answer, ERRNO | 38, "{number}");
-            }
+            let answer = interpret(&compile(policy), &data(arch, number, &[0; 6]));
+            assert_eq!(answer, ERRNO | 38, "{number}");
         }
     }
 }
@@ -321,17 +260,14 @@ fn asked(name: &str, arguments: &[u64]) -> (String, String) {
     let mut all = [0; 6];
     all[..arguments.len()].copy_from_slice(arguments);
     let mut said = BTreeSet::new();
-    for arch in ARCHES {
-        let policy = read_policy(Default, arch);
+    for arch in Arch::ALL {
+        let policy = built_in_policy(Default, arch);
         let Some(number) = policy.number_of(name) else {
             continue;
         };
-        let answer = interpret(
-            built_in_program(Default, arch, Variant::Plain),
-            &data(arch, number, &all),
-        );
+        let answer = interpret(program(Default, arch), &data(arch, number, &all));
         let ruling = policy.ruling(number, &all);
-        assert_eq!(answer, expected(policy, Variant::Plain, number, &all));
+        assert_eq!(answer, expected(policy, number, &all));
         said.insert((
             ruling.decision.name().to_owned(),
             ruling.rule.id.to_string(),
@@ -554,14 +490,14 @@ fn the_rest_of_the_refusals_carry_their_errno_and_their_rule() {
         assert_says(name, &[u64::MAX; 6], errno, rule);
     }
     let x86_64 = built_in_policy(Default, Arch::X86_64);
-    assert_eq!(explain_syscall(x86_64, 0x4000_0000, &[0; 6]), "x32");
+    assert_eq!(x86_64.ruling(0x4000_0000, &[0; 6]).rule.id, "x32");
     assert_eq!(
-        explain_syscall(x86_64, 0x3fff_ffff, &[0; 6]),
+        x86_64.ruling(0x3fff_ffff, &[0; 6]).rule.id,
         "unknown-number"
     );
     let aarch64 = built_in_policy(Default, Arch::Aarch64);
     assert_eq!(
-        explain_syscall(aarch64, 0x4000_0000, &[0; 6]),
+        aarch64.ruling(0x4000_0000, &[0; 6]).rule.id,
         "unknown-number"
     );
 }
@@ -570,24 +506,22 @@ fn the_rest_of_the_refusals_carry_their_errno_and_their_rule() {
 #[test]
 fn a_foreign_architecture_is_killed_whatever_it_calls() {
     for (name, arch) in built_in() {
-        for variant in VARIANTS {
-            for foreign in [
-                0x4000_0003,
-                0x4000_0028,
-                0xc000_003e,
-                0xc000_00b7,
-                0,
-                u32::MAX,
-            ] {
-                let mut call = data(arch, 39, &[0; 6]);
-                call.arch = foreign;
-                let answer = interpret(built_in_program(name, arch, variant), &call);
-                assert_eq!(
-                    answer == KILL_PROCESS,
-                    foreign != arch.audit_value(),
-                    "{foreign:#x}"
-                );
-            }
+        for foreign in [
+            0x4000_0003,
+            0x4000_0028,
+            0xc000_003e,
+            0xc000_00b7,
+            0,
+            u32::MAX,
+        ] {
+            let mut call = data(arch, 39, &[0; 6]);
+            call.arch = foreign;
+            let answer = interpret(program(name, arch), &call);
+            assert_eq!(
+                answer == KILL_PROCESS,
+                foreign != arch.audit_value(),
+                "{foreign:#x}"
+            );
         }
     }
 }
@@ -597,24 +531,22 @@ fn a_foreign_architecture_is_killed_whatever_it_calls() {
 #[test]
 fn each_argument_rule_has_an_allowed_and_a_refused_vector_and_the_filter_knows_them() {
     for (name, arch) in built_in() {
-        let policy = read_policy(name, arch);
-        for call in policy.calls.iter() {
-            let rule = &policy.rules[usize::from(call.rule)];
+        let policy = built_in_policy(name, arch);
+        for call in &policy.calls {
+            let rule = &policy.rules[call.rule];
             let number = u32::from(call.number);
             let vectors = vectors(rule);
             if !rule.cases.is_empty() {
                 assert_vectors_of_each_case(rule, &vectors);
             }
             for vector in &vectors {
-                for variant in VARIANTS {
-                    let program = built_in_program(name, arch, variant);
-                    let wanted = expected(policy, variant, number, vector);
-                    let answer = interpret(program, &data(arch, number, vector));
-                    assert_eq!(answer, wanted, "{}{vector:x?}", rule.id);
-                    for high in with_high_bits(rule, vector) {
-                        let answer = interpret(program, &data(arch, number, &high));
-                        assert_eq!(answer, wanted, "{}{high:x?}", rule.id);
-                    }
+                let program = program(name, arch);
+                let wanted = expected(policy, number, vector);
+                let answer = interpret(program, &data(arch, number, vector));
+                assert_eq!(answer, wanted, "{}{vector:x?}", rule.id);
+                for high in with_high_bits(rule, vector) {
+                    let answer = interpret(program, &data(arch, number, &high));
+                    assert_eq!(answer, wanted, "{}{high:x?}", rule.id);
                 }
             }
         }
@@ -646,10 +578,10 @@ fn assert_vectors_of_each_case(rule: &Rule, vectors: &[Arguments]) {
 fn no_bit_of_the_upper_half_of_an_argument_changes_an_answer() {
     for (name, arch) in built_in() {
         let policy = built_in_policy(name, arch);
-        let program = built_in_program(name, arch, Variant::Plain);
-        for call in policy.calls.iter() {
+        let program = program(name, arch);
+        for call in &policy.calls {
             let number = u32::from(call.number);
-            let rule = &policy.rules[usize::from(call.rule)];
+            let rule = &policy.rules[call.rule];
             for vector in some_vectors(rule, 7 + u64::from(number), 60) {
                 let wanted = interpret(program, &data(arch, number, &vector));
                 for high in with_each_high_bit(rule, &vector) {
@@ -675,17 +607,12 @@ fn the_filter_and_the_explanation_agree_on_every_number() {
             u32::MAX,
         ];
         for number in (0..2048).chain(edges) {
-            for variant in VARIANTS {
-                for arguments in [[0; 6], [u64::MAX; 6]] {
-                    assert_eq!(
-                        interpret(
-                            built_in_program(name, arch, variant),
-                            &data(arch, number, &arguments)
-                        ),
-                        expected(policy, variant, number, &arguments),
-                        "{number}"
-                    );
-                }
+            for arguments in [[0; 6], [u64::MAX; 6]] {
+                assert_eq!(
+                    interpret(program(name, arch), &data(arch, number, &arguments)),
+                    expected(policy, number, &arguments),
+                    "{number}"
+                );
             }
         }
     }
@@ -695,33 +622,31 @@ fn the_filter_and_the_explanation_agree_on_every_number() {
 fn every_instruction_and_every_branch_is_reached_by_some_call() {
     for (name, arch) in built_in() {
         let policy = built_in_policy(name, arch);
-        for variant in VARIANTS {
-            let program = built_in_program(name, arch, variant);
-            let mut seen = HashSet::new();
-            let mut run = |call: &SeccompData| {
-                interpret_observed(program, call, |place, branch| {
-                    seen.insert((place, branch));
-                });
-            };
-            let mut foreign = data(arch, 0, &[0; 6]);
-            foreign.arch = 0;
-            run(&foreign);
-            for number in (0..1024).chain([0x4000_0000]) {
-                for vector in vectors(policy.ruling(number, &[0; 6]).rule) {
-                    run(&data(arch, number, &vector));
-                }
+        let program = program(name, arch);
+        let mut seen = HashSet::new();
+        let mut run = |call: &SeccompData| {
+            interpret_observed(program, call, |place, branch| {
+                seen.insert((place, branch));
+            });
+        };
+        let mut foreign = data(arch, 0, &[0; 6]);
+        foreign.arch = 0;
+        run(&foreign);
+        for number in (0..1024).chain([0x4000_0000]) {
+            for vector in vectors(policy.ruling(number, &[0; 6]).rule) {
+                run(&data(arch, number, &vector));
             }
-            for (place, instruction) in program.iter().enumerate() {
-                let branches: &[Branch] = match instruction.code {
-                    JUMP_EQUAL | JUMP_AT_LEAST => &[Branch::Taken, Branch::NotTaken],
-                    _ => &[Branch::Straight],
-                };
-                for branch in branches {
-                    assert!(
-                        seen.contains(&(place, *branch)),
-                        "{name:?} {arch:?} {variant:?}: {place} {instruction:?} {branch:?}"
-                    );
-                }
+        }
+        for (place, instruction) in program.iter().enumerate() {
+            let branches: &[Branch] = match instruction.code {
+                JUMP_EQUAL | JUMP_AT_LEAST => &[Branch::Taken, Branch::NotTaken],
+                _ => &[Branch::Straight],
+            };
+            for branch in branches {
+                assert!(
+                    seen.contains(&(place, *branch)),
+                    "{name:?} {arch:?}: {place} {instruction:?} {branch:?}"
+                );
             }
         }
     }
@@ -730,7 +655,7 @@ fn every_instruction_and_every_branch_is_reached_by_some_call() {
 #[test]
 fn the_built_in_filters_are_shallow_trees() {
     for (name, arch) in built_in() {
-        let program = built_in_program(name, arch, Variant::Plain);
+        let program = program(name, arch);
         for number in 0..1024 {
             let mut steps = 0;
             interpret_observed(program, &data(arch, number, &[0; 6]), |_, _| steps += 1);
@@ -774,9 +699,7 @@ fn assert_sound(program: &[Instruction]) {
 #[test]
 fn the_built_in_programs_are_sound() {
     for (name, arch) in built_in() {
-        for variant in VARIANTS {
-            assert_sound(built_in_program(name, arch, variant));
-        }
+        assert_sound(program(name, arch));
     }
 }
 
@@ -800,11 +723,8 @@ fn decision() -> impl Strategy<Value = Decision> {
 }
 
 fn rule() -> impl Strategy<Value = Rule> {
-    let case =
-        (prop::collection::vec(condition(), 1..4), decision()).prop_map(|(when, then)| Case {
-            when: when.into(),
-            then,
-        });
+    let case = (prop::collection::vec(condition(), 1..4), decision())
+        .prop_map(|(when, then)| Case { when, then });
     let cases = prop_oneof![
         2 => Just(Vec::new()),
         1 => prop::collection::vec(case, 1..4),
@@ -814,14 +734,14 @@ fn rule() -> impl Strategy<Value = Rule> {
         id: "any".into(),
         reason: "any".into(),
         report,
-        cases: cases.into(),
+        cases,
         action,
     })
 }
 
 /// Policies of any size, the largest well above the reach of one conditional jump.
 fn policy() -> impl Strategy<Value = SyscallPolicy> {
-    let arch = prop::sample::select(ARCHES.to_vec());
+    let arch = prop::sample::select(Arch::ALL.to_vec());
     let rules = prop::collection::vec(rule(), 3..40);
     let calls = prop::collection::vec((1_u16..4, any::<prop::sample::Index>()), 0..500);
     (arch, rules, calls).prop_map(|(arch, rules, calls)| {
@@ -832,16 +752,12 @@ fn policy() -> impl Strategy<Value = SyscallPolicy> {
                 number += gap;
                 Call {
                     number: number - 1,
-                    rule: u8::try_from(rule.index(rules.len())).expect("few rules"),
+                    name: "any".to_owned(),
+                    rule: rule.index(rules.len()),
                 }
             })
             .collect();
-        SyscallPolicy {
-            arch,
-            names: vec!["any"; calls.len()].join(" ").into(),
-            calls: calls.into(),
-            rules: rules.into(),
-        }
+        SyscallPolicy { arch, rules, calls }
     })
 }
 
@@ -861,17 +777,15 @@ proptest! {
             .chain([0, 5000, 0x3fff_ffff, 0x4000_0000, u32::MAX])
             .collect();
         let stray: Arguments = stray.try_into().expect("six");
-        for variant in VARIANTS {
-            let program = compile(&policy, variant);
-            assert_sound(&program);
-            for number in &numbers {
-                let rule = policy.ruling(*number, &stray).rule;
-                for arguments in some_vectors(rule, stray[0], 8).into_iter().chain([stray]) {
-                    prop_assert_eq!(
-                        interpret(&program, &data(policy.arch, *number, &arguments)),
-                        expected(&policy, variant, *number, &arguments)
-                    );
-                }
+        let program = compile(&policy);
+        assert_sound(&program);
+        for number in &numbers {
+            let rule = policy.ruling(*number, &stray).rule;
+            for arguments in some_vectors(rule, stray[0], 8).into_iter().chain([stray]) {
+                prop_assert_eq!(
+                    interpret(&program, &data(policy.arch, *number, &arguments)),
+                    expected(&policy, *number, &arguments)
+                );
             }
         }
     }
@@ -879,41 +793,39 @@ proptest! {
 
 #[test]
 fn a_program_longer_than_a_jump_reaches_is_still_right() {
-    let mut policy = read_policy(Default, Arch::X86_64).clone();
+    let mut policy = built_in_policy(Default, Arch::X86_64).clone();
     // Each call its own argument rule: the answers lie far from the top of the tree.
-    let rules = policy.rules.to_mut();
+    let rules = &mut policy.rules;
     rules.truncate(3);
     for value in 0..250 {
         rules.push(Rule {
-            id: format!("rule-{value}").into(),
+            id: format!("rule-{value}"),
             reason: "far away".into(),
             report: Some(Reporting::Yes),
             cases: vec![Case {
                 when: vec![Condition {
                     argument: 2,
                     mask: 0xffff,
-                    one_of: vec![value, value + 1000].into(),
-                }]
-                .into(),
+                    one_of: vec![value, value + 1000],
+                }],
                 then: Decision::Allow,
-            }]
-            .into(),
+            }],
             action: Decision::NotPermitted,
         });
     }
-    for (call, rule) in policy.calls.to_mut().iter_mut().zip((3..253).cycle()) {
+    for (call, rule) in policy.calls.iter_mut().zip((3..253).cycle()) {
         call.rule = rule;
     }
-    let program = compile(&policy, Variant::Plain);
+    let program = compile(&policy);
     assert_sound(&program);
     assert!(program.iter().any(|instruction| instruction.code == JUMP));
-    for call in policy.calls.iter() {
+    for call in &policy.calls {
         let number = u32::from(call.number);
         for value in [0, 1, 5, 249, 1000, 1249] {
             let arguments = [0, 0, value, 0, 0, 0];
             assert_eq!(
                 interpret(&program, &data(policy.arch, number, &arguments)),
-                expected(&policy, Variant::Plain, number, &arguments)
+                expected(&policy, number, &arguments)
             );
         }
     }

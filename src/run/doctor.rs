@@ -71,7 +71,7 @@ pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
         .map(|(name, since, call)| (name, since, probe::has_call(call)))
         .into(),
         seccomp_filter: probe::has_seccomp_filter(),
-        no_new_privs: probe::has_no_new_privileges(),
+        no_new_privs: rustix::thread::no_new_privs().is_ok(),
         landlock_abi: landlock::abi().map_err(|errno| errno.to_string()),
         cgroup_backend: backend.name().to_owned(),
         coverage: coverage(&report, &backend),

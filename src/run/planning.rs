@@ -9,7 +9,6 @@ use crate::plan::limits::{self, Limits, RunFacts};
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::sources::Sources;
-use sandbox::filter::{Arch, Variant, built_in_program};
 use sandbox::image_root::base_of_image;
 use sandbox::launch::{ImageRoot, LaunchPlan};
 use sandbox::mounts;
@@ -17,6 +16,7 @@ use sandbox::prepare::Prepared;
 use sandbox::resources::Resources;
 use sandbox::rlimits;
 use sandbox::ruleset::{self, Ruleset};
+use sandbox::seccomp;
 use sandbox::unix_sockets::{self, UnixSockets};
 use sandbox::view::{self as view_plan, ViewStep};
 use spec::host::HostSupport;
@@ -98,7 +98,7 @@ pub(super) fn launch_plan(
         base_view: resources.base.view.clone(),
         view: asked,
         resize: Some((space_bytes, space_in_use.inodes.saturating_add(disk_inodes))),
-        filter: built_in_program(chosen.syscalls, Arch::NATIVE, Variant::Plain),
+        filter: seccomp::program(chosen.syscalls),
         second_filter: sockets.filter(),
         limits: rlimits::of(&resources.coverage(), &limits.values, file_bytes),
         working_directory: chosen.working_directory.clone(),

@@ -4,6 +4,8 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
 use crate::plan::grants::Origin;
 use crate::run::block_documents::inventory_of_workspace;
 use crate::run::chosen::Chosen;
@@ -19,7 +21,6 @@ use spec::path::escape;
 use spec::report::{SecretReport, WarningReport};
 use spec::request::Request;
 use spec::secret::{Secret, overwrite};
-use sys::privileges;
 
 /// What is known of a run's secrets before anybody is asked for a value.
 pub(super) struct WantedSecrets<'run> {
@@ -62,7 +63,8 @@ impl WantedSecrets<'_> {
         let request = self.request;
         if self.needs_provider() || !request.secrets.is_empty() {
             // From here on no core of this process is dumped, and nobody of its uid looks into it.
-            privileges::not_dumpable().map_err(RunError::host("become non-dumpable"))?;
+            set_dumpable_behavior(DumpableBehavior::NotDumpable)
+                .map_err(RunError::host("become non-dumpable"))?;
         }
         let around = Around {
             environment: &request.caller.environment,

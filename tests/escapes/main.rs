@@ -8,6 +8,8 @@
     reason = "test code: a failure is a panic"
 )]
 
+#[path = "../filter/policies.rs"]
+mod policies;
 #[path = "../filter/vectors.rs"]
 #[expect(dead_code, reason = "what tests/filter.rs needs alone")]
 mod vectors;

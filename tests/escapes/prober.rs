@@ -3,13 +3,12 @@
 
 use std::fmt::Write as _;
 
-use sandbox::filter::{
-    Arch, Arguments, Decision, SeccompData, Variant, built_in_policy, built_in_program, interpret,
-};
-use spec::bpf::{ALLOW, ERRNO};
+use filter::bpf::{ALLOW, ERRNO};
+use filter::{Arch, Arguments, Decision, SeccompData, interpret};
 use spec::syscall_policy::SyscallPolicyName;
 
 use super::attempts::{case, program};
+use super::policies::built_in_policy;
 use super::vectors::{vectors, with_each_high_bit, with_high_bits};
 use support::Ground;
 use support::bodies::c_body;
@@ -46,7 +45,7 @@ fn predicted(policy: SyscallPolicyName, number: u32, arguments: &Arguments) -> &
         instruction_pointer: 0,
         arguments: *arguments,
     };
-    let program = built_in_program(policy, Arch::NATIVE, Variant::Plain);
+    let program = sandbox::seccomp::program(policy);
     let refusals = [
         Decision::NotPermitted,
         Decision::InvalidArgument,
@@ -162,12 +161,12 @@ fn the_kernel_answers_each_argument_vector_as_the_policy_says() {
     for name in SyscallPolicyName::ALL {
         let policy = built_in_policy(name, Arch::NATIVE);
         let mut asked: Vec<(u32, Arguments)> = Vec::new();
-        for call in policy.calls.iter() {
+        for call in &policy.calls {
             let number = u32::from(call.number);
             if PAST_EVERY_FILTER.contains(&number) {
                 continue;
             }
-            let rule = &policy.rules[usize::from(call.rule)];
+            let rule = &policy.rules[call.rule];
             let all = vectors(rule);
             for (place, vector) in all.iter().enumerate() {
                 asked.push((number, *vector));

@@ -39,11 +39,11 @@ fn where_the_mounts_would_let_everything_be_written_the_second_line_refuses_it()
     std::fs::create_dir(&tree).expect("made");
     let rules = ruleset.rules.iter().map(|rule| {
         let path = std::str::from_utf8(&rule.path).expect("a plain path");
-        OsString::from(format!("{path}={}", rule.allowed))
+        OsString::from(format!("{path}={}", rule.allowed.bits()))
     });
     let output = Command::new(program("second-line-alone", ALONE))
         .arg(&tree)
-        .args([ruleset.handled, ruleset.scoped].map(|bits| bits.to_string()))
+        .args([ruleset.handled.bits(), ruleset.scoped.bits()].map(|bits| bits.to_string()))
         .args(rules)
         .output()
         .expect("started");

@@ -10,6 +10,8 @@
     reason = "a test says what went wrong by ending"
 )]
 
+#[path = "../filter/policies.rs"]
+mod policies;
 #[path = "../lifetime/runtime.rs"]
 mod runtime;
 

@@ -5,9 +5,10 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use sandbox::filter::{Arch, built_in_policy};
+use filter::Arch;
 use spec::syscall_policy::SyscallPolicyName;
 
+use crate::policies::built_in_policy;
 use support::bodies::c_body;
 
 /// A process of a run.

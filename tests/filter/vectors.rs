@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sandbox::filter::{Arguments, Condition, Rule};
+use filter::{Arguments, Condition, Rule};
 
 /// Every combination of the values around which the conditions of `rule` change their mind.
 pub(crate) fn vectors(rule: &Rule) -> Vec<Arguments> {

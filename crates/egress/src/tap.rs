@@ -3,8 +3,8 @@
 
 use std::net::Ipv4Addr;
 
+use filter::bpf::{AND, Instruction, JUMP, JUMP_EQUAL, LOAD, RETURN};
 use spec::body_network::{BODY_V4, QUESTION_PORT};
-use spec::bpf::{AND, Instruction, JUMP, JUMP_EQUAL, LOAD, RETURN};
 
 /// A = 16 bits at `k` (`BPF_LD | BPF_H | BPF_ABS`).
 const LOAD_HALF: u16 = 0x28;

@@ -60,11 +60,11 @@ pub(super) fn attach(tree: BorrowedFd<'_>, target: &CStr) -> Result<(), Errno> {
     mount::attach_at(tree, place::open(target)?.0.as_fd())
 }
 
-pub(super) fn tmpfs(target: &CStr, options: &CStr) -> Result<(), Errno> {
+pub(super) fn tmpfs(target: &CStr, size_bytes: u64) -> Result<(), Errno> {
     let (directory, _) = place::open(target)?;
     let here = place::open(c".")?.0;
     rustix::process::fchdir(&directory)?;
-    let mounted = mount::tmpfs_at(c".", options);
+    let mounted = mount::tmpfs_at(c".", size_bytes);
     rustix::process::fchdir(&here)?;
     mounted
 }

@@ -4,11 +4,17 @@
 //! process, and with it the namespace. Comments explain the order where a step needs an earlier
 //! one.
 
+use std::cell::Cell;
 use std::ffi::CStr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use landlock::{
+    CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
+    RulesetError,
+};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::CpuSet;
 
 use crate::binds;
@@ -17,14 +23,14 @@ use crate::network;
 use crate::overlay;
 use crate::steps::{
     BaseSteps, ChildStep, LaunchSteps, NO_PLACE, OwnMaps, RootSteps, RulesetSteps, Step, StepError,
-    Streams, message,
+    at, at_index, message, published,
 };
-use crate::view::{FILLED_BY_SUPERVISOR, HOST_NAME};
+use crate::view::{Access, FILLED_BY_SUPERVISOR, HOST_NAME};
 use sys::arena::Arena;
 use sys::link::{self, Message, Received};
 use sys::mount::Attributes;
 use sys::namespace::kind;
-use sys::{affinity, landlock, mount, namespace, privileges, process, rlimit, terminal};
+use sys::{affinity, mount, namespace, place, privileges, process, rlimit, terminal};
 
 /// Runs all steps and then serves as init. Restores the CPU affinity `processors`, and so the
 /// body's, after the supervisor's last change.
@@ -62,14 +68,6 @@ pub(super) fn give_up_as(kind: u32, link: BorrowedFd<'_>, failed: StepError) -> 
 const INOTIFY_INSTANCES: &[u8] = b"16";
 const INOTIFY_WATCHES: &[u8] = b"16384";
 
-fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
-    move |errno| StepError {
-        step,
-        index: 0,
-        errno,
-    }
-}
-
 fn follow(
     arena: &Arena,
     link: BorrowedFd<'_>,
@@ -79,6 +77,9 @@ fn follow(
     leave_the_host(arena)?;
     let (base, handed) = await_base(arena, link)?;
     let base = &base;
+    let [Some(stdin), Some(stdout), Some(stderr), claims @ ..] = &handed else {
+        return Err(at(ChildStep::AwaitBase)(Errno::BADMSG));
+    };
     if let Some(all) = processors {
         affinity::release(all).map_err(at(ChildStep::Processors))?;
     }
@@ -95,15 +96,7 @@ fn follow(
     let cut = FILLED_BY_SUPERVISOR.min(base.view.len());
     let (first, rest) = base.view.split_at(cut);
     assemble(first, 0)?;
-    link::send(
-        link,
-        Message {
-            kind: message::SPACE,
-            values: [0; 3],
-        },
-        &shared,
-    )
-    .map_err(at(ChildStep::WritableSpace))?;
+    link::send(link, Message::of(message::SPACE), &shared).map_err(at(ChildStep::WritableSpace))?;
     drop(space);
     note(arena, ChildStep::WritableSpace);
     assemble(rest, cut)?;
@@ -117,19 +110,14 @@ fn follow(
         network::set_up(steps, link)?;
     }
     let ruleset = enter(arena, &launch, &received, &kept)?;
-    let claims = handed.get(STREAMS..STREAMS + base.claims);
     init::start_and_serve(&mut init::Start {
         arena,
         launch,
         received,
-        ruleset,
+        ruleset: Cell::new(ruleset),
         terminal: slave,
-        streams: Streams {
-            stdin: number(handed[0].as_ref()),
-            stdout: number(handed[1].as_ref()),
-            stderr: number(handed[2].as_ref()),
-        },
-        claims: claims.unwrap_or(&[]),
+        streams: [stdin, stdout, stderr].map(AsFd::as_fd),
+        claims: claims.get(..base.claims).unwrap_or(&[]),
         link,
         stack,
     })
@@ -183,9 +171,6 @@ pub(super) fn note(arena: &Arena, step: ChildStep) {
     arena.note(step as usize, process::monotonic_ns());
 }
 
-/// Number of descriptors before the claims.
-const STREAMS: usize = 3;
-
 fn await_base<'a>(
     arena: &'a Arena,
     link: BorrowedFd<'_>,
@@ -198,9 +183,9 @@ fn await_base<'a>(
                 ..
             },
             handed,
-        )) if handed[..STREAMS].iter().all(Option::is_some) => {
+        )) => {
             note(arena, ChildStep::AwaitBase);
-            Ok((BaseSteps::published(arena), handed))
+            Ok((published(arena), handed))
         }
         Some(_) => Err(failed(Errno::BADMSG)),
         None => Err(failed(Errno::PIPE)),
@@ -237,10 +222,8 @@ fn announce(base: &BaseSteps<'_>, link: BorrowedFd<'_>) -> Result<Option<OwnedFd
     let mut slave = None;
     let mut proc = None;
     if base.terminal {
-        let (ours, theirs) =
-            terminal::open_pair(c"dev/pts/ptmx").map_err(at(ChildStep::Terminal))?;
-        master = Some(ours);
-        slave = Some(theirs);
+        let pair = terminal::open_pair(c"dev/pts/ptmx").map_err(at(ChildStep::Terminal))?;
+        (master, slave) = (Some(pair.0), Some(pair.1));
     }
     if base.send_proc {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -248,10 +231,7 @@ fn announce(base: &BaseSteps<'_>, link: BorrowedFd<'_>) -> Result<Option<OwnedFd
         proc = Some(opened.map_err(at(ChildStep::ProcDescriptor))?);
     }
     let values = [i32::from(proc.is_some()), i32::from(master.is_some()), 0];
-    let ready = Message {
-        kind: message::READY,
-        values,
-    };
+    let ready = Message::with(message::READY, values);
     let sent = match (&proc, &master) {
         (None, None) => link::send(link, ready, &[]),
         (Some(one), None) | (None, Some(one)) => link::send(link, ready, &[one.as_fd()]),
@@ -272,7 +252,7 @@ fn await_launch<'a>(
             .map_err(&failed)?
             .ok_or_else(|| failed(Errno::PIPE))?;
         match word.kind {
-            message::LAUNCH => return Ok((LaunchSteps::published(arena), received)),
+            message::LAUNCH => return Ok((published(arena), received)),
             message::OVERLAY => {
                 overlay::answer(arena, link, &received, kept).map_err(at(ChildStep::Overlay))?;
             }
@@ -287,7 +267,7 @@ fn enter(
     launch: &LaunchSteps<'_>,
     received: &Received,
     overlays: &overlay::Kept,
-) -> Result<Option<OwnedFd>, StepError> {
+) -> Result<Option<RulesetCreated>, StepError> {
     if let Some((size, inodes)) = launch.resize {
         mount::resize_tmpfs(c".", size, inodes).map_err(at(ChildStep::Resize))?;
     }
@@ -296,21 +276,13 @@ fn enter(
         overlays,
     };
     for (index, step) in (0..).zip(launch.view) {
-        assemble_asked(step, &shown).map_err(|errno| StepError {
-            step: ChildStep::LaunchView,
-            index,
-            errno,
-        })?;
+        assemble_asked(step, &shown).map_err(at_index(ChildStep::LaunchView, index))?;
     }
     let lies_in_places =
         |step: &Step<'_>| matches!(step, Step::AttachOverlay { .. } | Step::BindOwn { .. });
     if launch.root.is_some() || launch.view.iter().any(lies_in_places) {
         // Before the requested mounts: it covers their sources.
-        overlay::cover_places().map_err(|errno| StepError {
-            step: ChildStep::LaunchView,
-            index: NO_PLACE,
-            errno,
-        })?;
+        overlay::cover_places().map_err(at_index(ChildStep::LaunchView, NO_PLACE))?;
     }
     note(arena, ChildStep::LaunchView);
     if let Some(root) = &launch.root {
@@ -323,12 +295,12 @@ fn enter(
         // mounts of their own.
         mount::restrict(c"/", Attributes::RDONLY, false).map_err(at(ChildStep::ReadOnlyRoot))?;
     }
-    privileges::no_new_privileges().map_err(at(ChildStep::NoNewPrivileges))?;
+    rustix::thread::set_no_new_privs(true).map_err(at(ChildStep::NoNewPrivileges))?;
     if let Some(maps) = &launch.other_ids {
         take_other_ids(maps).map_err(at(ChildStep::ImageUser))?;
     }
     // Init has the body's uid: otherwise the body could access it through /proc/1 and ptrace.
-    privileges::not_dumpable().map_err(at(ChildStep::NotDumpable))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at(ChildStep::NotDumpable))?;
     let ruleset = launch.ruleset.as_ref().map(make_ruleset).transpose()?;
     note(arena, ChildStep::Ruleset);
     Ok(ruleset)
@@ -342,11 +314,8 @@ fn enter_image(root: &RootSteps<'_>, overlays: &overlay::Kept) -> Result<(), Ste
     // Over the space, which is still the working directory: `.` does not cross the new mount.
     mount::attach(image.as_fd(), c".").map_err(at(ChildStep::ImageRoot))?;
     for (index, (path, read_only)) in (0..).zip(root.grafts) {
-        mount::graft(path, image.as_fd(), path, *read_only).map_err(|errno| StepError {
-            step: ChildStep::Graft,
-            index,
-            errno,
-        })?;
+        mount::graft(path, image.as_fd(), path, *read_only)
+            .map_err(at_index(ChildStep::Graft, index))?;
     }
     rustix::process::fchdir(image).map_err(at(ChildStep::ImageRoot))
 }
@@ -355,7 +324,7 @@ fn enter_image(root: &RootSteps<'_>, overlays: &overlay::Kept) -> Result<(), Ste
 /// first.
 fn take_other_ids(maps: &OwnMaps<'_>) -> Result<(), Errno> {
     namespace::leave(kind::USER)?;
-    privileges::dumpable()?;
+    set_dumpable_behavior(DumpableBehavior::Dumpable)?;
     write_own_maps(maps)?;
     // A new user namespace has all capabilities and a full bounding set.
     privileges::drop_bounding_set()?;
@@ -363,17 +332,42 @@ fn take_other_ids(maps: &OwnMaps<'_>) -> Result<(), Errno> {
     privileges::die_with_parent()
 }
 
-fn make_ruleset(steps: &RulesetSteps<'_>) -> Result<OwnedFd, StepError> {
-    let ruleset =
-        landlock::new_ruleset(steps.handled, steps.scoped).map_err(at(ChildStep::Ruleset))?;
+fn make_ruleset(steps: &RulesetSteps<'_>) -> Result<RulesetCreated, StepError> {
+    let mut ruleset = Ruleset::default()
+        // What this kernel lacks is not among the steps: all of them hold, or the run fails.
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(steps.handled)
+        .and_then(|ruleset| match steps.scoped.is_empty() {
+            true => Ok(ruleset),
+            false => ruleset.scope(steps.scoped),
+        })
+        .and_then(Ruleset::create)
+        .map_err(|error| at(ChildStep::Ruleset)(landlock_errno(&error)))?;
     for (index, (path, allowed)) in (0..).zip(steps.rules) {
-        landlock::allow_beneath(ruleset.as_fd(), path, *allowed).map_err(|errno| StepError {
-            step: ChildStep::Rule,
-            index,
-            errno,
-        })?;
+        let failed = at_index(ChildStep::Rule, index);
+        let found = place::open_without_links(path).map_err(&failed)?;
+        // Leaves out what only directories have, where a file is found.
+        let rule = PathBeneath::new(found, *allowed).set_compatibility(CompatLevel::BestEffort);
+        ruleset = ruleset
+            .add_rule(rule)
+            .map_err(|error| failed(landlock_errno(&error)))?;
     }
     Ok(ruleset)
+}
+
+/// The errno of a failed call; EINVAL if the package refused before it.
+pub(super) fn landlock_errno(error: &RulesetError) -> Errno {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(errno) = error
+            .downcast_ref::<std::io::Error>()
+            .and_then(Errno::from_io_error)
+        {
+            return errno;
+        }
+        cause = error.source();
+    }
+    Errno::INVAL
 }
 
 /// Sources that were made before.
@@ -386,11 +380,10 @@ struct Shown<'a> {
 /// Steps of the base view: only trusted paths.
 fn assemble(steps: &[Step<'_>], first: usize) -> Result<(), StepError> {
     for (index, step) in (first..).zip(steps) {
-        assemble_one(step).map_err(|errno| StepError {
-            step: ChildStep::BaseView,
-            index: i32::try_from(index).unwrap_or(i32::MAX),
-            errno,
-        })?;
+        assemble_one(step).map_err(at_index(
+            ChildStep::BaseView,
+            i32::try_from(index).unwrap_or(i32::MAX),
+        ))?;
     }
     Ok(())
 }
@@ -415,10 +408,10 @@ fn assemble_one(step: &Step<'_>) -> Result<(), Errno> {
         Step::Bind {
             source,
             target,
-            attributes,
+            access,
         } => {
             mount::bind(source, target, true)?;
-            mount::restrict(target, attributes, true)
+            mount::restrict(target, attributes(access), true)
         }
         // Requested mounts, in the launch view only.
         Step::BindOwn { .. } | Step::Attach { .. } | Step::AttachOverlay { .. } => {
@@ -426,7 +419,7 @@ fn assemble_one(step: &Step<'_>) -> Result<(), Errno> {
         }
         // A bind keeps nosuid and nodev of its source.
         Step::OwnMount { path } => mount::bind(path, path, false),
-        Step::Tmpfs { target, options } => mount::tmpfs_at(target, options),
+        Step::Tmpfs { target, size_bytes } => mount::tmpfs_at(target, size_bytes),
         Step::Proc => mount::proc_at(c"proc"),
         Step::Devpts => mount::devpts_at(c"dev/pts"),
         // The new root's null is already nosuid and noexec, and a bind keeps that.
@@ -450,19 +443,19 @@ fn assemble_asked(step: &Step<'_>, shown: &Shown<'_>) -> Result<(), Errno> {
         Step::Bind {
             source,
             target,
-            attributes,
-        } => binds::bind(source, target, attributes, true),
+            access,
+        } => binds::bind(source, target, attributes(access), true),
         Step::BindOwn {
             source,
             target,
-            attributes,
-        } => binds::bind(source, target, attributes, false),
-        Step::Attach { tree, target } => binds::attach(one_of(shown.trees, tree)?, target),
-        Step::AttachOverlay { overlay, target } => {
-            binds::attach(one_of(shown.overlays, overlay)?, target)
-        }
+            access,
+        } => binds::bind(source, target, attributes(access), false),
+        Step::Attach { tree, target, .. } => binds::attach(one_of(shown.trees, tree)?, target),
+        Step::AttachOverlay {
+            overlay, target, ..
+        } => binds::attach(one_of(shown.overlays, overlay)?, target),
         Step::OwnMount { path } => binds::own_mount(path),
-        Step::Tmpfs { target, options } => binds::tmpfs(target, options),
+        Step::Tmpfs { target, size_bytes } => binds::tmpfs(target, size_bytes),
         // Not used for requested mounts.
         Step::File { .. }
         | Step::Symlink { .. }
@@ -470,6 +463,15 @@ fn assemble_asked(step: &Step<'_>, shown: &Shown<'_>) -> Result<(), Errno> {
         | Step::Devpts
         | Step::Mask { .. }
         | Step::MaskDirectory { .. } => Err(Errno::INVAL),
+    }
+}
+
+fn attributes(access: Access) -> Attributes {
+    let nosuid = Attributes::NOSUID;
+    match access {
+        Access::ReadOnly => nosuid.and(Attributes::NODEV).and(Attributes::RDONLY),
+        Access::Writable => nosuid.and(Attributes::NODEV),
+        Access::Device => nosuid.and(Attributes::NOEXEC),
     }
 }
 
@@ -508,8 +510,4 @@ fn write_new(path: &CStr, contents: &[u8]) -> Result<(), Errno> {
         rest = rest.get(count..).ok_or(Errno::IO)?;
     }
     Ok(())
-}
-
-pub(super) fn number(descriptor: Option<&OwnedFd>) -> i32 {
-    descriptor.map_or(-1, AsRawFd::as_raw_fd)
 }

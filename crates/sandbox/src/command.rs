@@ -10,7 +10,6 @@ use rustix::io::Errno;
 
 use crate::cgroups::{self, CgroupLimits};
 use crate::error::SandboxError;
-use crate::filter::{Arch, Variant, built_in_program};
 use crate::host;
 use crate::launch::{LaunchPlan, launch};
 use crate::mounts::{self, MountError};
@@ -23,7 +22,7 @@ use crate::supervise::meter::Meter;
 use crate::supervise::streams::{OutputPump, Sink, make_pipes};
 use crate::supervise::watch::{Observed, Streams, WatchLimits, watch};
 use crate::supervise::without_cgroup::Sampler;
-use crate::{rlimits, ruleset, unix_sockets, view};
+use crate::{rlimits, ruleset, seccomp, unix_sockets, view};
 use spec::host_policy::UidRange;
 use spec::limits::{Coverage, LimitValues};
 use spec::report::EnforcementState;
@@ -251,7 +250,7 @@ impl Sandbox {
             inside: None,
             resize: None,
             ruleset: sockets.ruleset(ruleset::ruleset(abi, &steps), &[]),
-            filter: built_in_program(SyscallPolicyName::default(), Arch::NATIVE, Variant::Plain),
+            filter: seccomp::program(SyscallPolicyName::default()),
             second_filter: sockets.filter(),
             limits: rlimits::of(&coverage, limits, None),
             working_directory: view::SCRATCH.into(),

@@ -64,6 +64,19 @@ pub enum SandboxError {
 }
 
 impl SandboxError {
+    /// The error of a call of the supervisor.
+    pub(crate) fn supervisor(
+        act: &'static str,
+        object: impl Into<String>,
+    ) -> impl Fn(Errno) -> Self {
+        let object = object.into();
+        move |errno| Self::Supervisor {
+            act,
+            object: object.clone(),
+            errno,
+        }
+    }
+
     /// Stable error code.
     #[must_use]
     pub fn code(&self) -> &'static str {

@@ -21,13 +21,9 @@ use sys::probe;
 pub fn look() -> Result<HostSupport, SandboxError> {
     let mut entries = Vec::with_capacity(BASE_CANDIDATES.len());
     for path in BASE_CANDIDATES {
-        let failed = |errno| SandboxError::Supervisor {
-            act: "look at",
-            object: path.to_owned(),
-            errno,
-        };
+        let failed = SandboxError::supervisor("look at", path);
         let name = CString::new(path).map_err(|_nul| failed(Errno::INVAL))?;
-        if let Some(entry) = probe::look(&name).map_err(failed)? {
+        if let Some(entry) = probe::look(&name).map_err(&failed)? {
             entries.push((path, entry));
         }
     }
@@ -36,11 +32,10 @@ pub fn look() -> Result<HostSupport, SandboxError> {
         privileged: is_privileged(),
         uid,
         gid: probe::effective_gid(),
-        landlock_abi: landlock::abi().map_err(|errno| SandboxError::Supervisor {
-            act: "ask for",
-            object: "the version of landlock".to_owned(),
-            errno,
-        })?,
+        landlock_abi: landlock::abi().map_err(SandboxError::supervisor(
+            "ask for",
+            "the version of landlock",
+        ))?,
         time_namespace: matches!(
             probe::look(c"/proc/self/ns/time"),
             Ok(Some(HostEntry::Link(_)))

@@ -3,22 +3,23 @@
 
 use std::cell::Cell;
 use std::convert::Infallible;
-use std::ffi::{c_int, c_void};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use landlock::{RulesetCreated, RulesetCreatedAttr, RulesetStatus};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
-use crate::child::{give_up_as, note, number};
-use crate::steps::{ChildStep, LaunchSteps, StepError, Streams, message};
+use crate::child::{give_up_as, landlock_errno, note};
+use crate::steps::{ChildStep, LaunchSteps, StepError, at, at_index, message};
 use sys::arena::Arena;
 use sys::link::{self, Message, Received};
 use sys::namespace::kind;
 use sys::signal::{self, SignalSet};
-use sys::{landlock, namespace, privileges, process, rlimit, seccomp, terminal};
+use sys::{namespace, privileges, process, rlimit, seccomp, terminal};
 
 /// umask of the body, independent of the caller's.
 const BODY_UMASK: Mode = Mode::WGRP.union(Mode::WOTH);
@@ -27,34 +28,26 @@ pub(super) struct Start<'a> {
     pub(super) arena: &'a Arena,
     pub(super) launch: LaunchSteps<'a>,
     pub(super) received: Received,
-    pub(super) ruleset: Option<OwnedFd>,
+    pub(super) ruleset: Cell<Option<RulesetCreated>>,
     pub(super) terminal: Option<OwnedFd>,
-    pub(super) streams: Streams,
+    pub(super) streams: [BorrowedFd<'a>; 3],
     /// Descriptors that init keeps open until it ends.
     pub(super) claims: &'a [Option<OwnedFd>],
     pub(super) link: BorrowedFd<'a>,
-    pub(super) stack: *mut [u8],
+    pub(super) stack: &'a mut [u8],
 }
 
 /// Maximum of the claims, the link and the signals.
 const KEPT_MAX: usize = 8;
-
-fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
-    move |errno| StepError {
-        step,
-        index: 0,
-        errno,
-    }
-}
 
 /// Data of the body's first process in memory shared with init until the exec.
 struct BodyStart<'a> {
     arena: &'a Arena,
     launch: &'a LaunchSteps<'a>,
     received: &'a Received,
-    ruleset: Option<&'a OwnedFd>,
+    ruleset: &'a Cell<Option<RulesetCreated>>,
     terminal: Option<&'a OwnedFd>,
-    streams: Streams,
+    streams: [BorrowedFd<'a>; 3],
     failed: Cell<Option<StepError>>,
     /// All steps are done except the exec.
     confined: Cell<bool>,
@@ -105,10 +98,7 @@ fn serve_alone(
 ) -> Result<Infallible, StepError> {
     // If init held the body's end of a pipe, the reader would not see the body close it.
     process::close_all_but(keep).map_err(at(ChildStep::CloseDescriptors))?;
-    let started = Message {
-        kind: message::STARTED,
-        values: [0; 3],
-    };
+    let started = Message::of(message::STARTED);
     link::send(link, started, &[]).map_err(at(ChildStep::Wait))?;
     serve(body, link, children)
 }
@@ -118,14 +108,19 @@ fn start_body(start: &mut Start<'_>) -> Result<i32, StepError> {
         arena: start.arena,
         launch: &start.launch,
         received: &start.received,
-        ruleset: start.ruleset.as_ref(),
+        ruleset: &start.ruleset,
         terminal: start.terminal.as_ref(),
         streams: start.streams,
         failed: Cell::new(None),
         confined: Cell::new(false),
     };
-    let argument = (&raw const body_start).cast_mut().cast::<c_void>();
-    let body = init_vfork(start.stack, argument).map_err(at(ChildStep::StartBody))?;
+    #[expect(
+        unsafe_code,
+        reason = "the one place where the body's first process is started"
+    )]
+    // SAFETY: `body_main` changes only the Cells of its argument.
+    let body = unsafe { process::vfork_onto(start.stack, body_main, &body_start) };
+    let body = body.map_err(at(ChildStep::StartBody))?;
     match body_start.failed.get() {
         None if body_start.confined.get() => Ok(body),
         // Killed before the exec, for example out of memory. The exit of init reports it.
@@ -134,25 +129,9 @@ fn start_body(start: &mut Start<'_>) -> Result<i32, StepError> {
     }
 }
 
-#[expect(
-    unsafe_code,
-    reason = "the one place where the body's first process is started"
-)]
-fn init_vfork(stack: *mut [u8], argument: *mut c_void) -> Result<i32, Errno> {
-    // SAFETY: only init has the stack, and it executes on another one.
-    let stack = unsafe { &mut *stack };
-    // SAFETY: `body_main` neither returns nor unwinds, and changes only the Cells of its argument,
-    // which lives across the call.
-    unsafe { process::vfork_onto(stack, body_main, argument) }
-}
-
 /// The body's first process until its exec, in init's memory.
-extern "C" fn body_main(argument: *mut c_void) -> c_int {
-    #[expect(unsafe_code, reason = "the argument of clone(2) is a bare pointer")]
-    // SAFETY: `start_body` passes a `BodyStart` that lives until this process has left its memory.
-    let start = unsafe { &*argument.cast_const().cast::<BodyStart<'_>>() };
-    let failed = confine_and_execute(start);
-    start.failed.set(Some(failed));
+fn body_main(start: &BodyStart<'_>) -> ! {
+    start.failed.set(Some(confine_and_execute(start)));
     process::exit_now(127)
 }
 
@@ -177,11 +156,7 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
         .take(launch.joins);
     for (index, group) in (0..).zip(joins) {
         // `0` is the writing thread: joining by `tasks` needs no lock over all threads.
-        rustix::io::write(group, b"0").map_err(|errno| StepError {
-            step: ChildStep::JoinCgroup,
-            index,
-            errno,
-        })?;
+        rustix::io::write(group, b"0").map_err(at_index(ChildStep::JoinCgroup, index))?;
     }
     // After joining, which determines the namespace's root; before dropping capabilities.
     namespace::leave(kind::CGROUP).map_err(at(ChildStep::CgroupNamespace))?;
@@ -189,15 +164,17 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
     privileges::drop_all().map_err(at(ChildStep::Capabilities))?;
     rustix::process::setsid().map_err(at(ChildStep::Session))?;
     for (index, limit) in (0..).zip(launch.limits) {
-        rlimit::set(limit.resource, limit.value).map_err(|errno| StepError {
-            step: ChildStep::ResourceLimit,
-            index,
-            errno,
-        })?;
+        rlimit::set(limit.resource, limit.value)
+            .map_err(at_index(ChildStep::ResourceLimit, index))?;
     }
     connect_streams(start)?;
-    if let Some(ruleset) = start.ruleset {
-        landlock::restrict_self(ruleset.as_fd()).map_err(at(ChildStep::Landlock))?;
+    if let Some(ruleset) = start.ruleset.take() {
+        // No_new_privs was set before.
+        let restricted = ruleset.no_new_privs(false).restrict_self();
+        let status = restricted.map_err(|error| at(ChildStep::Landlock)(landlock_errno(&error)))?;
+        if status.ruleset != RulesetStatus::FullyEnforced {
+            return Err(at(ChildStep::Landlock)(Errno::OPNOTSUPP));
+        }
     }
     process::close_all_but(&[0, 1, 2]).map_err(at(ChildStep::CloseDescriptors))?;
     // After closing: `/proc/self/fd/N` would lead to a directory of the host (CVE-2024-21626).
@@ -217,30 +194,25 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
 }
 
 fn connect_streams(start: &BodyStart<'_>) -> Result<(), StepError> {
-    let terminal = number(start.terminal);
-    let sources: [RawFd; 3] = if 0 <= terminal {
-        [terminal; 3]
-    } else {
-        [
-            start.streams.stdin,
-            start.streams.stdout,
-            start.streams.stderr,
-        ]
+    let null;
+    let [stdin, stdout, stderr] = match start.terminal {
+        Some(terminal) => [terminal.as_fd(); 3],
+        None if start.launch.null_stdin => {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let opened = rustix::fs::openat(rustix::fs::CWD, c"/dev/null", flags, Mode::empty());
+            null = opened.map_err(at(ChildStep::Streams))?;
+            let [_, stdout, stderr] = start.streams;
+            [null.as_fd(), stdout, stderr]
+        }
+        None => start.streams,
     };
     // Sources are above 2, so none is overwritten.
-    let nothing;
-    let mut sources = sources;
-    if start.launch.null_stdin && start.terminal.is_none() {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(rustix::fs::CWD, c"/dev/null", flags, Mode::empty());
-        nothing = opened.map_err(at(ChildStep::Streams))?;
-        sources[0] = nothing.as_raw_fd();
-    }
-    for (target, source) in (0..).zip(sources) {
-        process::duplicate_onto(source, target).map_err(at(ChildStep::Streams))?;
-    }
-    if let Some(slave) = start.terminal {
-        terminal::make_controlling(slave.as_fd()).map_err(at(ChildStep::Terminal))?;
+    dup2_stdin(stdin)
+        .and_then(|()| dup2_stdout(stdout))
+        .and_then(|()| dup2_stderr(stderr))
+        .map_err(at(ChildStep::Streams))?;
+    if let Some(terminal) = start.terminal {
+        terminal::make_controlling(terminal.as_fd()).map_err(at(ChildStep::Terminal))?;
     }
     Ok(())
 }
@@ -248,10 +220,7 @@ fn connect_streams(start: &BodyStart<'_>) -> Result<(), StepError> {
 fn execute(launch: &LaunchSteps<'_>) -> StepError {
     let mut answer = Errno::NOENT;
     for program in launch.programs {
-        #[expect(unsafe_code, reason = "execve takes bare pointers")]
-        // SAFETY: both arrays end with a null pointer.
-        let errno =
-            unsafe { process::execve(program, launch.argv.as_ptr(), launch.environment.as_ptr()) };
+        let errno = process::execve(program, launch.argv, launch.environment);
         // As execvp(3): skip missing files, remember a file that cannot be executed, and try the
         // rest.
         match errno {
@@ -300,13 +269,9 @@ fn reap(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
     loop {
         match process::wait(-1, false) {
             Ok(Some(ended)) if ended.pid == body => {
-                let values = [ended.raw_status, 0, 0];
                 link::send(
                     link,
-                    Message {
-                        kind: message::ENDED,
-                        values,
-                    },
+                    Message::with(message::ENDED, [ended.raw_status, 0, 0]),
                     &[],
                 )
                 .map_err(at(ChildStep::Wait))?;
@@ -379,10 +344,7 @@ fn answer(
         Ok(_) => 0,
         Err(errno) => errno.raw_os_error(),
     };
-    let says = |errno: i32| Message {
-        kind: message::CONNECTED,
-        values: [id, errno, 0],
-    };
+    let says = |errno: i32| Message::with(message::CONNECTED, [id, errno, 0]);
     let sent = match &connected {
         Ok(socket) => match link::send(link, says(errno), &[socket.as_fd()]) {
             // Descriptors in transit count per uid, so the body can exhaust them. Fail this

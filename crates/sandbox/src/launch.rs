@@ -7,15 +7,15 @@ use rustix::io::Errno;
 use crate::error::SandboxError;
 use crate::image_root::Graft;
 use crate::network::{self, NetworkPlan, NetworkSockets};
-use crate::prefork::Child;
-use crate::prepare::{Prepared, describe_view, expect_message, send_or_hear_why};
+use crate::prefork::{Child, Prefork};
+use crate::prepare::{Prepared, describe_view, expect_message, send_or_read_failure};
 use crate::ruleset::Ruleset;
 use crate::steps::{self, ChildStep, LaunchSteps, OwnMaps, ResourceLimit, message};
 use crate::view::{INSIDE_ID, ViewStep};
-use spec::bpf::Instruction;
+use filter::bpf::Instruction;
 use spec::path::escape;
 use spec::report::StepEnd;
-use sys::arena::{Arena, Slot};
+use sys::arena::Arena;
 use sys::link::{self, Message, Received};
 use sys::process::ArgumentArea;
 use sys::terminal::copy_size;
@@ -95,10 +95,7 @@ impl Launched {
     /// # Errors
     /// The errno of sendmsg(2).
     pub fn signal(&self, signal: i32) -> Result<(), Errno> {
-        let message = Message {
-            kind: message::SIGNAL,
-            values: [signal, 0, 0],
-        };
+        let message = Message::with(message::SIGNAL, [signal, 0, 0]);
         match link::send(self.link.as_fd(), message, &[]) {
             Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
             other => other,
@@ -111,10 +108,7 @@ impl Launched {
     /// # Errors
     /// The errno of sendmsg(2).
     pub fn connect(&self, id: i32, is_v6: bool, port: u16) -> Result<bool, Errno> {
-        let message = Message {
-            kind: message::CONNECT,
-            values: [id, i32::from(is_v6), i32::from(port)],
-        };
+        let message = Message::with(message::CONNECT, [id, i32::from(is_v6), i32::from(port)]);
         match link::send(self.link.as_fd(), message, &[]) {
             Ok(()) => Ok(true),
             Err(Errno::PIPE | Errno::CONNRESET) => Ok(false),
@@ -188,30 +182,25 @@ pub fn launch(
     joins: &[OwnedFd],
 ) -> Result<Launched, SandboxError> {
     let describe = |step, index| describe_launch(plan, step, index);
-    let heard = prepared.ready.take();
-    let link = prepared.link.as_fd();
-    publish(&prepared, plan, trees.len(), joins.len()).map_err(|errno| {
-        SandboxError::Supervisor {
-            act: "lay out",
-            object: "the launch (arguments and environment together are limited to 16 MiB)"
-                .to_owned(),
-            errno,
-        }
-    })?;
+    let ready = prepared.ready.take();
+    let link = prepared.prefork.link.as_fd();
+    publish(&prepared.prefork.arena, plan, trees.len(), joins.len()).map_err(
+        SandboxError::supervisor(
+            "lay out",
+            "the launch (arguments and environment together are limited to 16 MiB)",
+        ),
+    )?;
     let fds: Vec<BorrowedFd<'_>> = trees.iter().chain(joins).map(AsFd::as_fd).collect();
-    let go = Message {
-        kind: message::LAUNCH,
-        values: [0; 3],
-    };
+    let go = Message::of(message::LAUNCH);
     // Send it before the child is ready, to save a wait. Only a terminal, which comes with the
     // child's answer, must get its size before the body runs.
-    let told = plan.caller_terminal.is_none();
-    if told {
-        send_or_hear_why(link, go, &fds, &describe)?;
+    let is_early = plan.caller_terminal.is_none();
+    if is_early {
+        send_or_read_failure(link, go, &fds, &describe)?;
     }
-    let (proc, terminal) = await_ready(heard, link, plan, &describe)?;
-    if !told {
-        send_or_hear_why(link, go, &fds, &describe)?;
+    let (proc, terminal) = await_ready(ready, link, plan, &describe)?;
+    if !is_early {
+        send_or_read_failure(link, go, &fds, &describe)?;
     }
     let network = match &plan.network {
         Some(_) => Some(network::take_over(link, &describe)?),
@@ -228,14 +217,12 @@ pub fn launch(
         }
         Err(error) => return Err(error),
     }
-    let Prepared {
+    let Prefork {
         child,
         link,
-        space,
         mut arena,
         cloned_ns,
-        ..
-    } = prepared;
+    } = prepared.prefork;
     // Init does not read its plan after the exec; timestamps stay.
     arena.overwrite_plan();
     Ok(Launched {
@@ -243,7 +230,7 @@ pub fn launch(
         cloned_ns,
         child,
         link,
-        space,
+        space: prepared.space,
         terminal,
         proc,
         network,
@@ -252,14 +239,14 @@ pub fn launch(
 
 /// Waits until the root is assembled; returns proc and the pseudo-terminal.
 fn await_ready(
-    heard: Option<(Message, Received)>,
+    ready: Option<(Message, Received)>,
     link: BorrowedFd<'_>,
     plan: &LaunchPlan<'_>,
     describe: &dyn Fn(ChildStep, usize) -> String,
 ) -> Result<(Option<OwnedFd>, Option<OwnedFd>), SandboxError> {
     let act = "assemble the new root";
-    let (ready, mut received) = match heard {
-        Some(heard) => heard,
+    let (ready, mut received) = match ready {
+        Some(ready) => ready,
         None => expect_message(link, message::READY, act, describe)?,
     };
     let [has_proc, has_terminal, _] = ready.values;
@@ -267,11 +254,10 @@ fn await_ready(
     let mut take = |has: i32| (has != 0).then(|| descriptors.next()).flatten();
     let (proc, terminal) = (take(has_proc), take(has_terminal));
     if let (Some(from), Some(to)) = (plan.caller_terminal, &terminal) {
-        copy_size(from, to.as_fd()).map_err(|errno| SandboxError::Supervisor {
-            act: "copy the size of",
-            object: "the caller's terminal".to_owned(),
-            errno,
-        })?;
+        copy_size(from, to.as_fd()).map_err(SandboxError::supervisor(
+            "copy the size of",
+            "the caller's terminal",
+        ))?;
     }
     Ok((proc, terminal))
 }
@@ -284,13 +270,7 @@ fn not_executed(plan: &LaunchPlan<'_>, errno: Errno) -> SandboxError {
     }
 }
 
-fn publish(
-    prepared: &Prepared,
-    plan: &LaunchPlan<'_>,
-    trees: usize,
-    joins: usize,
-) -> Result<(), Errno> {
-    let arena = &prepared.arena;
+fn publish(arena: &Arena, plan: &LaunchPlan<'_>, trees: usize, joins: usize) -> Result<(), Errno> {
     let number = |value: u64| arena.c_string(value.to_string().as_bytes());
     let mut programs = Vec::with_capacity(plan.programs.len());
     for program in &plan.programs {
@@ -334,12 +314,12 @@ fn publish(
         limits: arena.slice(&plan.limits)?,
         working_directory: arena.c_string(&plan.working_directory)?,
         programs: arena.slice(&programs)?,
-        argv: steps::lay_out_strings(arena, &plan.argv)?,
-        environment: steps::lay_out_strings(arena, &plan.environment)?,
+        argv: arena.strings(&plan.argv)?,
+        environment: arena.strings(&plan.environment)?,
         null_stdin: plan.null_stdin,
         arguments: ArgumentArea::of_this_process()?,
     };
-    arena.publish(Slot::Launch, steps)
+    steps::publish(arena, steps)
 }
 
 fn describe_launch(plan: &LaunchPlan<'_>, step: ChildStep, index: usize) -> String {

@@ -11,9 +11,9 @@ use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, sockopt};
 
 use crate::error::SandboxError;
 use crate::prepare::expect_message;
-use crate::steps::{ChildStep, StepError, message};
+use crate::steps::{ChildStep, StepError, at, at_index, message};
+use filter::bpf::Instruction;
 use spec::body_network::{ADDRESS_V4, ADDRESS_V6, PROXY_PORT, QUESTION_PORT, RELAY_PORT};
-use spec::bpf::Instruction;
 use spec::network::{Capture, CaptureChoice};
 use sys::arena::Arena;
 use sys::link::{self, Message};
@@ -161,14 +161,6 @@ impl Common {
     }
 }
 
-fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
-    move |errno| StepError {
-        step,
-        index: 0,
-        errno,
-    }
-}
-
 /// Child: creates everything and sends it to the supervisor. Needs all capabilities over its
 /// namespaces.
 pub(super) fn set_up(steps: &NetworkSteps<'_>, link: BorrowedFd<'_>) -> Result<(), StepError> {
@@ -251,11 +243,8 @@ fn capture_ports(
     sockopt::set_socket_recv_buffer_size(&tap, BUFFER_BYTES).map_err(at(ChildStep::Tap))?;
     for (index, port) in (0..).zip(steps.ports) {
         let any = at_any_address(*port);
-        let listeners = Pair::make(common.has_v6(), any, listener).map_err(|errno| StepError {
-            step: ChildStep::PortListener,
-            index,
-            errno,
-        })?;
+        let listeners = Pair::make(common.has_v6(), any, listener)
+            .map_err(at_index(ChildStep::PortListener, index))?;
         hand_over(link, Part::Port, [Some(&listeners), None, None], None)?;
     }
     let Common { proxies, questions } = common;
@@ -343,10 +332,7 @@ fn hand_over(
         .flatten()
         .next()
         .map_or(0, |pair| 1 + i32::from(pair.v6.is_some()));
-    let message = Message {
-        kind: message::NETWORK,
-        values: [part as i32, each, 0],
-    };
+    let message = Message::with(message::NETWORK, [part as i32, each, 0]);
     link::send(link, message, &descriptors[..count]).map_err(at(ChildStep::HandOver))
 }
 

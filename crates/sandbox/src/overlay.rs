@@ -19,10 +19,9 @@ use rustix::io::Errno;
 
 use crate::error::SandboxError;
 use crate::prepare::{BasePlan, Prepared, describe_base, expect_message};
-use crate::steps::message;
+use crate::steps::{self, Plan, message, published};
 use crate::view;
-use sys::arena::Arena;
-use sys::arena::Slot;
+use sys::arena::{Arena, Slot};
 use sys::link::{self, DESCRIPTORS_MAX, Message, Received};
 use sys::mount::{self, Attributes};
 
@@ -120,16 +119,8 @@ struct LowerSteps<'a> {
 
 pub(super) type Kept = [Option<OwnedFd>; KEPT_MAX];
 
-fn published<'a>(arena: &'a Arena) -> &'a [OverlaySteps<'a>] {
-    #[expect(
-        unsafe_code,
-        reason = "memory that another process wrote has no safe type"
-    )]
-    // SAFETY: `ask_overlays` publishes exactly this type before it sends OVERLAY, this is called
-    // only after that message, and nothing more is published before the answers.
-    unsafe {
-        arena.published(Slot::Overlay)
-    }
+impl Plan for &[OverlaySteps<'_>] {
+    const SLOT: Slot = Slot::Overlay;
 }
 
 impl Prepared {
@@ -139,21 +130,14 @@ impl Prepared {
     /// [`SandboxError::Supervisor`]: E2BIG for more than one message or overlayfs can hold; EBUSY
     /// if the previous request has no answer yet.
     pub fn ask_overlays(&mut self, overlays: &[Overlay<'_>]) -> Result<(), SandboxError> {
-        let failed = |act, object: &'static str| {
-            move |errno| SandboxError::Supervisor {
-                act,
-                object: object.to_owned(),
-                errno,
-            }
-        };
-        let lay_out = failed("lay out", "an overlayfs");
+        let lay_out = SandboxError::supervisor("lay out", "an overlayfs");
         if self.overlays_asked != 0 {
             return Err(lay_out(Errno::BUSY));
         }
         let mut trees = Vec::new();
         let mut steps = Vec::with_capacity(overlays.len());
         for overlay in overlays {
-            steps.push(lay_out_one(&self.arena, overlay).map_err(lay_out)?);
+            steps.push(lay_out_one(&self.prefork.arena, overlay).map_err(&lay_out)?);
             trees.extend(overlay.lowers.iter().filter_map(|lower| match lower {
                 Lower::Tree(tree) => Some(tree.as_fd()),
                 Lower::Directory(..) => None,
@@ -162,13 +146,11 @@ impl Prepared {
         if DESCRIPTORS_MAX < trees.len() {
             return Err(lay_out(Errno::TOOBIG));
         }
-        let steps = self.arena.slice(&steps).map_err(lay_out)?;
-        self.arena.publish(Slot::Overlay, steps).map_err(lay_out)?;
-        let ask = Message {
-            kind: message::OVERLAY,
-            values: [0; 3],
-        };
-        link::send(self.link.as_fd(), ask, &trees).map_err(failed("send to", "the child"))?;
+        let steps = self.prefork.arena.slice(&steps).map_err(&lay_out)?;
+        steps::publish(&self.prefork.arena, steps).map_err(&lay_out)?;
+        let ask = Message::of(message::OVERLAY);
+        link::send(self.prefork.link.as_fd(), ask, &trees)
+            .map_err(SandboxError::supervisor("send to", "the child"))?;
         self.overlays_asked = overlays.len();
         Ok(())
     }
@@ -183,12 +165,12 @@ impl Prepared {
         let act = "lay out an overlayfs";
         if self.overlays_asked != 0 && self.ready.is_none() {
             // The child sends READY before it reads the request.
-            let ready = expect_message(self.link.as_fd(), message::READY, act, &describe)?;
+            let ready = expect_message(self.prefork.link.as_fd(), message::READY, act, &describe)?;
             self.ready = Some(ready);
         }
         let mut answers = Vec::with_capacity(self.overlays_asked);
         for _each in 0..std::mem::take(&mut self.overlays_asked) {
-            let link = self.link.as_fd();
+            let link = self.prefork.link.as_fd();
             let (answer, _) = expect_message(link, message::OVERLAID, act, &describe)?;
             answers.push(match answer.values[0] {
                 0 => Ok(()),
@@ -281,7 +263,7 @@ pub(super) fn answer(
     kept: &mut Kept,
 ) -> Result<(), Errno> {
     let mut trees = received.iter();
-    for steps in published(arena) {
+    for steps in published::<&[OverlaySteps<'_>]>(arena) {
         let laid = match lay(steps, &mut trees) {
             Ok(laid) => match steps.kept_as {
                 None => mount::attach(laid.as_fd(), steps.place),
@@ -299,10 +281,7 @@ pub(super) fn answer(
                 errno.raw_os_error()
             }
         };
-        let answer = Message {
-            kind: message::OVERLAID,
-            values: [errno, 0, 0],
-        };
+        let answer = Message::with(message::OVERLAID, [errno, 0, 0]);
         link::send(link, answer, &[])?;
     }
     Ok(())
@@ -430,32 +409,13 @@ pub(super) fn cover_places() -> Result<(), Errno> {
 
 const DESCRIPTOR_PATH_BYTES: usize = 32;
 
-/// Formats `/proc/self/fd/N`, which hides the path of the host in the list of mounts. Allocates
-/// nothing.
+/// Formats `/proc/self/fd/N`, which hides the path of the host in the list of mounts.
 fn descriptor_path<'buffer>(
     descriptor: &OwnedFd,
     buffer: &'buffer mut [u8; DESCRIPTOR_PATH_BYTES],
 ) -> Result<&'buffer CStr, Errno> {
-    const PREFIX: &[u8] = b"/proc/self/fd/";
-    buffer[..PREFIX.len()].copy_from_slice(PREFIX);
-    let mut digits = [0_u8; 10];
-    let mut count = 0;
-    let mut number = descriptor.as_raw_fd().unsigned_abs();
-    loop {
-        digits[count] = b'0' + u8::try_from(number % 10).unwrap_or(0);
-        count += 1;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    for (place, digit) in buffer[PREFIX.len()..]
-        .iter_mut()
-        .zip(digits[..count].iter().rev())
-    {
-        *place = *digit;
-    }
-    CStr::from_bytes_until_nul(buffer).map_err(|_no_end| Errno::INVAL)
+    let number = descriptor.as_raw_fd();
+    mount::c_string(buffer, format_args!("/proc/self/fd/{number}"))
 }
 
 #[cfg(test)]

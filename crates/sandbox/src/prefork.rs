@@ -3,10 +3,11 @@
 //! Creating the network namespace takes longer than all that the supervisor does before it knows
 //! what to run. The child has no host ids, cgroup, paths or streams yet. Drop kills and reaps it.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::process::{Signal, pidfd_send_signal};
 
 use crate::child;
 use crate::error::SandboxError;
@@ -50,7 +51,7 @@ impl Child {
     /// # Errors
     /// The errno of pidfd_send_signal(2).
     pub fn kill(&self) -> Result<(), Errno> {
-        match process::signal_pidfd(self.pidfd.as_fd(), libc::SIGKILL) {
+        match pidfd_send_signal(&self.pidfd, Signal::KILL) {
             Err(Errno::SRCH) => Ok(()),
             other => other,
         }
@@ -112,14 +113,12 @@ impl Prefork {
     /// # Errors
     /// [`SandboxError`]; then nothing of the child is left.
     pub fn start(into_cgroup: Option<BorrowedFd<'_>>) -> Result<Self, SandboxError> {
-        let supervisor = |act, object: &str| {
-            let object = object.to_owned();
-            move |errno| SandboxError::Supervisor { act, object, errno }
-        };
         // If SIGCHLD is ignored, init cannot wait for the body.
-        signal::own_dispositions().map_err(supervisor("set", "the signals"))?;
-        let arena = Arena::new(ARENA_BYTES).map_err(supervisor("map", "memory for the plan"))?;
-        let (ours, theirs) = link::pair().map_err(supervisor("make", "a socket pair"))?;
+        signal::own_dispositions().map_err(SandboxError::supervisor("set", "the signals"))?;
+        let arena = Arena::new(ARENA_BYTES)
+            .map_err(SandboxError::supervisor("map", "memory for the plan"))?;
+        let (parent_end, child_end) =
+            link::pair().map_err(SandboxError::supervisor("make", "a socket pair"))?;
         let mut stack = vec![0_u8; STACK_BYTES];
         let processors = affinity::choice();
         let wanted = kind::USER | kind::MOUNT | kind::PID;
@@ -139,15 +138,15 @@ impl Prefork {
                         pidfd,
                         reaped: false,
                     },
-                    link: ours,
+                    link: parent_end,
                     arena,
                     cloned_ns,
                 })
             }
             Ok(Forked::Child) => {
                 // Otherwise the link stays open after the supervisor's death.
-                process::close_quietly(ours.as_raw_fd());
-                child::run(&arena, &theirs, processors.as_ref(), &mut stack)
+                drop(parent_end);
+                child::run(&arena, &child_end, processors.as_ref(), &mut stack)
             }
             Err(errno) => Err(SandboxError::Clone { errno }),
         }

@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 
 use crate::error::SandboxError;
-use crate::prefork::{Child, Prefork};
+use crate::prefork::Prefork;
 use crate::steps::{self, BaseSteps, ChildStep, ClockSteps, OwnMaps, message};
 use crate::view::{INSIDE_ID, ViewStep};
 use spec::path::escape;
-use sys::arena::{Arena, Slot};
+use sys::arena::Arena;
 use sys::credentials::HostIds;
 use sys::link::{self, Message, Received};
 use sys::{namespace, process};
@@ -67,20 +67,14 @@ pub struct BodyStreams {
 /// A child that creates its namespaces in parallel to the supervisor.
 #[derive(Debug)]
 pub struct Preparing {
-    child: Child,
-    link: OwnedFd,
-    arena: Arena,
-    cloned_ns: u64,
+    prefork: Prefork,
 }
 
 /// A child that waits in its namespaces and has handed over the writable space.
 #[derive(Debug)]
 pub struct Prepared {
-    pub(super) child: Child,
-    pub(super) link: OwnedFd,
+    pub(super) prefork: Prefork,
     pub(super) space: OwnedFd,
-    pub(super) arena: Arena,
-    pub(super) cloned_ns: u64,
     /// Message that the new root is assembled, if it has arrived.
     pub(super) ready: Option<(Message, Received)>,
     /// Number of overlayfs requests without an answer.
@@ -109,27 +103,15 @@ pub fn begin(
     streams: BodyStreams,
     claims: &[BorrowedFd<'_>],
 ) -> Result<Preparing, SandboxError> {
-    let supervisor = |act, object: &str| {
-        let object = object.to_owned();
-        move |errno| SandboxError::Supervisor { act, object, errno }
-    };
-    let Prefork {
-        child,
-        link,
-        arena,
-        cloned_ns,
-    } = prefork;
+    let arena = &prefork.arena;
     let maps = Maps::of(plan.identity);
-    lay_out(&arena, plan, &maps, claims.len())
-        .and_then(|steps| arena.publish(Slot::Base, steps))
-        .map_err(supervisor("lay out", "the plan"))?;
+    lay_out(arena, plan, &maps, claims.len())
+        .and_then(|steps| steps::publish(arena, steps))
+        .map_err(SandboxError::supervisor("lay out", "the plan"))?;
     if let Identity::Claimed(_) = plan.identity {
-        maps.write_for(child.pid())?;
+        maps.write_for(prefork.child.pid())?;
     }
-    let base = Message {
-        kind: message::BASE,
-        values: [0; 3],
-    };
+    let base = Message::of(message::BASE);
     let BodyStreams {
         stdin,
         stdout,
@@ -138,14 +120,9 @@ pub fn begin(
     let mut handed = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
     handed.extend(claims);
     let describe = |step, index| describe_base(plan, step, index);
-    send_or_hear_why(link.as_fd(), base, &handed, &describe)?;
+    send_or_read_failure(prefork.link.as_fd(), base, &handed, &describe)?;
     drop(streams);
-    Ok(Preparing {
-        child,
-        link,
-        arena,
-        cloned_ns,
-    })
+    Ok(Preparing { prefork })
 }
 
 impl Preparing {
@@ -156,24 +133,16 @@ impl Preparing {
     pub fn finish(self, plan: &BasePlan) -> Result<Prepared, SandboxError> {
         let describe = |step, index| describe_base(plan, step, index);
         let act = "make the writable space";
-        let (_, mut received) = expect_message(self.link.as_fd(), message::SPACE, act, &describe)?;
+        let link = self.prefork.link.as_fd();
+        let (_, mut received) = expect_message(link, message::SPACE, act, &describe)?;
         let space = received[0].take().ok_or(SandboxError::ChildGone {
             act: "hand over the space",
         })?;
-        let Self {
-            child,
-            link,
-            arena,
-            cloned_ns,
-        } = self;
         Ok(Prepared {
-            child,
-            link,
+            prefork: self.prefork,
             space,
-            arena,
             ready: None,
             overlays_asked: 0,
-            cloned_ns,
         })
     }
 }
@@ -254,7 +223,7 @@ fn lay_out_clocks(arena: &Arena) -> Result<ClockSteps<'_>, Errno> {
 }
 
 /// Sends `message`; on failure reads why the child ended.
-pub(super) fn send_or_hear_why(
+pub(super) fn send_or_read_failure(
     link: BorrowedFd<'_>,
     message: Message,
     descriptors: &[BorrowedFd<'_>],
@@ -264,11 +233,7 @@ pub(super) fn send_or_hear_why(
         Err(Errno::PIPE | Errno::CONNRESET) => {
             expect_message(link, message::NOTHING, "listen", describe).map(|_nothing| ())
         }
-        sent => sent.map_err(|errno| SandboxError::Supervisor {
-            act: "send to",
-            object: "the child".to_owned(),
-            errno,
-        }),
+        sent => sent.map_err(SandboxError::supervisor("send to", "the child")),
     }
 }
 
@@ -287,11 +252,7 @@ pub fn expect_message(
         Err(Errno::CONNRESET) => link::receive(link),
         other => other,
     };
-    let answer = answer.map_err(|errno| SandboxError::Supervisor {
-        act: "hear from",
-        object: "the child".to_owned(),
-        errno,
-    })?;
+    let answer = answer.map_err(SandboxError::supervisor("receive from", "the child"))?;
     match answer {
         Some((message, received)) if message.kind == kind => Ok((message, received)),
         Some((

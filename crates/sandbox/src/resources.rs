@@ -1,4 +1,4 @@
-//! What one run holds on the host: its record, its groups, its uid. Given back in reverse order.
+//! Resources of one run on the host: record, cgroups and uid. They are released in reverse order.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -13,25 +13,25 @@ use spec::host_policy::UidRange;
 use spec::limits::Coverage;
 use sys::credentials::HostIds;
 
-/// What one run holds.
+/// Resources of one run.
 #[derive(Debug)]
 pub struct Resources {
-    /// What the host can do.
+    /// Host support.
     pub host: HostSupport,
     pub group: RunCgroup,
-    /// The record; last to go.
+    /// Released last.
     pub record: RunRecord,
     /// The part of the plan that is known before the clone.
     pub base: BasePlan,
     claim: Option<UidClaim>,
 }
 
-/// What a run asks for.
+/// Requested resources.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'run> {
-    /// 1 to 64 of a-z, 0-9 and `-`; no other run has it.
+    /// 1 to 64 of a-z, 0-9 and `-`; unique.
     pub run_id: &'run str,
-    /// Where the search for a free uid begins; random.
+    /// Random start of the search for a free uid.
     pub seed: u64,
     /// For runs of root.
     pub uids: UidRange,
@@ -42,7 +42,7 @@ pub struct Wanted<'run> {
     pub terminal: bool,
 }
 
-/// The host did not give it, or did not take it back.
+/// A resource could not be acquired or released.
 #[derive(Debug, thiserror::Error)]
 pub enum ResourcesError {
     #[error(transparent)]
@@ -52,10 +52,10 @@ pub enum ResourcesError {
 }
 
 impl Resources {
-    /// Takes what a run needs.
+    /// Acquires all resources of a run.
     ///
     /// # Errors
-    /// [`ResourcesError`]; then nothing is held.
+    /// [`ResourcesError`]; then nothing is acquired.
     pub fn acquire(
         host: HostSupport,
         records: &RunRecords,
@@ -71,7 +71,7 @@ impl Resources {
         let (group, claimed) = match taken {
             Ok(taken) => taken,
             Err(error) => {
-                // What was made has been removed again; else the record has to stay.
+                // Keep the record if a created cgroup remains.
                 if planned.iter().all(|path| !Path::new(path).exists()) {
                     record.finish()?;
                 }
@@ -100,27 +100,26 @@ impl Resources {
         })
     }
 
-    /// The ids with which the body's files are touched; `None` where they are ours anyway.
+    /// Ids to assume for accessing the body's files; `None` if they are the caller's.
     #[must_use]
     pub fn body_ids(&self) -> Option<HostIds> {
         self.base.identity.to_assume()
     }
 
-    /// What keeps this run's record and its uid taken; for init, which holds them until it ends.
+    /// Descriptors whose locks claim the record and the uid; init keeps them open until it ends.
     #[must_use]
     pub fn claims(&self) -> Vec<BorrowedFd<'_>> {
         let claim = self.claim.iter().map(UidClaim::fd);
         claim.chain([self.record.fd()]).collect()
     }
 
-    /// How strongly each limit holds here.
+    /// How each limit is enforced.
     #[must_use]
     pub fn coverage(&self) -> Vec<Coverage> {
         self.group.coverage()
     }
 
-    /// Gives everything back. Returns what could not be given back; its record then stays for the
-    /// next start.
+    /// Releases everything. Returns failures; the record then stays for the next start.
     #[must_use]
     pub fn release(self) -> Vec<ResourcesError> {
         let Self {
@@ -137,7 +136,7 @@ impl Resources {
     }
 }
 
-/// Writes down which groups the run may come to have, and makes the first.
+/// Records the planned cgroups and creates the first.
 fn take_groups(
     backend: &Backend,
     record: &mut RunRecord,

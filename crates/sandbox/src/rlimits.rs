@@ -1,14 +1,14 @@
-//! Resource limits of the body's processes: limits that the kernel holds for each of them.
+//! Resource limits (setrlimit(2)) of the body's processes; each counts per process.
 
 use crate::steps::ResourceLimit;
 use spec::limits::{Coverage, Limit, LimitValues};
 use sys::rlimit::resource;
 
-/// Memory that it may lock.
+/// Maximum locked memory.
 const LOCKED_MEMORY_BYTES: u64 = 8 << 20;
-/// The largest page of any processor that this runs on.
+/// Largest page size of the supported processors.
 const PAGE_BYTES_MAX: u64 = 64 << 10;
-/// Signals and timers that it may have queued.
+/// Maximum queued signals and timers.
 const PENDING_SIGNALS: u64 = 16_384;
 
 /// The resource limits of the body's processes (setrlimit(2)), for limits that hold with `values`.
@@ -22,7 +22,7 @@ pub fn of(
 ) -> Vec<ResourceLimit> {
     let limit = |resource, value| ResourceLimit { resource, value };
     let mut list = vec![
-        // One byte and not none: with none a `|handler` as core_pattern is still started.
+        // Not 0: with 0 the kernel still starts a `|handler` of core_pattern.
         limit(resource::CORE, 1),
         limit(resource::LOCKED_MEMORY, LOCKED_MEMORY_BYTES),
         limit(resource::PENDING_SIGNALS, PENDING_SIGNALS),
@@ -56,7 +56,7 @@ pub fn of(
             // A second line, per process; whole seconds, rounded up so that it never comes first.
             (Limit::CpuTime, _) => list.push(limit(resource::CPU, value / 1_000 + 1)),
             (Limit::OpenFiles, _) => list.push(limit(resource::OPEN_FILES, value)),
-            // By a cgroup, the supervisor or the tmpfs, or above.
+            // Enforced by a cgroup, the supervisor or the tmpfs, or handled above.
             (
                 Limit::Processes
                 | Limit::Cpus

@@ -14,22 +14,20 @@
 //! It handles neither network rights, which are per port and would block the body's loopback, nor
 //! device ioctls: all mounts except the single devices in /dev are nodev.
 
+use landlock::{AccessFs, BitFlags, Scope, make_bitflags};
+
 use crate::image_root::{base_of_image, is_of_image};
 use crate::view::{Access, ViewStep, WRITABLE};
 
-mod right {
-    pub(super) const EXECUTE: u64 = 1 << 0;
-    pub(super) const WRITE_FILE: u64 = 1 << 1;
-    pub(super) const REMOVE: u64 = (1 << 4) | (1 << 5);
-    pub(super) const MAKE_DEVICES: u64 = (1 << 6) | (1 << 11);
-    pub(super) const MAKE: u64 = (1 << 7) | (1 << 8) | (1 << 9) | (1 << 10) | (1 << 12);
-    pub(super) const REFER: u64 = 1 << 13;
-    pub(super) const RESOLVE_UNIX: u64 = 1 << 16;
-}
+type Rights = BitFlags<AccessFs>;
 
-const WRITE_ALL: u64 = right::WRITE_FILE | right::REMOVE | right::MAKE | right::EXECUTE;
+const WRITE_ALL: Rights = make_bitflags!(AccessFs::{
+    Execute | WriteFile | RemoveDir | RemoveFile | MakeDir | MakeReg | MakeSock | MakeFifo | MakeSym
+});
+const MAKE_DEVICES: Rights = make_bitflags!(AccessFs::{MakeChar | MakeBlock});
 /// Rights that a rule for a file may have, else EINVAL (landlock_add_rule(2)).
-const FOR_FILES: u64 = right::WRITE_FILE | right::EXECUTE;
+const FOR_FILES: Rights = make_bitflags!(AccessFs::{Execute | WriteFile});
+const SCOPES: BitFlags<Scope> = make_bitflags!(Scope::{AbstractUnixSocket | Signal});
 
 /// First ABI that restricts named unix sockets (Linux 7.1).
 pub(crate) const RESOLVE_UNIX_SINCE: u32 = 9;
@@ -38,16 +36,16 @@ pub(crate) const RESOLVE_UNIX_SINCE: u32 = 9;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     pub path: Vec<u8>,
-    pub allowed: u64,
+    pub allowed: Rights,
 }
 
 /// The ruleset of the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ruleset {
     /// Rights that are refused without a rule.
-    pub handled: u64,
+    pub handled: Rights,
     /// Scopes: abstract sockets and signals.
-    pub scoped: u64,
+    pub scoped: BitFlags<Scope>,
     pub rules: Vec<Rule>,
 }
 
@@ -56,20 +54,20 @@ impl Ruleset {
     /// inside paths `named`. Needs ABI [`RESOLVE_UNIX_SINCE`].
     #[must_use]
     pub(crate) fn with_own_sockets_and(mut self, named: impl Iterator<Item = Vec<u8>>) -> Self {
-        self.handled |= right::RESOLVE_UNIX;
+        self.handled |= AccessFs::ResolveUnix;
         self.rules.extend(named.map(|path| Rule {
             path,
-            allowed: right::RESOLVE_UNIX,
+            allowed: AccessFs::ResolveUnix.into(),
         }));
         self
     }
 }
 
-fn of_access(access: Access) -> u64 {
+fn of_access(access: Access, refer: Rights) -> Rights {
     match access {
-        Access::ReadOnly => right::EXECUTE,
-        Access::Device => right::WRITE_FILE,
-        Access::Writable => WRITE_ALL,
+        Access::ReadOnly => AccessFs::Execute.into(),
+        Access::Device => AccessFs::WriteFile.into(),
+        Access::Writable => WRITE_ALL | refer,
     }
 }
 
@@ -81,9 +79,13 @@ pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
         return None;
     }
     // Without REFER (ABI 1) moving between directories is always refused.
-    let refer = if 2 <= abi { right::REFER } else { 0 };
-    let scoped = if 6 <= abi { 0b11 } else { 0 };
-    let handled = WRITE_ALL | right::MAKE_DEVICES | refer;
+    let refer = if abi >= 2 {
+        AccessFs::Refer.into()
+    } else {
+        Rights::EMPTY
+    };
+    let scoped = if abi >= 6 { SCOPES } else { BitFlags::EMPTY };
+    let handled = WRITE_ALL | MAKE_DEVICES | refer;
     let mut rules = Vec::new();
     for path in WRITABLE {
         rules.push(Rule {
@@ -93,26 +95,18 @@ pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
     }
     rules.push(Rule {
         path: b"/proc".to_vec(),
-        allowed: right::WRITE_FILE,
+        allowed: AccessFs::WriteFile.into(),
     });
     rules.push(Rule {
         path: b"/dev/pts".to_vec(),
-        allowed: right::WRITE_FILE,
+        allowed: AccessFs::WriteFile.into(),
     });
     for step in steps {
         let (path, allowed) = match step {
             ViewStep::Bind { target, access, .. }
             | ViewStep::BindOwn { target, access, .. }
             | ViewStep::Attach { target, access, .. }
-            | ViewStep::AttachOverlay { target, access, .. } => (
-                target,
-                of_access(*access)
-                    | if *access == Access::Writable {
-                        refer
-                    } else {
-                        0
-                    },
-            ),
+            | ViewStep::AttachOverlay { target, access, .. } => (target, of_access(*access, refer)),
             ViewStep::Tmpfs { target, .. } => (target, WRITE_ALL | refer),
             ViewStep::OwnMount { path } if !WRITABLE.iter().any(|own| own.as_bytes() == path) => {
                 (path, WRITE_ALL | refer)
@@ -157,9 +151,9 @@ pub fn of_image(
     let mut ruleset = ruleset(abi, &steps)?;
     ruleset.rules.push(Rule {
         path: b"/".to_vec(),
-        allowed: right::EXECUTE,
+        allowed: AccessFs::Execute.into(),
     });
-    let refer = ruleset.handled & right::REFER;
+    let refer = ruleset.handled & AccessFs::Refer;
     for name in top.iter().filter(|name| writable && is_of_image(name)) {
         ruleset.rules.push(Rule {
             path: [b"/", name.as_slice()].concat(),
@@ -189,19 +183,19 @@ mod tests {
         let plain = ruleset(9, &[]).expect("it has rules");
         let named = vec![b"/run/agent".to_vec()];
         let confined = plain.clone().with_own_sockets_and(named.into_iter());
-        assert_eq!(plain.handled & (1 << 16), 0);
-        assert_eq!(confined.handled, plain.handled | 1 << 16);
+        assert!(!plain.handled.contains(AccessFs::ResolveUnix));
+        assert_eq!(confined.handled, plain.handled | AccessFs::ResolveUnix);
         let (last, rest) = confined.rules.split_last().expect("rules");
         assert_eq!(rest, plain.rules);
         assert_eq!(
             (&last.path[..], last.allowed),
-            (&b"/run/agent"[..], 1 << 16)
+            (&b"/run/agent"[..], AccessFs::ResolveUnix.into())
         );
         // A right of the directory above would hold for all that ever listens in it.
         let of_sockets = confined
             .rules
             .iter()
-            .filter(|rule| rule.allowed & (1 << 16) != 0);
+            .filter(|rule| rule.allowed.contains(AccessFs::ResolveUnix));
         assert_eq!(of_sockets.count(), 1);
     }
 
@@ -222,11 +216,11 @@ mod tests {
                 .find(|rule| rule.path == path.as_bytes())
                 .map(|rule| rule.allowed)
         };
-        assert_eq!(allowed("/usr"), Some(right::EXECUTE));
-        assert_eq!(allowed("/dev/null"), Some(right::WRITE_FILE));
+        assert_eq!(allowed("/usr"), Some(AccessFs::Execute.into()));
+        assert_eq!(allowed("/dev/null"), Some(AccessFs::WriteFile.into()));
         assert_eq!(allowed("/etc/ssl"), None);
-        assert_eq!(allowed("/bundle"), Some(WRITE_ALL | right::REFER));
-        assert_eq!(ruleset.scoped, 3);
+        assert_eq!(allowed("/bundle"), Some(WRITE_ALL | AccessFs::Refer));
+        assert_eq!(ruleset.scoped.bits(), 3);
     }
 
     /// The place of a mount that the step leaves writable. A new kind of step has to be decided here.
@@ -298,7 +292,7 @@ mod tests {
             let by_rule: BTreeSet<&[u8]> = ruleset
                 .rules
                 .iter()
-                .filter(|rule| rule.allowed & right::WRITE_FILE != 0)
+                .filter(|rule| rule.allowed.contains(AccessFs::WriteFile))
                 .map(|rule| rule.path.as_slice())
                 .collect();
             assert_eq!(by_rule, by_mount, "{abi}");
@@ -310,9 +304,17 @@ mod tests {
     fn no_right_is_handled_that_is_asked_for_when_a_file_is_opened_for_reading() {
         for abi in [1, 2, 3, 5, 6, 7, 99] {
             let handled = ruleset(abi, &[]).expect("landlock").handled;
-            assert_eq!(handled & ((1 << 2) | (1 << 3) | (1 << 14)), 0, "{abi}");
-            let refer = if abi == 1 { 0 } else { right::REFER };
-            assert_eq!(handled, WRITE_ALL | right::MAKE_DEVICES | refer, "{abi}");
+            assert_eq!(
+                handled.bits() & ((1 << 2) | (1 << 3) | (1 << 14)),
+                0,
+                "{abi}"
+            );
+            let refer = if abi == 1 {
+                Rights::EMPTY
+            } else {
+                AccessFs::Refer.into()
+            };
+            assert_eq!(handled, WRITE_ALL | MAKE_DEVICES | refer, "{abi}");
         }
     }
 
@@ -335,9 +337,9 @@ mod tests {
         ];
         let rules = ruleset(7, &steps).expect("landlock").rules;
         let last = |back: usize| rules[rules.len() - back].allowed;
-        assert_eq!(last(3), right::EXECUTE);
+        assert_eq!(last(3), AccessFs::Execute);
         assert_eq!(last(2), FOR_FILES);
-        assert_eq!(last(1), WRITE_ALL | right::REFER);
+        assert_eq!(last(1), WRITE_ALL | AccessFs::Refer);
     }
 
     #[test]
@@ -353,7 +355,7 @@ mod tests {
             access: Access::ReadOnly,
         }];
         let top = ["usr", "proc", "dev", "srv", "runner"].map(|name| name.as_bytes().to_vec());
-        let write = WRITE_ALL | right::REFER;
+        let write = WRITE_ALL | AccessFs::Refer;
         for (writable, below) in [(true, Some(write)), (false, None)] {
             let ruleset = of_image(7, &base, &asked, &top, writable).expect("landlock");
             let allowed = |path: &str| {
@@ -363,22 +365,22 @@ mod tests {
                     .find(|rule| rule.path == path.as_bytes());
                 found.map(|rule| rule.allowed)
             };
-            assert_eq!(allowed("/"), Some(right::EXECUTE));
+            assert_eq!(allowed("/"), Some(AccessFs::Execute.into()));
             assert_eq!(
                 allowed("/usr"),
                 below,
                 "never the rule of the host's own /usr"
             );
             assert_eq!(allowed("/srv"), below);
-            assert_eq!(allowed("/srv/lent"), Some(right::EXECUTE));
-            assert_eq!(allowed("/dev/null"), Some(right::WRITE_FILE));
+            assert_eq!(allowed("/srv/lent"), Some(AccessFs::Execute.into()));
+            assert_eq!(allowed("/dev/null"), Some(AccessFs::WriteFile.into()));
             assert_eq!(allowed("/dev"), None);
             assert_eq!(allowed("/runner"), None);
-            assert_eq!(allowed("/proc"), Some(right::WRITE_FILE));
+            assert_eq!(allowed("/proc"), Some(AccessFs::WriteFile.into()));
             assert_eq!(allowed("/bundle"), Some(write));
-            assert_eq!(ruleset.handled & right::MAKE_DEVICES, right::MAKE_DEVICES);
+            assert!(ruleset.handled.contains(MAKE_DEVICES));
             for rule in &ruleset.rules {
-                assert_eq!(rule.allowed & right::MAKE_DEVICES, 0);
+                assert!(!rule.allowed.intersects(MAKE_DEVICES));
             }
         }
         assert_eq!(of_image(0, &base, &asked, &top, true), None);
@@ -388,9 +390,10 @@ mod tests {
     fn an_older_kernel_is_never_asked_for_rights_that_it_does_not_know() {
         assert_eq!(ruleset(0, &[]), None);
         let first = ruleset(1, &[]).expect("landlock");
-        assert_eq!((first.handled & right::REFER, first.scoped), (0, 0));
+        assert!(!first.handled.contains(AccessFs::Refer));
+        assert!(first.scoped.is_empty());
         for rule in &first.rules {
-            assert_eq!(rule.allowed & !first.handled, 0);
+            assert!(first.handled.contains(rule.allowed));
         }
     }
 }

@@ -1,18 +1,17 @@
 //! The child's plan as data in memory that both processes share. All types are `Copy` and point
 //! into the arena only, so that the child allocates nothing.
 
-use std::ffi::{CStr, c_char};
-use std::os::fd::RawFd;
+use std::ffi::CStr;
 
+use landlock::{AccessFs, BitFlags, Scope};
 use rustix::io::Errno;
 
 use crate::image_root::Graft;
 use crate::network::NetworkSteps;
 use crate::ruleset::{Rule, Ruleset};
-use crate::view::{Access, ViewStep};
-use spec::bpf::Instruction;
-use sys::arena::{Arena, Slot};
-use sys::mount::Attributes;
+use crate::view::ViewStep;
+use filter::bpf::Instruction;
+use sys::arena::{Arena, Slot, StringArray};
 use sys::process::ArgumentArea;
 
 /// Declares the enum, its numbers and its descriptions in one list.
@@ -115,6 +114,16 @@ pub(super) struct StepError {
     pub(super) errno: Errno,
 }
 
+/// The error of `step`.
+pub(super) fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
+    at_index(step, 0)
+}
+
+/// The error of entry `index` in the list of `step`.
+pub(super) fn at_index(step: ChildStep, index: i32) -> impl Fn(Errno) -> StepError {
+    move |errno| StepError { step, index, errno }
+}
+
 pub(super) mod message {
     /// Init: the writable space exists; one descriptor.
     pub(crate) const SPACE: u32 = 1;
@@ -148,54 +157,8 @@ pub(super) mod message {
     pub(crate) const OVERLAY: u32 = 20;
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Step<'a> {
-    Directory {
-        path: &'a CStr,
-        mode: u32,
-    },
-    File {
-        path: &'a CStr,
-        contents: &'a [u8],
-    },
-    Symlink {
-        path: &'a CStr,
-        target: &'a CStr,
-    },
-    Bind {
-        source: &'a CStr,
-        target: &'a CStr,
-        attributes: Attributes,
-    },
-    Attach {
-        tree: usize,
-        target: &'a CStr,
-    },
-    AttachOverlay {
-        overlay: usize,
-        target: &'a CStr,
-    },
-    BindOwn {
-        source: &'a CStr,
-        target: &'a CStr,
-        attributes: Attributes,
-    },
-    OwnMount {
-        path: &'a CStr,
-    },
-    Tmpfs {
-        target: &'a CStr,
-        options: &'a CStr,
-    },
-    Proc,
-    Devpts,
-    Mask {
-        path: &'a CStr,
-    },
-    MaskDirectory {
-        path: &'a CStr,
-    },
-}
+/// A step of the view as the child reads it: targets are relative to the new root.
+pub(super) type Step<'a> = ViewStep<&'a CStr, &'a [u8]>;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OwnMaps<'a> {
@@ -229,17 +192,10 @@ pub(super) struct ClockSteps<'a> {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Streams {
-    pub(super) stdin: RawFd,
-    pub(super) stdout: RawFd,
-    pub(super) stderr: RawFd,
-}
-
-#[derive(Debug, Clone, Copy)]
 pub(super) struct RulesetSteps<'a> {
-    pub(super) handled: u64,
-    pub(super) scoped: u64,
-    pub(super) rules: &'a [(&'a CStr, u64)],
+    pub(super) handled: BitFlags<AccessFs>,
+    pub(super) scoped: BitFlags<Scope>,
+    pub(super) rules: &'a [(&'a CStr, BitFlags<AccessFs>)],
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -273,40 +229,44 @@ pub(super) struct LaunchSteps<'a> {
     pub(super) limits: &'a [ResourceLimit],
     pub(super) working_directory: &'a CStr,
     pub(super) programs: &'a [&'a CStr],
-    pub(super) argv: &'a [*const c_char],
-    pub(super) environment: &'a [*const c_char],
+    pub(super) argv: StringArray<'a>,
+    pub(super) environment: StringArray<'a>,
     pub(super) null_stdin: bool,
     /// Erased, because the body could read init's arguments.
     pub(super) arguments: ArgumentArea,
 }
 
-impl<'a> BaseSteps<'a> {
-    /// Reads the plan that the supervisor published before it sent [`message::BASE`].
-    pub(super) fn published(arena: &'a Arena) -> Self {
-        #[expect(
-            unsafe_code,
-            reason = "memory that another process wrote has no safe type"
-        )]
-        // SAFETY: `begin` publishes exactly this type before it sends BASE, and this is called only
-        // after that message.
-        unsafe {
-            arena.published(Slot::Base)
-        }
-    }
+/// A plan that the supervisor publishes in the arena and the child reads.
+pub(super) trait Plan: Copy {
+    const SLOT: Slot;
 }
 
-impl<'a> LaunchSteps<'a> {
-    /// Reads the plan that the supervisor published before it sent [`message::LAUNCH`].
-    pub(super) fn published(arena: &'a Arena) -> Self {
-        #[expect(
-            unsafe_code,
-            reason = "memory that another process wrote has no safe type"
-        )]
-        // SAFETY: `launch` publishes exactly this type before it sends LAUNCH, and this is called
-        // only after that message.
-        unsafe {
-            arena.published(Slot::Launch)
-        }
+impl Plan for BaseSteps<'_> {
+    const SLOT: Slot = Slot::Base;
+}
+
+impl Plan for LaunchSteps<'_> {
+    const SLOT: Slot = Slot::Launch;
+}
+
+/// Publishes `plan`, whose references point into `arena`. Send the message that announces it
+/// afterwards.
+///
+/// # Errors
+/// E2BIG if it is larger than its slot.
+pub(super) fn publish<'a, P: Plan + 'a>(arena: &'a Arena, plan: P) -> Result<(), Errno> {
+    arena.publish(P::SLOT, plan)
+}
+
+/// Reads the plan that [`publish`] put there. Call it only after the message that announces it.
+pub(super) fn published<'a, P: Plan + 'a>(arena: &'a Arena) -> P {
+    #[expect(
+        unsafe_code,
+        reason = "memory that another process wrote has no safe type"
+    )]
+    // SAFETY: each slot belongs to one type, and the child reads it only after the message.
+    unsafe {
+        arena.published(P::SLOT)
     }
 }
 
@@ -333,27 +293,19 @@ pub(super) fn lay_out_view<'a>(
     arena.slice(&laid_out?)
 }
 
-fn attributes(access: Access) -> Attributes {
-    let nosuid = Attributes::NOSUID;
-    match access {
-        Access::ReadOnly => nosuid.and(Attributes::NODEV).and(Attributes::RDONLY),
-        Access::Writable => nosuid.and(Attributes::NODEV),
-        Access::Device => nosuid.and(Attributes::NOEXEC),
-    }
-}
-
 fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno> {
+    let inside = |path: &[u8]| inside(arena, path);
     Ok(match step {
         ViewStep::Directory { path, mode } => Step::Directory {
-            path: inside(arena, path)?,
+            path: inside(path)?,
             mode: *mode,
         },
         ViewStep::File { path, contents } => Step::File {
-            path: inside(arena, path)?,
+            path: inside(path)?,
             contents: arena.slice(contents)?,
         },
         ViewStep::Symlink { path, target } => Step::Symlink {
-            path: inside(arena, path)?,
+            path: inside(path)?,
             target: arena.c_string(target)?,
         },
         ViewStep::Bind {
@@ -362,43 +314,50 @@ fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno
             access,
         } => Step::Bind {
             source: arena.c_string(source)?,
-            target: inside(arena, target)?,
-            attributes: attributes(*access),
+            target: inside(target)?,
+            access: *access,
         },
         ViewStep::BindOwn {
             source,
             target,
             access,
         } => Step::BindOwn {
-            source: inside(arena, source)?,
-            target: inside(arena, target)?,
-            attributes: attributes(*access),
+            source: inside(source)?,
+            target: inside(target)?,
+            access: *access,
         },
-        ViewStep::Attach { tree, target, .. } => Step::Attach {
+        ViewStep::Attach {
+            tree,
+            access,
+            target,
+        } => Step::Attach {
             tree: *tree,
-            target: inside(arena, target)?,
+            access: *access,
+            target: inside(target)?,
         },
         ViewStep::AttachOverlay {
-            overlay, target, ..
+            overlay,
+            access,
+            target,
         } => Step::AttachOverlay {
             overlay: *overlay,
-            target: inside(arena, target)?,
+            access: *access,
+            target: inside(target)?,
         },
         ViewStep::OwnMount { path } => Step::OwnMount {
-            path: inside(arena, path)?,
+            path: inside(path)?,
         },
         ViewStep::Tmpfs { target, size_bytes } => Step::Tmpfs {
-            target: inside(arena, target)?,
-            options: arena
-                .c_string(format!("size={size_bytes},nr_inodes=65536,mode=0755").as_bytes())?,
+            target: inside(target)?,
+            size_bytes: *size_bytes,
         },
         ViewStep::Proc => Step::Proc,
         ViewStep::Devpts => Step::Devpts,
-        ViewStep::MaskDirectory { path } => Step::MaskDirectory {
-            path: inside(arena, path)?,
-        },
         ViewStep::Mask { path } => Step::Mask {
-            path: inside(arena, path)?,
+            path: inside(path)?,
+        },
+        ViewStep::MaskDirectory { path } => Step::MaskDirectory {
+            path: inside(path)?,
         },
     })
 }
@@ -437,7 +396,7 @@ pub(super) fn lay_out_ruleset<'a>(
     arena: &'a Arena,
     ruleset: &Ruleset,
 ) -> Result<RulesetSteps<'a>, Errno> {
-    let rules: Result<Vec<(&'a CStr, u64)>, Errno> = ruleset
+    let rules: Result<Vec<_>, Errno> = ruleset
         .rules
         .iter()
         .map(|Rule { path, allowed }| Ok((arena.c_string(path)?, *allowed)))
@@ -447,22 +406,6 @@ pub(super) fn lay_out_ruleset<'a>(
         scoped: ruleset.scoped,
         rules: arena.slice(&rules?)?,
     })
-}
-
-/// Copies strings into the arena as a null-terminated array for execve(2).
-///
-/// # Errors
-/// As [`lay_out_view`].
-pub(super) fn lay_out_strings<'a>(
-    arena: &'a Arena,
-    strings: &[Vec<u8>],
-) -> Result<&'a [*const c_char], Errno> {
-    let mut pointers = Vec::with_capacity(strings.len() + 1);
-    for string in strings {
-        pointers.push(arena.c_string(string)?.as_ptr());
-    }
-    pointers.push(std::ptr::null());
-    arena.slice(&pointers)
 }
 
 #[cfg(test)]

@@ -1,30 +1,29 @@
-//! Unix sockets: what listens in a directory that is lent could be connected to, whatever the mount is.
+//! Unix sockets of the host: the body could connect to those in a mounted directory, even read-only.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use crate::filter::{Arch, without_unix_sockets};
 use crate::ruleset::{RESOLVE_UNIX_SINCE, Ruleset};
-use spec::bpf::Instruction;
+use filter::bpf::Instruction;
+use filter::{Arch, without_unix_sockets};
 use spec::report::{Enforcement, EnforcementState};
 use spec::request::ViewEntry;
 
 /// What a body may do with unix sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnixSockets {
-    /// All: nothing is lent in which a program of the host could listen, but what `--socket` names.
+    /// All: no mounted directory can hold a socket of the host, except those that `--socket` names.
     Own,
-    /// All, and Landlock lets none connect to what listens outside: something is.
+    /// All: Landlock denies connections to sockets of the host.
     Confined,
-    /// Nothing but pairs: something is, and Landlock cannot tell.
+    /// Pairs only: the kernel's Landlock cannot restrict unix sockets.
     Refused,
-    /// All: something is, and `--unix-sockets` accepts it.
+    /// All: `--unix-sockets` accepts that sockets of the host can be reached.
     Accepted,
 }
 
-/// Decides for a run that shows `view`, on a host with Landlock of version `abi`. The private trees of
-/// sources and images are not in it. `named` are sockets that the caller lends, `accepted` that it
-/// takes the others into account.
+/// Decides for the bind mounts in `view` and Landlock version `abi`. `named` are the sockets of
+/// `--socket`; `accepted` is `--unix-sockets`.
 #[must_use]
 pub fn decide(view: &[ViewEntry], named: &[PathBuf], accepted: bool, abi: u32) -> UnixSockets {
     let lent = view.iter().filter_map(|entry| match entry {
@@ -32,7 +31,7 @@ pub fn decide(view: &[ViewEntry], named: &[PathBuf], accepted: bool, abi: u32) -
         ViewEntry::Bind { source, .. } => Some(source),
         ViewEntry::Tmpfs { .. } => None,
     });
-    // A program's file, for instance, is nothing to connect to. What cannot be looked at may be.
+    // A regular file is no socket. A source whose type is unknown may be one.
     let mut lent = lent.filter(|source| !source.metadata().is_ok_and(|found| found.is_file()));
     decided(lent.next().is_some(), accepted, abi)
 }
@@ -47,7 +46,7 @@ const fn decided(lent: bool, accepted: bool, abi: u32) -> UnixSockets {
 }
 
 impl UnixSockets {
-    /// The filter that holds it; empty where all may be had.
+    /// The second seccomp filter; empty if it is not needed.
     #[must_use]
     pub fn filter(self) -> Vec<Instruction> {
         match self {
@@ -56,7 +55,7 @@ impl UnixSockets {
         }
     }
 
-    /// The ruleset that holds it, made of the one that holds the rest.
+    /// Adds the restriction to the ruleset `rest`.
     #[must_use]
     pub fn ruleset(self, rest: Option<Ruleset>, named: &[PathBuf]) -> Option<Ruleset> {
         if self != Self::Confined {
@@ -74,7 +73,7 @@ impl UnixSockets {
         self == Self::Refused
     }
 
-    /// How it stands in the report.
+    /// Row of the report.
     #[must_use]
     pub fn enforcement(self) -> Enforcement {
         let (state, reason) = match self {
@@ -133,7 +132,7 @@ mod tests {
                 let rules = decided.ruleset(ruleset(abi, &[]), &["/run/agent".into()]);
                 let by_ruleset = rules
                     .as_ref()
-                    .is_some_and(|one| one.handled & (1 << 16) != 0);
+                    .is_some_and(|one| one.handled.contains(landlock::AccessFs::ResolveUnix));
                 assert_eq!(by_filter != by_ruleset, is_held, "{lent} {accepted} {abi}");
                 assert_eq!(rules.is_some(), abi != 0);
                 let is_weaker = decided.enforcement().state == EnforcementState::Weaker;

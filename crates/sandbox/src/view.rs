@@ -98,26 +98,28 @@ impl Access {
 pub const PLACES: &str = "runner/overlays";
 
 /// One step. Targets are absolute paths inside; sources are paths of the host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ViewStep {
+///
+/// In the child `Path` is a C string and `Contents` a slice, both in the memory that it shares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ViewStep<Path = Vec<u8>, Contents = Vec<u8>> {
     /// Creates a directory if it does not exist.
     Directory {
-        path: Vec<u8>,
+        path: Path,
         mode: u32,
     },
     /// Creates or replaces a file.
     File {
-        path: Vec<u8>,
-        contents: Vec<u8>,
+        path: Path,
+        contents: Contents,
     },
     Symlink {
-        path: Vec<u8>,
-        target: Vec<u8>,
+        path: Path,
+        target: Path,
     },
     /// Bind-mounts a path of the host recursively.
     Bind {
-        source: Vec<u8>,
-        target: Vec<u8>,
+        source: Path,
+        target: Path,
         access: Access,
     },
     /// Attaches a tree that the supervisor has cloned, for directories of root that the body's uid
@@ -127,38 +129,38 @@ pub enum ViewStep {
         tree: usize,
         /// Also set on the tree's own mount.
         access: Access,
-        target: Vec<u8>,
+        target: Path,
     },
     /// Attaches an overlayfs requested before the launch.
     AttachOverlay {
         overlay: usize,
         /// Also set on the overlayfs itself.
         access: Access,
-        target: Vec<u8>,
+        target: Path,
     },
     /// Bind-mounts a directory of the new root at another place, before its own place is covered.
     BindOwn {
-        source: Vec<u8>,
-        target: Vec<u8>,
+        source: Path,
+        target: Path,
         access: Access,
     },
     /// Bind-mounts a directory of the new root on itself, so that it stays writable.
     OwnMount {
-        path: Vec<u8>,
+        path: Path,
     },
     Tmpfs {
-        target: Vec<u8>,
+        target: Path,
         size_bytes: u64,
     },
     Proc,
     Devpts,
     /// Covers a file of proc, if it exists, with /dev/null.
     Mask {
-        path: Vec<u8>,
+        path: Path,
     },
     /// Covers a directory of proc, if it exists, with an empty read-only directory.
     MaskDirectory {
-        path: Vec<u8>,
+        path: Path,
     },
 }
 

@@ -4,7 +4,6 @@
 
 pub mod base64;
 pub mod body_network;
-pub mod bpf;
 pub mod cache_report;
 pub mod captured;
 pub mod check;

@@ -4,7 +4,7 @@
 //! processes have the mapping at the same address, so references into it are valid in both.
 
 use std::cell::Cell;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,6 +29,16 @@ pub enum Slot {
     Base = 0,
     Launch = 1,
     Overlay = 2,
+}
+
+/// NUL-terminated strings of an arena, with a null pointer behind the last.
+#[derive(Debug, Clone, Copy)]
+pub struct StringArray<'arena>(&'arena [*const c_char]);
+
+impl StringArray<'_> {
+    pub(crate) fn as_ptr(self) -> *const *const c_char {
+        self.0.as_ptr()
+    }
 }
 
 const PUBLISHED_BYTES_MAX: usize = 1024;
@@ -96,6 +106,19 @@ impl Arena {
         // just written and are not written again while borrowed.
         let all = unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes.len() + 1) };
         CStr::from_bytes_with_nul(all).map_err(|_nul| Errno::INVAL)
+    }
+
+    /// Copies strings as the null-terminated array that execve(2) takes.
+    ///
+    /// # Errors
+    /// As [`Arena::c_string`].
+    pub fn strings(&self, strings: &[Vec<u8>]) -> Result<StringArray<'_>, Errno> {
+        let mut pointers = Vec::with_capacity(strings.len() + 1);
+        for string in strings {
+            pointers.push(self.c_string(string)?.as_ptr());
+        }
+        pointers.push(std::ptr::null());
+        self.slice(&pointers).map(StringArray)
     }
 
     /// Overwrites the plan in both processes, because the environment contains secrets. Published

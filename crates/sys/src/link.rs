@@ -22,6 +22,18 @@ pub struct Message {
 const MESSAGE_BYTES: usize = 16;
 
 impl Message {
+    /// A message without values.
+    #[must_use]
+    pub const fn of(kind: u32) -> Self {
+        Self::with(kind, [0; 3])
+    }
+
+    /// A message with values.
+    #[must_use]
+    pub const fn with(kind: u32, values: [i32; 3]) -> Self {
+        Self { kind, values }
+    }
+
     fn to_bytes(self) -> [u8; MESSAGE_BYTES] {
         let mut bytes = [0; MESSAGE_BYTES];
         bytes[..4].copy_from_slice(&self.kind.to_ne_bytes());

@@ -13,12 +13,7 @@ use rustix::io::{Errno, retry_on_intr};
 /// # Errors
 /// flock(2) except for EINTR, which is retried.
 pub fn claim_file(file: BorrowedFd<'_>) -> Result<(), Errno> {
-    loop {
-        match rustix::fs::flock(file, FlockOperation::LockExclusive) {
-            Err(Errno::INTR) => (),
-            other => return other,
-        }
-    }
+    retry_on_intr(|| rustix::fs::flock(file, FlockOperation::LockExclusive))
 }
 
 /// Locks the whole file exclusively without waiting; `false` if it is locked.
@@ -33,22 +28,9 @@ pub fn try_claim_file(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     }
 }
 
-/// Locks the whole file shared and waits for it.
+/// Locks the whole file shared without waiting; `false` if it is locked exclusively.
 ///
 /// Downgrading an exclusive lock is not atomic in flock(2): a waiter may get the lock in between.
-///
-/// # Errors
-/// flock(2) except for EINTR, which is retried.
-pub fn share_file(file: BorrowedFd<'_>) -> Result<(), Errno> {
-    loop {
-        match rustix::fs::flock(file, FlockOperation::LockShared) {
-            Err(Errno::INTR) => (),
-            other => return other,
-        }
-    }
-}
-
-/// Locks the whole file shared without waiting; `false` if it is locked exclusively.
 ///
 /// # Errors
 /// flock(2) except for EWOULDBLOCK.
@@ -129,8 +111,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("entry");
         let (first, second, third) = (opened(&path), opened(&path), opened(&path));
-        share_file(first.as_fd()).expect("shared");
-        share_file(second.as_fd()).expect("shared");
+        assert_eq!(try_share_file(first.as_fd()), Ok(true));
+        assert_eq!(try_share_file(second.as_fd()), Ok(true));
         drop(first);
         assert_eq!(try_claim_file(third.as_fd()), Ok(false));
         drop(second);

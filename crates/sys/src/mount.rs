@@ -1,6 +1,8 @@
 //! Mount calls that assemble a new root. They allocate nothing, so that a child may use them.
 
 use std::ffi::CStr;
+use std::fmt::Arguments;
+use std::io::Write as _;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -258,11 +260,16 @@ pub fn resize_tmpfs(path: &CStr, size: &CStr, inodes: &CStr) -> Result<(), Errno
     rustix::mount::fsconfig_reconfigure(context.as_fd())
 }
 
-/// Mounts a new tmpfs at `target`, nosuid and nodev, with `options`.
+/// Mounts a new tmpfs of `size_bytes` at `target`, nosuid and nodev.
 ///
 /// # Errors
 /// The errno of mount(2).
-pub fn tmpfs_at(target: &CStr, options: &CStr) -> Result<(), Errno> {
+pub fn tmpfs_at(target: &CStr, size_bytes: u64) -> Result<(), Errno> {
+    let mut options = [0; 64];
+    let options = c_string(
+        &mut options,
+        format_args!("size={size_bytes},nr_inodes=65536,mode=0755"),
+    )?;
     rustix::mount::mount(
         c"tmpfs",
         target,
@@ -270,6 +277,20 @@ pub fn tmpfs_at(target: &CStr, options: &CStr) -> Result<(), Errno> {
         MountFlags::NOSUID | MountFlags::NODEV,
         options,
     )
+}
+
+/// Formats `text` into `buffer`. Allocates nothing.
+///
+/// # Errors
+/// ENAMETOOLONG if the buffer is too small.
+pub fn c_string<'buffer>(
+    buffer: &'buffer mut [u8],
+    text: Arguments<'_>,
+) -> Result<&'buffer CStr, Errno> {
+    let mut rest = &mut *buffer;
+    let written = rest.write_fmt(text).and_then(|()| rest.write_all(b"\0"));
+    written.map_err(|_full| Errno::NAMETOOLONG)?;
+    CStr::from_bytes_until_nul(buffer).map_err(|_no_end| Errno::NAMETOOLONG)
 }
 
 /// Mounts the proc file system of this pid namespace.

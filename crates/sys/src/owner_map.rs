@@ -39,7 +39,7 @@ impl OwnerMap {
             }
         };
         let made = Self::of_process(pid, owner, body);
-        process::signal_pidfd(pidfd.as_fd(), libc::SIGKILL)?;
+        rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL)?;
         process::wait(pid, true)?;
         made
     }

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use rustix::io::Errno;
 
 use super::process::check;
-use spec::bpf::Instruction;
+use filter::bpf::Instruction;
 
 /// Opens a close-on-exec, non-blocking packet socket on a device, with `filter` attached. Packets
 /// of every protocol arrive from the network header on. Allocates nothing.

@@ -4,7 +4,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 const NAME_MAX: usize = 255;
@@ -54,6 +54,19 @@ pub fn open(path: &CStr) -> Result<(OwnedFd, FileType), Errno> {
     match FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode) {
         FileType::Symlink => Err(Errno::LOOP),
         kind => Ok((found, kind)),
+    }
+}
+
+/// Opens `path` with `O_PATH`, in one call where openat2(2) exists.
+///
+/// # Errors
+/// ENOENT if the path does not exist, ELOOP or ENOTDIR for a link on the way.
+pub fn open_without_links(path: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    match rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve) {
+        Err(Errno::NOSYS) => open(path).map(|(found, _kind)| found),
+        opened => opened,
     }
 }
 

@@ -86,14 +86,6 @@ pub fn has_seccomp_filter() -> bool {
     process::check(answer).is_ok()
 }
 
-/// Whether the kernel supports no_new_privs (Linux 3.5).
-#[must_use]
-pub fn has_no_new_privileges() -> bool {
-    // SAFETY: this option takes no argument and only reads the flag.
-    let answer = unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) };
-    process::check(answer.into()).is_ok()
-}
-
 /// Mounts an overlayfs over a directory, in the user and mount namespace of a child that ends at
 /// once. With `writable` it also tests the extended attributes, which tmpfs supports since Linux
 /// 6.6.

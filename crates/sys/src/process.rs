@@ -1,9 +1,12 @@
 //! Processes: clone3(2), the vfork-style clone(2), wait4(2), pidfd_send_signal(2), execve(2).
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::io::Errno;
+use rustix::rand::GetRandomFlags;
+
+use super::arena::StringArray;
 
 /// Result of [`fork_into`]: parent or child.
 #[derive(Debug)]
@@ -85,43 +88,46 @@ pub unsafe fn fork() -> Result<Option<i32>, Errno> {
 /// memory while the caller is suspended, until it calls execve or exits. Returns the pid.
 ///
 /// # Safety
-/// `child` must return only to exit with its return value, must not unwind, and may change only
-/// memory that the caller expects to change. `argument` must stay valid for it. `stack` must be
-/// large enough.
+/// `child` may change only memory that the caller expects to change, and `stack` must be large
+/// enough.
 ///
 /// # Errors
 /// The errno of clone(2).
-pub unsafe fn vfork_onto(
+pub unsafe fn vfork_onto<T>(
     stack: &mut [u8],
-    child: extern "C" fn(*mut c_void) -> c_int,
-    argument: *mut c_void,
+    child: fn(&T) -> !,
+    argument: &T,
 ) -> Result<i32, Errno> {
+    struct Call<'a, T> {
+        child: fn(&T) -> !,
+        argument: &'a T,
+    }
+    // A panic would end the process here: it does not leave `extern "C"`.
+    extern "C" fn enter<T>(call: *mut c_void) -> c_int {
+        // SAFETY: a `Call` that lives until this process has left its memory is passed below.
+        let call = unsafe { &*call.cast_const().cast::<Call<'_, T>>() };
+        (call.child)(call.argument)
+    }
+    let call = Call { child, argument };
     let top = stack.as_mut_ptr_range().end;
     let aligned = top.wrapping_sub(top.addr() % 16);
     // SAFETY: the stack is exclusively borrowed and its aligned top is passed, because stacks grow
-    // downwards; the caller guarantees function and argument.
+    // downwards; the caller guarantees the function.
     let pid = unsafe {
         libc::clone(
-            child,
+            enter::<T>,
             aligned.cast(),
             libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
-            argument,
+            (&raw const call).cast_mut().cast(),
         )
     };
     if pid < 0 { Err(last_errno()) } else { Ok(pid) }
 }
 
 /// Executes a program with execve(2). Returns only on failure.
-///
-/// # Safety
-/// `argv` and `envp` must end with a null pointer and hold pointers to NUL-terminated strings.
-pub unsafe fn execve(
-    program: &CStr,
-    argv: *const *const c_char,
-    envp: *const *const c_char,
-) -> Errno {
-    // SAFETY: the program is a C string; the caller guarantees the two arrays.
-    unsafe { libc::execve(program.as_ptr(), argv, envp) };
+pub fn execve(program: &CStr, argv: StringArray<'_>, environment: StringArray<'_>) -> Errno {
+    // SAFETY: the program is a C string, and the type holds null-terminated arrays of such.
+    unsafe { libc::execve(program.as_ptr(), argv.as_ptr(), environment.as_ptr()) };
     last_errno()
 }
 
@@ -175,25 +181,6 @@ pub fn wait(pid: i32, block: bool) -> Result<Option<Ended>, Errno> {
 
 fn microseconds(time: libc::timeval) -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
-}
-
-/// Sends a signal with pidfd_send_signal(2).
-///
-/// # Errors
-/// ESRCH if the process has ended.
-pub fn signal_pidfd(pidfd: BorrowedFd<'_>, signal: i32) -> Result<(), Errno> {
-    let no_info = std::ptr::null::<libc::siginfo_t>();
-    // SAFETY: a null siginfo means the one of kill(2); the rest is integers.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_pidfd_send_signal,
-            pidfd.as_raw_fd(),
-            signal,
-            no_info,
-            0_u32,
-        )
-    })
-    .map(|_zero| ())
 }
 
 /// Sends a signal with kill(2). A negative `pid` means a process group.
@@ -294,38 +281,16 @@ pub(super) fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// Duplicates `source` onto `target` with dup2(2); `target` stays open across exec.
-///
-/// # Errors
-/// EBADF if `source` is not open.
-pub fn duplicate_onto(source: RawFd, target: RawFd) -> Result<(), Errno> {
-    // SAFETY: integers only. The caller asks for `target` to be replaced.
-    if unsafe { libc::dup2(source, target) } < 0 {
-        Err(last_errno())
-    } else {
-        Ok(())
-    }
-}
-
-/// Closes a descriptor with close(2) in a child whose parent owns the original and drops it.
-pub fn close_quietly(descriptor: RawFd) {
-    // SAFETY: an integer. A wrong number is EBADF, and after a clone the copy belongs to this
-    // process.
-    let closed = unsafe { libc::close(descriptor) };
-    debug_assert_eq!(closed, 0, "a descriptor that was open before the clone");
-}
-
 /// Fills `bytes` from getrandom(2).
 ///
 /// # Errors
 /// The errno of getrandom(2); EIO for fewer bytes than requested.
 pub fn random(bytes: &mut [u8]) -> Result<(), Errno> {
-    // SAFETY: pointer and length are those of an exclusively borrowed slice.
-    let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    match usize::try_from(count) {
-        Ok(count) if count == bytes.len() => Ok(()),
-        Ok(_) => Err(Errno::IO),
-        Err(_negative) => Err(last_errno()),
+    let filled = rustix::rand::getrandom(&mut *bytes, GetRandomFlags::empty())?;
+    if filled == bytes.len() {
+        Ok(())
+    } else {
+        Err(Errno::IO)
     }
 }
 

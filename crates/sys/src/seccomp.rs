@@ -1,7 +1,7 @@
 //! seccomp(2): loads a compiled filter.
 
+use filter::bpf::Instruction;
 use rustix::io::Errno;
-use spec::bpf::Instruction;
 use std::mem::{align_of, offset_of, size_of};
 
 // `Instruction` must have the layout of `struct sock_filter`.

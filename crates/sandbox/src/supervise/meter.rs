@@ -1,26 +1,26 @@
-//! What the watch asks: the groups' counters, or what the supervisor adds up by itself.
+//! Resource use of a run: counters of its cgroups, or samples of its processes.
 
 use std::time::Instant;
 
 use crate::cgroups::{CgroupError, Counted, RunCgroup};
 use crate::supervise::without_cgroup::Sampler;
 
-/// What is called while the body runs.
+/// Callback while the body runs.
 pub trait Ticker: std::fmt::Debug {
-    /// When it is to be called next.
+    /// Time of the next call.
     fn next(&self) -> Instant;
     fn turn(&mut self, now: Instant);
 }
 
-/// Counters of the run's groups, and of its processes where a group does not count.
+/// Counters of the run's cgroups, with samples for those that are missing.
 #[derive(Debug)]
 pub struct Meter<'run> {
     pub group: &'run mut RunCgroup,
-    /// What they counted, once nothing lives in them any more.
+    /// Final counts, once the cgroups are empty.
     pub counted: Option<Counted>,
-    /// Adds up the processes; only where no group counts.
+    /// Samples the processes; only without a cgroup.
     pub sampler: Option<Sampler<'run>>,
-    /// Tells that a preparation goes on.
+    /// Shows the progress of a preparation run.
     pub ticker: Option<Box<dyn Ticker + 'run>>,
 }
 

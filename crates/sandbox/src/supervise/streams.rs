@@ -30,20 +30,18 @@ pub struct Pipes {
 /// # Errors
 /// The errno of pipe2(2) or open(2): EMFILE at the descriptor limit.
 pub fn make_pipes(with_stdin: bool) -> Result<(BodyStreams, Pipes), Errno> {
-    let (stdout_ours, stdout) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    let (stderr_ours, stderr) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    let (stdin, stdin_ours) = if with_stdin {
-        let (theirs, ours) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-        (theirs, Some(ours))
+    let (stdout_end, stdout) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    let (stderr_end, stderr) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    let (stdin, stdin_end) = if with_stdin {
+        let (child_end, parent_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        (child_end, Some(parent_end))
     } else {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         (rustix::fs::open(c"/dev/null", flags, Mode::empty())?, None)
     };
-    for ours in [Some(&stdout_ours), Some(&stderr_ours), stdin_ours.as_ref()]
-        .into_iter()
-        .flatten()
-    {
-        rustix::io::ioctl_fionbio(ours, true)?;
+    let ends = [Some(&stdout_end), Some(&stderr_end), stdin_end.as_ref()];
+    for end in ends.into_iter().flatten() {
+        rustix::io::ioctl_fionbio(end, true)?;
     }
     Ok((
         BodyStreams {
@@ -52,9 +50,9 @@ pub fn make_pipes(with_stdin: bool) -> Result<(BodyStreams, Pipes), Errno> {
             stderr,
         },
         Pipes {
-            stdin: stdin_ours,
-            stdout: stdout_ours,
-            stderr: stderr_ours,
+            stdin: stdin_end,
+            stdout: stdout_end,
+            stderr: stderr_end,
         },
     ))
 }

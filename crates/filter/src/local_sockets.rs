@@ -6,8 +6,8 @@
 //! socket(2). Stream pairs are allowed, because they are connected; datagram pairs are not, because
 //! they can be reconnected.
 
-use crate::filter::Arch;
-use spec::bpf::{
+use crate::Arch;
+use crate::bpf::{
     ALLOW, AND, ARCH_OFFSET, ERRNO, Instruction, JUMP_EQUAL, LOAD, NUMBER_OFFSET, RETURN,
     argument_offset,
 };
@@ -18,21 +18,22 @@ const SOCK_DGRAM: u32 = 2;
 const TYPE_MASK: u32 = 0xf;
 /// The errno of a kernel without unix sockets.
 const EAFNOSUPPORT: u32 = 97;
-/// Numbers of socket(2) and socketpair(2), and the `AUDIT_ARCH_…` value.
-const fn numbers(arch: Arch) -> (u32, u32, u32) {
+
+/// Numbers of socket(2) and socketpair(2).
+const fn numbers(arch: Arch) -> (u32, u32) {
     match arch {
-        Arch::X86_64 => (41, 53, 0xc000_003e),
-        Arch::Aarch64 => (198, 199, 0xc000_00b7),
+        Arch::X86_64 => (41, 53),
+        Arch::Aarch64 => (198, 199),
     }
 }
 
 /// The filter for `arch`. The first filter handles other architectures.
 #[must_use]
-pub(crate) const fn without_unix_sockets(arch: Arch) -> [Instruction; 12] {
-    let (socket, socketpair, audit) = numbers(arch);
+pub const fn without_unix_sockets(arch: Arch) -> [Instruction; 12] {
+    let (socket, socketpair) = numbers(arch);
     [
         Instruction::new(LOAD, 0, 0, ARCH_OFFSET),
-        Instruction::new(JUMP_EQUAL, 0, 9, audit),
+        Instruction::new(JUMP_EQUAL, 0, 9, arch.audit_value()),
         Instruction::new(LOAD, 0, 0, NUMBER_OFFSET),
         Instruction::new(JUMP_EQUAL, 4, 0, socket),
         Instruction::new(JUMP_EQUAL, 0, 6, socketpair),
@@ -49,12 +50,13 @@ pub(crate) const fn without_unix_sockets(arch: Arch) -> [Instruction; 12] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::{SeccompData, interpret};
+    use crate::{SeccompData, interpret};
 
     #[test]
     fn only_what_reaches_a_name_is_refused() {
-        for arch in [Arch::X86_64, Arch::Aarch64] {
-            let (socket, socketpair, audit) = numbers(arch);
+        for arch in Arch::ALL {
+            let (socket, socketpair) = numbers(arch);
+            let audit = arch.audit_value();
             let program = without_unix_sockets(arch);
             let answer = |number, audit, family: u64, kind: u64| {
                 let data = SeccompData {

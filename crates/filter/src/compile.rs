@@ -8,23 +8,20 @@
 
 use std::collections::HashMap;
 
-use crate::filter::policy::{Case, Condition, Decision, Reporting, Rule, X32_NUMBER_MIN};
-use crate::filter::{Arch, SyscallPolicy, UNKNOWN, Variant, X32};
-use spec::bpf::{
+use crate::bpf::{
     ALLOW, AND, ARCH_OFFSET, ERRNO, Instruction, JUMP, JUMP_AT_LEAST, JUMP_EQUAL, KILL_PROCESS,
-    LOAD, NOTIFY, NUMBER_OFFSET, RETURN, argument_offset,
+    LOAD, NUMBER_OFFSET, RETURN, argument_offset,
 };
+use crate::policy::{Case, Condition, Decision, Rule, X32_NUMBER_MIN};
+use crate::{Arch, SyscallPolicy, UNKNOWN, X32};
 
 /// Compiles `policy` for its architecture.
-///
-/// Reported refusals return NOTIFY in the listener's variant and their errno in the plain one; the
-/// rest is the same in both.
 #[must_use]
-pub fn compile(policy: &SyscallPolicy, variant: Variant) -> Vec<Instruction> {
+pub fn compile(policy: &SyscallPolicy) -> Vec<Instruction> {
     let mut writer = Writer::default();
     let mut targets: Vec<(u32, Target)> = ranges(policy)
         .iter()
-        .map(|range| (range.first, writer.rule(range.rule, variant)))
+        .map(|range| (range.first, writer.rule(range.rule)))
         .collect();
     // Merge ranges with the same result.
     targets.dedup_by_key(|(_, target)| *target);
@@ -39,10 +36,10 @@ struct Range<'p> {
 }
 
 fn ranges(policy: &SyscallPolicy) -> Vec<Range<'_>> {
-    let rule = |place: u8| &policy.rules[usize::from(place)];
+    let rule = |place: usize| &policy.rules[place];
     let mut ranges = Vec::new();
     let mut next = 0;
-    for call in policy.calls.iter() {
+    for call in &policy.calls {
         let number = u32::from(call.number);
         if next < number {
             ranges.push(Range {
@@ -94,12 +91,10 @@ impl Writer {
         self.reversed.len()
     }
 
-    fn rule(&mut self, rule: &Rule, variant: Variant) -> Target {
-        let heard = variant == Variant::Listener && rule.report == Some(Reporting::Yes);
+    fn rule(&mut self, rule: &Rule) -> Target {
         let answer = |decision: Decision| {
             Target::Answer(match decision.errno() {
                 None => ALLOW,
-                Some(_) if heard => NOTIFY,
                 Some(errno) => ERRNO | u32::from(errno),
             })
         };

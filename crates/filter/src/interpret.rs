@@ -1,7 +1,7 @@
 //! Interpreter for filter programs, as the kernel runs them.
 
-use crate::filter::Arguments;
-use spec::bpf::{AND, Instruction, JUMP, JUMP_AT_LEAST, JUMP_EQUAL, KILL_PROCESS, LOAD, RETURN};
+use crate::Arguments;
+use crate::bpf::{AND, Instruction, JUMP, JUMP_AT_LEAST, JUMP_EQUAL, KILL_PROCESS, LOAD, RETURN};
 
 /// Input of a filter: `struct seccomp_data` of `<linux/seccomp.h>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,24 +1,22 @@
 //! System call policy of one architecture, and a plain evaluation of its rules. Tests compare the
 //! compiled filter with it.
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 
-use crate::filter::Arch;
+use crate::Arch;
 
 /// The six arguments of a system call.
 pub type Arguments = [u64; 6];
 
 /// Index in [`SyscallPolicy::rules`] of the rule for known calls without a rule.
-pub(crate) const UNLISTED: u8 = 0;
+pub(crate) const UNLISTED: usize = 0;
 /// Index of the rule for unknown numbers.
-pub const UNKNOWN: u8 = 1;
+pub const UNKNOWN: usize = 1;
 /// Index of the rule for the x32 ABI.
-pub(crate) const X32: u8 = 2;
+pub(crate) const X32: usize = 2;
 
-/// Rule id reported for calls of a foreign architecture; the filter kills the process.
-pub(crate) const FOREIGN_ARCHITECTURE: &str = "foreign-architecture";
+/// Id that no rule may have: calls of a foreign architecture, for which the filter kills the process.
+pub(super) const FOREIGN_ARCHITECTURE: &str = "foreign-architecture";
 
 /// First number of the x32 ABI (`__X32_SYSCALL_BIT`).
 pub(super) const X32_NUMBER_MIN: u32 = 0x4000_0000;
@@ -28,36 +26,29 @@ pub(super) const X32_NUMBER_MIN: u32 = 0x4000_0000;
 pub struct SyscallPolicy {
     pub arch: Arch,
     /// The first three are `UNLISTED`, [`UNKNOWN`] and `X32`.
-    pub rules: Cow<'static, [Rule]>,
+    pub rules: Vec<Rule>,
     /// Every known call, ascending by number.
-    pub calls: Cow<'static, [Call]>,
-    /// Names in the same order, separated by one space.
-    pub names: Cow<'static, str>,
+    pub calls: Vec<Call>,
 }
 
 /// A known system call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
     pub number: u16,
+    pub name: String,
     /// Index in [`SyscallPolicy::rules`].
-    pub rule: u8,
-}
-
-impl Call {
-    pub(super) const fn new(number: u16, rule: u8) -> Self {
-        Self { number, rule }
-    }
+    pub rule: usize,
 }
 
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    pub id: Cow<'static, str>,
-    pub reason: Cow<'static, str>,
+    pub id: String,
+    pub reason: String,
     /// `None` if the rule refuses nothing.
     pub report: Option<Reporting>,
     /// The first case whose conditions all hold decides.
-    pub cases: Cow<'static, [Case]>,
+    pub cases: Vec<Case>,
     pub action: Decision,
 }
 
@@ -65,7 +56,7 @@ pub struct Rule {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    pub when: Cow<'static, [Condition]>,
+    pub when: Vec<Condition>,
     pub then: Decision,
 }
 
@@ -78,7 +69,7 @@ pub struct Condition {
     #[serde(default = "every_bit")]
     pub mask: u32,
     /// Allowed values of the masked bits.
-    pub one_of: Cow<'static, [u32]>,
+    pub one_of: Vec<u32>,
 }
 
 const fn every_bit() -> u32 {
@@ -144,9 +135,9 @@ impl Decision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reporting {
-    /// A denial, sent to the listener.
+    /// A denial.
     Yes,
-    /// Libraries test for this call: a plain errno in every variant.
+    /// Not a denial: libraries make this call to see whether it exists.
     Probe,
 }
 
@@ -195,26 +186,25 @@ impl Rule {
 }
 
 impl SyscallPolicy {
-    #[must_use]
     pub(crate) fn rule_of(&self, name: &str) -> Option<&Rule> {
-        let known = self.calls.iter().zip(self.names.split(' '));
-        let (call, _) = known.into_iter().find(|(_, known)| *known == name)?;
-        self.rules.get(usize::from(call.rule))
+        let call = self.calls.iter().find(|call| call.name == name)?;
+        self.rules.get(call.rule)
+    }
+
+    fn call(&self, number: u32) -> Option<&Call> {
+        let mut calls = self.calls.iter();
+        calls.find(|call| u32::from(call.number) == number)
     }
 
     /// Returns the decision about call `number` of the native architecture, and the rule.
     #[must_use]
     pub fn ruling(&self, number: u32, arguments: &Arguments) -> Ruling<'_> {
-        let place = match self
-            .calls
-            .iter()
-            .find(|call| u32::from(call.number) == number)
-        {
+        let place = match self.call(number) {
             Some(call) => call.rule,
             None if self.arch == Arch::X86_64 && number >= X32_NUMBER_MIN => X32,
             None => UNKNOWN,
         };
-        let rule = &self.rules[usize::from(place)];
+        let rule = &self.rules[place];
         Ruling {
             rule,
             decision: rule.decide(arguments),
@@ -224,20 +214,13 @@ impl SyscallPolicy {
     /// The name of call `number`; `None` if it is unknown.
     #[must_use]
     pub fn name_of(&self, number: u32) -> Option<&str> {
-        self.calls
-            .iter()
-            .zip(self.names.split(' '))
-            .find(|(call, _)| u32::from(call.number) == number)
-            .map(|(_, name)| name)
+        self.call(number).map(|call| call.name.as_str())
     }
 
     /// The number of the call `name`; `None` if this architecture does not have it.
     #[must_use]
     pub fn number_of(&self, name: &str) -> Option<u32> {
-        self.calls
-            .iter()
-            .zip(self.names.split(' '))
-            .find(|(_, known)| *known == name)
-            .map(|(call, _)| u32::from(call.number))
+        let call = self.calls.iter().find(|call| call.name == name)?;
+        Some(call.number.into())
     }
 }

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use crate::filter::policy::{Call, Case, Decision, Reporting, Rule, SyscallPolicy};
-use crate::filter::{Arch, FOREIGN_ARCHITECTURE, UNLISTED};
-use spec::path::escape;
+use crate::policy::{Call, Case, Decision, FOREIGN_ARCHITECTURE, Reporting, Rule, SyscallPolicy};
+use crate::{Arch, UNLISTED};
 
 /// Reason for a refused policy.
 #[derive(Debug, thiserror::Error)]
@@ -72,8 +71,6 @@ pub enum PolicyError {
          decides about the rest"
     )]
     SeveralBelow { rule: String },
-    #[error("the policy has {found} rules, expected at most 253: join some")]
-    TooMany { found: usize },
 }
 
 #[derive(Deserialize)]
@@ -122,7 +119,7 @@ impl From<FallbackText> for RuleText {
 impl SyscallPolicy {
     /// Reads the YAML `rules` for `arch` with its number table `numbers`.
     ///
-    /// `elsewhere` are the tables of other architectures: names that only they have are skipped,
+    /// `elsewhere` is the table of the other architecture: names that only it has are skipped,
     /// unknown names are errors.
     ///
     /// # Errors
@@ -131,7 +128,7 @@ impl SyscallPolicy {
         rules: &str,
         arch: Arch,
         numbers: &str,
-        elsewhere: &[&str],
+        elsewhere: &str,
     ) -> Result<Self, PolicyError> {
         let text: PolicyText =
             serde_saphyr::from_str(rules).map_err(|error| PolicyError::Shape {
@@ -146,16 +143,18 @@ impl SyscallPolicy {
         let rules: Vec<RuleText> = fallbacks.into_iter().chain(text.rules).collect();
         check_ids(rules.iter().map(|rule| rule.id.as_str()))?;
         let places = places(&rules, &known)?;
-        let calls = native
-            .iter()
-            .map(|(number, name)| Call::new(*number, places.get(name).copied().unwrap_or(UNLISTED)))
-            .collect();
-        let names: Vec<&str> = native.iter().map(|(_, name)| *name).collect();
+        let calls = native.iter().map(|(number, name)| Call {
+            number: *number,
+            name: (*name).to_owned(),
+            rule: places.get(name).copied().unwrap_or(UNLISTED),
+        });
         Ok(Self {
             arch,
-            calls,
-            names: names.join(" ").into(),
-            rules: rules.into_iter().map(checked).collect::<Result<_, _>>()?,
+            calls: calls.collect(),
+            rules: rules
+                .into_iter()
+                .map(|text| checked(text.into()))
+                .collect::<Result<_, _>>()?,
         })
     }
 }
@@ -176,27 +175,22 @@ fn read_numbers(text: &str) -> Result<Vec<(u16, &str)>, PolicyError> {
             });
         calls.push(call.ok_or_else(|| PolicyError::NumberLine {
             line: index + 1,
-            found: escape(line.as_bytes()),
+            found: line.escape_debug().to_string(),
         })?);
     }
     Ok(calls)
 }
 
-pub(super) fn names_of<'text>(tables: &[&'text str]) -> Result<BTreeSet<&'text str>, PolicyError> {
-    let mut names = BTreeSet::new();
-    for table in tables {
-        names.extend(read_numbers(table)?.iter().map(|(_, name)| *name));
-    }
-    Ok(names)
+pub(super) fn names_of(table: &str) -> Result<BTreeSet<&str>, PolicyError> {
+    let calls = read_numbers(table)?;
+    Ok(calls.into_iter().map(|(_, name)| name).collect())
 }
 
 pub(super) fn check_ids<'rule>(rules: impl Iterator<Item = &'rule str>) -> Result<(), PolicyError> {
     let mut ids = BTreeSet::from([FOREIGN_ARCHITECTURE]);
     for id in rules {
         if !ids.insert(id) {
-            return Err(PolicyError::TwoIds {
-                id: escape(id.as_bytes()),
-            });
+            return Err(PolicyError::TwoIds { id: id.to_owned() });
         }
     }
     Ok(())
@@ -206,61 +200,44 @@ pub(super) fn check_ids<'rule>(rules: impl Iterator<Item = &'rule str>) -> Resul
 fn places<'r>(
     rules: &'r [RuleText],
     known: &BTreeSet<&str>,
-) -> Result<BTreeMap<&'r str, u8>, PolicyError> {
+) -> Result<BTreeMap<&'r str, usize>, PolicyError> {
     let mut places = BTreeMap::new();
     for (place, rule) in rules.iter().enumerate() {
-        let place = place_of(place, rules.len())?;
         for call in &rule.calls {
             if !known.contains(call.as_str()) {
                 return Err(PolicyError::UnknownCall {
-                    rule: escape(rule.id.as_bytes()),
-                    call: escape(call.as_bytes()),
+                    rule: rule.id.clone(),
+                    call: call.clone(),
                 });
             }
-            decide_once(&mut places, call, place, |place| &rules[place].id)?;
+            if let Some(first) = places.insert(call.as_str(), place) {
+                return Err(PolicyError::TwoRules {
+                    call: call.clone(),
+                    first: rules[first].id.clone(),
+                    second: rule.id.clone(),
+                });
+            }
         }
     }
     Ok(places)
 }
 
-/// Converts a rule index to the type in `Call`; `found` is the number of rules.
-pub(super) fn place_of(place: usize, found: usize) -> Result<u8, PolicyError> {
-    u8::try_from(place).map_err(|_too_many| PolicyError::TooMany { found })
+impl From<RuleText> for Rule {
+    fn from(text: RuleText) -> Self {
+        Self {
+            id: text.id,
+            reason: text.reason,
+            report: text.report,
+            cases: text.cases,
+            action: text.action,
+        }
+    }
 }
 
-/// Assigns the rule at `place` to `call`, once. `id` returns the name of a rule.
-pub(super) fn decide_once<'text>(
-    places: &mut BTreeMap<&'text str, u8>,
-    call: &'text str,
-    place: u8,
-    id: impl Fn(usize) -> &'text str,
-) -> Result<(), PolicyError> {
-    let Some(first) = places.insert(call, place) else {
-        return Ok(());
-    };
-    let id = |place| escape(id(usize::from(place)).as_bytes());
-    Err(PolicyError::TwoRules {
-        call: escape(call.as_bytes()),
-        first: id(first),
-        second: id(place),
-    })
-}
-
-fn checked(text: RuleText) -> Result<Rule, PolicyError> {
-    sound(Rule {
-        id: text.id.into(),
-        reason: text.reason.into(),
-        report: text.report,
-        cases: text.cases.into(),
-        action: text.action,
-    })
-}
-
-pub(super) fn sound(rule: Rule) -> Result<Rule, PolicyError> {
+/// Refuses a rule that cannot be meant.
+pub(super) fn checked(rule: Rule) -> Result<Rule, PolicyError> {
     if rule.refuses() != rule.report.is_some() {
-        return Err(PolicyError::Report {
-            rule: escape(rule.id.as_bytes()),
-        });
+        return Err(PolicyError::Report { rule: rule.id });
     }
     let can_match = |case: &Case| {
         !case.when.is_empty()
@@ -275,7 +252,7 @@ pub(super) fn sound(rule: Rule) -> Result<Rule, PolicyError> {
     };
     match rule.cases.iter().position(|case| !can_match(case)) {
         Some(index) => Err(PolicyError::Case {
-            rule: escape(rule.id.as_bytes()),
+            rule: rule.id,
             case: index + 1,
         }),
         None => Ok(rule),
@@ -285,7 +262,7 @@ pub(super) fn sound(rule: Rule) -> Result<Rule, PolicyError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::X32;
+    use crate::X32;
 
     const FALLBACKS: &str = "\
 unknown: {id: unknown-number, action: ENOSYS, reason: newer, report: probe}
@@ -297,7 +274,7 @@ rules:
 
     fn read(rules: &str) -> Result<SyscallPolicy, PolicyError> {
         let text = format!("{FALLBACKS}{rules}");
-        SyscallPolicy::read(&text, Arch::X86_64, NUMBERS, &["3 renameat\n"])
+        SyscallPolicy::read(&text, Arch::X86_64, NUMBERS, "3 renameat\n")
     }
 
     fn refusal(rules: &str) -> String {
@@ -322,7 +299,7 @@ rules:
         .expect("sound");
         let says = |number, argument| {
             let ruling = policy.ruling(number, &[0, 0, 0, argument, 0, 0]);
-            (ruling.rule.id.as_ref(), ruling.decision)
+            (ruling.rule.id.as_str(), ruling.decision)
         };
         assert_eq!(says(0, 0), ("files", Decision::Allow));
         assert_eq!(says(1, 0), ("unlisted", Decision::NotPermitted));
@@ -330,7 +307,7 @@ rules:
         assert_eq!(says(7, 0x1f), ("mounts", Decision::Allow));
         assert_eq!(says(7, 0x3f), ("mounts", Decision::InvalidArgument));
         assert_eq!(says(0x4000_0000, 0), ("x32", Decision::NotImplemented));
-        assert_eq!(policy.rules[usize::from(X32)].id, "x32");
+        assert_eq!(policy.rules[X32].id, "x32");
         assert_eq!(policy.name_of(7), Some("mount"));
         assert_eq!(policy.number_of("renameat"), None);
     }
@@ -418,7 +395,7 @@ rules:
             (2, "1 read\n2 write \u{1b}[2J"),
         ] {
             let text = format!("{FALLBACKS}  []");
-            let error = SyscallPolicy::read(&text, Arch::Aarch64, numbers, &[]);
+            let error = SyscallPolicy::read(&text, Arch::Aarch64, numbers, "");
             let message = error.expect_err("must be refused").to_string();
             assert!(
                 message.contains(&format!("line {line}:")),

@@ -35,19 +35,17 @@ pub const RETURN: u16 = 0x06;
 pub const KILL_PROCESS: u32 = 0x8000_0000;
 /// `SECCOMP_RET_ERRNO`; the errno is in the lower 16 bits.
 pub const ERRNO: u32 = 0x0005_0000;
-/// `SECCOMP_RET_USER_NOTIF` (Linux 5.0).
-pub const NOTIFY: u32 = 0x7fc0_0000;
 /// `SECCOMP_RET_ALLOW`.
 pub const ALLOW: u32 = 0x7fff_0000;
 
 /// Offset of the system call number in `struct seccomp_data`.
-pub const NUMBER_OFFSET: u32 = 0;
+pub(crate) const NUMBER_OFFSET: u32 = 0;
 /// Offset of the `AUDIT_ARCH_…` value in `struct seccomp_data`.
-pub const ARCH_OFFSET: u32 = 4;
+pub(crate) const ARCH_OFFSET: u32 = 4;
 
 /// Offset of the lower 32 bits of argument `index` (0 to 5) in `struct seccomp_data`. Both
 /// architectures are little-endian.
 #[must_use]
-pub const fn argument_offset(index: u8) -> u32 {
+pub(crate) const fn argument_offset(index: u8) -> u32 {
     16 + 8 * index as u32
 }

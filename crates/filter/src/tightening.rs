@@ -7,9 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use crate::filter::policy::{Case, Condition, Decision, Reporting, Rule, SyscallPolicy};
-use crate::filter::read::{PolicyError, check_ids, decide_once, names_of, place_of, sound};
-use spec::path::escape;
+use crate::policy::{Case, Condition, Decision, Reporting, Rule, SyscallPolicy};
+use crate::read::{PolicyError, check_ids, checked, names_of};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,39 +31,35 @@ struct RefusalText {
 impl SyscallPolicy {
     /// Applies the YAML `tightening`. Its rules come after this policy's.
     ///
-    /// `elsewhere` are the number tables of other architectures, as for [`SyscallPolicy::read`].
+    /// `elsewhere` is the number table of the other architecture, as for [`SyscallPolicy::read`].
     ///
     /// # Errors
     /// `PolicyError` if the text is malformed, contradictory, or refuses nothing.
-    pub fn tightened(&self, tightening: &str, elsewhere: &[&str]) -> Result<Self, PolicyError> {
+    pub(crate) fn tightened(&self, tightening: &str, elsewhere: &str) -> Result<Self, PolicyError> {
         let text: TighteningText =
             serde_saphyr::from_str(tightening).map_err(|error| PolicyError::Shape {
                 source: Box::new(error),
             })?;
-        let ids = self.rules.iter().map(|rule| rule.id.as_ref());
+        let ids = self.rules.iter().map(|rule| rule.id.as_str());
         check_ids(ids.chain(text.refused.iter().map(|rule| rule.id.as_str())))?;
         let places = self.places(&text, &names_of(elsewhere)?)?;
         let mut stricter = self.clone();
-        for (call, name) in stricter
-            .calls
-            .to_mut()
-            .iter_mut()
-            .zip(self.names.split(' '))
-        {
-            if let Some(place) = places.get(name) {
+        for call in &mut stricter.calls {
+            if let Some(place) = places.get(call.name.as_str()) {
                 call.rule = *place;
             }
         }
         for rule in text.refused {
-            let (cases, action) = match rule.when.is_empty() {
-                true => (Vec::new(), rule.action),
-                false => self.before_what_is_below(&rule)?,
+            let (cases, action) = if rule.when.is_empty() {
+                (Vec::new(), rule.action)
+            } else {
+                self.precede_base_rule(&rule)?
             };
-            stricter.rules.to_mut().push(sound(Rule {
-                id: rule.id.into(),
-                reason: rule.reason.into(),
+            stricter.rules.push(checked(Rule {
+                id: rule.id,
+                reason: rule.reason,
                 report: Some(rule.report),
-                cases: cases.into(),
+                cases,
                 action,
             })?);
         }
@@ -72,18 +67,16 @@ impl SyscallPolicy {
     }
 
     /// Cases and action of the base rule for the calls of `rule`, with its own case first.
-    fn before_what_is_below(
-        &self,
-        rule: &RefusalText,
-    ) -> Result<(Vec<Case>, Decision), PolicyError> {
+    fn precede_base_rule(&self, rule: &RefusalText) -> Result<(Vec<Case>, Decision), PolicyError> {
         let mut below = rule.calls.iter().map(|call| self.rule_of(call));
         let first = below.next().flatten();
         let Some(first) = first.filter(|first| below.all(|other| other == Some(*first))) else {
-            let rule = escape(rule.id.as_bytes());
-            return Err(PolicyError::SeveralBelow { rule });
+            return Err(PolicyError::SeveralBelow {
+                rule: rule.id.clone(),
+            });
         };
         let own = Case {
-            when: rule.when.clone().into(),
+            when: rule.when.clone(),
             then: rule.action,
         };
         // The replaced cases would be unreachable.
@@ -97,21 +90,24 @@ impl SyscallPolicy {
         &self,
         text: &'text TighteningText,
         elsewhere: &BTreeSet<&str>,
-    ) -> Result<BTreeMap<&'text str, u8>, PolicyError> {
-        let mut places: BTreeMap<&str, u8> = BTreeMap::new();
+    ) -> Result<BTreeMap<&'text str, usize>, PolicyError> {
+        let mut places = BTreeMap::new();
         let below = self.rules.len();
-        for (rule, place) in text.refused.iter().zip(below..) {
-            let place = place_of(place, below + text.refused.len())?;
+        for (place, rule) in text.refused.iter().enumerate() {
             if rule.action == Decision::Allow {
                 return Err(PolicyError::Loosens {
-                    rule: escape(rule.id.as_bytes()),
+                    rule: rule.id.clone(),
                 });
             }
             for call in &rule.calls {
                 self.check_refusable(rule, call, elsewhere)?;
-                decide_once(&mut places, call, place, |place| {
-                    &text.refused[place - below].id
-                })?;
+                if let Some(first) = places.insert(call.as_str(), below + place) {
+                    return Err(PolicyError::TwoRules {
+                        call: call.clone(),
+                        first: text.refused[first - below].id.clone(),
+                        second: rule.id.clone(),
+                    });
+                }
             }
         }
         Ok(places)
@@ -124,18 +120,17 @@ impl SyscallPolicy {
         call: &str,
         elsewhere: &BTreeSet<&str>,
     ) -> Result<(), PolicyError> {
-        let rule = escape(rule.id.as_bytes());
         match self.rule_of(call) {
             Some(below) if below.allows() => Ok(()),
             Some(below) => Err(PolicyError::RefusedAlready {
-                rule,
-                call: escape(call.as_bytes()),
-                below: below.id.to_string(),
+                rule: rule.id.clone(),
+                call: call.to_owned(),
+                below: below.id.clone(),
             }),
             None if elsewhere.contains(call) => Ok(()),
             None => Err(PolicyError::UnknownCall {
-                rule,
-                call: escape(call.as_bytes()),
+                rule: rule.id.clone(),
+                call: call.to_owned(),
             }),
         }
     }
@@ -144,7 +139,7 @@ impl SyscallPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::Arch;
+    use crate::Arch;
 
     const BELOW: &str = "\
 unknown: {id: unknown-number, action: ENOSYS, reason: newer, report: probe}
@@ -164,9 +159,9 @@ rules:
 
     fn tightened(refused: &str) -> Result<SyscallPolicy, PolicyError> {
         let elsewhere = "3 renameat\n";
-        SyscallPolicy::read(BELOW, Arch::Aarch64, NUMBERS, &[elsewhere])
+        SyscallPolicy::read(BELOW, Arch::Aarch64, NUMBERS, elsewhere)
             .expect("sound")
-            .tightened(&format!("refused:\n{refused}"), &[elsewhere])
+            .tightened(&format!("refused:\n{refused}"), elsewhere)
     }
 
     fn refusal(refused: &str) -> String {
@@ -182,7 +177,7 @@ rules:
         .expect("sound");
         let says = |number, argument| {
             let ruling = policy.ruling(number, &[0, argument, 0, 0, 0, 0]);
-            (ruling.rule.id.as_ref(), ruling.decision)
+            (ruling.rule.id.as_str(), ruling.decision)
         };
         assert_eq!(says(0, 0), ("files", Decision::Allow));
         assert_eq!(says(1, 0), ("a", Decision::NotImplemented));
@@ -202,7 +197,7 @@ rules:
         .expect("sound");
         let says = |number, first, second| {
             let ruling = policy.ruling(number, &[first, second, 0, 0, 0, 0]);
-            (ruling.rule.id.as_ref(), ruling.decision)
+            (ruling.rule.id.as_str(), ruling.decision)
         };
         assert_eq!(says(1, 0, 6), ("a", Decision::NoLocks));
         assert_eq!(says(1, 0, 5), ("a", Decision::Allow));

@@ -1,0 +1,100 @@
+//! The seccomp filter: policy data compiled to a tree of BPF instructions.
+//!
+//! [`SyscallPolicy::read`] joins `policies/syscalls-default.yaml` with the numbers of one
+//! architecture, [`SyscallPolicy::tightened`] removes what `policies/syscalls-strict.yaml` refuses,
+//! [`compile`] creates the program, and [`SyscallPolicy::ruling`] evaluates the rules in plain
+//! code. `crates/sandbox/build.rs` compiles both policies with it, so that nothing is parsed when
+//! `runner` starts; the build depends on this crate, so it depends on few others.
+#![forbid(unsafe_code)]
+
+pub mod bpf;
+mod compile;
+mod interpret;
+mod local_sockets;
+mod policy;
+mod read;
+mod tightening;
+
+pub use compile::compile;
+pub use interpret::{Branch, SeccompData, interpret, interpret_observed};
+pub use local_sockets::without_unix_sockets;
+pub use policy::{
+    Arguments, Call, Case, Condition, Decision, Reporting, Rule, Ruling, SyscallPolicy, UNKNOWN,
+};
+pub(crate) use policy::{UNLISTED, X32};
+pub use read::PolicyError;
+
+const RULES: &str = include_str!("../../../policies/syscalls-default.yaml");
+const TIGHTENING: &str = include_str!("../../../policies/syscalls-strict.yaml");
+const NUMBERS_X86_64: &str = include_str!("../../../policies/syscall-numbers-x86_64.txt");
+const NUMBERS_AARCH64: &str = include_str!("../../../policies/syscall-numbers-aarch64.txt");
+
+/// A supported architecture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arch {
+    X86_64,
+    Aarch64,
+}
+
+impl Arch {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::X86_64, Self::Aarch64];
+
+    /// The architecture of this build.
+    pub const NATIVE: Self = {
+        #[cfg(target_arch = "x86_64")]
+        {
+            Self::X86_64
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            Self::Aarch64
+        }
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        compile_error!("no system call policy for this architecture: see policies/README.md")
+    };
+
+    /// Name in `target_arch` and in the names of the number tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::X86_64 => "x86_64",
+            Self::Aarch64 => "aarch64",
+        }
+    }
+
+    /// `AUDIT_ARCH_…` of `<linux/audit.h>`: the ELF machine, 64-bit, little-endian.
+    #[must_use]
+    pub const fn audit_value(self) -> u32 {
+        match self {
+            Self::X86_64 => 0xc000_003e,
+            Self::Aarch64 => 0xc000_00b7,
+        }
+    }
+
+    /// The number table, and the one of the other architecture.
+    const fn numbers(self) -> (&'static str, &'static str) {
+        match self {
+            Self::X86_64 => (NUMBERS_X86_64, NUMBERS_AARCH64),
+            Self::Aarch64 => (NUMBERS_AARCH64, NUMBERS_X86_64),
+        }
+    }
+}
+
+/// Reads the default policy for `arch` from `policies/`.
+///
+/// # Errors
+/// `PolicyError` if its files are malformed or contradictory.
+pub fn default_policy(arch: Arch) -> Result<SyscallPolicy, PolicyError> {
+    let (numbers, elsewhere) = arch.numbers();
+    SyscallPolicy::read(RULES, arch, numbers, elsewhere)
+}
+
+/// Reads the strict policy for `arch` from `policies/`.
+///
+/// # Errors
+/// As [`default_policy`].
+pub fn strict_policy(arch: Arch) -> Result<SyscallPolicy, PolicyError> {
+    let (_, elsewhere) = arch.numbers();
+    default_policy(arch)?.tightened(TIGHTENING, elsewhere)
+}

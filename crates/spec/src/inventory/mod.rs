@@ -5,7 +5,7 @@ mod grants;
 mod read;
 
 pub use grants::{Granted, Inventories, NotGranted};
-pub use read::read;
+pub(crate) use read::read;
 pub(crate) use read::read_carried;
 pub use read::{of_document, parse};
 

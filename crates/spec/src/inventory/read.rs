@@ -58,7 +58,10 @@ pub fn of_document(root: &Node, file_name: &str) -> Result<Inventory, ManifestEr
 
 /// Reads the inventory at `root`, which may be in another document than the reader's own, and notes
 /// errors.
-pub fn read<'document>(reader: &Reader<'document>, root: &'document Node) -> Vec<InventoryEntry> {
+pub(crate) fn read<'document>(
+    reader: &Reader<'document>,
+    root: &'document Node,
+) -> Vec<InventoryEntry> {
     let list = reader
         .keep(reader.entries(root, &["secrets"]))
         .and_then(|_known| reader.keep(reader.required(root, "secrets")));

@@ -16,7 +16,7 @@ use crate::runner_block::{ENGINES, Engine, RunnerBlock};
 
 /// The values of a legacy `runtime` block in the current form.
 #[derive(Debug, Default)]
-pub struct LegacyRuntime {
+pub(crate) struct LegacyRuntime {
     pub(crate) runner: RunnerBlock,
     pub(crate) secrets: Vec<SecretRequest>,
     pub(crate) egress: Vec<EgressRequest>,
@@ -175,7 +175,7 @@ pub(crate) fn is_legacy(node: &Node) -> bool {
 }
 
 /// Reads a `runtime` block of the old shape.
-pub fn read<'document>(
+pub(crate) fn read<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
 ) -> Result<LegacyRuntime, ManifestError> {

@@ -17,17 +17,17 @@ use crate::report::WarningReport;
 
 /// Reads a document and the documents of its blocks, and collects warnings and errors.
 #[derive(Debug)]
-pub struct Reader<'document> {
+pub(crate) struct Reader<'document> {
     file: &'document str,
     root: &'document Node,
     blocks: &'document BlockDocuments,
     opened: Vec<Opened<'document>>,
     findings: RefCell<Findings>,
-    pub warnings: Vec<WarningReport>,
-    pub ignored: Vec<String>,
+    pub(crate) warnings: Vec<WarningReport>,
+    pub(crate) ignored: Vec<String>,
     /// Valid requests that this host does not support.
-    pub refusals: Vec<ManifestError>,
-    pub inventories: Vec<Inventory>,
+    pub(crate) refusals: Vec<ManifestError>,
+    pub(crate) inventories: Vec<Inventory>,
 }
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ struct Opened<'document> {
 pub(crate) const FORMS: [&str; 3] = ["inline", "ref", "file"];
 
 /// The entries of a map.
-pub type Entries<'document> = &'document [(Key, Node)];
+pub(crate) type Entries<'document> = &'document [(Key, Node)];
 
 impl<'document> Reader<'document> {
     pub(crate) fn with_blocks(
@@ -73,7 +73,7 @@ impl<'document> Reader<'document> {
     }
 
     /// Returns the value, or notes its error and returns `None`, so that reading goes on.
-    pub fn keep<T>(&self, result: Result<T, ManifestError>) -> Option<T> {
+    pub(crate) fn keep<T>(&self, result: Result<T, ManifestError>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(error) => {
@@ -84,7 +84,7 @@ impl<'document> Reader<'document> {
     }
 
     /// Returns both values. If both failed, notes one error and returns the other.
-    pub fn both<A, B>(
+    pub(crate) fn both<A, B>(
         &self,
         one: Result<A, ManifestError>,
         other: Result<B, ManifestError>,
@@ -99,33 +99,13 @@ impl<'document> Reader<'document> {
         }
     }
 
-    /// Reads the value of an optional key with `read`.
-    pub fn optional<T>(
-        &self,
-        map: &'document Node,
-        name: &str,
-        read: impl FnOnce(&'document Node) -> Result<T, ManifestError>,
-    ) -> Result<Option<T>, ManifestError> {
-        map.get(name).map(read).transpose()
-    }
-
-    /// Reads the value of a required key with `read`.
-    pub fn field<T>(
-        &self,
-        map: &'document Node,
-        name: &'static str,
-        read: impl FnOnce(&'document Node) -> Result<T, ManifestError>,
-    ) -> Result<T, ManifestError> {
-        self.required(map, name).and_then(read)
-    }
-
     /// Notes an error. Reading goes on.
-    pub fn note(&self, error: ManifestError) {
+    pub(crate) fn note(&self, error: ManifestError) {
         self.findings.borrow_mut().add(error);
     }
 
     /// The noted errors, in the order of the text.
-    pub fn errors(&self) -> Vec<ManifestError> {
+    pub(crate) fn errors(&self) -> Vec<ManifestError> {
         let order = |file: &str| self.references().position(|(_, named)| named == file);
         let place = |error: &ManifestError| match order(&error.file) {
             // Errors of other documents are sorted by the place of the reference.
@@ -154,12 +134,12 @@ impl<'document> Reader<'document> {
     }
 
     /// The name of the document of `node`.
-    pub fn file_of(&self, node: &Node) -> &'document str {
+    pub(crate) fn file_of(&self, node: &Node) -> &'document str {
         self.locate(node).0
     }
 
     /// The JSON Pointer of `node` in its own document.
-    pub fn pointer(&self, node: &Node) -> String {
+    pub(crate) fn pointer(&self, node: &Node) -> String {
         self.locate(node).1
     }
 
@@ -272,7 +252,7 @@ impl<'document> Reader<'document> {
     }
 
     /// Reads text without NUL characters, possibly empty.
-    pub fn text(&self, node: &'document Node) -> Result<&'document str, ManifestError> {
+    pub(crate) fn text(&self, node: &'document Node) -> Result<&'document str, ManifestError> {
         match &node.value {
             Value::Text(text) if text.contains('\0') => {
                 Err(self.wrong_type(node, "text without a NUL character"))
@@ -283,7 +263,7 @@ impl<'document> Reader<'document> {
     }
 
     /// Reads text that is not empty and has no control characters.
-    pub fn name(&self, node: &'document Node) -> Result<&'document str, ManifestError> {
+    pub(crate) fn name(&self, node: &'document Node) -> Result<&'document str, ManifestError> {
         let text = self.text(node)?;
         if text.trim().is_empty() || text.chars().any(char::is_control) {
             return Err(self.wrong_type(node, "one line of text that is not empty"));
@@ -321,7 +301,7 @@ impl<'document> Reader<'document> {
     }
 
     /// Reads one of several words.
-    pub fn word<T: Copy>(
+    pub(crate) fn word<T: Copy>(
         &self,
         node: &'document Node,
         words: &[(&'static str, T)],
@@ -343,7 +323,7 @@ impl<'document> Reader<'document> {
     }
 
     /// Reads a path below a folder: see `relative_path`.
-    pub fn path(&self, node: &'document Node) -> Result<RelPath, ManifestError> {
+    pub(crate) fn path(&self, node: &'document Node) -> Result<RelPath, ManifestError> {
         let text = self.text(node)?;
         relative_path(text).map_err(|reason| self.path_refused(node, text, reason))
     }
@@ -359,7 +339,7 @@ impl<'document> Reader<'document> {
     }
 
     /// Returns the value of the required key `name`.
-    pub fn required(
+    pub(crate) fn required(
         &self,
         map: &'document Node,
         name: &'static str,
@@ -379,7 +359,7 @@ impl<'document> Reader<'document> {
     }
 
     /// Returns the known entries of a map. Every other key is noted as an error.
-    pub fn entries(
+    pub(crate) fn entries(
         &self,
         node: &'document Node,
         known: &[&'static str],
@@ -397,7 +377,7 @@ impl<'document> Reader<'document> {
 
     /// Unwraps a block: `{inline: BLOCK}`, and `{ref: …}` and `{file: …}` if their documents were
     /// read.
-    pub fn block(
+    pub(crate) fn block(
         &self,
         node: &'document Node,
         block: &'static str,
@@ -436,7 +416,7 @@ impl<'document> Reader<'document> {
     }
 
     /// Reads the inventory that `env.auth` names, if its document was read.
-    pub fn inventory(
+    pub(crate) fn inventory(
         &self,
         auth: &'document Node,
     ) -> Result<Option<&'document Node>, ManifestError> {
@@ -479,7 +459,7 @@ impl<'document> Reader<'document> {
     }
 
     /// Whether `node` is the root of another document.
-    pub fn is_document(&self, node: &Node) -> bool {
+    pub(crate) fn is_document(&self, node: &Node) -> bool {
         self.opened
             .iter()
             .any(|document| std::ptr::eq(document.root, node))
@@ -520,7 +500,7 @@ pub(crate) fn relative_path(text: &str) -> Result<RelPath, String> {
 }
 
 /// Describes a value for messages.
-pub fn describe(node: &Node) -> String {
+pub(crate) fn describe(node: &Node) -> String {
     match &node.value {
         Value::Null => "nothing (null)".to_owned(),
         Value::Bool(value) => format!("{value}"),

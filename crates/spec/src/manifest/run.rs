@@ -53,7 +53,7 @@ pub(crate) fn command_schema() -> Json {
 }
 
 /// Reads `run`: text, a list, or a map with one of three keys.
-pub fn read<'document>(
+pub(crate) fn read<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
 ) -> Result<Run, ManifestError> {
@@ -80,7 +80,7 @@ pub fn read<'document>(
 }
 
 /// Validates the run.
-pub fn check(reader: &Reader<'_>, node: &Node, run: Run) -> Result<Run, ManifestError> {
+pub(crate) fn check(reader: &Reader<'_>, node: &Node, run: Run) -> Result<Run, ManifestError> {
     run.checked()
         .map_err(|error| reader.error(node, Problem::Run(error)))
 }
@@ -132,7 +132,10 @@ pub(crate) fn check_language(
 }
 
 /// The name of `language` and the program of `run`, if they contradict.
-pub fn contradiction(run: &Run, language: Option<Language>) -> Option<(&'static str, String)> {
+pub(crate) fn contradiction(
+    run: &Run,
+    language: Option<Language>,
+) -> Option<(&'static str, String)> {
     let path = match run {
         Run::File(path) => path,
         Run::Text(path) if text_form(path) == TextForm::Path => path,

@@ -38,7 +38,7 @@ impl SecretReference {
 
 /// Reads `secrets`: a map of variables to `{vault: NAME}`, `{oauth: NAME}` or `{value: TEXT}`; or
 /// an inventory, see `of_inventories`.
-pub fn read<'document>(
+pub(crate) fn read<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
 ) -> Result<Vec<SecretRequest>, ManifestError> {

@@ -196,6 +196,7 @@ fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
 /// Every invariant that does not hold after this case, a text each: `I1: what is seen`.
 pub fn breaches(case: &Case<'_>, done: &Done, before: &Before, watched: &Watched) -> Vec<String> {
     let run_id = done.report["run_id"].as_str().unwrap_or_default();
+    let ended_ticks = objects::now_ticks();
     let checks: [(&str, &dyn Fn() -> Vec<String>); 9] = [
         ("I1", &|| canary_changes(case, before)),
         ("I2", &|| {
@@ -210,7 +211,7 @@ pub fn breaches(case: &Case<'_>, done: &Done, before: &Before, watched: &Watched
             let words = [case.ground.marker(), run_id];
             gone_within(case.patience, || {
                 let objects = Objects::look().beyond(&before.objects, &words);
-                let networks = objects::kept_networks(&watched.networks);
+                let networks = objects::kept_networks(&watched.networks, ended_ticks);
                 objects.into_iter().chain(networks).collect()
             })
         }),

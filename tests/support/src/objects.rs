@@ -135,15 +135,17 @@ fn anybody_holds(wanted: &str) -> bool {
     })
 }
 
-/// Of these network namespaces of a run those that are still there: by a process in one, by a mount,
-/// or by a descriptor of ours.
-pub(crate) fn kept_networks(networks: &BTreeSet<String>) -> Vec<String> {
+/// Of these network namespaces of a run that has ended those that are still there: by a process in one,
+/// by a mount, or by a descriptor of ours. The kernel gives the number of one that is gone to the next
+/// that is made, so a process that started after the run is not looked at.
+pub(crate) fn kept_networks(networks: &BTreeSet<String>, ended_ticks: u64) -> Vec<String> {
     if networks.is_empty() {
         return Vec::new();
     }
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let links = pids()
         .into_iter()
+        .filter(|pid| started_ticks(*pid).is_some_and(|started| started <= ended_ticks))
         .map(|pid| PathBuf::from(format!("/proc/{pid}/ns/net")));
     let own = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let own = own.filter_map(|entry| Some(entry.ok()?.path()));
@@ -156,6 +158,20 @@ pub(crate) fn kept_networks(networks: &BTreeSet<String>) -> Vec<String> {
         .filter(|network| seen.contains(*network) || mounts.contains(network.as_str()));
     kept.map(|network| format!("network namespace {network} stays"))
         .collect()
+}
+
+/// Time since the start of the machine, in the unit of [`started_ticks`].
+pub(crate) fn now_ticks() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let hundredths = now.tv_sec * 100 + now.tv_nsec / 10_000_000;
+    u64::try_from(hundredths).expect("after the start")
+}
+
+/// When a process started, in hundredths of a second since the start of the machine (proc(5)).
+fn started_ticks(pid: i32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, after_name) = status.rsplit_once(") ")?;
+    after_name.split(' ').nth(19)?.parse().ok()
 }
 
 /// NFT_MSG_GETGEN of nf_tables, by hand: asking costs one message, reading all rules a process.

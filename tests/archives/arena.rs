@@ -110,7 +110,7 @@ impl Arena {
     /// Unpacks and checks what must hold whatever the archive was.
     pub(crate) fn unpack(
         &self,
-        archive: impl Read,
+        archive: impl Read + Send,
         limits: &UnpackLimits,
     ) -> Result<Unpacked, UnpackError> {
         let target = fs::File::open(self.target()).expect("opened");

@@ -12,7 +12,7 @@ fn limits() -> UnpackLimits {
 }
 
 #[track_caller]
-fn refused_under(limits: &UnpackLimits, archive: impl Read, code: &str) -> Arena {
+fn refused_under(limits: &UnpackLimits, archive: impl Read + Send, code: &str) -> Arena {
     let arena = Arena::new();
     let error = arena.unpack(archive, limits).expect_err("too much");
     assert_eq!(error.code(), code, "{error}");

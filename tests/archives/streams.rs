@@ -60,16 +60,11 @@ fn a_tar_cut_at_any_block_is_refused() {
 #[test]
 fn a_wrong_checksum_or_length_in_the_trailer_is_refused_and_leaves_no_link() {
     let whole = simple().symlink("l", "d/f").gz();
-    for (from_end, code) in [
-        (8, "gzip_checksum"),
-        (5, "gzip_checksum"),
-        (4, "gzip_length"),
-        (1, "gzip_length"),
-    ] {
+    for from_end in [8, 5, 4, 1] {
         let mut bad = whole.clone();
         let at = bad.len() - from_end;
         bad[at] ^= 1;
-        refused(&bad, code);
+        refused(&bad, "gzip_malformed");
     }
 }
 
@@ -170,7 +165,7 @@ fn names_in_the_gzip_header_are_never_used() {
         &[b'c'; 100_000],
     ]
     .concat();
-    refused(&endless, "gzip_header_text");
+    refused(&endless, "gzip_malformed");
 }
 
 ///

@@ -8,8 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use crate::error::UnpackError;
-use crate::gzip::GzipError;
-use crate::inflated::{Inflated, Piece, Pieces};
+use crate::inflated::{Decoded, Inflated, Piece};
 
 /// Pieces between the two sides: one is being used, one being filled, and one lies ready so that
 /// neither waits while the other wakes up.
@@ -18,9 +17,9 @@ const PIECES: usize = 3;
 const STACK_BYTES: usize = 256 * 1024;
 
 /// The inflated bytes of a file: the first ones made where they are used, the rest ahead.
-pub(crate) struct Ahead<'scope, 'env, S> {
+pub(crate) struct Ahead<'scope, 'env, 'source> {
     scope: &'scope Scope<'scope, 'env>,
-    here: Option<&'env mut S>,
+    here: Option<&'env mut Decoded<'source>>,
     thread: Option<Thread<'scope>>,
     /// Inflated bytes from which on a thread pays.
     from_bytes: u64,
@@ -37,11 +36,11 @@ struct Thread<'scope> {
     handle: ScopedJoinHandle<'scope, ()>,
 }
 
-impl<'scope, 'env, S: Pieces + Send> Ahead<'scope, 'env, S> {
+impl<'scope, 'env, 'source> Ahead<'scope, 'env, 'source> {
     /// Inflates ahead once `from_bytes` bytes were given.
     pub(crate) fn new(
         scope: &'scope Scope<'scope, 'env>,
-        source: &'env mut S,
+        source: &'env mut Decoded<'source>,
         from_bytes: u64,
     ) -> Self {
         Self {
@@ -70,7 +69,7 @@ impl<'scope, 'env, S: Pieces + Send> Ahead<'scope, 'env, S> {
 
     /// Hands the reader to a thread. Where none is to be had it stays here.
     fn start(&mut self) {
-        let (hand_over, handed) = sync_channel::<&'env mut S>(1);
+        let (hand_over, handed) = sync_channel::<&'env mut Decoded<'source>>(1);
         let (full_sender, full) = sync_channel(PIECES + 1);
         let (empty, empties) = sync_channel(PIECES + 1);
         let started = Builder::new()
@@ -99,8 +98,8 @@ impl<'scope, 'env, S: Pieces + Send> Ahead<'scope, 'env, S> {
 }
 
 /// What the thread does: to the end, to the first error, or until nobody wants more.
-fn inflate_all<S: Pieces>(
-    reader: &mut S,
+fn inflate_all(
+    reader: &mut Decoded<'_>,
     full: &SyncSender<Result<Piece, UnpackError>>,
     empties: &Receiver<Piece>,
 ) {
@@ -115,7 +114,7 @@ fn inflate_all<S: Pieces>(
     }
 }
 
-impl<S: Pieces + Send> Inflated for Ahead<'_, '_, S> {
+impl Inflated for Ahead<'_, '_, '_> {
     fn chunk(&mut self) -> Result<&[u8], UnpackError> {
         if self.from_bytes <= self.given_bytes {
             self.start();
@@ -152,7 +151,7 @@ impl Thread<'_> {
                 drop(self.empty.send(used));
             }
             let next = self.full.recv();
-            let next = next.map_err(|_gone| UnpackError::Gzip(GzipError::Read(ended())))??;
+            let next = next.map_err(|_gone| UnpackError::Read(ended()))??;
             self.is_at_end = next.bytes().is_empty();
             self.piece = Some(next);
         }

@@ -1,16 +1,19 @@
-//! zstd, xz and plain files as inflated bytes, each within a
+//! Compressed archives as a stream of decoded bytes: gzip, zstd, xz and plain files, each within a
 //! bound of memory.
 
-use std::io::{BufRead as _, BufReader, Read};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lzma_rust2::XzReader;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use sha2::{Digest as _, Sha256};
 
-use crate::error::UnpackError;
-use crate::gzip::GzipError;
+use crate::error::{Refusal, UnpackError};
+use crate::gzip::GzipReader;
 use crate::inflated::Decoded;
+use spec::digest::Digest;
+use spec::units::limit;
 
 /// Largest window of a zstd frame, in bytes: `zstd --ultra -22` takes as much.
 const ZSTD_WINDOW_BYTES_MAX: u64 = 128 << 20;
@@ -44,102 +47,142 @@ impl Compression {
     }
 }
 
-/// What a decoder's source could not do, so that it is not taken for damage.
-type Failure = Arc<Mutex<Option<UnpackError>>>;
+/// Computes the SHA-256 of the bytes that are read.
+pub(crate) struct Hashed<R> {
+    source: R,
+    hasher: Sha256,
+}
+
+impl<R> Hashed<R> {
+    pub(crate) fn new(source: R) -> Self {
+        Self {
+            source,
+            hasher: Sha256::new(),
+        }
+    }
+
+    pub(crate) fn digest(self) -> Digest {
+        Digest::from_hasher(self.hasher)
+    }
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.source.read(buffer)?;
+        self.hasher.update(buffer.get(..count).unwrap_or_default());
+        Ok(count)
+    }
+}
+
+/// The error of a decoder's source: decoders wrap errors, and it must not look like damage.
+pub(crate) type Failure = Arc<Mutex<Option<UnpackError>>>;
+
+/// The compressed bytes, in pieces of a buffer.
+pub(crate) type Input<R> = BufReader<Counted<R>>;
 
 /// Counts compressed bytes, and keeps the source's own errors.
-struct Counted<R> {
+pub(crate) struct Counted<R> {
     source: R,
-    left_bytes: u64,
+    read_bytes: u64,
     limit_bytes: u64,
     failure: Failure,
 }
 
+impl<R> Counted<R> {
+    pub(crate) fn read_bytes(&self) -> u64 {
+        self.read_bytes
+    }
+}
+
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let failed = match self.source.read(buffer) {
-            Ok(count) => match self.left_bytes.checked_sub(count as u64) {
-                Some(left_bytes) => {
-                    self.left_bytes = left_bytes;
-                    return Ok(count);
+        let failed = loop {
+            match self.source.read(buffer) {
+                Ok(count) => {
+                    self.read_bytes = self.read_bytes.saturating_add(count as u64);
+                    if self.read_bytes <= self.limit_bytes {
+                        return Ok(count);
+                    }
+                    break UnpackError::Refused(
+                        Refusal::new(
+                            "compressed_bytes_limit",
+                            format!(
+                                "the archive is larger than {}, the limit for compressed bytes",
+                                limit(&self.limit_bytes)
+                            ),
+                        )
+                        .with_hint(Refusal::LEAVE_OUT),
+                    );
                 }
-                None => GzipError::TooLarge {
-                    limit_bytes: self.limit_bytes,
-                },
-            },
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Err(error),
-            Err(error) => GzipError::Read(error),
+                Err(error) if error.kind() == ErrorKind::Interrupted => (),
+                Err(error) => break UnpackError::Read(error),
+            }
         };
         let mut kept = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get_or_insert(UnpackError::Gzip(failed));
+        kept.get_or_insert(failed);
         Err(std::io::Error::other("the source of the data failed"))
     }
 }
 
-/// `source` with at most `limit_bytes` compressed bytes, through `decoder`.
-fn decoded<R: Read, D: Read>(
-    source: R,
-    limit_bytes: u64,
+/// The decoded bytes of `source`, which may have at most `limit_bytes` compressed bytes.
+pub(crate) fn decode<'a>(
+    source: impl Read + Send + 'a,
     compression: Compression,
-    decoder: impl FnOnce(Counted<R>) -> D,
-) -> Decoded<D, impl Fn(std::io::Error) -> UnpackError + Send> {
+    limit_bytes: u64,
+) -> Decoded<'a> {
     let failure = Failure::default();
     let counted = Counted {
         source,
-        left_bytes: limit_bytes,
+        read_bytes: 0,
         limit_bytes,
         failure: Arc::clone(&failure),
     };
-    Decoded::new(decoder(counted), move |source| {
-        let mut kept = failure.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.take().unwrap_or(UnpackError::Malformed {
+    let input = BufReader::with_capacity(INPUT_BYTES, counted);
+    let decoder: Box<dyn Read + Send + 'a> = match compression {
+        Compression::Plain => Box::new(input),
+        Compression::Gzip => Box::new(GzipReader::new(input)),
+        Compression::Zstd => Box::new(ZstdReader::new(input)),
+        Compression::Xz => Box::new(XzReader::new_mem_limit(input, true, XZ_MEMORY_KIB_MAX)),
+    };
+    Decoded::new(decoder, move |source| {
+        let kept = failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        kept.unwrap_or_else(|| malformed(compression, source))
+    })
+}
+
+/// The meaning of a decoder's error.
+fn malformed(compression: Compression, source: std::io::Error) -> UnpackError {
+    if compression == Compression::Gzip && source.kind() == ErrorKind::UnexpectedEof {
+        return UnpackError::Damaged(
+            Refusal::new("gzip_truncated", "the gzip data ends in the middle")
+                .with_hint(Refusal::MAKE_AGAIN),
+        );
+    }
+    source
+        .downcast()
+        .unwrap_or_else(|source| UnpackError::Malformed {
             compression: compression.name(),
             source,
         })
-    })
 }
 
-/// The bytes of a file that is not compressed.
-pub(crate) fn plain<R: Read + Send>(
-    source: R,
-    limit_bytes: u64,
-) -> Decoded<impl Read + Send, impl Fn(std::io::Error) -> UnpackError + Send> {
-    decoded(source, limit_bytes, Compression::Plain, |counted| counted)
-}
-
-/// The bytes of a zstd file.
-pub(crate) fn zstd<R: Read + Send>(
-    source: R,
-    limit_bytes: u64,
-) -> Decoded<impl Read + Send, impl Fn(std::io::Error) -> UnpackError + Send> {
-    decoded(source, limit_bytes, Compression::Zstd, ZstdReader::new)
-}
-
-/// The bytes of an xz file.
-pub(crate) fn xz<R: Read + Send>(
-    source: R,
-    limit_bytes: u64,
-) -> Decoded<impl Read + Send, impl Fn(std::io::Error) -> UnpackError + Send> {
-    decoded(source, limit_bytes, Compression::Xz, |counted| {
-        let input = BufReader::with_capacity(INPUT_BYTES, counted);
-        XzReader::new_mem_limit(input, true, XZ_MEMORY_KIB_MAX)
-    })
-}
-
-/// All frames of a zstd file, one after the other; what is in skippable frames is none of the data.
+/// All frames of a zstd file, one after the other. Skippable frames are not part of the data.
 struct ZstdReader<R> {
-    source: BufReader<R>,
+    source: Input<R>,
     decoder: FrameDecoder,
     in_frame: bool,
     frames: u64,
 }
 
 impl<R: Read> ZstdReader<R> {
-    fn new(source: R) -> Self {
+    fn new(source: Input<R>) -> Self {
         let mut decoder = FrameDecoder::new();
         decoder.set_max_window_size(ZSTD_WINDOW_BYTES_MAX);
         Self {
-            source: BufReader::with_capacity(INPUT_BYTES, source),
+            source,
             decoder,
             in_frame: false,
             frames: 0,

@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use crate::compressed::Compression;
 use crate::entries::Member;
 use crate::entry_rules::MemberKind;
-use crate::error::{UnpackError, shown};
+use crate::error::{Refusal, UnpackError, shown};
 use crate::layer::{AnyEntries, Below, PackageEntries, UnpackedLayer, Visit, read_compressed};
 use crate::layer_view::LayerView;
 use crate::layer_writer::LayerWriter;
@@ -37,36 +37,9 @@ const SCRIPTS: [&[u8]; 5] = [b"preinst", b"postinst", b"prerm", b"postrm", b"con
 /// Why a package is refused, or could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DebError {
-    /// It is no package at all.
-    #[error("this is {found}; expected a Debian package")]
-    NotAPackage {
-        /// What it looks like.
-        found: &'static str,
-    },
-    /// A header of the ar archive is malformed.
-    #[error("the header of member {index} of the package is malformed: {problem}")]
-    Header {
-        /// Position, from 1.
-        index: u64,
-        /// What is wrong with it, escaped.
-        problem: String,
-    },
-    /// A member is missing, or comes where another is expected.
-    #[error("member {index} of the package is {found}; expected {expected}")]
-    Member {
-        /// Position, from 1.
-        index: u64,
-        /// Its name, escaped, or what is there instead.
-        found: String,
-        /// What should be there.
-        expected: &'static str,
-    },
-    /// The archive ends in the middle.
-    #[error("the package ends in the middle of {what}")]
-    Truncated { what: &'static str },
-    /// The control file does not say what it must.
-    #[error("the control file of the package has no {field} that could be one")]
-    Control { field: &'static str },
+    /// It is not a package, or a malformed one.
+    #[error(transparent)]
+    Refused(Refusal),
     /// `control.tar` or `data.tar` is refused, or its files could not be written.
     #[error("the {member} of the package cannot be unpacked")]
     Unpack {
@@ -74,7 +47,6 @@ pub enum DebError {
         #[source]
         source: Box<UnpackError>,
     },
-    /// It could not be read.
     #[error("the package cannot be read")]
     Read(#[source] std::io::Error),
 }
@@ -84,11 +56,7 @@ impl DebError {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::NotAPackage { .. } => "not_deb",
-            Self::Header { .. } => "deb_header",
-            Self::Member { .. } => "deb_member",
-            Self::Truncated { .. } => "deb_truncated",
-            Self::Control { .. } => "deb_control",
+            Self::Refused(refusal) => refusal.code(),
             Self::Unpack { source, .. } => source.code(),
             Self::Read(_) => "archive_unreadable",
         }
@@ -226,7 +194,12 @@ impl Control {
             value(&text, field.as_bytes())
                 .filter(|value| is_word(value))
                 .map(|value| String::from_utf8_lossy(value).into_owned())
-                .ok_or(DebError::Control { field })
+                .ok_or_else(|| {
+                    refused(
+                        "deb_control",
+                        format!("the control file of the package has no valid field {field}"),
+                    )
+                })
         };
         Ok(Package {
             name: field("Package")?,
@@ -286,7 +259,10 @@ impl<R: Read> Members<R> {
         { magic }.read_to_end(&mut start).map_err(DebError::Read)?;
         if start != MAGIC {
             let found = crate::gzip::looks_like(&start).unwrap_or("something else");
-            return Err(DebError::NotAPackage { found });
+            return Err(refused(
+                "not_deb",
+                format!("this is {found}; expected a Debian package"),
+            ));
         }
         Ok(Self {
             source,
@@ -308,19 +284,20 @@ impl<R: Read> Members<R> {
         if header.is_empty() {
             return Ok(None);
         }
-        let malformed = |problem: String| DebError::Header { index, problem };
+        let malformed = |problem: &str| {
+            refused(
+                "deb_header",
+                format!("the header of member {index} of the package is malformed: {problem}"),
+            )
+        };
         if header.len() < HEADER_BYTES {
-            return Err(DebError::Truncated {
-                what: "the header of a member",
-            });
+            return Err(truncated("the header of a member"));
         }
         if MEMBERS_MAX < index {
-            return Err(malformed(format!("more than {MEMBERS_MAX} members")));
+            return Err(malformed(&format!("more than {MEMBERS_MAX} members")));
         }
         if &header[58..60] != b"`\n" {
-            return Err(malformed(
-                "it does not end in a backquote and a newline".to_owned(),
-            ));
+            return Err(malformed("it does not end in a backquote and a newline"));
         }
         let digits = header[48..58].trim_ascii_end();
         let size = std::str::from_utf8(digits)
@@ -328,7 +305,7 @@ impl<R: Read> Members<R> {
             .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
             .and_then(|digits| digits.parse::<u64>().ok());
         let Some(size) = size else {
-            return Err(malformed(format!("its size is `{}`", shown(digits))));
+            return Err(malformed(&format!("its size is `{}`", shown(digits))));
         };
         (self.left_bytes, self.is_odd) = (size, size % 2 == 1);
         let name = header[..16].trim_ascii_end();
@@ -398,7 +375,7 @@ impl<R: Read> Members<R> {
         // Some leave the last byte out at the end of the file.
         match self.left_bytes {
             0 => Ok(()),
-            _ => Err(DebError::Truncated { what }),
+            _ => Err(truncated(what)),
         }
     }
 
@@ -414,13 +391,27 @@ impl<R: Read> Members<R> {
     }
 
     fn not_expected(&self, found: Option<Vec<u8>>, expected: &'static str) -> DebError {
-        DebError::Member {
-            index: self.index,
-            found: found.map_or_else(
-                || "missing".to_owned(),
-                |name| format!("`{}`", shown(name.trim_ascii_end())),
+        let found = found.map_or_else(
+            || "missing".to_owned(),
+            |name| format!("`{}`", shown(name.trim_ascii_end())),
+        );
+        refused(
+            "deb_member",
+            format!(
+                "member {} of the package is {found}; expected {expected}",
+                self.index
             ),
-            expected,
-        }
+        )
     }
+}
+
+fn refused(code: &'static str, message: String) -> DebError {
+    DebError::Refused(Refusal::new(code, message))
+}
+
+fn truncated(what: &str) -> DebError {
+    refused(
+        "deb_truncated",
+        format!("the package ends in the middle of {what}"),
+    )
 }

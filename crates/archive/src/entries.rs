@@ -1,13 +1,14 @@
 //! The entries of a tar, one after the other, each checked before anything is made of it.
 
 use crate::entry_rules::{EntryHead, MemberKind, Rules, what_and_where};
-use crate::error::{EntryRefusal, UnpackError, shown};
+use crate::error::{Refusal, UnpackError, shown};
 use crate::gzip::looks_like;
 use crate::inflated::Inflated;
 use crate::pax::PaxRecords;
 use crate::placing::Placing;
 use crate::tar_header::{BLOCK_BYTES, Header, is_zero};
 use spec::path::{PATH_BYTES_MAX, RelPath};
+use spec::units::limit;
 
 /// Longest pax header, in bytes; extended attributes, which are ignored, may be long.
 const PAX_BYTES_MAX: u64 = 1024 * 1024;
@@ -112,7 +113,10 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
             self.index += 1;
             let Some(header) = self.header()? else {
                 if let Some(what) = extensions.last {
-                    return Err(self.refused(EntryRefusal::ExtensionWithoutEntry { what }));
+                    return Err(self.refused(Refusal::new(
+                        "extension_without_entry",
+                        format!("no entry follows its {what}"),
+                    )));
                 }
                 self.finish()?;
                 return Ok(None);
@@ -128,7 +132,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
     /// Gives the data of the last entry to `sink`, piece by piece.
     ///
     /// # Errors
-    /// What `sink` says, or [`EntryRefusal::Truncated`].
+    /// The error of `sink`, or the tar ends in the middle of the data.
     pub(crate) fn read_data(
         &mut self,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), UnpackError>,
@@ -141,7 +145,17 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
                     self.padding_left = 0;
                     return Ok(());
                 }
-                return Err(self.refused(EntryRefusal::Truncated));
+                return Err(UnpackError::Damaged(
+                    Refusal::new(
+                        "tar_truncated",
+                        format!(
+                            "entry {}, `{}`: the tar ends in the middle of it",
+                            self.index,
+                            shown(&self.name)
+                        ),
+                    )
+                    .with_hint("the archive is incomplete: make or fetch it again"),
+                ));
             }
             let data = head(chunk, self.data_left);
             let padding = head(&chunk[data.len()..], self.padding_left);
@@ -171,8 +185,21 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
         self.comment.as_deref()
     }
 
-    fn refused(&self, refusal: EntryRefusal) -> UnpackError {
+    fn refused(&self, refusal: Refusal) -> UnpackError {
         UnpackError::entry(self.index, &self.name, refusal)
+    }
+
+    fn end_missing(&self) -> UnpackError {
+        let entries = self.members;
+        UnpackError::Damaged(
+            Refusal::new(
+                "tar_end_missing",
+                format!(
+                    "the tar ends after {entries} entries without the two zero blocks that end it"
+                ),
+            )
+            .with_hint(Refusal::MAKE_AGAIN),
+        )
     }
 
     /// The next header; `None` at the first zero block.
@@ -187,14 +214,12 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
             // The digest of the layer says whether it is whole, and its makers do not all end it.
             _ if count == 0 && !is_first && self.rules == Rules::Layer => Ok(None),
             _ if is_first && count < BLOCK_BYTES => Err(not_tar(&block[..count])),
-            _ if count < BLOCK_BYTES => Err(UnpackError::EndMissing {
-                entries: self.members,
-            }),
+            _ if count < BLOCK_BYTES => Err(self.end_missing()),
             Err(_) if is_first && !is_tar => Err(not_tar(&block)),
             Err(error) => {
                 let name = block[..100].split(|byte| *byte == 0).next();
                 self.name = name.unwrap_or_default().to_vec();
-                Err(self.refused(EntryRefusal::Header(error)))
+                Err(self.refused(error))
             }
             Ok(header) => Ok(header),
         }
@@ -220,10 +245,17 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
     fn count_header_bytes(&mut self, bytes: u64) -> Result<(), UnpackError> {
         self.header_bytes = self.header_bytes.saturating_add(bytes);
         if self.limits.header_bytes < self.header_bytes {
-            return Err(UnpackError::TooLongHeaders {
-                index: self.index,
-                limit_bytes: self.limits.header_bytes,
-            });
+            return Err(UnpackError::Refused(
+                Refusal::new(
+                    "header_bytes_limit",
+                    format!(
+                        "entry {}: more than {} of headers",
+                        self.index,
+                        limit(&self.limits.header_bytes)
+                    ),
+                )
+                .with_hint(Refusal::LEAVE_OUT),
+            ));
         }
         Ok(())
     }
@@ -243,11 +275,13 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
         };
         let bytes = header.size_bytes;
         if limit_bytes < bytes {
-            return Err(self.refused(EntryRefusal::ExtensionTooLong {
-                what,
-                bytes,
-                limit_bytes,
-            }));
+            return Err(self.refused(Refusal::new(
+                "extension_too_long",
+                format!(
+                    "its {what} is {bytes} bytes long; expected at most {}",
+                    limit(&limit_bytes)
+                ),
+            )));
         }
         // A long name and a long link name belong together; any other two may contradict.
         let pair = (extensions.last, header.type_flag);
@@ -257,8 +291,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
                 (Some("GNU long name"), b'K') | (Some("GNU long link name"), b'L')
             )
         {
-            let second = what;
-            return Err(self.refused(EntryRefusal::TwoExtensions { first, second }));
+            return Err(self.refused(two_extensions(first, what)));
         }
         let data = self.extension_data(bytes)?;
         match header.type_flag {
@@ -270,7 +303,13 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
                     ("size", records.size_bytes.is_some()),
                 ];
                 if let Some((key, _)) = keys.into_iter().find(|(_, there)| *there) {
-                    return Err(self.refused(EntryRefusal::GlobalOverride { key }));
+                    return Err(self.refused(Refusal::new(
+                        "global_override",
+                        format!(
+                            "it is a global pax header with `{key}`, which would apply to every \
+                             entry after it"
+                        ),
+                    )));
                 }
                 self.comment = records.comment.or(self.comment.take());
                 // Without an effect on the next entry, and therefore none on `last`.
@@ -280,15 +319,17 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
             flag => {
                 let name = data.strip_suffix(b"\0").unwrap_or(&data);
                 if name.contains(&0) {
-                    return Err(self.refused(EntryRefusal::NulInLongName { what }));
+                    return Err(self.refused(Refusal::new(
+                        "long_name_nul",
+                        format!("its {what} contains a NUL byte"),
+                    )));
                 }
                 let slot = match flag {
                     b'L' => &mut extensions.long_name,
                     _ => &mut extensions.long_link,
                 };
                 if slot.replace(name.to_vec()).is_some() {
-                    let (first, second) = (what, what);
-                    return Err(self.refused(EntryRefusal::TwoExtensions { first, second }));
+                    return Err(self.refused(two_extensions(what, what)));
                 }
             }
         }
@@ -308,7 +349,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
     }
 
     fn pax(&self, data: &[u8]) -> Result<PaxRecords, UnpackError> {
-        PaxRecords::parse(data).map_err(|error| self.refused(EntryRefusal::Pax(error)))
+        PaxRecords::parse(data).map_err(|error| self.refused(error))
     }
 
     fn member(&mut self, header: Header, extensions: Extensions) -> Result<Member, UnpackError> {
@@ -362,18 +403,27 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
 
     /// After the first zero block: a second one, then nothing but zeros, then the end of the gzip data.
     fn finish(&mut self) -> Result<(), UnpackError> {
-        let entries = self.members;
         let mut block = [0; BLOCK_BYTES];
         match self.read_block(&mut block)? {
             BLOCK_BYTES => (),
             0 if self.rules == Rules::Layer => return Ok(()),
-            _ => return Err(UnpackError::EndMissing { entries }),
+            _ => return Err(self.end_missing()),
         }
         let mut is_padding = is_zero(&block);
         let mut padding_bytes = 0;
         loop {
             if !is_padding || PADDING_BYTES_MAX < padding_bytes {
-                return Err(UnpackError::DataAfterEnd { entries });
+                let entries = self.members;
+                return Err(UnpackError::Refused(
+                    Refusal::new(
+                        "tar_data_after_end",
+                        format!(
+                            "more data follows the end of the tar, after {entries} entries; \
+                             expected only zeros"
+                        ),
+                    )
+                    .with_hint(Refusal::NOT_JOINED),
+                ));
             }
             let chunk = self.source.chunk()?;
             if chunk.is_empty() {
@@ -387,14 +437,26 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
     }
 }
 
+fn two_extensions(first: &str, second: &str) -> Refusal {
+    Refusal::new(
+        "two_extensions",
+        format!("it has both a {first} and a {second}; expected one"),
+    )
+}
+
 fn not_tar(start: &[u8]) -> UnpackError {
-    UnpackError::NotTar {
-        found: match looks_like(start) {
-            Some("an empty file") => "nothing",
-            Some(known) => known,
-            None => "something else",
-        },
-    }
+    let found = match looks_like(start) {
+        Some("an empty file") => "nothing",
+        Some(known) => known,
+        None => "something else",
+    };
+    UnpackError::Refused(
+        Refusal::new(
+            "not_tar",
+            format!("the gzip data holds {found}; expected a tar archive"),
+        )
+        .with_hint(Refusal::MAKE_AN_ARCHIVE),
+    )
 }
 
 /// At most the first `count` bytes.

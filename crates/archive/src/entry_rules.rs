@@ -1,7 +1,7 @@
 //! What an entry is, by its type flag and its names: for each kind of archive its own rules.
 
-use crate::error::{EntryRefusal, shown};
-use crate::links::{LinkError, check_target};
+use crate::error::{Refusal, shown};
+use crate::links::{self, check_target};
 use crate::placing::Placing;
 use crate::tar_header::{Format, OCTAL_SIZE_MAX};
 use crate::tree_writer::is_left_out;
@@ -59,7 +59,7 @@ pub(crate) fn what_and_where(
     head: EntryHead,
     rules: Rules,
     placing: &mut Placing,
-) -> Result<(Option<RelPath>, MemberKind), EntryRefusal> {
+) -> Result<(Option<RelPath>, MemberKind), Refusal> {
     let old_directory = head.format == Format::V7 && name.ends_with(b"/");
     let is_directory = match head.type_flag {
         0 => old_directory,
@@ -76,14 +76,22 @@ pub(crate) fn what_and_where(
     let bytes = one_size(head)?;
     let is_file = kind == "a file";
     if !is_file && 0 < bytes {
-        return Err(EntryRefusal::DataWithoutFile { kind, bytes });
+        return Err(Refusal::new(
+            "data_without_file",
+            format!("it is {kind} with {bytes} bytes of data; expected none"),
+        ));
     }
     let path = match rules {
         Rules::Layer => place_in_root(name, kind, is_directory)?,
         Rules::Bundle | Rules::Snapshot => place(name, kind, is_directory)?,
     };
     let path = match path {
-        None if !is_directory => return Err(EntryRefusal::RootNotDirectory { kind }),
+        None if !is_directory => {
+            return Err(Refusal::new(
+                "path_root",
+                format!("it is {kind} named like the top directory itself"),
+            ));
+        }
         path => placing.entry(path, kind)?,
     };
     let kind = match (kind, &path) {
@@ -99,7 +107,7 @@ pub(crate) fn what_and_where(
                 Rules::Layer => check_length(&link)?,
                 // What is left out is never created: where it would have pointed does not matter.
                 _ if is_left_out(path) => (),
-                _ => check_target(path, &link).map_err(EntryRefusal::Link)?,
+                _ => check_target(path, &link).map_err(|error| error.about("it"))?,
             }
             MemberKind::Symlink { target: link }
         }
@@ -111,14 +119,16 @@ pub(crate) fn what_and_where(
 
 /// The size that every reader sees. A pax size that differs is accepted only where the header
 /// cannot hold it; else one reader would take for an entry what another takes for data.
-fn one_size(head: EntryHead) -> Result<u64, EntryRefusal> {
+fn one_size(head: EntryHead) -> Result<u64, Refusal> {
     let header_bytes = head.header_bytes;
     match head.pax_bytes {
         Some(pax_bytes) if pax_bytes != header_bytes && pax_bytes <= OCTAL_SIZE_MAX => {
-            Err(EntryRefusal::TwoSizes {
-                header_bytes,
-                pax_bytes,
-            })
+            Err(Refusal::new(
+                "two_sizes",
+                format!(
+                    "its size is {header_bytes} in the header and {pax_bytes} in the pax header"
+                ),
+            ))
         }
         Some(pax_bytes) => Ok(pax_bytes),
         None => Ok(header_bytes),
@@ -127,24 +137,20 @@ fn one_size(head: EntryHead) -> Result<u64, EntryRefusal> {
 
 /// The path that a member name stands for; `None` for the bundle's own directory. One leading
 /// `./` is what `tar -C DIR .` writes; one trailing `/` belongs to a directory.
-fn place(
-    name: &[u8],
-    kind: &'static str,
-    is_directory: bool,
-) -> Result<Option<RelPath>, EntryRefusal> {
+fn place(name: &[u8], kind: &'static str, is_directory: bool) -> Result<Option<RelPath>, Refusal> {
     if matches!(name, b"." | b"./") {
         return Ok(None);
     }
     let inner = name.strip_prefix(b"./").unwrap_or(name);
     if inner.starts_with(b"/") {
-        return Err(EntryRefusal::Path(PathError::Absolute));
+        return Err(Refusal::path(PathError::Absolute));
     }
     let inner = match inner.strip_suffix(b"/") {
         Some(directory) if is_directory => directory,
-        Some(_) => return Err(EntryRefusal::SlashAfterName { kind }),
+        Some(_) => return Err(slash_after_name(kind)),
         None => inner,
     };
-    let path = RelPath::parse(inner).map_err(EntryRefusal::Path)?;
+    let path = RelPath::parse(inner).map_err(Refusal::path)?;
     not_too_deep(path).map(Some)
 }
 
@@ -154,14 +160,14 @@ fn place_in_root(
     name: &[u8],
     kind: &'static str,
     is_directory: bool,
-) -> Result<Option<RelPath>, EntryRefusal> {
+) -> Result<Option<RelPath>, Refusal> {
     if name.is_empty() {
-        return Err(EntryRefusal::Path(PathError::Empty));
+        return Err(Refusal::path(PathError::Empty));
     }
     if name.ends_with(b"/") && !is_directory {
-        return Err(EntryRefusal::SlashAfterName { kind });
+        return Err(slash_after_name(kind));
     }
-    match plain(name).map_err(EntryRefusal::Path)? {
+    match plain(name).map_err(Refusal::path)? {
         None => Ok(None),
         Some(path) => not_too_deep(path).map(Some),
     }
@@ -179,52 +185,60 @@ fn plain(name: &[u8]) -> Result<Option<RelPath>, PathError> {
     }
 }
 
-fn not_too_deep(path: RelPath) -> Result<RelPath, EntryRefusal> {
+fn not_too_deep(path: RelPath) -> Result<RelPath, Refusal> {
     let segments = path.segments().count();
     if SEGMENTS_MAX < segments {
-        return Err(EntryRefusal::TooDeep {
-            segments,
-            limit: SEGMENTS_MAX,
-        });
+        return Err(Refusal::too_deep(segments, SEGMENTS_MAX));
     }
     Ok(path)
 }
 
-fn check_length(target: &[u8]) -> Result<(), EntryRefusal> {
-    let error = match target {
-        b"" => LinkError::Empty,
-        _ if PATH_BYTES_MAX < target.len() => LinkError::TooLong,
-        _ => return Ok(()),
-    };
-    Err(EntryRefusal::Link(error))
+fn slash_after_name(kind: &'static str) -> Refusal {
+    Refusal::new(
+        "path_slash_after_name",
+        format!("it is {kind} whose name ends in `/`"),
+    )
 }
 
-fn hard_link_target(link: &[u8]) -> Result<RelPath, EntryRefusal> {
+fn check_length(target: &[u8]) -> Result<(), Refusal> {
+    match target {
+        b"" => Err(links::empty().about("it")),
+        _ if target.len() > PATH_BYTES_MAX => Err(links::too_long().about("it")),
+        _ => Ok(()),
+    }
+}
+
+fn hard_link_target(link: &[u8]) -> Result<RelPath, Refusal> {
     let inner = link.strip_prefix(b"./").unwrap_or(link);
     RelPath::parse(inner).map_err(|error| not_a_target(link, error))
 }
 
-fn hard_link_in_root(link: &[u8]) -> Result<RelPath, EntryRefusal> {
+fn hard_link_in_root(link: &[u8]) -> Result<RelPath, Refusal> {
     plain(link)
         .and_then(|path| path.ok_or(PathError::Empty))
         .map_err(|error| not_a_target(link, error))
 }
 
-fn not_a_target(link: &[u8], error: PathError) -> EntryRefusal {
-    EntryRefusal::HardLinkPath {
-        target: shown(link),
-        error,
-    }
+fn not_a_target(link: &[u8], error: PathError) -> Refusal {
+    let target = shown(link);
+    Refusal::new(
+        "hard_link_path",
+        format!("it is a hard link to `{target}`, which {error}"),
+    )
 }
 
-fn unsupported(type_flag: u8, rules: Rules) -> EntryRefusal {
+fn unsupported(type_flag: u8, rules: Rules) -> Refusal {
     let what = type_name(type_flag);
     match rules {
-        Rules::Snapshot => EntryRefusal::NotInSnapshot { what },
-        Rules::Bundle | Rules::Layer => EntryRefusal::Type {
-            type_flag: [type_flag].escape_ascii().to_string(),
-            what,
-        },
+        Rules::Snapshot => Refusal::not_in_snapshot(what),
+        Rules::Bundle | Rules::Layer => Refusal::new(
+            "entry_type",
+            format!(
+                "it is {what} (type `{}`); expected a file, a directory or a link",
+                [type_flag].escape_ascii()
+            ),
+        )
+        .with_hint("leave it out, e.g. with `tar --exclude`"),
     }
 }
 

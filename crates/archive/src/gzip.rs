@@ -1,133 +1,20 @@
-//! gzip (RFC 1952) as a stream of checked bytes: header, deflate, CRC-32, length, members, nothing after.
+//! gzip (RFC 1952): the members of a file as one stream of bytes, and nothing after the last one.
 //!
-//! Several members are read as one stream, as gzip(1) does, so a tar that is split over members
-//! gets the verdict of the whole. Anything after the last member is refused: two readers could
-//! disagree about it. Name and comment of the header are skipped and never used.
+//! flate2 reads a member: header, deflate, CRC-32 and length. A tar that is split over members gets
+//! the verdict of the whole, as with gzip(1). Data after the last member is refused: readers
+//! disagree about it.
 
-use std::io::{ErrorKind, Read};
+use std::io::{BufRead as _, Chain, ErrorKind, Read};
 
-use flate2::{Crc, Decompress, FlushDecompress, Status};
-use sha2::{Digest as _, Sha256};
+use flate2::bufread::GzDecoder;
 
-use crate::error::UnpackError;
-use crate::inflated::{Inflated, Piece, Pieces};
+use crate::compressed::{Compression, Hashed, Input, decode};
+use crate::error::{Refusal, UnpackError};
+use crate::inflated::Inflated as _;
 use spec::digest::Digest;
-use spec::units::limit;
 
-/// Compressed bytes that are read at once.
-const INPUT_BYTES: usize = 128 * 1024;
-/// Longest name or comment in a gzip header that is skipped, in bytes.
-const HEADER_TEXT_BYTES_MAX: usize = 64 * 1024;
-
-const FLAG_HEADER_CRC: u8 = 0x02;
-const FLAG_EXTRA: u8 = 0x04;
-const FLAG_NAME: u8 = 0x08;
-const FLAG_COMMENT: u8 = 0x10;
-const FLAGS_RESERVED: u8 = 0xe0;
-
-/// Why a byte stream is not one whole gzip file.
-#[derive(Debug, thiserror::Error)]
-pub enum GzipError {
-    /// The archive could not be read.
-    #[error("the archive could not be read")]
-    Read(#[source] std::io::Error),
-    /// The first bytes are not a gzip header.
-    #[error("this is {found}; expected a gzip-compressed tar")]
-    NotGzip {
-        /// What the bytes look like.
-        found: &'static str,
-    },
-    /// A compression method other than deflate.
-    #[error("the gzip header names compression method {method}; expected 8 (deflate)")]
-    Method {
-        /// The byte that was found.
-        method: u8,
-    },
-    /// Flags that RFC 1952 reserves.
-    #[error("the gzip header has reserved flags ({flags:#04x}); expected none")]
-    ReservedFlags {
-        /// The byte that was found.
-        flags: u8,
-    },
-    /// The CRC-16 of the header is wrong.
-    #[error("the checksum of the gzip header is {stated:#06x}; expected {computed:#06x}")]
-    HeaderChecksum {
-        /// What the header says.
-        stated: u16,
-        /// What its bytes give.
-        computed: u16,
-    },
-    /// Name or comment in the header does not end.
-    #[error("the gzip header's name or comment is longer than {HEADER_TEXT_BYTES_MAX} bytes")]
-    HeaderText,
-    /// The stream ends inside a member.
-    #[error("the gzip data ends in the middle of {part}")]
-    Truncated {
-        /// Header, data or trailer.
-        part: &'static str,
-    },
-    /// The deflate data is malformed.
-    #[error("the deflate data is malformed after {inflated_bytes} bytes")]
-    Deflate {
-        /// How far the member could be inflated.
-        inflated_bytes: u64,
-        /// What the decoder says.
-        #[source]
-        source: flate2::DecompressError,
-    },
-    /// The deflate data asks for a dictionary, or the decoder makes no progress.
-    #[error("the deflate data cannot be continued after {inflated_bytes} bytes")]
-    Stalled {
-        /// How far the member could be inflated.
-        inflated_bytes: u64,
-    },
-    /// The CRC-32 in the trailer is wrong.
-    #[error("the gzip checksum is {stated:#010x}; the data gives {computed:#010x}")]
-    Checksum {
-        /// What the trailer says.
-        stated: u32,
-        /// What the data gives.
-        computed: u32,
-    },
-    /// The length in the trailer is wrong.
-    #[error("the gzip trailer says {stated} bytes (modulo 2^32); the data has {computed}")]
-    Length {
-        /// What the trailer says.
-        stated: u32,
-        /// What the data gives.
-        computed: u32,
-    },
-    /// Bytes after the last member.
-    #[error("bytes that are not gzip follow the gzip data, from byte {at} on; expected the end")]
-    TrailingBytes {
-        /// Offset of the first of them.
-        at: u64,
-    },
-    /// More compressed bytes than allowed.
-    #[error("the archive is larger than {}, the limit for compressed bytes", limit(.limit_bytes))]
-    TooLarge { limit_bytes: u64 },
-}
-
-impl GzipError {
-    /// Stable name of the cause.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Read(_) => "archive_unreadable",
-            Self::NotGzip { .. } => "not_gzip",
-            Self::Method { .. } => "gzip_method",
-            Self::ReservedFlags { .. } => "gzip_reserved_flags",
-            Self::HeaderChecksum { .. } => "gzip_header_checksum",
-            Self::HeaderText => "gzip_header_text",
-            Self::Truncated { .. } => "gzip_truncated",
-            Self::Deflate { .. } | Self::Stalled { .. } => "gzip_malformed",
-            Self::Checksum { .. } => "gzip_checksum",
-            Self::Length { .. } => "gzip_length",
-            Self::TrailingBytes { .. } => "gzip_trailing_bytes",
-            Self::TooLarge { .. } => "compressed_bytes_limit",
-        }
-    }
-}
+/// The first two bytes of a member.
+const MAGIC: &[u8] = &[0x1f, 0x8b];
 
 /// What the first bytes of a file look like; `None` where they look like nothing known.
 pub(crate) fn looks_like(start: &[u8]) -> Option<&'static str> {
@@ -163,281 +50,107 @@ pub(crate) fn looks_like(start: &[u8]) -> Option<&'static str> {
         .map(|(_, name)| *name)
 }
 
-/// The compressed bytes: read in large pieces, hashed and counted as they come.
-struct Input<R> {
-    source: R,
-    buffer: Box<[u8]>,
-    start: usize,
-    end: usize,
-    ended: bool,
-    read_bytes: u64,
-    limit_bytes: u64,
-    hasher: Sha256,
-}
-
-impl<R: Read> Input<R> {
-    /// The bytes at hand, after reading where there were none; empty at the end.
-    fn fill(&mut self) -> Result<&[u8], GzipError> {
-        while self.start == self.end && !self.ended {
-            let count = match self.source.read(&mut self.buffer) {
-                Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(GzipError::Read(error)),
-            };
-            let piece = self.buffer.get(..count).unwrap_or_default();
-            self.hasher.update(piece);
-            self.read_bytes = self.read_bytes.saturating_add(count as u64);
-            if self.limit_bytes < self.read_bytes {
-                return Err(GzipError::TooLarge {
-                    limit_bytes: self.limit_bytes,
-                });
-            }
-            (self.start, self.end, self.ended) = (0, piece.len(), count == 0);
-        }
-        Ok(&self.buffer[self.start..self.end])
-    }
-
-    fn byte(&mut self) -> Result<Option<u8>, GzipError> {
-        let byte = self.fill()?.first().copied();
-        self.start += usize::from(byte.is_some());
-        Ok(byte)
-    }
-
-    fn position(&self) -> u64 {
-        self.read_bytes - (self.end - self.start) as u64
-    }
-}
-
-/// Where in the gzip file the next byte lies.
-#[derive(PartialEq)]
-enum State {
-    BeforeMember,
-    InData,
-    Ended,
-}
-
-/// Reads the inflated bytes of a gzip file.
+/// Reads the bytes of all members.
 pub(crate) struct GzipReader<R> {
-    input: Input<R>,
-    inflate: Decompress,
-    crc: Crc,
-    header_crc: Crc,
+    state: State<R>,
     members: u64,
-    state: State,
-    output: Piece,
 }
 
-impl<R: Read> Inflated for GzipReader<R> {
-    fn chunk(&mut self) -> Result<&[u8], UnpackError> {
-        self.fill()?;
-        Ok(self.output.bytes())
-    }
-
-    fn consume(&mut self, count: usize) {
-        self.output.consume(count);
-    }
-}
-
-impl<R: Read> Pieces for GzipReader<R> {
-    fn next_piece(&mut self, empty: Piece) -> Result<Piece, UnpackError> {
-        self.fill()?;
-        Ok(std::mem::replace(&mut self.output, empty))
-    }
+enum State<R> {
+    BetweenMembers(Input<R>),
+    InMember(Box<GzDecoder<Chain<&'static [u8], Input<R>>>>),
+    Ended,
+    Failed,
 }
 
 impl<R: Read> GzipReader<R> {
-    /// A reader of `source` that refuses more than `limit_bytes` compressed bytes.
-    pub(crate) fn new(source: R, limit_bytes: u64) -> Self {
+    pub(crate) fn new(file: Input<R>) -> Self {
         Self {
-            input: Input {
-                source,
-                buffer: vec![0; INPUT_BYTES].into_boxed_slice(),
-                start: 0,
-                end: 0,
-                ended: false,
-                read_bytes: 0,
-                limit_bytes,
-                hasher: Sha256::new(),
-            },
-            inflate: Decompress::new(false),
-            crc: Crc::new(),
-            header_crc: Crc::new(),
+            state: State::BetweenMembers(file),
             members: 0,
-            state: State::BeforeMember,
-            output: Piece::new(),
         }
     }
 
-    fn fill(&mut self) -> Result<(), GzipError> {
-        while self.output.bytes().is_empty() {
-            match self.state {
-                State::BeforeMember => self.member_header()?,
-                State::InData => self.inflate_some()?,
-                State::Ended => break,
-            }
+    fn begin_member(&mut self, mut file: Input<R>) -> std::io::Result<State<R>> {
+        let at = file.get_ref().read_bytes() - file.buffer().len() as u64;
+        let found = looks_like(file.fill_buf()?).unwrap_or("no gzip file");
+        let mut start = Vec::new();
+        file.by_ref().take(2).read_to_end(&mut start)?;
+        if start.is_empty() && self.members > 0 {
+            return Ok(State::Ended);
         }
-        Ok(())
-    }
-
-    /// SHA-256 of every compressed byte; meaningful once [`Inflated::chunk`] has ended.
-    pub(crate) fn archive_digest(self) -> Digest {
-        Digest::from_hasher(self.input.hasher)
-    }
-
-    fn member_header(&mut self) -> Result<(), GzipError> {
-        let at = self.input.position();
-        let first = self.input.fill()?;
-        if first.is_empty() && 0 < self.members {
-            self.state = State::Ended;
-            return Ok(());
+        if start != MAGIC {
+            let refusal = match self.members {
+                0 => Refusal::new(
+                    "not_gzip",
+                    format!("this is {found}; expected a gzip-compressed tar"),
+                )
+                .with_hint(Refusal::MAKE_AN_ARCHIVE),
+                _ => Refusal::new(
+                    "gzip_trailing_bytes",
+                    format!(
+                        "bytes that are not gzip follow the gzip data, from byte {at} on; \
+                         expected the end"
+                    ),
+                )
+                .with_hint(Refusal::NOT_JOINED),
+            };
+            return Err(std::io::Error::other(UnpackError::Refused(refusal)));
         }
-        let found = looks_like(first).unwrap_or("no gzip file");
-        let not_gzip = |members: u64| match members {
-            0 => GzipError::NotGzip { found },
-            _ => GzipError::TrailingBytes { at },
-        };
-        self.header_crc.reset();
-        for expected in [0x1f, 0x8b] {
-            match self.input.byte()? {
-                Some(byte) if byte == expected => self.header_crc.update(&[byte]),
-                _ => return Err(not_gzip(self.members)),
-            }
-        }
-        let method = self.header_byte()?;
-        if method != 8 {
-            return Err(GzipError::Method { method });
-        }
-        let flags = self.header_byte()?;
-        if flags & FLAGS_RESERVED != 0 {
-            return Err(GzipError::ReservedFlags { flags });
-        }
-        // Time, extra flags, operating system.
-        for _ in 0..6 {
-            self.header_byte()?;
-        }
-        if flags & FLAG_EXTRA != 0 {
-            let length = u16::from_le_bytes([self.header_byte()?, self.header_byte()?]);
-            for _ in 0..length {
-                self.header_byte()?;
-            }
-        }
-        for flag in [FLAG_NAME, FLAG_COMMENT] {
-            if flags & flag != 0 {
-                self.skip_header_text()?;
-            }
-        }
-        if flags & FLAG_HEADER_CRC != 0 {
-            let [low, high, ..] = self.header_crc.sum().to_le_bytes();
-            let computed = u16::from_le_bytes([low, high]);
-            let stated = u16::from_le_bytes([self.header_byte()?, self.header_byte()?]);
-            if stated != computed {
-                return Err(GzipError::HeaderChecksum { stated, computed });
-            }
-        }
-        self.inflate.reset(false);
-        self.crc.reset();
         self.members += 1;
-        self.state = State::InData;
-        Ok(())
-    }
-
-    fn header_byte(&mut self) -> Result<u8, GzipError> {
-        let part = "its header";
-        let byte = self.input.byte()?.ok_or(GzipError::Truncated { part })?;
-        self.header_crc.update(&[byte]);
-        Ok(byte)
-    }
-
-    fn skip_header_text(&mut self) -> Result<(), GzipError> {
-        for _ in 0..HEADER_TEXT_BYTES_MAX {
-            if self.header_byte()? == 0 {
-                return Ok(());
-            }
-        }
-        Err(GzipError::HeaderText)
-    }
-
-    /// Fills the output as far as the data reaches.
-    fn inflate_some(&mut self) -> Result<(), GzipError> {
-        let Piece { buffer, start, end } = &mut self.output;
-        (*start, *end) = (0, 0);
-        while *end < buffer.len() {
-            let input = self.input.fill()?;
-            let ended = input.is_empty();
-            let (read_before, wrote_before) = (self.inflate.total_in(), self.inflate.total_out());
-            let room = &mut buffer[*end..];
-            let status = self
-                .inflate
-                .decompress(input, room, FlushDecompress::None)
-                .map_err(|source| GzipError::Deflate {
-                    inflated_bytes: wrote_before,
-                    source,
-                })?;
-            let read = usize_of(self.inflate.total_in() - read_before);
-            let wrote = usize_of(self.inflate.total_out() - wrote_before);
-            self.crc.update(&room[..wrote]);
-            self.input.start += read;
-            *end += wrote;
-            if status == Status::StreamEnd {
-                return self.member_trailer();
-            }
-            if read == 0 && wrote == 0 {
-                let inflated_bytes = self.inflate.total_out();
-                return Err(match ended {
-                    true => GzipError::Truncated { part: "its data" },
-                    false => GzipError::Stalled { inflated_bytes },
-                });
-            }
-        }
-        Ok(())
-    }
-
-    fn member_trailer(&mut self) -> Result<(), GzipError> {
-        let mut trailer = [0; 8];
-        for byte in &mut trailer {
-            let part = "its trailer";
-            *byte = self.input.byte()?.ok_or(GzipError::Truncated { part })?;
-        }
-        let [c0, c1, c2, c3, l0, l1, l2, l3] = trailer;
-        let (stated, computed) = (u32::from_le_bytes([c0, c1, c2, c3]), self.crc.sum());
-        if stated != computed {
-            return Err(GzipError::Checksum { stated, computed });
-        }
-        let stated = u32::from_le_bytes([l0, l1, l2, l3]);
-        let [l0, l1, l2, l3, ..] = self.inflate.total_out().to_le_bytes();
-        let computed = u32::from_le_bytes([l0, l1, l2, l3]);
-        if stated != computed {
-            return Err(GzipError::Length { stated, computed });
-        }
-        self.state = State::BeforeMember;
-        Ok(())
+        let decoder = GzDecoder::new(MAGIC.chain(file));
+        Ok(State::InMember(Box::new(decoder)))
     }
 }
 
-/// Gives the bytes that `source` inflates to `sink`, piece by piece; the digest of `source`.
+impl<R: Read> Read for GzipReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            // After an error nothing more is read, and no end is reported.
+            self.state = match std::mem::replace(&mut self.state, State::Failed) {
+                State::BetweenMembers(file) => self.begin_member(file)?,
+                State::InMember(mut decoder) => match decoder.read(buffer)? {
+                    0 => State::BetweenMembers(decoder.into_inner().into_inner().1),
+                    count => {
+                        self.state = State::InMember(decoder);
+                        return Ok(count);
+                    }
+                },
+                State::Ended => {
+                    self.state = State::Ended;
+                    return Ok(0);
+                }
+                State::Failed => return Err(ErrorKind::InvalidData.into()),
+            };
+        }
+    }
+}
+
+/// Gives the bytes of the gzip file `source` to `sink`, in pieces; returns the digest of `source`.
 ///
 /// # Errors
 /// The first rule of gzip that `source` breaks, or that it has more than `limit_bytes`.
 pub fn inflate(
-    source: impl Read,
+    source: impl Read + Send,
     limit_bytes: u64,
     sink: &mut dyn FnMut(&[u8]),
-) -> Result<Digest, GzipError> {
-    let mut reader = GzipReader::new(source, limit_bytes);
+) -> Result<Digest, UnpackError> {
+    let mut source = Hashed::new(source);
+    let mut decoded = decode(&mut source, Compression::Gzip, limit_bytes);
     loop {
-        reader.fill()?;
-        let count = reader.output.bytes().len();
+        let piece = decoded.chunk()?;
+        let count = piece.len();
         if count == 0 {
-            return Ok(reader.archive_digest());
+            break;
         }
-        sink(reader.output.bytes());
-        reader.consume(count);
+        sink(piece);
+        decoded.consume(count);
     }
-}
-
-/// A count of bytes inside one buffer.
-fn usize_of(count: u64) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
+    drop(decoded);
+    Ok(source.digest())
 }
 
 #[cfg(test)]
@@ -451,7 +164,7 @@ mod tests {
         encoder.finish().expect("finished")
     }
 
-    fn inflate(bytes: &[u8]) -> Result<(Vec<u8>, Digest), GzipError> {
+    fn inflate(bytes: &[u8]) -> Result<(Vec<u8>, Digest), UnpackError> {
         let mut all = Vec::new();
         let digest = super::inflate(bytes, 1 << 20, &mut |piece| all.extend_from_slice(piece))?;
         Ok((all, digest))
@@ -485,14 +198,7 @@ mod tests {
             let at = whole.len() - 8 + bit / 8;
             changed[at] ^= 1 << (bit % 8);
             let code = inflate(&changed).expect_err("changed").code();
-            assert_eq!(
-                code,
-                if bit < 32 {
-                    "gzip_checksum"
-                } else {
-                    "gzip_length"
-                }
-            );
+            assert_eq!(code, "gzip_malformed");
         }
     }
 
@@ -500,10 +206,10 @@ mod tests {
     fn bytes_after_the_last_member_are_refused_with_their_place() {
         let whole = gzip(b"x");
         for tail in [&b"garbage"[..], b"\0", b"\x1f"] {
-            match inflate(&[&whole[..], tail].concat()) {
-                Err(GzipError::TrailingBytes { at }) => assert_eq!(at, whole.len() as u64),
-                other => panic!("{other:?}"),
-            }
+            let error = inflate(&[&whole[..], tail].concat()).expect_err("trailing bytes");
+            assert_eq!(error.code(), "gzip_trailing_bytes");
+            let place = format!("from byte {} on", whole.len());
+            assert!(error.to_string().contains(&place), "{error}");
         }
     }
 
@@ -514,16 +220,13 @@ mod tests {
         header.extend_from_slice(&[0xff, 0xff]);
         header.resize(header.len() + 0xffff, 7);
         header.extend_from_slice(b"../../x\0a comment\0");
-        let mut crc = Crc::new();
+        let mut crc = flate2::Crc::new();
         crc.update(&header);
         let right = crc.sum().to_le_bytes()[..2].to_vec();
         let good = [&header[..], &right, &body].concat();
         assert_eq!(inflate(&good).expect("whole").0, b"x");
         let bad = [&header[..], &[right[0] ^ 1, right[1]], &body].concat();
-        assert_eq!(
-            inflate(&bad).expect_err("bad").code(),
-            "gzip_header_checksum"
-        );
+        assert_eq!(inflate(&bad).expect_err("bad").code(), "gzip_malformed");
         let endless = [
             &[0x1f, 0x8b, 8, 0x08, 0, 0, 0, 0, 0, 255][..],
             &[b'a'; 70_000],
@@ -531,26 +234,26 @@ mod tests {
         .concat();
         assert_eq!(
             inflate(&endless).expect_err("endless").code(),
-            "gzip_header_text"
+            "gzip_malformed"
         );
         let reserved = [0x1f, 0x8b, 8, 0x80, 0, 0, 0, 0, 0, 255];
         assert_eq!(
             inflate(&reserved).expect_err("flags").code(),
-            "gzip_reserved_flags"
+            "gzip_malformed"
         );
         assert_eq!(
-            inflate(&[0x1f, 0x8b, 7, 0]).expect_err("method").code(),
-            "gzip_method"
+            inflate(&[0x1f, 0x8b, 7, 0, 0, 0, 0, 0, 0, 255])
+                .expect_err("method")
+                .code(),
+            "gzip_malformed"
         );
     }
 
     #[test]
     fn more_compressed_bytes_than_allowed_are_refused_while_reading() {
-        let mut reader = GzipReader::new(std::io::repeat(0x1f).take(1 << 30), 1000);
-        assert_eq!(
-            reader.fill().expect_err("limit").code(),
-            "compressed_bytes_limit"
-        );
-        assert!(reader.input.read_bytes <= INPUT_BYTES as u64);
+        let mut source = std::io::repeat(0x1f).take(1 << 30);
+        let error = super::inflate(&mut source, 1000, &mut |_| ()).expect_err("limit");
+        assert_eq!(error.code(), "compressed_bytes_limit");
+        assert!((1 << 30) - source.limit() <= 128 * 1024);
     }
 }

@@ -1,6 +1,6 @@
 //! Where the bytes of a tar come from: gzip, zstd, xz or a plain file, in pieces of a buffer.
 
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 
 use sha2::{Digest as _, Sha256};
 
@@ -25,20 +25,11 @@ pub(crate) trait Inflated {
     fn consume(&mut self, count: usize);
 }
 
-/// An [`Inflated`] whose buffers can be passed on.
-pub(crate) trait Pieces: Inflated {
-    /// The bytes at hand in their buffer, `empty` taking its place; no bytes at the end.
-    ///
-    /// # Errors
-    /// As [`Inflated::chunk`].
-    fn next_piece(&mut self, empty: Piece) -> Result<Piece, UnpackError>;
-}
-
 /// Inflated bytes in a buffer of their own.
 pub(crate) struct Piece {
-    pub(super) buffer: Box<[u8]>,
-    pub(super) start: usize,
-    pub(super) end: usize,
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
 }
 
 impl Piece {
@@ -63,55 +54,53 @@ impl Piece {
 }
 
 /// A decoder that reads, as [`Inflated`].
-pub(crate) struct Decoded<R, F> {
-    decoder: R,
-    failed: F,
+pub(crate) struct Decoded<'a> {
+    decoder: Box<dyn Read + Send + 'a>,
+    /// The meaning of an error of the decoder.
+    failed: Box<dyn Fn(std::io::Error) -> UnpackError + Send>,
     output: Piece,
 }
 
-impl<R: Read, F: Fn(std::io::Error) -> UnpackError> Decoded<R, F> {
-    /// What `decoder` gives; `failed` says what an error of it means.
-    pub(crate) fn new(decoder: R, failed: F) -> Self {
+impl<'a> Decoded<'a> {
+    pub(crate) fn new(
+        decoder: Box<dyn Read + Send + 'a>,
+        failed: impl Fn(std::io::Error) -> UnpackError + Send + 'static,
+    ) -> Self {
         Self {
             decoder,
-            failed,
+            failed: Box::new(failed),
             output: Piece::new(),
         }
     }
 
-    fn fill(&mut self) -> Result<(), UnpackError> {
-        if !self.output.bytes().is_empty() {
-            return Ok(());
-        }
-        let Piece { buffer, start, end } = &mut self.output;
-        (*start, *end) = (0, 0);
-        while *end < buffer.len() {
-            match self.decoder.read(&mut buffer[*end..]) {
-                Ok(0) => break,
-                Ok(count) => *end += count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => (),
-                Err(error) => return Err((self.failed)(error)),
-            }
-        }
-        Ok(())
+    /// Returns the bytes at hand in their buffer, which `empty` replaces; no bytes at the end.
+    ///
+    /// # Errors
+    /// As [`Inflated::chunk`].
+    pub(crate) fn next_piece(&mut self, empty: Piece) -> Result<Piece, UnpackError> {
+        self.chunk()?;
+        Ok(std::mem::replace(&mut self.output, empty))
     }
 }
 
-impl<R: Read, F: Fn(std::io::Error) -> UnpackError> Inflated for Decoded<R, F> {
+impl Inflated for Decoded<'_> {
     fn chunk(&mut self) -> Result<&[u8], UnpackError> {
-        self.fill()?;
+        if self.output.bytes().is_empty() {
+            let Piece { buffer, start, end } = &mut self.output;
+            (*start, *end) = (0, 0);
+            while *end < buffer.len() {
+                match self.decoder.read(&mut buffer[*end..]) {
+                    Ok(0) => break,
+                    Ok(count) => *end += count,
+                    Err(error) => return Err((self.failed)(error)),
+                }
+            }
+        }
         Ok(self.output.bytes())
     }
 
     fn consume(&mut self, count: usize) {
         self.output.consume(count);
-    }
-}
-
-impl<R: Read, F: Fn(std::io::Error) -> UnpackError> Pieces for Decoded<R, F> {
-    fn next_piece(&mut self, empty: Piece) -> Result<Piece, UnpackError> {
-        self.fill()?;
-        Ok(std::mem::replace(&mut self.output, empty))
     }
 }
 

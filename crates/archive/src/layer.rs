@@ -11,12 +11,11 @@ use std::io::Read;
 use std::os::fd::BorrowedFd;
 
 use crate::ahead::Ahead;
-use crate::compressed::{self, Compression};
+use crate::compressed::{Compression, decode};
 use crate::entries::{Entries, Member};
 use crate::entry_rules::{MemberKind, Rules};
-use crate::error::{EntryRefusal, UnpackError};
-use crate::gzip::GzipReader;
-use crate::inflated::{Inflated, Pieces, Watched};
+use crate::error::{Refusal, UnpackError};
+use crate::inflated::{Inflated, Watched};
 use crate::layer_view::LayerView;
 pub use crate::layer_writer::Below;
 use crate::layer_writer::{At, LayerWriter, WrittenLayer};
@@ -122,44 +121,14 @@ pub(crate) fn read_compressed(
     is_cancelled: &dyn Fn() -> bool,
     visitor: &mut dyn Visit,
 ) -> Result<ReadLayer, UnpackError> {
-    let bytes = limits.compressed_bytes;
-    match compression {
-        Compression::Gzip => read_ahead(
-            GzipReader::new(archive, bytes),
-            limits,
-            is_cancelled,
-            visitor,
-        ),
-        Compression::Zstd => read_ahead(
-            compressed::zstd(archive, bytes),
-            limits,
-            is_cancelled,
-            visitor,
-        ),
-        Compression::Xz => read_ahead(
-            compressed::xz(archive, bytes),
-            limits,
-            is_cancelled,
-            visitor,
-        ),
-        Compression::Plain => {
-            let source = compressed::plain(archive, bytes);
-            let mut watched = Watched::new(source, is_cancelled);
-            let bytes = show_entries(&mut watched, limits, visitor)?;
-            let (digest, _) = watched.finish();
-            Ok(ReadLayer { digest, bytes })
-        }
-    }
-}
-
-fn read_ahead(
-    mut source: impl Pieces + Send,
-    limits: &UnpackLimits,
-    is_cancelled: &dyn Fn() -> bool,
-    visitor: &mut dyn Visit,
-) -> Result<ReadLayer, UnpackError> {
+    let mut source = decode(archive, compression, limits.compressed_bytes);
     std::thread::scope(|scope| {
-        let ahead = Ahead::new(scope, &mut source, AHEAD_FROM_BYTES);
+        // Reading a plain file takes no time that a second thread would save.
+        let from_bytes = match compression {
+            Compression::Plain => u64::MAX,
+            Compression::Gzip | Compression::Zstd | Compression::Xz => AHEAD_FROM_BYTES,
+        };
+        let ahead = Ahead::new(scope, &mut source, from_bytes);
         let mut watched = Watched::new(ahead, is_cancelled);
         let bytes = show_entries(&mut watched, limits, visitor);
         let (digest, ahead) = watched.finish();
@@ -191,8 +160,7 @@ impl Visit for LayerEntries<'_, '_> {
             return Ok(());
         };
         let at = at(&member);
-        let meant = meaning(named, &member.kind)
-            .map_err(|error| at.refused(EntryRefusal::Whiteout(error)))?;
+        let meant = meaning(named, &member.kind).map_err(|refusal| at.refused(refusal))?;
         match meant {
             Meaning::Plain => {
                 let path = writer.place(at, named)?;
@@ -289,5 +257,5 @@ fn child(at: At<'_>, directory: Option<&RelPath>, name: &[u8]) -> Result<RelPath
         Some(directory) => [directory.as_bytes(), b"/", name].concat(),
         None => name.to_vec(),
     };
-    RelPath::parse(&whole).map_err(|error| at.refused(EntryRefusal::Path(error)))
+    RelPath::parse(&whole).map_err(|error| at.refused(Refusal::path(error)))
 }

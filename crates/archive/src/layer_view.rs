@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use crate::entry_rules::SEGMENTS_MAX;
+use crate::error::Refusal;
 use spec::path::{PATH_BYTES_MAX, RelPath, SEGMENT_BYTES_MAX};
 
 /// Most links on the way of one path (MAXSYMLINKS of linux/namei.h).
@@ -18,23 +19,6 @@ const STEPS_MAX: usize = 4096;
 pub(crate) const DIRECTORY_MODE: u32 = 0o755;
 /// Opens the written form.
 const HEAD: &[u8] = b"layer view 1\n";
-
-/// Why a path leads nowhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum LeadsNowhere {
-    /// The links on its way lead in a circle, or there are too many.
-    #[error("leads through more than {LINKS_MAX} symlinks")]
-    Links,
-    /// What it leads to, or what it leads over, is too long.
-    #[error(
-        "leads to a path that is longer than {PATH_BYTES_MAX} bytes, has more than {SEGMENTS_MAX} \
-         segments, or one that is longer than {SEGMENT_BYTES_MAX} bytes"
-    )]
-    TooLong,
-    /// It leads to the root itself, where a file or a link cannot be.
-    #[error("leads to the root itself")]
-    Root,
-}
 
 /// What is known of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,12 +39,8 @@ impl LayerView {
     /// as for a process whose root this is. `None` is the root itself.
     ///
     /// # Errors
-    /// `LeadsNowhere::Links`, `LeadsNowhere::TooLong`.
-    pub fn resolve(
-        &self,
-        path: &RelPath,
-        follows_last: bool,
-    ) -> Result<Option<RelPath>, LeadsNowhere> {
+    /// Too many links on the way, or a path that is too long.
+    pub fn resolve(&self, path: &RelPath, follows_last: bool) -> Result<Option<RelPath>, Refusal> {
         let mut here: Vec<u8> = Vec::with_capacity(path.as_bytes().len());
         // What is still to be walked, the next segment last.
         let mut ahead: Vec<&[u8]> = path.segments().collect();
@@ -69,7 +49,7 @@ impl LayerView {
         while let Some(segment) = ahead.pop() {
             steps += 1;
             if STEPS_MAX < steps {
-                return Err(LeadsNowhere::TooLong);
+                return Err(too_long());
             }
             match segment {
                 b"" | b"." => continue,
@@ -78,7 +58,7 @@ impl LayerView {
                     here.truncate(cut);
                     continue;
                 }
-                _ if SEGMENT_BYTES_MAX < segment.len() => return Err(LeadsNowhere::TooLong),
+                _ if SEGMENT_BYTES_MAX < segment.len() => return Err(too_long()),
                 _ => (),
             }
             let parent = here.len();
@@ -91,7 +71,10 @@ impl LayerView {
                 Some(Known::Link(target)) if follows_last || !is_last => {
                     links += 1;
                     if LINKS_MAX < links {
-                        return Err(LeadsNowhere::Links);
+                        return Err(Refusal::new(
+                            "layer_path_links",
+                            format!("its name leads through more than {LINKS_MAX} symlinks"),
+                        ));
                     }
                     let is_absolute = target.first() == Some(&b'/');
                     here.truncate(if is_absolute { 0 } else { parent });
@@ -103,10 +86,10 @@ impl LayerView {
         if here.is_empty() {
             return Ok(None);
         }
-        let found = RelPath::parse(&here).map_err(|_long| LeadsNowhere::TooLong)?;
+        let found = RelPath::parse(&here).map_err(|_long| too_long())?;
         match found.segments().count() <= SEGMENTS_MAX {
             true => Ok(Some(found)),
-            false => Err(LeadsNowhere::TooLong),
+            false => Err(too_long()),
         }
     }
 
@@ -222,6 +205,16 @@ pub(crate) fn beneath<'map, V>(
     map.range((Bound::Excluded(first), Bound::Excluded(end)))
 }
 
+fn too_long() -> Refusal {
+    Refusal::new(
+        "path_too_long",
+        format!(
+            "its name leads to a path that is longer than {PATH_BYTES_MAX} bytes, has more than \
+             {SEGMENTS_MAX} segments, or one that is longer than {SEGMENT_BYTES_MAX} bytes"
+        ),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,7 +236,7 @@ mod tests {
         match view.resolve(&path(from), follows_last) {
             Ok(Some(to)) => to.to_string(),
             Ok(None) => "/".to_owned(),
-            Err(error) => format!("{error:?}"),
+            Err(error) => error.code().to_owned(),
         }
     }
 
@@ -270,8 +263,8 @@ mod tests {
             ("up/passwd", "etc/passwd"),
             ("usr/up/f", "f"),
             ("a/b/l/f", "a/c/d/e/f"),
-            ("loop/f", "Links"),
-            ("one/f", "Links"),
+            ("loop/f", "layer_path_links"),
+            ("one/f", "layer_path_links"),
             ("root/f", "f"),
             ("dots/f", "usr/lib/f"),
             ("lib", "lib"),
@@ -284,7 +277,7 @@ mod tests {
             ("lib", "usr/lib"),
             ("root", "/"),
             ("usr/up", "/"),
-            ("two", "Links"),
+            ("two", "layer_path_links"),
         ] {
             assert_eq!(led(&view, from, true), to, "{from}");
         }
@@ -315,11 +308,11 @@ mod tests {
             ("d", &"c/".repeat(200)),
         ]);
         for from in ["l/f", "n/f", "d/f"] {
-            assert_eq!(led(&view, from, false), "TooLong", "{from}");
+            assert_eq!(led(&view, from, false), "path_too_long", "{from}");
         }
         let mut circle = LayerView::default();
         circle.put_link(&path("x"), [b"y/../".repeat(800), b"x".to_vec()].concat());
-        assert_eq!(led(&circle, "x/f", false), "TooLong");
+        assert_eq!(led(&circle, "x/f", false), "path_too_long");
     }
 
     proptest! {

@@ -11,8 +11,8 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 
-use crate::error::{EntryRefusal, UnpackError, shown};
-use crate::layer_view::{LayerView, LeadsNowhere, beneath};
+use crate::error::{Refusal, UnpackError, shown};
+use crate::layer_view::{LayerView, beneath};
 use crate::target::{Target, failed, write_all};
 use crate::tree::TreeLimits;
 use spec::path::{RelPath, escape};
@@ -49,7 +49,7 @@ pub(crate) struct At<'name> {
 }
 
 impl At<'_> {
-    pub(crate) fn refused(&self, refusal: EntryRefusal) -> UnpackError {
+    pub(crate) fn refused(&self, refusal: Refusal) -> UnpackError {
         UnpackError::entry(self.index, self.name, refusal)
     }
 }
@@ -154,16 +154,20 @@ impl<'a> LayerWriter<'a> {
     /// Where `path` leads, its last segment as it is; never the root.
     ///
     /// # Errors
-    /// [`EntryRefusal::Leads`].
+    /// Too many links on the way, or a path that is too long.
     pub(crate) fn place(&self, at: At<'_>, path: &RelPath) -> Result<RelPath, UnpackError> {
-        self.led(at, path, false)?
-            .ok_or_else(|| at.refused(EntryRefusal::Leads(LeadsNowhere::Root)))
+        self.led(at, path, false)?.ok_or_else(|| {
+            at.refused(Refusal::new(
+                "path_root",
+                "its name leads to the root itself",
+            ))
+        })
     }
 
     /// Where the directory `path` leads, its last segment too; `None` is the root.
     ///
     /// # Errors
-    /// [`EntryRefusal::Leads`].
+    /// Too many links on the way, or a path that is too long.
     pub(crate) fn place_directory(
         &self,
         at: At<'_>,
@@ -180,7 +184,7 @@ impl<'a> LayerWriter<'a> {
     ) -> Result<Option<RelPath>, UnpackError> {
         self.view
             .resolve(path, follows_last)
-            .map_err(|error| at.refused(EntryRefusal::Leads(error)))
+            .map_err(|refusal| at.refused(refusal))
     }
 
     /// Remembers that an entry was left out.
@@ -279,26 +283,20 @@ impl<'a> LayerWriter<'a> {
         path: &RelPath,
         from: &RelPath,
     ) -> Result<(), UnpackError> {
-        let target = shown(from.as_bytes());
+        let target = from.as_bytes();
         let refusal = match self.nodes.get(from.as_bytes()) {
-            _ if path == from => EntryRefusal::HardLinkItself,
+            _ if path == from => Refusal::hard_link_to_itself(),
             // Making room for it would remove what it is a name of.
-            Some(_) if is_beneath(from, path) => EntryRefusal::HardLinkMissing { target },
+            Some(_) if is_beneath(from, path) => Refusal::hard_link_missing(target),
             Some(Node::File) => {
                 self.begin(at, path, path.as_bytes().len(), Node::File)?;
                 self.target.create_hard_link(path, from)?;
                 self.view.take_away(path);
                 return Ok(());
             }
-            Some(Node::Directory) => EntryRefusal::HardLinkNotFile {
-                target,
-                found: "a directory",
-            },
-            Some(Node::Link) => EntryRefusal::HardLinkNotFile {
-                target,
-                found: "a symlink",
-            },
-            None => EntryRefusal::HardLinkMissing { target },
+            Some(Node::Directory) => Refusal::hard_link_not_file(target, "a directory"),
+            Some(Node::Link) => Refusal::hard_link_not_file(target, "a symlink"),
+            None => Refusal::hard_link_missing(target),
         };
         Err(at.refused(refusal))
     }
@@ -398,11 +396,11 @@ impl<'a> LayerWriter<'a> {
             match self.nodes.get(parent.as_bytes()) {
                 Some(Node::Directory) => break,
                 Some(Node::File) => {
-                    return Err(at.refused(EntryRefusal::FileInTheWay { at: parent }));
+                    return Err(at.refused(Refusal::beneath_file(&parent)));
                 }
                 // The view leads through no link; that it does not is what this stands for.
                 Some(Node::Link) => {
-                    return Err(at.refused(EntryRefusal::ThroughLink { link: parent }));
+                    return Err(at.refused(Refusal::beneath_link(&parent)));
                 }
                 None => (),
             }
@@ -568,5 +566,5 @@ fn is_beneath(path: &RelPath, above: &RelPath) -> bool {
 
 /// The path that a key was made of.
 fn rel_path(key: &[u8]) -> Result<RelPath, UnpackError> {
-    RelPath::parse(key).map_err(|error| UnpackError::entry(0, key, EntryRefusal::Path(error)))
+    RelPath::parse(key).map_err(|error| UnpackError::entry(0, key, Refusal::path(error)))
 }

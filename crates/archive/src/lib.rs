@@ -32,7 +32,7 @@ pub use canonical::content_digest;
 pub use canonical::write_canonical;
 pub use compressed::Compression;
 pub use entry_rules::SEGMENTS_MAX;
-pub use error::{EntryRefusal, UnpackError};
+pub use error::{Refusal, UnpackError};
 pub use layer::{UnpackedLayer, unpack_layer};
 pub use layer_view::LayerView;
 pub use open::{OpenedArchive, open_archive};

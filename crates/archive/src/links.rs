@@ -2,77 +2,38 @@
 
 use std::collections::HashSet;
 
+use crate::error::Refusal;
 use crate::tree::{Entry, Tree};
 use spec::path::{PATH_BYTES_MAX, RelPath, escape};
 
 /// Most segments that a link's target may have; each costs one look-up.
 const TARGET_SEGMENTS_MAX: usize = 256;
 
-/// Why a symbolic link is refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum LinkError {
-    /// It has no target.
-    #[error("is a symlink without a target")]
-    Empty,
-    /// The target starts with `/`.
-    #[error("is a symlink to the absolute path `{target}`; expected a relative one")]
-    Absolute { target: String },
-    /// The target contains a NUL byte.
-    #[error("is a symlink whose target contains a NUL byte")]
-    Nul,
-    /// The target is longer than a path may be, or has too many segments.
-    #[error("is a symlink whose target is longer than 4095 bytes or 256 segments")]
-    TooLong,
-    /// The target lies outside the bundle.
-    #[error("is a symlink to `{target}`, which leaves the bundle; expected a path inside it")]
-    Escapes { target: String },
-    /// The target is the link itself.
-    #[error("is a symlink to itself")]
-    Loop,
-    /// The target is another link.
-    #[error("is a symlink to another symlink, `{other}`; expected a file or a directory")]
-    Chained { other: RelPath },
-    /// The target lies behind another link.
-    #[error("is a symlink to `{target}`, which passes through another symlink, `{other}`")]
-    ThroughLink { target: String, other: RelPath },
-}
-
-impl LinkError {
-    /// Stable name of the cause.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Empty => "symlink_empty",
-            Self::Absolute { .. } => "symlink_absolute",
-            Self::Nul => "symlink_nul",
-            Self::TooLong => "symlink_too_long",
-            Self::Escapes { .. } => "symlink_escapes",
-            Self::Loop => "symlink_loop",
-            Self::Chained { .. } => "symlink_chained",
-            Self::ThroughLink { .. } => "symlink_through_link",
-        }
-    }
-}
-
 /// Checks what can be checked before the whole tree is known.
 ///
 /// # Errors
 /// The first rule that the link breaks.
-pub fn check_target(link: &RelPath, target: &[u8]) -> Result<(), LinkError> {
+pub fn check_target(link: &RelPath, target: &[u8]) -> Result<(), Refusal> {
     if target.is_empty() {
-        return Err(LinkError::Empty);
+        return Err(empty());
     }
     if target.contains(&0) {
-        return Err(LinkError::Nul);
+        return Err(refused(
+            "symlink_nul",
+            "is a symlink whose target contains a NUL byte",
+        ));
     }
     if PATH_BYTES_MAX < target.len()
         || TARGET_SEGMENTS_MAX < target.split(|byte| *byte == b'/').count()
     {
-        return Err(LinkError::TooLong);
+        return Err(too_long());
     }
     if target[0] == b'/' {
         let target = escape(target);
-        return Err(LinkError::Absolute { target });
+        return Err(refused(
+            "symlink_absolute",
+            format!("is a symlink to the absolute path `{target}`; expected a relative one"),
+        ));
     }
     walk(link, target, |_, _| Ok(()))
 }
@@ -81,7 +42,7 @@ pub fn check_target(link: &RelPath, target: &[u8]) -> Result<(), LinkError> {
 ///
 /// # Errors
 /// The offending link and the rule that it breaks.
-pub fn check_all(tree: &Tree) -> Result<(), (RelPath, LinkError)> {
+pub fn check_all(tree: &Tree) -> Result<(), (RelPath, Refusal)> {
     let links: Vec<(&RelPath, &[u8])> = tree
         .iter()
         .filter_map(|(path, entry)| match entry {
@@ -99,21 +60,29 @@ pub fn check_all(tree: &Tree) -> Result<(), (RelPath, LinkError)> {
 }
 
 /// `paths`: where the links of the tree are.
-fn check_passage(link: &RelPath, target: &[u8], paths: &HashSet<&[u8]>) -> Result<(), LinkError> {
+fn check_passage(link: &RelPath, target: &[u8], paths: &HashSet<&[u8]>) -> Result<(), Refusal> {
     walk(link, target, |here, is_last| {
         if !paths.contains(here) {
             return Ok(());
         }
         if here == link.as_bytes() {
-            return Err(LinkError::Loop);
+            return Err(refused("symlink_loop", "is a symlink to itself"));
         }
-        let other = RelPath::parse(here).map_err(|_never| LinkError::TooLong)?;
-        Err(match is_last {
-            true => LinkError::Chained { other },
-            false => LinkError::ThroughLink {
-                target: escape(target),
-                other,
-            },
+        let (target, other) = (escape(target), escape(here));
+        Err(if is_last {
+            refused(
+                "symlink_chained",
+                format!(
+                    "is a symlink to another symlink, `{other}`; expected a file or a directory"
+                ),
+            )
+        } else {
+            refused(
+                "symlink_through_link",
+                format!(
+                    "is a symlink to `{target}`, which passes through another symlink, `{other}`"
+                ),
+            )
         })
     })
 }
@@ -123,8 +92,8 @@ fn check_passage(link: &RelPath, target: &[u8], paths: &HashSet<&[u8]>) -> Resul
 fn walk(
     link: &RelPath,
     target: &[u8],
-    mut visit: impl FnMut(&[u8], bool) -> Result<(), LinkError>,
-) -> Result<(), LinkError> {
+    mut visit: impl FnMut(&[u8], bool) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
     let mut here: Vec<u8> = link
         .parent()
         .map_or_else(Vec::new, |parent| parent.as_bytes().to_vec());
@@ -136,7 +105,13 @@ fn walk(
         if segment == b".." {
             if here.is_empty() {
                 let target = escape(target);
-                return Err(LinkError::Escapes { target });
+                return Err(refused(
+                    "symlink_escapes",
+                    format!(
+                        "is a symlink to `{target}`, which leaves the bundle; expected a path \
+                         inside it"
+                    ),
+                ));
             }
             let cut = here.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
             here.truncate(cut);
@@ -147,11 +122,26 @@ fn walk(
         }
         here.extend_from_slice(segment);
         if PATH_BYTES_MAX < here.len() {
-            return Err(LinkError::TooLong);
+            return Err(too_long());
         }
         visit(&here, segments.peek().is_none())?;
     }
     Ok(())
+}
+
+fn refused(code: &'static str, message: impl Into<String>) -> Refusal {
+    Refusal::new(code, message).with_hint(Refusal::COPY_OR_RELATIVE)
+}
+
+pub(crate) fn empty() -> Refusal {
+    refused("symlink_empty", "is a symlink without a target")
+}
+
+pub(crate) fn too_long() -> Refusal {
+    refused(
+        "symlink_too_long",
+        "is a symlink whose target is longer than 4095 bytes or 256 segments",
+    )
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::entry_rules::SEGMENTS_MAX;
-use crate::error::{EntryRefusal, UnpackError, shown};
+use crate::error::{Refusal, UnpackError, shown};
 use crate::links::check_target;
 use crate::open::kind;
 use crate::tree::archive_order;
@@ -114,7 +114,7 @@ impl Walk<'_> {
                 continue;
             }
             let path = beneath(path, name)
-                .map_err(|error| UnpackError::entry(self.index, name, EntryRefusal::Path(error)))?;
+                .map_err(|error| UnpackError::entry(self.index, name, Refusal::path(error)))?;
             self.listed += 1;
             // Names are held in memory before they are visited.
             if self.limits.entries < self.listed {
@@ -161,10 +161,7 @@ impl Walk<'_> {
         let refused = |refusal| UnpackError::entry(index, path.as_bytes(), refusal);
         let segments = path.segments().count();
         if SEGMENTS_MAX < segments {
-            return Err(refused(EntryRefusal::TooDeep {
-                segments,
-                limit: SEGMENTS_MAX,
-            }));
+            return Err(refused(Refusal::too_deep(segments, SEGMENTS_MAX)));
         }
         match file_type {
             FileType::Directory => {
@@ -177,10 +174,10 @@ impl Walk<'_> {
                 let target = rustix::fs::readlinkat(parent, path.file_name(), Vec::new())
                     .map_err(|errno| unreadable("readlinkat", path.as_bytes(), errno))?
                     .into_bytes();
-                check_target(&path, &target).map_err(|error| refused(EntryRefusal::Link(error)))?;
+                check_target(&path, &target).map_err(|error| refused(error.about("it")))?;
                 self.writer.symlink(index, path, target).map(|()| None)
             }
-            other => Err(refused(EntryRefusal::SourceType { what: kind(other) })),
+            other => Err(refused(source_type(other))),
         }
     }
 
@@ -193,8 +190,7 @@ impl Walk<'_> {
         let name = shown(path.as_bytes());
         let file_type = FileType::from_raw_mode(status.st_mode);
         if file_type != FileType::RegularFile {
-            let what = kind(file_type);
-            let refusal = EntryRefusal::SourceType { what };
+            let refusal = source_type(file_type);
             return Err(UnpackError::entry(self.index, path.as_bytes(), refusal));
         }
         let expected_bytes = u64::try_from(status.st_size).unwrap_or(0);
@@ -243,6 +239,14 @@ fn beneath(parent: Option<&RelPath>, name: &[u8]) -> Result<RelPath, PathError> 
         Some(parent) => parent.join(&name),
         None => Ok(name),
     }
+}
+
+fn source_type(file_type: FileType) -> Refusal {
+    let what = kind(file_type);
+    Refusal::new(
+        "entry_type",
+        format!("it is {what}; expected a file, a directory or a link"),
+    )
 }
 
 fn unreadable(call: &'static str, path: &[u8], errno: Errno) -> UnpackError {

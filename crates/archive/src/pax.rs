@@ -1,64 +1,7 @@
 //! The records of a pax extended header: `length key=value\n` (POSIX.1-2024 pax, "pax Extended Header").
 
+use crate::error::Refusal;
 use spec::path::escape;
-
-/// Why the records of a pax header are refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PaxError {
-    /// A record's length is not a number, or does not fit.
-    #[error("its pax header has a record whose length is wrong, at byte {at}")]
-    Length {
-        /// Offset of the record in the header's data.
-        at: usize,
-    },
-    /// A record does not end in a newline.
-    #[error("its pax header has a record that does not end in a newline, at byte {at}")]
-    Newline {
-        /// Offset of the record in the header's data.
-        at: usize,
-    },
-    /// A record has no `=`, or nothing before it.
-    #[error("its pax header has a record without a key, at byte {at}")]
-    Key {
-        /// Offset of the record in the header's data.
-        at: usize,
-    },
-    /// A key that decides what is unpacked has no value.
-    #[error("its pax header has an empty `{key}`")]
-    EmptyValue { key: &'static str },
-    /// A key that decides what is unpacked comes twice.
-    #[error("its pax header has `{key}` twice")]
-    Twice { key: &'static str },
-    /// A name contains a NUL byte.
-    #[error("its pax header has a NUL byte in `{key}`")]
-    Nul { key: &'static str },
-    /// `size` is not a number.
-    #[error("its pax header has the size `{value}`; expected a decimal number")]
-    Size {
-        /// What was found, escaped.
-        value: String,
-    },
-    /// A key of a sparse file.
-    #[error("its pax header describes a sparse file (`{key}`), which is not supported")]
-    Sparse { key: String },
-}
-
-impl PaxError {
-    /// Stable name of the cause.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Length { .. } => "pax_length",
-            Self::Newline { .. } => "pax_newline",
-            Self::Key { .. } => "pax_key",
-            Self::EmptyValue { .. } => "pax_empty_value",
-            Self::Twice { .. } => "pax_twice",
-            Self::Nul { .. } => "pax_nul",
-            Self::Size { .. } => "pax_size",
-            Self::Sparse { .. } => "sparse_file",
-        }
-    }
-}
 
 /// What is used of a pax header; owners and extended attributes are not.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -76,27 +19,32 @@ impl PaxRecords {
     /// Reads all records.
     ///
     /// # Errors
-    /// The first [`PaxError`].
-    pub fn parse(data: &[u8]) -> Result<Self, PaxError> {
+    /// The first rule that a record breaks.
+    pub fn parse(data: &[u8]) -> Result<Self, Refusal> {
         let mut records = Self::default();
         let mut at = 0;
         while let Some(rest) = data.get(at..).filter(|rest| !rest.is_empty()) {
-            let (length, digits) = record_length(rest).ok_or(PaxError::Length { at })?;
-            let record = rest.get(digits..length).ok_or(PaxError::Length { at })?;
-            let (newline, record) = record.split_last().ok_or(PaxError::Length { at })?;
+            let malformed = |code, what| {
+                let message = format!("its pax header has a record {what}, at byte {at}");
+                Refusal::new(code, message)
+            };
+            let wrong_length = || malformed("pax_length", "whose length is wrong");
+            let (length, digits) = record_length(rest).ok_or_else(wrong_length)?;
+            let record = rest.get(digits..length).ok_or_else(wrong_length)?;
+            let (newline, record) = record.split_last().ok_or_else(wrong_length)?;
             if *newline != b'\n' {
-                return Err(PaxError::Newline { at });
+                return Err(malformed("pax_newline", "that does not end in a newline"));
             }
             match record.iter().position(|byte| *byte == b'=') {
                 Some(cut) if 0 < cut => records.take(&record[..cut], &record[cut + 1..])?,
-                _ => return Err(PaxError::Key { at }),
+                _ => return Err(malformed("pax_key", "without a key")),
             }
             at += length;
         }
         Ok(records)
     }
 
-    fn take(&mut self, key: &[u8], value: &[u8]) -> Result<(), PaxError> {
+    fn take(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
         match key {
             b"path" => put(&mut self.path, "path", name(value, "path")?),
             b"linkpath" => put(&mut self.link_path, "linkpath", name(value, "linkpath")?),
@@ -110,8 +58,8 @@ impl PaxRecords {
                 self.comment = Some(value.to_vec());
                 Ok(())
             }
-            b"SCHILY.realsize" | b"SCHILY.filetype" => Err(PaxError::Sparse { key: escape(key) }),
-            _ if key.starts_with(b"GNU.sparse.") => Err(PaxError::Sparse { key: escape(key) }),
+            b"SCHILY.realsize" | b"SCHILY.filetype" => Err(sparse(key)),
+            _ if key.starts_with(b"GNU.sparse.") => Err(sparse(key)),
             _ => Ok(()),
         }
     }
@@ -135,26 +83,52 @@ fn unsigned(digits: &[u8]) -> Option<u64> {
     })
 }
 
-fn name(value: &[u8], key: &'static str) -> Result<Vec<u8>, PaxError> {
+fn name(value: &[u8], key: &'static str) -> Result<Vec<u8>, Refusal> {
     match value {
-        b"" => Err(PaxError::EmptyValue { key }),
-        _ if value.contains(&0) => Err(PaxError::Nul { key }),
+        b"" => Err(empty(key)),
+        _ if value.contains(&0) => Err(Refusal::new(
+            "pax_nul",
+            format!("its pax header has a NUL byte in `{key}`"),
+        )),
         _ => Ok(value.to_vec()),
     }
 }
 
-fn decimal(value: &[u8]) -> Result<u64, PaxError> {
+fn decimal(value: &[u8]) -> Result<u64, Refusal> {
     if value.is_empty() {
-        return Err(PaxError::EmptyValue { key: "size" });
+        return Err(empty("size"));
     }
-    unsigned(value).ok_or_else(|| PaxError::Size {
-        value: escape(value.get(..40).unwrap_or(value)),
+    unsigned(value).ok_or_else(|| {
+        let value = escape(value.get(..40).unwrap_or(value));
+        Refusal::new(
+            "pax_size",
+            format!("its pax header has the size `{value}`; expected a decimal number"),
+        )
     })
 }
 
-fn put<T>(slot: &mut Option<T>, key: &'static str, value: T) -> Result<(), PaxError> {
+fn empty(key: &'static str) -> Refusal {
+    Refusal::new(
+        "pax_empty_value",
+        format!("its pax header has an empty `{key}`"),
+    )
+}
+
+fn sparse(key: &[u8]) -> Refusal {
+    let key = escape(key);
+    Refusal::new(
+        "sparse_file",
+        format!("its pax header describes a sparse file (`{key}`), which is not supported"),
+    )
+    .with_hint("pack without `tar --sparse`")
+}
+
+fn put<T>(slot: &mut Option<T>, key: &'static str, value: T) -> Result<(), Refusal> {
     match slot.replace(value) {
-        Some(_earlier) => Err(PaxError::Twice { key }),
+        Some(_earlier) => Err(Refusal::new(
+            "pax_twice",
+            format!("its pax header has `{key}` twice"),
+        )),
         None => Ok(()),
     }
 }
@@ -167,12 +141,8 @@ mod tests {
     #[test]
     fn path_link_path_and_size_are_taken_and_the_rest_is_not() {
         let data = b"12 path=a/b\n15 linkpath=../c\n9 size=7\n30 mtime=99999999999999999999999\n";
-        let error = PaxRecords::parse(data);
-        assert_eq!(
-            error,
-            Err(PaxError::Newline { at: 12 }),
-            "the second length is wrong"
-        );
+        let error = PaxRecords::parse(data).map_err(|error| error.code());
+        assert_eq!(error, Err("pax_newline"), "the second length is wrong");
         let data = b"12 path=a/b\n17 linkpath=../c\n10 size=7\n20 SCHILY.xattr.u=\0\n11 hdr=a=b\n";
         let records = PaxRecords::parse(data).expect("well formed");
         assert_eq!(records.path.as_deref(), Some(&b"a/b"[..]));

@@ -1,6 +1,6 @@
 //! Where the entries of an archive go: where they are named, or below one of its folders.
 
-use crate::error::{EntryRefusal, shown};
+use crate::error::{Refusal, shown};
 use spec::path::RelPath;
 
 /// Where the entries of an archive go.
@@ -35,12 +35,12 @@ impl Placing {
     /// Where an entry goes; `None`: nowhere, or it is the top itself.
     ///
     /// # Errors
-    /// [`EntryRefusal::SecondTopFolder`].
+    /// A second top folder.
     pub(crate) fn entry(
         &mut self,
         path: Option<RelPath>,
         kind: &'static str,
-    ) -> Result<Option<RelPath>, EntryRefusal> {
+    ) -> Result<Option<RelPath>, Refusal> {
         let (Self::Below(folder), Some(path)) = (&mut *self, &path) else {
             return Ok(path);
         };
@@ -48,7 +48,11 @@ impl Placing {
         let is_alone = path.as_bytes() == top;
         let first = folder.top.get_or_insert_with(|| top.to_vec());
         if first != top || (is_alone && kind != "a directory") {
-            return Err(EntryRefusal::SecondTopFolder { top: shown(first) });
+            let top = shown(first);
+            return Err(Refusal::new(
+                "second_top_folder",
+                format!("it lies outside of `{top}`, the one top folder of the entries before it"),
+            ));
         }
         let Some(inside) = without(path.as_bytes(), top) else {
             return Ok(None);
@@ -71,8 +75,8 @@ impl Placing {
     /// Where the target of a hard link goes.
     ///
     /// # Errors
-    /// [`EntryRefusal::HardLinkMissing`] where it goes nowhere.
-    pub(crate) fn target(&self, target: RelPath) -> Result<RelPath, EntryRefusal> {
+    /// The target is not unpacked.
+    pub(crate) fn target(&self, target: RelPath) -> Result<RelPath, Refusal> {
         let Self::Below(folder) = self else {
             return Ok(target);
         };
@@ -82,9 +86,7 @@ impl Placing {
                 Some(wanted) => without(inside.as_bytes(), wanted.as_bytes()),
                 None => Some(inside),
             })
-            .ok_or_else(|| EntryRefusal::HardLinkMissing {
-                target: shown(target.as_bytes()),
-            })
+            .ok_or_else(|| Refusal::hard_link_missing(target.as_bytes()))
     }
 
     /// What is there instead of the wanted folder; `None`: the folder is there.

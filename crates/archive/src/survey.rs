@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::error::UnpackError;
 use crate::pack::read_directory;
+use crate::placing::Placing;
 use crate::tree::{Entry, Tree};
 use crate::tree_writer::TreeWriter;
 use crate::unpack::{UnpackLimits, read_archive};
@@ -124,12 +125,12 @@ impl Kept {
 /// # Errors
 /// As [`crate::unpack()`], but for what only a file system can refuse.
 pub fn survey(
-    archive: impl Read,
+    archive: impl Read + Send,
     limits: &UnpackLimits,
     named: &[&str],
 ) -> Result<Surveyed, UnpackError> {
     let mut writer = TreeWriter::without_image(limits.tree(), Kept::with_all_of(named));
-    let archive_digest = read_archive(archive, &mut writer, limits)?;
+    let (archive_digest, _) = read_archive(archive, &mut writer, limits, Placing::AsNamed)?;
     writer.survey(Some(archive_digest))
 }
 

@@ -3,56 +3,12 @@
 //! Owner, group and device numbers are not read at all: nothing in them is used, so nothing in them
 //! can be malformed. The time decides nothing, and is none where it is not a number.
 
+use crate::error::Refusal;
+
 /// Size of a block, in bytes.
 pub(crate) const BLOCK_BYTES: usize = 512;
 /// Largest size that the twelve octal digits of a header hold, in bytes.
 pub(crate) const OCTAL_SIZE_MAX: u64 = 0o77_777_777_777;
-
-/// Why a block is not a tar header.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum HeaderError {
-    /// The checksum does not fit.
-    #[error("its header's checksum is {stated}; the bytes give {computed}")]
-    Checksum {
-        /// What the header says; `none` where that is no number.
-        stated: String,
-        /// What its bytes give.
-        computed: u64,
-    },
-    /// Neither v7, ustar nor GNU.
-    #[error("its header has the magic `{magic}`; expected `ustar`")]
-    Magic {
-        /// What was found, escaped.
-        magic: String,
-    },
-    /// star's own format, whose prefix field holds times.
-    #[error("its header is in star's own format; expected ustar, pax or GNU")]
-    Star,
-    /// A number is malformed, negative or too large.
-    #[error("the field `{field}` of its header is `{value}`; expected an octal number")]
-    Number {
-        field: &'static str,
-        /// What was found, escaped.
-        value: String,
-    },
-    /// Something follows the NUL byte that ends a name.
-    #[error("the field `{field}` of its header goes on after a NUL byte")]
-    NulInName { field: &'static str },
-}
-
-impl HeaderError {
-    /// Stable name of the cause.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Checksum { .. } => "header_checksum",
-            Self::Magic { .. } => "header_magic",
-            Self::Star => "header_star",
-            Self::Number { .. } => "header_number",
-            Self::NulInName { .. } => "header_nul_in_name",
-        }
-    }
-}
 
 /// Whose rules a header follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,8 +51,8 @@ impl Header {
     /// Reads a block; `None` where it is all zeros.
     ///
     /// # Errors
-    /// The first [`HeaderError`].
-    pub(crate) fn parse(block: &[u8; BLOCK_BYTES]) -> Result<Option<Self>, HeaderError> {
+    /// The first rule that the header breaks.
+    pub(crate) fn parse(block: &[u8; BLOCK_BYTES]) -> Result<Option<Self>, Refusal> {
         if is_zero(block) {
             return Ok(None);
         }
@@ -104,19 +60,30 @@ impl Header {
         let stated = octal(&block[CHECKSUM]);
         if stated != Some(computed) {
             let stated = stated.map_or_else(|| "none".to_owned(), |number| number.to_string());
-            return Err(HeaderError::Checksum { stated, computed });
+            return Err(Refusal::new(
+                "header_checksum",
+                format!("its header's checksum is {stated}; the bytes give {computed}"),
+            ));
         }
         let format = match (&block[MAGIC], &block[VERSION]) {
             (b"ustar\0", b"00" | b"\0\0") => Format::Ustar,
             (b"ustar ", b" \0") => Format::Gnu,
             (b"\0\0\0\0\0\0", _) => Format::V7,
             (magic, _) => {
-                let magic = magic.escape_ascii().to_string();
-                return Err(HeaderError::Magic { magic });
+                let magic = magic.escape_ascii();
+                return Err(Refusal::new(
+                    "header_magic",
+                    format!("its header has the magic `{magic}`; expected `ustar`"),
+                ));
             }
         };
         if format == Format::Ustar && &block[STAR_MAGIC] == b"tar\0" {
-            return Err(HeaderError::Star);
+            // Its prefix field holds times.
+            return Err(Refusal::new(
+                "header_star",
+                "its header is in star's own format; expected ustar, pax or GNU",
+            )
+            .with_hint("pack with `tar --format=pax`"));
         }
         let mut name = Vec::new();
         if format == Format::Ustar {
@@ -152,23 +119,29 @@ pub(crate) fn checksum(block: &[u8; BLOCK_BYTES]) -> u64 {
 }
 
 /// The bytes before the first NUL.
-fn text<'a>(field: &'a [u8], name: &'static str) -> Result<&'a [u8], HeaderError> {
+fn text<'a>(field: &'a [u8], name: &'static str) -> Result<&'a [u8], Refusal> {
     let end = field.iter().position(|byte| *byte == 0);
     let (text, rest) = field.split_at(end.unwrap_or(field.len()));
     match is_zero(rest) {
         true => Ok(text),
-        false => Err(HeaderError::NulInName { field: name }),
+        false => Err(Refusal::new(
+            "header_nul_in_name",
+            format!("the field `{name}` of its header goes on after a NUL byte"),
+        )),
     }
 }
 
-fn number(field: &[u8], name: &'static str) -> Result<u64, HeaderError> {
+fn number(field: &[u8], name: &'static str) -> Result<u64, Refusal> {
     let number = match field.first() {
         Some(first) if first & 0x80 != 0 => base_256(field),
         _ => octal(field),
     };
-    number.ok_or_else(|| HeaderError::Number {
-        field: name,
-        value: field.escape_ascii().to_string(),
+    number.ok_or_else(|| {
+        let value = field.escape_ascii();
+        Refusal::new(
+            "header_number",
+            format!("the field `{name}` of its header is `{value}`; expected an octal number"),
+        )
     })
 }
 

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 
 use crate::canonical::{StreamDigest, content_digest};
-use crate::error::{EntryRefusal, UnpackError, shown};
+use crate::error::{Refusal, UnpackError, shown};
 use crate::links;
 use crate::survey::{Kept, Surveyed};
 use crate::target::{Target, failed, file_bits, write_all};
@@ -217,7 +217,7 @@ impl<'fd> TreeWriter<'fd> {
     /// lies in `root`.
     ///
     /// # Errors
-    /// [`EntryRefusal::Link`], or [`UnpackError::Target`].
+    /// A link that breaks a rule, or [`UnpackError::Target`].
     pub(crate) fn finish(
         mut self,
         root: BorrowedFd<'_>,
@@ -249,11 +249,11 @@ impl<'fd> TreeWriter<'fd> {
     /// Checks the links against the whole tree, and says what was found.
     ///
     /// # Errors
-    /// [`EntryRefusal::Link`].
+    /// A link that breaks a rule.
     pub(crate) fn survey(self, archive_digest: Option<Digest>) -> Result<Surveyed, UnpackError> {
-        links::check_all(&self.tree).map_err(|(link, error)| UnpackError::Link {
-            name: shown(link.as_bytes()),
-            error,
+        links::check_all(&self.tree).map_err(|(link, refusal)| {
+            let name = shown(link.as_bytes());
+            UnpackError::Refused(refusal.about(format_args!("`{name}`")))
         })?;
         let mut warnings = Vec::new();
         if let Some(first) = &self.first_left_out {
@@ -307,9 +307,12 @@ fn refused(
     limits: TreeLimits,
 ) -> UnpackError {
     let refusal = match conflict {
-        Conflict::FileInTheWay(at) => EntryRefusal::FileInTheWay { at },
-        Conflict::ThroughLink(link) => EntryRefusal::ThroughLink { link },
-        Conflict::OtherType(there) => EntryRefusal::OtherType { there, here },
+        Conflict::FileInTheWay(at) => Refusal::beneath_file(&at),
+        Conflict::ThroughLink(link) => Refusal::beneath_link(&link),
+        Conflict::OtherType(there) => Refusal::new(
+            "entry_other_type",
+            format!("it is {here}, and an earlier entry of that name is {there}"),
+        ),
         Conflict::Entries => {
             return UnpackError::TooManyEntries {
                 index,

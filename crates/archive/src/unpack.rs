@@ -4,10 +4,10 @@ use std::io::Read;
 use std::os::fd::BorrowedFd;
 
 use crate::ahead::Ahead;
+use crate::compressed::{Compression, Hashed, decode};
 use crate::entries::{Entries, EntryLimits, Member};
 use crate::entry_rules::{MemberKind, Rules};
-use crate::error::{EntryRefusal, UnpackError, shown};
-use crate::gzip::GzipReader;
+use crate::error::{Refusal, UnpackError, shown};
 use crate::inflated::Inflated;
 use crate::placing::Placing;
 use crate::tree::{Entry, Tree};
@@ -80,7 +80,7 @@ pub struct Unpacked {
 /// The first rule that the archive breaks, or what the file system could not do:
 /// [`UnpackError::is_refusal`] tells them apart.
 pub fn unpack(
-    archive: impl Read,
+    archive: impl Read + Send,
     into: BorrowedFd<'_>,
     limits: &UnpackLimits,
 ) -> Result<Unpacked, UnpackError> {
@@ -113,7 +113,7 @@ pub fn unpack_ahead(
 /// else but a file or a directory is refused by its name, before anything is made of it.
 ///
 /// # Errors
-/// As [`unpack`]; [`EntryRefusal::NotInSnapshot`].
+/// As [`unpack`]; an entry that is neither a file nor a directory.
 pub fn unpack_snapshot(
     archive: impl Read + Send,
     into: BorrowedFd<'_>,
@@ -130,14 +130,16 @@ fn read_ahead(
     rules: Rules,
 ) -> Result<Unpacked, UnpackError> {
     let mut writer = TreeWriter::new(into, limits.tree(), None);
-    let mut source = GzipReader::new(archive, limits.compressed_bytes);
+    let mut archive = Hashed::new(archive);
+    let mut source = decode(&mut archive, Compression::Gzip, limits.compressed_bytes);
     std::thread::scope(|scope| {
         let mut ahead = Ahead::new(scope, &mut source, ahead_from_bytes);
         let seen = read_placed(&mut ahead, &mut writer, limits, rules, Placing::AsNamed);
         ahead.end();
         seen
     })?;
-    writer.finish(into, Some(source.archive_digest()))
+    drop(source);
+    writer.finish(into, Some(archive.digest()))
 }
 
 /// What the service of a repository packed.
@@ -157,7 +159,7 @@ pub struct HostedArchive {
 /// # Errors
 /// As [`unpack`]; entries outside of `folder` are counted, and may be links to anywhere.
 pub fn unpack_hosted(
-    archive: impl Read,
+    archive: impl Read + Send,
     into: BorrowedFd<'_>,
     limits: &UnpackLimits,
     folder: Option<RelPath>,
@@ -171,33 +173,35 @@ pub fn unpack_hosted(
 }
 
 /// What was seen of an archive beside its entries.
-struct Seen {
+pub(crate) struct Seen {
     comment: Option<Vec<u8>>,
     instead: Option<&'static str>,
 }
 
 fn unpack_placed(
-    archive: impl Read,
+    archive: impl Read + Send,
     into: BorrowedFd<'_>,
     limits: &UnpackLimits,
     placing: Placing,
 ) -> Result<(Unpacked, Seen), UnpackError> {
     let mut writer = TreeWriter::new(into, limits.tree(), None);
-    let mut source = GzipReader::new(archive, limits.compressed_bytes);
-    let seen = read_placed(&mut source, &mut writer, limits, Rules::Bundle, placing)?;
-    let unpacked = writer.finish(into, Some(source.archive_digest()))?;
+    let (digest, seen) = read_archive(archive, &mut writer, limits, placing)?;
+    let unpacked = writer.finish(into, Some(digest))?;
     Ok((unpacked, seen))
 }
 
-/// Gives every entry of `archive` to `writer`; the digest of the archive's bytes.
+/// Gives every entry of `archive` to `writer`; returns the digest of the archive's bytes.
 pub(crate) fn read_archive(
-    archive: impl Read,
+    archive: impl Read + Send,
     writer: &mut TreeWriter<'_>,
     limits: &UnpackLimits,
-) -> Result<Digest, UnpackError> {
-    let mut source = GzipReader::new(archive, limits.compressed_bytes);
-    read_placed(&mut source, writer, limits, Rules::Bundle, Placing::AsNamed)?;
-    Ok(source.archive_digest())
+    placing: Placing,
+) -> Result<(Digest, Seen), UnpackError> {
+    let mut archive = Hashed::new(archive);
+    let mut source = decode(&mut archive, Compression::Gzip, limits.compressed_bytes);
+    let seen = read_placed(&mut source, writer, limits, Rules::Bundle, placing)?;
+    drop(source);
+    Ok((archive.digest(), seen))
 }
 
 fn read_placed(
@@ -245,7 +249,7 @@ fn read_placed(
             }
             // No rules of a tree that is read here let one pass.
             MemberKind::Special { what } => {
-                let refusal = EntryRefusal::NotInSnapshot { what };
+                let refusal = Refusal::not_in_snapshot(what);
                 return Err(UnpackError::entry(index, path.as_bytes(), refusal));
             }
         }
@@ -263,17 +267,11 @@ fn linked_file(
     path: &RelPath,
     target: &RelPath,
 ) -> Result<(bool, u64), UnpackError> {
-    let shown_target = || shown(target.as_bytes());
     let refusal = match tree.get(target) {
-        _ if path == target => EntryRefusal::HardLinkItself,
+        _ if path == target => Refusal::hard_link_to_itself(),
         Some(Entry::File { executable, bytes }) => return Ok((*executable, *bytes)),
-        Some(other) => EntryRefusal::HardLinkNotFile {
-            target: shown_target(),
-            found: other.kind(),
-        },
-        None => EntryRefusal::HardLinkMissing {
-            target: shown_target(),
-        },
+        Some(other) => Refusal::hard_link_not_file(target.as_bytes(), other.kind()),
+        None => Refusal::hard_link_missing(target.as_bytes()),
     };
     Err(UnpackError::entry(index, path.as_bytes(), refusal))
 }

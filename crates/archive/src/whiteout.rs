@@ -2,43 +2,13 @@
 //! layer.md, "Whiteouts").
 
 use crate::entry_rules::MemberKind;
+use crate::error::Refusal;
 use spec::path::RelPath;
 
 const PREFIX: &[u8] = b".wh.";
 /// Names with this belong to AUFS itself, but for the one of an opaque directory.
 const AUFS: &[u8] = b".wh..wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
-
-/// Why a whiteout is refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum WhiteoutError {
-    /// `.wh.` alone.
-    #[error("of nothing: its name is `.wh.` alone")]
-    Nameless,
-    /// `.wh..` or `.wh...`.
-    #[error("of `.` or `..`; expected a name")]
-    OfDots,
-    /// A directory is named like one.
-    #[error("with something beneath it; expected a file at the end of the name")]
-    Above,
-    /// It is no file.
-    #[error("and {what}; expected an empty file")]
-    NotAFile { what: &'static str },
-    #[error("with {bytes} bytes of data; expected an empty file")]
-    Data { bytes: u64 },
-}
-
-impl WhiteoutError {
-    /// Stable name of the cause.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Nameless | Self::OfDots | Self::Above => "whiteout_name",
-            Self::NotAFile { .. } => "whiteout_not_a_file",
-            Self::Data { .. } => "whiteout_data",
-        }
-    }
-}
 
 /// What a name of a layer means.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,15 +29,18 @@ pub enum Meaning {
 /// What the entry at `path` means.
 ///
 /// # Errors
-/// [`WhiteoutError`].
-pub fn meaning(path: &RelPath, kind: &MemberKind) -> Result<Meaning, WhiteoutError> {
+/// The entry is a whiteout that no reader of images would understand.
+pub fn meaning(path: &RelPath, kind: &MemberKind) -> Result<Meaning, Refusal> {
     let mut above: Vec<&[u8]> = path.segments().collect();
     let name = above.pop().unwrap_or_default();
     if above.iter().any(|segment| segment.starts_with(AUFS)) {
         return Ok(Meaning::Aufs);
     }
     if above.iter().any(|segment| segment.starts_with(PREFIX)) {
-        return Err(WhiteoutError::Above);
+        return Err(Refusal::new(
+            "whiteout_name",
+            "it is a whiteout with something beneath it; expected a file at the end of the name",
+        ));
     }
     let Some(gone) = name.strip_prefix(PREFIX) else {
         return Ok(Meaning::Plain);
@@ -79,25 +52,39 @@ pub fn meaning(path: &RelPath, kind: &MemberKind) -> Result<Meaning, WhiteoutErr
         MemberKind::File { bytes: 0 } => (),
         // All whiteouts of AUFS were names of one file, and its layers say so.
         MemberKind::HardLink { .. } => (),
-        MemberKind::File { bytes } => return Err(WhiteoutError::Data { bytes: *bytes }),
-        MemberKind::Directory => {
-            return Err(WhiteoutError::NotAFile {
-                what: "a directory",
-            });
+        MemberKind::File { bytes } => {
+            return Err(Refusal::new(
+                "whiteout_data",
+                format!("it is a whiteout with {bytes} bytes of data; expected an empty file"),
+            ));
         }
-        MemberKind::Symlink { .. } => return Err(WhiteoutError::NotAFile { what: "a symlink" }),
-        MemberKind::Special { what } => return Err(WhiteoutError::NotAFile { what }),
+        MemberKind::Directory => return Err(not_a_file("a directory")),
+        MemberKind::Symlink { .. } => return Err(not_a_file("a symlink")),
+        MemberKind::Special { what } => return Err(not_a_file(what)),
     }
     let directory = path.parent();
     match gone {
         _ if name == OPAQUE => Ok(Meaning::Opaque { directory }),
-        b"" => Err(WhiteoutError::Nameless),
-        b"." | b".." => Err(WhiteoutError::OfDots),
+        b"" => Err(Refusal::new(
+            "whiteout_name",
+            "it is a whiteout of nothing: its name is `.wh.` alone",
+        )),
+        b"." | b".." => Err(Refusal::new(
+            "whiteout_name",
+            "it is a whiteout of `.` or `..`; expected a name",
+        )),
         gone => Ok(Meaning::Gone {
             directory,
             name: gone.to_vec(),
         }),
     }
+}
+
+fn not_a_file(what: &str) -> Refusal {
+    Refusal::new(
+        "whiteout_not_a_file",
+        format!("it is a whiteout and {what}; expected an empty file"),
+    )
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::left_out::{LeftOut, entries};
 use crate::manifests::Unread;
 use crate::origin::SourceOrigin;
-use archive::links::LinkError;
+use archive::Refusal;
 use sources::github::{GitHubError, RefShape};
 use spec::lock::{LockDifference, LockError};
 use spec::manifest::ManifestError;
@@ -103,7 +103,7 @@ pub enum BundleError {
     #[error("the list of credential files: {0}")]
     CredentialList(String),
     #[error("`{path}` {error}")]
-    Link { path: RelPath, error: LinkError },
+    Link { path: RelPath, error: Refusal },
     #[error("`{path}` is a symlink to `{target}`, {why}")]
     Follow {
         path: RelPath,

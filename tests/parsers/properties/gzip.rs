@@ -5,7 +5,8 @@ use std::io::Read;
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
 
-use archive::gzip::{GzipError, inflate};
+use archive::UnpackError;
+use archive::gzip::inflate;
 use spec::digest::Digest;
 
 const LIMIT_BYTES: u64 = 1 << 20;
@@ -40,7 +41,7 @@ pub(crate) fn check(bytes: &[u8]) {
     }
 }
 
-fn read(source: impl Read) -> Result<(Vec<u8>, Digest), GzipError> {
+fn read(source: impl Read + Send) -> Result<(Vec<u8>, Digest), UnpackError> {
     let mut data = Vec::new();
     let digest = inflate(source, LIMIT_BYTES, &mut |piece| {
         data.extend_from_slice(piece)

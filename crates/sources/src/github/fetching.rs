@@ -11,9 +11,8 @@ use crate::github::error::GitHubError;
 use crate::github::fault::Fault;
 use crate::github::reference::is_commit;
 use crate::github::{FetchedTree, Progress};
-use archive::gzip::GzipError;
 use archive::unpack::HostedArchive;
-use archive::{EntryRefusal, UnpackError, unpack_hosted};
+use archive::{UnpackError, unpack_hosted};
 use spec::digest::Digest;
 use spec::path::{RelPath, escape};
 use spec::units;
@@ -155,21 +154,7 @@ impl Client<'_> {
 
 /// A truncated or garbled archive may arrive whole on the next attempt.
 fn unpack_fault(wanted: &Wanted<'_>, error: UnpackError) -> Fault {
-    let is_damaged = matches!(
-        &error,
-        UnpackError::Gzip(
-            GzipError::Truncated { .. }
-                | GzipError::Deflate { .. }
-                | GzipError::Stalled { .. }
-                | GzipError::Checksum { .. }
-                | GzipError::Length { .. }
-        ) | UnpackError::EndMissing { .. }
-            | UnpackError::Entry {
-                refusal: EntryRefusal::Truncated,
-                ..
-            }
-    );
-    if !is_damaged && error.is_refusal() {
+    if !error.is_damage() && error.is_refusal() {
         return wanted.refused(error.to_string(), Some(Box::new(error)));
     }
     match error {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Whether files are to be written anew instead of compared: `RUNNER_UPDATE_GOLDEN=1`.
-pub fn is_updating() -> bool {
+fn is_updating() -> bool {
     std::env::var_os("RUNNER_UPDATE_GOLDEN").is_some_and(|value| value == "1")
 }
 

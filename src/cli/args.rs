@@ -449,7 +449,7 @@ pub struct ReportFlags {
     pub json: Option<OsString>,
 }
 
-/// `-q`, `-v`, `--color`.
+/// `-q`, `-v`, `--color`, `--log-format`.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub struct VoiceFlags {
@@ -467,6 +467,23 @@ pub struct VoiceFlags {
         hide_env_values = true
     )]
     pub color: Option<ColorArgument>,
+    /// Write a log to standard error; RUNNER_LOG has its level [default: debug]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        env = "RUNNER_OPT_LOG_FORMAT",
+        hide_env_values = true
+    )]
+    pub log_format: Option<LogFormat>,
+}
+
+/// The value of `--log-format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// A line for each event and each phase
+    Text,
+    /// The same, each line a JSON document
+    Json,
 }
 
 /// A number, or yes and no as for the other variables.

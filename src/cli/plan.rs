@@ -7,6 +7,7 @@ use crate::cli::args::RunFlags;
 use crate::cli::config::{self, ConfigError};
 use crate::cli::dispatch::{document, warning};
 use crate::cli::exit_code::FAILED;
+use crate::cli::log;
 use crate::cli::plan_text::text;
 use crate::cli::print::Printer;
 use crate::cli::report_target::ReportTarget;
@@ -49,6 +50,9 @@ pub struct Plan {
 /// Explains what was asked for and prints it. 0 where the run would be started, else 125.
 pub fn plan(words: Plan, surroundings: &Surroundings) -> u8 {
     let printer = Printer::new(words.flags.voice, surroundings);
+    if let Err(error) = log::start(words.flags.voice, &printer, surroundings) {
+        return printer.failure(&error);
+    }
     let json = words.flags.report.json.as_deref();
     let target = match json.map(ReportTarget::open).transpose() {
         Ok(target) => target,

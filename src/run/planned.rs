@@ -74,8 +74,7 @@ impl Run<'_> {
         manifest: Option<subject::Subject>,
         signals: BorrowedFd<'_>,
     ) -> Result<Chosen, RunError> {
-        let listener = self.listener;
-        let access = Access::Fetch { signals, listener };
+        let access = Access::Fetch { signals };
         match (&self.request.subject, bundle) {
             (Subject::Command(argv), _) => {
                 let mut chosen = command::of_command(

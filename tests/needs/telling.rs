@@ -22,7 +22,7 @@ fn a_preparation_stands_on_the_terminal_and_is_gone_when_the_body_speaks() {
     let (case, shown) = host.exec(&[], &bundle).on_screen();
     case.done().assert_exited(0);
     let shown = shown.join().expect("joined");
-    let standing = "runner: npm packages greeting: installing, 0 s";
+    let standing = "runner: npm packages greeting: installing";
     assert!(shown.contains(standing), "{shown:?}");
     let (before, body) = shown.split_once("the body speaks").expect("the body's");
     assert!(before.ends_with(ERASED), "{shown:?}");

@@ -9,8 +9,8 @@ use crate::layer::{Layer, LayerForm};
 use crate::manifests::read_host_file;
 use archive::UnpackLimits;
 use sources::github::{
-    Client, ClientSettings, FetchedTree, GitHub, GitHubError, Patience, Progress, RefShape,
-    ResolvedRef, Token,
+    Client, ClientSettings, FetchedTree, GitHub, GitHubError, Patience, RefShape, ResolvedRef,
+    Token,
 };
 use spec::host_policy::UnpackCaps;
 use spec::lock::Lock;
@@ -21,11 +21,7 @@ use spec::report::with_causes;
 ///
 /// # Errors
 /// [`BundleError::GitHub`], [`BundleError::Token`].
-pub(crate) fn client<'caller>(
-    host: &BundleHost<'_>,
-    layers: &[Layer],
-    progress: &'caller dyn Fn(&Progress<'_>),
-) -> Result<Client<'caller>, BundleError> {
+pub(crate) fn client(host: &BundleHost<'_>, layers: &[Layer]) -> Result<Client, BundleError> {
     let policy = host.policy;
     let fetches = layers
         .iter()
@@ -43,7 +39,6 @@ pub(crate) fn client<'caller>(
         cache_directory: host.cache_directory(),
         cache_size_bytes: policy.cache.size_bytes,
         patience: Patience::default(),
-        progress,
     })?;
     Ok(client)
 }

@@ -139,7 +139,7 @@ pub(super) fn build(
     )?;
     printer.warnings(&snapshot.warnings);
     let held = Held::back().map_err(SourceError::Signals)?;
-    let mut built = keep(&snapshot, &store, printer)?;
+    let mut built = keep(&snapshot, &store)?;
     if let Some(output) = &args.output {
         let version = &snapshot.config.version;
         find(&store, &built.digest)?.write_layout(output, version, terms.listener.as_ref())?;
@@ -158,15 +158,11 @@ pub(super) fn build(
 }
 
 /// Puts the artifact into the store.
-fn keep(
-    snapshot: &Snapshot<'_>,
-    store: &Store,
-    printer: &Printer,
-) -> Result<SourceBuilt, SourceError> {
+fn keep(snapshot: &Snapshot<'_>, store: &Store) -> Result<SourceBuilt, SourceError> {
     let of_store = |error: StoreError| SourceError::from(OciError::from(error));
     let mut draft = store.draft().map_err(of_store)?;
     let layer = {
-        let mut heeding = Heeding::new(&mut draft, printer);
+        let mut heeding = Heeding::new(&mut draft);
         snapshot.write(&mut heeding, "the store")?
     };
     draft.finish().map_err(of_store)?;

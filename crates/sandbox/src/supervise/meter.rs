@@ -1,16 +1,7 @@
 //! What the watch asks: the groups' counters, or what the supervisor adds up by itself.
 
-use std::time::Instant;
-
 use crate::cgroups::{CgroupError, Counted, RunCgroup};
 use crate::supervise::without_cgroup::Sampler;
-
-/// What is called while the body runs.
-pub trait Ticker: std::fmt::Debug {
-    /// When it is to be called next.
-    fn next(&self) -> Instant;
-    fn turn(&mut self, now: Instant);
-}
 
 /// Counters of the run's groups, and of its processes where a group does not count.
 #[derive(Debug)]
@@ -20,8 +11,6 @@ pub struct Meter<'run> {
     pub counted: Option<Counted>,
     /// Adds up the processes; only where no group counts.
     pub sampler: Option<Sampler<'run>>,
-    /// Tells that a preparation goes on.
-    pub ticker: Option<Box<dyn Ticker + 'run>>,
 }
 
 impl Meter<'_> {
@@ -47,16 +36,6 @@ impl Meter<'_> {
     /// Called when the body's first process has ended, for final counts.
     pub(super) fn body_ended(&mut self) {
         self.counted = self.group.settle();
-    }
-
-    pub(super) fn next_turn(&self) -> Option<Instant> {
-        self.ticker.as_ref().map(|ticker| ticker.next())
-    }
-
-    pub(super) fn turn(&mut self, now: Instant) {
-        if let Some(ticker) = &mut self.ticker {
-            ticker.turn(now);
-        }
     }
 
     /// Kills every process of the run, in addition to SIGKILL to init.

@@ -1,21 +1,21 @@
 //! Progress reports and cancellation.
 
-use std::time::Duration;
+use crate::progress::Progress;
 
-use spec::digest::Digest;
-
-/// Receives progress and decides about cancellation.
+/// Decides about cancellation, and may add to the events of a transfer.
 ///
 /// It is called for each piece of a body and several times a second during waits, also from within
 /// a connection. Hence `Send`, `Sync` and the `Arc` of a registry.
 pub trait Listener: Send + Sync {
-    fn progress(&self, now: &Progress<'_>);
+    fn progress(&self, now: &Progress<'_>) {
+        now.emit();
+    }
 
     /// Returns whether the caller cancelled. Once true, it must stay true.
     fn is_cancelled(&self) -> bool;
 }
 
-/// Listener that ignores progress and never cancels.
+/// Listener that emits nothing and never cancels.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
@@ -25,33 +25,4 @@ impl Listener for Silent {
     fn is_cancelled(&self) -> bool {
         false
     }
-}
-
-/// Current activity, for a terminal.
-#[derive(Debug, Clone, Copy)]
-pub enum Progress<'now> {
-    Asking {
-        /// Name of the origin, for messages.
-        place: &'now str,
-    },
-    Receiving {
-        digest: &'now Digest,
-        bytes: u64,
-        of_bytes: u64,
-    },
-    /// Part of a blob was unpacked; both counts are of compressed bytes.
-    Unpacking {
-        digest: &'now Digest,
-        bytes: u64,
-        of_bytes: u64,
-    },
-    Sending {
-        digest: &'now Digest,
-        bytes: u64,
-        of_bytes: u64,
-    },
-    /// A retry follows after a pause.
-    Waiting { cause: &'now str, pause: Duration },
-    /// The activity ended, with success or failure.
-    Done,
 }

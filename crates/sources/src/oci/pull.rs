@@ -12,10 +12,11 @@ use crate::oci::artifact::{
     ArtifactProblem, Document, SourceParts, for_this_platform, source_parts,
 };
 use crate::oci::error::OciError;
-use crate::oci::listener::{Listener, Progress, Silent};
+use crate::oci::listener::{Listener, Silent};
 use crate::oci::opening::StoreAlone;
 use crate::oci::origin::{FetchedManifest, Origin};
 use crate::oci::store::{Blob, Store, StoreError, Wanted};
+use crate::progress::Progress;
 use archive::{UnpackError, UnpackLimits};
 use spec::digest::Digest;
 use spec::oci::media::MANIFEST_BYTES_MAX;

@@ -13,9 +13,9 @@ use crate::http::url::{REDIRECTS_MAX, is_redirect, is_same_origin, next, origin_
 use crate::http::{Answer, Fault, GaveUp, TransferError, beside, of_file, of_host, retry_after};
 use crate::http::{RootsError, tried};
 use crate::oci::error::OciError;
-use crate::oci::listener::Progress;
 use crate::oci::registry::error::RegistryError;
 use crate::oci::registry::{BlobSource, Registry};
+use crate::progress::Progress;
 use secrets::mask::Masks;
 use spec::document::excerpt;
 

@@ -9,9 +9,10 @@ use std::time::Duration;
 use sha2::Digest as _;
 
 use crate::oci::error::OciError;
-use crate::oci::listener::{Listener, Progress};
+use crate::oci::listener::Listener;
 use crate::oci::origin::Origin;
 use crate::oci::store::{Blob, PARTIAL, Store, StoreError, Wanted, wait};
+use crate::progress::Progress;
 use spec::digest::Digest;
 use store::{CacheError, errno_of};
 

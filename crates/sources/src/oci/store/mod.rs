@@ -32,7 +32,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::oci::error::OciError;
-use crate::oci::listener::{Listener, Progress};
+use crate::oci::listener::Listener;
+use crate::progress::Progress;
 use spec::digest::Digest;
 use store::{Cache, Claim, StoreDirectory};
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::cli::args::RunFlags;
+use crate::cli::args::{RunFlags, with_variable};
 use crate::cli::config::{self, ConfigError};
 use crate::cli::dispatch::{document, warning};
 use crate::cli::exit_code::FAILED;
@@ -35,6 +35,7 @@ Exit codes: 0 the run would be started; 125 it would not, and the last lines say
 #[command(
     override_usage = "runner plan [FLAGS] BUNDLE [-- ARGS]\n       runner plan [FLAGS] -- CMD [ARGS]"
 )]
+#[command(mut_args = with_variable)]
 pub struct Plan {
     /// What `exec` takes, or a manifest alone (.yaml, .json, .md)
     #[arg(required_unless_present = "words")]

@@ -49,9 +49,7 @@ pub(crate) fn text(
 }
 
 /// In the order of the archive.
-fn in_order<'gathered>(
-    gathered: &'gathered Gathered,
-) -> impl Iterator<Item = (&'gathered RelPath, &'gathered Placed)> {
+fn in_order(gathered: &Gathered) -> impl Iterator<Item = (&RelPath, &Placed)> {
     let paths = gathered.tree.in_archive_order().into_iter();
     paths.filter_map(|(path, _)| Some((path, gathered.overlay.get(path)?)))
 }

@@ -9,6 +9,7 @@ const BAR_COLUMNS: u64 = 24;
 /// Digits by which people tell digests and commits apart.
 const SHORT_DIGITS: usize = 12;
 
+/// What a transfer does now.
 #[derive(Debug, Clone, Copy)]
 pub enum Progress<'now> {
     Asking {
@@ -49,6 +50,7 @@ pub enum Progress<'now> {
 }
 
 impl Progress<'_> {
+    /// Emits the event of this progress.
     pub fn emit(&self) {
         match self {
             Self::Done => tracing::trace!(is_over = true, "transfer ended"),

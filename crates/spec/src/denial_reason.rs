@@ -63,6 +63,7 @@ impl DenialReason {
         Self::Limit,
     ];
 
+    /// Its row of the table.
     #[must_use]
     pub const fn row(self) -> Row {
         let (code, words) = match self {

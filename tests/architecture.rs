@@ -33,6 +33,12 @@ const MODULES: &[(&str, &[&str])] = &[
     ("cli", &["plan", "run"]),
 ];
 
+/// The crates whose code may run between clone and exec, where no event may be emitted, and those that
+/// have none to emit.
+const WITHOUT_EVENTS: &[&str] = &[
+    "spec", "sys", "archive", "store", "secrets", "reader", "egress", "sandbox",
+];
+
 /// Where decisions are made: no unsafe, no clock, no file, no process, no environment.
 const PURE: &[&str] = &[
     "crates/egress/src/allowlist.rs",
@@ -83,6 +89,15 @@ fn crates_depend_only_on_crates_below_them_and_say_what_they_are() {
             let depends = manifest.contains(&format!("\n{other}.workspace = true"));
             assert_eq!(depends, allowed.contains(other), "{name}: {other}");
         }
+    }
+}
+
+#[test]
+fn nothing_is_logged_between_clone_and_exec() {
+    for name in WITHOUT_EVENTS {
+        let file = root().join("crates").join(name).join("Cargo.toml");
+        let manifest = fs::read_to_string(file).expect("a manifest");
+        assert!(!manifest.contains("tracing"), "{name} depends on tracing");
     }
 }
 

@@ -455,3 +455,57 @@ fn colours_are_for_terminals_unless_asked_for() {
     let coloured = output(&["run", "--color=always", "-e", "=x", "--", "true"]);
     assert!(coloured.stderr.contains(&0x1b));
 }
+
+#[test]
+fn a_log_in_json_names_each_phase_and_nothing_of_the_body() {
+    let run = ["run", "--log-format", "json", "--", "echo", "the body"];
+    let done = output(&run);
+    assert_eq!(stdout(&done), "the body\n");
+    let lines: Vec<serde_json::Value> = stderr(&done)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    let phases: Vec<&str> = lines
+        .iter()
+        .filter(|line| line["message"] == "close")
+        .filter_map(|line| line["span"]["name"].as_str())
+        .collect();
+    let expected = [
+        "prepare",
+        "unpack",
+        "plan",
+        "materialize",
+        "stage",
+        "launch",
+        "supervise",
+        "sync",
+        "run",
+    ];
+    assert_eq!(phases, expected);
+    assert!(
+        lines.iter().all(|line| line["level"] == "DEBUG"),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_log_is_written_only_where_one_is_asked_for() {
+    let run = ["run", "--", "true"];
+    assert_eq!(stderr(&output(&run)), "");
+    let with_levels = |levels: &str| {
+        let done = runner(&run).env("RUNNER_LOG", levels).output();
+        stderr(&done.expect("the program starts"))
+    };
+    assert!(
+        with_levels("debug").contains(":supervise: "),
+        "{}",
+        with_levels("debug")
+    );
+    assert_eq!(with_levels("info"), "");
+    assert_eq!(with_levels("off"), "");
+    let refused = with_levels("runner=loud");
+    assert!(
+        refused.contains("RUNNER_LOG: `runner=loud` is no level"),
+        "{refused}"
+    );
+}

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
+use clap::{Arg, ArgAction};
 
 use crate::cli::bundle_flags::{BUNDLE_HELP, Bundle};
 use crate::cli::cache::Cache;
@@ -83,6 +84,7 @@ pub enum Verb {
 
 /// Run a bundle: unpack it, confine its body, stage and sync its files, report.
 #[derive(Debug, clap::Args)]
+#[command(mut_args = with_variable)]
 pub struct Exec {
     /// A .tar.gz, a directory, or - to read the archive from standard input
     pub bundle: PathBuf,
@@ -96,6 +98,7 @@ pub struct Exec {
 
 /// Run a command of this host, confined the same way, without a bundle.
 #[derive(Debug, clap::Args)]
+#[command(mut_args = with_variable)]
 pub struct Run {
     /// Everything that `exec` shares.
     #[command(flatten)]
@@ -108,6 +111,7 @@ pub struct Run {
 
 /// Say what this host can enforce, and how to mend what it cannot.
 #[derive(Debug, clap::Args)]
+#[command(mut_args = with_variable)]
 pub struct Doctor {
     /// Print a JSON document instead of a table
     #[arg(long)]
@@ -122,6 +126,7 @@ pub struct Doctor {
 
 /// Run a built-in bundle that tries what is allowed and what is not, and show the result.
 #[derive(Debug, clap::Args)]
+#[command(mut_args = with_variable)]
 pub struct Demo {
     /// How to speak.
     #[command(flatten)]
@@ -133,6 +138,7 @@ pub struct Demo {
 
 /// Remove what killed supervisors left behind; runs that live are not touched.
 #[derive(Debug, clap::Args)]
+#[command(mut_args = with_variable)]
 pub struct Gc {
     /// How to speak.
     #[command(flatten)]
@@ -148,6 +154,27 @@ pub struct Schema {
     /// Which document
     pub name: SchemaName,
 }
+
+/// Gives a flag its variable, `RUNNER_OPT_` and the long name; a switch takes yes and no there.
+pub(crate) fn with_variable(flag: Arg) -> Arg {
+    let Some(long) = flag.get_long().filter(|_| flag.get_env().is_none()) else {
+        return flag;
+    };
+    let name = format!("RUNNER_OPT_{}", long.to_uppercase().replace('-', "_"));
+    match flag.get_action() {
+        ArgAction::SetTrue if WITHOUT_VARIABLE.contains(&long) => flag,
+        ArgAction::SetTrue => flag
+            .env(name)
+            .hide_env_values(true)
+            .value_parser(BoolishValueParser::new()),
+        ArgAction::Set | ArgAction::Count => flag.env(name).hide_env_values(true),
+        // Lists are read by `RunFlags::fill_lists`.
+        _ => flag,
+    }
+}
+
+/// Switches of one call, and `--rm`, which changes nothing.
+const WITHOUT_VARIABLE: [&str; 3] = ["all", "json", "rm"];
 
 /// The documents that have a schema: each is a file of `schemas/`, named by `cli::schema::text`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -232,13 +259,7 @@ pub struct ViewFlags {
     #[arg(long, value_name = "DST[:SIZE]")]
     pub tmpfs: Vec<OsString>,
     /// Where the body starts
-    #[arg(
-        short,
-        long,
-        value_name = "DIR",
-        env = "RUNNER_OPT_WORKDIR",
-        hide_env_values = true
-    )]
+    #[arg(short, long, value_name = "DIR")]
     pub workdir: Option<PathBuf>,
 }
 
@@ -248,36 +269,16 @@ pub struct ViewFlags {
 #[command(next_help_heading = "The bundle")]
 pub struct BundleFlags {
     /// Use this manifest instead of the bundle's; it grants what it says
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "RUNNER_OPT_MANIFEST",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE")]
     pub manifest: Option<PathBuf>,
     /// Replace the manifest's run: a string, or a JSON array or object
-    #[arg(
-        long,
-        value_name = "VALUE",
-        env = "RUNNER_OPT_RUN",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "VALUE")]
     pub run: Option<String>,
     /// Where declared input files come from and output files go back to
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "RUNNER_OPT_WORKSPACE",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
     /// The structured input: JSON, or @FILE
-    #[arg(
-        long,
-        value_name = "JSON|@FILE|@-",
-        env = "RUNNER_OPT_INPUTS",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "JSON|@FILE|@-")]
     pub inputs: Option<OsString>,
     /// Stage a file of the workspace at /scratch/KEY
     #[arg(long = "in", value_name = "KEY=PATH")]
@@ -286,21 +287,16 @@ pub struct BundleFlags {
     #[arg(long = "out", value_name = "KEY=PATH")]
     pub output_files: Vec<String>,
     /// Put all declared output files below this directory instead of the workspace
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "RUNNER_OPT_OUT_DIR",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "DIR")]
     pub out_dir: Option<PathBuf>,
     /// Keep a copy of the scratch root and print its path
-    #[arg(long, env = "RUNNER_OPT_KEEP", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long)]
     pub keep: bool,
     /// Unpack the bundle for this run alone: neither use nor fill the cache
-    #[arg(long, env = "RUNNER_OPT_NO_CACHE", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long)]
     pub no_cache: bool,
     /// Hash the archive also where device, inode, size, mtime and ctime say that it did not change
-    #[arg(long, env = "RUNNER_OPT_NO_TRUST_MTIME", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long)]
     pub no_trust_mtime: bool,
 }
 
@@ -309,18 +305,13 @@ pub struct BundleFlags {
 #[command(next_help_heading = "Images and workspace sources")]
 pub struct OciFlags {
     /// The root file system of the body, for engine: sandbox: of a registry or of an OCI layout
-    #[arg(
-        long,
-        value_name = "docker://REF|oci:DIR",
-        env = "RUNNER_OPT_IMAGE",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "docker://REF|oci:DIR")]
     pub image: Option<OsString>,
     /// Take what a tag points to; without it only digests are taken
-    #[arg(long, env = "RUNNER_OPT_ALLOW_TAGS", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long)]
     pub allow_tags: bool,
     /// Speak plain HTTP to registries
-    #[arg(long, env = "RUNNER_OPT_INSECURE", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long)]
     pub insecure: bool,
 }
 
@@ -346,23 +337,13 @@ pub struct LimitFlags {
     #[command(flatten)]
     pub values: LimitValueFlags,
     /// Between the stop signal and SIGKILL; 0s: SIGKILL alone
-    #[arg(long, value_name = "DURATION", env = "RUNNER_OPT_GRACE", hide_env_values = true, value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub grace: Option<Duration>,
     /// What to do with a limit that this host cannot hold fully: refuse also weaker ones, or refuse none
-    #[arg(
-        long,
-        value_name = "MODE",
-        env = "RUNNER_OPT_LIMITS",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "MODE")]
     pub limits: Option<LimitsArgument>,
     /// What happens at --max-output [default: drop]
-    #[arg(
-        long,
-        value_name = "WHAT",
-        env = "RUNNER_OPT_ON_OUTPUT_LIMIT",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "WHAT")]
     pub on_output_limit: Option<OnOutputLimitArgument>,
 }
 
@@ -389,17 +370,17 @@ pub enum OnOutputLimitArgument {
 #[command(next_help_heading = "The process")]
 pub struct ProcessFlags {
     /// Pass standard input on
-    #[arg(short, long, env = "RUNNER_OPT_INTERACTIVE", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(short, long)]
     pub interactive: bool,
     /// Give the body a terminal of its own
-    #[arg(short, long, env = "RUNNER_OPT_TTY", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(short, long)]
     pub tty: bool,
     /// Taken as docker's, and changes nothing: what a run makes is always removed
     // Without a variable, as it is no flag of ours.
     #[arg(long)]
     pub rm: bool,
     /// The signal that asks the body to end, a name or a number [default: SIGTERM]
-    #[arg(long, value_name = "SIGNAL", env = "RUNNER_OPT_STOP_SIGNAL", hide_env_values = true, value_parser = parse_signal)]
+    #[arg(long, value_name = "SIGNAL", value_parser = parse_signal)]
     pub stop_signal: Option<i32>,
 }
 
@@ -408,21 +389,16 @@ pub struct ProcessFlags {
 #[command(next_help_heading = "Policy")]
 pub struct PolicyFlags {
     /// Refuse where any line of defence is missing or old
-    #[arg(long, env = "RUNNER_OPT_STRICT", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long)]
     pub strict: bool,
     /// Grant what the bundle's own manifest asks
     #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = GRANTS)]
     pub grant: Vec<String>,
     /// Give unix sockets also where directories are lent: what listens there can be connected to
-    #[arg(long, env = "RUNNER_OPT_UNIX_SOCKETS", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long)]
     pub unix_sockets: bool,
     /// Which system call policy holds; the host's configuration may ask for the stricter one
-    #[arg(
-        long,
-        value_name = "POLICY",
-        env = "RUNNER_OPT_SYSCALLS",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "POLICY")]
     pub syscalls: Option<SyscallsArgument>,
 }
 
@@ -431,12 +407,7 @@ pub struct PolicyFlags {
 #[command(next_help_heading = "Policy")]
 pub struct PolicyFile {
     /// One more configuration file; it can tighten what the host's says, and loosen only what that leaves open
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "RUNNER_OPT_POLICY",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
 }
 
@@ -445,28 +416,35 @@ pub struct PolicyFile {
 #[command(next_help_heading = "Output")]
 pub struct ReportFlags {
     /// Write the report: to standard output with the body's output inside it, to a file, or to an open descriptor
-    #[arg(long, value_name = "FILE|fd:N", env = "RUNNER_OPT_JSON", hide_env_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    #[arg(long, value_name = "FILE|fd:N", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
 
-/// `-q`, `-v`, `--color`.
+/// `-q`, `-v`, `--color`, `--log-format`.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub struct VoiceFlags {
     /// Print errors only
-    #[arg(short, long, env = "RUNNER_OPT_QUIET", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(short, long)]
     pub quiet: bool,
     /// Print phases too; twice: what each step of a run cost
-    #[arg(short, long, env = "RUNNER_OPT_VERBOSE", hide_env_values = true, action = clap::ArgAction::Count, value_parser = verbosity)]
+    #[arg(short, long, action = clap::ArgAction::Count, value_parser = verbosity)]
     pub verbose: u8,
     /// Colour messages [default: auto, on a terminal where NO_COLOR is not set]
-    #[arg(
-        long,
-        value_name = "WHEN",
-        env = "RUNNER_OPT_COLOR",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "WHEN")]
     pub color: Option<ColorArgument>,
+    /// Write a log to standard error; RUNNER_LOG has its level [default: debug]
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+}
+
+/// The value of `--log-format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// A line for each event and each phase
+    Text,
+    /// The same, each line a JSON document
+    Json,
 }
 
 /// A number, or yes and no as for the other variables.

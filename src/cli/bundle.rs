@@ -8,12 +8,10 @@ use crate::cli::bundle_list;
 use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone};
-use crate::cli::progress::ProgressStatus;
 use crate::cli::surroundings::Surroundings;
 use bundler::LockUse;
-use bundler::bundle::{Bundle as Made, BundleHost, BundleRequest, Listener};
+use bundler::bundle::{Bundle as Made, BundleHost, BundleRequest};
 use bundler::error::BundleError;
-use sources::github::Progress;
 use spec::host_policy::HostPolicy;
 use spec::path::escape;
 use spec::report::{WarningReport, with_causes};
@@ -80,27 +78,8 @@ fn make(
         cache_directory: &surroundings.cache_directory(),
         variable: &|name| surroundings.variable(name),
     };
-    let terminal = Terminal {
-        printer,
-        status: ProgressStatus::new(printer),
-    };
-    bundler::bundle(&request, &host, &terminal)
-}
-
-/// Prints warnings as they come, and draws what is fetched.
-struct Terminal<'printer> {
-    printer: &'printer Printer,
-    status: ProgressStatus<'printer>,
-}
-
-impl Listener for Terminal<'_> {
-    fn warn(&self, warnings: &[WarningReport]) {
-        self.printer.warnings(warnings);
-    }
-
-    fn update(&self, progress: &Progress<'_>) {
-        self.status.tell(progress);
-    }
+    let warn = |warnings: &[WarningReport]| printer.warnings(warnings);
+    bundler::bundle(&request, &host, &warn)
 }
 
 fn check_usage(bundle: &Bundle) -> Result<(), UsageError> {

@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::builder::BoolishValueParser;
-
-use crate::cli::args::{PolicyFile, VoiceFlags};
+use crate::cli::args::{PolicyFile, VoiceFlags, with_variable};
 
 /// What `runner bundle --help` says besides its flags: enough to write a first manifest.
 pub(crate) const BUNDLE_HELP: &str = "\
@@ -34,57 +32,37 @@ Exit codes: 0 done; 125 refused, failed or wrong usage, and nothing was written.
 #[derive(Debug, clap::Args)]
 // Each is one flag of the command line.
 #[expect(clippy::struct_excessive_bools, reason = "flags that are given or not")]
+#[command(mut_args = with_variable)]
 pub struct Bundle {
     /// A manifest, a folder that holds one, or the name of a code-workspace
     #[arg(value_name = "MANIFEST|DIR|NAME")]
     pub subject: PathBuf,
     /// Write the .tar.gz there; - is standard output
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        env = "RUNNER_OPT_OUTPUT",
-        hide_env_values = true
-    )]
+    #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// What paths of sources are relative to [default: the working directory where the manifest lies beneath it, else the manifest's folder]
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "RUNNER_OPT_WORKSPACE",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
     /// Print the digest of the bundle's contents
-    #[arg(long, env = "RUNNER_OPT_PRINT_DIGEST", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long)]
     pub print_digest: bool,
     /// Print each file, its source, and whose it replaced
-    #[arg(long, env = "RUNNER_OPT_LIST", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long)]
     pub list: bool,
     /// Print what is asked for as a JSON document
     #[arg(long)]
     pub json: bool,
     /// Write what the bundle is made of there
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "RUNNER_OPT_LOCK",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE")]
     pub lock: Option<PathBuf>,
     /// Refuse where that file says anything else
-    #[arg(long, requires = "lock", env = "RUNNER_OPT_LOCKED", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long, requires = "lock")]
     pub locked: bool,
     /// Refuse references to branches and tags
-    #[arg(long, env = "RUNNER_OPT_REQUIRE_PIN", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long)]
     pub require_pin: bool,
     /// What becomes of symbolic links [default: keep]
-    #[arg(
-        long,
-        value_name = "WHAT",
-        env = "RUNNER_OPT_SYMLINKS",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "WHAT")]
     pub symlinks: Option<SymlinksArgument>,
     /// How to speak.
     #[command(flatten)]

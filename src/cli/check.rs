@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::builder::BoolishValueParser;
-
-use crate::cli::args::{PolicyFile, VoiceFlags};
+use crate::cli::args::{PolicyFile, VoiceFlags, with_variable};
 use crate::cli::bundle::requires_pin;
 use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
@@ -30,20 +28,16 @@ Exit codes: 0 valid, 125 not.";
 
 /// Say everything that is wrong with a manifest, its blocks and what it refers to.
 #[derive(Debug, clap::Args)]
+#[command(mut_args = with_variable)]
 pub struct Check {
     /// A manifest, a folder that holds one, or the name of a code-workspace
     #[arg(value_name = "MANIFEST|DIR|NAME")]
     pub subject: PathBuf,
     /// What paths are relative to [default: the working directory where the manifest lies beneath it, else the manifest's folder]
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "RUNNER_OPT_WORKSPACE",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
     /// Refuse references to branches and tags
-    #[arg(long, env = "RUNNER_OPT_REQUIRE_PIN", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long)]
     pub require_pin: bool,
     /// Print a JSON document instead of lines
     #[arg(long)]

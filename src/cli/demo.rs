@@ -241,10 +241,7 @@ fn attempted_rows(report: &Report, act: &str, survivors: usize, greeting: &str) 
         row.answer = escape(answer.as_bytes());
         let is_allowed = row.title == ALLOWED;
         let is_expected = worked == if is_allowed { "yes" } else { "no" };
-        let mut reasons = report
-            .denials
-            .iter()
-            .filter_map(|denial| denial.reason.as_deref());
+        let mut reasons = report.denials.iter().filter_map(|denial| denial.reason);
         row.held = held(is_expected && report.outcome == Outcome::Exited);
         if worked == "skip" {
             row.held = Held::NotTried;
@@ -260,7 +257,10 @@ fn attempted_rows(report: &Report, act: &str, survivors: usize, greeting: &str) 
                 "it heard nothing"
             };
             row.answer = answer.to_owned();
-        } else if act == NETWORK && !is_allowed && !reasons.any(|reason| reason == row.mechanism) {
+        } else if act == NETWORK
+            && !is_allowed
+            && !reasons.any(|reason| reason.row().code == row.mechanism)
+        {
             row.held = Held::Broken;
         }
     }
@@ -429,6 +429,7 @@ fn table(demonstration: &Demonstration, printer: &Printer) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spec::denial_reason::DenialReason;
     use spec::report::Denial;
 
     fn report(output: &str) -> Report {
@@ -437,12 +438,12 @@ mod tests {
         report
     }
 
-    fn denial(reason: &str) -> Denial {
+    fn denial(reason: DenialReason) -> Denial {
         Denial {
             kind: "net".to_owned(),
             object: "o".to_owned(),
             rule: "network.egress".to_owned(),
-            reason: Some(reason.to_owned()),
+            reason: Some(reason),
             protocol: None,
             host: None,
             ip: None,
@@ -528,7 +529,10 @@ mod tests {
             BY_NAME,
             Held::Broken,
         );
-        report.denials = vec![denial("name-not-allowed"), denial("port-not-allowed")];
+        report.denials = vec![
+            denial(DenialReason::NameNotAllowed),
+            denial(DenialReason::PortNotAllowed),
+        ];
         let rows = attempted_rows(&report, NETWORK, 0, "");
         assert_row(&rows, BY_NAME, Held::AsPromised);
         assert_row(&rows, BY_PORT, Held::Broken);

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::Read as _;
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Parser as _;
@@ -18,11 +17,11 @@ use crate::cli::doctor::doctor;
 use crate::cli::exit_code::{FAILED, exit_code};
 use crate::cli::fast_args;
 use crate::cli::gc::gc;
+use crate::cli::log;
 use crate::cli::plan;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::report_target::ReportTarget;
 use crate::cli::request::{RequestError, of_exec, of_run};
-use crate::cli::run_status::RunStatus;
 use crate::cli::schema;
 use crate::cli::source::source;
 use crate::cli::summary;
@@ -31,7 +30,6 @@ use crate::cli::systemd_scope::enter_scope;
 use crate::cli::usage;
 use crate::run::early::prefork;
 use crate::run::execute_in;
-use crate::run::progress::ProgressListener;
 use sandbox::prefork::Prefork;
 use spec::host_policy::{ForbiddenGrant, HostPolicy};
 use spec::outcome::Outcome;
@@ -217,6 +215,9 @@ fn one_run(
     request: impl FnOnce(bool, &HostPolicy) -> Result<Request, RequestError>,
 ) -> u8 {
     let printer = Printer::new(ends.voice, surroundings);
+    if let Err(error) = log::start(ends.voice, &printer, surroundings) {
+        return finish(&printer, None, &refused(error));
+    }
     let target = match ends.json.as_deref().map(ReportTarget::open).transpose() {
         Ok(target) => target,
         Err(error) => return finish(&printer, None, &refused(error.report())),
@@ -227,9 +228,8 @@ fn one_run(
         Ok((policy, forbidden)) => match request(capture, &policy) {
             Err(error) => refused(error.report()),
             Ok(request) => {
-                let listener: Arc<dyn ProgressListener> = Arc::new(RunStatus::new(printer));
                 let unscoped = enter_scope(&request.caller, words);
-                let mut report = execute_in(early, &request, &policy, &listener);
+                let mut report = execute_in(early, &request, &policy);
                 report.warnings.extend(unscoped);
                 report.warnings.extend(forbidden.iter().map(warning));
                 report
@@ -256,6 +256,9 @@ fn with_policy(
     call: impl Fn(&Caller, &HostPolicy, &Printer) -> u8,
 ) -> u8 {
     let printer = Printer::new(voice, surroundings);
+    if let Err(error) = log::start(voice, &printer, surroundings) {
+        return finish(&printer, None, &refused(error));
+    }
     match config::load(surroundings, file.policy.as_deref()) {
         Ok((policy, forbidden)) => {
             let warnings: Vec<_> = forbidden.iter().map(warning).collect();

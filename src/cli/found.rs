@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
-use crate::cli::args::{PolicyFile, VoiceFlags};
+use crate::cli::args::{PolicyFile, VoiceFlags, with_variable};
 
 /// The flags that all of them have.
 #[derive(Debug, clap::Args)]
+#[command(mut_args = with_variable)]
 pub struct FoundFlags {
     /// Print a JSON document instead of text
     #[arg(long)]

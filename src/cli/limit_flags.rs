@@ -43,8 +43,6 @@ impl FromArgMatches for LimitValueFlags {
 fn argument(flag: Flag) -> Arg {
     let argument = Arg::new(flag.long)
         .long(flag.long)
-        .env(flag.variable)
-        .hide_env_values(true)
         .help(flag.help)
         .value_parser(move |text: &str| parse(flag.value, text))
         .value_name(match flag.value {

@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::builder::BoolishValueParser;
-
 use spec::egress::{EgressError, EgressRule, meant};
 use spec::network::{AddedHost, CaptureChoice, NetworkFlagError, NetworkOptions, PublishedPort};
 use spec::path::escape;
@@ -19,26 +17,16 @@ pub struct NetworkFlags {
     #[arg(short, long, value_name = "HOST_PORT:BODY_PORT", value_delimiter = ',')]
     pub publish: Vec<String>,
     /// Write each published port to this file before the body starts: HOST_PORT:BODY_PORT, one a line
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "RUNNER_OPT_PUBLISH_FILE",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE")]
     pub publish_file: Option<PathBuf>,
     /// Where an allowed host is, before the hosts file and DNS; an address that is not public still needs the host policy
     #[arg(long, value_name = "HOST:IP", value_delimiter = ',')]
     pub add_host: Vec<String>,
     /// Report what the body tries to reach also where it may reach nothing
-    #[arg(long, env = "RUNNER_OPT_REPORT_DENIALS", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long)]
     pub report_denials: bool,
     /// How connections are caught: tproxy every port, anyip (without nf_tables) 80, 443 and the listed ones [default: auto]
-    #[arg(
-        long,
-        value_name = "HOW",
-        env = "RUNNER_OPT_EGRESS_CAPTURE",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "HOW")]
     pub egress_capture: Option<CaptureArgument>,
 }
 

@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::cli::args::RunFlags;
+use crate::cli::args::{RunFlags, with_variable};
 use crate::cli::config::{self, ConfigError};
 use crate::cli::dispatch::{document, warning};
 use crate::cli::exit_code::FAILED;
+use crate::cli::log;
 use crate::cli::plan_text::text;
 use crate::cli::print::Printer;
 use crate::cli::report_target::ReportTarget;
@@ -34,6 +35,7 @@ Exit codes: 0 the run would be started; 125 it would not, and the last lines say
 #[command(
     override_usage = "runner plan [FLAGS] BUNDLE [-- ARGS]\n       runner plan [FLAGS] -- CMD [ARGS]"
 )]
+#[command(mut_args = with_variable)]
 pub struct Plan {
     /// What `exec` takes, or a manifest alone (.yaml, .json, .md)
     #[arg(required_unless_present = "words")]
@@ -49,6 +51,9 @@ pub struct Plan {
 /// Explains what was asked for and prints it. 0 where the run would be started, else 125.
 pub fn plan(words: Plan, surroundings: &Surroundings) -> u8 {
     let printer = Printer::new(words.flags.voice, surroundings);
+    if let Err(error) = log::start(words.flags.voice, &printer, surroundings) {
+        return printer.failure(&error);
+    }
     let json = words.flags.report.json.as_deref();
     let target = match json.map(ReportTarget::open).transpose() {
         Ok(target) => target,

@@ -122,6 +122,12 @@ impl Printer {
         }
     }
 
+    /// Whether [`Self::status`] draws.
+    #[must_use]
+    pub(crate) fn has_status(&self) -> bool {
+        self.status
+    }
+
     /// Whether `-v` asks for details.
     #[must_use]
     pub(crate) fn is_verbose(&self) -> bool {

@@ -36,6 +36,7 @@ use spec::limits::Limit;
 use spec::tokens::TokenValues;
 use store::InUse;
 use sys::rlimit;
+use tracing::debug_span;
 
 /// One run, with what all its stages use.
 struct Execution<'run> {
@@ -177,6 +178,7 @@ impl<'run> Execution<'run> {
         prefork: Option<Prefork>,
         inputs: &mut Inputs,
     ) -> Result<Waiting, RunError> {
+        let _phase = debug_span!("prepare").entered();
         let (body_ends, pipes) =
             make_pipes(true).map_err(RunError::host("make the body's pipes"))?;
         let prefork = match (prefork, self.resources.group.clone_into()) {
@@ -205,6 +207,7 @@ impl<'run> Execution<'run> {
         archive: Option<OpenedArchive>,
         countdown: &Countdown,
     ) -> Result<Unpacked, RunError> {
+        let _phase = debug_span!("unpack").entered();
         let patience = self.patience(countdown);
         let bundle = match archive {
             None => None,
@@ -228,6 +231,7 @@ impl<'run> Execution<'run> {
         manifest: Option<subject::Subject>,
         countdown: &Countdown,
     ) -> Result<Planned, RunError> {
+        let _phase = debug_span!("plan").entered();
         let Unpacked {
             waiting,
             mut bundle,
@@ -284,6 +288,7 @@ impl<'run> Execution<'run> {
         mut planned: Planned,
         countdown: &Countdown,
     ) -> Result<Materialized, RunError> {
+        let _phase = debug_span!("materialize").entered();
         let (prepared, chosen) = (&mut planned.prepared, &planned.run.chosen);
         let (run, resources) = (self.run, &*self.resources);
         let mut materialized = countdown
@@ -313,6 +318,7 @@ impl<'run> Execution<'run> {
         places: &Places,
         countdown: &Countdown,
     ) -> Result<Staged, RunError> {
+        let _phase = debug_span!("stage").entered();
         let chosen = &materialized.planned.run.chosen;
         let contract = contract::settle(
             &chosen.manifest.io,
@@ -375,6 +381,7 @@ impl<'run> Execution<'run> {
         published: Vec<Published>,
         countdown: &Countdown,
     ) -> Result<Running, RunError> {
+        let _phase = debug_span!("launch").entered();
         let Staged {
             materialized,
             contract,
@@ -406,7 +413,7 @@ impl<'run> Execution<'run> {
         let masks = &mut self.run.masks.borrow_mut();
         let revealed = wanted.reveal(self.run.policy, &mut chosen, self.signals, masks)?;
         self.report.revealed(revealed);
-        network::tell_ports(&published, &request.network, &**self.run.listener)?;
+        network::tell_ports(&published, &request.network)?;
         outward.published = published;
         let space_in_use = planning::space_in_use(&prepared)?;
         let (mut plan, trees) = planning::launch_plan(LaunchInputs {
@@ -453,6 +460,7 @@ impl<'run> Execution<'run> {
     }
 
     fn supervise(&mut self, running: Running) -> Result<Ended, RunError> {
+        let _phase = debug_span!("supervise").entered();
         let Running {
             mut launched,
             pipes,
@@ -483,6 +491,7 @@ impl<'run> Execution<'run> {
 
     /// Reads the output document and copies declared files to the workspace.
     fn sync(&mut self, ended: Ended, places: &Places) -> Result<(), RunError> {
+        let _phase = debug_span!("sync").entered();
         // Something may still write: nothing of it is read.
         if ended.unkillable {
             return Ok(());

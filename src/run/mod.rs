@@ -53,14 +53,12 @@ mod view;
 mod watching;
 
 use std::cell::RefCell;
-use std::sync::Arc;
 
 use rustix::fs::Mode;
 
 pub use crate::run::dry_run::plan;
 use crate::run::error::RunError;
 use crate::run::preparation::Preparing;
-use crate::run::progress::ProgressListener;
 use crate::run::reporting::ReportBuilder;
 use crate::run::telling::Beginning;
 use sandbox::prefork::Prefork;
@@ -74,17 +72,15 @@ use spec::request::Request;
 /// The calling process must have one thread only: see [`Prefork::start`].
 #[must_use]
 pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
-    execute_in(None, request, policy, &telling::no_listener())
+    execute_in(None, request, policy)
 }
 
 /// The same in a child that was forked before; without one it is forked when its groups are known.
-/// `listener` is told what happens before the body starts.
 #[must_use]
 pub(crate) fn execute_in(
     prefork: Option<Prefork>,
     request: &Request,
     policy: &HostPolicy,
-    listener: &Arc<dyn ProgressListener>,
 ) -> Report {
     // What is made here has modes of its own: the caller's mask must not narrow them, and has done
     // its part with the report.
@@ -98,9 +94,9 @@ pub(crate) fn execute_in(
         start_unix_s: beginning.unix_s(),
         masks: &masks,
         preparing: None,
-        listener,
     };
     let mut report = ReportBuilder::new(beginning.report());
+    let _run = tracing::debug_span!("run", id = report.run_id()).entered();
     let result = match seed {
         Ok(seed) => run.execute(prefork, seed, &mut report),
         Err(error) => Err(error),
@@ -117,8 +113,6 @@ struct Run<'run> {
     masks: &'run RefCell<Masks>,
     /// Where it prepares another run.
     preparing: Option<Preparing<'run>>,
-    /// Who is told what happens before the body starts.
-    listener: &'run Arc<dyn ProgressListener>,
 }
 
 /// Ten bytes that nobody can guess.

@@ -12,7 +12,6 @@ use rustix::io::Errno;
 
 use crate::run::error::RunError;
 use crate::run::network_report::{self, NetworkReport};
-use crate::run::progress::{Phase, ProgressListener};
 use egress::advice::Circumstances;
 use egress::allow::Allowlist;
 use egress::allowlist::EgressPlan;
@@ -74,7 +73,7 @@ fn listen(port: PublishedPort) -> Result<Published, RunError> {
     })
 }
 
-/// Tells the ports before the body starts: those that were chosen to `listener`, all of them to the
+/// Publishes the ports before the body starts: those that were chosen as events, all of them in the
 /// file of `--publish-file`.
 ///
 /// # Errors
@@ -82,7 +81,6 @@ fn listen(port: PublishedPort) -> Result<Published, RunError> {
 pub(super) fn tell_ports(
     published: &[Published],
     options: &NetworkOptions,
-    listener: &dyn ProgressListener,
 ) -> Result<(), RunError> {
     let mut text = String::new();
     for (asked, had) in options.publish.iter().zip(published) {
@@ -91,7 +89,8 @@ pub(super) fn tell_ports(
             body_port: had.body_port,
         };
         if asked.host_port == 0 {
-            listener.update(&Phase::Published { ports });
+            let (host, body) = (ports.host_port, ports.body_port);
+            tracing::info!("127.0.0.1:{host} leads to port {body} of the body");
         }
         text.push_str(&format!("{ports}\n"));
     }

@@ -73,7 +73,7 @@ fn denial(attempt: &Attempt, seen: Seen, around: Circumstances<'_>) -> Denial {
         kind: "net".to_owned(),
         object: object(attempt),
         rule: RULE.to_owned(),
-        reason: Some(attempt.reason.code().to_owned()),
+        reason: Some(attempt.reason),
         protocol: Some(attempt.protocol.to_string()),
         host: attempt.host.clone(),
         ip: attempt.address.map(|address| address.to_string()),
@@ -88,8 +88,9 @@ fn denial(attempt: &Attempt, seen: Seen, around: Circumstances<'_>) -> Denial {
 mod tests {
     use super::*;
     use egress::allowlist::EgressPlan;
-    use egress::denials::{Denials, Protocol, Reason};
+    use egress::denials::{Denials, Protocol};
     use egress::relay::{Traffic, Unreachable};
+    use spec::denial_reason::DenialReason;
     use spec::egress_report::UnreachableCause;
     use spec::sources_policy::EgressPolicy;
 
@@ -102,7 +103,7 @@ mod tests {
                 host: Some("evil.com".to_owned()),
                 address: None,
                 port: Some(port),
-                reason: Reason::NameNotAllowed,
+                reason: DenialReason::NameNotAllowed,
             };
             denials.add(attempt, now_ms);
         }

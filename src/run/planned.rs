@@ -61,8 +61,8 @@ impl Run<'_> {
         manifest: Option<subject::Subject>,
         signals: BorrowedFd<'_>,
     ) -> Result<Chosen, RunError> {
-        let (request, policy, listener) = (self.request, self.policy, self.listener);
-        let access = Access::Fetch { signals, listener };
+        let (request, policy) = (self.request, self.policy);
+        let access = Access::Fetch { signals };
         let files = bundle.map(Bundle::files);
         let files = files.as_ref().map(|files| files as &dyn BundleFiles);
         let refusals = &mut Refusals::fail();

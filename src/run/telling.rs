@@ -1,11 +1,9 @@
 //! From the first word of a report to its last: whatever happens in between, there is one.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::run::error::{BODY_NOT_STARTED, RunError};
-use crate::run::progress::{NoListener, ProgressListener};
 use crate::run::reporting::Finished;
 use secrets::mask::Masks;
 use spec::outcome::Outcome;
@@ -46,11 +44,6 @@ impl Beginning {
 
 fn unix_ms(since_1970: Duration) -> u64 {
     u64::try_from(since_1970.as_millis()).unwrap_or_default()
-}
-
-/// The listener of a run that nobody watches.
-pub(super) fn no_listener() -> Arc<dyn ProgressListener> {
-    Arc::new(NoListener)
 }
 
 /// Adds to the report how the run ended, and masks the values of secrets in it.

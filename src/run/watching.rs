@@ -9,7 +9,7 @@ use crate::run::{Run, contract, reporting};
 use sandbox::host;
 use sandbox::launch::Launched;
 use sandbox::resources::Resources;
-use sandbox::supervise::meter::{Meter, Ticker};
+use sandbox::supervise::meter::Meter;
 use sandbox::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer};
 use sandbox::supervise::watch::{Observed, Streams, WatchLimits, watch};
 use sandbox::supervise::without_cgroup::Sampler;
@@ -50,9 +50,6 @@ impl Run<'_> {
         let mut meter = Meter {
             group: &mut resources.group,
             counted: None,
-            ticker: self
-                .preparing
-                .map(|preparing| Box::new(preparing.ticker()) as Box<dyn Ticker>),
             sampler: proc
                 .as_ref()
                 .map(|proc| Sampler::new(proc.as_fd(), memory_bytes)),

@@ -81,7 +81,6 @@ fn a_child_of_another_case_fetches() {
         cache_directory: PathBuf::from(cache),
         cache_size_bytes: 1 << 30,
         patience: sources::Patience::default(),
-        progress: &crate::service::silent,
     })
     .expect("a client");
     let tree = client.fetch("org/repo", sha, None).expect("there");

@@ -1,12 +1,14 @@
 //! What the service does wrong, and what becomes of it.
 
-use std::cell::RefCell;
+use std::io::{Read as _, Seek as _};
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use sources::Patience;
-use sources::github::{Client, ClientSettings, GitHub as _, GitHubError, Progress, Token};
+use sources::github::{Client, ClientSettings, GitHub as _, GitHubError, Token};
+use tracing::level_filters::LevelFilter;
 
 use crate::service::{NOWHERE, Service, files, pairs, refused};
 
@@ -17,7 +19,7 @@ fn with_a_commit() -> Option<(Service, String)> {
     Some((service, sha))
 }
 
-fn resolve(client: &Client<'_>) -> Result<String, GitHubError> {
+fn resolve(client: &Client) -> Result<String, GitHubError> {
     client
         .resolve_ref("org/repo", "main")
         .map(|resolved| resolved.sha)
@@ -298,7 +300,7 @@ fn a_rate_limit_tells_when_it_ends_and_is_not_waited_for_where_that_is_long() {
 }
 
 /// A client that gives up soon.
-fn hasty(service: &Service) -> Client<'static> {
+fn hasty(service: &Service) -> Client {
     let mut settings = service.settings();
     settings.patience = Patience {
         connect: Duration::from_secs(20),
@@ -468,44 +470,47 @@ fn a_base_url_with_a_path_comes_before_every_request() {
 }
 
 #[test]
-fn progress_is_reported_from_the_first_request_to_the_end() {
+fn progress_is_an_event_from_the_first_request_to_the_end() {
     let Some((service, sha)) = with_a_commit() else {
         return;
     };
-    let told: RefCell<Vec<Value>> = RefCell::default();
-    let progress = |progress: &Progress<'_>| {
-        told.borrow_mut().push(match progress {
-            Progress::Resolving {
-                repository,
-                reference,
-            } => json!(["resolving", repository, reference]),
-            Progress::Fetching { repository, sha } => json!(["fetching", repository, sha]),
-            Progress::Receiving { bytes, stated } => json!(["receiving", Some(*bytes) == *stated]),
-            Progress::Waiting { cause, .. } => json!(["waiting", cause]),
-            Progress::Done => json!(["done"]),
-        });
-    };
     service.times(1, "/git/refs/heads/", json!({"status": 500}));
-    let settings = ClientSettings {
-        progress: &progress,
-        ..service.settings()
-    };
-    let client = Client::new(settings).expect("a client");
-    resolve(&client).expect("there");
-    client.fetch("org/repo", &sha, None).expect("there");
-    let error = refused(&client, NOWHERE);
-    assert_eq!(error.code(), "github_not_found");
+    let log = Arc::new(tempfile::tempfile().expect("a file"));
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::TRACE)
+        .with_writer(Arc::clone(&log))
+        .with_level(false)
+        .with_target(false)
+        .with_ansi(false)
+        .without_time()
+        .finish();
+    tracing::subscriber::with_default(subscriber, || {
+        let client = service.client();
+        resolve(&client).expect("there");
+        client.fetch("org/repo", &sha, None).expect("there");
+        let error = refused(&client, NOWHERE);
+        assert_eq!(error.code(), "github_not_found");
+    });
+    let mut text = String::new();
+    (&*log).rewind().expect("seeks");
+    (&*log).read_to_string(&mut text).expect("text");
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let (there, nowhere) = (&sha[..12], &NOWHERE[..12]);
+    let (received, lines): (Vec<&str>, Vec<&str>) = lines
+        .into_iter()
+        .partition(|line| line.contains(" KiB of "));
+    assert!(!received.is_empty(), "{text}");
+    assert!(received.iter().all(|line| line.contains(there)), "{text}");
     assert_eq!(
-        told.into_inner(),
+        lines,
         [
-            json!(["resolving", "org/repo", "main"]),
-            json!(["waiting", "the answer was 500"]),
-            json!(["done"]),
-            json!(["fetching", "org/repo", sha]),
-            json!(["receiving", true]),
-            json!(["done"]),
-            json!(["fetching", "org/repo", NOWHERE]),
-            json!(["done"]),
+            "org/repo: looking for main",
+            "the answer was 500; trying again in 1ms",
+            "transfer ended is_over=true",
+            &format!("org/repo at {there}: asking"),
+            "transfer ended is_over=true",
+            &format!("org/repo at {nowhere}: asking"),
+            "transfer ended is_over=true",
         ]
     );
 }

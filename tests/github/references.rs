@@ -104,7 +104,7 @@ fn a_moved_branch_is_seen_by_the_next_process_and_not_in_the_middle_of_one() {
     let repository = service.repository("org/repo");
     let first = repository.commit_file("a", "1");
     let client = service.client();
-    let sha = |client: &Client<'_>| client.resolve_ref("org/repo", "main").expect("there").sha;
+    let sha = |client: &Client| client.resolve_ref("org/repo", "main").expect("there").sha;
     assert_eq!(sha(&client), first);
     let second = repository.commit_file("a", "2");
     assert_eq!(sha(&client), first);

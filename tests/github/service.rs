@@ -8,7 +8,7 @@ use std::time::Duration;
 use archive::UnpackLimits;
 use serde_json::{Value, json};
 use sources::Patience;
-use sources::github::{Client, ClientSettings, FetchedTree, GitHub as _, GitHubError, Progress};
+use sources::github::{Client, ClientSettings, FetchedTree, GitHub as _, GitHubError};
 use spec::path::RelPath;
 
 use support::skip;
@@ -169,7 +169,7 @@ impl Service {
     }
 
     /// Settings of a client that is told nothing and waits long, but not between tries.
-    pub fn settings(&self) -> ClientSettings<'static> {
+    pub fn settings(&self) -> ClientSettings {
         ClientSettings {
             base_url: self.base_url(),
             token: None,
@@ -181,12 +181,11 @@ impl Service {
                 first_delay: Duration::from_millis(1),
                 ..Patience::default()
             },
-            progress: &silent,
         }
     }
 
     /// A client with [`Self::settings`].
-    pub fn client(&self) -> Client<'static> {
+    pub fn client(&self) -> Client {
         Client::new(self.settings()).expect("a client")
     }
 }
@@ -230,8 +229,6 @@ fn make_certificate(directory: &Path) {
         .expect("openssl starts");
     assert!(made.success(), "no certificate");
 }
-
-pub fn silent(_progress: &Progress<'_>) {}
 
 /// Takes away what would steer git.
 pub fn git_free(command: &mut Command) -> &mut Command {
@@ -341,7 +338,7 @@ pub fn path(text: &str) -> RelPath {
 }
 
 /// The error of fetching everything of `org/repo` at `sha`.
-pub fn refused(client: &Client<'_>, sha: &str) -> GitHubError {
+pub fn refused(client: &Client, sha: &str) -> GitHubError {
     client
         .fetch("org/repo", sha, None)
         .expect_err("the fetch fails")

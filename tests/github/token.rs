@@ -9,7 +9,7 @@ use crate::service::{NOWHERE, Service};
 
 const CANARY: &str = "canary-of-a-token-4711";
 
-fn client(service: &Service) -> Client<'static> {
+fn client(service: &Service) -> Client {
     let token = Token::new(CANARY.as_bytes(), "env:SOME_TOKEN").expect("a token");
     Client::new(ClientSettings {
         token: Some(token),
@@ -99,7 +99,7 @@ fn neither_the_token_nor_the_credential_of_a_redirect_is_in_an_error_or_in_the_c
     let sha = repository.commit_file("a", "1");
     repository.git(&["tag", "v1"]);
     let mut told = String::new();
-    let mut tell = |client: &Client<'_>| {
+    let mut tell = |client: &Client| {
         told.push_str(&format!("{client:?}"));
         for reference in ["main", "v1", "none"] {
             told.push_str(&format!("{:?}", client.resolve_ref("org/repo", reference)));

@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use sources::oci::error::OciError;
 use sources::oci::layers::{Image, Kind, LAYERS_MAX, image};
 use sources::oci::layout::Layout;
-use sources::oci::listener::{Listener, Progress, Silent};
+use sources::oci::listener::{Listener, Silent};
 use sources::oci::pull::{Tags, artifact};
 use sources::oci::store::{Store, StorePlace};
+use sources::progress::Progress;
 use spec::digest::Digest;
 use spec::oci::media::{
     DOCKER_CONFIG, DOCKER_LAYER, DOCKER_MANIFEST, IMAGE_CONFIG, LAYER_GZIP, LAYER_TAR, LAYER_ZSTD,

@@ -22,7 +22,7 @@ fn provisioning_progress_is_shown_and_erased_before_the_bodys_output() {
     let (case, shown) = host.exec(&[], &bundle).on_screen();
     case.done().assert_exited(0);
     let shown = shown.join().expect("joined");
-    let standing = "runner: npm packages greeting: installing, 0 s";
+    let standing = "runner: npm packages greeting: installing";
     assert!(shown.contains(standing), "{shown:?}");
     let (before, body) = shown.split_once("the body speaks").expect("the body's");
     assert!(before.ends_with(ERASED), "{shown:?}");

@@ -8,8 +8,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sources::Patience;
-use sources::oci::listener::{Listener, Progress};
+use sources::oci::listener::Listener;
 use sources::oci::registry::{Connection, Registry};
+use sources::progress::Progress;
 use spec::oci::reference::Reference;
 
 /// A request as it came.

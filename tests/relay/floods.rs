@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use egress::denials::Reason;
+use spec::denial_reason::DenialReason;
 
 use crate::ground::{Ground, Plan, ask, dial, enter, exchange, question};
 
@@ -51,7 +51,7 @@ fn connections_beyond_the_cap_are_denied_and_their_places_are_used_again() {
     let outcome = ground.finish();
     let kinds: Vec<_> = outcome.denials.kinds().collect();
     assert_eq!(kinds.len(), 1);
-    assert_eq!(kinds[0].0.reason, Reason::Limit);
+    assert_eq!(kinds[0].0.reason, DenialReason::Limit);
     assert!(44 <= kinds[0].1.count);
     assert_eq!(outcome.traffic[0].connections, 2_256);
 }

@@ -369,7 +369,7 @@ pub(crate) fn shown(outcome: &Outcome) -> Vec<String> {
             let port = attempt
                 .port
                 .map_or(String::new(), |port| format!(":{port}"));
-            let reason = attempt.reason.code();
+            let reason = attempt.reason.row().code;
             format!(
                 "{} {object}{port} {reason} x{}",
                 attempt.protocol, seen.count

@@ -11,7 +11,6 @@ use crate::outputs::Outputs;
 use crate::pinned::{LockUse, Pinned};
 use crate::resolve::{ResolveRequest, resolve};
 use crate::write::{WrittenBundle, content_digest, write};
-use sources::github::Progress;
 use spec::digest::Digest;
 use spec::host_policy::HostPolicy;
 use spec::report::WarningReport;
@@ -61,12 +60,6 @@ impl BundleHost<'_> {
     }
 }
 
-/// Receives what happens before the result is known.
-pub trait Listener {
-    fn warn(&self, warnings: &[WarningReport]);
-    fn update(&self, progress: &Progress<'_>);
-}
-
 /// A bundle that was made.
 #[derive(Debug)]
 pub struct Bundle {
@@ -78,28 +71,27 @@ pub struct Bundle {
 }
 
 /// Makes a bundle. The bundle and its lock file get their names last, when nothing can be refused
-/// any more.
+/// any more. `warn` gets warnings before the result is known.
 ///
 /// # Errors
 /// [`BundleError`].
 pub fn bundle(
     request: &BundleRequest<'_>,
     host: &BundleHost<'_>,
-    listener: &dyn Listener,
+    warn: &dyn Fn(&[WarningReport]),
 ) -> Result<Bundle, BundleError> {
     let located = locate(request.subject, request.workspace, host.working_directory)?;
-    listener.warn(&located.warnings);
+    warn(&located.warnings);
     let manifest = ResolveRequest {
         manifest: &located.manifest,
         registry: &host.policy.refs,
         require_pin: request.require_pin,
     };
     let resolution = resolve(manifest, &located.files)?;
-    listener.warn(&resolution.warnings);
+    warn(&resolution.warnings);
     let pinned = Pinned::new(resolution, host.policy, request.lock, request.require_pin)?;
 
-    let progress = |progress: &Progress<'_>| listener.update(progress);
-    let github = client(host, &pinned.resolution.layers, &progress)?;
+    let github = client(host, &pinned.resolution.layers)?;
     let mut outputs = Outputs::create(request.output, request.lock)?;
     let options = GatherOptions {
         caps: host.policy.unpack,
@@ -115,7 +107,7 @@ pub fn bundle(
         Some(&github),
         &options,
     )?;
-    listener.warn(&contents.warnings);
+    warn(&contents.warnings);
     pinned.check_run(&contents)?;
 
     if outputs.is_stream() && pinned.lock().is_some() {

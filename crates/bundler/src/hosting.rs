@@ -9,7 +9,7 @@ use crate::layer::{Layer, LayerForm};
 use crate::manifests::read_host_file;
 use archive::UnpackLimits;
 use sources::Patience;
-use sources::github::{Client, ClientSettings, Progress, Token};
+use sources::github::{Client, ClientSettings, Token};
 use spec::host_policy::UnpackCaps;
 use spec::path::escape;
 use spec::report::with_causes;
@@ -18,11 +18,7 @@ use spec::report::with_causes;
 ///
 /// # Errors
 /// [`BundleError::GitHub`], [`BundleError::Token`].
-pub(crate) fn client<'caller>(
-    host: &BundleHost<'_>,
-    layers: &[Layer],
-    progress: &'caller dyn Fn(&Progress<'_>),
-) -> Result<Client<'caller>, BundleError> {
+pub(crate) fn client(host: &BundleHost<'_>, layers: &[Layer]) -> Result<Client, BundleError> {
     let policy = host.policy;
     let fetches = layers
         .iter()
@@ -40,7 +36,6 @@ pub(crate) fn client<'caller>(
         cache_directory: host.cache_directory(),
         cache_size_bytes: policy.cache.size_bytes,
         patience: Patience::default(),
-        progress,
     })?;
     Ok(client)
 }

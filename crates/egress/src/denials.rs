@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 
+use spec::denial_reason::DenialReason;
+
 /// Most entries that are kept apart; what comes after is only counted.
 pub(crate) const DISTINCT_MAX: usize = 1_000;
 
@@ -39,56 +41,6 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// Why it was denied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Reason {
-    /// The name stands in no list. At the time of a question the port is not known.
-    NameNotAllowed,
-    /// An address that no name was told, and that is not in the list itself.
-    IpLiteral,
-    /// The name is allowed at other ports.
-    PortNotAllowed,
-    /// Outside, the name has no public address.
-    ResolvesToPrivate,
-    /// The TLS name is another.
-    SniMismatch,
-    /// There is no TLS name.
-    NoSni,
-    /// Port 443, and no TLS.
-    NotTls,
-    /// The Host header is another name.
-    HostMismatch,
-    /// A cap was reached.
-    Limit,
-    /// Neither TCP nor a question for a name.
-    Protocol,
-    /// Allowed, at a port for which there is no listener.
-    PortNotCaptured,
-    /// An encrypted ClientHello, where those are refused.
-    Ech,
-}
-
-impl Reason {
-    /// As the report has it.
-    #[must_use]
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::NameNotAllowed => "name-not-allowed",
-            Self::IpLiteral => "ip-literal",
-            Self::PortNotAllowed => "port-not-allowed",
-            Self::ResolvesToPrivate => "resolves-to-private",
-            Self::SniMismatch => "sni-mismatch",
-            Self::NoSni => "no-sni",
-            Self::NotTls => "not-tls",
-            Self::HostMismatch => "host-mismatch",
-            Self::Limit => "limit",
-            Self::Protocol => "proto",
-            Self::PortNotCaptured => "port-not-captured",
-            Self::Ech => "ech",
-        }
-    }
-}
-
 /// One kind of attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Attempt {
@@ -100,7 +52,7 @@ pub struct Attempt {
     /// At which port, where one is known.
     pub port: Option<u16>,
     /// Why it was denied.
-    pub reason: Reason,
+    pub reason: DenialReason,
 }
 
 /// Attempts of one kind.
@@ -159,7 +111,7 @@ mod tests {
             host: None,
             address: None,
             port: Some(port),
-            reason: Reason::IpLiteral,
+            reason: DenialReason::IpLiteral,
         }
     }
 

@@ -287,7 +287,6 @@ impl Sandbox {
             sampler: proc
                 .as_ref()
                 .map(|proc| Sampler::new(proc.as_fd(), memory_bytes)),
-            ticker: None,
         };
         // Nothing is ever written to it: signals are the caller's own.
         let signals = eventfd(0, EventfdFlags::CLOEXEC).map_err(call("make an eventfd"))?;

@@ -636,7 +636,7 @@ mod tests {
                 kind: "net".to_owned(),
                 object: name(host),
                 rule: "network.egress".to_owned(),
-                reason: Some("name-not-allowed".to_owned()),
+                reason: Some(spec::denial_reason::DenialReason::NameNotAllowed),
                 protocol: Some("dns".to_owned()),
                 host: Some(name(host)),
                 ip: None,

@@ -7,5 +7,6 @@
 pub mod github;
 mod http;
 pub mod oci;
+pub mod progress;
 
 pub use http::Patience;

@@ -110,23 +110,3 @@ pub struct PublishedReport {
     /// Connections that were led to the body; one that nothing there took was reset.
     pub connections: u64,
 }
-
-/// Describes the `reason` of a denial for people; unknown codes are returned unchanged.
-#[must_use]
-pub fn reason_in_words(code: &str) -> &str {
-    match code {
-        "name-not-allowed" => "not in network.egress",
-        "ip-literal" => "an address that is not in network.egress",
-        "port-not-allowed" => "not in network.egress at this port",
-        "resolves-to-private" => "its address is not public",
-        "sni-mismatch" => "TLS for another name",
-        "no-sni" => "TLS without a name",
-        "not-tls" => "no TLS on port 443",
-        "host-mismatch" => "HTTP for another host",
-        "limit" => "a limit of the relay",
-        "proto" => "only TCP leaves the sandbox",
-        "port-not-captured" => "without nf_tables only 80, 443 and listed ports are reached",
-        "ech" => "an encrypted TLS hello",
-        other => other,
-    }
-}

@@ -11,6 +11,7 @@ pub mod code_block;
 pub mod credential;
 pub mod credential_files;
 pub mod define;
+pub mod denial_reason;
 pub mod detection;
 pub mod diagnosis;
 pub mod did_you_mean;

@@ -60,7 +60,6 @@ pub struct Flag {
     /// Without the dashes.
     pub long: &'static str,
     pub short: Option<char>,
-    pub variable: &'static str,
     pub value: FlagValue,
     pub help: &'static str,
 }
@@ -128,16 +127,10 @@ const fn time_key(name: &'static str, description: &'static str) -> Key {
     }
 }
 
-const fn flag(
-    long: &'static str,
-    variable: &'static str,
-    value: FlagValue,
-    help: &'static str,
-) -> Flag {
+const fn flag(long: &'static str, value: FlagValue, help: &'static str) -> Flag {
     Flag {
         long,
         short: None,
-        variable,
         value,
         help,
     }
@@ -170,7 +163,6 @@ impl Limit {
                     short: Some('m'),
                     ..flag(
                         "memory",
-                        "RUNNER_OPT_MEMORY",
                         FlagValue::Size,
                         "Memory of the whole tree [default: 256m]",
                     )
@@ -188,7 +180,6 @@ impl Limit {
                 word: "wall time",
                 flag: Some(flag(
                     "timeout",
-                    "RUNNER_OPT_TIMEOUT",
                     FlagValue::TimeOrNone,
                     "Wall time, such as 90s, 1h30m or 1d, or none; unpacking and checking \
                            count, fetching does not [default: 10m; none with -t]",
@@ -207,7 +198,6 @@ impl Limit {
                 word: "CPU time",
                 flag: Some(flag(
                     "cpu-time",
-                    "RUNNER_OPT_CPU_TIME",
                     FlagValue::Time,
                     "CPU time of the whole tree",
                 )),
@@ -225,7 +215,6 @@ impl Limit {
                 word: "processors",
                 flag: Some(flag(
                     "cpus",
-                    "RUNNER_OPT_CPUS",
                     FlagValue::Cpus,
                     "Share of processors, 1.5 for one and a half",
                 )),
@@ -240,7 +229,6 @@ impl Limit {
                 word: "processes",
                 flag: Some(flag(
                     "pids",
-                    "RUNNER_OPT_PIDS",
                     FlagValue::Count(1),
                     "Processes and threads at once [default: 512]",
                 )),
@@ -255,7 +243,6 @@ impl Limit {
                 word: "descriptors",
                 flag: Some(flag(
                     "nofile",
-                    "RUNNER_OPT_NOFILE",
                     FlagValue::Count(16),
                     "Open descriptors of each process [default: 1024]",
                 )),
@@ -270,7 +257,6 @@ impl Limit {
                 word: "disk",
                 flag: Some(flag(
                     "disk",
-                    "RUNNER_OPT_DISK",
                     FlagValue::Size,
                     "Bytes in the writable directories",
                 )),
@@ -297,7 +283,6 @@ impl Limit {
                 word: "file size",
                 flag: Some(flag(
                     "fsize",
-                    "RUNNER_OPT_FSIZE",
                     FlagValue::Size,
                     "Bytes of each file that is written, also in --rw directories",
                 )),
@@ -312,7 +297,6 @@ impl Limit {
                 word: "output",
                 flag: Some(flag(
                     "max-output",
-                    "RUNNER_OPT_MAX_OUTPUT",
                     FlagValue::SizeOrZero,
                     "Bytes of each output stream; may be 0",
                 )),
@@ -427,8 +411,6 @@ mod tests {
             assert_eq!(Limit::named(limit.name()), Some(limit));
             if let Some(flag) = limit.row().flag {
                 assert_eq!(Limit::of_flag(flag.long), Some(limit));
-                let of_flag = flag.long.to_uppercase().replace('-', "_");
-                assert_eq!(flag.variable, format!("RUNNER_OPT_{of_flag}"));
             }
         }
     }

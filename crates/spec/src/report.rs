@@ -6,6 +6,7 @@ use std::borrow::Cow;
 #[cfg(test)]
 use crate::captured::StreamDocument;
 pub use crate::captured::StreamReport;
+use crate::denial_reason::DenialReason;
 use crate::digest::Digest;
 use crate::egress_report::EgressReport;
 use crate::image_report::ImageReport;
@@ -384,10 +385,8 @@ pub struct Denial {
     pub object: String,
     /// Which rule refused it.
     pub rule: String,
-    /// Why, of `net`: `name-not-allowed`, `ip-literal`, `port-not-allowed`,
-    /// `resolves-to-private`, `sni-mismatch`, `no-sni`, `not-tls`, `host-mismatch`, `limit`,
-    /// `proto`, `port-not-captured`, `ech`.
-    pub reason: Option<String>,
+    /// Why, of `net`.
+    pub reason: Option<DenialReason>,
     /// How, of `net`: `dns` for a question, `tcp`, `udp`, `icmp`, `sctp`, `udplite`, or a number
     /// of IP.
     pub protocol: Option<String>,

@@ -4,8 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use clap::builder::BoolishValueParser;
-
+use crate::cli::args::with_variable;
 use crate::cli::found::{FoundFlags, text};
 use crate::cli::print::Printer;
 use crate::cli::source::ending::{Heeding, Held};
@@ -44,40 +43,25 @@ Exit codes: 0 done; 125 refused, failed or wrong usage, and nothing was written.
 #[derive(Debug, clap::Args)]
 // Each is one flag of the command line.
 #[expect(clippy::struct_excessive_bools, reason = "flags that are given or not")]
+#[command(mut_args = with_variable)]
 pub struct Build {
     /// A directory, or one in a checkout of git
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
     /// What it is called [default: the name of the directory]
-    #[arg(long, env = "RUNNER_OPT_NAME", hide_env_values = true)]
+    #[arg(long)]
     pub name: Option<String>,
     /// Which version of it this is [default: day and number of the commit]
-    #[arg(long, env = "RUNNER_OPT_VERSION", hide_env_values = true)]
+    #[arg(long)]
     pub version: Option<String>,
     /// What it is, for people
-    #[arg(
-        long,
-        value_name = "TEXT",
-        env = "RUNNER_OPT_DESCRIPTION",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
     /// Write it into this directory in the OCI layout too
-    #[arg(
-        short,
-        long,
-        value_name = "DIR.oci",
-        env = "RUNNER_OPT_OUTPUT",
-        hide_env_values = true
-    )]
+    #[arg(short, long, value_name = "DIR.oci")]
     pub output: Option<PathBuf>,
     /// Send it there too, HOST/REPOSITORY or HOST/REPOSITORY:TAG; without a tag its version is one
-    #[arg(
-        long,
-        value_name = "REF",
-        env = "RUNNER_OPT_PUSH",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "REF")]
     pub push: Option<String>,
     /// Only this file or directory of it; may be repeated
     #[arg(long, value_name = "PATH")]
@@ -86,16 +70,16 @@ pub struct Build {
     #[arg(long, value_name = "PATH")]
     pub include: Vec<OsString>,
     /// Take the files of submodules too
-    #[arg(long, env = "RUNNER_OPT_SUBMODULES", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long)]
     pub submodules: bool,
     /// Refuse where something would be left out that no .staxignore names
-    #[arg(long, env = "RUNNER_OPT_STRICT", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long)]
     pub strict: bool,
     /// Take it as a directory, whatever git knows of it
-    #[arg(long, env = "RUNNER_OPT_NO_GIT", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long)]
     pub no_git: bool,
     /// Speak plain HTTP to the registry
-    #[arg(long, env = "RUNNER_OPT_INSECURE", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long)]
     pub insecure: bool,
     /// What the other verbs have too.
     #[command(flatten)]
@@ -139,7 +123,7 @@ pub(super) fn build(
     )?;
     printer.warnings(&snapshot.warnings);
     let held = Held::back().map_err(SourceError::Signals)?;
-    let mut built = keep(&snapshot, &store, printer)?;
+    let mut built = keep(&snapshot, &store)?;
     if let Some(output) = &args.output {
         let version = &snapshot.config.version;
         find(&store, &built.digest)?.write_layout(output, version, terms.listener.as_ref())?;
@@ -158,15 +142,11 @@ pub(super) fn build(
 }
 
 /// Puts the artifact into the store.
-fn keep(
-    snapshot: &Snapshot<'_>,
-    store: &Store,
-    printer: &Printer,
-) -> Result<SourceBuilt, SourceError> {
+fn keep(snapshot: &Snapshot<'_>, store: &Store) -> Result<SourceBuilt, SourceError> {
     let of_store = |error: StoreError| SourceError::from(OciError::from(error));
     let mut draft = store.draft().map_err(of_store)?;
     let layer = {
-        let mut heeding = Heeding::new(&mut draft, printer);
+        let mut heeding = Heeding::new(&mut draft);
         snapshot.write(&mut heeding, "the store")?
     };
     draft.finish().map_err(of_store)?;

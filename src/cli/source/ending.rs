@@ -1,15 +1,13 @@
 //! The end that a person asks for by a signal, while something is being written that must not stay
 //! half done.
 
-use std::cell::Cell;
 use std::io::Write;
-use std::time::Instant;
 
 use rustix::io::Errno;
 
-use crate::cli::print::Printer;
-use crate::cli::progress::{DRAWN_EVERY, kib};
 use bundler::output::ENDING;
+use sources::oci::listener::Listener;
+use sources::progress::Progress;
 use sys::signal::{SignalSet, is_pending, set_mask};
 
 /// As long as it lives, signals that end programs wait; they end this one when it is dropped.
@@ -38,22 +36,27 @@ pub(super) fn has_come() -> bool {
     is_pending(SignalSet::of(&ENDING)).unwrap_or(true)
 }
 
-/// Passes on what is written, draws how much it is, and fails once a signal has come.
+/// Ends transfers where a signal has come. Where signals are not held back they end the process.
+#[derive(Debug)]
+pub(super) struct UntilSignal {
+    pub(super) is_held: bool,
+}
+
+impl Listener for UntilSignal {
+    fn is_cancelled(&self) -> bool {
+        self.is_held && has_come()
+    }
+}
+
+/// Passes on what is written, counts it, and fails once a signal has come.
 pub(super) struct Heeding<'call> {
     inner: &'call mut dyn Write,
-    printer: &'call Printer,
     bytes: u64,
-    drawn: Cell<Option<Instant>>,
 }
 
 impl<'call> Heeding<'call> {
-    pub(super) fn new(inner: &'call mut dyn Write, printer: &'call Printer) -> Self {
-        Self {
-            inner,
-            printer,
-            bytes: 0,
-            drawn: Cell::new(None),
-        }
+    pub(super) fn new(inner: &'call mut dyn Write) -> Self {
+        Self { inner, bytes: 0 }
     }
 }
 
@@ -64,12 +67,8 @@ impl Write for Heeding<'_> {
         }
         let count = self.inner.write(buffer)?;
         self.bytes += count as u64;
-        let drawn = self.drawn.get();
-        if drawn.is_none_or(|drawn| DRAWN_EVERY <= drawn.elapsed()) {
-            self.printer
-                .status(&format!("the layer: {} written", kib(self.bytes)));
-            self.drawn.set(Some(Instant::now()));
-        }
+        let kib = self.bytes.div_ceil(1024);
+        tracing::trace!("the layer: {kib} KiB written");
         Ok(count)
     }
 
@@ -80,6 +79,6 @@ impl Write for Heeding<'_> {
 
 impl Drop for Heeding<'_> {
     fn drop(&mut self) {
-        self.printer.status("");
+        Progress::Done.emit();
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::cli::args::with_variable;
 use crate::cli::found::{FoundFlags, text};
 use crate::cli::source::described;
 use crate::run::source_verbs;
@@ -12,6 +13,7 @@ use spec::source_report::SourceInspected;
 
 /// Say what a source says of itself: one in the store, in a layout, or in a registry.
 #[derive(Debug, clap::Args)]
+#[command(mut_args = with_variable)]
 pub struct SourceInspect {
     /// NAME:VERSION, the directory of a layout, or HOST/REPOSITORY with a tag or a digest
     #[arg(value_name = "WHAT")]

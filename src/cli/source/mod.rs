@@ -10,7 +10,6 @@ mod list;
 mod pull;
 pub mod push;
 mod rm;
-mod status;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use crate::cli::args::{PolicyFile, VoiceFlags};
 use crate::cli::dispatch::document;
 use crate::cli::print::Printer;
 use crate::cli::source::build::{BUILD_HELP, Build};
+use crate::cli::source::ending::UntilSignal;
 use crate::cli::source::error::SourceError;
 use crate::cli::source::push::{PUSH_HELP, Push};
 use crate::cli::surroundings::Surroundings;
@@ -36,8 +36,6 @@ pub use inspect::SourceInspect;
 pub use list::SourceList;
 pub use pull::SourcePull;
 pub use rm::SourceRm;
-pub use status::TransferStatus;
-pub(super) use status::text_of;
 
 /// Build, push, pull and inspect source artifacts, which `workspaceSources` of a manifest name.
 #[derive(Debug, clap::Args)]
@@ -92,10 +90,11 @@ impl SourceVerb {
         (flags.voice, &flags.policy)
     }
 
-    /// Who is told of transfers. Those that write what must not stay half done hold signals back.
-    fn listener(&self, printer: Printer) -> Arc<dyn Listener> {
-        let heeds_signals = matches!(self, Self::Build(_) | Self::Push(_));
-        Arc::new(TransferStatus::new(printer, heeds_signals))
+    /// How transfers are ended. Those that write what must not stay half done hold signals back.
+    fn listener(&self) -> Arc<dyn Listener> {
+        Arc::new(UntilSignal {
+            is_held: matches!(self, Self::Build(_) | Self::Push(_)),
+        })
     }
 
     /// `--insecure`, where the verb has it.
@@ -123,7 +122,7 @@ pub fn source(
         caller,
         policy,
         insecure: what.insecure(),
-        listener: what.listener(*printer),
+        listener: what.listener(),
     };
     let said = match what {
         SourceVerb::Build(build) => {

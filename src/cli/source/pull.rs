@@ -1,5 +1,6 @@
 //! `runner source pull`.
 
+use crate::cli::args::with_variable;
 use crate::cli::found::{FoundFlags, text};
 use crate::cli::print::Printer;
 use crate::cli::source::described;
@@ -10,6 +11,7 @@ use spec::source_report::{SourceFound, SourcePulled};
 
 /// Fetch a source into the store and unpack it there, so that runs have it at once.
 #[derive(Debug, clap::Args)]
+#[command(mut_args = with_variable)]
 pub struct SourcePull {
     /// HOST/REPOSITORY@sha256:DIGEST, oci:DIRECTORY or oci:DIRECTORY:NAME
     #[arg(value_name = "REF")]

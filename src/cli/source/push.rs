@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use clap::builder::BoolishValueParser;
-
+use crate::cli::args::with_variable;
 use crate::cli::found::{FoundFlags, text};
 use crate::cli::source::build::find;
 use crate::cli::source::ending::Held;
@@ -31,6 +30,7 @@ Exit codes: 0 done; 125 refused, failed or wrong usage.";
 
 /// Send a source artifact to a registry.
 #[derive(Debug, clap::Args)]
+#[command(mut_args = with_variable)]
 pub struct Push {
     /// An artifact of the store, or a directory in the OCI layout
     #[arg(value_name = "NAME:VERSION|DIR.oci")]
@@ -39,7 +39,7 @@ pub struct Push {
     #[arg(value_name = "REF")]
     pub reference: String,
     /// Speak plain HTTP to the registry
-    #[arg(long, env = "RUNNER_OPT_INSECURE", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long)]
     pub insecure: bool,
     /// What the other verbs have too.
     #[command(flatten)]

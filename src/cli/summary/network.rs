@@ -1,7 +1,7 @@
 //! What a person reads about the network after a run: what was denied, in a few lines.
 
 use crate::cli::print::Tone;
-use spec::egress_report::{UnreachableHost, reason_in_words};
+use spec::egress_report::UnreachableHost;
 use spec::outcome::Outcome;
 use spec::report::{Denial, Report};
 
@@ -43,7 +43,7 @@ fn denied(denial: &Denial) -> String {
         Some(reason) if denial.kind == "net" => format!(
             "denied egress to {} ({}{times})",
             denial.object,
-            reason_in_words(reason)
+            reason.row().words
         ),
         _ => format!(
             "denied: {} {} ({}{times})",
@@ -100,15 +100,16 @@ fn unreachable(report: &Report) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spec::denial_reason::DenialReason;
     use spec::egress_report::UnreachableCause;
     use spec::report::Exit;
 
-    fn denial(object: &str, reason: &str, count: u64) -> Denial {
+    fn denial(object: &str, reason: DenialReason, count: u64) -> Denial {
         Denial {
             kind: "net".to_owned(),
             object: object.to_owned(),
             rule: "network.egress".to_owned(),
-            reason: Some(reason.to_owned()),
+            reason: Some(reason),
             protocol: Some("tcp".to_owned()),
             host: None,
             ip: None,
@@ -138,7 +139,10 @@ mod tests {
 
     #[test]
     fn a_denial_is_one_line_and_its_hint_is_a_detail() {
-        let report = report(vec![denial("evil.com:443", "name-not-allowed", 1)], 0);
+        let report = report(
+            vec![denial("evil.com:443", DenialReason::NameNotAllowed, 1)],
+            0,
+        );
         assert_eq!(
             lines(&report),
             [
@@ -156,7 +160,7 @@ mod tests {
         let denials = [1, 1, 9, 1, 3, 1, 1]
             .iter()
             .zip('a'..)
-            .map(|(count, name)| denial(&name.to_string(), "limit", *count));
+            .map(|(count, name)| denial(&name.to_string(), DenialReason::Limit, *count));
         let mut report = report(denials.collect(), 0);
         assert_eq!(
             warnings(&report),

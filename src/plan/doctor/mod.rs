@@ -100,29 +100,32 @@ impl NamespaceKind {
         Self::Time,
     ];
 
-    fn id(self) -> &'static str {
+    /// The id of the item, and what the namespace does.
+    fn row(self) -> (&'static str, &'static str) {
         match self {
-            Self::User => "user_namespace",
-            Self::Mount => "mount_namespace",
-            Self::Pid => "pid_namespace",
-            Self::Network => "network_namespace",
-            Self::Ipc => "ipc_namespace",
-            Self::Uts => "uts_namespace",
-            Self::Cgroup => "cgroup_namespace",
-            Self::Time => "time_namespace",
-        }
-    }
-
-    fn effect(self) -> &'static str {
-        match self {
-            Self::User => "the body's ids and capabilities mean nothing on the host",
-            Self::Mount => "the body sees a file tree of its own",
-            Self::Pid => "the body sees and signals only its own processes",
-            Self::Network => "the body has a loopback of its own and no other network",
-            Self::Ipc => "shared memory and message queues are the body's own",
-            Self::Uts => "the host's name is hidden",
-            Self::Cgroup => "the host's groups are hidden",
-            Self::Time => "the body's monotonic and boot clocks begin with the run",
+            Self::User => (
+                "user_namespace",
+                "the body's ids and capabilities mean nothing on the host",
+            ),
+            Self::Mount => ("mount_namespace", "the body sees a file tree of its own"),
+            Self::Pid => (
+                "pid_namespace",
+                "the body sees and signals only its own processes",
+            ),
+            Self::Network => (
+                "network_namespace",
+                "the body has a loopback of its own and no other network",
+            ),
+            Self::Ipc => (
+                "ipc_namespace",
+                "shared memory and message queues are the body's own",
+            ),
+            Self::Uts => ("uts_namespace", "the host's name is hidden"),
+            Self::Cgroup => ("cgroup_namespace", "the host's groups are hidden"),
+            Self::Time => (
+                "time_namespace",
+                "the body's monotonic and boot clocks begin with the run",
+            ),
         }
     }
 }
@@ -166,89 +169,86 @@ pub(crate) fn diagnose(facts: &Facts) -> Diagnosis {
     }
 }
 
-fn item(id: &str, holds: bool, needed_for: Need, effect: impl Into<String>) -> Item {
+/// What was found: its effect, or what is lost without it.
+type Found = Result<String, String>;
+
+fn check(id: &str, needed_for: Need, found: Found, mend: impl Into<Option<String>>) -> Item {
+    let (state, effect, mend) = match found {
+        Ok(effect) => (EnforcementState::Enforced, effect, None),
+        Err(effect) => (EnforcementState::Absent, effect, mend.into()),
+    };
     Item {
         id: id.to_owned(),
-        state: match holds {
-            true => EnforcementState::Enforced,
-            false => EnforcementState::Absent,
-        },
+        state,
         needed_for,
-        effect: effect.into(),
-        mend: None,
+        effect,
+        mend,
     }
 }
 
-fn with_mend(mut item: Item, mend: &str) -> Item {
-    if item.state != EnforcementState::Enforced {
-        item.mend = Some(mend.to_owned());
+/// One effect with and without.
+fn has(holds: bool, effect: &str) -> Found {
+    let effect = effect.to_owned();
+    if holds { Ok(effect) } else { Err(effect) }
+}
+
+fn or_else(found: &Result<(), String>, effect: &str, lost: impl Fn(&str) -> String) -> Found {
+    match found {
+        Ok(()) => Ok(effect.to_owned()),
+        Err(why) => Err(lost(why)),
     }
-    item
 }
 
 fn sandbox(facts: &Facts) -> Item {
-    match &facts.sandbox {
-        Ok(()) => item(
-            "sandbox",
-            true,
-            Need::Running,
-            "one whole run of a program that does nothing succeeded",
+    let (found, mend) = match &facts.sandbox {
+        Ok(()) => (
+            Ok("one whole run of a program that does nothing succeeded".to_owned()),
+            None,
         ),
-        Err(error) => Item {
-            mend: error.hint.clone(),
-            ..item(
-                "sandbox",
-                false,
-                Need::Running,
-                format!("no body can be run: {} ({})", error.message, error.code),
-            )
-        },
-    }
+        Err(error) => (
+            Err(format!(
+                "no body can be run: {} ({})",
+                error.message, error.code
+            )),
+            error.hint.clone(),
+        ),
+    };
+    check("sandbox", Need::Running, found, mend)
 }
 
 fn namespaces(facts: &Facts) -> Vec<Item> {
     let of_kind = |(kind, made): &(NamespaceKind, Result<(), String>)| {
-        if *kind == NamespaceKind::User {
-            return user_namespaces::judge(facts, made);
-        }
-        let needed_for = match kind {
-            NamespaceKind::Time => Need::Strength,
-            _ => Need::Running,
-        };
-        let effect = match made {
-            Ok(()) => kind.effect().to_owned(),
-            Err(why) => format!(
-                "cannot be made ({why}): no longer true that {}",
-                kind.effect()
+        let (id, effect) = kind.row();
+        let (needed_for, mend) = match kind {
+            NamespaceKind::User => return user_namespaces::judge(facts, made),
+            NamespaceKind::Time => (
+                Need::Strength,
+                "install Linux 5.6 or later with CONFIG_TIME_NS=y",
+            ),
+            _ => (
+                Need::Running,
+                "sysctl -w user.max_user_namespaces=10000, or a kernel built with CONFIG_NAMESPACES=y",
             ),
         };
-        with_mend(
-            item(kind.id(), made.is_ok(), needed_for, effect),
-            match kind {
-                NamespaceKind::Time => "install Linux 5.6 or later with CONFIG_TIME_NS=y",
-                _ => {
-                    "sysctl -w user.max_user_namespaces=10000, or a kernel built with CONFIG_NAMESPACES=y"
-                }
-            },
-        )
+        let found = or_else(made, effect, |why| {
+            format!("cannot be made ({why}): no longer true that {effect}")
+        });
+        check(id, needed_for, found, mend.to_owned())
     };
     facts.namespaces.iter().map(of_kind).collect()
 }
 
 fn calls(facts: &Facts) -> Vec<Item> {
-    let of_call = |(name, since, there): &(&'static str, &'static str, bool)| {
+    let of_call = |(name, since, is_there): &(&'static str, &'static str, bool)| {
         let (needed_for, lost) = match *name {
             OPENAT2 => (Need::Convenience, "no run with an image is started"),
             _ => (Need::Running, "no body can be run"),
         };
-        let effect = match there {
-            true => format!("{name}(2) is there"),
-            false => format!("{name}(2) is missing or hidden: {lost}"),
+        let found = match is_there {
+            true => Ok(format!("{name}(2) is there")),
+            false => Err(format!("{name}(2) is missing or hidden: {lost}")),
         };
-        with_mend(
-            item(name, *there, needed_for, effect),
-            &call_mend(name, since),
-        )
+        check(name, needed_for, found, call_mend(name, since))
     };
     facts.calls.iter().map(of_call).collect()
 }
@@ -258,66 +258,58 @@ fn call_mend(name: &str, since: &str) -> String {
 }
 
 fn seccomp(facts: &Facts) -> Item {
-    with_mend(
-        item(
-            "seccomp",
-            facts.seccomp_filter,
-            Need::Running,
-            "system calls that no body needs are denied",
-        ),
-        "install a kernel built with CONFIG_SECCOMP_FILTER=y",
-    )
+    let effect = "system calls that no body needs are denied";
+    let mend = "install a kernel built with CONFIG_SECCOMP_FILTER=y";
+    let found = has(facts.seccomp_filter, effect);
+    check("seccomp", Need::Running, found, mend.to_owned())
 }
 
 fn no_new_privs(facts: &Facts) -> Item {
-    with_mend(
-        item(
-            "no_new_privs",
-            facts.no_new_privs,
-            Need::Running,
-            "set-user-id programs give the body nothing",
-        ),
-        "install Linux 3.5 or later",
-    )
+    let effect = "set-user-id programs give the body nothing";
+    let found = has(facts.no_new_privs, effect);
+    let mend = "install Linux 3.5 or later".to_owned();
+    check("no_new_privs", Need::Running, found, mend)
 }
 
 fn landlock(facts: &Facts) -> Item {
-    let (state, effect, mend) = match facts.landlock_abi {
+    let of_version = |found, mend: &str| check("landlock", Need::Strength, found, mend.to_owned());
+    match facts.landlock_abi {
         // Every run asks too, and none goes on without an answer.
-        Err(ref answer) => {
-            let effect = format!("no run starts: the kernel does not say its version: {answer}");
-            return with_mend(
-                item("landlock", false, Need::Running, effect),
-                "see what refuses landlock_create_ruleset(2): a filter around this program, or the kernel's log",
+        Err(ref answer) => check(
+            "landlock",
+            Need::Running,
+            Err(format!(
+                "no run starts: the kernel does not say its version: {answer}"
+            )),
+            "see what refuses landlock_create_ruleset(2): a filter around this program, or the kernel's log"
+                .to_owned(),
+        ),
+        Ok(0) => of_version(
+            Err("no second line behind the file tree and the namespaces".to_owned()),
+            "boot with lsm=landlock,… on Linux 6.12 or later (CONFIG_SECURITY_LANDLOCK=y)",
+        ),
+        Ok(abi @ 1..LANDLOCK_FULL) => {
+            let renames = match abi {
+                1 => " without renames between directories",
+                _ => "",
+            };
+            let weaker = of_version(
+                Err(format!(
+                    "ABI {abi}: a second line for files{renames}, none for signals and abstract sockets"
+                )),
+                "install Linux 6.12 or later (Landlock ABI 6)",
             );
+            Item {
+                state: EnforcementState::Weaker,
+                ..weaker
+            }
         }
-        Ok(0) => (
-            EnforcementState::Absent,
-            "no second line behind the file tree and the namespaces".to_owned(),
-            Some("boot with lsm=landlock,… on Linux 6.12 or later (CONFIG_SECURITY_LANDLOCK=y)"),
+        Ok(abi) => of_version(
+            Ok(format!(
+                "ABI {abi}: a second line for files, signals and abstract sockets"
+            )),
+            "",
         ),
-        Ok(abi @ 1..LANDLOCK_FULL) => (
-            EnforcementState::Weaker,
-            format!(
-                "ABI {abi}: a second line for files{}, none for signals and abstract sockets",
-                if abi < 2 {
-                    " without renames between directories"
-                } else {
-                    ""
-                }
-            ),
-            Some("install Linux 6.12 or later (Landlock ABI 6)"),
-        ),
-        Ok(abi) => (
-            EnforcementState::Enforced,
-            format!("ABI {abi}: a second line for files, signals and abstract sockets"),
-            None,
-        ),
-    };
-    Item {
-        state,
-        mend: mend.map(str::to_owned),
-        ..item("landlock", true, Need::Strength, effect)
     }
 }
 
@@ -342,32 +334,25 @@ fn limits(facts: &Facts) -> Vec<Item> {
             (_, Some(reason)) => format!("{what}: {reason}"),
         };
         Item {
+            id: format!("limit_{}", covered.axis),
             state: covered.state,
+            needed_for: Need::Strength,
+            effect,
             mend: (covered.state != EnforcementState::Enforced).then(|| cgroup_mend(facts)),
-            ..item(
-                &format!("limit_{}", covered.axis),
-                true,
-                Need::Strength,
-                effect,
-            )
         }
     };
-    let has_group = facts.cgroup_backend != "none";
-    let effect = match &facts.cgroup_reason {
-        _ if has_group => format!(
-            "back end {}: limits hold for the whole tree",
-            facts.cgroup_backend
-        ),
-        Some(reason) => format!(
+    let backend = &facts.cgroup_backend;
+    let found = match &facts.cgroup_reason {
+        _ if backend != "none" => Ok(format!(
+            "back end {backend}: limits hold for the whole tree"
+        )),
+        Some(reason) => Err(format!(
             "limits hold for each process, or are polled, since {}",
             first_clause(reason)
-        ),
-        None => "limits hold for each process, or are polled".to_owned(),
+        )),
+        None => Err("limits hold for each process, or are polled".to_owned()),
     };
-    let group = with_mend(
-        item("cgroup", has_group, Need::Strength, effect),
-        &cgroup_mend(facts),
-    );
+    let group = check("cgroup", Need::Strength, found, cgroup_mend(facts));
     std::iter::once(group)
         .chain(facts.coverage.iter().map(of_axis))
         .collect()
@@ -397,93 +382,68 @@ fn cgroup_mend(facts: &Facts) -> String {
 }
 
 fn of_root(facts: &Facts) -> Vec<Item> {
-    let range = facts.uid_range.as_ref().map(|(mapped, range)| {
-        let effect = match mapped {
-            true => format!("each run has a uid of its own out of {range}"),
-            false => format!("the uids {range} are not mapped here: root's runs cannot be started"),
+    let range = facts.uid_range.as_ref().map(|(is_mapped, range)| {
+        let found = match is_mapped {
+            true => Ok(format!("each run has a uid of its own out of {range}")),
+            false => Err(format!(
+                "the uids {range} are not mapped here: root's runs cannot be started"
+            )),
         };
-        with_mend(
-            item("uid_range", *mapped, Need::Running, effect),
-            "set uid_range in /etc/runner/config.yaml to uids of /proc/self/uid_map",
-        )
+        let mend = "set uid_range in /etc/runner/config.yaml to uids of /proc/self/uid_map";
+        check("uid_range", Need::Running, found, mend.to_owned())
     });
     let mounts = facts.idmapped_mounts.as_ref().map(|mappable| {
-        let effect = match mappable {
-            Ok(()) => "--rw shows the caller's files as the body's own".to_owned(),
-            Err(why) => format!("--rw is refused for the working directory here ({why})"),
-        };
-        with_mend(
-            item("idmapped_mounts", mappable.is_ok(), Need::Strength, effect),
-            "keep workspaces on ext4, xfs, btrfs or tmpfs, on Linux 5.12 or later",
-        )
+        let effect = "--rw shows the caller's files as the body's own";
+        let found = or_else(mappable, effect, |why| {
+            format!("--rw is refused for the working directory here ({why})")
+        });
+        let mend = "keep workspaces on ext4, xfs, btrfs or tmpfs, on Linux 5.12 or later";
+        check("idmapped_mounts", Need::Strength, found, mend.to_owned())
     });
     range.into_iter().chain(mounts).collect()
 }
 
 fn runtime_directory(facts: &Facts) -> Item {
-    match &facts.runtime_directory {
-        Ok(path) => item(
-            "runtime_directory",
-            true,
-            Need::Running,
-            format!("records of runs lie in {path}"),
-        ),
-        Err(error) => Item {
-            mend: error
-                .hint
-                .clone()
-                .or_else(|| Some("export RUNNER_OPT_RUNTIME_DIRECTORY=$(mktemp -d)".to_owned())),
-            ..item(
-                "runtime_directory",
-                false,
-                Need::Running,
-                error.message.clone(),
-            )
-        },
-    }
+    let found = &facts.runtime_directory;
+    let hint = found.as_ref().err().and_then(|error| error.hint.clone());
+    let found = match found {
+        Ok(path) => Ok(format!("records of runs lie in {path}")),
+        Err(error) => Err(error.message.clone()),
+    };
+    let mend = "export RUNNER_OPT_RUNTIME_DIRECTORY=$(mktemp -d)";
+    let mend = hint.unwrap_or_else(|| mend.to_owned());
+    check("runtime_directory", Need::Running, found, mend)
 }
 
 fn bundle_cache(facts: &Facts) -> Item {
-    match &facts.bundle_cache {
-        Ok(CacheFacts {
-            directory,
-            in_memory,
-            used_bytes,
-            size_bytes,
-        }) => {
-            let place = if *in_memory { "memory" } else { "disk" };
-            let (used, size) = (used_bytes >> 20, size_bytes >> 20);
+    let (found, mend) = match &facts.bundle_cache {
+        Ok(cache) => {
+            let place = if cache.in_memory { "memory" } else { "disk" };
+            let (used, size) = (cache.used_bytes >> 20, cache.size_bytes >> 20);
             let effect = format!(
-                "unpacked bundles are kept in {directory} ({place}), {used} of {size} MiB are used"
+                "unpacked bundles are kept in {} ({place}), {used} of {size} MiB are used",
+                cache.directory
             );
-            item("bundle_cache", true, Need::Convenience, effect)
+            (Ok(effect), None)
         }
-        Err(error) => Item {
-            mend: error.hint.clone(),
-            ..item(
-                "bundle_cache",
-                false,
-                Need::Convenience,
-                format!("each run unpacks its bundle: {}", error.message),
-            )
-        },
-    }
+        Err(error) => (
+            Err(format!("each run unpacks its bundle: {}", error.message)),
+            error.hint.clone(),
+        ),
+    };
+    check("bundle_cache", Need::Convenience, found, mend)
 }
 
 fn programs(facts: &Facts) -> Vec<Item> {
-    let of_program = |(name, found): &(&'static str, Option<String>)| {
-        let effect = match found {
-            Some(path) => path.clone(),
-            None => format!("bundles that want {name} cannot be run"),
-        };
+    let of_program = |(name, path): &(&'static str, Option<String>)| {
+        let missing = || format!("bundles that want {name} cannot be run");
         let package = match *name {
             "node" => "nodejs",
             other => other,
         };
-        with_mend(
-            item(name, found.is_some(), Need::Convenience, effect),
-            &format!("apt-get install {package}"),
-        )
+        let mend = format!("apt-get install {package}");
+        let found = path.clone().ok_or_else(missing);
+        check(name, Need::Convenience, found, mend)
     };
     facts.programs.iter().map(of_program).collect()
 }

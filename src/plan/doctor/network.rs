@@ -1,6 +1,6 @@
 //! What a host can do for runs that may reach somebody.
 
-use crate::plan::doctor::{item, with_mend};
+use crate::plan::doctor::{check, has};
 use spec::diagnosis::{Item, Need};
 use spec::report::{EnforcementState, ErrorReport};
 
@@ -26,84 +26,77 @@ const MEND_TABLES: &str = "modprobe -a nft_tproxy nfnetlink_log # CONFIG_NFT_TPR
                            CONFIG_NETFILTER_NETLINK_LOG; Linux 4.19 or later";
 
 fn capture(facts: &NetworkFacts) -> Item {
-    let of = |state, effect: String| Item {
-        state,
-        ..item("egress_capture", true, Need::Convenience, effect)
-    };
+    let of = |found, mend: &str| check("egress_capture", Need::Convenience, found, mend.to_owned());
     match (&facts.tproxy, &facts.any_ip) {
         (Ok(()), _) => of(
-            EnforcementState::Enforced,
-            "tproxy: an allowed host is reached at every TCP port".to_owned(),
+            Ok("tproxy: an allowed host is reached at every TCP port".to_owned()),
+            "",
         ),
-        (Err(error), Some(Ok(()))) => with_mend(
-            of(
-                EnforcementState::Weaker,
-                format!(
+        (Err(error), Some(Ok(()))) => Item {
+            state: EnforcementState::Weaker,
+            ..of(
+                Err(format!(
                     "anyip: an allowed host is reached at 80, 443 and the ports that the list \
                      states; no nf_tables: {}",
                     error.message
-                ),
-            ),
-            MEND_TABLES,
-        ),
-        (Err(error), None) | (Err(_), Some(Err(error))) => with_mend(
-            of(
-                EnforcementState::Absent,
-                format!(
-                    "runs with an egress list cannot be started: {}",
-                    error.message
-                ),
-            ),
+                )),
+                MEND_TABLES,
+            )
+        },
+        (Err(error), None) | (Err(_), Some(Err(error))) => of(
+            Err(format!(
+                "runs with an egress list cannot be started: {}",
+                error.message
+            )),
             error.hint.as_deref().unwrap_or(MEND_TABLES),
         ),
     }
 }
 
 fn log(facts: &NetworkFacts) -> Item {
-    let (holds, effect) = match (&facts.tproxy, &facts.any_ip) {
-        (Ok(()), _) => (true, "what is no TCP is denied and told of, through NFLOG"),
-        (Err(_), Some(Ok(()))) => (
+    let found = match (&facts.tproxy, &facts.any_ip) {
+        (Ok(()), _) => has(true, "what is no TCP is denied and reported, through NFLOG"),
+        (Err(_), Some(Ok(()))) => has(
             true,
-            "what is no TCP is denied and told of, through a tap on the body's loopback",
+            "what is no TCP is denied and reported, through a tap on the body's loopback",
         ),
-        (Err(_), _) => (false, "nothing tells of what a body tries to reach"),
+        (Err(_), _) => has(false, "what a body tries to reach is not reported"),
     };
-    with_mend(
-        item("egress_log", holds, Need::Convenience, effect),
-        MEND_TABLES,
+    check(
+        "egress_log",
+        Need::Convenience,
+        found,
+        MEND_TABLES.to_owned(),
     )
 }
 
 fn ipv6(facts: &NetworkFacts) -> Item {
-    let effect = match facts.ipv6 {
-        true => "hosts that have IPv6 addresses are dialled there as well",
-        false => "hosts that have IPv6 addresses only cannot be reached",
+    let found = match facts.ipv6 {
+        true => has(
+            true,
+            "hosts that have IPv6 addresses are dialled there as well",
+        ),
+        false => has(
+            false,
+            "hosts that have IPv6 addresses only cannot be reached",
+        ),
     };
-    with_mend(
-        item("egress_ipv6", facts.ipv6, Need::Convenience, effect),
-        "sysctl -w net.ipv6.conf.all.disable_ipv6=0 # or boot without ipv6.disable=1",
-    )
+    let mend = "sysctl -w net.ipv6.conf.all.disable_ipv6=0 # or boot without ipv6.disable=1";
+    check("egress_ipv6", Need::Convenience, found, mend.to_owned())
 }
 
 fn names(facts: &NetworkFacts) -> Item {
-    let effect = match facts.name_servers.is_empty() {
-        false => format!(
+    let found = match facts.name_servers.is_empty() {
+        false => Ok(format!(
             "allowed names are asked of {}, after the hosts file",
             facts.name_servers.join(", ")
+        )),
+        true => Err(
+            "/etc/resolv.conf names no server: 127.0.0.1 is asked, after the hosts file".to_owned(),
         ),
-        true => {
-            "/etc/resolv.conf names no server: 127.0.0.1 is asked, after the hosts file".to_owned()
-        }
     };
-    with_mend(
-        item(
-            "name_servers",
-            !facts.name_servers.is_empty(),
-            Need::Convenience,
-            effect,
-        ),
-        "echo 'nameserver ADDRESS' >>/etc/resolv.conf",
-    )
+    let mend = "echo 'nameserver ADDRESS' >>/etc/resolv.conf";
+    check("name_servers", Need::Convenience, found, mend.to_owned())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Who forbids user namespaces on a host, and the command that allows them.
 
-use crate::plan::doctor::{Facts, NamespaceKind, item, with_mend};
+use crate::plan::doctor::{Facts, NamespaceKind, check};
 use spec::diagnosis::{Item, Need};
 use spec::report::ErrorReport;
 
@@ -101,19 +101,15 @@ pub(super) fn judge(facts: &Facts, made: &Result<(), String>) -> Item {
     let mend = mend(&forbidding);
     let blamed = |error: &ErrorReport| mend.is_some() && error.hint == mend;
     let of_no_use = facts.sandbox.as_ref().is_err_and(blamed);
-    let (holds, effect) = match (made, of_no_use) {
-        (Ok(()), false) => (true, NamespaceKind::User.effect().to_owned()),
-        (Ok(()), true) => (false, format!("of no use: {}", why.join("; "))),
-        (Err(errno), _) if why.is_empty() => (false, format!("cannot be made ({errno})")),
-        (Err(errno), _) => (
-            false,
-            format!("cannot be made ({errno}): {}", why.join("; ")),
-        ),
+    let (id, effect) = NamespaceKind::User.row();
+    let found = match (made, of_no_use) {
+        (Ok(()), false) => Ok(effect.to_owned()),
+        (Ok(()), true) => Err(format!("of no use: {}", why.join("; "))),
+        (Err(errno), _) if why.is_empty() => Err(format!("cannot be made ({errno})")),
+        (Err(errno), _) => Err(format!("cannot be made ({errno}): {}", why.join("; "))),
     };
-    with_mend(
-        item(NamespaceKind::User.id(), holds, Need::Running, effect),
-        &mend.unwrap_or_else(|| unexplained(&facts.user_namespaces).to_owned()),
-    )
+    let mend = mend.unwrap_or_else(|| unexplained(&facts.user_namespaces).to_owned());
+    check(id, Need::Running, found, mend)
 }
 
 /// What may forbid them where no setting says so.

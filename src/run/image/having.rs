@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use crate::run::artifacts::{UntilSignal, terms};
 use crate::run::error::RunError;
-use crate::run::progress::{Act, ProgressListener};
+use crate::run::progress::Act;
 use sources::oci::error::OciError;
 use sources::oci::layers::{self, Image};
 use sources::oci::layout::Layout;
-use sources::oci::listener::{Listener, Progress, Silent};
+use sources::oci::listener::{Listener, Silent};
 use sources::oci::opening::{StoreAlone, layer_limits};
 use sources::oci::origin::Origin;
 use sources::oci::pull::{self, Tags};
 use sources::oci::store::{Store, StorePlace};
+use sources::progress::Progress;
 use spec::host_policy::HostPolicy;
 use spec::oci::reference::{Place, Which};
 use spec::request::Request;
@@ -25,8 +26,6 @@ pub enum Access<'run> {
     Fetch {
         /// The descriptor of the signals that cancel a run.
         signals: BorrowedFd<'run>,
-        /// Who is told of it.
-        listener: &'run Arc<dyn ProgressListener>,
     },
     /// What is missing stays missing, and nothing is made.
     Look,
@@ -42,10 +41,10 @@ pub(super) fn have(
     request: &Request,
     policy: &HostPolicy,
 ) -> Result<Option<Image>, RunError> {
-    let Access::Fetch { signals, listener } = access else {
+    let Access::Fetch { signals } = access else {
         return look(place, request, policy).map_err(failed(place));
     };
-    let act = Act::begin(listener, format!("image {place}"));
+    let act = Act::begin(format!("image {place}"));
     let until = Arc::new(UntilSignal::new(signals, act)?);
     let had = fetch(place, &until, request, policy);
     match until.cancelled_by() {

@@ -2,6 +2,7 @@
 
 use crate::plan::preparation::{Step, explain};
 use crate::run::error::RunError;
+use spec::denial_reason::DenialReason;
 use spec::host_policy::HostPolicy;
 use spec::outcome::Outcome;
 use spec::path::escape;
@@ -133,7 +134,7 @@ fn of_client(step: &Step, report: &Report, package: Option<&str>) -> (String, Op
         let problem = format!(
             "its run may not reach {} ({})",
             denial.object,
-            denial.reason.as_deref().unwrap_or("denied")
+            denial.reason.map_or("denied", |reason| reason.row().code)
         );
         return (problem, Some(allowing(denial)));
     }
@@ -179,12 +180,12 @@ fn from(step: &Step) -> String {
 /// The key of the host configuration that would have let it through.
 fn allowing(denial: &Denial) -> String {
     let host = denial.host.as_deref().unwrap_or(&denial.object);
-    let key = match (denial.reason.as_deref(), &denial.ip) {
-        (Some("resolves-to-private"), Some(ip)) => {
+    let key = match (denial.reason, &denial.ip) {
+        (Some(DenialReason::ResolvesToPrivate), Some(ip)) => {
             let bits = if ip.contains(':') { 128 } else { 32 };
             format!("allow_private: ['{ip}/{bits}']")
         }
-        (Some("resolves-to-private"), None) => "allow_private: [RANGE]".to_owned(),
+        (Some(DenialReason::ResolvesToPrivate), None) => "allow_private: [RANGE]".to_owned(),
         _ => match denial.port {
             Some(port) => format!("allow: ['{host}:{port}']"),
             None => format!("allow: [{host}]"),

@@ -13,7 +13,6 @@ mod nested;
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 use crate::plan::preparation::{self, Ground, Kind, Lists, Missing, NODE_MODULES, PYTHON, Step};
@@ -25,7 +24,7 @@ use crate::run::preparation::harvest::{Harvest, Note, Root};
 use crate::run::preparation::lists::lists;
 pub(super) use crate::run::preparation::nested::Preparing;
 use crate::run::preparation::nested::{Nested, run_step};
-use crate::run::progress::{Act, ProgressListener};
+use crate::run::progress::Act;
 use crate::run::refusals::Refusals;
 use crate::run::subject::BundleFiles;
 use sources::oci::layers::HeldLayer;
@@ -113,9 +112,9 @@ pub(super) fn provide(
         .retain(|need| !all.contains(&need.kind));
     match access {
         Access::Look => provided.rows.extend(steps.iter().map(planned_row)),
-        Access::Fetch { signals, listener } => {
+        Access::Fetch { signals } => {
             let preparer = Preparer { request, policy };
-            let prepared = preparer.prepare(&steps, image, signals, listener, &mut provided.rows);
+            let prepared = preparer.prepare(&steps, image, signals, &mut provided.rows);
             if refusals.check(prepared)?.is_none() {
                 return Ok(provided);
             }
@@ -231,7 +230,6 @@ impl Preparer<'_> {
         steps: &[Step],
         image: &mut ChosenImage,
         signals: BorrowedFd<'_>,
-        listener: &Arc<dyn ProgressListener>,
         rows: &mut Vec<PreparationReport>,
     ) -> Result<(), RunError> {
         if steps.is_empty() {
@@ -242,7 +240,7 @@ impl Preparer<'_> {
         let mut layers = Vec::new();
         for step in steps {
             let mut row = planned_row(step);
-            let until = UntilSignal::new(signals, Act::begin(listener, named(step)))?;
+            let until = UntilSignal::new(signals, Act::begin(named(step)))?;
             let native = steps.first().filter(|first| {
                 // The lowest is what the others are installed on.
                 first.kind == Kind::Native && step.kind != Kind::Native

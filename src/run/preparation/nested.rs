@@ -10,9 +10,9 @@ use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::preparation::failure;
 use crate::run::preparation::harvest::Harvest;
-use crate::run::progress::{Act, Ticker};
+use crate::run::progress::Act;
 use crate::run::reporting::ReportBuilder;
-use crate::run::telling::{Beginning, conclude, no_listener};
+use crate::run::telling::{Beginning, conclude};
 use crate::run::{Run, contract, random_bytes};
 use sandbox::launch::Launched;
 use secrets::mask::Masks;
@@ -24,6 +24,7 @@ use spec::oci::reference::Place;
 use spec::preparation_report::PreparationReport;
 use spec::request::{Caller, LimitOptions, OciOptions, Request, Subject};
 use spec::sources_policy::EgressPolicy;
+use tracing::subscriber::NoSubscriber;
 
 /// Of what a package client writes, so much is looked at.
 const LOG_BYTES: u64 = 4 << 20;
@@ -37,7 +38,6 @@ pub(in crate::run) struct Preparing<'run> {
     harvest: &'run Harvest<'run>,
     /// What its root has besides the image; taken when that is chosen.
     below: &'run RefCell<Option<HeldLayer>>,
-    act: &'run Act,
 }
 
 /// Where a nested run stands.
@@ -53,11 +53,6 @@ pub(super) struct Nested<'run> {
 }
 
 impl<'run> Preparing<'run> {
-    /// Tells that it goes on.
-    pub(in crate::run) fn ticker(&self) -> Ticker<'run> {
-        Ticker::start(self.act)
-    }
-
     /// Lays what was prepared before over the image of the run.
     ///
     /// # Errors
@@ -110,6 +105,7 @@ pub(super) fn run_step(
     act: &Act,
     row: &mut PreparationReport,
 ) -> Result<(), RunError> {
+    act.installing();
     let seed = random_bytes()?;
     let beginning = Beginning::now(seed);
     let request = request(step, &nested);
@@ -125,12 +121,13 @@ pub(super) fn run_step(
             files: &step.files,
             harvest,
             below: &below,
-            act,
         }),
-        listener: &no_listener(),
     };
     let mut report = ReportBuilder::new(beginning.report());
-    let result = run.execute(None, seed, &mut report);
+    // Its own events would stand between those of the run that it is for.
+    let result = tracing::subscriber::with_default(NoSubscriber::default(), || {
+        run.execute(None, seed, &mut report)
+    });
     let (result, refused) = match result {
         // What was left is judged by its own error, not by the report's text of it.
         Err(error @ RunError::Preparation(_)) => (Ok(()), Some(error)),

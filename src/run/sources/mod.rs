@@ -175,10 +175,7 @@ impl Run<'_> {
         reference: &Reference,
         signals: BorrowedFd<'_>,
     ) -> Result<PulledOne<'manifest>, RunError> {
-        let act = Act::begin(
-            self.listener,
-            format!("source {}", escape(source.id.as_bytes())),
-        );
+        let act = Act::begin(format!("source {}", escape(source.id.as_bytes())));
         let until = Arc::new(UntilSignal::new(signals, act)?);
         let had = self.have_source(source, reference, &until);
         if let Some(signal) = until.cancelled_by() {

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
-use crate::denials::Reason;
 use crate::http_head::HEAD_BYTES_MAX;
 use crate::relay::connection::{
     Connection, FIRST_BYTES_PATIENCE, Next, READS_A_STEP, Read, Stage, Stepped, Way, reset,
@@ -16,6 +15,7 @@ use crate::relay::judge::{HTTPS_PORT, Wanted};
 use crate::relay::proxy::{self, Heard, Speech, Wish};
 use crate::relay::shared::Shared;
 use crate::relay::slots::Key;
+use spec::denial_reason::DenialReason;
 
 /// How long a client may take to read why it was refused.
 const FAREWELL_PATIENCE: Duration = Duration::from_secs(2);
@@ -87,7 +87,7 @@ impl Connection {
                 self.wanted = wanted;
                 None
             }
-            Err(bytes) => Some((proxy::shown(&bytes), Reason::NameNotAllowed)),
+            Err(bytes) => Some((proxy::shown(&bytes), DenialReason::NameNotAllowed)),
         };
         let refused = match refused {
             Some(refused) => Some(refused),
@@ -95,7 +95,7 @@ impl Connection {
                 Some(reason) => return Next::Denied(reason),
                 // As a transparent connection to 443 that does not speak TLS.
                 None if speech == Speech::Request && port == HTTPS_PORT => {
-                    return Next::Denied(Reason::NotTls);
+                    return Next::Denied(DenialReason::NotTls);
                 }
                 None => shared.admit(&self.wanted).err(),
             },

@@ -8,13 +8,14 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-use crate::denials::{Attempt, Protocol, Reason};
+use crate::denials::{Attempt, Protocol};
 use crate::relay::dial::{Reach, Reached};
 use crate::relay::flow::Flow;
 use crate::relay::judge::{self, FIRST_BYTES_MAX, Judged, Wanted};
 use crate::relay::proxy::{self, Speech};
 use crate::relay::shared::Shared;
 use crate::relay::slots::{Key, Side, Token};
+use spec::denial_reason::DenialReason;
 use spec::egress_report::UnreachableCause;
 
 /// How long the first bytes of a connection may take.
@@ -103,7 +104,7 @@ pub(super) enum Next {
     Stay(Stage, Stepped),
     /// Another stage, at once.
     Go(Stage),
-    Denied(Reason),
+    Denied(DenialReason),
     /// Its first address, which must not be dialled.
     Private(IpAddr),
     /// Allowed, and nobody answers outside.
@@ -209,7 +210,7 @@ impl Connection {
         &self,
         found: Option<IpAddr>,
         shared: &mut Shared,
-        reason: Reason,
+        reason: DenialReason,
         now: Instant,
     ) -> Option<Vec<u8>> {
         self.deny(found, shared, reason, now);
@@ -217,7 +218,7 @@ impl Connection {
             .map(|speech| proxy::denied(speech, &self.wanted.shown(), self.port, reason))
     }
 
-    fn deny(&self, found: Option<IpAddr>, shared: &mut Shared, reason: Reason, now: Instant) {
+    fn deny(&self, found: Option<IpAddr>, shared: &mut Shared, reason: DenialReason, now: Instant) {
         let (host, address) = match &self.wanted {
             Wanted::Name(name) => (Some(name.to_string()), found),
             Wanted::Address(address) => (None, Some(*address)),
@@ -230,7 +231,7 @@ impl Connection {
         host: Option<String>,
         address: Option<IpAddr>,
         shared: &mut Shared,
-        reason: Reason,
+        reason: DenialReason,
         now: Instant,
     ) {
         let attempt = Attempt {
@@ -290,7 +291,7 @@ impl Connection {
             Next::Reset => None,
             Next::Denied(reason) => self.deny_next(None, shared, reason, now),
             Next::Private(address) => {
-                self.deny_next(Some(address), shared, Reason::ResolvesToPrivate, now)
+                self.deny_next(Some(address), shared, DenialReason::ResolvesToPrivate, now)
             }
             Next::Unreachable(cause) => {
                 let host = self.wanted.shown();

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use crate::denials::Reason;
 use crate::relay::guard::Verdict;
 use crate::relay::judge::Wanted;
 use crate::relay::lookup::{Found, Lookup};
 use crate::relay::shared::Shared;
 use crate::relay::slots::{EDGE, Token};
+use spec::denial_reason::DenialReason;
 use spec::egress_report::UnreachableCause;
 use spec::host_name::HostName;
 
@@ -60,7 +60,7 @@ pub(super) enum Reached {
     /// A connection, watched already.
     Connected(OwnedFd),
     /// There is no descriptor to be had.
-    Denied(Reason),
+    Denied(DenialReason),
     /// No address may be dialled; this is the first.
     Private(IpAddr),
     Nobody(UnreachableCause),
@@ -213,7 +213,9 @@ impl Reach {
                         rest,
                     });
                 }
-                Err(Errno::MFILE | Errno::NFILE) => return Err(Reached::Denied(Reason::Limit)),
+                Err(Errno::MFILE | Errno::NFILE) => {
+                    return Err(Reached::Denied(DenialReason::Limit));
+                }
                 Err(errno) => self.last = Some(cause_of(errno)),
             }
         }

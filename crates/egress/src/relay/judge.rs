@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 use crate::allow::{Allowlist, Standing};
 use crate::client_hello;
-use crate::denials::Reason;
 use crate::http_head;
 use crate::names::Names;
+use spec::denial_reason::DenialReason;
 use spec::host_name::HostName;
 
 pub(super) const HTTP_PORT: u16 = 80;
@@ -46,18 +46,18 @@ impl Wanted {
     }
 
     /// Why it may not be reached at `port`, if it may not.
-    pub(super) fn refusal(&self, port: u16, allowed: &Allowlist) -> Option<Reason> {
+    pub(super) fn refusal(&self, port: u16, allowed: &Allowlist) -> Option<DenialReason> {
         match self {
             Self::Name(name) if allowed.allows(name, port) => None,
             Self::Name(name) if allowed.standing(name) == Standing::Absent => {
-                Some(Reason::NameNotAllowed)
+                Some(DenialReason::NameNotAllowed)
             }
-            Self::Name(_) => Some(Reason::PortNotAllowed),
+            Self::Name(_) => Some(DenialReason::PortNotAllowed),
             Self::Address(address) if allowed.allows_address(*address, port) => None,
             Self::Address(address) if allowed.names_address(*address) => {
-                Some(Reason::PortNotAllowed)
+                Some(DenialReason::PortNotAllowed)
             }
-            Self::Address(_) => Some(Reason::IpLiteral),
+            Self::Address(_) => Some(DenialReason::IpLiteral),
         }
     }
 }
@@ -69,7 +69,7 @@ pub(super) enum Judged {
     More,
     /// They name the host that is wanted, or the port is one where nothing does.
     Same,
-    Denied(Reason),
+    Denied(DenialReason),
 }
 
 /// Judges the first bytes. `is_last`: none will follow, or none is waited for any longer.
@@ -84,9 +84,9 @@ pub(super) fn first_bytes(
         return Judged::Same;
     };
     let (judged, otherwise) = if port == HTTPS_PORT {
-        (hello(received, name, refuse_ech), Reason::NotTls)
+        (hello(received, name, refuse_ech), DenialReason::NotTls)
     } else {
-        (head(received, name), Reason::HostMismatch)
+        (head(received, name), DenialReason::HostMismatch)
     };
     match judged {
         Judged::More if is_last || FIRST_BYTES_MAX <= received.len() => Judged::Denied(otherwise),
@@ -98,13 +98,13 @@ fn hello(received: &[u8], name: &HostName, refuse_ech: bool) -> Judged {
     match client_hello::parse(received) {
         Ok(client_hello::Progress::More) => Judged::More,
         Ok(client_hello::Progress::Hello(hello)) => match hello.server_name {
-            Some(named) if named != *name => Judged::Denied(Reason::SniMismatch),
-            Some(_) if hello.has_encrypted && refuse_ech => Judged::Denied(Reason::Ech),
+            Some(named) if named != *name => Judged::Denied(DenialReason::SniMismatch),
+            Some(_) if hello.has_encrypted && refuse_ech => Judged::Denied(DenialReason::Ech),
             Some(_) => Judged::Same,
-            None => Judged::Denied(Reason::NoSni),
+            None => Judged::Denied(DenialReason::NoSni),
         },
-        Err(client_hello::HelloError::BadName) => Judged::Denied(Reason::SniMismatch),
-        Err(_) => Judged::Denied(Reason::NotTls),
+        Err(client_hello::HelloError::BadName) => Judged::Denied(DenialReason::SniMismatch),
+        Err(_) => Judged::Denied(DenialReason::NotTls),
     }
 }
 
@@ -114,6 +114,6 @@ fn head(received: &[u8], name: &HostName) -> Judged {
         Ok(http_head::Progress::Head(head)) if head.host == http_head::Host::Name(name.clone()) => {
             Judged::Same
         }
-        Ok(http_head::Progress::Head(_)) | Err(_) => Judged::Denied(Reason::HostMismatch),
+        Ok(http_head::Progress::Head(_)) | Err(_) => Judged::Denied(DenialReason::HostMismatch),
     }
 }

@@ -5,11 +5,12 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use crate::denials::{Attempt, Protocol, Reason};
+use crate::denials::{Attempt, Protocol};
 use crate::observed::{self, Observed};
 use crate::relay::Relay;
 use crate::relay::judge::Wanted;
 use crate::relay::shared::Shared;
+use spec::denial_reason::DenialReason;
 use spec::network::Capture;
 
 /// Reads of one turn.
@@ -102,8 +103,8 @@ impl Shared {
             }
             (Protocol::Tcp, Some(port)) => wanted
                 .refusal(port, allowed)
-                .unwrap_or(Reason::PortNotCaptured),
-            _ => Reason::Protocol,
+                .unwrap_or(DenialReason::PortNotCaptured),
+            _ => DenialReason::Protocol,
         };
         let (host, address) = match wanted {
             Wanted::Name(name) => (Some(name.to_string()), None),

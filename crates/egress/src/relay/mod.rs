@@ -35,7 +35,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
-use crate::denials::{Attempt, Protocol, Reason};
+use crate::denials::{Attempt, Protocol};
 use crate::names::Names;
 use crate::relay::connection::{Connection, Stepped};
 use crate::relay::flow::Buffers;
@@ -46,6 +46,7 @@ use crate::relay::log::Numbers;
 use crate::relay::questions::Pace;
 use crate::relay::shared::{QuestionIds, Shared};
 use crate::relay::slots::{EDGE, Key, LEVEL, Side, Slots, Token};
+use spec::denial_reason::DenialReason;
 use spec::network::Capture;
 use sys::dropped::dropped;
 
@@ -498,7 +499,7 @@ impl Relay {
             host,
             address,
             port: Some(port),
-            reason: refusal.unwrap_or(Reason::Limit),
+            reason: refusal.unwrap_or(DenialReason::Limit),
         };
         self.shared.deny(attempt, now);
     }

@@ -3,10 +3,10 @@
 
 use std::fmt::Write as _;
 
-use crate::denials::Reason;
 use crate::http_head::{self, Head, HeadError, Host};
 use crate::relay::judge::Wanted;
 use crate::socks::{self, Part, Target};
+use spec::denial_reason::DenialReason;
 use spec::egress_report::UnreachableCause;
 
 /// How a client asked, and so how it is answered.
@@ -244,24 +244,32 @@ pub(super) fn unreachable(
 }
 
 /// What a client is told that is denied, and what to change.
-pub(super) fn denied(speech: Speech, host: &str, port: u16, reason: Reason) -> Vec<u8> {
+pub(super) fn denied(speech: Speech, host: &str, port: u16, reason: DenialReason) -> Vec<u8> {
     if speech == Speech::Socks {
         return socks_reply(SOCKS_DENIED);
     }
     let why = match reason {
-        Reason::NameNotAllowed | Reason::IpLiteral => format!(
+        DenialReason::NameNotAllowed | DenialReason::IpLiteral => format!(
             "{host}:{port} is not in network.egress; add it there, or run with --allow-net {host}:{port}"
         ),
-        Reason::PortNotAllowed => format!(
+        DenialReason::PortNotAllowed => format!(
             "{host} is in network.egress at other ports; add {host}:{port} there, or run with \
              --allow-net {host}:{port}"
         ),
-        Reason::ResolvesToPrivate => format!(
+        DenialReason::ResolvesToPrivate => format!(
             "{host} is allowed and has no public address outside; the host policy can open \
              addresses in egress.private_ranges"
         ),
-        Reason::Limit => format!("{host}:{port}: a limit of this run was reached"),
-        other => format!("{host}:{port} was denied ({})", other.code()),
+        DenialReason::Limit => format!("{host}:{port}: a limit of this run was reached"),
+        DenialReason::SniMismatch
+        | DenialReason::NoSni
+        | DenialReason::NotTls
+        | DenialReason::HostMismatch
+        | DenialReason::Ech
+        | DenialReason::PortNotCaptured
+        | DenialReason::Protocol => {
+            format!("{host}:{port} was denied ({})", reason.row().code)
+        }
     };
     page("403 Forbidden", &why)
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::allow::Standing;
-use crate::denials::{Attempt, Protocol, Reason};
+use crate::denials::{Attempt, Protocol};
 use crate::dns::{self, Answer, Malformed, QUERY_BYTES_MAX, Query, TYPE_A, TYPE_PTR};
 use crate::names::own_address_asked_by;
 use crate::relay::Relay;
@@ -13,6 +13,7 @@ use crate::relay::connection::{
     Connection, Next, QUESTIONS_PATIENCE, READS_A_STEP, Read, Stage, Stepped,
 };
 use crate::relay::shared::{Shared, merged_name};
+use spec::denial_reason::DenialReason;
 use sys::datagram;
 
 /// Most questions for allowed names in one second.
@@ -137,7 +138,7 @@ impl Shared {
 
     fn judge_question(&mut self, query: &Query<'_>, now: Instant) -> Answer {
         let Some(name) = &query.name else {
-            self.deny_question(query.written_name(), Reason::NameNotAllowed, now);
+            self.deny_question(query.written_name(), DenialReason::NameNotAllowed, now);
             return Answer::NoName;
         };
         // Many a program asks for the name of whom it is connected to. Nothing outside is meant.
@@ -155,13 +156,13 @@ impl Shared {
             Standing::Named => None,
             Standing::Below(parent) => Some(parent),
             Standing::Absent => {
-                self.deny_question(name.to_string(), Reason::NameNotAllowed, now);
+                self.deny_question(name.to_string(), DenialReason::NameNotAllowed, now);
                 return Answer::NoName;
             }
         };
         if !self.pace.allows(now) {
             let merged = merged_name(name, wildcard);
-            self.deny_question(merged, Reason::Limit, now);
+            self.deny_question(merged, DenialReason::Limit, now);
             return Answer::ServerFailure;
         }
         if query.kind != TYPE_A || !query.is_internet {
@@ -171,13 +172,13 @@ impl Shared {
             Ok(address) => Answer::Address(address),
             Err(_full) => {
                 let merged = merged_name(name, wildcard);
-                self.deny_question(merged, Reason::Limit, now);
+                self.deny_question(merged, DenialReason::Limit, now);
                 Answer::NoName
             }
         }
     }
 
-    fn deny_question(&mut self, host: String, reason: Reason, now: Instant) {
+    fn deny_question(&mut self, host: String, reason: DenialReason, now: Instant) {
         let attempt = Attempt {
             protocol: Protocol::Dns,
             host: Some(host),

@@ -6,7 +6,6 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use crate::allow::Standing;
-use crate::denials::Reason;
 use crate::names::{Names, NamesFull};
 use crate::relay::flow::Buffers;
 use crate::relay::guard::{Guard, Verdict};
@@ -16,6 +15,7 @@ use crate::relay::questions::Pace;
 use crate::relay::slots::{Token, Watch};
 use crate::relay::terms::{Ask, Settings};
 use crate::resolver::hosts;
+use spec::denial_reason::DenialReason;
 use spec::host_name::HostName;
 
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Shared {
     }
 
     /// Counts a name that did not come through a question as one of the run's.
-    pub(super) fn admit(&mut self, wanted: &Wanted) -> Result<(), (String, Reason)> {
+    pub(super) fn admit(&mut self, wanted: &Wanted) -> Result<(), (String, DenialReason)> {
         let Wanted::Name(name) = wanted else {
             return Ok(());
         };
@@ -84,7 +84,7 @@ impl Shared {
         match self.names.address_of(name, wildcard) {
             Ok(_address) => Ok(()),
             Err(NamesFull::Run | NamesFull::Wildcard) => {
-                Err((merged_name(name, wildcard), Reason::Limit))
+                Err((merged_name(name, wildcard), DenialReason::Limit))
             }
         }
     }

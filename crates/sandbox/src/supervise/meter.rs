@@ -1,16 +1,7 @@
 //! Resource use of a run: counters of its cgroups, or samples of its processes.
 
-use std::time::Instant;
-
 use crate::cgroups::{CgroupError, Counted, RunCgroup};
 use crate::supervise::without_cgroup::Sampler;
-
-/// Callback while the body runs.
-pub trait Ticker: std::fmt::Debug {
-    /// Time of the next call.
-    fn next(&self) -> Instant;
-    fn turn(&mut self, now: Instant);
-}
 
 /// Counters of the run's cgroups, with samples for those that are missing.
 #[derive(Debug)]
@@ -20,8 +11,6 @@ pub struct Meter<'run> {
     pub counted: Option<Counted>,
     /// Samples the processes; only without a cgroup.
     pub sampler: Option<Sampler<'run>>,
-    /// Shows the progress of a preparation run.
-    pub ticker: Option<Box<dyn Ticker + 'run>>,
 }
 
 impl Meter<'_> {
@@ -47,16 +36,6 @@ impl Meter<'_> {
     /// Called when the body's first process has ended, for final counts.
     pub(super) fn body_ended(&mut self) {
         self.counted = self.group.settle();
-    }
-
-    pub(super) fn next_turn(&self) -> Option<Instant> {
-        self.ticker.as_ref().map(|ticker| ticker.next())
-    }
-
-    pub(super) fn turn(&mut self, now: Instant) {
-        if let Some(ticker) = &mut self.ticker {
-            ticker.turn(now);
-        }
     }
 
     /// Kills every process of the run, in addition to SIGKILL to init.

@@ -177,7 +177,6 @@ impl Watch<'_, '_> {
         if is_ready(Source::Signal) {
             self.take_signals(now)?;
         }
-        self.meter.turn(now);
         self.relaying
             .turn(is_ready(Source::Relay), self.launched, now)?;
         if self.init_gone {
@@ -236,7 +235,6 @@ impl Watch<'_, '_> {
             }
         };
         sooner(self.relaying.deadline());
-        sooner(self.meter.next_turn());
         if self.init_gone {
             sooner(Some(self.last_progress + self.drain_patience()));
         } else if let Some(killed_at) = self.killed_at {

@@ -14,13 +14,14 @@ use crate::github::fetching::Wanted;
 use crate::github::reference::is_commit;
 use crate::github::resolving::{is_reference, is_repository};
 use crate::github::service::Service;
-use crate::github::{FetchedTree, GitHub, Patience, Progress, RefShape, ResolvedRef, Token};
+use crate::github::{FetchedTree, GitHub, Patience, RefShape, ResolvedRef, Token};
+use crate::progress::Progress;
 use archive::UnpackLimits;
 use spec::digest::Digest;
 use spec::path::{RelPath, escape};
 
 /// Settings of a client.
-pub struct ClientSettings<'caller> {
+pub struct ClientSettings {
     /// Base of the REST API: `HostPolicy::github.base_url`.
     pub base_url: String,
     /// Sent only to `base_url`.
@@ -31,10 +32,9 @@ pub struct ClientSettings<'caller> {
     /// Above this size the least recently used entries are removed.
     pub cache_size_bytes: u64,
     pub patience: Patience,
-    pub progress: &'caller dyn Fn(&Progress<'_>),
 }
 
-impl fmt::Debug for ClientSettings<'_> {
+impl fmt::Debug for ClientSettings {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("ClientSettings")
@@ -47,15 +47,15 @@ impl fmt::Debug for ClientSettings<'_> {
 }
 
 /// Client of the service at one base URL.
-pub struct Client<'caller> {
-    pub(super) settings: ClientSettings<'caller>,
-    pub(super) service: Service<'caller>,
+pub struct Client {
+    pub(super) settings: ClientSettings,
+    pub(super) service: Service,
     cache: OnceCell<Cache>,
     /// Within one process a reference resolves to one commit.
     resolved: RefCell<BTreeMap<(String, String), ResolvedRef>>,
 }
 
-impl fmt::Debug for Client<'_> {
+impl fmt::Debug for Client {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Client")
@@ -64,17 +64,16 @@ impl fmt::Debug for Client<'_> {
     }
 }
 
-impl<'caller> Client<'caller> {
+impl Client {
     /// Creates a client. Sends no request and touches no file.
     ///
     /// # Errors
     /// [`GitHubError::Setting`].
-    pub fn new(settings: ClientSettings<'caller>) -> Result<Self, GitHubError> {
+    pub fn new(settings: ClientSettings) -> Result<Self, GitHubError> {
         let service = Service::new(
             &settings.base_url,
             settings.token.clone(),
             settings.patience,
-            settings.progress,
         )?;
         Ok(Self {
             settings,
@@ -115,7 +114,7 @@ impl<'caller> Client<'caller> {
     }
 }
 
-impl GitHub for Client<'_> {
+impl GitHub for Client {
     fn resolve_ref(&self, repository: &str, reference: &str) -> Result<ResolvedRef, GitHubError> {
         let shape = RefShape::of(reference);
         if shape == RefShape::Commit {
@@ -149,7 +148,7 @@ impl GitHub for Client<'_> {
             return Ok(resolved.clone());
         }
         let resolved = self.resolve(repository, reference, shape);
-        self.service.tell(&Progress::Done);
+        Progress::Done.emit();
         let resolved = resolved?;
         self.resolved.borrow_mut().insert(known, resolved.clone());
         Ok(resolved)
@@ -181,7 +180,7 @@ impl GitHub for Client<'_> {
         }
         let _claim = cache.claim(&wanted.archive_key, |pause| {
             let cause = "another process fetches it";
-            self.service.tell(&Progress::Waiting { cause, pause });
+            Progress::Waiting { cause, pause }.emit();
             std::thread::sleep(pause);
         })?;
         // The previous holder of the claim may have fetched it.
@@ -192,7 +191,7 @@ impl GitHub for Client<'_> {
             return Ok(tree);
         }
         let fetched = self.fetch_anew(&wanted);
-        self.service.tell(&Progress::Done);
+        Progress::Done.emit();
         fetched
     }
 }

@@ -5,12 +5,13 @@ use std::os::fd::BorrowedFd;
 
 use ureq::http::StatusCode;
 
+use crate::github::FetchedTree;
 use crate::github::cache::ArchiveNote;
 use crate::github::client::{Client, unexpected};
 use crate::github::error::GitHubError;
 use crate::github::fault::Fault;
 use crate::github::reference::is_commit;
-use crate::github::{FetchedTree, Progress};
+use crate::progress::{Progress, short};
 use archive::unpack::HostedArchive;
 use archive::{UnpackError, unpack_hosted};
 use spec::digest::Digest;
@@ -45,7 +46,7 @@ impl Wanted<'_> {
     }
 }
 
-impl Client<'_> {
+impl Client {
     pub(super) fn unpack_kept(
         &self,
         wanted: &Wanted<'_>,
@@ -70,7 +71,8 @@ impl Client<'_> {
 
     pub(super) fn fetch_anew(&self, wanted: &Wanted<'_>) -> Result<FetchedTree, GitHubError> {
         let (repository, sha) = (wanted.repository, wanted.sha);
-        self.service.tell(&Progress::Fetching { repository, sha });
+        let place = format!("{repository} at {}", short(sha));
+        Progress::Asking { place: &place }.emit();
         let path = format!("/repos/{repository}/tarball/{sha}");
         let cache = self.cache()?;
         let (download, building, archive, hosted) = self.service.retry(&path, || {
@@ -91,7 +93,7 @@ impl Client<'_> {
                 wanted.refused(cause, None)
             };
             self.service
-                .archive(answer, limit_bytes, &too_large, &mut |bytes| {
+                .archive(answer, &place, limit_bytes, &too_large, &mut |bytes| {
                     download.write(bytes)
                 })?;
             let building = cache.begin()?;

@@ -15,7 +15,6 @@ mod token;
 
 use std::fmt;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 pub use client::{Client, ClientSettings};
 pub use error::GitHubError;
@@ -47,28 +46,6 @@ pub trait GitHub {
         sha: &str,
         path: Option<&RelPath>,
     ) -> Result<FetchedTree, GitHubError>;
-}
-
-/// Current activity of the client, for a terminal.
-#[derive(Debug, Clone, Copy)]
-pub enum Progress<'now> {
-    Resolving {
-        repository: &'now str,
-        reference: &'now str,
-    },
-    Fetching {
-        repository: &'now str,
-        sha: &'now str,
-    },
-    Receiving {
-        bytes: u64,
-        /// Total size, if the service states it.
-        stated: Option<u64>,
-    },
-    /// A retry follows after a pause.
-    Waiting { cause: &'now str, pause: Duration },
-    /// The activity ended, with success or failure.
-    Done,
 }
 
 /// A resolved reference.

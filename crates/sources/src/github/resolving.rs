@@ -8,7 +8,8 @@ use crate::github::answers::{Named, ObjectKind, Pointed, named, pointed};
 use crate::github::client::{Client, unexpected};
 use crate::github::error::GitHubError;
 use crate::github::fault::Fault;
-use crate::github::{Progress, RefShape, ResolvedRef};
+use crate::github::{RefShape, ResolvedRef};
+use crate::progress::Progress;
 use spec::did_you_mean::nearest;
 use spec::path::escape;
 use spec::percent::{PATH, percent_encoded};
@@ -17,7 +18,7 @@ use spec::report::WarningReport;
 const JSON: &str = "application/vnd.github+json";
 const TAGS_MAX: usize = 5;
 
-impl Client<'_> {
+impl Client {
     /// Resolves `reference`, which is not a commit.
     ///
     /// # Errors
@@ -39,10 +40,11 @@ impl Client<'_> {
                 warnings: Vec::new(),
             });
         }
-        self.service.tell(&Progress::Resolving {
+        let resolving = Progress::Resolving {
             repository,
             reference,
-        });
+        };
+        resolving.emit();
         let tag = self.named(repository, "tags", reference)?;
         let head = self.named(repository, "heads", reference)?;
         let mut warnings = Vec::new();

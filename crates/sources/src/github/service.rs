@@ -5,29 +5,29 @@ use std::io::Read as _;
 use rustls::pki_types::CertificateDer;
 use ureq::http::{Request, StatusCode, Uri, header};
 
+use crate::github::Patience;
 use crate::github::error::GitHubError;
 use crate::github::fault::Fault;
 use crate::github::token::Token;
-use crate::github::{Patience, Progress};
 pub(super) use crate::http::Answer;
 use crate::http::url::{follow, is_private_way, is_same_origin, plain_url};
 use crate::http::{
     Client, GaveUp, Watch, check_retryable, expect_content, number, of_host, retry, retry_after,
 };
+use crate::progress::Progress;
 use spec::path::escape;
 
 /// Largest JSON response, in bytes: some ten thousand references.
 const JSON_BYTES_MAX: u64 = 4 << 20;
 
-pub(super) struct Service<'caller> {
+pub(super) struct Service {
     base_url: String,
     base: Uri,
     token: Option<Token>,
-    progress: &'caller dyn Fn(&Progress<'_>),
     client: Client,
 }
 
-impl<'caller> Service<'caller> {
+impl Service {
     /// Creates a client of `base_url`.
     ///
     /// # Errors
@@ -37,7 +37,6 @@ impl<'caller> Service<'caller> {
         base_url: &str,
         token: Option<Token>,
         patience: Patience,
-        progress: &'caller dyn Fn(&Progress<'_>),
     ) -> Result<Self, GitHubError> {
         let refused = |problem: String| GitHubError::Setting {
             setting: "github.base_url",
@@ -59,7 +58,6 @@ impl<'caller> Service<'caller> {
             base_url,
             base,
             token,
-            progress,
             client: Client::new(patience, Watch::default()),
         })
     }
@@ -70,10 +68,6 @@ impl<'caller> Service<'caller> {
 
     pub(super) fn has_token(&self) -> bool {
         self.token.is_some()
-    }
-
-    pub(super) fn tell(&self, progress: &Progress<'_>) {
-        (self.progress)(progress);
     }
 
     /// Retries `once`.
@@ -88,7 +82,7 @@ impl<'caller> Service<'caller> {
     ) -> Result<T, GitHubError> {
         let watch = self.client.watch();
         let mut pause = |cause: &str, pause| {
-            self.tell(&Progress::Waiting { cause, pause });
+            Progress::Waiting { cause, pause }.emit();
             watch
                 .pause(pause)
                 .map_err(|cancelled| self.unavailable(path, 1, cancelled.to_string()))
@@ -206,6 +200,7 @@ impl<'caller> Service<'caller> {
     pub(super) fn archive(
         &self,
         answer: Answer,
+        place: &str,
         bytes_max: u64,
         too_large: &dyn Fn() -> Fault,
         write: &mut dyn FnMut(&[u8]) -> Result<(), GitHubError>,
@@ -235,7 +230,13 @@ impl<'caller> Service<'caller> {
                 return Err(too_large());
             }
             write(&buffer[..count])?;
-            self.tell(&Progress::Receiving { bytes, stated });
+            let of_bytes = stated;
+            let downloading = Progress::Downloading {
+                place,
+                bytes,
+                of_bytes,
+            };
+            downloading.emit();
         }
     }
 }

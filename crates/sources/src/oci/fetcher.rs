@@ -3,9 +3,10 @@
 use std::cell::Cell;
 
 use crate::oci::error::OciError;
-use crate::oci::listener::{Listener, Progress};
+use crate::oci::listener::Listener;
 use crate::oci::origin::{FetchedManifest, Origin};
 use crate::oci::store::{Blob, Store, StoreError, Wanted};
+use crate::progress::Progress;
 use spec::digest::Digest;
 use spec::oci::media::MANIFEST_BYTES_MAX;
 use spec::oci::reference::Which;

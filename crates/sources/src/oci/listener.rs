@@ -2,24 +2,27 @@
 
 use std::time::Duration;
 
+use crate::progress::Progress;
+
 use crate::oci::error::OciError;
-use spec::digest::Digest;
 
 /// Longest time without a look at the listener.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Receives progress and decides about cancellation.
+/// Decides about cancellation, and may add to the events of a transfer.
 ///
 /// It is called for each piece of a body and several times a second during waits, also from within
 /// a connection. Hence `Send`, `Sync` and the `Arc` of a registry.
 pub trait Listener: Send + Sync {
-    fn progress(&self, now: &Progress<'_>);
+    fn progress(&self, now: &Progress<'_>) {
+        now.emit();
+    }
 
     /// Returns whether the caller cancelled. Once true, it must stay true.
     fn is_cancelled(&self) -> bool;
 }
 
-/// Listener that ignores progress and never cancels.
+/// Listener that emits nothing and never cancels.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
@@ -58,33 +61,4 @@ impl dyn Listener + '_ {
         }
         Ok(())
     }
-}
-
-/// Current activity, for a terminal.
-#[derive(Debug, Clone, Copy)]
-pub enum Progress<'now> {
-    Asking {
-        /// Name of the origin, for messages.
-        place: &'now str,
-    },
-    Receiving {
-        digest: &'now Digest,
-        bytes: u64,
-        of_bytes: u64,
-    },
-    /// Part of a blob was unpacked; both counts are of compressed bytes.
-    Unpacking {
-        digest: &'now Digest,
-        bytes: u64,
-        of_bytes: u64,
-    },
-    Sending {
-        digest: &'now Digest,
-        bytes: u64,
-        of_bytes: u64,
-    },
-    /// A retry follows after a pause.
-    Waiting { cause: &'now str, pause: Duration },
-    /// The activity ended, with success or failure.
-    Done,
 }

@@ -13,9 +13,9 @@ use crate::http::url::{follow, is_same_origin, origin_shown, plain_url};
 use crate::http::{Answer, Fault, GaveUp, RootsError, TransferError};
 use crate::http::{beside, check_retryable, of_file, of_host, retry};
 use crate::oci::error::OciError;
-use crate::oci::listener::Progress;
 use crate::oci::registry::error::RegistryError;
 use crate::oci::registry::{BlobSource, Registry};
+use crate::progress::Progress;
 use secrets::mask::Masks;
 use spec::document::excerpt;
 

@@ -8,11 +8,11 @@ use ureq::http::{HeaderMap, Method, StatusCode, header};
 
 use crate::http::{Answer, Client, Fault, TransferError};
 use crate::oci::error::OciError;
-use crate::oci::listener::Progress;
 use crate::oci::origin::{BlobStream, FetchedManifest, Origin};
 use crate::oci::registry::Registry;
 use crate::oci::registry::asking::{Ask, cancelled};
 use crate::oci::registry::error::RegistryError;
+use crate::progress::Progress;
 use spec::digest::Digest;
 use spec::oci::media::{MANIFEST_BYTES_MAX, MANIFESTS};
 use spec::oci::reference::Which;

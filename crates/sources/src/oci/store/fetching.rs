@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use crate::oci::error::OciError;
 use crate::oci::hashing::HashingFile;
-use crate::oci::listener::{Listener, Progress};
+use crate::oci::listener::Listener;
 use crate::oci::origin::Origin;
 use crate::oci::store::{Blob, PARTIAL, Store, StoreError, Wanted, wait};
+use crate::progress::Progress;
 use store::CacheError;
 use sys::file::errno_of;
 

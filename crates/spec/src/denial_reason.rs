@@ -1,0 +1,125 @@
+//! Why the relay denies what a body tries: one table for reports, messages, schema and `docs/egress.md`.
+//!
+//! A new reason is a variant and its [`Row`]. All that decides something of a reason matches without
+//! wildcards: the hint of a denial, and the answer of the proxy.
+
+use serde::{Serialize, Serializer};
+
+/// Why something was denied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename_all = "kebab-case"))]
+pub enum DenialReason {
+    /// The name is in no list. At the time of a question the port is not known.
+    NameNotAllowed,
+    /// The name is allowed at other ports.
+    PortNotAllowed,
+    /// An address that no name was told, and that is not in the list itself.
+    IpLiteral,
+    /// Outside, the name has no public address.
+    ResolvesToPrivate,
+    /// The TLS name is another.
+    SniMismatch,
+    /// There is no TLS name.
+    NoSni,
+    /// Port 443, and no TLS.
+    NotTls,
+    /// The Host header is another name.
+    HostMismatch,
+    /// An encrypted ClientHello, where those are refused.
+    Ech,
+    /// Allowed, at a port for which there is no listener.
+    PortNotCaptured,
+    /// Neither TCP nor a question for a name.
+    #[cfg_attr(test, schemars(rename = "proto"))]
+    Protocol,
+    /// A cap was reached.
+    Limit,
+}
+
+/// What is said of a reason in more than one place.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// The value in reports.
+    pub code: &'static str,
+    /// In the line of standard error, after what was denied.
+    pub words: &'static str,
+}
+
+impl DenialReason {
+    /// In the order of `docs/egress.md`.
+    pub const ALL: [Self; 12] = [
+        Self::NameNotAllowed,
+        Self::PortNotAllowed,
+        Self::IpLiteral,
+        Self::ResolvesToPrivate,
+        Self::SniMismatch,
+        Self::NoSni,
+        Self::NotTls,
+        Self::HostMismatch,
+        Self::Ech,
+        Self::PortNotCaptured,
+        Self::Protocol,
+        Self::Limit,
+    ];
+
+    /// Its row of the table.
+    #[must_use]
+    pub const fn row(self) -> Row {
+        let (code, words) = match self {
+            Self::NameNotAllowed => ("name-not-allowed", "not in network.egress"),
+            Self::PortNotAllowed => ("port-not-allowed", "not in network.egress at this port"),
+            Self::IpLiteral => ("ip-literal", "an address that is not in network.egress"),
+            Self::ResolvesToPrivate => ("resolves-to-private", "its address is not public"),
+            Self::SniMismatch => ("sni-mismatch", "TLS for another name"),
+            Self::NoSni => ("no-sni", "TLS without a name"),
+            Self::NotTls => ("not-tls", "no TLS on port 443"),
+            Self::HostMismatch => ("host-mismatch", "HTTP for another host"),
+            Self::Ech => ("ech", "an encrypted TLS hello"),
+            Self::PortNotCaptured => (
+                "port-not-captured",
+                "without nf_tables only 80, 443 and listed ports are reached",
+            ),
+            Self::Protocol => ("proto", "only TCP leaves the sandbox"),
+            Self::Limit => ("limit", "a limit of the relay"),
+        };
+        Row { code, words }
+    }
+}
+
+impl Serialize for DenialReason {
+    fn serialize<Into: Serializer>(&self, into: Into) -> Result<Into::Ok, Into::Error> {
+        into.serialize_str(self.row().code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_has_each_code_and_the_guide_has_a_row_of_each_in_this_order() {
+        let schema = schemars::schema_for!(DenialReason);
+        let variants = schema.get("oneOf").and_then(|list| list.as_array());
+        let variants = variants.expect("a list of variants");
+        let in_schema: Vec<&str> = variants
+            .iter()
+            .filter_map(|variant| variant["const"].as_str())
+            .collect();
+        let mut codes = DenialReason::ALL.map(|reason| reason.row().code);
+        let guide = include_str!("../../../docs/egress.md");
+        let rows: Vec<&str> = guide
+            .split("| reason | what happened | what to do |")
+            .nth(1)
+            .expect("the table of reasons")
+            .lines()
+            .skip(2)
+            .map_while(|line| line.strip_prefix("| `")?.split('`').next())
+            .collect();
+        assert_eq!(rows, codes, "docs/egress.md");
+        let mut in_schema = in_schema;
+        in_schema.sort_unstable();
+        codes.sort_unstable();
+        assert_eq!(in_schema, codes, "the schema");
+    }
+}

@@ -1,0 +1,172 @@
+//! Events and spans of tracing: on the terminal, or as a log where one is asked for.
+//!
+//! On the terminal INFO is a line, DEBUG a line with `-v`, and TRACE a line that comes and goes.
+//! `--log-format` or `RUNNER_LOG` write a log to standard error instead, with the phases as spans.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::set_global_default;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use crate::cli::args::{LogFormat, VoiceFlags};
+use crate::cli::print::{Printer, Tone};
+use crate::cli::surroundings::Surroundings;
+use spec::path::escape;
+use spec::report::ErrorReport;
+
+/// The variable with the levels of the log.
+const VARIABLE: &str = "RUNNER_LOG";
+/// How often a line of the terminal is drawn at most.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Sends events to where the flags and `RUNNER_LOG` say. Called once; nobody is asked again later.
+///
+/// # Errors
+/// `usage` where `RUNNER_LOG` has no levels.
+pub(super) fn start(
+    voice: VoiceFlags,
+    printer: &Printer,
+    surroundings: &Surroundings,
+) -> Result<(), ErrorReport> {
+    let levels = surroundings.variable(VARIABLE);
+    let set = match (voice.log_format, levels) {
+        (None, None) => match printer.is_quiet() {
+            true => Ok(()),
+            false => set_global_default(Terminal::new(*printer)),
+        },
+        (format, levels) => {
+            let levels = levels.map_or(Ok("debug"), |levels| levels.to_str().ok_or(levels));
+            let targets =
+                levels.and_then(|text| text.parse::<Targets>().map_err(|_error| text.as_ref()));
+            let targets = targets.map_err(|levels| ErrorReport {
+                code: "usage".to_owned(),
+                message: format!(
+                    "{VARIABLE}: `{}` is no level",
+                    escape(levels.as_encoded_bytes())
+                ),
+                hint: Some("write off, error, warn, info, debug or trace".to_owned()),
+            })?;
+            let lines = tracing_subscriber::fmt::layer()
+                .with_writer(std::io::stderr)
+                .with_ansi(false)
+                .with_span_events(FmtSpan::CLOSE);
+            match format {
+                Some(LogFormat::Json) => {
+                    let lines = lines.json().flatten_event(true);
+                    set_global_default(
+                        tracing_subscriber::registry().with(lines.with_filter(targets)),
+                    )
+                }
+                Some(LogFormat::Text) | None => set_global_default(
+                    tracing_subscriber::registry().with(lines.with_filter(targets)),
+                ),
+            }
+        }
+    };
+    // One that is there already gets the events.
+    debug_assert!(set.is_ok() || cfg!(test), "{set:?}");
+    Ok(())
+}
+
+/// Draws events on standard error.
+struct Terminal {
+    printer: Printer,
+    /// When the line that comes and goes was drawn, if it is there.
+    drawn: Mutex<Option<Instant>>,
+}
+
+impl Terminal {
+    fn new(printer: Printer) -> Self {
+        Self {
+            printer,
+            drawn: Mutex::new(None),
+        }
+    }
+
+    fn level(&self) -> LevelFilter {
+        if self.printer.has_status() {
+            LevelFilter::TRACE
+        } else if self.printer.is_verbose() {
+            LevelFilter::DEBUG
+        } else {
+            LevelFilter::INFO
+        }
+    }
+}
+
+impl Subscriber for Terminal {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() <= self.level()
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.level())
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_progress = *event.metadata().level() == Level::TRACE;
+        let mut message = Message::default();
+        event.record(&mut message);
+        if is_progress && !message.is_over {
+            if drawn.is_none_or(|drawn| drawn.elapsed() >= REDRAW_INTERVAL) {
+                self.printer.status(&message.text);
+                *drawn = Some(Instant::now());
+            }
+            return;
+        }
+        if drawn.take().is_some() {
+            self.printer.status("");
+        }
+        let tone = match *event.metadata().level() {
+            Level::ERROR | Level::WARN => Tone::Warning,
+            Level::INFO => Tone::Good,
+            Level::DEBUG => Tone::Detail,
+            Level::TRACE => return,
+        };
+        self.printer.line(tone, &message.text);
+    }
+
+    // Spans are never enabled.
+    fn new_span(&self, _span: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &Id, _values: &Record<'_>) {}
+
+    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+
+    fn enter(&self, _span: &Id) {}
+
+    fn exit(&self, _span: &Id) {}
+}
+
+#[derive(Default)]
+struct Message {
+    text: String,
+    /// The line is to go.
+    is_over: bool,
+}
+
+impl Visit for Message {
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        if field.name() == "is_over" {
+            self.is_over = value;
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.text = format!("{value:?}");
+        }
+    }
+}

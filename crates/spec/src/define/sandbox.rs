@@ -20,7 +20,7 @@ pub struct SandboxHandle {
     /// `@owner/name`, in a file of its own.
     pub id: Option<String>,
     pub version: Option<String>,
-    /// A name of [`crate::provider::REGISTRY`].
+    /// A name of the built-in list of providers.
     pub provider: String,
     pub config: ProviderConfig,
     pub limits: SandboxLimits,

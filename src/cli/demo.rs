@@ -1,7 +1,7 @@
-//! `runner demo`: a bundle tries what it may and what it may not, and each result is checked.
+//! `runner demo`: a hostile bundle, and a check of each result.
 //!
 //! `demo/attempts.sh` is the body and the table. It is run once for each act; the limits of an act, and
-//! what shows that they were enforced, are in [`LIMITED`].
+//! the evidence that they were enforced, are in `LIMITED`.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;

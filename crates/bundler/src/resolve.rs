@@ -52,7 +52,7 @@ pub struct Resolution {
 /// Resolves the manifest and the code-workspaces it refers to. Reads no content of sources.
 ///
 /// # Errors
-/// [`BundleError::Manifest`], [`BundleError::Unreadable`], and [`BundleError::Source`] for
+/// [`BundleError::Manifest`], [`BundleError::Unreadable`], and [`BundleError::At`] for
 /// cycles, depth and references that are not pinned.
 pub fn resolve(
     request: ResolveRequest<'_>,

@@ -1,7 +1,7 @@
 //! The seccomp filter: policy data compiled to a tree of BPF instructions.
 //!
 //! [`SyscallPolicy::read`] joins `policies/syscalls-default.yaml` with the numbers of one
-//! architecture, [`SyscallPolicy::tightened`] removes what `policies/syscalls-strict.yaml` refuses,
+//! architecture, `SyscallPolicy::tightened` removes what `policies/syscalls-strict.yaml` refuses,
 //! [`compile`] creates the program, and [`SyscallPolicy::ruling`] evaluates the rules in plain
 //! code. `crates/sandbox/build.rs` compiles both policies with it, so that nothing is parsed when
 //! `runner` starts; the build depends on this crate, so it depends on few others.

@@ -9,8 +9,8 @@
 //! - [`sync`] copies each declared output from `<staging>/<key>` to the workspace, each judged on
 //!   its own: one that cannot be written leaves the others alone; whether the run fails without it
 //!   is the caller's to judge.
-//! - [`keep`] and [`remove_tree`] deal with trees that the body may have shaped to hurt whoever
-//!   walks them: 100,000 levels deep, modes 000, directories swapped for links.
+//! - [`keep`] copies the scratch tree of a finished run. The body may have made it hostile: 100,000
+//!   levels deep, modes 000, directories swapped for links.
 //!
 //! Both sides are hostile. The body chose what lies in the scratch root; other processes of the
 //! host may rename things in the workspace meanwhile. So each file is opened once beneath a
@@ -22,7 +22,6 @@ mod destination;
 mod directory;
 mod error;
 mod keep;
-mod remove;
 mod source;
 mod stage;
 mod sync;
@@ -32,7 +31,6 @@ mod workspace;
 pub use destination::{OUTPUTS_MAX, check_destination, check_key, check_outputs};
 pub use error::{Refusal, ScratchError, Unfit, Unwritable};
 pub use keep::{Kept, LeftOut, keep};
-pub use remove::{LeftOver, Removal, remove_tree};
 pub(crate) use stage::check_inputs;
 pub use stage::{InputFile, stage};
 pub use sync::{OutputFile, sync};

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use runner::staging::{
     FileLimits, InputFile, Journal, OutputFile, ScratchError, SyncStep, TemporaryName, Workspace,
-    remove_tree, stage, sync,
+    stage, sync,
 };
 use rustix::fs::{CWD, FileType, Mode, XattrFlags};
 use spec::path::RelPath;
@@ -325,13 +325,23 @@ impl Meanwhile {
     }
 }
 
-/// Before the directory removes itself recursively, which a deep tree would turn into an abort.
+/// `TempDir` removes recursively and aborts on a deep tree, so the trees are removed before it.
 impl Drop for Ground {
     fn drop(&mut self) {
-        let home = open_directory(self.home.path());
-        for name in [c"scratch", c"kept"] {
-            if let Err(error) = remove_tree(home.as_fd(), name) {
-                eprintln!("{name:?} stays: {error}");
+        for path in [self.path("scratch"), self.path("kept")] {
+            if fs::symlink_metadata(&path).is_err() {
+                continue;
+            }
+            for words in [&["chmod", "-R", "u+rwX"][..], &["rm", "-rf"]] {
+                let status = std::process::Command::new(words[0])
+                    .args(&words[1..])
+                    .arg("--")
+                    .arg(&path)
+                    .stderr(std::process::Stdio::null())
+                    .status();
+                if !status.is_ok_and(|status| status.success()) {
+                    eprintln!("{words:?} {} failed", path.display());
+                }
             }
         }
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::cli::dispatch::document;
 use crate::cli::found::{FoundFlags, text};
 use crate::cli::print::Printer;
-use crate::run::kept;
+use crate::run::cache_verbs;
 use spec::cache_report::{CacheListing, CacheRemoval, CacheVerdict};
 use spec::host_policy::HostPolicy;
 use spec::request::Caller;
@@ -65,11 +65,12 @@ impl What {
 pub fn cache(what: &What, caller: &Caller, policy: &HostPolicy, printer: &Printer) -> u8 {
     let json = what.flags().json;
     let said = match what {
-        What::Ls(_) => kept::list(caller, policy).map(|found| (text(json, &found, listing), 0)),
-        What::Gc(gc) => {
-            kept::collect(caller, policy, gc.all).map(|found| (text(json, &found, removal), 0))
+        What::Ls(_) => {
+            cache_verbs::list(caller, policy).map(|found| (text(json, &found, listing), 0))
         }
-        What::Verify(_) => kept::verify(caller, policy).map(|found| {
+        What::Gc(gc) => cache_verbs::collect(caller, policy, gc.all)
+            .map(|found| (text(json, &found, removal), 0)),
+        What::Verify(_) => cache_verbs::verify(caller, policy).map(|found| {
             let code = if found.damaged.is_empty() { 0 } else { DAMAGED };
             (text(json, &found, verdict), code)
         }),

@@ -6,7 +6,7 @@
 use std::os::unix::ffi::OsStrExt as _;
 
 use sandbox::view::{BUNDLE, HOME, INPUT, SCRATCH};
-use spec::detection::{Interpreter, NodeVersion, ResolvedRun};
+use spec::detection::{Interpreter, NodeVersion, ResolvedForm};
 use spec::path::escape;
 use spec::report::RunForm;
 use spec::request::ViewEntry;
@@ -152,11 +152,11 @@ pub(crate) fn flags(
 /// [`NodePermissionError`]: another program than Node, a version without a permission model, an
 /// option that could lift it.
 pub(crate) fn restrict(
-    mut run: ResolvedRun,
+    mut run: ResolvedForm,
     path: &str,
     version: NodeVersion,
     view: &[ViewEntry],
-) -> Result<ResolvedRun, NodePermissionError> {
+) -> Result<ResolvedForm, NodePermissionError> {
     let shown = format!("{}.{}", version.major, version.minor);
     match (run.form, run.interpreter) {
         (RunForm::File, Some(Interpreter::Node)) => (),
@@ -236,8 +236,8 @@ mod tests {
         minor: 18,
     };
 
-    fn run(form: RunForm, interpreter: Option<Interpreter>, words: &[&str]) -> ResolvedRun {
-        ResolvedRun {
+    fn run(form: RunForm, interpreter: Option<Interpreter>, words: &[&str]) -> ResolvedForm {
+        ResolvedForm {
             form,
             argv: words.iter().map(|&word| word.into()).collect(),
             lookup: ProgramLookup::Path,
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn only_node_is_run() {
-        let restricted = |run: ResolvedRun, version| restrict(run, "/usr/bin/node", version, &[]);
+        let restricted = |run: ResolvedForm, version| restrict(run, "/usr/bin/node", version, &[]);
         for (form, interpreter, words) in [
             (
                 RunForm::File,

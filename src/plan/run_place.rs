@@ -1,14 +1,14 @@
 //! Where a run form is started, and by which shell, when the manifest's `sandbox.config` says so.
 
 use sandbox::view::BUNDLE;
-use spec::detection::ResolvedRun;
+use spec::detection::ResolvedForm;
 use spec::report::RunForm;
 use spec::run_form::{Run, bundle_path};
 use spec::sandbox_block::Shell;
 
 /// The shell form by this shell instead of `bash`; every other form as it was.
 #[must_use]
-pub(crate) fn with_shell(mut run: ResolvedRun, shell: Shell) -> ResolvedRun {
+pub(crate) fn with_shell(mut run: ResolvedForm, shell: Shell) -> ResolvedForm {
     if run.form != RunForm::Shell {
         return run;
     }
@@ -28,18 +28,22 @@ pub(crate) fn with_shell(mut run: ResolvedRun, shell: Shell) -> ResolvedRun {
 /// The run with the bundle's own file named so that it is found from `directory`, which is inside.
 /// What is executed verbatim and what a shell reads are the author's words, and stay.
 #[must_use]
-pub(crate) fn started_in(mut resolved: ResolvedRun, run: &Run, directory: &[u8]) -> ResolvedRun {
+pub(crate) fn started_in(
+    mut resolved_form: ResolvedForm,
+    run: &Run,
+    directory: &[u8],
+) -> ResolvedForm {
     let (Run::Text(text) | Run::File(text)) = run else {
-        return resolved;
+        return resolved_form;
     };
     let Ok(path) = bundle_path(text) else {
-        return resolved;
+        return resolved_form;
     };
-    if directory == BUNDLE.as_bytes() || resolved.form == RunForm::Shell {
-        return resolved;
+    if directory == BUNDLE.as_bytes() || resolved_form.form == RunForm::Shell {
+        return resolved_form;
     }
     let absolute = |path: &[u8]| [BUNDLE.as_bytes(), b"/", path].concat();
-    let file = resolved.argv.iter_mut().find(|word| {
+    let file = resolved_form.argv.iter_mut().find(|word| {
         let word = word.as_slice();
         word.strip_prefix(b"./").unwrap_or(word) == path.as_bytes()
     });
@@ -47,12 +51,12 @@ pub(crate) fn started_in(mut resolved: ResolvedRun, run: &Run, directory: &[u8])
         *word = absolute(path.as_bytes());
     }
     // The bundle's own `tsx` is named by a path too.
-    if let Some(program) = resolved.argv.first_mut()
+    if let Some(program) = resolved_form.argv.first_mut()
         && program.starts_with(b"node_modules/")
     {
         *program = absolute(program);
     }
-    resolved
+    resolved_form
 }
 
 #[cfg(test)]
@@ -61,8 +65,8 @@ mod tests {
     use spec::detection::{Interpreter, ProgramLookup};
     use spec::report::WarningReport;
 
-    fn resolved(form: RunForm, words: &[&str]) -> ResolvedRun {
-        ResolvedRun {
+    fn resolved_form(form: RunForm, words: &[&str]) -> ResolvedForm {
+        ResolvedForm {
             form,
             argv: words.iter().map(|&word| word.into()).collect(),
             lookup: ProgramLookup::Path,
@@ -71,7 +75,7 @@ mod tests {
         }
     }
 
-    fn words(run: &ResolvedRun) -> Vec<String> {
+    fn words(run: &ResolvedForm) -> Vec<String> {
         run.argv
             .iter()
             .map(|word| String::from_utf8_lossy(word).into_owned())
@@ -81,17 +85,17 @@ mod tests {
     #[test]
     fn the_shell_form_is_started_by_the_shell_that_was_named() {
         let run = with_shell(
-            resolved(RunForm::Shell, &["bash", "-c", "a | b", "bash", "x"]),
+            resolved_form(RunForm::Shell, &["bash", "-c", "a | b", "bash", "x"]),
             Shell::Sh,
         );
         assert_eq!(words(&run), ["/bin/sh", "-c", "a | b", "sh", "x"]);
         assert!(run.warnings.is_empty());
         let run = with_shell(
-            resolved(RunForm::Shell, &["bash", "-c", "a | b"]),
+            resolved_form(RunForm::Shell, &["bash", "-c", "a | b"]),
             Shell::Bash,
         );
         assert_eq!(words(&run), ["/bin/bash", "-c", "a | b"]);
-        let run = with_shell(resolved(RunForm::File, &["bash", "x.sh"]), Shell::Sh);
+        let run = with_shell(resolved_form(RunForm::File, &["bash", "x.sh"]), Shell::Sh);
         assert_eq!(words(&run), ["bash", "x.sh"]);
     }
 
@@ -111,14 +115,14 @@ mod tests {
                 &["/bundle/node_modules/.bin/tsx", "/bundle/src/x.py"],
             ),
         ] {
-            let run = started_in(resolved(form, before), &file, b"/bundle/data");
+            let run = started_in(resolved_form(form, before), &file, b"/bundle/data");
             assert_eq!(words(&run), after);
-            let run = started_in(resolved(form, before), &file, b"/bundle");
+            let run = started_in(resolved_form(form, before), &file, b"/bundle");
             assert_eq!(words(&run), before);
         }
         let verbatim = Run::Exec(vec!["./x".to_owned()]);
         let run = started_in(
-            resolved(RunForm::Exec, &["./x"]),
+            resolved_form(RunForm::Exec, &["./x"]),
             &verbatim,
             b"/bundle/data",
         );

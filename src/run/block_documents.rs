@@ -5,7 +5,7 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use crate::run::subject::{BundleFiles, MANIFEST_BYTES_MAX};
+use crate::run::loaded_manifest::{BundleFiles, MANIFEST_BYTES_MAX};
 use archive::Entry;
 use bundler::files::DirectoryFiles;
 use bundler::manifests::{self, INVENTORY, Registry, read_blocks, read_inventory, read_text};

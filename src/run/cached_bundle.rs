@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 
 use crate::run::Run;
-use crate::run::contract::Patience;
+use crate::run::contract::WaitLimit;
 use crate::run::error::RunError;
 use crate::run::interruptible::Interruptible;
 use crate::run::unpacking::{UNPACK, unpack_limits};
@@ -84,7 +84,7 @@ impl Run<'_> {
     pub(super) fn look_up(
         &self,
         archive: OpenedArchive,
-        patience: Patience<'_>,
+        wait_limit: WaitLimit<'_>,
     ) -> Result<LookedUp, RunError> {
         match archive {
             OpenedArchive::Directory(source) => Ok(LookedUp {
@@ -93,7 +93,7 @@ impl Run<'_> {
             }),
             OpenedArchive::File(file) => {
                 let limits = unpack_limits(self.policy);
-                self.ask_cache(file, patience, &limits)
+                self.ask_cache(file, wait_limit, &limits)
             }
         }
     }
@@ -102,7 +102,7 @@ impl Run<'_> {
     fn ask_cache(
         &self,
         mut file: File,
-        patience: Patience<'_>,
+        wait_limit: WaitLimit<'_>,
         limits: &UnpackLimits,
     ) -> Result<LookedUp, RunError> {
         let nothing = |file, reason, warning| LookedUp {
@@ -114,7 +114,7 @@ impl Run<'_> {
         }
         let mut look = Look {
             file: &mut file,
-            patience,
+            wait_limit,
             limits,
             trusts: !self.request.bundle.no_trust_mtime,
         };
@@ -174,7 +174,7 @@ impl Run<'_> {
 /// One look into the cache.
 struct Look<'look> {
     file: &'look mut File,
-    patience: Patience<'look>,
+    wait_limit: WaitLimit<'look>,
     limits: &'look UnpackLimits,
     trusts: bool,
 }
@@ -238,7 +238,7 @@ impl Look<'_> {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
             Failure::Run(RunError::host("read the bundle")(errno))
         })?;
-        Ok(self.patience.reader(file))
+        Ok(self.wait_limit.reader(file))
     }
 
     /// Unpacks the archive into the cache: once, and hashed on the way.

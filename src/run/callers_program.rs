@@ -52,8 +52,8 @@ pub(super) fn find(
     for path in on_path(OsStr::from_bytes(name), caller) {
         match shims::read(&path, words, caller) {
             Shim::Next => (),
-            Shim::No => return settle(path, caller, interpreters, shown).map(Some),
-            Shim::For(path) => return settle(path, caller, interpreters, shown).map(Some),
+            Shim::No => return resolve(path, caller, interpreters, shown).map(Some),
+            Shim::For(path) => return resolve(path, caller, interpreters, shown).map(Some),
             Shim::Unknown {
                 manager,
                 problem,
@@ -82,7 +82,7 @@ fn on_path(name: &OsStr, caller: &Caller) -> impl Iterator<Item = PathBuf> {
         .filter(|path| is_executable(path))
 }
 
-pub(super) fn settle(
+pub(super) fn resolve(
     path: PathBuf,
     caller: &Caller,
     interpreters: &[PathBuf],

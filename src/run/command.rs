@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use crate::plan::grants::Origin;
-use crate::run::chosen::{Chosen, bytes_of, covers, settle_egress, shows, syscalls};
 use crate::run::error::RunError;
-use crate::run::image::{self, Access, ChosenImage, OpenedImage};
+use crate::run::image::{self, Access, OpenedImage, SelectedImage};
 use crate::run::preparation::Provided;
 use crate::run::program::{self, is_visible_anyway};
 use crate::run::refusals::Refusals;
+use crate::run::resolved::{ResolvedRun, bytes_of, covers, resolve_egress, shows, syscalls};
 use crate::run::shebang::head_of;
-use crate::run::{callers_program, line_ends, unseen};
+use crate::run::{callers_program, invisible_arguments, line_ends};
 use sandbox::view::HOME;
 use spec::host_policy::HostPolicy;
 use spec::manifest::Manifest;
@@ -27,16 +27,16 @@ pub(super) fn of_command(
     argv: &[Vec<u8>],
     access: Access<'_>,
     refusals: &mut Refusals,
-) -> Result<Chosen, RunError> {
+) -> Result<ResolvedRun, RunError> {
     let manifest = Manifest::default();
     let mut warnings = Vec::new();
     let image = match image::wanted(request, None, policy)? {
         Some(wanted) => Some(image::open(wanted, access, request, policy)?),
         None => None,
     };
-    warnings.extend(image.iter().flat_map(ChosenImage::warnings));
-    let egress = settle_egress(request, policy, &manifest, &mut warnings, refusals)?;
-    let mut chosen = Chosen {
+    warnings.extend(image.iter().flat_map(SelectedImage::warnings));
+    let egress = resolve_egress(request, policy, &manifest, &mut warnings, refusals)?;
+    let mut resolved = ResolvedRun {
         manifest,
         runner: None,
         image,
@@ -57,54 +57,54 @@ pub(super) fn of_command(
         syscalls: syscalls(request, policy),
         warnings,
     };
-    chosen.name_variables(request);
+    resolved.name_variables(request);
     let name = argv.first().map_or(&b""[..], Vec::as_slice);
     let here = request.caller.working_directory.as_deref();
-    if let Some(image) = &chosen.image {
+    if let Some(image) = &resolved.image {
         // Paths are the image's own, and none of the host's is shown for them.
         let stated = request.workdir.as_deref().map(bytes_of);
         let of_image = image
             .opened
             .as_ref()
             .and_then(OpenedImage::working_directory);
-        chosen.working_directory = stated.or(of_image).unwrap_or_else(|| HOME.into());
-        chosen.tell_unseen(request);
-        return Ok(chosen);
+        resolved.working_directory = stated.or(of_image).unwrap_or_else(|| HOME.into());
+        resolved.warn_of_invisible_arguments(request);
+        return Ok(resolved);
     }
     // A relative program belongs to the directory that it starts in, whatever the host has here.
     let start = request.workdir.as_deref().or(here);
     if let Some(path) = program::of_path(name, start) {
-        chosen.program = Some(bytes_of(&path));
+        resolved.program = Some(bytes_of(&path));
         let head = path.is_file().then(|| head_of(&path, false)).flatten();
-        let told = head.and_then(|head| line_ends::told(&head, name));
-        chosen.warnings.extend(told);
-        if !is_visible_anyway(&path) && !covers(&chosen.view, &path) && path.exists() {
-            chosen.bound.push(escape(&bytes_of(&path)));
-            chosen.view.push(ViewEntry::Bind {
+        let warning = head.and_then(|head| line_ends::warning(&head, name));
+        resolved.warnings.extend(warning);
+        if !is_visible_anyway(&path) && !covers(&resolved.view, &path) && path.exists() {
+            resolved.bound.push(escape(&bytes_of(&path)));
+            resolved.view.push(ViewEntry::Bind {
                 source: path.clone(),
                 target: path,
                 writable: false,
             });
         }
     } else {
-        refusals.check(chosen.find_of_caller(request, policy))?;
+        refusals.check(resolved.find_of_caller(request, policy))?;
     }
-    chosen.working_directory = match (&request.workdir, here) {
+    resolved.working_directory = match (&request.workdir, here) {
         (Some(directory), _) => bytes_of(directory),
         (None, Some(here))
             if is_visible_anyway(here)
-                || shows(&chosen.view, here)
-                || unseen::lends_part_of(here, &request.view) =>
+                || shows(&resolved.view, here)
+                || invisible_arguments::lends_part_of(here, &request.view) =>
         {
             bytes_of(here)
         }
         _ => HOME.into(),
     };
-    chosen.tell_unseen(request);
-    Ok(chosen)
+    resolved.warn_of_invisible_arguments(request);
+    Ok(resolved)
 }
 
-impl Chosen {
+impl ResolvedRun {
     /// Makes visible what the caller's shell would start.
     fn find_of_caller(&mut self, request: &Request, policy: &HostPolicy) -> Result<(), RunError> {
         // Who names a PATH for the command has it looked for there.
@@ -132,18 +132,18 @@ impl Chosen {
         Ok(())
     }
 
-    fn tell_unseen(&mut self, request: &Request) {
+    fn warn_of_invisible_arguments(&mut self, request: &Request) {
         let here = match request.workdir {
             Some(_) => None,
             None => request.caller.working_directory.as_deref(),
         };
-        let place = unseen::Place {
+        let caller = invisible_arguments::Caller {
             here,
             is_image: self.image.is_some(),
             home: request.caller.home.as_deref(),
             is_seen: &|path| covers(&self.view, path),
         };
-        let told = unseen::told(&self.argv, &place);
-        self.warnings.extend(told);
+        let warning = invisible_arguments::warning(&self.argv, &caller);
+        self.warnings.extend(warning);
     }
 }

@@ -33,14 +33,14 @@ const BESIDE_FULL_STREAMS: usize = 12 << 20;
 
 /// How long reading and judging what was given may take, and who may end it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Patience<'run> {
+pub struct WaitLimit<'run> {
     /// What is left of the wall time.
     pub time: Option<Duration>,
     /// The descriptor of the signals that cancel a run.
     pub signals: Option<BorrowedFd<'run>>,
 }
 
-impl<'run> Patience<'run> {
+impl<'run> WaitLimit<'run> {
     /// Reads `file` for as long as that.
     pub(super) fn reader(self, file: File) -> Interruptible<'run> {
         Interruptible::new(file, self.signals).within(self.time)
@@ -51,7 +51,7 @@ impl<'run> Patience<'run> {
     }
 }
 /// How many reasons for outputs that were not delivered stand in one message.
-const REASONS_TOLD_MAX: usize = 4;
+const REASONS_SHOWN_MAX: usize = 4;
 
 /// What was settled before launch.
 #[derive(Debug, Default)]
@@ -71,16 +71,16 @@ pub struct IoContract {
 /// # Errors
 /// [`RunError`]: a schema that cannot be used, inputs that do not satisfy it, paths that do not
 /// stay in the workspace.
-pub fn settle(
+pub fn resolve(
     io: &IoBlocks,
     options: &BundleOptions,
     tokens: TokenValues<'_>,
     outputs_granted: bool,
-    patience: Patience<'_>,
+    wait_limit: WaitLimit<'_>,
 ) -> Result<IoContract, RunError> {
     let mut input_files = Vec::new();
     for declared in declared_files(&io.input_files, "--in", &options.input_files)? {
-        let path = resolve(&declared.path, tokens, &declared.source)?;
+        let path = resolve_path(&declared.path, tokens, &declared.source)?;
         let key = declared.key;
         input_files.push(InputFile { key, path });
     }
@@ -88,7 +88,7 @@ pub fn settle(
     let required_outputs = required.map(|file| file.key.to_string()).collect();
     let mut output_files = Vec::new();
     for declared in declared_files(&io.output_files, "--out", &options.output_files)? {
-        let path = resolve(&declared.path, tokens, &declared.source)?;
+        let path = resolve_path(&declared.path, tokens, &declared.source)?;
         output_files.push(OutputFile {
             key: declared.key,
             path,
@@ -96,7 +96,7 @@ pub fn settle(
         });
     }
     let has_files = !input_files.is_empty() || !output_files.is_empty();
-    let input = settle_input(io, options, has_files, patience)?;
+    let input = resolve_input(io, options, has_files, wait_limit)?;
     Ok(IoContract {
         input,
         outputs: io.outputs.clone(),
@@ -153,7 +153,11 @@ pub(crate) fn declared_files(
     Ok(files)
 }
 
-fn resolve(path: &TokenPath, tokens: TokenValues<'_>, place: &str) -> Result<RelPath, RunError> {
+fn resolve_path(
+    path: &TokenPath,
+    tokens: TokenValues<'_>,
+    place: &str,
+) -> Result<RelPath, RunError> {
     path.resolve(tokens).map_err(|error| RunError::Token {
         place: place.to_owned(),
         error,
@@ -162,7 +166,7 @@ fn resolve(path: &TokenPath, tokens: TokenValues<'_>, place: &str) -> Result<Rel
 
 /// What `--inputs @FILE` names: any file that ends, a pipe of the caller's too; `-` is standard input.
 /// A FIFO that nobody writes to is not waited for.
-fn read_inputs(path: &Path, patience: Patience<'_>) -> Result<Vec<u8>, RunError> {
+fn read_inputs(path: &Path, wait_limit: WaitLimit<'_>) -> Result<Vec<u8>, RunError> {
     let refused = |problem: String| RunError::Argument {
         code: "inputs_unreadable",
         what: "--inputs file",
@@ -188,7 +192,7 @@ fn read_inputs(path: &Path, patience: Patience<'_>) -> Result<Vec<u8>, RunError>
         Err(Errno::AGAIN | Errno::INTR) => 0,
         Err(errno) => return Err(refused(format!("cannot be read: {errno}"))),
     });
-    let mut source = patience.reader(File::from(file));
+    let mut source = wait_limit.reader(File::from(file));
     let read = match has_ended {
         true => Ok(0),
         false => source
@@ -203,11 +207,11 @@ fn read_inputs(path: &Path, patience: Patience<'_>) -> Result<Vec<u8>, RunError>
     }
 }
 
-fn settle_input(
+fn resolve_input(
     io: &IoBlocks,
     options: &BundleOptions,
     has_files: bool,
-    patience: Patience<'_>,
+    wait_limit: WaitLimit<'_>,
 ) -> Result<Option<Vec<u8>>, RunError> {
     let given = match &options.inputs {
         None => None,
@@ -215,7 +219,7 @@ fn settle_input(
             Some(read_document(text.as_bytes(), DOCUMENT_MEMORY_MAX)?)
         }
         Some(InputsArgument::File(path)) => {
-            let text = read_inputs(path, patience)?;
+            let text = read_inputs(path, wait_limit)?;
             Some(read_document(&text, DOCUMENT_MEMORY_MAX)?)
         }
     };
@@ -225,7 +229,7 @@ fn settle_input(
         document: None,
     });
     if given.is_none() && io.inputs.is_none() && !has_files {
-        patience.judge(outputs.as_slice())?;
+        wait_limit.judge(outputs.as_slice())?;
         return Ok(None);
     }
     let mut value = given.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
@@ -243,7 +247,7 @@ fn settle_input(
         document: Some(&value),
     });
     let questions: Vec<Question<'_>> = inputs.into_iter().chain(outputs).collect();
-    patience.judge(&questions)?;
+    wait_limit.judge(&questions)?;
     let text = serde_json::to_vec(&value)
         .map_err(|_unserializable| RunError::host("write the inputs as JSON")(Errno::INVAL))?;
     Ok(Some(text))
@@ -344,7 +348,7 @@ pub(crate) fn read_output(
 pub(crate) fn check_output(
     schema: Option<&Value>,
     output: Option<&Value>,
-    patience: Patience<'_>,
+    wait_limit: WaitLimit<'_>,
 ) -> Result<(), RunError> {
     let Some(schema) = schema else {
         return Ok(());
@@ -366,7 +370,7 @@ pub(crate) fn check_output(
         schema,
         document: Some(output),
     };
-    patience
+    wait_limit
         .judge(&[question])
         .map_err(|refused| match refused {
             Refused::Document(found) => invalid(mismatches(&found)),
@@ -414,12 +418,12 @@ pub fn check_files(required: &[String], synced: &[SyncedReport]) -> Result<(), R
         1 => "a required output was not delivered".to_owned(),
         _ => format!("{count} required outputs were not delivered"),
     };
-    let told = reasons.len().min(REASONS_TOLD_MAX);
-    let more = match reasons.len() - told {
+    let shown = reasons.len().min(REASONS_SHOWN_MAX);
+    let more = match reasons.len() - shown {
         0 => String::new(),
         more => format!("; and {more} more, each with its reason in the report"),
     };
-    let reasons = reasons[..told].join("; ");
+    let reasons = reasons[..shown].join("; ");
     Err(RunError::Undelivered {
         message: format!("{what}: {reasons}{more}"),
         hint,

@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketType};
 use crate::plan::doctor::{CacheFacts, Facts, NamespaceKind, NetworkFacts};
 use crate::run::error::RunError;
 use crate::run::user_namespaces::settings;
-use crate::run::{execute, kept, program, resources};
+use crate::run::{cache_verbs, execute, program, resources};
 use egress::resolver::servers::named_servers;
 use sandbox::cgroups;
 use spec::host_policy::{HostPolicy, UidRange};
@@ -87,7 +87,7 @@ pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
             (is_mapped(first, last), format!("{first}-{last}"))
         }),
         runtime_directory,
-        bundle_cache: kept::list(caller, policy).map(|listing| CacheFacts {
+        bundle_cache: cache_verbs::list(caller, policy).map(|listing| CacheFacts {
             directory: listing.directory,
             in_memory: listing.in_memory,
             used_bytes: listing.used_bytes,

@@ -4,22 +4,22 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Duration;
 
 use crate::plan::limits::Limits;
-use crate::run::contract::{IoContract, Patience};
+use crate::run::contract::{IoContract, WaitLimit};
 use crate::run::countdown::Countdown;
 use crate::run::error::RunError;
-use crate::run::image::ChosenImage;
+use crate::run::file_roots::FileRoots;
+use crate::run::image::SelectedImage;
 use crate::run::inputs::Inputs;
-use crate::run::network::Outward;
+use crate::run::loaded_manifest::{BundleFiles, LoadedManifest};
+use crate::run::network::NetworkSetup;
 use crate::run::not_started::Attempt;
 use crate::run::outputs::keep;
-use crate::run::places::Places;
 use crate::run::planned::PlannedRun;
-use crate::run::planning::{LaunchInputs, settle_limits};
+use crate::run::planning::{LaunchInputs, resolve_limits};
 use crate::run::reporting::ReportBuilder;
 use crate::run::resources::RunHost;
 use crate::run::secret_values::WantedSecrets;
 use crate::run::sources::Sources;
-use crate::run::subject::{self, BundleFiles};
 use crate::run::unpacking::Bundle;
 use crate::run::{Run, contract, network, not_started, planning, resources, secret_values};
 use crate::staging::{self, FileLimits};
@@ -99,11 +99,11 @@ pub(super) struct Supervised {
     pub(super) wall_time: Option<Duration>,
     pub(super) contract: IoContract,
     pub(super) filled_bytes: u64,
-    pub(super) outward: Outward,
+    pub(super) network_setup: NetworkSetup,
     /// What the groups counted, where that was read while init was dying.
     pub(super) counted: Option<Counted>,
     /// Keeps its layers from being removed while the body may read them.
-    _image: Option<ChosenImage>,
+    _image: Option<SelectedImage>,
 }
 
 /// The body has ended.
@@ -159,14 +159,14 @@ impl<'run> Execution<'run> {
         let unpacked = self.unpack(waiting, inputs.archive, &countdown)?;
         let planned = self.plan(unpacked, inputs.manifest, &countdown)?;
         let materialized = self.materialize(planned, &countdown)?;
-        let staged = self.stage(materialized, &inputs.places, &countdown)?;
+        let staged = self.stage(materialized, &inputs.file_roots, &countdown)?;
         let running = self.launch(staged, inputs.published, &countdown)?;
         let ended = self.supervise(running)?;
-        self.sync(ended, &inputs.places)
+        self.sync(ended, &inputs.file_roots)
     }
 
-    fn patience(&self, countdown: &Countdown) -> Patience<'run> {
-        Patience {
+    fn wait_limit(&self, countdown: &Countdown) -> WaitLimit<'run> {
+        WaitLimit {
             time: countdown.left(),
             signals: Some(self.signals),
         }
@@ -208,14 +208,16 @@ impl<'run> Execution<'run> {
         countdown: &Countdown,
     ) -> Result<Unpacked, RunError> {
         let _phase = debug_span!("unpack").entered();
-        let patience = self.patience(countdown);
+        let wait_limit = self.wait_limit(countdown);
         let bundle = match archive {
             None => None,
             Some(archive) => {
-                let found = self.run.look_up(archive, patience)?;
+                let found = self.run.look_up(archive, wait_limit)?;
                 self.report.warn(found.warning);
                 let (prepared, resources) = (&mut waiting.prepared, &*self.resources);
-                let bundle = self.run.unpack(found.from, prepared, resources, patience)?;
+                let bundle = self
+                    .run
+                    .unpack(found.from, prepared, resources, wait_limit)?;
                 self.report.unpacked(&bundle);
                 Some(bundle)
             }
@@ -228,7 +230,7 @@ impl<'run> Execution<'run> {
     fn plan(
         &mut self,
         unpacked: Unpacked,
-        manifest: Option<subject::Subject>,
+        manifest: Option<LoadedManifest>,
         countdown: &Countdown,
     ) -> Result<Planned, RunError> {
         let _phase = debug_span!("plan").entered();
@@ -269,17 +271,17 @@ impl<'run> Execution<'run> {
     fn plan_run(
         &mut self,
         bundle: Option<&Bundle>,
-        manifest: Option<subject::Subject>,
+        manifest: Option<LoadedManifest>,
     ) -> Result<PlannedRun, RunError> {
         let (run, host) = (self.run, &self.resources.host);
-        let chosen = run.choose(bundle, manifest, self.signals)?;
-        self.report.chosen(&chosen);
+        let resolved = run.choose(bundle, manifest, self.signals)?;
+        self.report.resolved(&resolved);
         let coverage = self.resources.coverage();
-        let settled = settle_limits(run.request, run.policy, host, &coverage, &chosen)?;
-        self.report.limits(&settled);
-        match settled.refusals.into_iter().next() {
+        let effective = resolve_limits(run.request, run.policy, host, &coverage, &resolved)?;
+        self.report.limits(&effective);
+        match effective.refusals.into_iter().next() {
             Some(refusal) => Err(refusal),
-            None => PlannedRun::new(run, chosen, settled.limits, self.resources),
+            None => PlannedRun::new(run, resolved, effective.limits, self.resources),
         }
     }
 
@@ -289,16 +291,16 @@ impl<'run> Execution<'run> {
         countdown: &Countdown,
     ) -> Result<Materialized, RunError> {
         let _phase = debug_span!("materialize").entered();
-        let (prepared, chosen) = (&mut planned.prepared, &planned.run.chosen);
+        let (prepared, resolved) = (&mut planned.prepared, &planned.run.resolved);
         let (run, resources) = (self.run, &*self.resources);
         let mut materialized = countdown
-            .stopped(|| run.materialize_sources(chosen, prepared, resources, self.signals))?;
+            .stopped(|| run.materialize_sources(resolved, prepared, resources, self.signals))?;
         self.report.sources(&mut materialized);
         let sources = self.report.take(materialized.sources)?;
-        if !chosen.manifest.workspace_sources.is_empty() {
+        if !resolved.manifest.workspace_sources.is_empty() {
             self.report.lap("sources");
         }
-        let image = run.mount_image(resources, prepared, chosen, &sources)?;
+        let image = run.mount_image(resources, prepared, resolved, &sources)?;
         let root = image.map(|mounted| {
             self.report.image(&mounted);
             mounted.root
@@ -315,26 +317,26 @@ impl<'run> Execution<'run> {
     fn stage(
         &mut self,
         materialized: Materialized,
-        places: &Places,
+        file_roots: &FileRoots,
         countdown: &Countdown,
     ) -> Result<Staged, RunError> {
         let _phase = debug_span!("stage").entered();
-        let chosen = &materialized.planned.run.chosen;
-        let contract = contract::settle(
-            &chosen.manifest.io,
+        let resolved = &materialized.planned.run.resolved;
+        let contract = contract::resolve(
+            &resolved.manifest.io,
             &self.run.request.bundle,
             TokenValues {
                 run_id: self.report.run_id(),
-                manifest_id: chosen.manifest.token_id().unwrap_or("tool"),
+                manifest_id: resolved.manifest.token_id().unwrap_or("tool"),
                 start_unix_s: self.run.start_unix_s,
             },
-            chosen.grants.outputs,
-            self.patience(countdown),
+            resolved.grants.outputs,
+            self.wait_limit(countdown),
         )?;
         countdown.check("judging the inputs")?;
         contract::check_destinations(&contract.output_files)?;
         self.report.lap("plan");
-        self.fill_space(&materialized.planned.prepared, &contract, places)?;
+        self.fill_space(&materialized.planned.prepared, &contract, file_roots)?;
         self.report.lap("stage");
         countdown.check("staging the inputs")?;
         Ok(Staged {
@@ -347,21 +349,21 @@ impl<'run> Execution<'run> {
         &mut self,
         prepared: &Prepared,
         contract: &IoContract,
-        places: &Places,
+        file_roots: &FileRoots,
     ) -> Result<(), RunError> {
         if let Some(preparing) = self.run.preparing {
-            let _assumed = self.run.assume(self.resources)?;
+            let _assumed = self.run.assume_body_ids(self.resources)?;
             preparing.populate(prepared.space())?;
         }
         if let Some(text) = &contract.input {
-            let _assumed = self.run.assume(self.resources)?;
+            let _assumed = self.run.assume_body_ids(self.resources)?;
             contract::write_input(prepared.space(), text)?;
         }
-        let Some(workspace) = places.to_stage_from(contract)? else {
+        let Some(workspace) = file_roots.to_stage_from(contract)? else {
             return Ok(());
         };
         let directory = {
-            let _assumed = self.run.assume(self.resources)?;
+            let _assumed = self.run.assume_body_ids(self.resources)?;
             contract::open_directory(prepared.space(), "scratch")?
         };
         let staged = staging::stage(
@@ -399,43 +401,43 @@ impl<'run> Execution<'run> {
             in_use,
         } = planned;
         let PlannedRun {
-            mut chosen,
+            mut resolved,
             limits,
             joins,
-            mut outward,
+            mut network_setup,
         } = run;
         let request = self.run.request;
         // What the secrets and the launch take does not count.
         let wall_time = countdown.left();
         // Last of all, so that no secret is asked for by a run that is refused for something else.
-        let wanted = WantedSecrets::of(request, self.run.policy, &chosen)?;
+        let wanted = WantedSecrets::of(request, self.run.policy, &resolved)?;
         self.report.warn(wanted.warnings());
         let masks = &mut self.run.masks.borrow_mut();
-        let revealed = wanted.reveal(self.run.policy, &mut chosen, self.signals, masks)?;
+        let revealed = wanted.reveal(self.run.policy, &mut resolved, self.signals, masks)?;
         self.report.revealed(revealed);
-        network::tell_ports(&published, &request.network)?;
-        outward.published = published;
+        network::report_ports(&published, &request.network)?;
+        network_setup.published = published;
         let space_in_use = planning::space_in_use(&prepared)?;
         let (mut plan, trees) = planning::launch_plan(LaunchInputs {
             request,
             resources: self.resources,
-            chosen: &chosen,
+            resolved: &resolved,
             sources: &sources,
             limits: &limits,
             space_in_use,
             root,
             run_id: self.report.run_id(),
         })?;
-        plan.network = outward.plan.take();
+        plan.network = network_setup.plan.take();
         plan.null_stdin = contract.input.is_none() && !request.streams.interactive;
         let launched = launch(prepared, &plan, &trees, &joins);
-        secret_values::forget(&mut chosen, &mut plan.environment);
+        secret_values::forget(&mut resolved, &mut plan.environment);
         let launched = launched.map_err(|error| {
             let files = bundle.as_ref().map(Bundle::files);
             let files = files.as_ref().map(|files| files as &dyn BundleFiles);
             let attempt = Attempt {
                 request,
-                chosen: &chosen,
+                resolved: &resolved,
                 programs: &plan.programs,
             };
             not_started::of_launch(error, &self.resources.host, &sources, files, &attempt)
@@ -451,9 +453,9 @@ impl<'run> Execution<'run> {
                 wall_time,
                 contract,
                 filled_bytes: space_in_use.bytes,
-                outward,
+                network_setup,
                 counted: None,
-                _image: chosen.image,
+                _image: resolved.image,
             },
             in_use: all_in_use,
         })
@@ -490,7 +492,7 @@ impl<'run> Execution<'run> {
     }
 
     /// Reads the output document and copies declared files to the workspace.
-    fn sync(&mut self, ended: Ended, places: &Places) -> Result<(), RunError> {
+    fn sync(&mut self, ended: Ended, file_roots: &FileRoots) -> Result<(), RunError> {
         let _phase = debug_span!("sync").entered();
         // Something may still write: nothing of it is read.
         if ended.unkillable {
@@ -498,16 +500,16 @@ impl<'run> Execution<'run> {
         }
         let (launched, contract) = (&ended.launched, &ended.supervised.contract);
         // A time of its own: the body may have used up what there was.
-        let patience = Patience {
+        let wait_limit = WaitLimit {
             time: self.run.request.limits.wall_time(),
             signals: Some(self.signals),
         };
         let (run, report, resources) = (self.run, &mut *self.report, &mut *self.resources);
         let printed = report.printed(ended.stdout.as_deref());
-        let taken = run.take_output(resources, launched, contract, &printed, patience);
+        let taken = run.take_output(resources, launched, contract, &printed, wait_limit);
         report.output(taken);
         let (id, outcome) = (report.run_id(), report.outcome());
-        let outputs = run.sync(resources, launched, places, contract, id, outcome);
+        let outputs = run.sync(resources, launched, file_roots, contract, id, outcome);
         report.outputs(outputs, &contract.required_outputs);
         if let Some(directory) = run.make_kept_directory(report.run_id())? {
             report.kept(&directory);

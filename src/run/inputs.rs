@@ -4,12 +4,12 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use crate::run::Run;
-use crate::run::chosen;
 use crate::run::error::RunError;
+use crate::run::file_roots::FileRoots;
+use crate::run::loaded_manifest::{self, LoadedManifest};
 use crate::run::network;
-use crate::run::places::Places;
 use crate::run::refusals::Refusals;
-use crate::run::subject;
+use crate::run::resolved;
 use archive::OpenedArchive;
 use egress::relay::Published;
 use spec::host_policy::HostPolicy;
@@ -17,9 +17,9 @@ use spec::request::{BundleArgument, Request, Subject};
 
 /// What the caller gave, opened and read before anything is made on the host.
 pub(super) struct Inputs {
-    pub(super) manifest: Option<subject::Subject>,
+    pub(super) manifest: Option<LoadedManifest>,
     pub(super) archive: Option<OpenedArchive>,
-    pub(super) places: Places,
+    pub(super) file_roots: FileRoots,
     pub(super) published: Vec<Published>,
 }
 
@@ -32,9 +32,9 @@ pub(super) fn open_inputs(
     policy: &HostPolicy,
     refusals: &mut Refusals,
 ) -> Result<Inputs, RunError> {
-    refusals.check(chosen::refuse_unsupported(request))?;
+    refusals.check(resolved::refuse_unsupported(request))?;
     let path = workspace_of(request);
-    let manifest = subject::of_caller(&request.bundle, path.as_deref(), &policy.refs)?;
+    let manifest = loaded_manifest::of_caller(&request.bundle, path.as_deref(), &policy.refs)?;
     let archive = match &request.subject {
         Subject::Command(_) => None,
         Subject::Bundle(BundleArgument::Path(path)) => Some(archive::open_archive(path)?),
@@ -47,7 +47,7 @@ pub(super) fn open_inputs(
     Ok(Inputs {
         manifest,
         archive,
-        places: Places::open(request, path, refusals)?,
+        file_roots: FileRoots::open(request, path, refusals)?,
         published: Vec::new(),
     })
 }

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access as Asked, StatVfsMountFlags};
 use rustix::io::Errno;
 
-use crate::run::image::{ChosenImage, OpenedImage};
+use crate::run::image::{OpenedImage, SelectedImage};
+use crate::run::loaded_manifest::BundleFiles;
 use crate::run::shebang::{HEAD_BYTES, head_of, line_of, words_of};
-use crate::run::subject::BundleFiles;
 use archive::Entry;
 use sandbox::view::{BASE_CANDIDATES, BUNDLE, ViewStep};
 use sources::oci::layers::Kind;
@@ -39,7 +39,7 @@ pub(super) struct Inside<'plan> {
     /// Whether the body has a uid that no file of the host belongs to.
     pub(super) foreign: bool,
     /// The image that would be the root.
-    pub(super) image: Option<&'plan ChosenImage>,
+    pub(super) image: Option<&'plan SelectedImage>,
 }
 
 /// What lies at a path.
@@ -435,7 +435,7 @@ impl Inside<'_> {
 }
 
 /// An image follows its links itself; one that is not here may have anything.
-fn of_image(image: &ChosenImage, path: &[u8]) -> Node {
+fn of_image(image: &SelectedImage, path: &[u8]) -> Node {
     let Some(opened) = &image.opened else {
         return Node::Unknown;
     };

@@ -1,8 +1,8 @@
 //! Scripts whose first line ends with CR LF: the kernel takes the carriage return for a part of its last
 //! word, and `env` then looks for a program that nobody has.
 
+use crate::run::loaded_manifest::BundleFiles;
 use crate::run::shebang::{HEAD_BYTES, line_of, words_of};
-use crate::run::subject::BundleFiles;
 use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
 
@@ -16,12 +16,12 @@ pub(super) const NOT_FOUND: i32 = 127;
 pub(super) fn of_bundle(bundle: &dyn BundleFiles, program: &[u8]) -> Option<WarningReport> {
     let path = RelPath::parse(program.strip_prefix(b"./").unwrap_or(program)).ok()?;
     bundle.tree().get(&path)?;
-    told(&bundle.head(&path, HEAD_BYTES).ok()?, path.as_bytes())
+    warning(&bundle.head(&path, HEAD_BYTES).ok()?, path.as_bytes())
 }
 
 /// Of a program at `path` that begins with `head`. Where the line has one word, starting it fails and
 /// says why.
-pub(super) fn told(head: &[u8], path: &[u8]) -> Option<WarningReport> {
+pub(super) fn warning(head: &[u8], path: &[u8]) -> Option<WarningReport> {
     let mut words = words_of(line_of(head)?.strip_suffix(b"\r")?);
     words.next()?;
     let last = words.next_back()?;
@@ -53,7 +53,7 @@ mod tests {
             (b"\x7fELF\r\n", None),
             (b"", None),
         ] {
-            let message = told(head, b"tool").map(|told| told.message);
+            let message = warning(head, b"tool").map(|warning| warning.message);
             assert_eq!(message.is_some(), last.is_some(), "{message:?}");
             let message = message.unwrap_or_default();
             assert!(message.contains(last.unwrap_or_default()), "{message}");

@@ -4,9 +4,9 @@
 
 pub mod artifacts;
 mod block_documents;
+pub mod cache_verbs;
 mod cached_bundle;
 mod callers_program;
-pub mod chosen;
 mod command;
 pub mod contract;
 mod countdown;
@@ -15,20 +15,21 @@ mod dry_run;
 pub mod early;
 pub mod error;
 mod exec;
+mod file_roots;
 pub mod image;
 mod inputs;
 mod inside;
 pub(crate) mod interpreters;
 mod interruptible;
-pub mod kept;
+mod invisible_arguments;
 mod line_ends;
+pub mod loaded_manifest;
 mod needs;
 mod network;
 pub(crate) mod network_report;
 pub mod node;
 mod not_started;
 mod outputs;
-mod places;
 mod planned;
 mod planning;
 pub mod preparation;
@@ -37,6 +38,7 @@ pub mod progress;
 mod provider;
 mod refusals;
 mod reporting;
+pub mod resolved;
 pub mod resources;
 pub mod scope;
 mod secret_values;
@@ -44,13 +46,10 @@ mod shebang;
 pub mod shims;
 pub(crate) mod source_verbs;
 pub mod sources;
-pub mod subject;
-mod telling;
+mod supervision;
 pub mod unpacking;
-mod unseen;
 pub mod user_namespaces;
 mod view;
-mod watching;
 
 use std::cell::RefCell;
 
@@ -59,8 +58,8 @@ use rustix::fs::Mode;
 pub use crate::run::dry_run::plan;
 use crate::run::error::RunError;
 use crate::run::preparation::Preparing;
+use crate::run::reporting::Beginning;
 use crate::run::reporting::ReportBuilder;
-use crate::run::telling::Beginning;
 use sandbox::prefork::Prefork;
 use secrets::mask::Masks;
 use spec::host_policy::HostPolicy;
@@ -101,7 +100,7 @@ pub(crate) fn execute_in(
         Ok(seed) => run.execute(prefork, seed, &mut report),
         Err(error) => Err(error),
     };
-    telling::conclude(report.finish(result), masks)
+    reporting::conclude(report.finish(result), masks)
 }
 
 #[derive(Clone, Copy)]

@@ -6,9 +6,9 @@ use std::io::{BufRead as _, BufReader};
 use serde_json::Value;
 
 use crate::run::error::RunError;
-use crate::run::image::{ChosenImage, OpenedImage};
+use crate::run::image::{OpenedImage, SelectedImage};
+use crate::run::loaded_manifest::{self, BundleFiles};
 use crate::run::program;
-use crate::run::subject::{self, BundleFiles};
 use archive::Entry;
 use spec::host_policy::HostPolicy;
 use spec::image::Picked;
@@ -43,7 +43,7 @@ pub(super) fn picked(
         (Engine::Subprocess, _) | (Engine::Sandbox, Some(_)) => Ok(None),
         (Engine::Sandbox, None) => {
             // A `--run` that is none is told where the run form is resolved.
-            let run = subject::run_value(&request.bundle, manifest).unwrap_or_default();
+            let run = loaded_manifest::run_value(&request.bundle, manifest).unwrap_or_default();
             Ok(image_of(block, run.as_ref(), &registry(&policy.images)?)?)
         }
     }
@@ -61,10 +61,10 @@ pub(super) fn runner_report(
     manifest: &Manifest,
     bundle: &dyn BundleFiles,
     picked: Option<&Picked>,
-    image: Option<&ChosenImage>,
+    image: Option<&SelectedImage>,
 ) -> Result<RunnerReport, RunError> {
     let block = &manifest.runner;
-    let run = subject::run_value(&request.bundle, manifest).unwrap_or_default();
+    let run = loaded_manifest::run_value(&request.bundle, manifest).unwrap_or_default();
     let needs = needs_of(block, run.as_ref());
     let opened = image.and_then(|image| image.opened.as_ref());
     let mut unsatisfied = match (opened, picked) {

@@ -33,7 +33,7 @@ const HOST_FILE_BYTES_MAX: usize = 16 << 20;
 
 /// What a run's network takes, inside and outside.
 #[derive(Debug)]
-pub(super) struct Outward {
+pub(super) struct NetworkSetup {
     /// What is laid out inside; taken by the launch.
     pub(super) plan: Option<NetworkPlan>,
     /// Ports of the host that lead to the body.
@@ -78,7 +78,7 @@ fn listen(port: PublishedPort) -> Result<Published, RunError> {
 ///
 /// # Errors
 /// [`RunError::Argument`] for a file that cannot be written.
-pub(super) fn tell_ports(
+pub(super) fn report_ports(
     published: &[Published],
     options: &NetworkOptions,
 ) -> Result<(), RunError> {
@@ -169,7 +169,7 @@ fn plan(request: &Request, egress: &EgressPlan) -> Result<Option<NetworkPlan>, R
     }))
 }
 
-impl Outward {
+impl NetworkSetup {
     /// All that can be made and read before the child waits for its launch.
     ///
     /// # Errors

@@ -131,9 +131,9 @@ mod tests {
             plan: &plan,
             policy: &policy,
         };
-        let told = of(Some(Capture::AnyIp), outcome, around);
+        let report = of(Some(Capture::AnyIp), outcome, around);
         assert_eq!(
-            serde_json::to_value(&told.egress).expect("JSON"),
+            serde_json::to_value(&report.egress).expect("JSON"),
             serde_json::json!({
                 "capture": "anyip",
                 "allowed": [],
@@ -150,7 +150,7 @@ mod tests {
                 "published": [{"host_port": 8080, "body_port": 80, "connections": 6}],
             })
         );
-        let denials = serde_json::to_value(&told.denials).expect("JSON");
+        let denials = serde_json::to_value(&report.denials).expect("JSON");
         assert_eq!(
             denials[0],
             serde_json::json!({

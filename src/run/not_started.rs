@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::run::callers_program;
-use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::inside::{Inside, Lack, Program, absolute, forbids_programs, names_in};
+use crate::run::loaded_manifest::BundleFiles;
 use crate::run::planning;
 use crate::run::program::{clean, is_executable};
+use crate::run::resolved::ResolvedRun;
 use crate::run::sources::Sources;
-use crate::run::subject::BundleFiles;
 use sandbox::error::SandboxError;
 use sandbox::mounts::{self, MountError};
 use sandbox::steps::ChildStep;
@@ -33,7 +33,7 @@ pub(super) struct Attempt<'run> {
     /// Whose program it is.
     pub(super) request: &'run Request,
     /// What was chosen to run.
-    pub(super) chosen: &'run Chosen,
+    pub(super) resolved: &'run ResolvedRun,
     /// The paths that were tried.
     pub(super) programs: &'run [Vec<u8>],
 }
@@ -47,7 +47,7 @@ struct Reason {
 }
 
 /// The error with its reason, where that can be found out.
-pub(super) fn told(error: SandboxError, inside: &Inside<'_>, attempt: &Attempt<'_>) -> RunError {
+pub(super) fn explain(error: SandboxError, inside: &Inside<'_>, attempt: &Attempt<'_>) -> RunError {
     let (is_missing, is_foreign) = match &error {
         SandboxError::ProgramNotFound { .. } => (true, false),
         SandboxError::ProgramNotExecutable { errno, .. } => (false, *errno == Errno::NOEXEC),
@@ -62,7 +62,7 @@ pub(super) fn told(error: SandboxError, inside: &Inside<'_>, attempt: &Attempt<'
         }
         _ => return error.into(),
     };
-    let directory = &attempt.chosen.working_directory;
+    let directory = &attempt.resolved.working_directory;
     let reason = match inside.program(attempt.programs, directory) {
         Err(Lack::Missing) if is_missing => Some(attempt.of_missing(inside)),
         Err(Lack::Interpreter {
@@ -93,7 +93,7 @@ pub(super) fn of_launch(
     bundle: Option<&dyn BundleFiles>,
     attempt: &Attempt<'_>,
 ) -> RunError {
-    let entries = planning::distinct(attempt.chosen);
+    let entries = planning::distinct(attempt.resolved);
     let looked = entries.iter().chain(&sources.entries).map(mounts::look);
     let Ok(mut mounts) = looked.collect::<Result<Vec<RequestedMount>, MountError>>() else {
         return error.into();
@@ -102,7 +102,7 @@ pub(super) fn of_launch(
     let Ok(asked) = view_plan::asked(&mounts) else {
         return error.into();
     };
-    let image = attempt.chosen.image.as_ref();
+    let image = attempt.resolved.image.as_ref();
     let steps = planning::lay_out(host, image.is_some(), asked);
     let inside = Inside {
         steps: &steps,
@@ -110,12 +110,12 @@ pub(super) fn of_launch(
         foreign: host.privileged,
         image,
     };
-    told(error, &inside, attempt)
+    explain(error, &inside, attempt)
 }
 
 impl Attempt<'_> {
     fn name(&self) -> &[u8] {
-        self.chosen.argv.first().map_or(&[], Vec::as_slice)
+        self.resolved.argv.first().map_or(&[], Vec::as_slice)
     }
 
     fn caller(&self) -> &Caller {
@@ -127,7 +127,7 @@ impl Attempt<'_> {
     }
 
     fn is_image(&self) -> bool {
-        self.chosen.image.is_some()
+        self.resolved.image.is_some()
     }
 
     /// What to do where there is no directory to start in.
@@ -136,7 +136,7 @@ impl Attempt<'_> {
             return "correct it where it was written, or name a directory inside with -w"
                 .to_owned();
         }
-        let path = path_of(&self.chosen.working_directory);
+        let path = path_of(&self.resolved.working_directory);
         let bytes = path.as_os_str().as_bytes();
         // `-w .`: the host's directory, which nobody lends.
         let lent = shell_word(bytes).filter(|_| path.is_dir() && check_target(bytes).is_ok());
@@ -185,7 +185,7 @@ impl Attempt<'_> {
                 },
             };
         }
-        let path = absolute(name, &self.chosen.working_directory);
+        let path = absolute(name, &self.resolved.working_directory);
         let path = path_of(&path);
         if self.is_image() {
             return Reason {
@@ -197,7 +197,7 @@ impl Attempt<'_> {
             return Reason {
                 why: Some(format!(
                     "it is looked for in {}, where the command starts",
-                    escape(&self.chosen.working_directory)
+                    escape(&self.resolved.working_directory)
                 )),
                 hint: format!(
                     "name it by its whole path: {}",
@@ -245,7 +245,7 @@ impl Attempt<'_> {
             "the first line of {file} names the interpreter `{}`, {lack}",
             escape(interpreter)
         ));
-        let path = path_of(&absolute(interpreter, &self.chosen.working_directory));
+        let path = path_of(&absolute(interpreter, &self.resolved.working_directory));
         let flags = self.flags(&path).filter(|_| is_missing && !self.is_image());
         if let Some(flags) = flags {
             let hint = format!("if it is to be seen inside: {flags}");
@@ -320,7 +320,7 @@ impl Attempt<'_> {
     /// The advice with the command that follows it. A name or a path that a stranger chose is never
     /// a word of a command that changes the host.
     fn mend(&self, program: &Program, advice: &str, command: &str) -> String {
-        let directory = &self.chosen.working_directory;
+        let directory = &self.resolved.working_directory;
         let mut tried = self.programs.iter();
         let is_named = tried.any(|path| absolute(path, directory) == program.path);
         let (place, path) = match (&program.host, in_bundle(program)) {
@@ -359,7 +359,7 @@ impl Attempt<'_> {
             .iter()
             .filter_map(|path| parent(path))
             .collect();
-        let directory = &self.chosen.working_directory;
+        let directory = &self.resolved.working_directory;
         let places: Vec<PathBuf> = directories
             .iter()
             .map(|place| path_of(&absolute(place, directory)))
@@ -404,7 +404,7 @@ impl Attempt<'_> {
             return None;
         }
         let nothing = |_: &Path| false;
-        let found = callers_program::settle(program.to_owned(), self.caller(), &[], &nothing);
+        let found = callers_program::resolve(program.to_owned(), self.caller(), &[], &nothing);
         let needs: Vec<PathBuf> = found.ok()?.needs;
         let plain = |path: &Path| {
             mounts::is_plain(path) && check_target(path.as_os_str().as_bytes()).is_ok()
@@ -425,7 +425,7 @@ fn of_directory(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Option<Reason> {
     let [program] = attempt.programs else {
         return None;
     };
-    let path = absolute(program, &attempt.chosen.working_directory);
+    let path = absolute(program, &attempt.resolved.working_directory);
     inside.enter(&path).ok()?;
     Some(Reason {
         why: Some("it is a directory".to_owned()),

@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::run::Run;
 use crate::run::contract::{self, IoContract};
 use crate::run::error::RunError;
-use crate::run::places::Places;
+use crate::run::file_roots::FileRoots;
 use crate::run::reporting::{self, WithWarnings};
 use crate::run::resources::RunJournal;
 use crate::staging::{self, FileLimits, OutputFile};
@@ -47,9 +47,9 @@ impl Run<'_> {
         launched: &Launched,
         contract: &IoContract,
         printed: &Printed<'_>,
-        patience: contract::Patience<'_>,
+        wait_limit: contract::WaitLimit<'_>,
     ) -> TakenOutput {
-        let read = self.assume(resources).and_then(|_assumed| {
+        let read = self.assume_body_ids(resources).and_then(|_assumed| {
             let kept_bytes = printed.document.map_or(0, <[u8]>::len)
                 + printed.stdout.kept_bytes()
                 + printed.stderr.kept_bytes();
@@ -64,9 +64,11 @@ impl Run<'_> {
             },
             Ok(output) => TakenOutput {
                 judged: match printed.succeeded {
-                    true => {
-                        contract::check_output(contract.outputs.as_ref(), output.as_ref(), patience)
-                    }
+                    true => contract::check_output(
+                        contract.outputs.as_ref(),
+                        output.as_ref(),
+                        wait_limit,
+                    ),
                     false => Ok(()),
                 },
                 output,
@@ -79,12 +81,12 @@ impl Run<'_> {
         &self,
         resources: &mut Resources,
         launched: &Launched,
-        places: &Places,
+        file_roots: &FileRoots,
         contract: &IoContract,
         run_id: &str,
         outcome: Outcome,
     ) -> Vec<SyncedReport> {
-        let Some((path, workspace)) = places.of_outputs() else {
+        let Some((path, workspace)) = file_roots.of_outputs() else {
             return Vec::new();
         };
         let files = &contract.output_files;
@@ -93,7 +95,7 @@ impl Run<'_> {
         }
         let body_ids = resources.body_ids();
         let staging = self
-            .assume(resources)
+            .assume_body_ids(resources)
             .and_then(|_assumed| contract::open_directory(launched.space.as_fd(), "scratch"));
         match staging {
             Err(error) => {

@@ -3,12 +3,12 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use crate::plan::limits::Limits;
-use crate::run::chosen::{self, Chosen};
 use crate::run::error::RunError;
 use crate::run::image::Access;
-use crate::run::network::Outward;
+use crate::run::loaded_manifest::{BundleFiles, LoadedManifest};
+use crate::run::network::NetworkSetup;
 use crate::run::refusals::Refusals;
-use crate::run::subject::{self, BundleFiles};
+use crate::run::resolved::{self, ResolvedRun};
 use crate::run::unpacking::Bundle;
 use crate::run::{Run, view};
 use sandbox::cgroups::CgroupLimits;
@@ -17,11 +17,11 @@ use spec::limits::Limit;
 
 /// What runs under which limits.
 pub(super) struct PlannedRun {
-    pub(super) chosen: Chosen,
+    pub(super) resolved: ResolvedRun,
     pub(super) limits: Limits,
     /// Opened `tasks` files of groups that the body joins itself.
     pub(super) joins: Vec<OwnedFd>,
-    pub(super) outward: Outward,
+    pub(super) network_setup: NetworkSetup,
 }
 
 impl PlannedRun {
@@ -31,7 +31,7 @@ impl PlannedRun {
     /// [`RunError::Cgroup`], [`RunError::Host`].
     pub(super) fn new(
         run: &Run<'_>,
-        chosen: Chosen,
+        resolved: ResolvedRun,
         limits: Limits,
         resources: &mut Resources,
     ) -> Result<Self, RunError> {
@@ -40,12 +40,12 @@ impl PlannedRun {
             processes: limits.values.get(Limit::Processes),
             cpu_millis: limits.values.get(Limit::Cpus),
         })?;
-        let outward = Outward::prepare(run.request, run.policy, &chosen.egress)?;
+        let network_setup = NetworkSetup::prepare(run.request, run.policy, &resolved.egress)?;
         Ok(Self {
-            chosen,
+            resolved,
             limits,
             joins,
-            outward,
+            network_setup,
         })
     }
 }
@@ -58,19 +58,19 @@ impl Run<'_> {
     pub(super) fn choose(
         &self,
         bundle: Option<&Bundle>,
-        manifest: Option<subject::Subject>,
+        manifest: Option<LoadedManifest>,
         signals: BorrowedFd<'_>,
-    ) -> Result<Chosen, RunError> {
+    ) -> Result<ResolvedRun, RunError> {
         let (request, policy) = (self.request, self.policy);
         let access = Access::Fetch { signals };
         let files = bundle.map(Bundle::files);
         let files = files.as_ref().map(|files| files as &dyn BundleFiles);
         let refusals = &mut Refusals::fail();
-        let mut chosen = chosen::choose(request, policy, files, manifest, access, refusals)?;
+        let mut resolved = resolved::choose(request, policy, files, manifest, access, refusals)?;
         if let Some(preparing) = self.preparing {
-            preparing.complete(&mut chosen)?;
+            preparing.complete(&mut resolved)?;
         }
-        view::keep_stores_apart(&mut chosen.view, &request.caller, policy)?;
-        Ok(chosen)
+        view::keep_stores_apart(&mut resolved.view, &request.caller, policy)?;
+        Ok(resolved)
     }
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::plan::doctor::LANDLOCK_FULL;
 use crate::plan::environment::{self, OfImage, Parts};
 use crate::plan::limits::{self, Limits, RunFacts};
-use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
+use crate::run::resolved::ResolvedRun;
 use crate::run::sources::Sources;
 use sandbox::image_root::base_of_image;
 use sandbox::launch::{ImageRoot, LaunchPlan};
@@ -36,7 +36,7 @@ const LANDLOCK: &str = "landlock";
 pub(super) struct LaunchInputs<'run> {
     pub(super) request: &'run Request,
     pub(super) resources: &'run Resources,
-    pub(super) chosen: &'run Chosen,
+    pub(super) resolved: &'run ResolvedRun,
     pub(super) sources: &'run Sources,
     pub(super) limits: &'run Limits,
     pub(super) space_in_use: SpaceInUse,
@@ -62,14 +62,14 @@ pub(super) fn launch_plan(
     let LaunchInputs {
         request,
         resources,
-        chosen,
+        resolved,
         sources,
         limits,
         space_in_use,
         root,
         run_id,
     } = inputs;
-    let mut entries = distinct(chosen);
+    let mut entries = distinct(resolved);
     // Only of the caller's own mounts the writable ones were judged.
     let is_read_only = |entry: &ViewEntry| !matches!(entry, ViewEntry::Bind { writable: true, .. });
     debug_assert!(sources.entries.iter().all(is_read_only), "kept trees");
@@ -77,18 +77,18 @@ pub(super) fn launch_plan(
     let (mut mounts, trees) = mounts::open(&entries, resources.body_ids())?;
     mounts.extend(sources.mounts.iter().cloned());
     let asked = view_plan::asked(&mounts)?;
-    let image = chosen.opened_image();
-    let parts = parts(request, chosen, limits.memory_bytes(), run_id);
+    let image = resolved.opened_image();
+    let parts = parts(request, resolved, limits.memory_bytes(), run_id);
     let space_bytes = space_in_use
         .bytes
         .saturating_add(limits.values.get(Limit::Disk).unwrap_or_default());
     let disk_inodes = limits.values.get(Limit::DiskInodes).unwrap_or_default();
     let file_bytes = (!writes_elsewhere(&entries)).then_some(space_bytes);
-    let sockets = unix_sockets_of(request, chosen, &resources.host);
+    let sockets = unix_sockets_of(request, resolved, &resources.host);
     let plan = LaunchPlan {
         network: None,
         ruleset: sockets.ruleset(
-            ruleset_of(resources, &asked, chosen, root.as_ref()),
+            ruleset_of(resources, &asked, resolved, root.as_ref()),
             &request.sockets,
         ),
         root,
@@ -98,12 +98,12 @@ pub(super) fn launch_plan(
         base_view: resources.base.view.clone(),
         view: asked,
         resize: Some((space_bytes, space_in_use.inodes.saturating_add(disk_inodes))),
-        filter: seccomp::program(chosen.syscalls),
+        filter: seccomp::program(resolved.syscalls),
         second_filter: sockets.filter(),
         limits: rlimits::of(&resources.coverage(), &limits.values, file_bytes),
-        working_directory: chosen.working_directory.clone(),
-        programs: programs(chosen, &parts),
-        argv: chosen.argv.clone(),
+        working_directory: resolved.working_directory.clone(),
+        programs: programs(resolved, &parts),
+        argv: resolved.argv.clone(),
         environment: environment::environment(&parts),
         null_stdin: false,
         caller_terminal: caller_terminal(request),
@@ -122,11 +122,11 @@ pub(super) fn lay_out(host: &HostSupport, is_image: bool, asked: Vec<ViewStep>) 
 fn ruleset_of(
     resources: &Resources,
     asked: &[ViewStep],
-    chosen: &Chosen,
+    resolved: &ResolvedRun,
     root: Option<&ImageRoot>,
 ) -> Option<Ruleset> {
     let (abi, base) = (resources.host.landlock_abi, &resources.base.view);
-    match (chosen.opened_image(), root) {
+    match (resolved.opened_image(), root) {
         (Some(image), Some(root)) => ruleset::of_image(abi, base, asked, &image.top, root.writable),
         _ => {
             let all: Vec<ViewStep> = base.iter().chain(asked).cloned().collect();
@@ -138,35 +138,35 @@ fn ruleset_of(
 /// What the body's environment is made of.
 pub(super) fn parts<'run>(
     request: &'run Request,
-    chosen: &'run Chosen,
+    resolved: &'run ResolvedRun,
     memory_bytes: u64,
     run_id: &'run str,
 ) -> Parts<'run> {
     Parts {
         run_id,
         has_bundle: matches!(request.subject, Subject::Bundle(_)),
-        program_directories: &chosen.program_directories,
+        program_directories: &resolved.program_directories,
         memory_bytes,
         terminal: request.streams.terminal.then(|| terminal_type(request)),
-        image: chosen.opened_image().map(|opened| OfImage {
+        image: resolved.opened_image().map(|opened| OfImage {
             variables: &opened.image.config.environment,
             home: &opened.user.home,
         }),
-        named: &chosen.environment,
+        named: &resolved.environment,
     }
 }
 
 /// What is visible anyway at its own place needs no mount, and what is asked for twice one.
-pub(super) fn distinct(chosen: &Chosen) -> Vec<ViewEntry> {
-    let mut entries: Vec<ViewEntry> = Vec::with_capacity(chosen.view.len());
-    for entry in &chosen.view {
+pub(super) fn distinct(resolved: &ResolvedRun) -> Vec<ViewEntry> {
+    let mut entries: Vec<ViewEntry> = Vec::with_capacity(resolved.view.len());
+    for entry in &resolved.view {
         let needless = match entry {
             ViewEntry::Bind {
                 source,
                 target,
                 writable: false,
             } => {
-                let of_host = chosen.image.is_none();
+                let of_host = resolved.image.is_none();
                 of_host && crate::run::program::is_visible_anyway(target) && is_at(source, target)
             }
             _ => false,
@@ -204,11 +204,11 @@ fn terminal_type(request: &Request) -> &[u8] {
 }
 
 /// Paths to try in order, as execvp(3) does.
-pub(super) fn programs(chosen: &Chosen, parts: &Parts<'_>) -> Vec<Vec<u8>> {
-    if let Some(program) = &chosen.program {
+pub(super) fn programs(resolved: &ResolvedRun, parts: &Parts<'_>) -> Vec<Vec<u8>> {
+    if let Some(program) = &resolved.program {
         return vec![program.clone()];
     }
-    let Some(name) = chosen.argv.first() else {
+    let Some(name) = resolved.argv.first() else {
         return Vec::new();
     };
     if name.contains(&b'/') {
@@ -236,7 +236,7 @@ pub(super) fn space_in_use(prepared: &Prepared) -> Result<SpaceInUse, RunError> 
 }
 
 /// The limits, what of the confinement holds, and what is refused of it.
-pub(super) struct SettledLimits {
+pub(super) struct EffectiveLimits {
     pub(super) limits: Limits,
     pub(super) enforcement: Vec<Enforcement>,
     pub(super) warnings: Vec<WarningReport>,
@@ -249,20 +249,20 @@ pub(super) struct SettledLimits {
 ///
 /// # Errors
 /// [`RunError::Limit`] for one under which nothing starts.
-pub(super) fn settle_limits(
+pub(super) fn resolve_limits(
     request: &Request,
     policy: &HostPolicy,
     host: &HostSupport,
     coverage: &[Coverage],
-    chosen: &Chosen,
-) -> Result<SettledLimits, RunError> {
+    resolved: &ResolvedRun,
+) -> Result<EffectiveLimits, RunError> {
     let mut merged = limits::merge(
         &request.limits,
-        &chosen.manifest.limits,
-        chosen.origin,
+        &resolved.manifest.limits,
+        resolved.origin,
         &policy.maxima,
         RunFacts {
-            has_sandbox_block: chosen.manifest.sandbox.is_some(),
+            has_sandbox_block: resolved.manifest.sandbox.is_some(),
             has_terminal: request.streams.terminal,
             captured: request.streams.capture,
             open_files_hard: rlimit::hard(resource::OPEN_FILES)
@@ -270,34 +270,34 @@ pub(super) fn settle_limits(
         },
     )?;
     let mut refusals = Vec::new();
-    let mut enforcement = enforcement(host, chosen.syscalls);
+    let mut enforcement = enforcement(host, resolved.syscalls);
     if let Some(landlock) = enforcement.iter_mut().find(|one| one.axis == LANDLOCK)
         && landlock.state == EnforcementState::Enforced
     {
-        landlock.reason = pipes_within_reach(&chosen.view);
+        landlock.reason = pipes_within_reach(&resolved.view);
     }
-    let sockets = unix_sockets_of(request, chosen, host);
+    let sockets = unix_sockets_of(request, resolved, host);
     enforcement.push(sockets.enforcement());
     refusals.extend(permit_named_sockets(sockets, request).err());
     if request.strict {
         refusals.extend(missing_lines(&enforcement));
     }
-    let settled = match limits::settle(&mut merged, coverage, request.limits.mode) {
-        Ok(settled) => settled,
+    let applied = match limits::apply_coverage(&mut merged, coverage, request.limits.mode) {
+        Ok(applied) => applied,
         Err(error) => {
             refusals.push(error.into());
-            limits::settle(&mut merged, coverage, LimitsMode::BestEffort)?
+            limits::apply_coverage(&mut merged, coverage, LimitsMode::BestEffort)?
         }
     };
     let mut warnings = merged.warnings.clone();
     // Whoever states a limit learns where it holds less than a group would hold it.
-    for (limit, axis) in limits::weaker_than_stated(&merged, &settled) {
+    for (limit, axis) in limits::weaker_than_stated(&merged, &applied) {
         let reason = axis.reason.clone().unwrap_or_default();
         let message = format!("{} is held only weakly: {reason}", limit.name());
         warnings.push(WarningReport::new("limit_weaker", message));
     }
-    enforcement.extend(settled);
-    Ok(SettledLimits {
+    enforcement.extend(applied);
+    Ok(EffectiveLimits {
         limits: merged,
         enforcement,
         warnings,
@@ -305,9 +305,9 @@ pub(super) fn settle_limits(
     })
 }
 
-fn unix_sockets_of(request: &Request, chosen: &Chosen, host: &HostSupport) -> UnixSockets {
+fn unix_sockets_of(request: &Request, resolved: &ResolvedRun, host: &HostSupport) -> UnixSockets {
     let (named, accepted) = (&request.sockets, request.unix_sockets);
-    unix_sockets::decide(&chosen.view, named, accepted, host.landlock_abi)
+    unix_sockets::decide(&resolved.view, named, accepted, host.landlock_abi)
 }
 
 /// Refuses `--socket` where the body gets no unix sockets.

@@ -6,15 +6,15 @@ use std::path::Path;
 
 use crate::plan::node_permission::{self, NodePermissionError};
 use crate::plan::run_place;
-use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::inputs::workspace_of;
+use crate::run::loaded_manifest::BundleFiles;
 use crate::run::node::NodeVersions;
 use crate::run::program;
-use crate::run::subject::BundleFiles;
+use crate::run::resolved::ResolvedRun;
 use archive::Entry;
 use sandbox::view::BUNDLE;
-use spec::detection::{ProgramLookup, ResolvedRun};
+use spec::detection::{ProgramLookup, ResolvedForm};
 use spec::host_policy::HostPolicy;
 use spec::manifest::{Manifest, Problem};
 use spec::path::escape;
@@ -27,14 +27,14 @@ use spec::sandbox_block::{LocalConfig, Provider};
 pub(super) fn placed(
     manifest: &Manifest,
     run: &Run,
-    resolved: ResolvedRun,
+    resolved_form: ResolvedForm,
     directory: &[u8],
-) -> ResolvedRun {
-    let resolved = match local(manifest) {
-        Some(config) => run_place::with_shell(resolved, config.shell.unwrap_or_default()),
-        None => resolved,
+) -> ResolvedForm {
+    let resolved_form = match local(manifest) {
+        Some(config) => run_place::with_shell(resolved_form, config.shell.unwrap_or_default()),
+        None => resolved_form,
     };
-    run_place::started_in(resolved, run, directory)
+    run_place::started_in(resolved_form, run, directory)
 }
 
 /// The `config` of `provider: local`.
@@ -126,7 +126,7 @@ pub(super) fn give_storage(request: &Request, manifest: &mut Manifest) -> Vec<Vi
     view
 }
 
-impl Chosen {
+impl ResolvedRun {
     /// Under `node-permission`: the Node that will run, with its permission flags for what the
     /// view gives. To be called when the view is complete but for the program itself, which the
     /// body has no business to read.
@@ -168,16 +168,16 @@ impl Chosen {
                 path: shown.clone(),
                 problem,
             })?;
-        let resolved = ResolvedRun {
+        let resolved_form = ResolvedForm {
             form,
             argv: std::mem::take(&mut self.argv),
             lookup: ProgramLookup::Path,
             interpreter: self.interpreter,
             warnings: Vec::new(),
         };
-        let resolved = node_permission::restrict(resolved, &shown, version, &self.view)?;
-        self.argv = resolved.argv;
-        self.interpreter = resolved.interpreter;
+        let resolved_form = node_permission::restrict(resolved_form, &shown, version, &self.view)?;
+        self.argv = resolved_form.argv;
+        self.interpreter = resolved_form.interpreter;
         self.program = Some(path.as_os_str().as_bytes().to_vec());
         Ok(())
     }

@@ -1,30 +1,32 @@
-//! What the report says: phases, usage, exit, streams.
+//! Building the report: phases, usage, exit, streams.
 
+use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::plan::grants::Origin;
 use crate::plan::limits::Limits;
-use crate::run::chosen::Chosen;
 use crate::run::contract;
-use crate::run::error::RunError;
+use crate::run::error::{BODY_NOT_STARTED, RunError};
 use crate::run::exec::Supervised;
-use crate::run::image::{ChosenImage, MountedImage};
+use crate::run::image::{MountedImage, SelectedImage};
+use crate::run::invisible_arguments::ARGUMENT_NOT_VISIBLE;
 use crate::run::line_ends::{NOT_FOUND, SCRIPT_LINE_ENDS};
 use crate::run::outputs::{Printed, TakenOutput, file_warnings};
-use crate::run::planning::SettledLimits;
+use crate::run::planning::EffectiveLimits;
+use crate::run::resolved::ResolvedRun;
 use crate::run::secret_values::Revealed;
 use crate::run::sources::MaterializedSources;
+use crate::run::supervision::Watched;
 use crate::run::unpacking::Bundle;
-use crate::run::unseen::ARGUMENT_NOT_VISIBLE;
-use crate::run::watching::Watched;
 use sandbox::cgroups::Counted;
 use sandbox::launch::Launched;
 use sandbox::resources::Resources;
 use sandbox::supervise::judge::{Facts, Reason, judge};
 use sandbox::supervise::streams::OutputPump;
 use sandbox::supervise::watch::Observed;
+use secrets::mask::Masks;
 use spec::egress_report::EgressReport;
 use spec::image_report::RootKind;
 use spec::limits::Limit;
@@ -34,7 +36,9 @@ use spec::report::{
     BundleView, Exit, Plan, Report, StagedReport, StreamReport, SyncedReport, Timing, Usage,
     WarningReport,
 };
+use spec::ulid::ulid;
 use spec::units;
+use spec::utc::text_of_milliseconds;
 
 /// A part of a run, and what is said of it also where it fails.
 #[derive(Debug)]
@@ -117,9 +121,9 @@ impl ReportBuilder {
     ///
     /// # Errors
     /// That of the part.
-    pub(super) fn take<T>(&mut self, told: WithWarnings<T>) -> Result<T, RunError> {
-        self.warn(told.warnings);
-        told.result
+    pub(super) fn take<T>(&mut self, part: WithWarnings<T>) -> Result<T, RunError> {
+        self.warn(part.warnings);
+        part.result
     }
 
     pub(super) fn cgroup_backend(&mut self, name: &str) {
@@ -138,37 +142,40 @@ impl ReportBuilder {
         }
     }
 
-    pub(super) fn chosen(&mut self, chosen: &Chosen) {
+    pub(super) fn resolved(&mut self, resolved: &ResolvedRun) {
         let report = &mut self.report;
-        report.warnings.extend(chosen.warnings.iter().cloned());
+        report.warnings.extend(resolved.warnings.iter().cloned());
         if let Some(bundle) = &mut report.bundle {
-            let manifest = &chosen.manifest;
+            let manifest = &resolved.manifest;
             let name = manifest.token_id();
             bundle.name = name.map(|name| escape(name.as_bytes()));
             let version = manifest.version.as_deref();
             bundle.version = version.map(|version| escape(version.as_bytes()));
-            if chosen.origin == Origin::Bundle {
+            if resolved.origin == Origin::Bundle {
                 bundle.sources.clone_from(&manifest.commits);
             }
         }
-        report.plan.run_form = chosen.form;
-        report.plan.syscall_policy = Some(chosen.syscalls);
-        report.plan.argv = shown(&chosen.argv);
-        report.plan.bound_programs.clone_from(&chosen.bound);
-        report.plan.runner.clone_from(&chosen.runner);
-        report.plan.preparation.clone_from(&chosen.provided.rows);
-        report.plan.image = chosen.image.as_ref().map(ChosenImage::report);
-        let allowed = chosen.egress.allowed.iter();
+        report.plan.run_form = resolved.form;
+        report.plan.syscall_policy = Some(resolved.syscalls);
+        report.plan.argv = shown(&resolved.argv);
+        report.plan.bound_programs.clone_from(&resolved.bound);
+        report.plan.runner.clone_from(&resolved.runner);
+        report.plan.preparation.clone_from(&resolved.provided.rows);
+        report.plan.image = resolved.image.as_ref().map(SelectedImage::report);
+        let allowed = resolved.egress.allowed.iter();
         report.egress.allowed = allowed.map(ToString::to_string).collect();
     }
 
-    pub(super) fn limits(&mut self, settled: &SettledLimits) {
-        self.report.plan.limits.clone_from(&settled.limits.reports);
+    pub(super) fn limits(&mut self, effective: &EffectiveLimits) {
+        self.report
+            .plan
+            .limits
+            .clone_from(&effective.limits.reports);
         self.report
             .plan
             .enforcement
-            .clone_from(&settled.enforcement);
-        self.warn(settled.warnings.iter().cloned());
+            .clone_from(&effective.enforcement);
+        self.warn(effective.warnings.iter().cloned());
     }
 
     pub(super) fn sources(&mut self, materialized: &mut MaterializedSources) {
@@ -292,13 +299,15 @@ impl ReportBuilder {
             cpu_time_reached,
         });
         if report.exit.is_none_or(|exit| exit.code != Some(NOT_FOUND)) {
-            report.warnings.retain(|told| told.code != SCRIPT_LINE_ENDS);
+            report
+                .warnings
+                .retain(|warning| warning.code != SCRIPT_LINE_ENDS);
         }
         if report.exit.is_some_and(|exit| exit.code == Some(0)) {
             // The word was no file to the command, or it can do without.
             report
                 .warnings
-                .retain(|told| told.code != ARGUMENT_NOT_VISIBLE);
+                .retain(|warning| warning.code != ARGUMENT_NOT_VISIBLE);
         }
         if let Some(Reason::Cancelled(signal)) = observed.reason {
             report.cancelled_by = Some(signal);
@@ -431,6 +440,70 @@ pub(super) fn whole_text(stream: &StreamReport) -> Option<&[u8]> {
         .text()
         .filter(|_| stream.dropped_bytes == 0)
         .map(str::as_bytes)
+}
+
+/// When a run began, and its id.
+pub(super) struct Beginning {
+    since_1970: Duration,
+    run_id: String,
+}
+
+impl Beginning {
+    /// `seed` makes the id unique.
+    pub(super) fn now(seed: [u8; 10]) -> Self {
+        let since_1970 = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Self {
+            since_1970,
+            run_id: ulid(unix_ms(since_1970), seed),
+        }
+    }
+
+    /// Seconds since 1970.
+    pub(super) fn unix_s(&self) -> i64 {
+        i64::try_from(self.since_1970.as_secs()).unwrap_or_default()
+    }
+
+    /// The report of a run that has done nothing yet.
+    pub(super) fn report(&self) -> Report {
+        let mut report = Report::new(self.run_id.clone(), Outcome::Refused);
+        report.started_at = text_of_milliseconds(unix_ms(self.since_1970));
+        report
+    }
+}
+
+fn unix_ms(since_1970: Duration) -> u64 {
+    u64::try_from(since_1970.as_millis()).unwrap_or_default()
+}
+
+/// Adds to the report how the run ended, and masks the values of secrets in it.
+pub(super) fn conclude(finished: Finished, masks: RefCell<Masks>) -> Report {
+    let Finished { mut report, result } = finished;
+    match result {
+        Ok(()) => (),
+        Err(RunError::Cancelled { signal }) => {
+            report.outcome = Outcome::Cancelled;
+            report.cancelled_by = Some(signal);
+        }
+        // As where the body had been started: what ended the run is the outcome, and no error.
+        Err(error @ RunError::TimedOut { .. }) => {
+            report.outcome = Outcome::TimedOut;
+            let message = error.to_string();
+            let warning = WarningReport::new(BODY_NOT_STARTED, message);
+            report.warnings.push(warning);
+        }
+        Err(error) => {
+            if let RunError::Preparation(problem) = &error {
+                report.plan.preparation.extend(problem.row().cloned());
+            }
+            report.outcome = error.outcome();
+            report.error = Some(error.report());
+        }
+    }
+    // Last of all: whatever was said of the body's words before, values are not part of it.
+    masks.into_inner().mask_report(&mut report);
+    report
 }
 
 #[cfg(test)]

@@ -235,7 +235,10 @@ impl Journal for RunJournal<'_> {
 
 impl Run<'_> {
     /// Lets this process touch files with the body's ids.
-    pub(super) fn assume(&self, resources: &Resources) -> Result<AssumedFileIds, RunError> {
+    pub(super) fn assume_body_ids(
+        &self,
+        resources: &Resources,
+    ) -> Result<AssumedFileIds, RunError> {
         AssumedFileIds::assume(resources.body_ids())
             .map_err(RunError::host("touch files with the body's ids"))
     }

@@ -8,10 +8,10 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::plan::grants::Origin;
 use crate::run::block_documents::inventory_of_workspace;
-use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::inputs::workspace_of;
-use crate::run::subject::{format_of, read_file};
+use crate::run::loaded_manifest::{format_of, read_file};
+use crate::run::resolved::ResolvedRun;
 use secrets::mask::{Masks, VALUE_BYTES_MIN};
 use secrets::{Around, Expected, resolve, shown};
 use spec::host_policy::HostPolicy;
@@ -56,7 +56,7 @@ impl WantedSecrets<'_> {
     pub(super) fn reveal(
         &self,
         policy: &HostPolicy,
-        chosen: &mut Chosen,
+        resolved: &mut ResolvedRun,
         signals: BorrowedFd<'_>,
         masks: &mut Masks,
     ) -> Result<Revealed, RunError> {
@@ -71,7 +71,7 @@ impl WantedSecrets<'_> {
             signals: Some(signals),
         };
         let (wanted, known) = (&self.of_provider, &self.inventories);
-        let resolved = resolve(wanted, &policy.secrets, known, &self.who, around)?;
+        let secrets = resolve(wanted, &policy.secrets, known, &self.who, around)?;
         let mut records = Records {
             masks,
             revealed: Revealed {
@@ -87,10 +87,10 @@ impl WantedSecrets<'_> {
             let name = escape(&given.variable);
             let value = given.value.bytes();
             records.note(name, given.reference.clone(), "caller", "--secret", value);
-            name_variable(chosen, &given.variable, &given.value);
+            name_variable(resolved, &given.variable, &given.value);
         }
-        let word = granted_by(request, chosen.origin);
-        for secret in resolved {
+        let word = granted_by(request, resolved.origin);
+        for secret in secrets {
             if let Some(reveal) = secret.reveal {
                 let word = match reveal.permission {
                     Some(permission) => format!("{word}, {permission}"),
@@ -100,7 +100,7 @@ impl WantedSecrets<'_> {
                 let value = secret.value.bytes();
                 records.note(name, reveal.reference, reveal.provider, &word, value);
             }
-            name_variable(chosen, secret.variable.as_bytes(), &secret.value);
+            name_variable(resolved, secret.variable.as_bytes(), &secret.value);
         }
         Ok(records.revealed)
     }
@@ -114,9 +114,9 @@ impl WantedSecrets<'_> {
 pub(super) fn expect(
     request: &Request,
     policy: &HostPolicy,
-    chosen: &Chosen,
+    resolved: &ResolvedRun,
 ) -> Result<Vec<Expected>, RunError> {
-    let asked = WantedSecrets::of(request, policy, chosen)?;
+    let asked = WantedSecrets::of(request, policy, resolved)?;
     let WantedSecrets {
         of_provider,
         inventories,
@@ -127,7 +127,7 @@ pub(super) fn expect(
     Ok(expected)
 }
 
-impl Chosen {
+impl ResolvedRun {
     /// The names of all secrets that the body would get, without values.
     pub(super) fn name_secrets(&mut self, request: &Request) {
         let given = request.secrets.iter().map(|given| given.variable.clone());
@@ -144,8 +144,8 @@ impl Chosen {
 }
 
 /// Overwrites every value of the body's environment that is still held here.
-pub(super) fn forget(chosen: &mut Chosen, environment: &mut [Vec<u8>]) {
-    for (_, value) in &mut chosen.environment {
+pub(super) fn forget(resolved: &mut ResolvedRun, environment: &mut [Vec<u8>]) {
+    for (_, value) in &mut resolved.environment {
         overwrite(value);
     }
     environment.iter_mut().for_each(overwrite);
@@ -155,9 +155,9 @@ impl<'run> WantedSecrets<'run> {
     pub(super) fn of(
         request: &'run Request,
         policy: &'run HostPolicy,
-        chosen: &Chosen,
+        resolved: &ResolvedRun,
     ) -> Result<Self, RunError> {
-        let manifest = &chosen.manifest;
+        let manifest = &resolved.manifest;
         let mut asked = Self {
             request,
             of_provider: Vec::new(),
@@ -180,7 +180,7 @@ impl<'run> WantedSecrets<'run> {
                 hint: Some("ask the administrator of this host".to_owned()),
             });
         }
-        asked.inventories = known_inventories(request, policy, chosen)?;
+        asked.inventories = known_inventories(request, policy, resolved)?;
         Ok(asked)
     }
 
@@ -240,9 +240,9 @@ impl Records<'_> {
     }
 }
 
-fn name_variable(chosen: &mut Chosen, variable: &[u8], value: &Secret) {
+fn name_variable(resolved: &mut ResolvedRun, variable: &[u8], value: &Secret) {
     let entry = (variable.to_vec(), value.bytes().to_vec());
-    chosen.environment.push(entry);
+    resolved.environment.push(entry);
 }
 
 /// Whose word lets the body have what its manifest asks for.
@@ -259,12 +259,12 @@ fn granted_by(request: &Request, origin: Origin) -> &'static str {
 fn known_inventories(
     request: &Request,
     policy: &HostPolicy,
-    chosen: &Chosen,
+    resolved: &ResolvedRun,
 ) -> Result<Inventories, RunError> {
-    let of_manifest = chosen
+    let of_manifest = resolved
         .inventories
         .iter()
-        .chain(&chosen.manifest.inventories);
+        .chain(&resolved.manifest.inventories);
     let mut of_manifest: Vec<Inventory> = of_manifest.cloned().collect();
     let of_workspace = workspace_of(request)
         .as_deref()
@@ -275,7 +275,7 @@ fn known_inventories(
         of_manifest.retain(|inventory| !inventory.entries.is_empty());
         levels.push(vec![read_inventory(path)?]);
     }
-    match chosen.origin {
+    match resolved.origin {
         Origin::Caller => {
             of_manifest.extend(of_workspace);
             levels.push(of_manifest);

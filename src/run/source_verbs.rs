@@ -41,7 +41,7 @@ pub(crate) fn pull(
         let listener = &*terms.listener;
         pull::snapshot(&store, &*origin, &place.which(), tags, &limits, listener)
     };
-    let snapshot = snapshot().map_err(|error| told(&error))?;
+    let snapshot = snapshot().map_err(|error| explain(&error))?;
     Ok(SourcePulled {
         reference: escape(reference.as_bytes()),
         digest: snapshot.digest,
@@ -60,10 +60,10 @@ pub(crate) fn pull(
 /// # Errors
 /// Why it is refused, or could not be had.
 pub(crate) fn inspect(terms: &Terms<'_>, reference: &str) -> Result<SourceInspected, ErrorReport> {
-    let store = terms.store().map_err(|error| told(&error))?;
+    let store = terms.store().map_err(|error| explain(&error))?;
     let named = store
         .named(reference)
-        .map_err(|error| told(&error.into()))?;
+        .map_err(|error| explain(&error.into()))?;
     let described = match named.filter(|digest| store.has(digest)) {
         Some(digest) => described(terms, &store, &StoreAlone, &Which::Digest(digest)),
         None => {
@@ -73,7 +73,7 @@ pub(crate) fn inspect(terms: &Terms<'_>, reference: &str) -> Result<SourceInspec
                 .and_then(|origin| described(terms, &store, &*origin, &place.which()))
         }
     };
-    let described = described.map_err(|error| told(&error))?;
+    let described = described.map_err(|error| explain(&error))?;
     let artifact = described.artifact;
     let annotations = artifact.manifest.annotations().clone().unwrap_or_default();
     Ok(SourceInspected {
@@ -115,7 +115,7 @@ pub(crate) fn list(terms: &Terms<'_>) -> Result<SourceListing, ErrorReport> {
             sources,
         })
     };
-    listing().map_err(|error: OciError| told(&error))
+    listing().map_err(|error: OciError| explain(&error))
 }
 
 /// `None`: it is no source.
@@ -145,7 +145,7 @@ fn kept(store: &Store, listed: Listed) -> Result<Option<SourceKept>, OciError> {
 /// Why the store cannot be used.
 pub(crate) fn collect(terms: &Terms<'_>, all: bool) -> Result<SourceRemoval, ErrorReport> {
     let gone = terms.store().and_then(|store| Ok(store.gc(all)?));
-    let gone = gone.map_err(|error| told(&error))?;
+    let gone = gone.map_err(|error| explain(&error))?;
     Ok(SourceRemoval {
         blobs: gone.blobs,
         trees: gone.trees,
@@ -187,7 +187,7 @@ pub(crate) fn remove(terms: &Terms<'_>, name: &str) -> Result<SourceRemoval, Err
         }
         Ok(Some(store.forget(name, &blobs, snapshot.as_ref())?))
     };
-    let gone = removing().map_err(|error: OciError| told(&error))?;
+    let gone = removing().map_err(|error: OciError| explain(&error))?;
     let gone = gone.ok_or_else(|| ErrorReport {
         code: "source_not_stored".to_owned(),
         message: format!("`{}` is not a name of the store", escape(name.as_bytes())),
@@ -229,7 +229,7 @@ fn tree_of(terms: &Terms<'_>, store: &Store, layer: &Wanted) -> Result<Option<Di
 
 /// An error as the verbs tell it.
 #[must_use]
-pub(crate) fn told(error: &OciError) -> ErrorReport {
+pub(crate) fn explain(error: &OciError) -> ErrorReport {
     ErrorReport {
         code: error.code().to_owned(),
         message: with_causes(error),

@@ -9,9 +9,9 @@ use rustix::io::Errno;
 
 use crate::run::Run;
 use crate::run::cached_bundle::BundleFrom;
-use crate::run::contract::{self, Patience};
+use crate::run::contract::{self, WaitLimit};
 use crate::run::error::RunError;
-use crate::run::subject::UnpackedFiles;
+use crate::run::loaded_manifest::UnpackedFiles;
 use archive::{UnpackLimits, Unpacked};
 use sandbox::mounts::Owners;
 use sandbox::overlay::{Lower, Overlay};
@@ -56,7 +56,7 @@ impl Run<'_> {
         from: BundleFrom,
         prepared: &mut Prepared,
         resources: &Resources,
-        patience: Patience<'_>,
+        wait_limit: WaitLimit<'_>,
     ) -> Result<Bundle, RunError> {
         let limits = unpack_limits(self.policy);
         match from {
@@ -67,7 +67,7 @@ impl Run<'_> {
             } => self.have(*tree, found, reason, prepared, resources),
             BundleFrom::File { file, reason } => {
                 let root = self.own_directory(prepared, resources)?;
-                let unpacked = self.unpack_own(file, &root, resources, patience, &limits)?;
+                let unpacked = self.unpack_own(file, &root, resources, wait_limit, &limits)?;
                 Ok(Bundle::own(unpacked, root, reason))
             }
             // The source is read with the caller's rights, and only the target written with the
@@ -109,7 +109,7 @@ impl Run<'_> {
         prepared: &Prepared,
         resources: &Resources,
     ) -> Result<OwnedFd, RunError> {
-        let _assumed = self.assume(resources)?;
+        let _assumed = self.assume_body_ids(resources)?;
         contract::open_directory(prepared.space(), BUNDLE.trim_start_matches('/'))
     }
 
@@ -118,11 +118,11 @@ impl Run<'_> {
         file: File,
         root: &OwnedFd,
         resources: &Resources,
-        patience: Patience<'_>,
+        wait_limit: WaitLimit<'_>,
         limits: &UnpackLimits,
     ) -> Result<Unpacked, RunError> {
-        let _assumed = self.assume(resources)?;
-        let mut source = patience.reader(file);
+        let _assumed = self.assume_body_ids(resources)?;
+        let mut source = wait_limit.reader(file);
         let ahead_from_bytes = source.ahead_from_bytes();
         let unpacked = archive::unpack_ahead(&mut source, root.as_fd(), limits, ahead_from_bytes);
         source.check(UNPACK)?;

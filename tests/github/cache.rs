@@ -80,7 +80,7 @@ fn a_child_of_another_case_fetches() {
         limits: archive::UnpackLimits::default(),
         cache_directory: PathBuf::from(cache),
         cache_size_bytes: 1 << 30,
-        patience: sources::Patience::default(),
+        timeouts: sources::Timeouts::default(),
     })
     .expect("a client");
     let tree = client.fetch("org/repo", sha, None).expect("there");

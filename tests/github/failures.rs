@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
-use sources::Patience;
+use sources::Timeouts;
 use sources::github::{Client, ClientSettings, GitHub as _, GitHubError, Token};
 use tracing::level_filters::LevelFilter;
 
@@ -302,14 +302,14 @@ fn a_rate_limit_tells_when_it_ends_and_is_not_waited_for_where_that_is_long() {
 /// A client that gives up soon.
 fn hasty(service: &Service) -> Client {
     let mut settings = service.settings();
-    settings.patience = Patience {
+    settings.timeouts = Timeouts {
         connect: Duration::from_secs(20),
         head: Duration::from_millis(300),
         stall: Duration::from_millis(300),
         whole: Duration::from_millis(700),
         first_delay: Duration::from_millis(1),
         wait_max: Duration::from_secs(1),
-        ..Patience::default()
+        ..Timeouts::default()
     };
     Client::new(settings).expect("a client")
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use archive::UnpackLimits;
 use serde_json::{Value, json};
-use sources::Patience;
+use sources::Timeouts;
 use sources::github::{Client, ClientSettings, FetchedTree, GitHub as _, GitHubError};
 use spec::path::RelPath;
 
@@ -177,9 +177,9 @@ impl Service {
             limits: UnpackLimits::default(),
             cache_directory: self.cache(),
             cache_size_bytes: 1 << 30,
-            patience: Patience {
+            timeouts: Timeouts {
                 first_delay: Duration::from_millis(1),
-                ..Patience::default()
+                ..Timeouts::default()
             },
         }
     }

@@ -165,7 +165,7 @@ fn a_helper_that_hangs_is_killed_when_its_time_is_over() {
     let service = closed();
     let entry = for_this(&service);
     let mut connection = with_helper(&service, directory.path(), "sleep 600", &entry);
-    connection.patience.program = Duration::from_secs(1);
+    connection.timeouts.program = Duration::from_secs(1);
     let error = asked(&service, connection).expect_err("refused");
     assert!(error.to_string().contains("within 1 s"), "{error}");
 }
@@ -178,7 +178,7 @@ fn a_helper_that_hangs_is_left_soon_after_the_caller_wants_it() {
     let script = format!("touch {}; sleep 600", mark.display());
     let ending = Arc::new(Ending::default());
     let mut connection = with_helper(&service, directory.path(), &script, &for_this(&service));
-    connection.patience.program = Duration::from_secs(500);
+    connection.timeouts.program = Duration::from_secs(500);
     connection.listener = ending.clone();
     let error = std::thread::scope(|scope| {
         scope.spawn(|| {

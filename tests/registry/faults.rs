@@ -422,7 +422,7 @@ fn ends_when_wanted(
 fn a_stalled_download_times_out_and_can_be_resumed() {
     let service = with_blob(content(), |reply| reply.way(Way::Stall(100)));
     let mut connection = service.connection();
-    connection.patience.stall = Duration::from_millis(300);
+    connection.timeouts.stall = Duration::from_millis(300);
     let registry = service.registry_with(connection);
     let stream = registry.blob(&Digest::of(b"x"), 0).expect("begun");
     let error = rest(stream).expect_err("given up");
@@ -441,7 +441,7 @@ fn an_unreachable_registry_is_named() {
         service.address()
     };
     let connection = sources::oci::registry::Connection {
-        patience: crate::scripted::hasty(),
+        timeouts: crate::scripted::hasty(),
         ..Default::default()
     };
     let registry = crate::scripted::registry(&address, connection);
@@ -458,9 +458,9 @@ fn an_unreachable_registry_is_named() {
 fn a_download_that_drips_bytes_times_out() {
     let service = Scripted::start(|_, _| Reply::of(200).body(vec![b' '; 10_000]).way(Way::Drip));
     let mut connection = service.connection();
-    connection.patience.document = Duration::from_millis(200);
-    connection.patience.slow = Duration::from_millis(200);
-    connection.patience.slow_bytes = 1 << 20;
+    connection.timeouts.document = Duration::from_millis(200);
+    connection.timeouts.slow = Duration::from_millis(200);
+    connection.timeouts.slow_bytes = 1 << 20;
     let registry = service.registry_with(connection);
     let error = registry.manifest(&tag()).expect_err("given up");
     assert_eq!(error.code(), "registry_unavailable", "{error}");

@@ -34,7 +34,7 @@ pub fn document() -> Vec<u8> {
 fn insecure() -> Connection {
     Connection {
         insecure: true,
-        patience: hasty(),
+        timeouts: hasty(),
         ..Connection::default()
     }
 }
@@ -105,7 +105,7 @@ fn a_registry_with_tls_is_trusted_by_the_authority_that_the_host_names_and_by_no
     };
     let connection = Connection {
         ca_file: Some(service.authority().into()),
-        patience: hasty(),
+        timeouts: hasty(),
         ..Connection::default()
     };
     there_and_back(service.address(), &connection).expect("there and back");
@@ -113,7 +113,7 @@ fn a_registry_with_tls_is_trusted_by_the_authority_that_the_host_names_and_by_no
     for insecure in [false, true] {
         let unknown = Connection {
             insecure,
-            patience: hasty(),
+            timeouts: hasty(),
             ..Connection::default()
         };
         let error = there_and_back(service.address(), &unknown).expect_err("refused");
@@ -127,7 +127,7 @@ fn a_registry_with_tls_is_trusted_by_the_authority_that_the_host_names_and_by_no
     ] {
         let connection = Connection {
             ca_file: Some(file.to_owned()),
-            patience: hasty(),
+            timeouts: hasty(),
             ..Connection::default()
         };
         let error = there_and_back(service.address(), &connection).expect_err("refused");
@@ -148,7 +148,7 @@ fn a_registry_with_a_login_lets_in_who_is_in_the_file_of_dockers_client() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut connection = Connection {
         ca_file: Some(service.authority().into()),
-        patience: hasty(),
+        timeouts: hasty(),
         ..Connection::default()
     };
     let error = there_and_back(service.address(), &connection).expect_err("refused");

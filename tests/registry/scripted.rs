@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sources::Patience;
+use sources::Timeouts;
 use sources::oci::listener::Listener;
 use sources::oci::registry::{Connection, Registry};
 use sources::progress::Progress;
@@ -150,7 +150,7 @@ impl Scripted {
     pub fn connection(&self) -> Connection {
         Connection {
             insecure: true,
-            patience: hasty(),
+            timeouts: hasty(),
             ..Connection::default()
         }
     }
@@ -182,10 +182,10 @@ pub fn registry(address: &str, connection: Connection) -> Registry {
 }
 
 /// Waits no longer than a test should take, and long enough for a busy machine.
-pub fn hasty() -> Patience {
-    Patience {
+pub fn hasty() -> Timeouts {
+    Timeouts {
         first_delay: Duration::from_millis(1),
-        ..Patience::default()
+        ..Timeouts::default()
     }
 }
 

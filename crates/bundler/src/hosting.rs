@@ -8,7 +8,7 @@ use crate::error::BundleError;
 use crate::layer::{Layer, LayerForm};
 use crate::manifests::read_host_file;
 use archive::UnpackLimits;
-use sources::Patience;
+use sources::Timeouts;
 use sources::github::{Client, ClientSettings, Token};
 use spec::host_policy::UnpackCaps;
 use spec::path::escape;
@@ -35,7 +35,7 @@ pub(crate) fn client(host: &BundleHost<'_>, layers: &[Layer]) -> Result<Client, 
         limits: limits_of(policy.unpack),
         cache_directory: host.cache_directory(),
         cache_size_bytes: policy.cache.size_bytes,
-        patience: Patience::default(),
+        timeouts: Timeouts::default(),
     })?;
     Ok(client)
 }

@@ -9,4 +9,4 @@ mod http;
 pub mod oci;
 pub mod progress;
 
-pub use http::Patience;
+pub use http::Timeouts;

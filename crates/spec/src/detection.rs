@@ -98,7 +98,7 @@ pub enum ProgramLookup {
 
 /// A resolved `run` value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResolvedRun {
+pub struct ResolvedForm {
     pub form: RunForm,
     /// Never empty.
     pub argv: Vec<Vec<u8>>,
@@ -214,7 +214,7 @@ pub fn resolve(
     bundle: &dyn BundleView,
     host: &Interpreters,
     arguments: &[Vec<u8>],
-) -> Result<ResolvedRun, RunFormError> {
+) -> Result<ResolvedForm, RunFormError> {
     match run.clone().checked()? {
         Run::Text(text) => match text_form(&text) {
             TextForm::Shell => Ok(shell(&text, bundle, host, arguments, true)),
@@ -243,7 +243,7 @@ pub fn check_target(run: &Run, bundle: &dyn BundleView) -> Result<(), RunFormErr
     resolve(run, bundle, &everything, &[]).map(|_| ())
 }
 
-fn exec(words: &[String], host: &Interpreters, arguments: &[Vec<u8>]) -> ResolvedRun {
+fn exec(words: &[String], host: &Interpreters, arguments: &[Vec<u8>]) -> ResolvedForm {
     let mut argv: Vec<Vec<u8>> = words.iter().map(|word| word.clone().into_bytes()).collect();
     argv.extend_from_slice(arguments);
     let program = words.first().map_or("", String::as_str);
@@ -259,7 +259,7 @@ fn exec(words: &[String], host: &Interpreters, arguments: &[Vec<u8>]) -> Resolve
     } else {
         ProgramLookup::BundleThenPath
     };
-    ResolvedRun {
+    ResolvedForm {
         form: RunForm::Exec,
         argv,
         lookup,
@@ -274,7 +274,7 @@ fn shell(
     host: &Interpreters,
     arguments: &[Vec<u8>],
     by_its_look: bool,
-) -> ResolvedRun {
+) -> ResolvedForm {
     let mut argv = vec![b"bash".to_vec(), b"-c".to_vec(), text.as_bytes().to_vec()];
     if !arguments.is_empty() {
         argv.push(b"bash".to_vec());
@@ -290,7 +290,7 @@ fn shell(
     if !host.bash {
         warnings.push(not_on_path("bash"));
     }
-    ResolvedRun {
+    ResolvedForm {
         form: RunForm::Shell,
         argv,
         lookup: ProgramLookup::Path,
@@ -332,7 +332,7 @@ fn file(
     bundle: &dyn BundleView,
     host: &Interpreters,
     arguments: &[Vec<u8>],
-) -> Result<ResolvedRun, RunFormError> {
+) -> Result<ResolvedForm, RunFormError> {
     let path = bundle_path(text)?;
     let kind = match bundle.kind(&path) {
         Some(EntryKind::Directory) => {
@@ -398,7 +398,7 @@ fn file(
     } else {
         ProgramLookup::Path
     };
-    Ok(ResolvedRun {
+    Ok(ResolvedForm {
         form: if interpreter.is_some() {
             RunForm::File
         } else {
@@ -549,7 +549,7 @@ mod tests {
         }
     }
 
-    fn words(resolved: &ResolvedRun) -> Vec<String> {
+    fn words(resolved: &ResolvedForm) -> Vec<String> {
         resolved
             .argv
             .iter()
@@ -557,7 +557,7 @@ mod tests {
             .collect()
     }
 
-    fn resolve_text(text: &str) -> Result<ResolvedRun, RunFormError> {
+    fn resolve_text(text: &str) -> Result<ResolvedForm, RunFormError> {
         let run = Run::from_option(text)?;
         resolve(&run, &everything(), &host(), &[b"A 1".to_vec()])
     }

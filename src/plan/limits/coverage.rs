@@ -10,7 +10,7 @@ use spec::request::LimitsMode;
 ///
 /// # Errors
 /// [`LimitError::Unenforceable`].
-pub fn settle(
+pub fn apply_coverage(
     limits: &mut Limits,
     coverage: &[Coverage],
     mode: LimitsMode,
@@ -89,22 +89,23 @@ mod tests {
             reason: Some("no cgroup".to_owned()),
         };
         let coverage = [weak("memory"), weak("processes")];
-        assert!(settle(&mut limits, &coverage, LimitsMode::Stated).is_err());
-        let enforcement = settle(&mut limits, &coverage, LimitsMode::BestEffort).expect("runs");
+        assert!(apply_coverage(&mut limits, &coverage, LimitsMode::Stated).is_err());
+        let enforcement =
+            apply_coverage(&mut limits, &coverage, LimitsMode::BestEffort).expect("runs");
         assert!(
             enforcement
                 .iter()
                 .any(|axis| axis.state == EnforcementState::Absent)
         );
         let mut limits = merged(&LimitOptions::default(), &[]);
-        assert!(settle(&mut limits, &coverage, LimitsMode::Stated).is_ok());
-        assert!(settle(&mut limits, &coverage, LimitsMode::Require).is_err());
+        assert!(apply_coverage(&mut limits, &coverage, LimitsMode::Stated).is_ok());
+        assert!(apply_coverage(&mut limits, &coverage, LimitsMode::Require).is_err());
         let flags = LimitOptions {
             values: [(Limit::Memory, 64 << 20)].into(),
             ..LimitOptions::default()
         };
         let mut limits = merged(&flags, &[]);
-        let enforcement = settle(&mut limits, &coverage, LimitsMode::Stated).expect("runs");
+        let enforcement = apply_coverage(&mut limits, &coverage, LimitsMode::Stated).expect("runs");
         let weaker: Vec<Limit> = weaker_than_stated(&limits, &enforcement)
             .map(|(name, _)| name)
             .collect();

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use crate::plan::environment;
 use crate::plan::grants::Origin;
 use crate::plan::limits::Limits;
-use crate::run::chosen::Chosen;
 use crate::run::contract::{DeclaredFile, declared_files};
 use crate::run::dry_run::Decided;
 use crate::run::dry_run::network;
+use crate::run::file_roots::{FileRoot, FileRoots};
 use crate::run::image::OpenedImage;
 use crate::run::inside::{interpreter, shown};
-use crate::run::places::{Place, Places};
+use crate::run::loaded_manifest::LoadedManifest;
 use crate::run::planning;
 use crate::run::reporting;
-use crate::run::subject::Subject as ManifestSubject;
+use crate::run::resolved::ResolvedRun;
 use egress::allowlist::{ALLOW_NET, RequestedHost};
 use sandbox::view::SCRATCH;
 use spec::document::{self, Node};
@@ -42,7 +42,7 @@ pub(super) struct Rows<'plan> {
 }
 
 /// The manifest, before it is judged.
-pub(super) fn manifest(subject: &ManifestSubject) -> PlannedManifest {
+pub(super) fn manifest(subject: &LoadedManifest) -> PlannedManifest {
     let manifest = &subject.manifest;
     let escaped = |text: &str| escape(text.as_bytes());
     PlannedManifest {
@@ -61,7 +61,7 @@ impl<'plan> Rows<'plan> {
     pub(super) fn new(
         request: &'plan Request,
         policy: &'plan HostPolicy,
-        manifest: Option<&ManifestSubject>,
+        manifest: Option<&LoadedManifest>,
     ) -> Self {
         let mut rows = Self {
             request,
@@ -84,14 +84,19 @@ impl<'plan> Rows<'plan> {
         rows
     }
 
-    pub(super) fn write(&self, document: &mut PlanReport, decided: &Decided, places: &Places) {
-        let chosen = &decided.chosen;
+    pub(super) fn write(
+        &self,
+        document: &mut PlanReport,
+        decided: &Decided,
+        file_roots: &FileRoots,
+    ) {
+        let resolved = &decided.resolved;
         document.grants = self.grants();
         document.program = self.program(decided);
-        document.engine = self.engine(chosen);
-        document.syscall_policy_by = Some(self.syscall_policy_by(chosen));
+        document.engine = self.engine(resolved);
+        document.syscall_policy_by = Some(self.syscall_policy_by(resolved));
         document.view = self.view(decided);
-        document.environment = self.environment(chosen, decided.limits.as_ref());
+        document.environment = self.environment(resolved, decided.limits.as_ref());
         let contract = decided.contract.as_ref();
         document.input_document = contract.is_some_and(|contract| contract.input.is_some());
         document.stdin = match (self.request.streams.interactive, document.input_document) {
@@ -99,18 +104,18 @@ impl<'plan> Rows<'plan> {
             (false, true) => PlannedStdin::InputDocument,
             (false, false) => PlannedStdin::Null,
         };
-        let io = &chosen.manifest.io;
+        let io = &resolved.manifest.io;
         let options = &self.request.bundle;
         // A path of a flag that cannot be read has its own refusal.
         if let Ok(declared) = declared_files(&io.input_files, "--in", &options.input_files) {
-            document.inputs = self.files(declared, places.of_inputs(), &decided.input_bytes);
+            document.inputs = self.files(declared, file_roots.of_inputs(), &decided.input_bytes);
         }
         if let Ok(declared) = declared_files(&io.output_files, "--out", &options.output_files) {
-            document.outputs = self.files(declared, places.of_outputs(), &[]);
+            document.outputs = self.files(declared, file_roots.of_outputs(), &[]);
         }
-        document.workspace_sources = self.workspace_sources(chosen);
-        document.egress = self.egress(chosen);
-        document.network = network::of(self.request, self.policy, &chosen.egress);
+        document.workspace_sources = self.workspace_sources(resolved);
+        document.egress = self.egress(resolved);
+        document.network = network::of(self.request, self.policy, &resolved.egress);
         document.secrets = self.secrets(decided);
         if let Some(limits) = &decided.limits {
             document.grace_ms = u64::try_from(limits.grace.as_millis()).ok();
@@ -119,7 +124,7 @@ impl<'plan> Rows<'plan> {
                 None => DEFAULT,
             };
         }
-        document.ignored.clone_from(&chosen.manifest.ignored);
+        document.ignored.clone_from(&resolved.manifest.ignored);
     }
 
     /// Adds to each key the file that it was inherited from.
@@ -134,8 +139,8 @@ impl<'plan> Rows<'plan> {
         }
     }
 
-    fn syscall_policy_by(&self, chosen: &Chosen) -> &'static str {
-        let name = chosen.syscalls;
+    fn syscall_policy_by(&self, resolved: &ResolvedRun) -> &'static str {
+        let name = resolved.syscalls;
         let by_host = name != SyscallPolicyName::default() && name == self.policy.syscalls;
         match self.request.syscalls {
             Some(asked) if asked == name => "--syscalls",
@@ -188,29 +193,30 @@ impl<'plan> Rows<'plan> {
     }
 
     fn program(&self, decided: &Decided) -> Option<PlannedProgram> {
-        let chosen = &decided.chosen;
-        let name = chosen.argv.first()?;
-        let parts = planning::parts(self.request, chosen, 0, RUN_ID);
-        let looked_for_in = match (chosen.program.is_some(), name.contains(&b'/')) {
+        let resolved = &decided.resolved;
+        let name = resolved.argv.first()?;
+        let parts = planning::parts(self.request, resolved, 0, RUN_ID);
+        let looked_for_in = match (resolved.program.is_some(), name.contains(&b'/')) {
             (false, false) => reporting::shown(&environment::search_path(&parts)),
             _ => Vec::new(),
         };
-        let block = chosen.manifest.sandbox.as_ref();
+        let block = resolved.manifest.sandbox.as_ref();
         let has_cwd = block.is_some_and(|block| {
-            let by_mount = block.provider == Provider::Local && !chosen.manifest.mounts.is_empty();
+            let by_mount =
+                block.provider == Provider::Local && !resolved.manifest.mounts.is_empty();
             block.local.cwd.is_some() || by_mount
         });
         let found = decided.program.as_ref();
-        let of_image = chosen.opened_image();
+        let of_image = resolved.opened_image();
         let of_image = of_image.and_then(OpenedImage::working_directory);
-        let is_of_image = of_image.is_some_and(|own| own == chosen.working_directory);
+        let is_of_image = of_image.is_some_and(|own| own == resolved.working_directory);
         Some(PlannedProgram {
             decided_by: self.run_by.clone(),
-            interpreter: chosen.interpreter.map(interpreter),
+            interpreter: resolved.interpreter.map(interpreter),
             path: found.map(|program| escape(&program.path)),
             host_path: found.and_then(|program| program.host.as_deref().map(shown)),
             looked_for_in,
-            working_directory: escape(&chosen.working_directory),
+            working_directory: escape(&resolved.working_directory),
             working_directory_by: match (&self.request.workdir, has_cwd) {
                 (Some(_), _) => "--workdir".to_owned(),
                 (None, true) => self.key("sandbox.config.cwd"),
@@ -220,10 +226,10 @@ impl<'plan> Rows<'plan> {
         })
     }
 
-    fn engine(&self, chosen: &Chosen) -> PlannedEngine {
+    fn engine(&self, resolved: &ResolvedRun) -> PlannedEngine {
         let of_caller = self.request.oci.image.is_some();
-        let named = chosen.manifest.runner.image.as_ref();
-        let picked = chosen
+        let named = resolved.manifest.runner.image.as_ref();
+        let picked = resolved
             .runner
             .as_ref()
             .and_then(|runner| runner.image.as_ref());
@@ -235,8 +241,13 @@ impl<'plan> Rows<'plan> {
                 Some(key) => self.key(key),
                 None => DEFAULT.to_owned(),
             },
-            image_by: image.map(|_| self.image_by(chosen)),
-            provider: match chosen.manifest.sandbox.as_ref().map(|block| block.provider) {
+            image_by: image.map(|_| self.image_by(resolved)),
+            provider: match resolved
+                .manifest
+                .sandbox
+                .as_ref()
+                .map(|block| block.provider)
+            {
                 Some(Provider::Local) => Some("local"),
                 Some(Provider::NodePermission) => Some("node-permission"),
                 Some(Provider::Remote) => Some("remote"),
@@ -246,10 +257,10 @@ impl<'plan> Rows<'plan> {
     }
 
     /// Names only: a value never leaves this function.
-    fn environment(&self, chosen: &Chosen, limits: Option<&Limits>) -> Vec<PlannedVariable> {
+    fn environment(&self, resolved: &ResolvedRun, limits: Option<&Limits>) -> Vec<PlannedVariable> {
         let memory_bytes = limits.map_or(0, Limits::memory_bytes);
-        let parts = planning::parts(self.request, chosen, memory_bytes, RUN_ID);
-        let manifest = &chosen.manifest;
+        let parts = planning::parts(self.request, resolved, memory_bytes, RUN_ID);
+        let manifest = &resolved.manifest;
         environment::environment(&parts)
             .iter()
             .map(|entry| {
@@ -282,7 +293,7 @@ impl<'plan> Rows<'plan> {
     fn files(
         &self,
         declared: Vec<DeclaredFile>,
-        workspace: Option<&Place>,
+        workspace: Option<&FileRoot>,
         sizes: &[u64],
     ) -> Vec<PlannedFile> {
         let workspace = workspace.map(|(path, _)| shown(path));
@@ -300,8 +311,8 @@ impl<'plan> Rows<'plan> {
         declared.into_iter().enumerate().map(row).collect()
     }
 
-    fn egress(&self, chosen: &Chosen) -> Vec<PlannedHost> {
-        let manifest = &chosen.manifest.egress;
+    fn egress(&self, resolved: &ResolvedRun) -> Vec<PlannedHost> {
+        let manifest = &resolved.manifest.egress;
         let row = |asked: &RequestedHost| {
             let keys = asked.entries.iter().filter_map(|index| {
                 let entry = manifest.get(*index)?;
@@ -324,13 +335,13 @@ impl<'plan> Rows<'plan> {
                 host_policy_leaves: asked.left.iter().map(ToString::to_string).collect(),
             }
         };
-        chosen.egress.asked.iter().map(row).collect()
+        resolved.egress.asked.iter().map(row).collect()
     }
 
     fn secrets(&self, decided: &Decided) -> Vec<PlannedSecret> {
-        let chosen = &decided.chosen;
+        let resolved = &decided.resolved;
         let mut rows: Vec<PlannedSecret> = Vec::new();
-        for secret in &chosen.manifest.secrets {
+        for secret in &resolved.manifest.secrets {
             let by_flag = self.flag_of(secret.variable.as_bytes()).map(str::to_owned);
             let expected = decided
                 .secrets

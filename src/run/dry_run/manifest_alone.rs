@@ -5,12 +5,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use crate::plan::grants::Origin;
-use crate::run::chosen;
 use crate::run::dry_run::{Files, ReadInputs};
 use crate::run::error::RunError;
-use crate::run::places::Places;
+use crate::run::file_roots::FileRoots;
+use crate::run::loaded_manifest::{self, LoadedManifest};
 use crate::run::refusals::Refusals;
-use crate::run::subject::{self, Subject};
+use crate::run::resolved;
 use archive::Tree;
 use bundler::locate::{Located, locate};
 use bundler::{BundleError, ResolveRequest, SourceKind, resolve};
@@ -30,9 +30,9 @@ pub(super) fn open(
     policy: &HostPolicy,
     refusals: &mut Refusals,
 ) -> Result<ReadInputs, RunError> {
-    refusals.check(chosen::refuse_unsupported(request))?;
+    refusals.check(resolved::refuse_unsupported(request))?;
     let workspace = request.bundle.workspace.as_deref();
-    let of_caller = subject::of_caller(&request.bundle, workspace, &policy.refs)?;
+    let of_caller = loaded_manifest::of_caller(&request.bundle, workspace, &policy.refs)?;
     let (mut manifest, sources) = match of_caller {
         Some(manifest) => {
             let sources = manifest.manifest.code.len();
@@ -43,7 +43,7 @@ pub(super) fn open(
     // `runner bundle` resolves the code.
     let found = &mut manifest.manifest.refusals;
     found.retain(|refusal| refusal.code() != "code_unresolved");
-    let run = subject::run_value(&request.bundle, &manifest.manifest)?;
+    let run = loaded_manifest::run_value(&request.bundle, &manifest.manifest)?;
     let program = match &run {
         Some(Run::Text(text) | Run::File(text)) => bundle_path(text).ok(),
         _ => None,
@@ -54,7 +54,7 @@ pub(super) fn open(
             tree: program.map(Tree::of_program).unwrap_or_default(),
             sources,
         },
-        places: Places::open(request, workspace.map(Path::to_path_buf), refusals)?,
+        file_roots: FileRoots::open(request, workspace.map(Path::to_path_buf), refusals)?,
     })
 }
 
@@ -63,7 +63,11 @@ pub(super) fn open(
 ///
 /// # Errors
 /// What `runner bundle` would say of it before it gathers a file.
-fn read(path: &Path, request: &Request, policy: &HostPolicy) -> Result<(Subject, usize), RunError> {
+fn read(
+    path: &Path,
+    request: &Request,
+    policy: &HostPolicy,
+) -> Result<(LoadedManifest, usize), RunError> {
     let stated = request.bundle.workspace.as_deref();
     let working_directory = request.caller.working_directory.as_deref();
     let located = match locate(path, stated, working_directory) {
@@ -86,7 +90,7 @@ fn read(path: &Path, request: &Request, policy: &HostPolicy) -> Result<(Subject,
     let file = escape(path.as_os_str().as_bytes());
     let sources = resolution.layers.iter();
     let sources = sources.filter(|layer| layer.origin.kind != SourceKind::Folder);
-    let subject = Subject {
+    let subject = LoadedManifest {
         manifest: manifest::parse(&text, Format::Json, &file)?,
         file,
         text: (text, Format::Json),

@@ -22,22 +22,22 @@ use rustix::io::Errno;
 
 use crate::plan::grants::Ungranted;
 use crate::plan::limits::Limits;
-use crate::run::chosen::{self, Chosen};
 use crate::run::contract::{self, IoContract};
 use crate::run::dry_run::decided_by::Rows;
 use crate::run::dry_run::facts::HostFacts;
 use crate::run::error::RunError;
+use crate::run::file_roots::FileRoots;
 use crate::run::image::Access;
 use crate::run::inputs::{Inputs, open_inputs};
 use crate::run::inside::{self, Inside, Program};
+use crate::run::loaded_manifest::{self, BundleFiles, LoadedManifest};
 use crate::run::not_started::{self, Attempt};
-use crate::run::places::Places;
 use crate::run::planning;
 use crate::run::refusals::Refusals;
 use crate::run::reporting::ReportBuilder;
+use crate::run::resolved::{self, ResolvedRun};
 use crate::run::secret_values;
 use crate::run::sources;
-use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject};
 use crate::run::unpacking::unpack_limits;
 use crate::run::view as run_view;
 use crate::staging::{self, FileLimits};
@@ -86,9 +86,9 @@ struct DryRun<'plan> {
 
 /// What the caller named, read.
 struct ReadInputs {
-    manifest: Option<ManifestSubject>,
+    manifest: Option<LoadedManifest>,
     files: Files,
-    places: Places,
+    file_roots: FileRoots,
 }
 
 /// The files of the bundle.
@@ -116,7 +116,7 @@ impl Files {
 
 /// Everything that is decided before a launch.
 struct Decided {
-    chosen: Chosen,
+    resolved: ResolvedRun,
     limits: Option<Limits>,
     contract: Option<IoContract>,
     input_bytes: Vec<u64>,
@@ -154,12 +154,12 @@ impl DryRun<'_> {
         let ReadInputs {
             manifest,
             files,
-            places,
+            file_roots,
         } = inputs;
         self.report.cgroup_backend(facts.backend);
         self.describe_files(&files);
         let manifest = match files.as_bundle() {
-            Some(bundle) => Some(chosen::manifest_of(
+            Some(bundle) => Some(resolved::manifest_of(
                 self.request,
                 self.policy,
                 manifest,
@@ -169,17 +169,17 @@ impl DryRun<'_> {
         };
         let rows = Rows::new(self.request, self.policy, manifest.as_ref());
         self.document.manifest = manifest.as_ref().map(decided_by::manifest);
-        let mut chosen = self.choose(manifest, &files)?;
-        let limits = self.decide_limits(&chosen, facts, &rows)?;
-        let (contract, input_bytes) = self.check_files(&chosen, &places)?;
-        let secrets = secret_values::expect(self.request, self.policy, &chosen);
+        let mut resolved = self.choose(manifest, &files)?;
+        let limits = self.decide_limits(&resolved, facts, &rows)?;
+        let (contract, input_bytes) = self.check_files(&resolved, &file_roots)?;
+        let secrets = secret_values::expect(self.request, self.policy, &resolved);
         let secrets = self.refusals.check(secrets)?.unwrap_or_default();
         // A run gets the values here.
-        chosen.name_secrets(self.request);
-        let steps = self.lay_out(&chosen, facts)?;
-        let program = self.find_program(&chosen, limits.as_ref(), &files, &steps, facts)?;
+        resolved.name_secrets(self.request);
+        let steps = self.lay_out(&resolved, facts)?;
+        let program = self.find_program(&resolved, limits.as_ref(), &files, &steps, facts)?;
         let decided = Decided {
-            chosen,
+            resolved,
             limits,
             contract,
             input_bytes,
@@ -187,7 +187,7 @@ impl DryRun<'_> {
             steps,
             program,
         };
-        rows.write(&mut self.document, &decided, &places);
+        rows.write(&mut self.document, &decided, &file_roots);
         self.note_unchecked(&decided, facts);
         Ok(())
     }
@@ -201,11 +201,11 @@ impl DryRun<'_> {
         let Inputs {
             manifest,
             archive,
-            places,
+            file_roots,
             ..
         } = open_inputs(request, policy, &mut self.refusals)?;
         let limits = unpack_limits(policy);
-        let named = subject::document_names();
+        let named = loaded_manifest::document_names();
         let files = match archive {
             None => Files::Command,
             Some(OpenedArchive::File(file)) => {
@@ -218,7 +218,7 @@ impl DryRun<'_> {
         Ok(ReadInputs {
             manifest,
             files,
-            places,
+            file_roots,
         })
     }
 
@@ -252,70 +252,75 @@ impl DryRun<'_> {
 
     fn choose(
         &mut self,
-        manifest: Option<ManifestSubject>,
+        manifest: Option<LoadedManifest>,
         files: &Files,
-    ) -> Result<Chosen, RunError> {
+    ) -> Result<ResolvedRun, RunError> {
         let (request, policy, bundle) = (self.request, self.policy, files.as_bundle());
         let refusals = &mut self.refusals;
-        let chosen = chosen::choose(request, policy, bundle, manifest, Access::Look, refusals)?;
-        self.report.chosen(&chosen);
+        let resolved = resolved::choose(request, policy, bundle, manifest, Access::Look, refusals)?;
+        self.report.resolved(&resolved);
         if policy.oci.root_read_only {
             self.report.read_only_root();
         }
-        Ok(chosen)
+        Ok(resolved)
     }
 
     fn decide_limits(
         &mut self,
-        chosen: &Chosen,
+        resolved: &ResolvedRun,
         facts: &HostFacts,
         rows: &Rows<'_>,
     ) -> Result<Option<Limits>, RunError> {
         let (host, coverage) = (&facts.host, &facts.coverage);
-        let settled = planning::settle_limits(self.request, self.policy, host, coverage, chosen);
-        let Some(mut settled) = self.refusals.check(settled)? else {
+        let effective =
+            planning::resolve_limits(self.request, self.policy, host, coverage, resolved);
+        let Some(mut effective) = self.refusals.check(effective)? else {
             return Ok(None);
         };
-        rows.name_files(&mut settled.limits.reports);
-        self.report.limits(&settled);
-        for error in settled.refusals {
+        rows.name_files(&mut effective.limits.reports);
+        self.report.limits(&effective);
+        for error in effective.refusals {
             self.refusals.refuse(error)?;
         }
-        Ok(Some(settled.limits))
+        Ok(Some(effective.limits))
     }
 
     /// The contract of the files, and the sizes of the inputs.
     fn check_files(
         &mut self,
-        chosen: &Chosen,
-        places: &Places,
+        resolved: &ResolvedRun,
+        file_roots: &FileRoots,
     ) -> Result<(Option<IoContract>, Vec<u64>), RunError> {
         let tokens = TokenValues {
             run_id: RUN_ID,
-            manifest_id: chosen.manifest.token_id().unwrap_or("tool"),
+            manifest_id: resolved.manifest.token_id().unwrap_or("tool"),
             start_unix_s: self.start_unix_s,
         };
-        let granted = chosen.grants.outputs;
-        let (io, time) = (&chosen.manifest.io, self.request.limits.wall_time());
+        let granted = resolved.grants.outputs;
+        let (io, time) = (&resolved.manifest.io, self.request.limits.wall_time());
         // A signal ends a plan by its default action.
-        let patience = contract::Patience {
+        let wait_limit = contract::WaitLimit {
             time,
             signals: None,
         };
-        let contract = contract::settle(io, &self.request.bundle, tokens, granted, patience);
+        let contract = contract::resolve(io, &self.request.bundle, tokens, granted, wait_limit);
         let Some(contract) = self.refusals.check(contract)? else {
             return Ok((None, Vec::new()));
         };
         let destinations = contract::check_destinations(&contract.output_files);
         self.refusals.check(destinations)?;
-        let sizes = check_inputs(&contract, places);
+        let sizes = check_inputs(&contract, file_roots);
         let sizes = self.refusals.check(sizes)?.unwrap_or_default();
         Ok((Some(contract), sizes))
     }
 
     /// The steps of the view.
-    fn lay_out(&mut self, chosen: &Chosen, facts: &HostFacts) -> Result<Vec<ViewStep>, RunError> {
-        let entries = planning::distinct(chosen);
+    fn lay_out(
+        &mut self,
+        resolved: &ResolvedRun,
+        facts: &HostFacts,
+    ) -> Result<Vec<ViewStep>, RunError> {
+        let entries = planning::distinct(resolved);
         let mut mounts = Vec::with_capacity(entries.len());
         for entry in &entries {
             let looked = mounts::look(entry).map_err(RunError::from);
@@ -324,30 +329,31 @@ impl DryRun<'_> {
         // An entry that is missing has its own refusal.
         if mounts.len() == entries.len() {
             let caller = &self.request.caller;
-            let apart = run_view::keep_stores_apart(&mut chosen.view.clone(), caller, self.policy);
+            let apart =
+                run_view::keep_stores_apart(&mut resolved.view.clone(), caller, self.policy);
             self.refusals.check(apart)?;
         }
-        let wanted = &chosen.manifest.workspace_sources;
+        let wanted = &resolved.manifest.workspace_sources;
         mounts.extend(wanted.iter().map(sources::placeholder));
-        let named = sources::check(&chosen.manifest, self.request, self.policy);
+        let named = sources::check(&resolved.manifest, self.request, self.policy);
         self.refusals.check(named)?;
         let asked = view_plan::asked(&mounts).map_err(RunError::from);
         let asked = self.refusals.check(asked)?.unwrap_or_default();
-        let is_image = chosen.image.is_some();
+        let is_image = resolved.image.is_some();
         Ok(planning::lay_out(&facts.host, is_image, asked))
     }
 
     fn find_program(
         &mut self,
-        chosen: &Chosen,
+        resolved: &ResolvedRun,
         limits: Option<&Limits>,
         files: &Files,
         steps: &[ViewStep],
         facts: &HostFacts,
     ) -> Result<Option<Program>, RunError> {
         let memory_bytes = limits.map_or(0, Limits::memory_bytes);
-        let parts = planning::parts(self.request, chosen, memory_bytes, RUN_ID);
-        let programs = planning::programs(chosen, &parts);
+        let parts = planning::parts(self.request, resolved, memory_bytes, RUN_ID);
+        let programs = planning::programs(resolved, &parts);
         let inside = Inside {
             steps,
             bundle: match files {
@@ -355,11 +361,11 @@ impl DryRun<'_> {
                 Files::Command | Files::ManifestAlone { .. } => None,
             },
             foreign: facts.host.privileged,
-            image: chosen.image.as_ref(),
+            image: resolved.image.as_ref(),
         };
         let attempt = Attempt {
             request: self.request,
-            chosen,
+            resolved,
             programs: &programs,
         };
         let program = self.refusals.check(start_of(&inside, &attempt))?;
@@ -382,14 +388,18 @@ impl DryRun<'_> {
                 unchecked.push(format!("workspace source {id}: nobody was asked for it"));
             }
         }
-        let writable = decided.chosen.view.iter().filter_map(|entry| match entry {
-            ViewEntry::Bind {
-                source,
-                writable: true,
-                ..
-            } => Some(inside::shown(source)),
-            _ => None,
-        });
+        let writable = decided
+            .resolved
+            .view
+            .iter()
+            .filter_map(|entry| match entry {
+                ViewEntry::Bind {
+                    source,
+                    writable: true,
+                    ..
+                } => Some(inside::shown(source)),
+                _ => None,
+            });
         if facts.host.privileged {
             unchecked.extend(writable.map(|source| {
                 format!("{source}: whether its file system can show the body as its owner")
@@ -409,8 +419,8 @@ fn missing_grants(error: &RunError) -> Vec<MissingGrant> {
     missing.iter().map(row).collect()
 }
 
-fn check_inputs(contract: &IoContract, places: &Places) -> Result<Vec<u64>, RunError> {
-    let Some(workspace) = places.to_stage_from(contract)? else {
+fn check_inputs(contract: &IoContract, file_roots: &FileRoots) -> Result<Vec<u64>, RunError> {
+    let Some(workspace) = file_roots.to_stage_from(contract)? else {
         return Ok(Vec::new());
     };
     let limits = FileLimits::default();
@@ -423,10 +433,10 @@ fn check_inputs(contract: &IoContract, places: &Places) -> Result<Vec<u64>, RunE
 
 /// Whether the body's first step would succeed; the program, where one was chosen at all.
 fn start_of(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Result<Option<Program>, RunError> {
-    let Some(name) = attempt.chosen.argv.first() else {
+    let Some(name) = attempt.resolved.argv.first() else {
         return Ok(None);
     };
-    let directory = &attempt.chosen.working_directory;
+    let directory = &attempt.resolved.working_directory;
     inside.enter(directory).map_err(|errno| {
         let step = ChildStep::WorkingDirectory;
         let error = SandboxError::Child {
@@ -435,7 +445,7 @@ fn start_of(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Result<Option<Program
             object: format!(" {}", escape(directory)),
             errno,
         };
-        not_started::told(error, inside, attempt)
+        not_started::explain(error, inside, attempt)
     })?;
     let found = inside.program(attempt.programs, directory);
     found.map(Some).map_err(|lack| {
@@ -444,7 +454,7 @@ fn start_of(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Result<Option<Program
             Errno::NOENT => SandboxError::ProgramNotFound { program },
             errno => SandboxError::ProgramNotExecutable { program, errno },
         };
-        not_started::told(error, inside, attempt)
+        not_started::explain(error, inside, attempt)
     })
 }
 
@@ -581,14 +591,14 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
             document: PlanReport::new(),
         };
         let limits = unpack_limits(&policy);
-        let named = subject::manifest_names();
+        let named = loaded_manifest::manifest_names();
         let surveyed = survey_directory(source.as_fd(), &limits, &named).expect("surveyed");
         let workspace = request.bundle.workspace.clone();
-        let places = Places::open(request, workspace, &mut dry_run.refusals);
-        let inputs = places.map(|places| ReadInputs {
+        let file_roots = FileRoots::open(request, workspace, &mut dry_run.refusals);
+        let inputs = file_roots.map(|file_roots| ReadInputs {
             manifest: None,
             files: Files::Surveyed(Box::new(surveyed)),
-            places,
+            file_roots,
         });
         dry_run.finish(inputs, Ok(facts()))
     }

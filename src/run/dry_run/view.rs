@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
 
 use crate::run::artifacts;
-use crate::run::chosen::Chosen;
 use crate::run::dry_run::Decided;
 use crate::run::dry_run::decided_by::Rows;
+use crate::run::resolved::ResolvedRun;
 use sandbox::view::{Access, ViewStep};
 use spec::manifest::WorkspaceSource;
 use spec::oci::reference::{Reference, Which};
@@ -18,12 +18,12 @@ impl Rows<'_> {
     /// Every path that a person would see.
     pub(super) fn view(&self, decided: &Decided) -> Vec<PlannedPath> {
         let decided_by: BTreeMap<&[u8], String> = decided
-            .chosen
+            .resolved
             .view
             .iter()
             .map(|entry| {
                 let (ViewEntry::Bind { target, .. } | ViewEntry::Tmpfs { target, .. }) = entry;
-                let by = self.entry_decided_by(entry, &decided.chosen);
+                let by = self.entry_decided_by(entry, &decided.resolved);
                 (target.as_os_str().as_bytes(), by)
             })
             .collect();
@@ -35,7 +35,7 @@ impl Rows<'_> {
                 if let Some(by) = decided_by.get(path) {
                     row.decided_by.clone_from(by);
                 }
-                let sources = &decided.chosen.manifest.workspace_sources;
+                let sources = &decided.resolved.manifest.workspace_sources;
                 let source = sources
                     .iter()
                     .find(|source| source.target.as_str().as_bytes() == path);
@@ -46,14 +46,14 @@ impl Rows<'_> {
                 Some((path, row))
             })
             .collect();
-        if let Some(image) = &decided.chosen.image {
+        if let Some(image) = &decided.resolved.image {
             let row = PlannedPath {
                 path: "/".to_owned(),
                 what: PlannedEntry::Image,
                 from: Some(image.wanted.place.to_string()),
                 writable: !self.policy.oci.root_read_only,
                 size_bytes: None,
-                decided_by: self.image_by(&decided.chosen),
+                decided_by: self.image_by(&decided.resolved),
             };
             rows.push((b"/", row));
         }
@@ -62,7 +62,7 @@ impl Rows<'_> {
     }
 
     /// Every workspace source, and whether somebody would have to be asked for it.
-    pub(super) fn workspace_sources(&self, chosen: &Chosen) -> Vec<PlannedSource> {
+    pub(super) fn workspace_sources(&self, resolved: &ResolvedRun) -> Vec<PlannedSource> {
         let row = |source: &WorkspaceSource| {
             let digest = match Reference::parse(&source.reference).map(|named| named.which()) {
                 Ok(Which::Digest(digest)) => Some(digest),
@@ -82,19 +82,24 @@ impl Rows<'_> {
                 granted_by: self.granted_by("sources"),
             }
         };
-        chosen.manifest.workspace_sources.iter().map(row).collect()
+        resolved
+            .manifest
+            .workspace_sources
+            .iter()
+            .map(row)
+            .collect()
     }
 
     /// Who says which image it is.
-    pub(super) fn image_by(&self, chosen: &Chosen) -> String {
-        match (&self.request.oci.image, &chosen.manifest.runner.image) {
+    pub(super) fn image_by(&self, resolved: &ResolvedRun) -> String {
+        match (&self.request.oci.image, &resolved.manifest.runner.image) {
             (Some(_), _) => "--image".to_owned(),
             (None, Some(_)) => self.key("runner.image"),
             (None, None) => "picked".to_owned(),
         }
     }
 
-    fn entry_decided_by(&self, entry: &ViewEntry, chosen: &Chosen) -> String {
+    fn entry_decided_by(&self, entry: &ViewEntry, resolved: &ResolvedRun) -> String {
         if self.request.view.contains(entry) {
             let flag = match entry {
                 ViewEntry::Tmpfs { .. } => "--tmpfs",
@@ -110,7 +115,7 @@ impl Rows<'_> {
             };
             return flag.to_owned();
         }
-        let mounts = &chosen.manifest.mounts;
+        let mounts = &resolved.manifest.mounts;
         let asked = mounts.iter().find(|mount| match entry {
             ViewEntry::Bind { target, .. } => target.as_os_str() == mount.target.as_str(),
             ViewEntry::Tmpfs { .. } => false,

@@ -47,7 +47,7 @@ pub struct Wanted {
 
 /// The image of a run.
 #[derive(Debug)]
-pub struct ChosenImage {
+pub struct SelectedImage {
     pub wanted: Wanted,
     /// `None` in a plan, where it is not here yet.
     pub opened: Option<OpenedImage>,
@@ -121,12 +121,12 @@ pub(super) fn open(
     access: Access<'_>,
     request: &Request,
     policy: &HostPolicy,
-) -> Result<ChosenImage, RunError> {
+) -> Result<SelectedImage, RunError> {
     let opened = match have(&wanted.place, access, request, policy)? {
         Some(image) => Some(OpenedImage::read(image)?),
         None => None,
     };
-    Ok(ChosenImage { wanted, opened })
+    Ok(SelectedImage { wanted, opened })
 }
 
 fn refused(code: &'static str, object: &str, problem: impl Into<String>) -> RunError {
@@ -139,7 +139,7 @@ fn refused(code: &'static str, object: &str, problem: impl Into<String>) -> RunE
     }
 }
 
-impl ChosenImage {
+impl SelectedImage {
     /// What a person should know of it.
     pub(super) fn warnings(&self) -> impl Iterator<Item = WarningReport> + '_ {
         let opened = self.opened.iter();

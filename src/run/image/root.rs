@@ -7,11 +7,11 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use crate::run::Run;
-use crate::run::chosen::Chosen;
 use crate::run::contract;
 use crate::run::error::RunError;
 use crate::run::image::OpenedImage;
 use crate::run::planning::distinct;
+use crate::run::resolved::ResolvedRun;
 use crate::run::sources::Sources;
 use crate::run::unpacking::lower;
 use sandbox::image_root::{Filled, Names, filled, grafts};
@@ -43,10 +43,10 @@ impl Run<'_> {
         &self,
         resources: &Resources,
         prepared: &mut Prepared,
-        chosen: &Chosen,
+        resolved: &ResolvedRun,
         sources: &Sources,
     ) -> Result<Option<MountedImage>, RunError> {
-        let Some(image) = &chosen.image else {
+        let Some(image) = &resolved.image else {
             return Ok(None);
         };
         let opened = image
@@ -54,7 +54,7 @@ impl Run<'_> {
             .as_ref()
             .ok_or_else(|| RunError::host("open the image")(Errno::NOENT))?;
         check_layers(opened.image.layers.len())?;
-        let asked = asked_steps(chosen, sources)?;
+        let asked = asked_steps(resolved, sources)?;
         self.fill(resources, prepared, &asked, opened)?;
         let read_only = self.policy.oci.root_read_only;
         let not_writable = match read_only {
@@ -143,7 +143,7 @@ impl Run<'_> {
             group: &opened.group,
         };
         let list = filled(asked, &opened.user, names);
-        let _assumed = self.assume(resources)?;
+        let _assumed = self.assume_body_ids(resources)?;
         contract::make_directories(prepared.space(), &format!("{PLACE}/upper"))
             .and_then(|upper| list.iter().try_for_each(|one| make(upper.as_fd(), one)))
             .map_err(RunError::host("fill the root of the image"))
@@ -151,8 +151,8 @@ impl Run<'_> {
 }
 
 /// The steps of the mounts that were asked for; nothing is cloned for them yet.
-fn asked_steps(chosen: &Chosen, sources: &Sources) -> Result<Vec<ViewStep>, RunError> {
-    let entries = distinct(chosen);
+fn asked_steps(resolved: &ResolvedRun, sources: &Sources) -> Result<Vec<ViewStep>, RunError> {
+    let entries = distinct(resolved);
     let looked = entries.iter().chain(&sources.entries).map(mounts::look);
     let mut mounts = looked.collect::<Result<Vec<_>, MountError>>()?;
     mounts.extend(sources.mounts.iter().cloned());

@@ -3,7 +3,7 @@
 use crate::plan::preparation::{Lists, named_lists};
 use crate::run::error::RunError;
 use crate::run::image::Access;
-use crate::run::subject::BundleFiles;
+use crate::run::loaded_manifest::BundleFiles;
 use archive::Entry;
 use spec::path::{RelPath, escape};
 

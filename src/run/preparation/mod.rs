@@ -18,7 +18,8 @@ use std::time::Instant;
 use crate::plan::preparation::{self, Ground, Kind, Lists, Missing, NODE_MODULES, PYTHON, Step};
 use crate::run::artifacts::UntilSignal;
 use crate::run::error::RunError;
-use crate::run::image::{Access, ChosenImage, how};
+use crate::run::image::{Access, SelectedImage, how};
+use crate::run::loaded_manifest::BundleFiles;
 pub use crate::run::preparation::error::PreparationProblem;
 use crate::run::preparation::harvest::{Harvest, Note, Root};
 use crate::run::preparation::lists::lists;
@@ -26,7 +27,6 @@ pub(super) use crate::run::preparation::nested::Preparing;
 use crate::run::preparation::nested::{Nested, run_step};
 use crate::run::progress::Act;
 use crate::run::refusals::Refusals;
-use crate::run::subject::BundleFiles;
 use sources::oci::layers::HeldLayer;
 use sources::oci::listener::Listener as _;
 use sources::oci::opening::open_store;
@@ -88,7 +88,7 @@ impl Provided {
 pub(super) fn provide(
     request: &Request,
     policy: &HostPolicy,
-    image: &mut ChosenImage,
+    image: &mut SelectedImage,
     access: Access<'_>,
     bundle: &dyn BundleFiles,
     runner: &mut RunnerReport,
@@ -130,7 +130,7 @@ pub(super) fn provide(
 fn steps(
     missing: &Missing,
     lists: &Lists,
-    image: &ChosenImage,
+    image: &SelectedImage,
     request: &Request,
     policy: &PreparationPolicy,
 ) -> Result<Vec<Step>, RunError> {
@@ -218,7 +218,7 @@ struct Preparer<'run> {
 
 /// What a step is installed on.
 struct Below<'run> {
-    image: &'run ChosenImage,
+    image: &'run SelectedImage,
     /// The step that installed packages of the distribution before.
     native: Option<&'run Step>,
 }
@@ -228,7 +228,7 @@ impl Preparer<'_> {
     fn prepare(
         self,
         steps: &[Step],
-        image: &mut ChosenImage,
+        image: &mut SelectedImage,
         signals: BorrowedFd<'_>,
         rows: &mut Vec<PreparationReport>,
     ) -> Result<(), RunError> {
@@ -329,7 +329,7 @@ impl Preparer<'_> {
             .publish(building, &step.key, label)
             .map_err(PreparationProblem::from)?;
         store.settle().map_err(PreparationProblem::from)?;
-        tell(note, PreparationFound::Made, row);
+        report_note(note, PreparationFound::Made, row);
         until.act.succeeded("installed");
         Ok(tree)
     }
@@ -346,11 +346,11 @@ fn held(
     };
     let note = tree.note().map_err(PreparationProblem::from)?;
     let note: Note = serde_json::from_slice(&note).unwrap_or_default();
-    tell(note, PreparationFound::Store, row);
+    report_note(note, PreparationFound::Store, row);
     Ok(Some(tree))
 }
 
-fn tell(note: Note, found: PreparationFound, row: &mut PreparationReport) {
+fn report_note(note: Note, found: PreparationFound, row: &mut PreparationReport) {
     row.found = found;
     row.bytes = Some(note.bytes);
     row.packages = note.packages;

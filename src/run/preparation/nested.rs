@@ -6,13 +6,13 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use rustix::fs::Mode;
 
 use crate::plan::preparation::{GivenFile, Step};
-use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::preparation::failure;
 use crate::run::preparation::harvest::Harvest;
 use crate::run::progress::Act;
 use crate::run::reporting::ReportBuilder;
-use crate::run::telling::{Beginning, conclude};
+use crate::run::reporting::{Beginning, conclude};
+use crate::run::resolved::ResolvedRun;
 use crate::run::{Run, contract, random_bytes};
 use sandbox::launch::Launched;
 use secrets::mask::Masks;
@@ -57,8 +57,8 @@ impl<'run> Preparing<'run> {
     ///
     /// # Errors
     /// As [`OpenedImage::add_layers`](crate::run::image::OpenedImage::add_layers).
-    pub(in crate::run) fn complete(&self, chosen: &mut Chosen) -> Result<(), RunError> {
-        let image = chosen
+    pub(in crate::run) fn complete(&self, resolved: &mut ResolvedRun) -> Result<(), RunError> {
+        let image = resolved
             .image
             .as_mut()
             .and_then(|image| image.opened.as_mut());

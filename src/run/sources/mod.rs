@@ -19,12 +19,12 @@ use rustix::io::Errno;
 
 use crate::run::Run;
 use crate::run::artifacts::{UntilSignal, terms};
-use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::image::how;
 use crate::run::planning;
 use crate::run::progress::Act;
 use crate::run::reporting::WithWarnings;
+use crate::run::resolved::ResolvedRun;
 use crate::run::sources::error::{SourceError, SourceProblem};
 use archive::Entry;
 use sandbox::mounts;
@@ -107,17 +107,17 @@ impl Run<'_> {
     /// for its overlayfs and has answered.
     pub(super) fn materialize_sources(
         &self,
-        chosen: &Chosen,
+        resolved: &ResolvedRun,
         prepared: &mut Prepared,
         resources: &Resources,
         signals: BorrowedFd<'_>,
     ) -> Result<MaterializedSources, RunError> {
-        let wanted = &chosen.manifest.workspace_sources;
+        let wanted = &resolved.manifest.workspace_sources;
         if wanted.is_empty() {
             return Ok(MaterializedSources::default());
         }
-        let references = check(&chosen.manifest, self.request, self.policy)?;
-        let others = planning::distinct(chosen);
+        let references = check(&resolved.manifest, self.request, self.policy)?;
+        let others = planning::distinct(resolved);
         let others: Vec<RequestedMount> =
             others.iter().map(mounts::look).collect::<Result<_, _>>()?;
         let planned = wanted.iter().map(placeholder);

@@ -122,7 +122,7 @@ impl Run<'_> {
             let upper = match own.had.source.writable {
                 true => Upper::Writable,
                 false => {
-                    let _assumed = self.assume(resources)?;
+                    let _assumed = self.assume_body_ids(resources)?;
                     let upper = format!("{place}/upper");
                     make_places(prepared.space(), &upper, &own.places)
                         .map_err(RunError::host("make the places of mounts in a source"))?;
@@ -163,7 +163,7 @@ impl Run<'_> {
         let copy = format!("{}/{COPY}", place_of(number));
         let space = prepared.space();
         let into = {
-            let _assumed = self.assume(resources)?;
+            let _assumed = self.assume_body_ids(resources)?;
             make_directories(space, &copy)
                 .map_err(RunError::host("make a directory for a copy of a source"))?
         };
@@ -174,7 +174,7 @@ impl Run<'_> {
             resources.body_ids(),
         )
         .map_err(|error: UnpackError| failed(SourceProblem::Copy(error)))?;
-        let _assumed = self.assume(resources)?;
+        let _assumed = self.assume_body_ids(resources)?;
         make_places(space, &copy, &own.places)
             .map_err(RunError::host("make the places of mounts in a source"))?;
         Ok(format!("/{copy}").into_bytes())

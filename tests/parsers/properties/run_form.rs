@@ -127,7 +127,7 @@ fn check_words(run: &Run, argv: &[Vec<u8>], argument: &str) {
 }
 
 /// A file is one of the bundle's, and no interpreter takes its name for an option.
-fn check_file(run: &Run, resolved: &spec::detection::ResolvedRun, files: &Files) {
+fn check_file(run: &Run, resolved: &spec::detection::ResolvedForm, files: &Files) {
     let named = match run {
         Run::File(path) => path,
         Run::Text(text) if text_form(text) == TextForm::Path => text,

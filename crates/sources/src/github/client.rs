@@ -14,7 +14,7 @@ use crate::github::fetching::Wanted;
 use crate::github::reference::is_commit;
 use crate::github::resolving::{is_reference, is_repository};
 use crate::github::service::Service;
-use crate::github::{FetchedTree, GitHub, Patience, RefShape, ResolvedRef, Token};
+use crate::github::{FetchedTree, GitHub, RefShape, ResolvedRef, Timeouts, Token};
 use crate::progress::Progress;
 use archive::UnpackLimits;
 use spec::digest::Digest;
@@ -31,7 +31,7 @@ pub struct ClientSettings {
     pub cache_directory: PathBuf,
     /// Above this size the least recently used entries are removed.
     pub cache_size_bytes: u64,
-    pub patience: Patience,
+    pub timeouts: Timeouts,
 }
 
 impl fmt::Debug for ClientSettings {
@@ -73,7 +73,7 @@ impl Client {
         let service = Service::new(
             &settings.base_url,
             settings.token.clone(),
-            settings.patience,
+            settings.timeouts,
         )?;
         Ok(Self {
             settings,

@@ -22,7 +22,7 @@ pub use reference::RefShape;
 pub use token::Token;
 
 use crate::github::cache::ArchiveNote;
-use crate::http::Patience;
+use crate::http::Timeouts;
 use spec::digest::Digest;
 use spec::path::RelPath;
 use spec::report::WarningReport;

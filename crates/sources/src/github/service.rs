@@ -5,7 +5,7 @@ use std::io::Read as _;
 use rustls::pki_types::CertificateDer;
 use ureq::http::{Request, StatusCode, Uri, header};
 
-use crate::github::Patience;
+use crate::github::Timeouts;
 use crate::github::error::GitHubError;
 use crate::github::fault::Fault;
 use crate::github::token::Token;
@@ -36,7 +36,7 @@ impl Service {
     pub(super) fn new(
         base_url: &str,
         token: Option<Token>,
-        patience: Patience,
+        timeouts: Timeouts,
     ) -> Result<Self, GitHubError> {
         let refused = |problem: String| GitHubError::Setting {
             setting: "github.base_url",
@@ -58,7 +58,7 @@ impl Service {
             base_url,
             base,
             token,
-            client: Client::new(patience, Watch::default()),
+            client: Client::new(timeouts, Watch::default()),
         })
     }
 
@@ -87,7 +87,7 @@ impl Service {
                 .pause(pause)
                 .map_err(|cancelled| self.unavailable(path, 1, cancelled.to_string()))
         };
-        retry(self.client.patience(), &mut pause, &mut once).map_err(|gave_up| match gave_up {
+        retry(self.client.timeouts(), &mut pause, &mut once).map_err(|gave_up| match gave_up {
             GaveUp::Final(error) => *error,
             GaveUp::Unavailable {
                 limit: Some(limit), ..

@@ -49,7 +49,7 @@ impl Answer {
         if self.stated_bytes().is_some_and(|stated| bytes_max < stated) {
             return Err(TransferError::TooLarge { bytes_max });
         }
-        let patience = client.patience().document;
+        let timeouts = client.timeouts().document;
         let started = Instant::now();
         let mut reader = self.reader().take(bytes_max.saturating_add(1));
         let mut bytes = Vec::new();
@@ -62,8 +62,8 @@ impl Answer {
                 Err(error) => return Err(client.read_error(error)),
             }
             // The connection's own time-outs restart with each byte.
-            if patience < started.elapsed() {
-                let cause = format!("the body took longer than {patience:?}");
+            if timeouts < started.elapsed() {
+                let cause = format!("the body took longer than {timeouts:?}");
                 return Err(TransferError::Passing(cause));
             }
         }

@@ -11,7 +11,7 @@ use ureq::{Agent, AsSendBody, Timeout};
 
 use crate::http::answer::Answer;
 use crate::http::fault::Fault;
-use crate::http::patience::Patience;
+use crate::http::timeouts::Timeouts;
 use crate::http::watch::{Cancelled, Watch};
 use crate::http::wire::{Dialler, Lookup};
 use spec::path::escape;
@@ -23,7 +23,7 @@ const NO_TLS: &str = "TLS: the server does not speak TLS";
 /// HTTP client. It follows no redirects: a redirect must not receive credentials.
 #[derive(Debug)]
 pub(crate) struct Client {
-    patience: Patience,
+    timeouts: Timeouts,
     watch: Watch,
     agent: OnceCell<Agent>,
 }
@@ -58,9 +58,9 @@ impl<E> From<TransferError> for Fault<E> {
 impl Client {
     /// Creates a client. `watch` can end its waits. No connection is opened yet.
     #[must_use]
-    pub(crate) fn new(patience: Patience, watch: Watch) -> Self {
+    pub(crate) fn new(timeouts: Timeouts, watch: Watch) -> Self {
         Self {
-            patience,
+            timeouts,
             watch,
             agent: OnceCell::new(),
         }
@@ -74,8 +74,8 @@ impl Client {
 
     /// Returns the time-outs.
     #[must_use]
-    pub(crate) fn patience(&self) -> &Patience {
-        &self.patience
+    pub(crate) fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
     }
 
     /// Sends one request. The first request calls `trust` for the trusted certificate authorities;
@@ -111,19 +111,19 @@ impl Client {
             .root_certs(RootCerts::from(roots))
             .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .build();
-        let patience = self.patience;
+        let timeouts = self.timeouts;
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
             .user_agent(concat!("runner/", env!("CARGO_PKG_VERSION")))
             .tls_config(tls)
-            .timeout_resolve(Some(patience.connect))
-            .timeout_connect(Some(patience.connect))
-            .timeout_recv_response(Some(patience.head))
-            .timeout_per_read(Some(patience.stall))
-            .timeout_per_write(Some(patience.stall))
-            .timeout_per_call(Some(patience.whole))
+            .timeout_resolve(Some(timeouts.connect))
+            .timeout_connect(Some(timeouts.connect))
+            .timeout_recv_response(Some(timeouts.head))
+            .timeout_per_read(Some(timeouts.stall))
+            .timeout_per_write(Some(timeouts.stall))
+            .timeout_per_call(Some(timeouts.whole))
             .build();
         // If the C library ignores it, nsswitch.conf applies, which usually has the same order.
         let _taken = name_lookup::only_files_and_dns();
@@ -174,15 +174,15 @@ impl Client {
     }
 
     fn timed_out(&self, which: Timeout) -> String {
-        let patience = &self.patience;
+        let timeouts = &self.timeouts;
         match which {
-            Timeout::Resolve => format!("no address within {:?}", patience.connect),
-            Timeout::Connect => format!("no connection within {:?}", patience.connect),
-            Timeout::RecvResponse => format!("no answer within {:?}", patience.head),
+            Timeout::Resolve => format!("no address within {:?}", timeouts.connect),
+            Timeout::Connect => format!("no connection within {:?}", timeouts.connect),
+            Timeout::RecvResponse => format!("no answer within {:?}", timeouts.head),
             Timeout::PerRead | Timeout::PerWrite => {
-                format!("nothing was sent or received for {:?}", patience.stall)
+                format!("nothing was sent or received for {:?}", timeouts.stall)
             }
-            _ => format!("the request took longer than {:?}", patience.whole),
+            _ => format!("the request took longer than {:?}", timeouts.whole),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::http::fault::{Fault, RateLimit};
-use crate::http::patience::Patience;
+use crate::http::timeouts::Timeouts;
 
 pub(crate) const TRIES_MAX: u32 = 4;
 
@@ -25,11 +25,11 @@ pub(crate) enum GaveUp<E> {
 /// # Errors
 /// [`GaveUp`].
 pub(crate) fn retry<T, E>(
-    patience: &Patience,
+    timeouts: &Timeouts,
     pause: &mut dyn FnMut(&str, Duration) -> Result<(), E>,
     once: &mut dyn FnMut() -> Result<T, Fault<E>>,
 ) -> Result<T, GaveUp<E>> {
-    let mut delay = patience.first_delay;
+    let mut delay = timeouts.first_delay;
     let mut tries = 0;
     loop {
         tries += 1;
@@ -46,7 +46,7 @@ pub(crate) fn retry<T, E>(
             }
             Err(Fault::Passing { cause, wait, limit }) => (cause, wait, limit),
         };
-        let is_too_long = wait.is_some_and(|wait| patience.wait_max < wait);
+        let is_too_long = wait.is_some_and(|wait| timeouts.wait_max < wait);
         if TRIES_MAX <= tries || is_too_long {
             return Err(GaveUp::Unavailable {
                 tries,

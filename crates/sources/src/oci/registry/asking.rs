@@ -79,7 +79,7 @@ impl Registry {
             let paused = self.client.watch().pause(pause);
             paused.map_err(|_cancelled| cancelled())
         };
-        retry(self.client.patience(), &mut pause, once).map_err(|gave_up| {
+        retry(self.client.timeouts(), &mut pause, once).map_err(|gave_up| {
             let request = self.shown_request(method, path);
             match gave_up {
                 GaveUp::Final(error) => *error,

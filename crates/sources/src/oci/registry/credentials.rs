@@ -164,7 +164,7 @@ fn ask(
         words: &[program, "get".to_owned()],
         input: helper.server.as_bytes(),
         environment: &connection.environment,
-        deadline: connection.patience.program,
+        deadline: connection.timeouts.program,
         signals: None,
         is_over: &|| listener.is_cancelled(),
     });

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::http::url::plain_url;
-use crate::http::{Client, Patience, Watch};
+use crate::http::{Client, Timeouts, Watch};
 use crate::oci::error::OciError;
 use crate::oci::listener::{Listener, Silent};
 use crate::oci::registry::authorization::Authorization;
@@ -37,7 +37,7 @@ pub struct Connection {
     /// Environment of credential helpers: all of the caller's, as with Docker's client, since
     /// helpers are the caller's programs and read their settings there.
     pub environment: Vec<EnvironmentEntry>,
-    pub patience: Patience,
+    pub timeouts: Timeouts,
     pub listener: Arc<dyn Listener>,
 }
 
@@ -48,7 +48,7 @@ impl Default for Connection {
             ca_file: None,
             docker_config: None,
             environment: Vec::new(),
-            patience: Patience::of_large_bodies(),
+            timeouts: Timeouts::of_large_bodies(),
             listener: Arc::new(Silent),
         }
     }
@@ -62,7 +62,7 @@ impl fmt::Debug for Connection {
             .field("insecure", &self.insecure)
             .field("ca_file", &self.ca_file)
             .field("docker_config", &self.docker_config)
-            .field("patience", &self.patience)
+            .field("patience", &self.timeouts)
             .finish_non_exhaustive()
     }
 }
@@ -115,7 +115,7 @@ impl Registry {
         let watch = Watch::new(Arc::new(move || listener.is_cancelled()));
         Ok(Self {
             reference: reference.clone(),
-            client: Client::new(connection.patience, watch),
+            client: Client::new(connection.timeouts, watch),
             connection,
             scheme: OnceCell::new(),
             credentials: OnceCell::new(),

@@ -245,13 +245,13 @@ impl<R: Read> Read for Body<'_, R> {
 impl<R> Body<'_, R> {
     /// Checks the rate. Time that the caller spends between reads does not count.
     fn not_too_slow(&mut self) -> io::Result<()> {
-        let patience = self.client.patience();
-        if self.waited < patience.slow {
+        let timeouts = self.client.timeouts();
+        if self.waited < timeouts.slow {
             return Ok(());
         }
         let came = self.bytes - self.since;
-        if came < patience.slow_bytes {
-            let (slow, expected) = (patience.slow, patience.slow_bytes);
+        if came < timeouts.slow_bytes {
+            let (slow, expected) = (timeouts.slow, timeouts.slow_bytes);
             let cause = format!("{came} bytes came in {slow:?}, expected {expected}");
             return Err(self.broken(TransferError::Passing(cause)).into_read());
         }

@@ -116,7 +116,7 @@ impl BundleFiles for Tree {
 
 /// A manifest and whose word it is.
 #[derive(Debug)]
-pub struct Subject {
+pub struct LoadedManifest {
     /// What it asks for.
     pub manifest: Manifest,
     /// Where it was read, for people; empty where there is none.
@@ -140,7 +140,7 @@ pub fn of_caller(
     options: &BundleOptions,
     workspace: Option<&Path>,
     registry: &Registry,
-) -> Result<Option<Subject>, RunError> {
+) -> Result<Option<LoadedManifest>, RunError> {
     let Some(path) = &options.manifest else {
         return Ok(None);
     };
@@ -152,7 +152,7 @@ fn of_file(
     path: &Path,
     workspace: Option<&Path>,
     registry: &Registry,
-) -> Result<Subject, RunError> {
+) -> Result<LoadedManifest, RunError> {
     let shown = escape(path.as_os_str().as_bytes());
     let text = read_file(path, &shown, "manifest_unreadable", "manifest")?;
     let format = format_of(path);
@@ -162,7 +162,7 @@ fn of_file(
         blocks,
         inventories,
     } = block_documents::of_caller(&root, path, workspace, registry);
-    Ok(Subject {
+    Ok(LoadedManifest {
         manifest: parsed(&root, &shown, &blocks)?,
         file: shown,
         text: (text, format),
@@ -223,7 +223,7 @@ pub fn of_bundle(
     bundle: &dyn BundleFiles,
     has_run: bool,
     registry: &Registry,
-) -> Result<Subject, RunError> {
+) -> Result<LoadedManifest, RunError> {
     let tree = bundle.tree();
     let mut found = MANIFEST_NAMES
         .iter()
@@ -231,7 +231,7 @@ pub fn of_bundle(
     let Some((name, format)) = found.next() else {
         if has_run {
             let manifest = manifest::empty();
-            return Ok(Subject {
+            return Ok(LoadedManifest {
                 manifest,
                 file: String::new(),
                 text: (Vec::new(), Format::Yaml),
@@ -271,7 +271,7 @@ pub fn of_bundle(
         inventories,
     } = block_documents::of_bundle(&root, &path, bundle, registry);
     let manifest = parsed(&root, name, &blocks)?;
-    Ok(Subject {
+    Ok(LoadedManifest {
         manifest,
         file: (*name).to_owned(),
         text: (text, *format),

@@ -9,17 +9,17 @@ use crate::staging::{ScratchError, Workspace};
 use spec::request::Request;
 
 /// A directory, by its name and open.
-pub(super) type Place = (PathBuf, Workspace);
+pub(super) type FileRoot = (PathBuf, Workspace);
 
 /// The directories that the caller named, opened before anything is made.
 #[derive(Debug, Default)]
-pub(super) struct Places {
-    workspace: Option<Place>,
+pub(super) struct FileRoots {
+    workspace: Option<FileRoot>,
     /// `--out-dir`.
-    outputs: Option<Place>,
+    outputs: Option<FileRoot>,
 }
 
-impl Places {
+impl FileRoots {
     /// Opens the workspace at `workspace` and the directory of `--out-dir`.
     ///
     /// # Errors
@@ -43,11 +43,11 @@ impl Places {
     }
 
     /// Where inputs come from.
-    pub(super) fn of_inputs(&self) -> Option<&Place> {
+    pub(super) fn of_inputs(&self) -> Option<&FileRoot> {
         self.workspace.as_ref()
     }
 
-    pub(super) fn of_outputs(&self) -> Option<&Place> {
+    pub(super) fn of_outputs(&self) -> Option<&FileRoot> {
         self.outputs.as_ref().or(self.workspace.as_ref())
     }
 
@@ -57,13 +57,13 @@ impl Places {
     /// [`RunError::Argument`] where files are declared and it is not known where they lie.
     pub(super) fn to_stage_from(
         &self,
-        settled: &IoContract,
+        contract: &IoContract,
     ) -> Result<Option<&Workspace>, RunError> {
-        let has_inputs = !settled.input_files.is_empty();
-        let has_place_for_outputs = settled.output_files.is_empty() || self.of_outputs().is_some();
+        let has_inputs = !contract.input_files.is_empty();
+        let has_output_root = contract.output_files.is_empty() || self.of_outputs().is_some();
         match &self.workspace {
             Some((_, workspace)) => Ok(has_inputs.then_some(workspace)),
-            None if !has_inputs && has_place_for_outputs => Ok(None),
+            None if !has_inputs && has_output_root => Ok(None),
             None => Err(RunError::Argument {
                 code: "workspace_missing",
                 what: "workspace",

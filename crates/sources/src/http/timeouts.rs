@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Time-outs and delays of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct Timeouts {
     /// Name lookup, connection and TLS handshake.
     pub connect: Duration,
     /// Until the head of the response is complete.
@@ -27,7 +27,7 @@ pub struct Patience {
     pub program: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
@@ -44,7 +44,7 @@ impl Default for Patience {
     }
 }
 
-impl Patience {
+impl Timeouts {
     /// For bodies of any size: only a stall ends one.
     #[must_use]
     pub(crate) fn of_large_bodies() -> Self {

@@ -7,16 +7,16 @@ use rustix::io::Errno;
 use crate::plan::grants::{Given, Origin, ungranted};
 use crate::run::command::of_command;
 use crate::run::error::RunError;
-use crate::run::image::{self, Access, ChosenImage, OpenedImage};
+use crate::run::image::{self, Access, OpenedImage, SelectedImage};
+use crate::run::loaded_manifest::{self, BundleFiles, LoadedManifest, View};
 use crate::run::node::NodeVersions;
 use crate::run::preparation::{self, Provided};
 use crate::run::program;
 use crate::run::refusals::Refusals;
-use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject, View};
 use crate::run::{interpreters, line_ends, needs, provider};
 use egress::address::is_public;
 use egress::allowlist::{self, EgressPlan};
-use spec::detection::{self, Interpreter, ResolvedRun};
+use spec::detection::{self, Interpreter, ResolvedForm};
 use spec::host_policy::HostPolicy;
 use spec::inventory::Inventory;
 use spec::manifest::{Manifest, STRICT_REFUSES};
@@ -27,7 +27,7 @@ use spec::syscall_policy::SyscallPolicyName;
 
 /// What was chosen.
 #[derive(Debug)]
-pub struct Chosen {
+pub struct ResolvedRun {
     /// The manifest; everything by default for `runner run`.
     pub manifest: Manifest,
     /// Who runs the file of the bundle; `None` where nobody has to.
@@ -35,7 +35,7 @@ pub struct Chosen {
     /// Engine, image and needs; `None` for `runner run`.
     pub runner: Option<RunnerReport>,
     /// The image that is its root; `None`: the host's programs are.
-    pub image: Option<ChosenImage>,
+    pub image: Option<SelectedImage>,
     /// What was installed over the image.
     pub provided: Provided,
     /// How it is started; `None` for `runner run`.
@@ -90,12 +90,12 @@ pub(crate) fn refuse_unsupported(request: &Request) -> Result<(), RunError> {
 pub(crate) fn manifest_of(
     request: &Request,
     policy: &HostPolicy,
-    of_caller: Option<ManifestSubject>,
+    of_caller: Option<LoadedManifest>,
     bundle: &dyn BundleFiles,
-) -> Result<ManifestSubject, RunError> {
+) -> Result<LoadedManifest, RunError> {
     match of_caller {
         Some(subject) => Ok(subject),
-        None => subject::of_bundle(bundle, request.bundle.run.is_some(), &policy.refs),
+        None => loaded_manifest::of_bundle(bundle, request.bundle.run.is_some(), &policy.refs),
     }
 }
 
@@ -107,10 +107,10 @@ pub(super) fn choose(
     request: &Request,
     policy: &HostPolicy,
     bundle: Option<&dyn BundleFiles>,
-    of_caller: Option<ManifestSubject>,
+    of_caller: Option<LoadedManifest>,
     access: Access<'_>,
     refusals: &mut Refusals,
-) -> Result<Chosen, RunError> {
+) -> Result<ResolvedRun, RunError> {
     match (&request.subject, bundle) {
         (Subject::Command(argv), _) => of_command(request, policy, argv, access, refusals),
         (Subject::Bundle(_), Some(bundle)) => {
@@ -196,7 +196,7 @@ fn check_sources_grant(policy: &HostPolicy, manifest: &Manifest) -> Result<(), R
 ///
 /// # Errors
 /// What `refuse` makes of such an entry under `--strict`.
-pub(super) fn settle_egress(
+pub(super) fn resolve_egress(
     request: &Request,
     policy: &HostPolicy,
     manifest: &Manifest,
@@ -239,9 +239,9 @@ fn resolve_run(
     bundle: &dyn BundleFiles,
     versions: &NodeVersions,
     egress: &EgressPlan,
-    image: Option<&ChosenImage>,
-) -> Result<ResolvedRun, RunError> {
-    let run = subject::run_value(&request.bundle, manifest)?;
+    image: Option<&SelectedImage>,
+) -> Result<ResolvedForm, RunError> {
+    let run = loaded_manifest::run_value(&request.bundle, manifest)?;
     let files = View(bundle.tree());
     let Some(run) = run else {
         return Err(detection::missing(&files).into());
@@ -252,12 +252,12 @@ fn resolve_run(
         Some(image) => image.interpreters(&run, registry)?,
     };
     let arguments = &request.bundle.arguments;
-    let mut resolved = detection::resolve(&run, &files, &found, arguments)?;
-    let program = resolved.argv.first();
-    let told = program.and_then(|program| line_ends::of_bundle(bundle, program));
-    resolved.warnings.extend(told);
+    let mut resolved_form = detection::resolve(&run, &files, &found, arguments)?;
+    let program = resolved_form.argv.first();
+    let warning = program.and_then(|program| line_ends::of_bundle(bundle, program));
+    resolved_form.warnings.extend(warning);
     let directory = working_directory_of_bundle(request, manifest);
-    Ok(provider::placed(manifest, &run, resolved, &directory))
+    Ok(provider::placed(manifest, &run, resolved_form, &directory))
 }
 
 /// What the program runs on.
@@ -265,13 +265,13 @@ fn resolve_run(
 struct Runtime {
     /// Engine, image and needs; `None` where there is no such image.
     runner: Option<RunnerReport>,
-    image: Option<ChosenImage>,
+    image: Option<SelectedImage>,
     /// What was installed for the needs.
     provided: Provided,
 }
 
 /// Opens the image, and installs what it lacks of the needs.
-fn settle_runtime(
+fn resolve_runtime(
     request: &Request,
     policy: &HostPolicy,
     manifest: &Manifest,
@@ -287,7 +287,7 @@ fn settle_runtime(
     let Some((picked, mut image)) = refusals.check(had)? else {
         return Ok(Runtime::default());
     };
-    let report = |image: Option<&ChosenImage>| {
+    let report = |image: Option<&SelectedImage>| {
         needs::runner_report(request, policy, manifest, bundle, picked.as_ref(), image)
     };
     let mut runner = report(image.as_ref())?;
@@ -323,12 +323,12 @@ fn settle_runtime(
 fn of_bundle(
     request: &Request,
     policy: &HostPolicy,
-    subject: ManifestSubject,
+    subject: LoadedManifest,
     access: Access<'_>,
     bundle: &dyn BundleFiles,
     refusals: &mut Refusals,
-) -> Result<Chosen, RunError> {
-    let ManifestSubject {
+) -> Result<ResolvedRun, RunError> {
+    let LoadedManifest {
         mut manifest,
         origin,
         inventories,
@@ -341,11 +341,11 @@ fn of_bundle(
         runner,
         image,
         provided,
-    } = settle_runtime(request, policy, &manifest, access, bundle, refusals)?;
+    } = resolve_runtime(request, policy, &manifest, access, bundle, refusals)?;
     refusals.check(provider::check_directory(request, &manifest, bundle))?;
     let versions = NodeVersions::default();
-    let egress = settle_egress(request, policy, &manifest, &mut warnings, refusals)?;
-    let resolved = resolve_run(
+    let egress = resolve_egress(request, policy, &manifest, &mut warnings, refusals)?;
+    let resolved_form = resolve_run(
         request,
         &manifest,
         bundle,
@@ -353,22 +353,26 @@ fn of_bundle(
         &egress,
         image.as_ref(),
     );
-    let resolved = refusals.check(resolved)?;
+    let resolved_form = refusals.check(resolved_form)?;
     warnings.extend(manifest.warnings.iter().cloned());
-    warnings.extend(resolved.iter().flat_map(|run| run.warnings.iter().cloned()));
+    warnings.extend(
+        resolved_form
+            .iter()
+            .flat_map(|run| run.warnings.iter().cloned()),
+    );
     warnings.extend(runner.as_ref().and_then(needs::warning));
-    warnings.extend(image.iter().flat_map(ChosenImage::warnings));
+    warnings.extend(image.iter().flat_map(SelectedImage::warnings));
     warnings.extend(provided.warnings.iter().cloned());
-    let mut chosen = Chosen {
+    let mut resolved = ResolvedRun {
         runner,
         image,
         program_directories: provided.program_directories(),
         environment: provided.environment(),
         provided,
         working_directory: working_directory_of_bundle(request, &manifest),
-        form: resolved.as_ref().map(|run| run.form),
-        interpreter: resolved.as_ref().and_then(|run| run.interpreter),
-        argv: resolved.map(|run| run.argv).unwrap_or_default(),
+        form: resolved_form.as_ref().map(|run| run.form),
+        interpreter: resolved_form.as_ref().and_then(|run| run.interpreter),
+        argv: resolved_form.map(|run| run.argv).unwrap_or_default(),
         view,
         program: None,
         bound: Vec::new(),
@@ -380,15 +384,15 @@ fn of_bundle(
         warnings,
         manifest,
     };
-    refusals.check(chosen.add_workspace_mounts(request, origin))?;
-    chosen.name_variables(request);
-    refusals.check(chosen.restrict_node(request, policy, &versions))?;
+    refusals.check(resolved.add_workspace_mounts(request, origin))?;
+    resolved.name_variables(request);
+    refusals.check(resolved.restrict_node(request, policy, &versions))?;
     let workspace = request.bundle.workspace.as_deref();
-    refusals.check(chosen.find_program(request, workspace, policy))?;
-    Ok(chosen)
+    refusals.check(resolved.find_program(request, workspace, policy))?;
+    Ok(resolved)
 }
 
-impl Chosen {
+impl ResolvedRun {
     /// The image that is the root, where it is here.
     #[must_use]
     pub(crate) fn opened_image(&self) -> Option<&OpenedImage> {

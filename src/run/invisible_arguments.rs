@@ -18,7 +18,7 @@ pub(super) const ARGUMENT_NOT_VISIBLE: &str = "argument_not_visible";
 const PATH_BYTES_MAX: usize = 4_096;
 
 /// Where the words of a command were written, and what of it the command will see.
-pub(super) struct Place<'run> {
+pub(super) struct Caller<'run> {
     /// The directory in which they were written; `None` where it is not known, or where the command
     /// starts somewhere else, so that relative words mean another place.
     pub here: Option<&'run Path>,
@@ -31,12 +31,12 @@ pub(super) struct Place<'run> {
 }
 
 /// What is said of the first such word.
-pub(super) fn told(words: &[Vec<u8>], place: &Place<'_>) -> Option<WarningReport> {
-    let message = words.iter().skip(1).find_map(|word| place.message(word))?;
+pub(super) fn warning(words: &[Vec<u8>], caller: &Caller<'_>) -> Option<WarningReport> {
+    let message = words.iter().skip(1).find_map(|word| caller.message(word))?;
     Some(WarningReport::new(ARGUMENT_NOT_VISIBLE, message))
 }
 
-impl Place<'_> {
+impl Caller<'_> {
     fn message(&self, word: &[u8]) -> Option<String> {
         if matches!(word, [] | [b'-', ..]) || PATH_BYTES_MAX < word.len() || word.contains(&0) {
             return None;

@@ -16,8 +16,8 @@ use store::CacheError;
 /// # Errors
 /// Why the cache cannot be used.
 pub fn list(caller: &Caller, policy: &HostPolicy) -> Result<CacheListing, ErrorReport> {
-    let (cache, place) = open_cache(caller, policy).map_err(|error| told(&error))?;
-    let listed = cache.list().map_err(|error| told(&error))?;
+    let (cache, place) = open_cache(caller, policy).map_err(|error| explain(&error))?;
+    let listed = cache.list().map_err(|error| explain(&error))?;
     let trees: Vec<KeptTree> = listed
         .into_iter()
         .map(|tree| KeptTree {
@@ -51,8 +51,8 @@ pub fn collect(
     policy: &HostPolicy,
     all: bool,
 ) -> Result<CacheRemoval, ErrorReport> {
-    let (cache, _) = open_cache(caller, policy).map_err(|error| told(&error))?;
-    let removed = cache.collect(all).map_err(|error| told(&error))?;
+    let (cache, _) = open_cache(caller, policy).map_err(|error| explain(&error))?;
+    let removed = cache.collect(all).map_err(|error| explain(&error))?;
     Ok(CacheRemoval {
         trees: removed.trees,
         bytes: removed.bytes,
@@ -64,8 +64,8 @@ pub fn collect(
 /// # Errors
 /// Why the cache cannot be used.
 pub fn verify(caller: &Caller, policy: &HostPolicy) -> Result<CacheVerdict, ErrorReport> {
-    let (cache, _) = open_cache(caller, policy).map_err(|error| told(&error))?;
-    let (whole, damaged) = store::verify(&cache).map_err(|error| told(&error))?;
+    let (cache, _) = open_cache(caller, policy).map_err(|error| explain(&error))?;
+    let (whole, damaged) = store::verify(&cache).map_err(|error| explain(&error))?;
     let damaged = damaged
         .into_iter()
         .map(|tree| DamagedTree {
@@ -76,7 +76,7 @@ pub fn verify(caller: &Caller, policy: &HostPolicy) -> Result<CacheVerdict, Erro
     Ok(CacheVerdict { whole, damaged })
 }
 
-pub(super) fn told(error: &CacheError) -> ErrorReport {
+pub(super) fn explain(error: &CacheError) -> ErrorReport {
     ErrorReport {
         code: "bundle_cache_unusable".to_owned(),
         message: with_causes(error),

@@ -65,7 +65,7 @@ impl Run<'_> {
         };
         let sockets = launched.network.take();
         let capture = sockets.as_ref().map(|sockets| sockets.capture);
-        let mut relay = supervised.outward.relay(sockets)?;
+        let mut relay = supervised.network_setup.relay(sockets)?;
         let observed = watch(
             launched,
             &mut streams,
@@ -77,8 +77,8 @@ impl Run<'_> {
         )
         .map_err(failed())?;
         supervised.counted = meter.counted;
-        let outward = &supervised.outward;
-        let network = relay.map(|relay| outward.conclude(relay, capture, self.policy));
+        let network_setup = &supervised.network_setup;
+        let network = relay.map(|relay| network_setup.conclude(relay, capture, self.policy));
         let Streams { stdout, stderr, .. } = streams;
         let (stdout, document) = reporting::stream(stdout);
         let (stderr, _) = reporting::stream(stderr);

@@ -1,5 +1,4 @@
-//! Artifacts of registries, for runs: which are kept already, and how a signal to the runner ends a
-//! pull.
+//! Registry artifacts for runs: which are in the store, and how a signal ends a pull.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use spec::host_policy::HostPolicy;
 use spec::request::{Caller, Request};
 use sys::signal;
 
-/// Whether a run would have the source with this digest without asking anybody. Nothing is made.
+/// Whether a run would find the source with this digest in the store. Changes nothing.
 #[must_use]
 pub fn is_kept(digest: &Digest, caller: &Caller, policy: &HostPolicy) -> bool {
     let terms = Terms {
@@ -38,7 +37,7 @@ pub fn is_kept(digest: &Digest, caller: &Caller, policy: &HostPolicy) -> bool {
     look().unwrap_or(false)
 }
 
-/// What a run has artifacts by, until a signal comes.
+/// The artifact store of a run, usable until a signal arrives.
 pub(super) fn terms<'call>(
     request: &'call Request,
     policy: &'call HostPolicy,
@@ -53,13 +52,13 @@ pub(super) fn terms<'call>(
     }
 }
 
-/// Hears the signals that cancel a run, and passes on what happens meanwhile.
+/// Records the signal that cancels a run, and forwards progress until then.
 #[derive(Debug)]
 pub(super) struct UntilSignal {
     signals: OwnedFd,
-    /// The number of the first one; 0: none came.
+    /// The number of the first signal; 0 until one arrives.
     cancelled_by: AtomicI32,
-    /// What is being done.
+    /// The current step.
     pub(super) act: Act,
 }
 
@@ -78,7 +77,7 @@ impl UntilSignal {
         })
     }
 
-    /// The signal that wants an end, once one came.
+    /// The signal that cancels the run, once one arrived.
     pub(super) fn cancelled_by(&self) -> Option<i32> {
         let number = self.cancelled_by.load(Ordering::Relaxed);
         (number != 0).then_some(number)
@@ -98,7 +97,7 @@ impl Listener for UntilSignal {
                 }
                 // The others say nothing of what is fetched.
                 Ok(Some(_)) => (),
-                // One that cannot be read is left to whoever watches the body.
+                // A signal that cannot be read here is handled by the supervision of the body.
                 Ok(None) | Err(_) => return false,
             }
         }

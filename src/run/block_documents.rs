@@ -1,6 +1,5 @@
-//! The documents that blocks of a manifest lie in: files of the caller's workspace for the caller's
-//! own manifest, files of the bundle for one that travels in it, and what slugs of the host's
-//! registry stand for.
+//! Reads the documents that blocks of a manifest refer to: files of the workspace for the caller's
+//! own manifest, files of the bundle for a manifest in it, and slugs of the host's registry.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -16,18 +15,17 @@ use spec::manifest::{
 };
 use spec::path::RelPath;
 
-/// What the references of the caller's manifest came to.
+/// The resolved references of the caller's manifest.
 #[derive(Debug, Default)]
 pub(super) struct Named {
-    /// The documents, for the manifest's reader.
     pub(super) blocks: BlockDocuments,
-    /// The inventories of secrets that it names in `sandbox.env.auth` and that are not there: they
-    /// list nothing. In a bundle the one that is looked for as well.
+    /// Secret inventories that `sandbox.env.auth` names and that do not exist; they count as empty.
+    /// For a bundle also its default inventory.
     pub(super) inventories: Vec<Inventory>,
 }
 
-/// Reads what `root`, the manifest at `path`, refers to. Paths are relative to the manifest's
-/// folder and stay in `workspace`, and no link is followed there.
+/// Reads the documents that `root`, the manifest at `path`, refers to. Paths are relative to the
+/// manifest's directory, stay in `workspace`, and no link is followed.
 pub(super) fn of_caller(
     root: &Node,
     path: &Path,
@@ -56,8 +54,8 @@ pub(super) fn of_caller(
     named
 }
 
-/// Reads what `root`, the manifest at `holder` of the bundle, refers to: nothing but files of the
-/// bundle, and what the host's registry has.
+/// Reads the documents that `root`, the manifest at `holder` of the bundle, refers to: only files
+/// of the bundle and the host's registry.
 pub(super) fn of_bundle(
     root: &Node,
     holder: &RelPath,
@@ -87,7 +85,7 @@ pub(super) fn of_bundle(
     named
 }
 
-/// The inventory of the workspace at `path`, read without following a link.
+/// Reads the workspace's inventory at `path` without following links.
 pub(super) fn inventory_of_workspace(path: &Path) -> Option<Inventory> {
     match DirectoryFiles::open_root(path) {
         Ok(files) => manifests::inventory_of_workspace(&files),
@@ -95,7 +93,7 @@ pub(super) fn inventory_of_workspace(path: &Path) -> Option<Inventory> {
     }
 }
 
-/// The inventories that are named, that of a sandbox in another document too.
+/// The named inventories, including those of a sandbox in another document.
 fn inventories(root: &Node, blocks: &BlockDocuments) -> Vec<BlockReference> {
     block_references(root)
         .into_iter()
@@ -108,8 +106,8 @@ fn inventories(root: &Node, blocks: &BlockDocuments) -> Vec<BlockReference> {
 }
 
 impl Named {
-    /// The names of `env.auth` say enough for whoever gives the values himself: an inventory that
-    /// is not there is no error, and lists nothing.
+    /// `env.auth` names suffice when the caller gives the values: a missing inventory is not an
+    /// error and counts as empty.
     fn forget_auth(&mut self, root: &Node) {
         for reference in inventories(root, &self.blocks) {
             let Some(why) = self.blocks.forget_missing(&reference) else {
@@ -125,8 +123,8 @@ impl Named {
     }
 }
 
-/// Where the manifest lies in the workspace, and the files there; else why nothing can be read
-/// beside it: completes "which …".
+/// The manifest's path in the workspace and the files there; else why nothing beside it can be
+/// read: completes "which …".
 fn place_of(
     manifest: &Path,
     workspace: Option<&Path>,

@@ -1,4 +1,4 @@
-//! The bundles that are kept, for the verb that looks at them.
+//! `runner cache`: list, collect and verify unpacked bundles.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::UNIX_EPOCH;
@@ -11,7 +11,7 @@ use spec::report::{ErrorReport, with_causes};
 use spec::request::Caller;
 use store::CacheError;
 
-/// Where they are kept, and which.
+/// Lists the cached trees and their directory.
 ///
 /// # Errors
 /// Why the cache cannot be used.
@@ -42,7 +42,7 @@ pub fn list(caller: &Caller, policy: &HostPolicy) -> Result<CacheListing, ErrorR
     })
 }
 
-/// Removes garbage and what is above the size; with `all` every tree that no run uses.
+/// Removes garbage and trees beyond the size limit; with `all`, every unused tree.
 ///
 /// # Errors
 /// Why the cache cannot be used.

@@ -1,4 +1,4 @@
-//! Asks the cache for an archive's tree.
+//! Finds the tree of an archive in the cache.
 
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom};
@@ -17,19 +17,19 @@ use spec::report::{CacheFound, WarningReport, with_causes};
 use spec::request::{BundleArgument, Caller, Subject};
 use store::{Cache, CacheError, Distrust, HeldTree, Identity, Record};
 
-/// An archive that is not larger is unpacked in less time than it takes to find its tree and to lay
-/// an overlayfs over it (`benches/cache.rs`).
+/// Archives up to this size unpack faster than the cache lookup and the overlayfs mount take
+/// (`benches/cache.rs`).
 pub(super) const SMALL_BYTES: u64 = 32 << 10;
 
-/// Where the bundle comes from.
+/// Source of the bundle's files.
 pub(super) enum BundleFrom {
-    /// The cache has its tree.
+    /// A tree of the cache.
     Tree {
         tree: Box<HeldTree>,
         found: CacheFound,
         reason: Option<&'static str>,
     },
-    /// It has to be unpacked: why.
+    /// The archive must be unpacked, with the reason.
     File {
         file: File,
         reason: &'static str,
@@ -37,24 +37,24 @@ pub(super) enum BundleFrom {
     Directory(OwnedFd),
 }
 
-/// What came of asking the cache.
+/// Result of the cache lookup.
 pub(super) struct LookedUp {
     pub(super) from: BundleFrom,
-    /// The cache cannot be used: why.
+    /// Why the cache cannot be used.
     pub(super) warning: Option<WarningReport>,
 }
 
-/// What the cache had to say.
+/// Answer of the cache.
 enum Answer {
     Tree(Box<HeldTree>, CacheFound, Option<&'static str>),
-    /// Nothing is kept: why.
+    /// Not cached, with the reason.
     Nothing(&'static str),
 }
 
-/// Where unpacked bundles are kept for this caller.
+/// Opens this caller's cache of unpacked bundles.
 ///
 /// # Errors
-/// [`CacheError`] where it is not safe, or cannot be made.
+/// [`CacheError`] if the directory is not safe or cannot be created.
 pub(crate) fn open_cache(
     caller: &Caller,
     policy: &HostPolicy,
@@ -63,10 +63,10 @@ pub(crate) fn open_cache(
     Ok((Cache::open(&place)?, place))
 }
 
-/// Where they are, or would be.
+/// Directory of the cache, which need not exist.
 ///
 /// # Errors
-/// [`CacheError::Call`] where the file system cannot be looked at.
+/// [`CacheError::Call`] if the file system cannot be inspected.
 pub(super) fn place(caller: &Caller, policy: &HostPolicy) -> Result<store::Place, CacheError> {
     let bundles = &policy.cache.bundles;
     let stated = caller.bundle_cache_directory.as_ref();
@@ -79,8 +79,8 @@ pub(super) fn place(caller: &Caller, policy: &HostPolicy) -> Result<store::Place
 }
 
 impl Run<'_> {
-    /// Asks the cache for the tree of `archive`. What is said of a cache that cannot be used is true
-    /// also where the bundle then cannot be unpacked.
+    /// Looks up the tree of `archive`. The warnings of an unusable cache are returned even if
+    /// unpacking fails later.
     pub(super) fn look_up(
         &self,
         archive: OpenedArchive,
@@ -98,7 +98,7 @@ impl Run<'_> {
         }
     }
 
-    /// What the cache has of `file`, which is at its start again where it has nothing.
+    /// Looks up `file`; rewinds it on a miss.
     fn ask_cache(
         &self,
         mut file: File,
@@ -149,7 +149,7 @@ impl Run<'_> {
         Ok(nothing(file, reason, warning))
     }
 
-    /// Why the cache is not even asked.
+    /// Why the cache is skipped.
     fn why_not(&self, file: &File, limits: &UnpackLimits) -> Option<&'static str> {
         if self.request.bundle.no_cache {
             return Some("flag");
@@ -157,13 +157,13 @@ impl Run<'_> {
         if self.policy.cache.bundles.off {
             return Some("policy");
         }
-        // It can be read only once, and nobody says whether it stays what it is.
+        // Standard input can be read only once, and its identity proves nothing.
         if self.request.subject == Subject::Bundle(BundleArgument::Stdin) {
             return Some("stdin");
         }
         match file.metadata() {
             Ok(status) if status.len() <= SMALL_BYTES => Some("small"),
-            // It is refused when it is read.
+            // The reader refuses it.
             Ok(status) if limits.compressed_bytes < status.len() => Some("too_large"),
             Ok(_) => None,
             Err(_unreadable) => Some("unusable"),
@@ -171,7 +171,7 @@ impl Run<'_> {
     }
 }
 
-/// One look into the cache.
+/// One cache lookup.
 struct Look<'look> {
     file: &'look mut File,
     wait_limit: WaitLimit<'look>,
@@ -179,11 +179,11 @@ struct Look<'look> {
     trusts: bool,
 }
 
-/// What ended a look.
+/// Why a lookup ended early.
 enum Failure {
-    /// The run goes on without.
+    /// The run continues without the cache.
     Cache(CacheError),
-    /// The archive is refused, or the run was cancelled.
+    /// The archive is refused, or the run is cancelled.
     Run(RunError),
 }
 
@@ -241,7 +241,7 @@ impl Look<'_> {
         Ok(self.wait_limit.reader(file))
     }
 
-    /// Unpacks the archive into the cache: once, and hashed on the way.
+    /// Unpacks the archive into the cache and hashes it in the same pass.
     fn make(
         &mut self,
         cache: &Cache,
@@ -259,7 +259,7 @@ impl Look<'_> {
         source.check(UNPACK).map_err(Failure::Run)?;
         let unpacked = match unpacked {
             Ok(unpacked) => unpacked,
-            // What does not fit in here may fit into the run's own space.
+            // An archive too large for the cache may fit the run's own space.
             Err(UnpackError::Target { source, .. }) if store::is_full(source.errno) => {
                 return Ok(Answer::Nothing("full"));
             }
@@ -281,8 +281,8 @@ impl Look<'_> {
         Ok(Answer::Tree(Box::new(tree), CacheFound::Miss, reason))
     }
 
-    /// Remembers what was read under the file's identity, if that stands for its contents and the
-    /// file did not change while it was read.
+    /// Records the digest under the file's identity, if that identity stands for the contents and
+    /// the file did not change while it was read.
     fn remember(
         &self,
         cache: &Cache,

@@ -1,7 +1,8 @@
-//! The program that the caller's shell would start, and what must be visible for it.
+//! The program that the caller's shell would start, and the directories that it needs.
 //!
-//! It is the first of its name on the caller's PATH, as execvp(3) has it, and never another one: not
-//! the system's in place of one that cannot be shown. A shim of a version manager is read, not run.
+//! It is the first match on the caller's PATH, as in execvp(3), and never a substitute: a program
+//! of the system does not replace one that cannot be shown. Shims of version managers are read, not
+//! run.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -16,27 +17,27 @@ use crate::run::shims::{self, Shim};
 use spec::path::escape;
 use spec::request::Caller;
 
-/// The file in which a virtual environment of Python names what it was made of (PEP 405).
+/// The file in which a Python virtual environment names its base installation (PEP 405).
 const VENV: &str = "pyvenv.cfg";
 const VENV_BYTES_MAX: u64 = 64 << 10;
 
 /// A program of the caller.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Where it lies, on the host and inside.
+    /// Its path, the same on the host and inside.
     pub(super) program: PathBuf,
-    /// What must be visible for it, read-only, at its own place.
+    /// Paths that must be mounted for it, read-only, at the same place.
     pub(super) needs: Vec<PathBuf>,
-    /// The directory that goes before all others on the PATH inside; `None` where the usual ones do.
+    /// The directory to prepend to the PATH inside; `None` if the default PATH has it.
     pub(super) directory: Option<Vec<u8>>,
 }
 
-/// What the first word of `argv` starts in the caller's shell; `None` where nothing of the name is on
-/// his PATH. `interpreters` are prefixes that the host policy names, `shown` says whether the
-/// caller made a path visible himself.
+/// Resolves the first word of `argv` as the caller's shell does; `None` if the caller's PATH has no
+/// match. `interpreters` are prefixes that the host policy names; `shown` says whether the caller
+/// mounted a path.
 ///
 /// # Errors
-/// [`RunError::Argument`] where it is not known which program that is, or what else it needs.
+/// [`RunError::Argument`] if the program or its dependencies are unknown.
 pub(super) fn find(
     argv: &[Vec<u8>],
     caller: &Caller,
@@ -72,7 +73,7 @@ pub(super) fn find(
     Ok(None)
 }
 
-/// Every program of that name on the caller's PATH. An empty entry is the working directory.
+/// Every match on the caller's PATH. An empty entry is the working directory.
 fn on_path(name: &OsStr, caller: &Caller) -> impl Iterator<Item = PathBuf> {
     let here = caller.working_directory.clone();
     let entries = caller.path.split(|byte| *byte == b':');
@@ -125,7 +126,7 @@ pub(super) fn resolve(
     let source = source.unwrap_or_else(|| real.clone());
     let program = match path.starts_with(&source) || is_system {
         true => path,
-        // The link lies where nothing is shown.
+        // The link's directory is not mounted.
         false => real,
     };
     Ok(Found {
@@ -135,13 +136,13 @@ pub(super) fn resolve(
     })
 }
 
-/// Whether a script lies below `prefix` together with what runs it: `bin/npm` beside `bin/node`.
+/// Whether a script and its interpreter lie below `prefix`: `bin/npm` beside `bin/node`.
 fn is_whole(prefix: &Path, script: &Path) -> bool {
     let Some(head) = head_of(script, false).filter(|_| script.starts_with(prefix)) else {
         return false;
     };
     let line = line_of(&head).unwrap_or_default();
-    // What is wrong with its end is told when it does not start.
+    // A wrong line end is reported when the script does not start.
     let mut words = words_of(line.strip_suffix(b"\r").unwrap_or(line));
     let interpreter = match words.next() {
         Some(b"/usr/bin/env") => words
@@ -153,22 +154,22 @@ fn is_whole(prefix: &Path, script: &Path) -> bool {
     real.is_some_and(|real| real.starts_with(prefix))
 }
 
-/// The virtual environment that a program lies in.
+/// The virtual environment that contains a program.
 fn environment_of(path: &Path) -> Option<PathBuf> {
     let bin = path.parent()?.canonicalize().ok()?;
     let root = bin.parent()?;
     root.join(VENV).is_file().then(|| root.to_path_buf())
 }
 
-/// Python finds its environment by the path that it was started by, and its library in what the
-/// environment was made of.
+/// Python finds its environment by the path it was started by, and its library in the base
+/// installation.
 fn of_environment(path: PathBuf, root: PathBuf, caller: &Caller) -> Found {
     let mut needs = Vec::new();
     if let Some(base) = base_of(&root)
         && let Ok(real) = base.canonicalize()
         && !is_visible_anyway(&real)
     {
-        // What is named like the programs' directory: its prefix is judged as that of a program in it.
+        // `home` names a `bin` directory: judge its prefix as that of a program in it.
         let prefix = prefix_of(&real.join("python3"), caller, None);
         needs.push(prefix.unwrap_or(real));
     }
@@ -181,7 +182,7 @@ fn of_environment(path: PathBuf, root: PathBuf, caller: &Caller) -> Found {
     }
 }
 
-/// `home` of the environment's file: the directory of the Python that it was made of.
+/// `home` of the environment's file: the directory of the base Python.
 fn base_of(root: &Path) -> Option<PathBuf> {
     use std::io::Read as _;
     let mut text = String::new();

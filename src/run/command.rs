@@ -1,4 +1,4 @@
-//! What was chosen to run for `runner run`: the command, and what of the host it sees.
+//! Resolves `runner run`: the command and the part of the host that it sees.
 
 use std::path::Path;
 
@@ -17,10 +17,10 @@ use spec::manifest::Manifest;
 use spec::path::escape;
 use spec::request::{Request, ViewEntry};
 
-/// Chooses what `runner run` runs.
+/// Resolves the command of `runner run`.
 ///
 /// # Errors
-/// What `refuse` makes of a [`RunError::Argument`] for a script on the caller's PATH.
+/// [`RunError::Argument`] for a script on the caller's PATH, unless `refusals` collects it.
 pub(super) fn of_command(
     request: &Request,
     policy: &HostPolicy,
@@ -61,7 +61,7 @@ pub(super) fn of_command(
     let name = argv.first().map_or(&b""[..], Vec::as_slice);
     let here = request.caller.working_directory.as_deref();
     if let Some(image) = &resolved.image {
-        // Paths are the image's own, and none of the host's is shown for them.
+        // Paths are those of the image; no host file is mounted for them.
         let stated = request.workdir.as_deref().map(bytes_of);
         let of_image = image
             .opened
@@ -71,7 +71,7 @@ pub(super) fn of_command(
         resolved.warn_of_invisible_arguments(request);
         return Ok(resolved);
     }
-    // A relative program belongs to the directory that it starts in, whatever the host has here.
+    // A relative program is looked up in the working directory inside, not in the host's.
     let start = request.workdir.as_deref().or(here);
     if let Some(path) = program::of_path(name, start) {
         resolved.program = Some(bytes_of(&path));
@@ -105,9 +105,9 @@ pub(super) fn of_command(
 }
 
 impl ResolvedRun {
-    /// Makes visible what the caller's shell would start.
+    /// Mounts the program that the caller's shell would start.
     fn find_of_caller(&mut self, request: &Request, policy: &HostPolicy) -> Result<(), RunError> {
-        // Who names a PATH for the command has it looked for there.
+        // A PATH that the caller sets for the command is used as it is.
         if request.environment.iter().any(|(name, _)| name == b"PATH") {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The structured side of the contract: inputs in, output out, both against their schemas.
+//! The structured contract: inputs in, output out, each validated against its schema.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -25,23 +25,23 @@ use spec::request::{BundleOptions, InputsArgument};
 use spec::tokens::{TokenPath, TokenValues};
 use sys::file::{Unread, open_beneath, read_regular};
 
-/// Longest output document that is read.
+/// Maximum size of an output document.
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 
-/// What an output document may take in memory however much was captured.
+/// Memory for an output document regardless of captured output.
 const BESIDE_FULL_STREAMS: usize = 12 << 20;
 
-/// How long reading and judging what was given may take, and who may end it.
+/// Limits for reading and validating the caller's input.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WaitLimit<'run> {
-    /// What is left of the wall time.
+    /// The remaining wall time.
     pub time: Option<Duration>,
     /// The descriptor of the signals that cancel a run.
     pub signals: Option<BorrowedFd<'run>>,
 }
 
 impl<'run> WaitLimit<'run> {
-    /// Reads `file` for as long as that.
+    /// Reads `file` within this limit.
     pub(super) fn reader(self, file: File) -> Interruptible<'run> {
         Interruptible::new(file, self.signals).within(self.time)
     }
@@ -50,10 +50,10 @@ impl<'run> WaitLimit<'run> {
         judge(questions, self.time, self.signals)
     }
 }
-/// How many reasons for outputs that were not delivered stand in one message.
+/// Maximum number of reasons for undelivered outputs in one message.
 const REASONS_SHOWN_MAX: usize = 4;
 
-/// What was settled before launch.
+/// The inputs and outputs that are resolved before launch.
 #[derive(Debug, Default)]
 pub struct IoContract {
     /// The input document, as the body reads it.
@@ -62,15 +62,15 @@ pub struct IoContract {
     pub outputs: Option<Value>,
     pub input_files: Vec<InputFile>,
     pub output_files: Vec<OutputFile>,
-    /// Keys of those files without which a run has failed whose body exited with 0.
+    /// Keys of output files without which a body that exits with 0 has failed.
     pub required_outputs: Vec<String>,
 }
 
-/// Reads and checks everything of the contract that can be checked before launch.
+/// Resolves the contract and checks what can be checked before launch.
 ///
 /// # Errors
-/// [`RunError`]: a schema that cannot be used, inputs that do not satisfy it, paths that do not
-/// stay in the workspace.
+/// [`RunError`]: an unusable schema, inputs that do not satisfy it, or a path that leaves the
+/// workspace.
 pub fn resolve(
     io: &IoBlocks,
     options: &BundleOptions,
@@ -106,19 +106,19 @@ pub fn resolve(
     })
 }
 
-/// A file to stage or to sync, whoever declared it.
+/// A file to stage or to sync, declared by manifest or flag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DeclaredFile {
     /// Its name in the scratch directory.
     pub key: String,
-    /// In the workspace, tokens as they are written.
+    /// Path in the workspace, with unexpanded tokens.
     pub path: TokenPath,
     /// JSON Pointer of the entry, or the flag with its value.
     pub source: String,
 }
 
-/// The files of one block and those of its flag: what the caller says replaces what the manifest
-/// says under the same key.
+/// Merges the files of a block and of its flag: the flag replaces the manifest's entry of the same
+/// key.
 ///
 /// # Errors
 /// [`RunError::Token`] for a path of the flag.
@@ -164,8 +164,8 @@ fn resolve_path(
     })
 }
 
-/// What `--inputs @FILE` names: any file that ends, a pipe of the caller's too; `-` is standard input.
-/// A FIFO that nobody writes to is not waited for.
+/// Reads `--inputs @FILE`: any file that ends, including a pipe; `-` is standard input. A FIFO
+/// without a writer is not waited for.
 fn read_inputs(path: &Path, wait_limit: WaitLimit<'_>) -> Result<Vec<u8>, RunError> {
     let refused = |problem: String| RunError::Argument {
         code: "inputs_unreadable",
@@ -181,7 +181,7 @@ fn read_inputs(path: &Path, wait_limit: WaitLimit<'_>) -> Result<Vec<u8>, RunErr
     };
     let file = opened.map_err(|errno| refused(format!("cannot be opened: {errno}")))?;
     let mut text = vec![0; 4096];
-    // poll(2) waits for a writer of a FIFO that never had one; reading without waiting tells its end.
+    // poll(2) blocks on a FIFO that never had a writer; a non-blocking read reports its end.
     let first = match path.as_os_str().as_bytes() {
         b"-" => Err(Errno::AGAIN),
         _ => rustix::io::read(&file, &mut text[..]),
@@ -235,7 +235,7 @@ fn resolve_input(
     let mut value = given.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
     let mut schema = io.inputs.clone();
     if has_files {
-        // Before the validation, which sees what the body will see.
+        // Applied before validation, which must see what the body sees.
         inject_fs_root(&mut value, SCRATCH)?;
         if let Some(schema) = &mut schema {
             declare_fs_root(schema)?;
@@ -253,7 +253,7 @@ fn resolve_input(
     Ok(Some(text))
 }
 
-/// Writes the input document where the body finds it. The body's file ids must be assumed.
+/// Writes the input document to its place inside. The body's file ids must be assumed.
 ///
 /// # Errors
 /// [`RunError::Host`].
@@ -263,7 +263,7 @@ pub(crate) fn write_input(space: BorrowedFd<'_>, text: &[u8]) -> Result<(), RunE
         .map_err(RunError::host("write /runner/input.json"))
 }
 
-/// Writes a file of the writable space that is not there yet. The body's file ids must be assumed.
+/// Creates a file in the writable space. The body's file ids must be assumed.
 ///
 /// # Errors
 /// The errno of openat2(2) or write(2).
@@ -283,11 +283,11 @@ pub(super) fn write_new(
     Ok(())
 }
 
-/// Opens the directory `path` of the writable space, making it and what is missing above it. The
-/// body's file ids must be assumed.
+/// Opens the directory `path` of the writable space and creates missing parents. The body's file
+/// ids must be assumed.
 ///
 /// # Errors
-/// The errno of openat2(2) or mkdirat(2); ELOOP where a link is on the way.
+/// The errno of openat2(2) or mkdirat(2); ELOOP if a component is a link.
 pub(super) fn make_directories(space: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let mut above = open_beneath(space, b".", flags, Mode::empty())?;
@@ -301,14 +301,14 @@ pub(super) fn make_directories(space: BorrowedFd<'_>, path: &str) -> Result<Owne
     Ok(above)
 }
 
-/// The structured output: the document that the body wrote, else its whole stdout where that is
-/// one JSON value, else nothing. The body's file ids must be assumed.
+/// Reads the structured output: the document that the body wrote, else its whole stdout if that is
+/// one JSON value. The body's file ids must be assumed.
 ///
-/// `kept_bytes` of what the body wrote are in memory already; the document gets what is left of
-/// [`DOCUMENT_MEMORY_MAX`], but never less than beside full streams of the default size.
+/// `kept_bytes` of output are already in memory; the document gets the rest of
+/// [`DOCUMENT_MEMORY_MAX`], but at least what remains beside full streams of the default size.
 ///
 /// # Errors
-/// [`RunError::Output`] with `invalid-output` for a document that cannot be read or is no JSON.
+/// [`RunError::Output`] with `invalid-output` for a document that cannot be read or is not JSON.
 pub(crate) fn read_output(
     space: BorrowedFd<'_>,
     stdout: Option<&[u8]>,
@@ -341,7 +341,7 @@ pub(crate) fn read_output(
         .map_err(|error| invalid(format!("is not JSON: {error}")))
 }
 
-/// Judges the output of a body that exited with 0.
+/// Validates the output of a body that exited with 0.
 ///
 /// # Errors
 /// [`RunError::Output`]: `missing-output` or `invalid-output`.
@@ -379,12 +379,11 @@ pub(crate) fn check_output(
         })
 }
 
-/// Judges the files of a body that exited with 0: each required one was made and lies where it was
-/// to go.
+/// Checks that a body that exited with 0 made each required file and that it was delivered.
 ///
 /// # Errors
 /// [`RunError::Output`]: `missing-artifact`, with every required key that the body did not make.
-/// [`RunError::Undelivered`] where it made them all and one could not be written to the workspace.
+/// [`RunError::Undelivered`] if all were made and one could not be written to the workspace.
 pub fn check_files(required: &[String], synced: &[SyncedReport]) -> Result<(), RunError> {
     let mut missing = Vec::new();
     let mut undelivered = Vec::new();
@@ -411,7 +410,7 @@ pub fn check_files(required: &[String], synced: &[SyncedReport]) -> Result<(), R
     };
     let hint = first.hint.clone();
     let count = undelivered.len();
-    // Where none could be written, one reason holds for all.
+    // If none could be written, the first reason applies to all.
     let mut reasons: Vec<&str> = undelivered.iter().map(|error| &*error.message).collect();
     reasons.dedup();
     let what = match count {
@@ -440,7 +439,7 @@ pub fn open_directory(space: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, RunE
         .map_err(RunError::host(format!("open {name} of the writable space")))
 }
 
-/// Refused before the body runs, so that nothing is computed in vain.
+/// Checked before launch, so that the body does not compute in vain.
 pub(super) fn check_destinations(outputs: &[OutputFile]) -> Result<(), RunError> {
     crate::staging::check_outputs(outputs)?;
     for output in outputs.iter().filter(|output| !output.granted) {

@@ -1,26 +1,25 @@
-//! What the wall time limit leaves: the time before the body counts too, but for fetching.
+//! The remaining wall time. Preparation counts, except for fetching.
 //!
-//! Unpacking, judging by schemas and staging take what a stranger's bundle makes them take, and so
-//! count against the limit; the body gets what is left. Fetching images and sources, installing
-//! `needs` and asking for secrets depend on others and have bounds of their own: they stop the
-//! clock. Making the sandbox is the runner's own work and not counted.
+//! Unpacking, validation and staging depend on the untrusted bundle, so they count against the
+//! limit. Fetching images and sources, installing `needs` and asking for secrets have limits of
+//! their own and stop the clock. Creating the sandbox is not counted.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crate::run::error::RunError;
 
-/// One limit, and what of it was used.
+/// A time limit and the time used.
 #[derive(Debug)]
 pub(super) struct Countdown {
-    /// `None` where there is no limit, or nobody has said one yet.
+    /// `None`: no limit, or not known yet.
     limit: Cell<Option<Duration>>,
     since: Instant,
     stopped: Cell<Duration>,
 }
 
 impl Countdown {
-    /// Begins; `limit` is the caller's word, [`Duration::MAX`] is none.
+    /// Starts the clock; `limit` is the caller's, [`Duration::MAX`] for no limit.
     pub(super) fn start(limit: Option<Duration>) -> Self {
         Self {
             limit: Cell::new(limit.filter(|limit| *limit != Duration::MAX)),
@@ -29,12 +28,12 @@ impl Countdown {
         }
     }
 
-    /// The limit that was settled, of whoever may state one.
+    /// Sets the effective limit.
     pub(super) fn hold_to(&self, limit: Option<Duration>) {
         self.limit.set(limit);
     }
 
-    /// Does `work` while the clock stands.
+    /// Does `work` while the clock is stopped.
     pub(super) fn stopped<Done>(&self, work: impl FnOnce() -> Done) -> Done {
         let begun = Instant::now();
         let done = work();
@@ -42,13 +41,13 @@ impl Countdown {
         done
     }
 
-    /// What is left; `None` where nothing limits it.
+    /// The remaining time; `None` without a limit.
     pub(super) fn left(&self) -> Option<Duration> {
         let used = self.since.elapsed().saturating_sub(self.stopped.get());
         self.limit.get().map(|limit| limit.saturating_sub(used))
     }
 
-    /// Ends the run where nothing is left; `act` is what took the time.
+    /// Fails if no time is left; `act` names the step for the message.
     ///
     /// # Errors
     /// [`RunError::TimedOut`].

@@ -1,4 +1,4 @@
-//! The facts about this host that `runner doctor` judges. Everything is really tried.
+//! Collects the facts about this host for `runner doctor` by trying each of them.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd as _;
@@ -30,17 +30,17 @@ use sys::probe::{self, Call};
 
 /// Programs that bundles usually ask for.
 const PROGRAMS: [&str; 4] = ["node", "python3", "bash", "git"];
-/// Where the host's name servers stand (resolv.conf(5)).
+/// Name servers of the host (resolv.conf(5)).
 const RESOLV_CONF: &str = "/etc/resolv.conf";
-/// A program that every Linux system has, and that does nothing.
+/// A program that every Linux system has and that does nothing.
 const NOTHING: &[u8] = b"/bin/true";
 
-/// Tries everything that a run needs, and a run.
+/// Tries everything that a run needs, and one run.
 ///
 /// The calling process must have one thread only, as for [`execute`].
 ///
 /// # Errors
-/// [`RunError`] where not even a look at the host is possible.
+/// [`RunError`] if the host cannot be inspected at all.
 pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
     let runtime_directory = resources::open_registry(caller)
         .map(|registry| {
@@ -105,7 +105,7 @@ pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
     })
 }
 
-/// One run with every limit stated, so that the report says how each holds; none is refused.
+/// Does one run with every limit stated, so that the report says how each is enforced.
 fn run_nothing(caller: &Caller, policy: &HostPolicy) -> Report {
     let subject = Subject::Command(vec![NOTHING.to_vec()]);
     let mut request = Request::captured(subject, caller.clone());
@@ -122,14 +122,14 @@ fn run_nothing(caller: &Caller, policy: &HostPolicy) -> Report {
     execute(&request, policy)
 }
 
-/// Runs nothing again, with a network laid out for it.
+/// Does the same run with a network.
 fn look_at_network(caller: &Caller, policy: &HostPolicy) -> NetworkFacts {
     let tproxy = run_caught(caller, policy, CaptureChoice::Tproxy);
     let any_ip = match &tproxy {
         Ok(()) => None,
         Err(_) => Some(run_caught(caller, policy, CaptureChoice::AnyIp)),
     };
-    // One that cannot be read names nobody either; a run that needs it says why.
+    // An unreadable file counts as empty here; a run that needs it reports the reason.
     let servers = std::fs::read(RESOLV_CONF).unwrap_or_default();
     NetworkFacts {
         tproxy,
@@ -159,7 +159,7 @@ fn run_caught(
     succeeded(&execute(&request, policy))
 }
 
-/// Whether this host has an IPv6 loopback address: a socket takes it, and is closed again.
+/// Whether this host has an IPv6 loopback address: binds a socket to it.
 fn has_ipv6() -> bool {
     let address = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
     rustix::net::socket(AddressFamily::INET6, SocketType::DGRAM, None)
@@ -183,7 +183,7 @@ fn succeeded(report: &Report) -> Result<(), ErrorReport> {
     }
 }
 
-/// What became of each limit in the run; what the back end promises where it did not get so far.
+/// Enforcement of each limit in the run; without a run, what the back end promises.
 fn coverage(report: &Report, backend: &cgroups::Backend) -> Vec<Coverage> {
     let promised = backend.coverage();
     promised
@@ -223,8 +223,8 @@ fn try_namespace(of: NamespaceKind) -> (NamespaceKind, Result<(), String>) {
     (of, made)
 }
 
-/// Whether a detached copy of the working directory's mounts can show another owner. Nothing is
-/// attached: the copy goes with its descriptor.
+/// Whether the owner of a detached clone of the working directory's mount can be mapped. Nothing is
+/// attached; the clone ends with its descriptor.
 fn try_mapped_mount(caller: &Caller, body: HostIds) -> Result<(), String> {
     let path = caller.working_directory.as_deref();
     let path = path.unwrap_or(Path::new("/")).as_os_str().as_bytes();
@@ -238,7 +238,7 @@ fn try_mapped_mount(caller: &Caller, body: HostIds) -> Result<(), String> {
         .map_err(|errno| errno.to_string())
 }
 
-/// Whether every uid of the range has a meaning in this user namespace.
+/// Whether every uid of the range is mapped in this user namespace.
 fn is_mapped(first: u32, last: u32) -> bool {
     let Ok(text) = std::fs::read_to_string("/proc/self/uid_map") else {
         return false;

@@ -1,12 +1,12 @@
-//! Early: the child of a run of which nothing is known yet.
+//! Forks the child before the command line is read.
 
 use crate::run::scope::has_version_2_alone;
 use sandbox::prefork::Prefork;
 
-/// Sows a child before the command line is read, so that its namespaces are made meanwhile.
+/// Forks a child before the command line is read, so that its namespaces are created meanwhile.
 ///
-/// `None` where it has to be cloned into its group, which is not known yet, and where it cannot be
-/// cloned at all: the run itself then finds out why. Dropped, it leaves nothing.
+/// `None` if it must be cloned into a cgroup, which is not known yet, or if clone fails: the run
+/// itself then reports why. Dropping it leaves nothing behind.
 ///
 /// The calling process must have one thread only: see [`Prefork::start`].
 #[must_use]

@@ -1,4 +1,4 @@
-//! Why a run did not come to an end of its own: each stage's error, as the report has it.
+//! Errors of the stages of a run, and how the report shows them.
 
 use crate::plan::doctor::user_namespaces::{self, Forbidding};
 use crate::plan::grants::Ungranted;
@@ -30,10 +30,10 @@ use spec::report::{ErrorReport, with_causes};
 use spec::run_form::RunError as RunValueError;
 use spec::tokens::TokenError;
 
-/// What the report of a run says that ran out of time before its body was started.
+/// Warning code of a run that timed out before its body started.
 pub(crate) const BODY_NOT_STARTED: &str = "body_not_started";
 
-/// What ended a run before, or instead of, the body.
+/// Why a run ended before, or instead of, its body.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The archive or the directory.
@@ -41,7 +41,7 @@ pub enum RunError {
     Unpack(#[from] UnpackError),
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// What the manifest refers to.
+    /// A document that the manifest refers to.
     #[error(transparent)]
     Bundle(Box<BundleError>),
     /// `--run`.
@@ -53,14 +53,14 @@ pub enum RunError {
     Limit(#[from] LimitError),
     #[error("runner.image: {0}")]
     Image(#[from] ImageError),
-    /// The image cannot be had.
+    /// The image cannot be obtained.
     #[error("image {place}: {error}")]
     ImagePull {
         place: String,
         #[source]
         error: Box<OciError>,
     },
-    /// What the image says of itself.
+    /// The image's own configuration.
     #[error(transparent)]
     ImageUser(#[from] ImageUserError),
     /// The provider `node-permission`.
@@ -98,44 +98,44 @@ pub enum RunError {
     /// The given inputs do not satisfy the schema.
     #[error("the inputs do not satisfy `inputs`: {}", mismatches(.0))]
     InputsInvalid(Vec<Mismatch>),
-    /// The body's own output does not satisfy the schema, is none, or lacks a file.
+    /// The body's output does not satisfy the schema, is not JSON, or lacks a file.
     #[error("{message}")]
     Output {
         /// `missing-output`, `invalid-output` or `missing-artifact`.
         code: &'static str,
         message: String,
     },
-    /// A required output file was made and could not be written to the workspace.
+    /// A required output file exists but could not be written to the workspace.
     #[error("{message}")]
     Undelivered {
         message: String,
-        /// What to do about the first.
+        /// Advice for the first of them.
         hint: Option<String>,
     },
-    /// A bundle's own manifest asks for what nobody granted.
+    /// A bundle's manifest requests something that is not granted.
     #[error(
         "the bundle's own manifest asks for {}",
         .0.iter().map(|one| one.what.as_str()).collect::<Vec<_>>().join(", ")
     )]
     Ungranted(Vec<Ungranted>),
-    /// What `needs` asks for could not be installed.
+    /// `needs` could not be installed.
     #[error(transparent)]
     Preparation(Box<PreparationProblem>),
-    /// Something valid that this version does not do.
+    /// Valid, but not supported by this version.
     #[error("{what} is not supported by this version")]
     Unsupported {
         code: &'static str,
         what: String,
         hint: &'static str,
     },
-    /// There is no manifest and no `--run`.
+    /// Neither a manifest nor `--run`.
     #[error("{message}")]
     NoManifest {
-        /// What was looked for, and what lies there.
+        /// The names that were tried, and the files that exist.
         message: String,
         hint: String,
     },
-    /// Something that the caller named is not usable.
+    /// Something that the caller named is unusable.
     #[error("{what} {object} {problem}")]
     Argument {
         code: &'static str,
@@ -149,10 +149,10 @@ pub enum RunError {
     Sandbox {
         #[source]
         error: SandboxError,
-        /// Settings of this host that may be why.
+        /// Host settings that may be the cause.
         forbidding: Vec<Forbidding>,
     },
-    /// The body's program could not be started, and why is known.
+    /// The body's program could not be started, for a known reason.
     #[error("{error}{}", .why.as_ref().map_or_else(String::new, |why| format!(": {why}")))]
     Program {
         error: SandboxError,
@@ -164,31 +164,31 @@ pub enum RunError {
     /// The records of runs.
     #[error(transparent)]
     Registry(Box<RecordsError>),
-    /// A call of the supervisor's own.
+    /// A failed call of the supervisor.
     #[error("cannot {act}: {errno}")]
     Host {
         act: String,
         #[source]
         errno: rustix::io::Errno,
     },
-    /// Init ended without a reason that we know.
+    /// Init ended without a known reason.
     #[error("process 1 of the sandbox, which is the runner's own, ended unexpectedly: {how}")]
     InitDied {
-        /// By which signal, or with which code.
+        /// Its signal or exit code.
         how: String,
     },
-    /// What was killed does not end.
+    /// Killed processes do not end.
     #[error("processes of the run did not end after SIGKILL")]
     Unkillable,
-    /// The caller's signal came before the body was started.
+    /// The caller's signal arrived before the body started.
     #[error("cancelled by signal {signal} before the body was started")]
     Cancelled { signal: i32 },
-    /// The wall time was over before the body was started.
+    /// The wall time ended before the body started.
     #[error("the wall time was over before the body was started, after {act}")]
     TimedOut { act: &'static str },
 }
 
-/// Each place and what is wrong there, on one line.
+/// Each location with its problem, on one line.
 pub(super) fn mismatches(list: &[Mismatch]) -> String {
     let texts: Vec<String> = list
         .iter()
@@ -288,14 +288,14 @@ impl From<MountError> for RunError {
 }
 
 impl RunError {
-    /// A failed call of the supervisor's own.
+    /// A failed call of the supervisor.
     pub fn host(act: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Self {
         let act = act.into();
         move |errno| Self::Host { act, errno }
     }
 
-    /// `refused`: the request cannot be met as it is. `failed`: the host or the runner could not
-    /// do its part, or the body did not keep the contract.
+    /// `refused`: the request cannot be met. `failed`: the host or the runner could not do its
+    /// part, or the body broke the contract.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         match self {
@@ -397,7 +397,7 @@ impl RunError {
         }
     }
 
-    /// As the report has it: message with its whole chain of causes.
+    /// Converts to the report's form: the message with its chain of causes.
     #[must_use]
     pub fn report(&self) -> ErrorReport {
         ErrorReport {

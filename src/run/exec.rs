@@ -1,4 +1,4 @@
-//! The stages of one run in order. Each stage consumes what the stage before it returned.
+//! The stages of a run in order. Each stage consumes the result of the stage before.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Duration;
@@ -38,7 +38,7 @@ use store::InUse;
 use sys::rlimit;
 use tracing::debug_span;
 
-/// One run, with what all its stages use.
+/// A run with the state that all stages share.
 struct Execution<'run> {
     run: &'run Run<'run>,
     resources: &'run mut Resources,
@@ -55,13 +55,13 @@ struct Waiting {
     planned: Option<PlannedRun>,
 }
 
-/// The bundle lies in the writable space, or in the cache.
+/// The bundle is in the writable space or in the cache.
 struct Unpacked {
     waiting: Waiting,
     bundle: Option<Bundle>,
 }
 
-/// It is known what runs.
+/// The run is resolved.
 struct Planned {
     prepared: Prepared,
     pipes: Pipes,
@@ -71,14 +71,14 @@ struct Planned {
     in_use: Option<InUse>,
 }
 
-/// The image and the workspace sources are there.
+/// The image and the workspace sources are available.
 struct Materialized {
     planned: Planned,
     sources: Sources,
     root: Option<ImageRoot>,
 }
 
-/// The inputs are judged and staged.
+/// The inputs are validated and staged.
 struct Staged {
     materialized: Materialized,
     contract: IoContract,
@@ -92,15 +92,15 @@ struct Running {
     in_use: Vec<InUse>,
 }
 
-/// What supervision and its report need beside the launched child.
+/// State that supervision and its report need beside the launched child.
 pub(super) struct Supervised {
     pub(super) limits: Limits,
-    /// What was left of it at the launch.
+    /// The remaining wall time at the launch.
     pub(super) wall_time: Option<Duration>,
     pub(super) contract: IoContract,
     pub(super) filled_bytes: u64,
     pub(super) network_setup: NetworkSetup,
-    /// What the groups counted, where that was read while init was dying.
+    /// Counters of the cgroups, if they were read while init was exiting.
     pub(super) counted: Option<Counted>,
     /// Keeps its layers from being removed while the body may read them.
     _image: Option<SelectedImage>,
@@ -110,18 +110,18 @@ pub(super) struct Supervised {
 struct Ended {
     launched: Launched,
     supervised: Supervised,
-    /// Standard output, where it is the output document.
+    /// Standard output, if it is the output document.
     stdout: Option<Vec<u8>>,
-    /// Processes of it are left that could not be killed.
+    /// Some of its processes could not be killed.
     unkillable: bool,
     _in_use: Vec<InUse>,
 }
 
 impl Run<'_> {
-    /// Does the run. What is found out until a failure is in the report.
+    /// Does the run. The report holds what was found out up to a failure.
     ///
     /// # Errors
-    /// [`RunError`]: why the body was not started, or what failed after it.
+    /// [`RunError`]: why the body did not start, or what failed after it.
     pub(super) fn execute(
         &self,
         prefork: Option<Prefork>,
@@ -129,7 +129,7 @@ impl Run<'_> {
         report: &mut ReportBuilder,
     ) -> Result<(), RunError> {
         let inputs = self.open_inputs()?;
-        // Before anything is made: a signal that ended us in between would leave it behind.
+        // Comes first: a signal that ended us in between would leave resources behind.
         let signals = listen_for_signals().map_err(RunError::host("listen for signals"))?;
         // Each relayed connection takes two descriptors.
         rlimit::raise(rlimit::resource::OPEN_FILES)
@@ -172,7 +172,7 @@ impl<'run> Execution<'run> {
         }
     }
 
-    /// The child makes its namespaces and hands over its writable space.
+    /// Waits until the child has its namespaces and hands over its writable space.
     fn prepare(
         &mut self,
         prefork: Option<Prefork>,
@@ -183,7 +183,7 @@ impl<'run> Execution<'run> {
             make_pipes(true).map_err(RunError::host("make the body's pipes"))?;
         let prefork = match (prefork, self.resources.group.clone_into()) {
             (Some(prefork), None) => prefork,
-            // Into a group of version 2 a child can only be cloned.
+            // For cgroup version 2 the child must be cloned into its group.
             (_, group) => Prefork::start(group)?,
         };
         let base = &self.resources.base;
@@ -313,7 +313,7 @@ impl<'run> Execution<'run> {
         })
     }
 
-    /// Judges the inputs by their schemas and puts them into the writable space.
+    /// Validates the inputs and writes them to the writable space.
     fn stage(
         &mut self,
         materialized: Materialized,
@@ -407,9 +407,9 @@ impl<'run> Execution<'run> {
             mut network_setup,
         } = run;
         let request = self.run.request;
-        // What the secrets and the launch take does not count.
+        // The time for secrets and the launch does not count.
         let wall_time = countdown.left();
-        // Last of all, so that no secret is asked for by a run that is refused for something else.
+        // Comes last, so that no secret is requested for a run that is refused for another reason.
         let wanted = WantedSecrets::of(request, self.run.policy, &resolved)?;
         self.report.warn(wanted.warnings());
         let masks = &mut self.run.masks.borrow_mut();
@@ -494,12 +494,12 @@ impl<'run> Execution<'run> {
     /// Reads the output document and copies declared files to the workspace.
     fn sync(&mut self, ended: Ended, file_roots: &FileRoots) -> Result<(), RunError> {
         let _phase = debug_span!("sync").entered();
-        // Something may still write: nothing of it is read.
+        // A process may still write: nothing is read.
         if ended.unkillable {
             return Ok(());
         }
         let (launched, contract) = (&ended.launched, &ended.supervised.contract);
-        // A time of its own: the body may have used up what there was.
+        // A separate limit: the body may have used up the wall time.
         let wait_limit = WaitLimit {
             time: self.run.request.limits.wall_time(),
             signals: Some(self.signals),

@@ -1,4 +1,4 @@
-//! Where declared files come from and go to: the workspace, and the directory of `--out-dir`.
+//! The directories of declared files: the workspace, and the directory of `--out-dir`.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use crate::run::refusals::Refusals;
 use crate::staging::{ScratchError, Workspace};
 use spec::request::Request;
 
-/// A directory, by its name and open.
+/// A directory: its path and its open descriptor.
 pub(super) type FileRoot = (PathBuf, Workspace);
 
-/// The directories that the caller named, opened before anything is made.
+/// The directories that the caller named, opened before anything is created.
 #[derive(Debug, Default)]
 pub(super) struct FileRoots {
     workspace: Option<FileRoot>,
@@ -42,7 +42,7 @@ impl FileRoots {
         })
     }
 
-    /// Where inputs come from.
+    /// The directory that inputs are staged from.
     pub(super) fn of_inputs(&self) -> Option<&FileRoot> {
         self.workspace.as_ref()
     }
@@ -51,10 +51,10 @@ impl FileRoots {
         self.outputs.as_ref().or(self.workspace.as_ref())
     }
 
-    /// The workspace where inputs are declared; `None` where there is nothing to stage.
+    /// The workspace if inputs are declared; `None` if there is nothing to stage.
     ///
     /// # Errors
-    /// [`RunError::Argument`] where files are declared and it is not known where they lie.
+    /// [`RunError::Argument`] if files are declared and no directory is known for them.
     pub(super) fn to_stage_from(
         &self,
         contract: &IoContract,

@@ -1,4 +1,4 @@
-//! What the caller gave: its manifest, the bundle and the workspace, opened and not yet used.
+//! The caller's manifest, bundle and workspace, opened but not used yet.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use egress::relay::Published;
 use spec::host_policy::HostPolicy;
 use spec::request::{BundleArgument, Request, Subject};
 
-/// What the caller gave, opened and read before anything is made on the host.
+/// The caller's inputs, opened and read before anything on the host is created.
 pub(super) struct Inputs {
     pub(super) manifest: Option<LoadedManifest>,
     pub(super) archive: Option<OpenedArchive>,
@@ -23,10 +23,10 @@ pub(super) struct Inputs {
     pub(super) published: Vec<Published>,
 }
 
-/// Opens all of it, and nothing else.
+/// Opens all inputs.
 ///
 /// # Errors
-/// [`RunError`]; one without which the rest can still be opened goes to `refusals`.
+/// [`RunError`]; those that do not prevent opening the rest go to `refusals`.
 pub(super) fn open_inputs(
     request: &Request,
     policy: &HostPolicy,
@@ -52,8 +52,7 @@ pub(super) fn open_inputs(
     })
 }
 
-/// The workspace that was stated. The caller's own manifest speaks of the directory that the caller
-/// stands in.
+/// The stated workspace. For the caller's own manifest the default is the current directory.
 pub(super) fn workspace_of(request: &Request) -> Option<PathBuf> {
     let stated = request.bundle.workspace.clone();
     stated.or_else(|| match &request.bundle.manifest {
@@ -63,10 +62,10 @@ pub(super) fn workspace_of(request: &Request) -> Option<PathBuf> {
 }
 
 impl Run<'_> {
-    /// Opens what the run reads, and the ports that it publishes.
+    /// Opens the inputs and listens at the published ports.
     ///
     /// # Errors
-    /// [`RunError`]: the first that is not there or not allowed.
+    /// [`RunError`]: the first that is missing or not allowed.
     pub(super) fn open_inputs(&self) -> Result<Inputs, RunError> {
         let mut inputs = open_inputs(self.request, self.policy, &mut Refusals::fail())?;
         inputs.published = network::publish(&self.request.network.publish)?;

@@ -1,8 +1,8 @@
-//! What a path inside would be, found out without making the sandbox: the plan of the view, the
-//! host's own files behind its mounts, and the bundle.
+//! Predicts what a path inside the sandbox is without creating the sandbox, from the plan of the
+//! view, the host's files behind its mounts, and the bundle.
 //!
-//! The body's rights are guessed from modes; what a run puts into its private directories is not
-//! known. Where nothing can be said, a path counts as being there.
+//! The body's rights are derived from modes; files that a run writes to its private directories are
+//! unknown. An unknown path counts as existing.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -21,24 +21,24 @@ use sources::oci::layers::Kind;
 use spec::detection::Interpreter;
 use spec::path::RelPath;
 
-/// Links that are followed on one way, as path_resolution(7) has it.
+/// Maximum number of links on one path, as in path_resolution(7).
 const LINKS_MAX: usize = 40;
-/// Scripts that are run by scripts (linux/fs/exec.c).
+/// Maximum depth of scripts that run scripts (linux/fs/exec.c).
 const SCRIPTS_MAX: usize = 5;
-/// More names of one directory are not listed.
+/// Maximum number of names listed of one directory.
 const NAMES_MAX: usize = 20_000;
-/// Larger files of an image are not read for their first line.
+/// Maximum size of an image file that is read for its first line.
 const SCRIPT_BYTES_MAX: u64 = 64 << 10;
 
-/// The view of a run that was not started.
+/// The predicted view of a run.
 pub(super) struct Inside<'plan> {
     /// All steps of the view.
     pub(super) steps: &'plan [ViewStep],
     /// The bundle, where it was read.
     pub(super) bundle: Option<&'plan dyn BundleFiles>,
-    /// Whether the body has a uid that no file of the host belongs to.
+    /// Whether the body has a uid that owns no file of the host.
     pub(super) foreign: bool,
-    /// The image that would be the root.
+    /// The image that becomes the root.
     pub(super) image: Option<&'plan SelectedImage>,
 }
 
@@ -46,19 +46,19 @@ pub(super) struct Inside<'plan> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Node {
     Missing,
-    /// It lies behind a directory that is closed to us.
+    /// Behind a directory that we may not enter.
     Closed,
-    /// Only a run would know.
+    /// Known only during a run.
     Unknown,
     Directory,
-    /// A link and what it says.
+    /// A link and its target.
     Link(Vec<u8>),
     File {
         /// Whether the body may execute it.
         executable: bool,
-        /// Its first bytes, where they are known.
+        /// Its first bytes, if known.
         head: Option<Vec<u8>>,
-        /// Where it lies on the host; `None` for a file of the bundle.
+        /// Its path on the host; `None` for a file of the bundle.
         host: Option<PathBuf>,
     },
 }
@@ -67,38 +67,38 @@ pub(super) enum Node {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Program {
     pub(super) path: Vec<u8>,
-    /// On the host; `None` for one of the bundle.
+    /// Its path on the host; `None` for a file of the bundle.
     pub(super) host: Option<PathBuf>,
 }
 
-/// Why a program would not be executed.
+/// Why a program cannot be executed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Lack {
     Missing,
-    /// The first line of a script names an interpreter that is not there.
+    /// The interpreter in a script's first line does not exist.
     Interpreter {
         script: Program,
-        /// As the line has it.
+        /// As written in the first line.
         interpreter: Vec<u8>,
     },
-    /// It names one that is there and that is no program, or not one for the body.
+    /// The interpreter exists but the body cannot execute it.
     Barred {
         script: Program,
-        /// As the line has it.
+        /// As written in the first line.
         interpreter: Vec<u8>,
     },
-    /// A directory, or behind one that is closed.
+    /// A directory, or behind a directory that may not be entered.
     Closed,
-    /// A file without the permission.
+    /// A file without execute permission.
     Mode(Program),
-    /// No binary, and no script with a first line.
+    /// Neither a binary nor a script with `#!`.
     Format(Program),
-    /// Too many links or interpreters of interpreters.
+    /// Too many links or nested interpreters.
     Loop,
 }
 
 impl Lack {
-    /// What execve(2) answers.
+    /// The errno of execve(2).
     pub(super) fn errno(&self) -> Errno {
         match self {
             Self::Missing | Self::Interpreter { .. } => Errno::NOENT,
@@ -110,10 +110,10 @@ impl Lack {
 }
 
 impl Inside<'_> {
-    /// What would become of execve(2) of these paths, one after the other as execvp(3) tries them.
+    /// Predicts execve(2) of these paths in turn, as execvp(3) tries them.
     ///
     /// # Errors
-    /// [`Lack`]: of the first that is there and cannot be executed.
+    /// [`Lack`] of the first that exists and cannot be executed.
     pub(super) fn program(
         &self,
         candidates: &[Vec<u8>],
@@ -124,7 +124,7 @@ impl Inside<'_> {
         for candidate in candidates {
             let path = absolute(candidate, working_directory);
             match self.executable(&path, working_directory, 0) {
-                // One that is there for sure is a better answer than one that may be.
+                // A path that certainly exists is a better answer than one that may.
                 Ok(None) if matches!(self.resolve(&path), Ok(Node::Unknown)) => {
                     unknown = unknown.or(Some(path));
                 }
@@ -142,7 +142,7 @@ impl Inside<'_> {
             .ok_or(answer)
     }
 
-    /// The names in a directory of the host that is shown, or of the bundle.
+    /// The names in a mounted directory of the host or in a directory of the bundle.
     pub(super) fn names(&self, path: &[u8]) -> Vec<String> {
         match self.mount_of(path) {
             Some((ViewStep::Bind { source, .. }, rest)) => {
@@ -174,7 +174,7 @@ impl Inside<'_> {
         }
     }
 
-    /// How the file at `path` begins, where that is known.
+    /// The first bytes of the file at `path`, if known.
     pub(super) fn head(&self, path: &[u8]) -> Option<Vec<u8>> {
         match self.resolve(path) {
             Ok(Node::File { head, .. }) => head,
@@ -182,8 +182,8 @@ impl Inside<'_> {
         }
     }
 
-    /// Whether `path` can be executed, and where it lies on the host. An interpreter that is named by
-    /// a relative path is that of the working directory, as execve(2) has it.
+    /// Resolves `path` as execve(2) does and returns the program. A relative interpreter is
+    /// relative to the working directory.
     fn executable(
         &self,
         path: &[u8],
@@ -251,7 +251,7 @@ impl Inside<'_> {
         }
     }
 
-    /// What lies at an absolute path, links followed as the body would.
+    /// Resolves an absolute path and follows links as the body would.
     fn resolve(&self, path: &[u8]) -> Result<Node, Errno> {
         let mut left: Vec<Vec<u8>> = segments(path);
         let mut here: Vec<Vec<u8>> = Vec::new();
@@ -289,7 +289,7 @@ impl Inside<'_> {
         })
     }
 
-    /// What lies at exactly this path, whose parents are directories.
+    /// What is at exactly this path, whose parents are directories.
     fn node(&self, path: &[u8]) -> Node {
         match self.mount_of(path) {
             Some((ViewStep::Bind { source, target, .. }, rest)) => {
@@ -312,7 +312,7 @@ impl Inside<'_> {
     /// The mount that a path lies in, and the rest of the path.
     fn mount_of<'path>(&self, path: &'path [u8]) -> Option<(&ViewStep, &'path [u8])> {
         let below = |mount: &[u8]| beneath(path, mount);
-        // The deepest mount is on top, and of two at one place the later.
+        // The deepest mount wins, and of two at one place the later one.
         self.steps
             .iter()
             .filter_map(|step| match step {
@@ -328,7 +328,7 @@ impl Inside<'_> {
             .map(|(_, step, rest)| (step, rest))
     }
 
-    /// What this program itself makes at a path of the new root.
+    /// What the runner itself creates at a path of the new root.
     fn made(&self, path: &[u8]) -> Node {
         for step in self.steps {
             match step {
@@ -384,14 +384,15 @@ impl Inside<'_> {
         })
     }
 
-    /// `base`: shown as it is, so that its owner is nobody inside where the body has its own uid.
+    /// `base`: mounted without owner mapping, so that its owner is nobody inside if the body has
+    /// its own uid.
     fn of_host(&self, source: &[u8], rest: &[u8], base: bool) -> Node {
         let path = match rest {
             [] => PathBuf::from(OsString::from_vec(source.to_vec())),
             rest => Path::new(&OsString::from_vec(source.to_vec()))
                 .join(OsString::from_vec(rest.to_vec())),
         };
-        // A mount follows a link at its source; on the way below it the body does.
+        // The mount follows a link at its source; below it, the body does.
         let found = match rest {
             [] => std::fs::metadata(&path),
             _ => std::fs::symlink_metadata(&path),
@@ -424,7 +425,7 @@ impl Inside<'_> {
         };
         Node::File {
             executable: found.is_file() && executable && !forbids_programs(&path),
-            // Nothing but a regular file is opened: opening a device can act.
+            // Opens regular files only: opening a device can have effects.
             head: found
                 .is_file()
                 .then(|| head_of(&path, !rest.is_empty()))
@@ -434,7 +435,7 @@ impl Inside<'_> {
     }
 }
 
-/// An image follows its links itself; one that is not here may have anything.
+/// An image resolves its own links; an image that is not in the store may contain anything.
 fn of_image(image: &SelectedImage, path: &[u8]) -> Node {
     let Some(opened) = &image.opened else {
         return Node::Unknown;
@@ -451,19 +452,19 @@ fn of_image(image: &SelectedImage, path: &[u8]) -> Node {
     }
 }
 
-/// Of a file that is no larger than scripts are.
+/// Reads a file that is no larger than a script.
 fn head_in_image(opened: &OpenedImage, path: &[u8]) -> Option<Vec<u8>> {
     let mut head = opened.image.read_file(path, SCRIPT_BYTES_MAX).ok()??;
     head.truncate(usize::try_from(HEAD_BYTES).ok()?);
     Some(head)
 }
 
-/// Whether it lies on a mount from which nothing is executed: the mount in the view stays as closed.
+/// Whether its host mount is noexec: the mount in the view inherits that.
 pub(super) fn forbids_programs(path: &Path) -> bool {
     rustix::fs::statvfs(path).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::NOEXEC))
 }
 
-/// The names in a directory of the host; none where it cannot be read.
+/// The names in a directory of the host; empty if it cannot be read.
 pub(super) fn names_in(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries
@@ -472,7 +473,7 @@ pub(super) fn names_in(directory: &Path) -> Vec<String> {
         .collect()
 }
 
-/// What of `path` lies beneath `directory`: empty where they are the same.
+/// The part of `path` below `directory`: empty if they are equal.
 fn beneath<'path>(path: &'path [u8], directory: &[u8]) -> Option<&'path [u8]> {
     match path.strip_prefix(directory)? {
         [] => Some(&[]),

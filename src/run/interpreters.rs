@@ -7,10 +7,10 @@ use spec::request::Caller;
 use spec::run_form::Run;
 use spec::typescript::NpmRegistry;
 
-/// Which interpreters the body will find: on the fixed PATH, or on the caller's, from where a
-/// program is made visible. Only those are looked for that `run` may turn out to need.
+/// Finds the interpreters that the body will have: on the fixed PATH, or on the caller's, from
+/// which a program is mounted. Looks only for those that `run` may need.
 ///
-/// The version of Node is looked for where TypeScript is to be run.
+/// The version of Node is read only for TypeScript.
 #[must_use]
 pub(crate) fn find(
     caller: &Caller,
@@ -44,8 +44,8 @@ pub(crate) fn find(
     }
 }
 
-/// A text may turn out to be a file or a shell command: bash is wanted besides what its ending
-/// says.
+/// A text may be a file or a shell command, so bash is included besides what the extension
+/// requires.
 pub(super) fn wanted_by(run: &Run) -> &'static [&'static str] {
     match run {
         Run::Shell(_) => &["bash"],

@@ -1,5 +1,5 @@
-//! A bundle that is still coming in must not keep the runner from hearing that it is to end,
-//! nor from ending when its time is over.
+//! A reader that a signal or the time limit interrupts: a slow bundle must not keep the runner from
+//! ending.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,7 +14,7 @@ use crate::run::error::RunError;
 use archive::AHEAD_FROM_BYTES;
 use sys::signal;
 
-/// Reads a file; a signal that cancels the run ends the reading, and so does its limit.
+/// Reads a file until its end, a cancelling signal, or the time limit.
 #[derive(Debug)]
 pub(super) struct Interruptible<'run> {
     source: File,
@@ -23,7 +23,7 @@ pub(super) struct Interruptible<'run> {
     ended: Option<Ended>,
 }
 
-/// What ended the reading before the file did.
+/// Why the reading stopped before the end of the file.
 #[derive(Debug, Clone, Copy)]
 enum Ended {
     Signal(i32),
@@ -31,8 +31,8 @@ enum Ended {
 }
 
 impl<'run> Interruptible<'run> {
-    /// Reads `source`; `signals` is the descriptor of the signals that cancel a run, `None` where they
-    /// end the process by themselves.
+    /// Reads `source`; `signals` is the descriptor of the signals that cancel a run, `None` if they
+    /// end the process.
     pub(super) fn new(source: File, signals: Option<BorrowedFd<'run>>) -> Self {
         Self {
             source,
@@ -42,14 +42,14 @@ impl<'run> Interruptible<'run> {
         }
     }
 
-    /// The same, and for no longer than `left`.
+    /// Sets the time limit.
     pub(super) fn within(self, left: Option<Duration>) -> Self {
-        // What no clock can say has no end.
+        // A limit beyond the clock's range is no limit.
         let until = left.and_then(|left| Instant::now().checked_add(left));
         Self { until, ..self }
     }
 
-    /// Why it was ended, where the file is not to blame; `act` is what it was read for.
+    /// The interruption as an error; `act` names the step.
     ///
     /// # Errors
     /// [`RunError::Cancelled`], [`RunError::TimedOut`].
@@ -61,8 +61,8 @@ impl<'run> Interruptible<'run> {
         }
     }
 
-    /// The inflated byte from which on a thread may read ahead: none of a pipe, whose writer could
-    /// keep a refusal waiting that is known already.
+    /// The inflated byte from which a thread may read ahead; never for a pipe, whose writer could
+    /// delay a refusal that is already known.
     pub(super) fn ahead_from_bytes(&self) -> u64 {
         let status = rustix::fs::fstat(&self.source);
         let file_type = status.map(|status| FileType::from_raw_mode(status.st_mode));
@@ -72,7 +72,7 @@ impl<'run> Interruptible<'run> {
         }
     }
 
-    /// How long it may be waited.
+    /// The remaining time for poll(2).
     fn left(&mut self) -> Result<Option<Timespec>, Errno> {
         let Some(until) = self.until else {
             return Ok(None);
@@ -82,7 +82,7 @@ impl<'run> Interruptible<'run> {
             self.ended = Some(Ended::Late);
             return Err(Errno::CANCELED);
         }
-        // Longer than the kernel can say is for ever.
+        // Beyond the kernel's range: wait without a limit.
         Ok(Timespec::try_from(left).ok())
     }
 

@@ -1,5 +1,5 @@
-//! Words of a command that name files which lie here and which the command does not see: it would
-//! say only that there is no such file.
+//! Warns of arguments that name files of the host which the command does not see: the command
+//! itself would only report "no such file".
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,26 +11,26 @@ use spec::path::escape;
 use spec::report::WarningReport;
 use spec::request::ViewEntry;
 
-/// Told by a plan, and by a run that did not end well: a word may be the name of a file by chance.
+/// Warning code of a plan and of a run that failed: an argument may be a file name by chance.
 pub(super) const ARGUMENT_NOT_VISIBLE: &str = "argument_not_visible";
 
-/// No longer word is a path.
+/// Longer arguments are not paths.
 const PATH_BYTES_MAX: usize = 4_096;
 
-/// Where the words of a command were written, and what of it the command will see.
+/// Where the arguments were written, and what the command sees of that.
 pub(super) struct Caller<'run> {
-    /// The directory in which they were written; `None` where it is not known, or where the command
-    /// starts somewhere else, so that relative words mean another place.
+    /// The caller's directory; `None` if it is unknown or if the command starts in another one, so
+    /// that relative arguments mean another path.
     pub here: Option<&'run Path>,
-    /// Whether the command starts elsewhere unless `-w` says so too.
+    /// Whether the command needs `-w` to start in the caller's directory.
     pub is_image: bool,
-    /// The caller's home: nothing lends it as a whole.
+    /// The caller's home: never suggested as a whole.
     pub home: Option<&'run Path>,
     /// Whether the command sees this path of the host.
     pub is_seen: &'run dyn Fn(&Path) -> bool,
 }
 
-/// What is said of the first such word.
+/// The warning for the first such argument.
 pub(super) fn warning(words: &[Vec<u8>], caller: &Caller<'_>) -> Option<WarningReport> {
     let message = words.iter().skip(1).find_map(|word| caller.message(word))?;
     Some(WarningReport::new(ARGUMENT_NOT_VISIBLE, message))
@@ -72,8 +72,8 @@ impl Caller<'_> {
         })
     }
 
-    /// The whole directory: a script has others beside it. Of a home, and where a directory cannot be
-    /// shown, the file alone.
+    /// Suggests the whole directory, since a script may need its neighbours; for a home, or a
+    /// directory that cannot be mounted, only the file.
     fn flags(&self, here: &Path, path: &Path, shown: &str) -> Option<String> {
         let is_lendable = mountable(here).is_some() && self.home != Some(here);
         match (is_lendable, self.is_image) {
@@ -87,7 +87,7 @@ impl Caller<'_> {
     }
 }
 
-/// The path where it can be shown at its own place, escaped.
+/// The path, escaped, if it can be mounted at the same place.
 fn mountable(path: &Path) -> Option<String> {
     let text = path.to_str()?;
     check_target(text.as_bytes())
@@ -95,8 +95,8 @@ fn mountable(path: &Path) -> Option<String> {
         .then(|| escape(text.as_bytes()))
 }
 
-/// Whether the caller, who stands in `here`, lends something in it: the command finds it by the name
-/// that it has there.
+/// Whether the caller mounts something below `here` at the same place: the command then finds it by
+/// its name.
 pub(super) fn lends_part_of(here: &Path, view: &[ViewEntry]) -> bool {
     let is_beneath = |entry: &ViewEntry| match entry {
         ViewEntry::Bind { source, target, .. } => source == target && target.starts_with(here),

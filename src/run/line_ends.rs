@@ -1,26 +1,26 @@
-//! Scripts whose first line ends with CR LF: the kernel takes the carriage return for a part of its last
-//! word, and `env` then looks for a program that nobody has.
+//! Scripts whose first line ends with CR LF: the kernel passes the carriage return as part of the
+//! last word, and `env` then looks for a program that does not exist.
 
 use crate::run::loaded_manifest::BundleFiles;
 use crate::run::shebang::{HEAD_BYTES, line_of, words_of};
 use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
 
-/// Told by a plan, and by a run that ended with 127, which is what `env` says then.
+/// Warning code of a plan and of a run that ended with 127, the exit code of `env`.
 pub(super) const SCRIPT_LINE_ENDS: &str = "script_line_ends";
 
-/// The exit code of `env` and of shells for a program that is not there.
+/// Exit code of `env` and shells for a missing program.
 pub(super) const NOT_FOUND: i32 = 127;
 
-/// Of a program of the bundle.
+/// Checks a program of the bundle.
 pub(super) fn of_bundle(bundle: &dyn BundleFiles, program: &[u8]) -> Option<WarningReport> {
     let path = RelPath::parse(program.strip_prefix(b"./").unwrap_or(program)).ok()?;
     bundle.tree().get(&path)?;
     warning(&bundle.head(&path, HEAD_BYTES).ok()?, path.as_bytes())
 }
 
-/// Of a program at `path` that begins with `head`. Where the line has one word, starting it fails and
-/// says why.
+/// Checks a program at `path` that begins with `head`. A line of one word is skipped: its start
+/// fails with a clear reason.
 pub(super) fn warning(head: &[u8], path: &[u8]) -> Option<WarningReport> {
     let mut words = words_of(line_of(head)?.strip_suffix(b"\r")?);
     words.next()?;

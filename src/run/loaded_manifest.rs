@@ -1,4 +1,4 @@
-//! What is to be run: the manifest, wherever it lies, and the run form that it asks for.
+//! Loads the manifest, of the caller or of the bundle, with its run value.
 
 use std::io::Read as _;
 use std::os::fd::BorrowedFd;
@@ -22,7 +22,7 @@ use spec::request::BundleOptions;
 use spec::run_form::Run;
 use sys::file::{Unread, open_beneath, read_regular};
 
-/// Where a bundle's manifest may lie, in the order in which it is looked for.
+/// Paths of a bundle's manifest in order of precedence.
 const MANIFEST_NAMES: [(&str, Format); 7] = [
     (RESOLVED, Format::Json),
     ("manifest.yaml", Format::Yaml),
@@ -32,9 +32,9 @@ const MANIFEST_NAMES: [(&str, Format); 7] = [
     ("TOOL.md", Format::FrontMatter),
     ("WORKFLOW.md", Format::FrontMatter),
 ];
-/// The manifest with everything that it inherits.
+/// The manifest with everything it inherits.
 const RESOLVED: &str = ".runner/manifest.json";
-/// A longer manifest is refused before it is read to its end.
+/// Maximum size; a larger manifest is refused before it is read completely.
 pub(super) const MANIFEST_BYTES_MAX: u64 = TEXT_BYTES_MAX as u64;
 const TOO_LARGE: &str = "is larger than 1 MiB";
 
@@ -44,30 +44,30 @@ pub(crate) fn manifest_names() -> [&'static str; MANIFEST_NAMES.len()] {
     MANIFEST_NAMES.map(|(name, _)| name)
 }
 
-/// Paths of what is read of a bundle that is not unpacked: manifests, and documents that lie beside
-/// them by the specifications' own examples.
+/// Paths that are read of a bundle without unpacking it: manifests, and the documents that the
+/// specifications' examples place beside them.
 #[must_use]
 pub(crate) fn document_names() -> Vec<&'static str> {
     let beside = [INVENTORY, "SECRETS.md", "RUNNER.md", "SANDBOX.md"];
     manifest_names().into_iter().chain(beside).collect()
 }
 
-/// A bundle that was read: what lies where in it, and how its files begin.
+/// The files of a bundle: its tree and the first bytes of each file.
 pub trait BundleFiles {
     fn tree(&self) -> &Tree;
 
-    /// The first `bytes_max` bytes of a file, fewer where it is shorter.
+    /// The first `bytes_max` bytes of a file, or all of a shorter one.
     ///
     /// # Errors
     /// Why it cannot be read, as the end of a sentence.
     fn head(&self, path: &RelPath, bytes_max: u64) -> Result<Vec<u8>, String>;
 }
 
-/// A bundle that was unpacked.
+/// An unpacked bundle.
 #[derive(Debug)]
 pub struct UnpackedFiles<'run> {
     pub tree: &'run Tree,
-    /// The directory that it lies in.
+    /// Its directory.
     pub root: BorrowedFd<'run>,
 }
 
@@ -95,7 +95,7 @@ impl BundleFiles for Surveyed {
     }
 
     fn head(&self, path: &RelPath, bytes_max: u64) -> Result<Vec<u8>, String> {
-        // By its own name: the trait has a method of this name too.
+        // Qualified: the trait has a method of the same name.
         let kept = Surveyed::head(self, path)
             .ok_or_else(|| "was not kept while the bundle was read".to_owned())?;
         let length = usize::try_from(bytes_max).map_or(kept.len(), |max| max.min(kept.len()));
@@ -103,7 +103,7 @@ impl BundleFiles for Surveyed {
     }
 }
 
-/// No files at all: for a manifest that is not in its bundle yet.
+/// No files: for a manifest that is not in a bundle yet.
 impl BundleFiles for Tree {
     fn tree(&self) -> &Tree {
         self
@@ -114,25 +114,23 @@ impl BundleFiles for Tree {
     }
 }
 
-/// A manifest and whose word it is.
+/// A manifest and its origin.
 #[derive(Debug)]
 pub struct LoadedManifest {
-    /// What it asks for.
     pub manifest: Manifest,
-    /// Where it was read, for people; empty where there is none.
+    /// Its path for messages; empty without a manifest.
     pub file: String,
-    /// Its text and how that is to be read.
+    /// Its text and format.
     pub text: (Vec<u8>, Format),
-    /// Whose word it is.
+    /// Who trusts it.
     pub origin: Origin,
-    /// Inventories of secrets besides those that were read with it: what it names and is not there,
-    /// and the one that is looked for in a bundle.
+    /// Secret inventories that were not read with the manifest: named ones that do not exist, and a
+    /// bundle's default one.
     pub inventories: Vec<Inventory>,
-    /// What a person should know.
     pub warnings: Vec<WarningReport>,
 }
 
-/// Reads the manifest that the caller gave, if one was given: before anything is unpacked.
+/// Reads the caller's manifest, if any, before anything is unpacked.
 ///
 /// # Errors
 /// [`RunError`] naming the file.
@@ -147,7 +145,7 @@ pub fn of_caller(
     of_file(path, workspace, registry).map(Some)
 }
 
-/// Reads the caller's own manifest at `path`, and the documents that it names in `workspace`.
+/// Reads the caller's manifest at `path` and the documents in `workspace` that it names.
 fn of_file(
     path: &Path,
     workspace: Option<&Path>,
@@ -172,7 +170,7 @@ fn of_file(
     })
 }
 
-/// The manifest, or the first thing that is wrong with it.
+/// The manifest, or its first error.
 fn parsed(root: &Node, shown: &str, blocks: &BlockDocuments) -> Result<Manifest, RunError> {
     let parsed = manifest::parse_with(root, shown, blocks);
     match parsed.errors.into_iter().next() {
@@ -181,7 +179,7 @@ fn parsed(root: &Node, shown: &str, blocks: &BlockDocuments) -> Result<Manifest,
     }
 }
 
-/// A file of the caller's, read once from one descriptor and never to an unbounded length.
+/// Reads a file of the caller once, up to a maximum size.
 pub(super) fn read_file(
     path: &Path,
     shown: &str,
@@ -195,7 +193,7 @@ pub(super) fn read_file(
         problem,
         hint: hint.map(str::to_owned),
     };
-    // O_NONBLOCK: a FIFO would otherwise be waited for.
+    // O_NONBLOCK: opening a FIFO would block.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::open(path, flags, Mode::empty())
         .map_err(|errno| unreadable(format!("cannot be opened: {errno}"), None))?;
@@ -215,7 +213,7 @@ pub(super) fn format_of(path: &Path) -> Format {
     }
 }
 
-/// Reads the manifest that travels in the bundle; with `--run` there need not be one.
+/// Reads the bundle's own manifest, which is optional with `--run`.
 ///
 /// # Errors
 /// [`RunError::NoManifest`], [`RunError::Manifest`].
@@ -243,7 +241,7 @@ pub fn of_bundle(
         return Err(no_manifest(tree));
     };
     let warnings = found
-        // What `bundle` made holds the resolved manifest on purpose, beside the one it was.
+        // `runner bundle` stores the resolved manifest beside the original on purpose.
         .filter(|_| *name != RESOLVED)
         .map(|(other, _)| {
             let message = format!("{other} is ignored: {name} comes first");
@@ -306,7 +304,7 @@ fn no_manifest(tree: &Tree) -> RunError {
     RunError::NoManifest { message, hint }
 }
 
-/// The run value: `--run` before the manifest's own.
+/// The run value: `--run` takes precedence over the manifest.
 ///
 /// # Errors
 /// [`RunError::RunValue`].

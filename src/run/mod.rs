@@ -66,7 +66,7 @@ use spec::host_policy::HostPolicy;
 use spec::report::Report;
 use spec::request::Request;
 
-/// Does one run. Whatever happens, there is a report.
+/// Does one run. Always returns a report.
 ///
 /// The calling process must have one thread only: see [`Prefork::start`].
 #[must_use]
@@ -74,15 +74,15 @@ pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
     execute_in(None, request, policy)
 }
 
-/// The same in a child that was forked before; without one it is forked when its groups are known.
+/// Does a run with a child that was forked earlier; without one, forks when the cgroups are known.
 #[must_use]
 pub(crate) fn execute_in(
     prefork: Option<Prefork>,
     request: &Request,
     policy: &HostPolicy,
 ) -> Report {
-    // What is made here has modes of its own: the caller's mask must not narrow them, and has done
-    // its part with the report.
+    // Files created here have explicit modes, which the caller's umask must not narrow. The report
+    // is already open.
     rustix::process::umask(Mode::WGRP | Mode::WOTH);
     let seed = random_bytes();
     let beginning = Beginning::now(*seed.as_ref().unwrap_or(&[0; 10]));
@@ -108,13 +108,13 @@ struct Run<'run> {
     request: &'run Request,
     policy: &'run HostPolicy,
     start_unix_s: i64,
-    /// The values that the body was given.
+    /// The secret values that the body got.
     masks: &'run RefCell<Masks>,
-    /// Where it prepares another run.
+    /// The preparation that this run belongs to.
     preparing: Option<Preparing<'run>>,
 }
 
-/// Ten bytes that nobody can guess.
+/// Ten unpredictable bytes.
 ///
 /// # Errors
 /// [`RunError::Host`] with the errno of getrandom(2).

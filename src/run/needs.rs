@@ -1,4 +1,4 @@
-//! What `runner.needs` names and this host or this bundle does not have.
+//! Checks which of `runner.needs` the host, the image or the bundle lacks.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
@@ -22,14 +22,14 @@ use spec::request::Request;
 use spec::runner_block::{Engine, Language, Needs};
 use spec::runner_report::{EngineName, RunnerReport, UnsatisfiedNeed};
 
-/// Debian's list of packages, and the one database that is looked at.
+/// Debian's list of installed packages.
 const PACKAGES: &str = "/var/lib/dpkg/status";
-/// A longer list is not read to its end.
+/// Maximum size read of a package list.
 const PACKAGES_BYTES_MAX: u64 = 256 << 20;
-/// A longer package.json is read only so far, and is none then.
+/// Maximum size of a package.json; a larger one counts as absent.
 pub(super) const PACKAGE_JSON_BYTES_MAX: u64 = 1 << 20;
 
-/// The template that the manifest gets; `None` where it needs none, or `--image` says what it gets.
+/// The template for the manifest; `None` if it needs none or `--image` is given.
 ///
 /// # Errors
 /// [`RunError::Image`] where there is no such template.
@@ -42,16 +42,16 @@ pub(super) fn picked(
     match (block.engine, &request.oci.image) {
         (Engine::Subprocess, _) | (Engine::Sandbox, Some(_)) => Ok(None),
         (Engine::Sandbox, None) => {
-            // A `--run` that is none is told where the run form is resolved.
+            // An invalid `--run` is reported where the run form is resolved.
             let run = loaded_manifest::run_value(&request.bundle, manifest).unwrap_or_default();
             Ok(image_of(block, run.as_ref(), &registry(&policy.images)?)?)
         }
     }
 }
 
-/// The engine, the image, and what of the needs is not met: by the host and the bundle for
-/// `subprocess`, by the image and the bundle for `sandbox`. What a template says that its image has
-/// is believed; for what else is asked, an image that is here is looked into.
+/// The engine, the image, and the unmet needs: checked against host and bundle for `subprocess`,
+/// against image and bundle for `sandbox`. A template's package list is trusted; for other needs an
+/// image in the store is inspected.
 ///
 /// # Errors
 /// [`RunError`] where the image cannot be read.
@@ -82,7 +82,7 @@ pub(super) fn runner_report(
     }
     unsatisfied.extend(pip_missing(pip, bundle, opened)?);
     let engine = match image {
-        // `--image` is the caller's word, whatever the manifest asks for.
+        // `--image` overrides the manifest.
         Some(_) => Engine::Sandbox,
         None => block.engine,
     };
@@ -94,7 +94,7 @@ pub(super) fn runner_report(
     })
 }
 
-/// For `subprocess` needs are advice: one warning lists what is missing.
+/// For `subprocess`, needs are advice: one warning lists the missing ones.
 pub(super) fn warning(runner: &RunnerReport) -> Option<WarningReport> {
     let missing = &runner.needs_unsatisfied;
     (!missing.is_empty()).then(|| {
@@ -103,7 +103,7 @@ pub(super) fn warning(runner: &RunnerReport) -> Option<WarningReport> {
     })
 }
 
-/// For `sandbox` needs must be met, and nothing is installed here.
+/// For `sandbox`, needs must be met, and nothing is installed here.
 ///
 /// # Errors
 /// [`RunError::Argument`] with `needs_unsatisfied`.
@@ -156,8 +156,7 @@ fn of_image(needs: &Needs, picked: &Picked) -> Vec<UnsatisfiedNeed> {
         .collect()
 }
 
-/// By what an image has, and the packages that its template says it has: those may be there under
-/// another name.
+/// Checks against the image's files and its template's package list, which may use other names.
 fn of_opened(
     needs: &Needs,
     opened: &OpenedImage,
@@ -192,7 +191,7 @@ fn of_opened(
     Ok(list)
 }
 
-/// The programs that run each language.
+/// Programs that run each language.
 fn runtimes(language: Option<Language>) -> &'static [(&'static str, &'static [&'static str])] {
     match language {
         None => &[],
@@ -230,7 +229,7 @@ fn of_host(needs: &Needs, request: &Request, policy: &HostPolicy) -> Vec<Unsatis
     list
 }
 
-/// The names of the packages that are installed, and not merely known.
+/// Names of installed packages.
 pub(super) fn installed(status: impl std::io::Read) -> Vec<String> {
     let mut names = Vec::new();
     let mut name = None;
@@ -249,7 +248,7 @@ pub(super) fn installed(status: impl std::io::Read) -> Vec<String> {
     names
 }
 
-/// The bundle's own goes first, as Node looks for it.
+/// Looks in the bundle first, as Node does.
 fn npm_missing(
     need: &str,
     bundle: &dyn BundleFiles,
@@ -278,7 +277,7 @@ fn npm_missing(
     })
 }
 
-/// The version that a package.json states.
+/// The version field of a package.json.
 fn npm_version(text: &[u8]) -> Result<String, String> {
     serde_json::from_slice::<Value>(text)
         .ok()
@@ -286,8 +285,8 @@ fn npm_version(text: &[u8]) -> Result<String, String> {
         .ok_or_else(|| "its package.json has no version".to_owned())
 }
 
-/// The version in `node_modules/NAME/package.json`; one link on the way is followed, as some
-/// package managers lay them.
+/// The version in `node_modules/NAME/package.json`. Follows one link, as some package managers
+/// create them.
 fn installed_npm(name: &str, bundle: &dyn BundleFiles) -> Result<String, String> {
     let absent = || "not in node_modules of the bundle".to_owned();
     let at =
@@ -305,7 +304,7 @@ fn installed_npm(name: &str, bundle: &dyn BundleFiles) -> Result<String, String>
     npm_version(&text)
 }
 
-/// Where a link of the bundle leads, by name. It stays inside, or the bundle would be refused.
+/// Resolves a link of the bundle by name. The archive reader refuses links that leave the bundle.
 fn linked(link: &RelPath, target: &[u8]) -> Option<RelPath> {
     let parent = link.parent()?;
     let mut parts: Vec<&[u8]> = parent.as_bytes().split(|byte| *byte == b'/').collect();

@@ -1,4 +1,4 @@
-//! The body's network: what is laid out inside, and the relay that holds the other end.
+//! The body's network: its configuration inside, and the relay outside.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
@@ -28,24 +28,24 @@ use spec::request::Request;
 use sys::file::{Unread, read_regular};
 use sys::process;
 
-/// Largest `hosts` or `resolv.conf` that is read.
+/// Maximum size of the host's `hosts` or `resolv.conf`.
 const HOST_FILE_BYTES_MAX: usize = 16 << 20;
 
-/// What a run's network takes, inside and outside.
+/// Everything that a run's network needs, inside and outside.
 #[derive(Debug)]
 pub(super) struct NetworkSetup {
-    /// What is laid out inside; taken by the launch.
+    /// Configuration inside; taken by the launch.
     pub(super) plan: Option<NetworkPlan>,
-    /// Ports of the host that lead to the body.
+    /// Host ports that are forwarded to the body.
     pub(super) published: Vec<Published>,
     egress: EgressPlan,
     settings: Option<Settings>,
 }
 
-/// Listens at the ports of the host that lead to the body, before anything else is made.
+/// Listens at the published host ports before anything else is created.
 ///
 /// # Errors
-/// [`RunError::Argument`] for a port that cannot be had.
+/// [`RunError::Argument`] for an unavailable port.
 pub(super) fn publish(ports: &[PublishedPort]) -> Result<Vec<Published>, RunError> {
     ports.iter().map(|port| listen(*port)).collect()
 }
@@ -73,8 +73,8 @@ fn listen(port: PublishedPort) -> Result<Published, RunError> {
     })
 }
 
-/// Publishes the ports before the body starts: those that were chosen as events, all of them in the
-/// file of `--publish-file`.
+/// Reports the published ports before the body starts: chosen ones as events, all in the file of
+/// `--publish-file`.
 ///
 /// # Errors
 /// [`RunError::Argument`] for a file that cannot be written.
@@ -106,8 +106,8 @@ pub(super) fn report_ports(
     })
 }
 
-/// Puts a file with these bytes at `path`: whoever waits for it finds all of them. A link there is
-/// replaced, as a file is; nothing else is.
+/// Writes a file atomically, so that a waiting reader sees it whole. An existing file or link is
+/// replaced.
 fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Errno> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Errno::ISDIR);
@@ -133,24 +133,24 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Errno> {
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
         .and_then(|()| rustix::fs::renameat(&directory, &*new, &directory, name))
         .map_err(|errno| {
-            // The errno that is on its way says more than one of this.
+            // The first errno says more than one of the removal.
             match rustix::fs::unlinkat(&directory, &*new, AtFlags::empty()) {
                 Ok(()) | Err(_) => errno,
             }
         })
 }
 
-/// What is laid out inside; `None`: nothing but the body's own loopback.
+/// The configuration inside; `None` for a network with loopback only.
 ///
 /// # Errors
-/// [`RunError::Host`] where messages for the kernel cannot be laid out.
+/// [`RunError::Host`] if the netlink messages cannot be built.
 fn plan(request: &Request, egress: &EgressPlan) -> Result<Option<NetworkPlan>, RunError> {
     if egress.allowed.is_empty() && !request.network.report_denials {
         return Ok(None);
     }
     let failed = || RunError::host("lay out the body's network");
     let mut ports: Vec<u16> = Allowlist::new(egress.allowed.clone()).ports().collect();
-    // Long answers are asked for again over a connection.
+    // Clients repeat truncated queries over TCP.
     ports.push(QUESTION_PORT);
     ports.sort_unstable();
     ports.dedup();
@@ -170,10 +170,10 @@ fn plan(request: &Request, egress: &EgressPlan) -> Result<Option<NetworkPlan>, R
 }
 
 impl NetworkSetup {
-    /// All that can be made and read before the child waits for its launch.
+    /// Prepares everything that does not need the child.
     ///
     /// # Errors
-    /// [`RunError::Host`] where a file of the host cannot be read.
+    /// [`RunError::Host`] if a file of the host cannot be read.
     pub(super) fn prepare(
         request: &Request,
         policy: &HostPolicy,
@@ -193,7 +193,7 @@ impl NetworkSetup {
         })
     }
 
-    /// The relay; `None` where there is nothing to relay.
+    /// Creates the relay; `None` if nothing is relayed.
     ///
     /// # Errors
     /// [`RunError::Host`] with the errno of epoll_create1(2) or epoll_ctl(2).
@@ -212,7 +212,7 @@ impl NetworkSetup {
             .map_err(failed())
     }
 
-    /// Closes everything that belongs to the body's namespace. Returns what came of it.
+    /// Closes all descriptors of the body's network namespace and returns the network report.
     pub(super) fn conclude(
         &self,
         relay: Relay,
@@ -267,7 +267,7 @@ fn settings(
     })
 }
 
-/// A file of the host; one that is not there is empty.
+/// Reads a file of the host; a missing file is empty.
 fn read(path: &str) -> Result<Vec<u8>, RunError> {
     let failed = |errno| RunError::host(format!("read {path}"))(errno);
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;

@@ -1,4 +1,4 @@
-//! What the report says about the network: who was reached, and what was denied and why.
+//! The network part of the report: reached hosts, and denials with their reasons.
 
 use egress::advice::{Circumstances, hint, object};
 use egress::denials::{Attempt, Seen};
@@ -9,19 +9,19 @@ use spec::egress_report::{
 use spec::network::Capture;
 use spec::report::Denial;
 
-/// The rule that denies whatever leaves by the network.
+/// The rule that denies all outgoing traffic.
 const RULE: &str = "network.egress";
 
-/// What came of a run's connections.
+/// Outcome of a run's connections.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct NetworkReport {
-    /// Without what was allowed: that is known before.
+    /// Without the allowed entries, which are known before the run.
     pub(crate) egress: EgressReport,
     pub(crate) denials: Vec<Denial>,
 }
 
-/// What the relay tells at its end. `capture`: how connections were caught, `None` where nothing was
-/// laid out.
+/// Builds the report at the relay's end. `capture`: how connections were captured, `None` without a
+/// network.
 pub(crate) fn of(
     capture: Option<Capture>,
     outcome: Outcome,

@@ -1,5 +1,5 @@
-//! Which version a Node is: read from the files that come with it. It is never executed for that: what
-//! runs outside of the sandbox could be what a body has left there.
+//! Reads the version of a Node from its files. Never executes it: outside the sandbox that could
+//! run a file which a body left.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,30 +10,30 @@ use std::path::{Path, PathBuf};
 
 use spec::detection::NodeVersion;
 
-/// Beside the program's directory, in every release of Node and in what packages are made of it.
+/// The header beside the program's directory, in every release and in packages of it.
 const HEADER: &str = "include/node/node_version.h";
-/// It has 4 KiB.
+/// The actual file has 4 KiB.
 const HEADER_BYTES_MAX: u64 = 64 << 10;
-/// What stands before the version in the addresses of a release's own archives, which the program
-/// itself names (`process.release.sourceUrl`).
+/// Prefix of the version in the release's archive URLs, which the program contains
+/// (`process.release.sourceUrl`).
 const RELEASE: &[u8] = b"/node-v";
-/// A program has some 100 MiB.
+/// A program has about 100 MiB.
 const PROGRAM_BYTES_MAX: u64 = 512 << 20;
 const PART_BYTES: usize = 1 << 20;
-/// `/node-v22.18.0` and what ends it.
+/// Length of `/node-v22.18.0` with its terminator.
 const OVERLAP_BYTES: usize = 32;
 
-/// The versions that were looked for in one run.
+/// Cache of the versions read in one run.
 #[derive(Debug, Default)]
 pub struct NodeVersions {
     known: RefCell<BTreeMap<PathBuf, Result<NodeVersion, String>>>,
 }
 
 impl NodeVersions {
-    /// The version of the program at `path`, looked for the first time that it is asked for.
+    /// The version of the program at `path`, read on first use.
     ///
     /// # Errors
-    /// Why it is not known, as the end of "`node` …".
+    /// Why it is unknown, as the end of "`node` …".
     pub fn of(&self, path: &Path) -> Result<NodeVersion, String> {
         if let Some(known) = self.known.borrow().get(path) {
             return known.clone();
@@ -58,7 +58,7 @@ fn find(path: &Path) -> Result<NodeVersion, String> {
     })
 }
 
-/// A file, and nothing that keeps its reader waiting.
+/// Opens a regular file without blocking.
 fn open(path: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -87,7 +87,7 @@ fn of_header(path: &Path) -> Option<NodeVersion> {
     })
 }
 
-/// The version in the program's own words.
+/// Finds the version in the program file.
 fn of_program(path: &Path) -> std::io::Result<Option<NodeVersion>> {
     let mut file = open(path)?.take(PROGRAM_BYTES_MAX);
     let mut part = vec![0; PART_BYTES];
@@ -103,7 +103,7 @@ fn of_program(path: &Path) -> std::io::Result<Option<NodeVersion>> {
         if count == 0 {
             return Ok(None);
         }
-        // A word may lie across two parts.
+        // A match may span two reads.
         let from = filled.len().saturating_sub(OVERLAP_BYTES);
         kept = filled.len() - from;
         part.copy_within(from..from + kept, 0);
@@ -129,7 +129,7 @@ mod tests {
     const HEADER_TEXT: &str = "#ifndef SRC_NODE_VERSION_H_\n\n#define NODE_MAJOR_VERSION 22\n\
          #define NODE_MINOR_VERSION 18\n#define NODE_PATCH_VERSION 0\n";
 
-    /// A prefix with `bin/node` of `program`, and the header if there is one.
+    /// The installation prefix of `program`, and its version header if it exists.
     fn prefix(program: &[u8], header: Option<&str>) -> (tempfile::TempDir, PathBuf) {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("bin/node");

@@ -1,6 +1,6 @@
-//! Why a program could not be started, and what to do: a run and a plan say the same.
+//! Explains why a program could not be started, with advice; the same for a run and a plan.
 //!
-//! What lies inside was chosen by strangers. It is looked at by its first bytes, and never executed.
+//! Files inside are untrusted: only their first bytes are read, and they are never executed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -25,28 +25,28 @@ use spec::host::HostSupport;
 use spec::path::{escape, quoted};
 use spec::request::{Caller, Request, Subject};
 
-/// Directories of the host whose names are tried where those of an image cannot be listed.
+/// Directories of the host that supply names if those of an image cannot be listed.
 const USUAL: [&str; 2] = ["/usr/bin", "/usr/local/bin"];
 
-/// What was to be started.
+/// The failed start.
 pub(super) struct Attempt<'run> {
-    /// Whose program it is.
+    /// Who chose the program.
     pub(super) request: &'run Request,
-    /// What was chosen to run.
+    /// The resolved run.
     pub(super) resolved: &'run ResolvedRun,
     /// The paths that were tried.
     pub(super) programs: &'run [Vec<u8>],
 }
 
-/// What is known beyond the kernel's answer.
+/// The explanation beyond the kernel's errno.
 #[derive(Debug, PartialEq, Eq)]
 struct Reason {
-    /// Goes on from "program `x` …"; `None` where that says it all.
+    /// Continues "program `x` …"; `None` if nothing is to be added.
     why: Option<String>,
     hint: String,
 }
 
-/// The error with its reason, where that can be found out.
+/// Adds the reason to the error if it can be found.
 pub(super) fn explain(error: SandboxError, inside: &Inside<'_>, attempt: &Attempt<'_>) -> RunError {
     let (is_missing, is_foreign) = match &error {
         SandboxError::ProgramNotFound { .. } => (true, false),
@@ -85,7 +85,7 @@ pub(super) fn explain(error: SandboxError, inside: &Inside<'_>, attempt: &Attemp
     }
 }
 
-/// The same for a launch that failed: the view is laid out again, as a plan does.
+/// Explains a failed launch: plans the view again, as a plan does.
 pub(super) fn of_launch(
     error: SandboxError,
     host: &HostSupport,
@@ -130,7 +130,7 @@ impl Attempt<'_> {
         self.resolved.image.is_some()
     }
 
-    /// What to do where there is no directory to start in.
+    /// Advice for a missing working directory.
     fn hint_of_directory(&self) -> String {
         if self.request.workdir.is_none() {
             return "correct it where it was written, or name a directory inside with -w"
@@ -138,7 +138,7 @@ impl Attempt<'_> {
         }
         let path = path_of(&self.resolved.working_directory);
         let bytes = path.as_os_str().as_bytes();
-        // `-w .`: the host's directory, which nobody lends.
+        // `-w .` names the host's directory, which is not mounted.
         let lent = shell_word(bytes).filter(|_| path.is_dir() && check_target(bytes).is_ok());
         match lent {
             Some(word) => format!(
@@ -317,8 +317,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// The advice with the command that follows it. A name or a path that a stranger chose is never
-    /// a word of a command that changes the host.
+    /// The advice with a command to run. An untrusted name or path is never an argument of a
+    /// command that changes the host.
     fn mend(&self, program: &Program, advice: &str, command: &str) -> String {
         let directory = &self.resolved.working_directory;
         let mut tried = self.programs.iter();
@@ -337,7 +337,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Whether a program of this name is on the PATH inside.
+    /// Whether the PATH inside has a program of this name.
     fn finds(&self, inside: &Inside<'_>, name: &[u8]) -> bool {
         let directories = self.programs.iter().filter_map(|path| parent(path));
         let usual = USUAL.map(str::as_bytes);
@@ -348,7 +348,7 @@ impl Attempt<'_> {
         inside.program(&candidates, b"/").is_ok()
     }
 
-    /// What the first word most likely stands for, of what can be started in its place.
+    /// The most similar name among the programs that can be started.
     fn nearest(&self, inside: &Inside<'_>) -> Option<Vec<u8>> {
         let name = self.name();
         let cut = name.iter().rposition(|byte| *byte == b'/');
@@ -368,7 +368,7 @@ impl Attempt<'_> {
             .iter()
             .flat_map(|place| inside.names(place.as_os_str().as_bytes()))
             .collect();
-        // A file of the host is shown once a command names it.
+        // A host program is mounted once a command names it.
         let is_shown_once_named = cut.is_some() && self.is_command() && !self.is_image();
         match cut {
             None => names.extend(USUAL.iter().flat_map(|usual| names_in(Path::new(usual)))),
@@ -398,7 +398,7 @@ impl Attempt<'_> {
         Some([above, other.as_bytes()].concat())
     }
 
-    /// The flags that show a program of the host with what it needs.
+    /// Flags that mount a host program with its dependencies.
     fn flags(&self, program: &Path) -> Option<String> {
         if !is_executable(program) {
             return None;
@@ -417,7 +417,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Of UTF-8, as editors of Windows write it.
+/// The UTF-8 byte order mark, which Windows editors write.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const INSTALL_IN_IMAGE: &str = "install it in the image, or name a program that it has";
 
@@ -433,7 +433,7 @@ fn of_directory(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Option<Reason> {
     })
 }
 
-/// A binary that seems to be in order, and that the kernel did not start.
+/// Explains a binary that looks valid but that the kernel did not start.
 fn of_binary(inside: &Inside<'_>, program: &Program, is_missing: bool) -> Option<Reason> {
     inside
         .head(&program.path)
@@ -442,7 +442,7 @@ fn of_binary(inside: &Inside<'_>, program: &Program, is_missing: bool) -> Option
         Some(host) => host.as_os_str().as_bytes().to_vec(),
         None => in_bundle(program).unwrap_or_else(|| program.path.clone()),
     };
-    // What it is: a look that changes nothing.
+    // Suggests a command that only inspects the file.
     let look = |command: &str| match shell_word(&path) {
         Some(word) => format!(" ({command} {word})"),
         None => String::new(),
@@ -466,7 +466,7 @@ fn of_binary(inside: &Inside<'_>, program: &Program, is_missing: bool) -> Option
     })
 }
 
-/// Where a file lies, for whoever is to change it: on the host, or in the bundle.
+/// Location of a file to change: on the host, or in the bundle.
 fn shown(program: &Program) -> String {
     match &program.host {
         Some(host) => escape(host.as_os_str().as_bytes()),
@@ -474,14 +474,14 @@ fn shown(program: &Program) -> String {
     }
 }
 
-/// Where it lies in the bundle, and in nothing beside it.
+/// Path in the bundle; `None` for a path outside it.
 fn in_bundle(program: &Program) -> Option<Vec<u8>> {
     let path = path_of(&program.path).into_os_string().into_vec();
     let path = path.strip_prefix(BUNDLE.as_bytes())?;
     path.strip_prefix(b"/").map(<[u8]>::to_vec)
 }
 
-/// A path as one word of a shell's, which no option is; `None` where people could not read it.
+/// The path as one shell word that is not an option; `None` if it is not printable.
 fn shell_word(path: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(path).ok()?;
     let before = if text.starts_with('-') { "./" } else { "" };

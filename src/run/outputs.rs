@@ -1,4 +1,4 @@
-//! After the body: its output document, its files, and the copy that `--keep` asks for.
+//! After the body: its output document, its files, and the copy of `--keep`.
 
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -23,24 +23,25 @@ use sys::file::open_beneath;
 /// Directories of the writable space that `--keep` copies.
 const KEPT: [&str; 5] = ["bundle", "scratch", "runner", "tmp", "home"];
 
-/// What the body printed and how it ended, for its output document.
+/// The body's stdout and exit, for its output document.
 pub(super) struct Printed<'run> {
     pub(super) stdout: &'run StreamReport,
     pub(super) stderr: &'run StreamReport,
-    /// Standard output once more, where it was passed on.
+    /// Copy of standard output, if it was passed through.
     pub(super) document: Option<&'run [u8]>,
     /// Exit code 0.
     pub(super) succeeded: bool,
 }
 
-/// The output document, and what is wrong with it.
+/// The output document, and the error in it.
 pub(super) struct TakenOutput {
     pub(super) output: Option<serde_json::Value>,
     pub(super) judged: Result<(), RunError>,
 }
 
 impl Run<'_> {
-    /// The structured output, judged only after exit 0: it is the return of a success.
+    /// Reads the structured output and validates it after exit 0 only: it is the result of a
+    /// success.
     pub(super) fn take_output(
         &self,
         resources: &Resources,
@@ -76,7 +77,7 @@ impl Run<'_> {
         }
     }
 
-    /// Copies declared files to the workspace. Of a cancelled run none is copied.
+    /// Copies declared files to the workspace, unless the run was cancelled.
     pub(super) fn sync(
         &self,
         resources: &mut Resources,
@@ -122,7 +123,7 @@ impl Run<'_> {
         }
     }
 
-    /// Makes the directory for what `--keep` copies.
+    /// Creates the directory for `--keep`.
     ///
     /// # Errors
     /// [`RunError::Host`] with the errno of mkdir(2).
@@ -139,13 +140,13 @@ impl Run<'_> {
     }
 }
 
-/// `--keep`: what the body could write stays, as a copy in `into`.
+/// `--keep`: copies the body's writable directories into `into`.
 pub(super) fn keep(launched: &Launched, into: &Path) -> WithWarnings<()> {
     let incomplete = |message| WarningReport::new("keep_incomplete", message);
     let mut warnings = Vec::new();
     let mut left_out = 0;
     for name in KEPT {
-        // Opened for nothing yet: the body may have taken even its owner's rights away.
+        // O_PATH: the body may have removed even its owner's rights.
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         let space = launched.space.as_fd();
         let directory = match open_beneath(space, name.as_bytes(), flags, Mode::empty()) {
@@ -157,7 +158,7 @@ pub(super) fn keep(launched: &Launched, into: &Path) -> WithWarnings<()> {
         };
         match staging::keep(directory.as_fd(), &into.join(name), u64::MAX) {
             Ok(kept) => left_out += kept.left_out,
-            // What the body left decides nothing about how the run ended.
+            // A failed copy does not change the outcome of the run.
             Err(error) => warnings.push(incomplete(format!("/{name} was not kept: {error}"))),
         }
     }
@@ -168,7 +169,7 @@ pub(super) fn keep(launched: &Launched, into: &Path) -> WithWarnings<()> {
     WithWarnings::ok((), warnings)
 }
 
-/// What is to be said of files that were not made or not copied, besides the error of the run.
+/// Warnings for files that were not made or not copied, besides the error of the run.
 pub(super) fn file_warnings(
     outputs: &[SyncedReport],
     required: &[String],
@@ -179,7 +180,7 @@ pub(super) fn file_warnings(
             let message = format!("the body did not make /scratch/{}", output.key);
             Some(WarningReport::new("output_missing", message))
         }
-        // Else it is said by the error.
+        // Otherwise the error reports it.
         (SyncState::Failed, Some(error)) if !succeeded || !required.contains(&output.key) => {
             Some(WarningReport::new("sync_failed", error.message.clone()))
         }

@@ -1,4 +1,4 @@
-//! What runs under which limits.
+//! A resolved run with its limits.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -15,17 +15,17 @@ use sandbox::cgroups::CgroupLimits;
 use sandbox::resources::Resources;
 use spec::limits::Limit;
 
-/// What runs under which limits.
+/// A resolved run with its limits.
 pub(super) struct PlannedRun {
     pub(super) resolved: ResolvedRun,
     pub(super) limits: Limits,
-    /// Opened `tasks` files of groups that the body joins itself.
+    /// Opened `tasks` files of the groups that the body joins itself.
     pub(super) joins: Vec<OwnedFd>,
     pub(super) network_setup: NetworkSetup,
 }
 
 impl PlannedRun {
-    /// Makes the groups of `resources` hold the limits of what was chosen.
+    /// Applies the limits to the groups of `resources`.
     ///
     /// # Errors
     /// [`RunError::Cgroup`], [`RunError::Host`].
@@ -51,10 +51,10 @@ impl PlannedRun {
 }
 
 impl Run<'_> {
-    /// What runs, of a command or of an unpacked bundle.
+    /// Resolves a command or an unpacked bundle.
     ///
     /// # Errors
-    /// [`RunError`]: nothing that can be run, or nothing that may be.
+    /// [`RunError`]: nothing can be run, or it is not allowed.
     pub(super) fn choose(
         &self,
         bundle: Option<&Bundle>,

@@ -1,4 +1,4 @@
-//! The launch plan: everything that the child has to know, from what was chosen and what holds.
+//! Builds the launch plan from the resolved run and the host's support.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -28,11 +28,11 @@ use spec::request::{LimitsMode, Request, Subject, ViewEntry};
 use spec::syscall_policy::SyscallPolicyName;
 use sys::rlimit::{self, resource};
 
-/// Axes of the confinement that a kernel may lack.
+/// Parts of the confinement that a kernel may lack.
 const TIME_NAMESPACE: &str = "time_namespace";
 const LANDLOCK: &str = "landlock";
 
-/// What the launch plan is made of.
+/// Inputs of the launch plan.
 pub(super) struct LaunchInputs<'run> {
     pub(super) request: &'run Request,
     pub(super) resources: &'run Resources,
@@ -45,17 +45,17 @@ pub(super) struct LaunchInputs<'run> {
     pub(super) run_id: &'run str,
 }
 
-/// What the supervisor has put into the writable space.
+/// Space that the supervisor's files take in the writable space.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SpaceInUse {
     pub(super) bytes: u64,
     pub(super) inodes: u64,
 }
 
-/// The plan, and the cloned trees that its view attaches.
+/// Builds the plan, and the cloned mounts that its view attaches.
 ///
 /// # Errors
-/// [`RunError::View`], [`RunError::Argument`] for a mount that cannot be made.
+/// [`RunError::View`], [`RunError::Argument`] for an impossible mount.
 pub(super) fn launch_plan(
     inputs: LaunchInputs<'_>,
 ) -> Result<(LaunchPlan<'static>, Vec<OwnedFd>), RunError> {
@@ -70,7 +70,7 @@ pub(super) fn launch_plan(
         run_id,
     } = inputs;
     let mut entries = distinct(resolved);
-    // Only of the caller's own mounts the writable ones were judged.
+    // Only the caller's own writable mounts were checked.
     let is_read_only = |entry: &ViewEntry| !matches!(entry, ViewEntry::Bind { writable: true, .. });
     debug_assert!(sources.entries.iter().all(is_read_only), "kept trees");
     entries.extend(sources.entries.iter().cloned());
@@ -111,7 +111,7 @@ pub(super) fn launch_plan(
     Ok((plan, trees))
 }
 
-/// The whole view, as far as it can be told without what a run makes for it.
+/// The view without the parts that only a run creates.
 pub(super) fn lay_out(host: &HostSupport, is_image: bool, asked: Vec<ViewStep>) -> Vec<ViewStep> {
     let base = view_plan::base(host);
     let mut steps = if is_image { base_of_image(&base) } else { base };
@@ -135,7 +135,7 @@ fn ruleset_of(
     }
 }
 
-/// What the body's environment is made of.
+/// Inputs of the body's environment.
 pub(super) fn parts<'run>(
     request: &'run Request,
     resolved: &'run ResolvedRun,
@@ -156,7 +156,7 @@ pub(super) fn parts<'run>(
     }
 }
 
-/// What is visible anyway at its own place needs no mount, and what is asked for twice one.
+/// Drops mounts that the base view has at the same place, and duplicates.
 pub(super) fn distinct(resolved: &ResolvedRun) -> Vec<ViewEntry> {
     let mut entries: Vec<ViewEntry> = Vec::with_capacity(resolved.view.len());
     for entry in &resolved.view {
@@ -178,7 +178,7 @@ pub(super) fn distinct(resolved: &ResolvedRun) -> Vec<ViewEntry> {
     entries
 }
 
-/// Whether the host has at `target` what lies at `source`, from which links were taken.
+/// Whether `target` on the host resolves to `source`, which contains no links.
 fn is_at(source: &Path, target: &Path) -> bool {
     source == target || target.canonicalize().is_ok_and(|real| real == source)
 }
@@ -203,7 +203,7 @@ fn terminal_type(request: &Request) -> &[u8] {
     known.map_or(b"xterm", |(_, value)| value)
 }
 
-/// Paths to try in order, as execvp(3) does.
+/// Candidate paths in order, as in execvp(3).
 pub(super) fn programs(resolved: &ResolvedRun, parts: &Parts<'_>) -> Vec<Vec<u8>> {
     if let Some(program) = &resolved.program {
         return vec![program.clone()];
@@ -221,7 +221,7 @@ pub(super) fn programs(resolved: &ResolvedRun, parts: &Parts<'_>) -> Vec<Vec<u8>
         .collect()
 }
 
-/// Looks at what lies in the writable space.
+/// Measures the used part of the writable space.
 ///
 /// # Errors
 /// [`RunError::Host`] with the errno of fstatfs(2).
@@ -235,20 +235,20 @@ pub(super) fn space_in_use(prepared: &Prepared) -> Result<SpaceInUse, RunError> 
     })
 }
 
-/// The limits, what of the confinement holds, and what is refused of it.
+/// The effective limits, the enforcement of the confinement, and its refusals.
 pub(super) struct EffectiveLimits {
     pub(super) limits: Limits,
     pub(super) enforcement: Vec<Enforcement>,
     pub(super) warnings: Vec<WarningReport>,
-    /// What this host cannot hold, and what `--strict` refuses. The rest is settled as if nothing
-    /// were.
+    /// Limits that this host cannot enforce, and refusals of `--strict`. The other fields are
+    /// computed as without them.
     pub(super) refusals: Vec<RunError>,
 }
 
-/// Settles the limits, and what of the confinement holds.
+/// Resolves the limits and the enforcement of the confinement.
 ///
 /// # Errors
-/// [`RunError::Limit`] for one under which nothing starts.
+/// [`RunError::Limit`] for a limit under which no program can start.
 pub(super) fn resolve_limits(
     request: &Request,
     policy: &HostPolicy,
@@ -290,7 +290,7 @@ pub(super) fn resolve_limits(
         }
     };
     let mut warnings = merged.warnings.clone();
-    // Whoever states a limit learns where it holds less than a group would hold it.
+    // Warns of stated limits that are enforced less strictly than by a cgroup.
     for (limit, axis) in limits::weaker_than_stated(&merged, &applied) {
         let reason = axis.reason.clone().unwrap_or_default();
         let message = format!("{} is held only weakly: {reason}", limit.name());
@@ -310,7 +310,7 @@ fn unix_sockets_of(request: &Request, resolved: &ResolvedRun, host: &HostSupport
     unix_sockets::decide(&resolved.view, named, accepted, host.landlock_abi)
 }
 
-/// Refuses `--socket` where the body gets no unix sockets.
+/// Refuses `--socket` if the body gets no unix sockets.
 ///
 /// # Errors
 /// [`RunError::Argument`].
@@ -329,7 +329,7 @@ fn permit_named_sockets(sockets: UnixSockets, request: &Request) -> Result<(), R
     })
 }
 
-/// The confinement that every run has, and the second line where the host has it.
+/// The confinement of every run, and the additional layers that the host supports.
 fn enforcement(host: &HostSupport, syscalls: SyscallPolicyName) -> Vec<Enforcement> {
     let enforced = |axis: &str| Enforcement {
         axis: axis.to_owned(),
@@ -359,8 +359,8 @@ fn enforcement(host: &HostSupport, syscalls: SyscallPolicyName) -> Vec<Enforceme
             reason: Some("this kernel has none (Linux 5.6, CONFIG_TIME_NS)".to_owned()),
         });
     }
-    // No group is charged for these, so no limit of memory holds them, on any host: --strict says
-    // nothing of them.
+    // No cgroup is charged for these, on any host, so no memory limit covers them; `--strict` does
+    // not refuse that.
     list.push(Enforcement {
         axis: "kernel_memory".to_owned(),
         state: EnforcementState::Weaker,
@@ -402,8 +402,8 @@ fn enforcement(host: &HostSupport, syscalls: SyscallPolicyName) -> Vec<Enforceme
     list
 }
 
-/// What the ruleset cannot hold in `view`: a pipe with a name can be written to on a read-only mount,
-/// and no rule takes back beneath a place what another gives there. `None` where nothing lies so.
+/// What Landlock cannot enforce in `view`: a FIFO on a read-only mount can be written to, and no
+/// rule revokes below a path what another rule grants above. `None` if the view has no such path.
 fn pipes_within_reach(view: &[ViewEntry]) -> Option<String> {
     let written = view.iter().filter_map(|entry| match entry {
         ViewEntry::Bind {
@@ -426,7 +426,7 @@ fn pipes_within_reach(view: &[ViewEntry]) -> Option<String> {
             return None;
         };
         let above = writable.iter().find(|place| target.starts_with(place))?;
-        // A program's file, for instance, is no pipe and holds none.
+        // A single file, such as a program, is not a FIFO.
         if source.metadata().is_ok_and(|found| found.is_file()) {
             return None;
         }
@@ -439,7 +439,7 @@ fn pipes_within_reach(view: &[ViewEntry]) -> Option<String> {
     })
 }
 
-/// What `--strict` says of each line of defence that is missing or old, Landlock at the top.
+/// Refusals of `--strict` for each missing or outdated layer, Landlock first.
 fn missing_lines(list: &[Enforcement]) -> Vec<RunError> {
     let lines = [
         (

@@ -1,4 +1,4 @@
-//! Programs that the fixed PATH inside does not have: found on the caller's PATH and made visible.
+//! Programs that the fixed PATH inside lacks: found on the caller's PATH and mounted.
 
 use std::ffi::OsStr;
 use std::io::Read as _;
@@ -12,7 +12,7 @@ use sandbox::view::BASE_CANDIDATES;
 use spec::path::escape;
 use spec::request::{Caller, ViewEntry};
 
-/// Whether the base view of a sandbox without an image shows this path of the host.
+/// Whether the base view without an image contains this path of the host.
 #[must_use]
 pub(crate) fn is_visible_anyway(path: &Path) -> bool {
     BASE_CANDIDATES
@@ -20,16 +20,16 @@ pub(crate) fn is_visible_anyway(path: &Path) -> bool {
         .any(|visible| path.starts_with(visible))
 }
 
-/// What was found for the first word of an argument vector.
+/// The program found for the first argument.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Program {
-    /// What must be made visible, read-only.
+    /// Paths to mount read-only.
     pub bind: Option<ViewEntry>,
-    /// The directory inside that holds it, where it is to be searched as well.
+    /// Its directory inside, to be added to the PATH.
     pub directory: Option<Vec<u8>>,
 }
 
-/// Where `name` lies on the host: on the fixed PATH, below a named prefix, on the caller's PATH.
+/// Path of `name` on the host: on the fixed PATH, below a named prefix, or on the caller's PATH.
 #[must_use]
 pub fn locate(name: &OsStr, caller: &Caller, interpreters: &[PathBuf]) -> Option<PathBuf> {
     let fixed = environment::PATH.split(':').map(PathBuf::from);
@@ -46,8 +46,8 @@ pub fn locate(name: &OsStr, caller: &Caller, interpreters: &[PathBuf]) -> Option
         .find(|path| is_executable(path))
 }
 
-/// Where an interpreter lies that the body can use: a script on the caller's PATH (a version
-/// manager's shim) is none, since what it needs besides itself is not known.
+/// Path of an interpreter that the body can use. A script on the caller's PATH (a shim of a version
+/// manager) is not accepted, since its dependencies are unknown.
 #[must_use]
 pub(crate) fn locate_usable(name: &OsStr, caller: &Caller) -> Option<PathBuf> {
     let path = locate(name, caller, &[])?;
@@ -55,14 +55,14 @@ pub(crate) fn locate_usable(name: &OsStr, caller: &Caller) -> Option<PathBuf> {
     (is_visible_anyway(&real) || !is_script(&real)).then_some(path)
 }
 
-/// Looks for `name` on the caller's PATH where the fixed PATH inside does not have it.
+/// Looks up `name` on the caller's PATH if the fixed PATH inside lacks it.
 ///
-/// A binary is bound with the directory above its `bin`, where that is a prefix of its own and
-/// nobody's home; else alone. `interpreters` are prefixes that the host policy names, `shown` says
-/// whether the caller made a path visible himself: there a script is his own word.
+/// A binary is mounted with the directory above its `bin` if that is a separate prefix and not a
+/// home; otherwise alone. `interpreters` are prefixes that the host policy names; `shown` says
+/// whether the caller mounted a path: a script there is allowed.
 ///
 /// # Errors
-/// [`RunError::Argument`] for a script: what it needs besides itself cannot be known.
+/// [`RunError::Argument`] for a script, whose dependencies are unknown.
 pub fn find(
     name: &[u8],
     caller: &Caller,
@@ -76,7 +76,7 @@ pub fn find(
     let Some(path) = locate(OsStr::from_bytes(name), caller, interpreters) else {
         return Ok(Program::default());
     };
-    // Links into a version directory (`bin/node -> ../lib/node/bin/node`) are followed first.
+    // Resolves links into a version directory (`bin/node -> ../lib/node/bin/node`).
     let real = path
         .canonicalize()
         .unwrap_or_else(|_unreadable| path.clone());
@@ -98,7 +98,7 @@ pub fn find(
         .cloned()
         .or_else(|| prefix_of(&real, caller, workspace))
         .unwrap_or_else(|| real.clone());
-    // The name that was asked for may be that of the link only.
+    // The requested name may be that of the link only.
     let directory = if path.starts_with(&source) {
         directory_of(&path)
     } else {
@@ -114,14 +114,14 @@ pub fn find(
     })
 }
 
-/// A script outside the system directories, found at `path`: what else it needs is not known.
+/// Refuses a script outside the system directories: its dependencies are unknown.
 pub(super) fn refuse_script(
     path: &Path,
     real: &Path,
     caller: &Caller,
     workspace: Option<&Path>,
 ) -> RunError {
-    // `bin/npm` is a link to `lib/node_modules/npm/bin/npm-cli.js`: both must be there.
+    // `bin/npm` is a link to `lib/node_modules/npm/bin/npm-cli.js`: both are needed.
     let needed = prefix_of(path, caller, workspace)
         .filter(|prefix| real.starts_with(prefix))
         .or_else(|| real.parent().map(Path::to_path_buf))
@@ -140,7 +140,7 @@ pub(super) fn refuse_script(
     }
 }
 
-/// The directory above the `bin` that holds `program`, where it may be shown as a whole.
+/// The directory above the `bin` of `program`, if it may be mounted as a whole.
 pub(super) fn prefix_of(
     program: &Path,
     caller: &Caller,
@@ -161,7 +161,7 @@ pub(super) fn prefix_of(
             .home
             .as_deref()
             .is_some_and(|home| home.starts_with(prefix));
-    // `~/.local` and `~/.cargo` have a `bin`, and beside it keyrings and tokens.
+    // `~/.local` and `~/.cargo` contain a `bin`, but also keyrings and tokens.
     let is_hidden = prefix
         .file_name()
         .is_some_and(|name| name.as_bytes().starts_with(b"."));
@@ -178,7 +178,7 @@ pub(super) fn prefix_of(
     (!refused).then(|| prefix.to_path_buf())
 }
 
-/// The command's own executable, where its path was given: visible read-only at the same place.
+/// The executable of a command that was given by path: mounted read-only at the same place.
 #[must_use]
 pub fn of_path(name: &[u8], working_directory: Option<&Path>) -> Option<PathBuf> {
     if !name.contains(&b'/') {
@@ -192,7 +192,7 @@ pub fn of_path(name: &[u8], working_directory: Option<&Path>) -> Option<PathBuf>
     }
 }
 
-/// The path without `.` and empty segments, and with `..` resolved by name.
+/// The path without `.` and empty segments, with `..` resolved lexically.
 pub(super) fn clean(path: &Path) -> PathBuf {
     let mut cleaned = PathBuf::new();
     for part in path.components() {

@@ -1,13 +1,13 @@
-//! What a run does before its body starts, as events: what it pulls, unpacks and installs.
+//! Progress events before the body starts: pulling, unpacking, installing.
 //!
-//! TRACE is for a line that comes and goes, DEBUG for what was done, INFO for what a caller has to know.
+//! TRACE: transient lines; DEBUG: completed steps; INFO: facts that a caller needs.
 
 use std::sync::OnceLock;
 use std::time::Instant;
 
 use sources::progress::Progress;
 
-/// One thing that is done before the body starts. An event has its end, with success or failure.
+/// One step before the body starts, with an event at its end.
 #[derive(Debug)]
 pub(super) struct Act {
     /// `image oci:DIR`, `source models`, `npm packages left-pad`.
@@ -17,7 +17,7 @@ pub(super) struct Act {
 }
 
 impl Act {
-    /// Emits nothing yet: what is in the store takes no time.
+    /// Emits nothing yet: a hit in the store takes no time.
     pub(super) fn begin(what: String) -> Self {
         Self {
             what,
@@ -26,7 +26,7 @@ impl Act {
         }
     }
 
-    /// Bytes have come, or an answer is waited for.
+    /// Reports received bytes, or that an answer is pending.
     pub(super) fn transfer(&self, progress: &Progress<'_>) {
         progress.emit_for(&self.what);
     }
@@ -35,7 +35,7 @@ impl Act {
         tracing::trace!("{}: installing", self.what);
     }
 
-    /// It succeeded; the first word counts.
+    /// Reports success; later calls have no effect.
     pub(super) fn succeeded(&self, how: &'static str) {
         self.how.get_or_init(|| how);
     }

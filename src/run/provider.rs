@@ -1,4 +1,4 @@
-//! How the manifest's `sandbox` block starts what was chosen: shell, directory, provider.
+//! Applies the manifest's `sandbox` block: shell, working directory, provider.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -22,8 +22,8 @@ use spec::request::{Request, ViewEntry};
 use spec::run_form::Run;
 use spec::sandbox_block::{LocalConfig, Provider};
 
-/// The run with the shell of `sandbox.config`, and with the bundle's file named so that
-/// it is found from the working directory.
+/// The run with the shell of `sandbox.config` and with the bundle's file named relative to the
+/// working directory.
 pub(super) fn placed(
     manifest: &Manifest,
     run: &Run,
@@ -43,8 +43,8 @@ fn local(manifest: &Manifest) -> Option<&LocalConfig> {
     (block.provider == Provider::Local).then_some(&block.local)
 }
 
-/// Where `sandbox.config` has the body start: in the workspace where that is mounted (the mount
-/// nearest to `/`), else in the bundle; `cwd` is below it.
+/// The working directory of `sandbox.config`: the workspace mount nearest to `/`, else the bundle;
+/// `cwd` is relative to it.
 pub(super) fn directory(manifest: &Manifest) -> Vec<u8> {
     let config = local(manifest);
     let mount = config.and_then(|_| manifest.mounts.first());
@@ -55,10 +55,10 @@ pub(super) fn directory(manifest: &Manifest) -> Vec<u8> {
     }
 }
 
-/// `sandbox.config.cwd` is a directory of the workspace or of the bundle, whichever it is below.
+/// Checks that `sandbox.config.cwd` is a directory of the workspace or the bundle.
 ///
 /// # Errors
-/// [`RunError::Argument`] where it would not be there.
+/// [`RunError::Argument`] if it would be missing.
 pub(super) fn check_directory(
     request: &Request,
     manifest: &Manifest,
@@ -69,14 +69,14 @@ pub(super) fn check_directory(
     };
     let (problem, place) = if manifest.mounts.is_empty() {
         let problem = match bundle.tree().get(directory) {
-            // The kernel says where a link leads.
+            // The kernel resolves links.
             Some(Entry::Directory | Entry::Symlink { .. }) => return Ok(()),
             Some(Entry::File { .. }) => "is a file of the bundle",
             None => "is not in the bundle",
         };
         (problem, "bundle")
     } else {
-        // Without a workspace the mount is refused.
+        // Without a workspace the mount is refused elsewhere.
         let path =
             workspace_of(request).map(|root| root.join(OsStr::from_bytes(directory.as_bytes())));
         let problem = match path.map(|path| path.metadata()) {
@@ -98,8 +98,8 @@ pub(super) fn check_directory(
     })
 }
 
-/// The caller's view; what it shows at the place of a storage that the manifest mounts, is that
-/// storage, and is no more writable than the manifest says.
+/// The caller's view. A caller's mount at the path of a manifest's storage provides that storage,
+/// and is writable only if the manifest says so.
 pub(super) fn give_storage(request: &Request, manifest: &mut Manifest) -> Vec<ViewEntry> {
     let mut view = request.view.clone();
     manifest.refusals.retain(|refusal| {
@@ -127,9 +127,8 @@ pub(super) fn give_storage(request: &Request, manifest: &mut Manifest) -> Vec<Vi
 }
 
 impl ResolvedRun {
-    /// Under `node-permission`: the Node that will run, with its permission flags for what the
-    /// view gives. To be called when the view is complete but for the program itself, which the
-    /// body has no business to read.
+    /// For `node-permission`: adds Node's permission flags for the view. Call it when the view is
+    /// complete except for the program itself, which the body must not read.
     ///
     /// # Errors
     /// [`RunError::NodePermission`].
@@ -156,7 +155,7 @@ impl ResolvedRun {
         let name = OsStr::new("node");
         let path = program::locate(name, &request.caller, &policy.interpreters)
             .ok_or(NodePermissionError::NoNode)?;
-        // Not what the bundle brings under the name `node`: this very file is executed.
+        // This file is executed, not a `node` that the bundle contains.
         let path = path.canonicalize().unwrap_or(path);
         let shown = escape(path.as_os_str().as_bytes());
         if program::is_script(&path) {

@@ -1,8 +1,8 @@
-//! What happens to the reasons for which a run is refused.
+//! Collects or returns the reasons for refusing a run.
 
 use crate::run::error::RunError;
 
-/// The reasons for which a run is refused: a run fails with the first, a plan collects all of them.
+/// Reasons for refusing a run: a run fails with the first, a plan collects all.
 #[derive(Debug)]
 pub(crate) struct Refusals {
     collected: Option<Vec<RunError>>,

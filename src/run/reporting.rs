@@ -40,7 +40,7 @@ use spec::ulid::ulid;
 use spec::units;
 use spec::utc::text_of_milliseconds;
 
-/// A part of a run, and what is said of it also where it fails.
+/// The result of a stage, and its warnings even if it failed.
 #[derive(Debug)]
 pub(super) struct WithWarnings<T> {
     pub(super) warnings: Vec<WarningReport>,
@@ -56,13 +56,13 @@ impl<T> WithWarnings<T> {
     }
 }
 
-/// A run that is over.
+/// A finished run.
 pub(super) struct Finished {
     pub(super) report: Report,
     pub(super) result: Result<(), RunError>,
 }
 
-/// Puts together what the stages return. Only the stages' own file feeds it.
+/// Collects what the stages return. Only `exec` and `dry_run` write to it.
 #[derive(Debug)]
 pub(super) struct ReportBuilder {
     report: Report,
@@ -78,7 +78,7 @@ impl ReportBuilder {
         }
     }
 
-    /// Ends the present phase under the name `phase` and starts the next.
+    /// Ends the current phase as `phase` and starts the next.
     pub(super) fn lap(&mut self, phase: &'static str) {
         let now = Instant::now();
         let duration = now.duration_since(self.phase_began);
@@ -94,7 +94,7 @@ impl ReportBuilder {
         }
     }
 
-    /// What both the report and a plan say, with the warnings.
+    /// The parts that report and plan share.
     pub(super) fn into_plan(self) -> (Plan, Vec<WarningReport>) {
         (self.report.plan, self.report.warnings)
     }
@@ -107,7 +107,7 @@ impl ReportBuilder {
         self.report.outcome
     }
 
-    /// The body ended by itself with exit code 0, and nothing is wrong with what it left so far.
+    /// Whether the body exited with 0 and no output is wrong so far.
     pub(super) fn has_succeeded(&self) -> bool {
         let exit = self.report.exit.and_then(|exit| exit.code);
         self.report.outcome == Outcome::Exited && exit == Some(0)
@@ -117,10 +117,10 @@ impl ReportBuilder {
         self.report.warnings.extend(warnings);
     }
 
-    /// The value of a part, once its warnings are in the report.
+    /// Returns the value of a stage and adds its warnings to the report.
     ///
     /// # Errors
-    /// That of the part.
+    /// The error of the stage.
     pub(super) fn take<T>(&mut self, part: WithWarnings<T>) -> Result<T, RunError> {
         self.warn(part.warnings);
         part.result
@@ -135,7 +135,7 @@ impl ReportBuilder {
         self.warn(bundle.unpacked.warnings.iter().cloned());
     }
 
-    /// How the body has its bundle.
+    /// How the body gets its bundle.
     pub(super) fn bundle_view(&mut self, view: BundleView) {
         if let Some(bundle) = &mut self.report.bundle {
             bundle.cache.view = view;
@@ -204,8 +204,8 @@ impl ReportBuilder {
         self.warn(revealed.warnings);
     }
 
-    /// Everything that is known once the body has ended: streams, network, usage, exit, outcome.
-    /// Returns the output document, where standard output is it.
+    /// Records what is known when the body has ended: streams, network, usage, exit, outcome.
+    /// Returns the output document if it is standard output.
     pub(super) fn ended(
         &mut self,
         watched: Watched,
@@ -228,7 +228,7 @@ impl ReportBuilder {
         watched.document
     }
 
-    /// What the body printed, for its output document.
+    /// The body's stdout, for its output document.
     pub(super) fn printed<'run>(&'run self, document: Option<&'run [u8]>) -> Printed<'run> {
         Printed {
             stdout: &self.report.stdout,
@@ -238,7 +238,7 @@ impl ReportBuilder {
         }
     }
 
-    /// The output document. What is wrong with it is the outcome of a body that succeeded.
+    /// Records the output document. Its error becomes the outcome of a body that succeeded.
     pub(super) fn output(&mut self, taken: TakenOutput) {
         self.report.output = taken.output;
         match taken.judged {
@@ -251,7 +251,8 @@ impl ReportBuilder {
         }
     }
 
-    /// The declared files. What is wrong with required ones is the outcome of a body that succeeded.
+    /// Records the declared files. Errors of required ones become the outcome of a body that
+    /// succeeded.
     pub(super) fn outputs(&mut self, outputs: Vec<SyncedReport>, required: &[String]) {
         let succeeded = self.has_succeeded();
         self.warn(file_warnings(&outputs, required, succeeded));
@@ -266,7 +267,7 @@ impl ReportBuilder {
         self.report.kept = Some(escape(directory.as_os_str().as_bytes()));
     }
 
-    /// How the body ended: usage, exit, outcome.
+    /// Records how the body ended: usage, exit, outcome.
     fn conclude(
         &mut self,
         observed: &Observed,
@@ -304,7 +305,7 @@ impl ReportBuilder {
                 .retain(|warning| warning.code != SCRIPT_LINE_ENDS);
         }
         if report.exit.is_some_and(|exit| exit.code == Some(0)) {
-            // The word was no file to the command, or it can do without.
+            // The argument was not a file name for the command, or it does not need the file.
             report
                 .warnings
                 .retain(|warning| warning.code != ARGUMENT_NOT_VISIBLE);
@@ -331,7 +332,7 @@ impl ReportBuilder {
     }
 }
 
-/// Bytes as the report shows them.
+/// Bytes as text of the report.
 #[must_use]
 pub(super) fn shown(words: &[Vec<u8>]) -> Vec<String> {
     words.iter().map(|word| escape(word)).collect()
@@ -362,7 +363,7 @@ fn how_init_ended(raw_status: Option<i32>) -> String {
     }
 }
 
-/// Files in memory count: a body that filled its disk is told so.
+/// Files in memory count: explains a body that filled its disk.
 fn memory_was_files(usage: &Usage, counted: &Counted, limits: &Limits) -> Option<WarningReport> {
     let files = counted.memory_file_bytes.or(usage.written_bytes);
     let files = files.filter(|bytes| limits.memory_bytes() / 4 <= *bytes)?;
@@ -370,7 +371,8 @@ fn memory_was_files(usage: &Usage, counted: &Counted, limits: &Limits) -> Option
     Some(WarningReport::new("memory_was_files", message))
 }
 
-/// The outcome is the first process's: what it lost is told, or the result looks whole.
+/// The outcome is that of the first process: without this warning, lost processes would go
+/// unnoticed.
 fn memory_kills(usage: &Usage, outcome: Outcome, limits: &Limits) -> Option<WarningReport> {
     let (processes, were) = match usage.oom_kills {
         None | Some(0) => return None,
@@ -420,7 +422,7 @@ fn usage(observed: &Observed, counted: &Counted, filled_bytes: u64, launched: &L
     }
 }
 
-/// One stream of the body for the report, and the copy of what was passed through.
+/// The report of one stream, and the copy of what was passed through.
 #[must_use]
 pub(super) fn stream(pump: OutputPump) -> (StreamReport, Option<Vec<u8>>) {
     let finished = pump.finish();
@@ -432,8 +434,7 @@ pub(super) fn stream(pump: OutputPump) -> (StreamReport, Option<Vec<u8>>) {
     (report, finished.copy)
 }
 
-/// All that the body wrote, where it was captured and is text. A part of it may look like
-/// something else than the whole.
+/// The complete captured output if it is text; a truncated part could be misread.
 #[must_use]
 pub(super) fn whole_text(stream: &StreamReport) -> Option<&[u8]> {
     stream
@@ -442,7 +443,7 @@ pub(super) fn whole_text(stream: &StreamReport) -> Option<&[u8]> {
         .map(str::as_bytes)
 }
 
-/// When a run began, and its id.
+/// Start time and id of a run.
 pub(super) struct Beginning {
     since_1970: Duration,
     run_id: String,
@@ -465,7 +466,7 @@ impl Beginning {
         i64::try_from(self.since_1970.as_secs()).unwrap_or_default()
     }
 
-    /// The report of a run that has done nothing yet.
+    /// The report of a run that has not done anything.
     pub(super) fn report(&self) -> Report {
         let mut report = Report::new(self.run_id.clone(), Outcome::Refused);
         report.started_at = text_of_milliseconds(unix_ms(self.since_1970));
@@ -477,7 +478,7 @@ fn unix_ms(since_1970: Duration) -> u64 {
     u64::try_from(since_1970.as_millis()).unwrap_or_default()
 }
 
-/// Adds to the report how the run ended, and masks the values of secrets in it.
+/// Adds the outcome to the report and masks secret values in it.
 pub(super) fn conclude(finished: Finished, masks: RefCell<Masks>) -> Report {
     let Finished { mut report, result } = finished;
     match result {
@@ -486,7 +487,7 @@ pub(super) fn conclude(finished: Finished, masks: RefCell<Masks>) -> Report {
             report.outcome = Outcome::Cancelled;
             report.cancelled_by = Some(signal);
         }
-        // As where the body had been started: what ended the run is the outcome, and no error.
+        // The same outcome as after the start of the body, and not an error.
         Err(error @ RunError::TimedOut { .. }) => {
             report.outcome = Outcome::TimedOut;
             let message = error.to_string();
@@ -501,7 +502,7 @@ pub(super) fn conclude(finished: Finished, masks: RefCell<Masks>) -> Report {
             report.error = Some(error.report());
         }
     }
-    // Last of all: whatever was said of the body's words before, values are not part of it.
+    // Comes last, so that all text of the report is masked.
     masks.into_inner().mask_report(&mut report);
     report
 }

@@ -1,4 +1,4 @@
-//! What was chosen to run: from request, manifest and bundle to an argument vector.
+//! Resolves a run: from request, manifest and bundle to an argument vector.
 
 use std::path::{Path, PathBuf};
 
@@ -25,48 +25,46 @@ use spec::report::{RunForm, RunnerReport, WarningReport};
 use spec::request::{BundleArgument, EnvironmentEntry, Grants, Request, Subject, ViewEntry};
 use spec::syscall_policy::SyscallPolicyName;
 
-/// What was chosen.
+/// A run that is resolved from request, manifest, bundle and host.
 #[derive(Debug)]
 pub struct ResolvedRun {
-    /// The manifest; everything by default for `runner run`.
+    /// The manifest; the default one for `runner run`.
     pub manifest: Manifest,
-    /// Who runs the file of the bundle; `None` where nobody has to.
+    /// The interpreter of the bundle's file, if it needs one.
     pub interpreter: Option<Interpreter>,
     /// Engine, image and needs; `None` for `runner run`.
     pub runner: Option<RunnerReport>,
-    /// The image that is its root; `None`: the host's programs are.
+    /// The image that becomes the root; `None` to use the host's programs.
     pub image: Option<SelectedImage>,
-    /// What was installed over the image.
+    /// Packages installed over the image.
     pub provided: Provided,
-    /// How it is started; `None` for `runner run`.
+    /// The run form; `None` for `runner run`.
     pub form: Option<RunForm>,
     pub argv: Vec<Vec<u8>>,
-    /// Where it is started, inside.
+    /// The working directory inside.
     pub working_directory: Vec<u8>,
-    /// What is visible besides the base view.
+    /// Mounts besides the base view.
     pub view: Vec<ViewEntry>,
-    /// A directory inside in which its program is looked for as well.
+    /// Directories to add to the PATH inside.
     pub program_directories: Vec<Vec<u8>>,
-    /// Path to the program where the first word is one.
+    /// Path of the program, if the first argument is a path.
     pub program: Option<Vec<u8>>,
-    /// What was made visible for a program.
+    /// Paths that were mounted for the program.
     pub bound: Vec<String>,
     pub environment: Vec<EnvironmentEntry>,
-    /// Whom the body may reach.
+    /// The hosts that the body may reach.
     pub egress: EgressPlan,
-    /// What was granted by flags and host policy together.
+    /// Grants of flags and host policy together.
     pub grants: Grants,
-    /// Whose word the manifest is.
+    /// Who trusts the manifest.
     pub origin: Origin,
-    /// Inventories of secrets besides those that were read with the manifest.
+    /// Secret inventories that were not read with the manifest.
     pub inventories: Vec<Inventory>,
-    /// Which system calls it may make.
     pub syscalls: SyscallPolicyName,
-    /// What a person should know.
     pub warnings: Vec<WarningReport>,
 }
 
-/// What this version does not do, refused before anything is made.
+/// Refuses what this version does not support, before anything is created.
 ///
 /// # Errors
 /// [`RunError::Unsupported`].
@@ -83,7 +81,7 @@ pub(crate) fn refuse_unsupported(request: &Request) -> Result<(), RunError> {
     Ok(())
 }
 
-/// The manifest that says what a bundle runs: the caller's, else the bundle's own.
+/// The manifest of the run: the caller's, else the bundle's.
 ///
 /// # Errors
 /// [`RunError::NoManifest`], [`RunError::Manifest`].
@@ -99,7 +97,7 @@ pub(crate) fn manifest_of(
     }
 }
 
-/// What runs, of a command or of a bundle whose files can be read.
+/// Resolves a command, or a bundle whose files can be read.
 ///
 /// # Errors
 /// [`RunError`], unless `refusals` collects it.
@@ -121,7 +119,7 @@ pub(super) fn choose(
     }
 }
 
-/// What of a manifest cannot be run at all, what nobody granted, what this version does not do.
+/// Refuses unsupported and ungranted requests of a manifest.
 ///
 /// # Errors
 /// [`RunError`], unless `refusals` collects it.
@@ -158,7 +156,7 @@ fn check_strict(request: &Request, manifest: &Manifest) -> Result<(), RunError> 
     }
 }
 
-/// The caller's own manifest grants what it says, within what the host policy lets anybody grant.
+/// The caller's own manifest grants what it requests, within the host policy.
 fn check_egress_grant(policy: &HostPolicy, manifest: &Manifest) -> Result<(), RunError> {
     match manifest.egress.first() {
         Some(first) if policy.deny_grants.egress => Err(RunError::Argument {
@@ -175,7 +173,7 @@ fn check_egress_grant(policy: &HostPolicy, manifest: &Manifest) -> Result<(), Ru
     }
 }
 
-/// The same of workspace sources.
+/// The same for workspace sources.
 fn check_sources_grant(policy: &HostPolicy, manifest: &Manifest) -> Result<(), RunError> {
     match manifest.workspace_sources.first() {
         Some(first) if policy.deny_grants.sources => Err(RunError::Argument {
@@ -192,10 +190,10 @@ fn check_sources_grant(policy: &HostPolicy, manifest: &Manifest) -> Result<(), R
     }
 }
 
-/// Whom the body may reach, with a warning for each entry that is in vain.
+/// Resolves the egress list, with a warning for each entry without effect.
 ///
 /// # Errors
-/// What `refuse` makes of such an entry under `--strict`.
+/// The error of such an entry under `--strict`, unless `refusals` collects it.
 pub(super) fn resolve_egress(
     request: &Request,
     policy: &HostPolicy,
@@ -223,12 +221,12 @@ pub(super) fn resolve_egress(
     Ok(plan)
 }
 
-/// The stricter of what the caller and the host policy say.
+/// The stricter of the caller's and the host policy's setting.
 pub fn syscalls(request: &Request, policy: &HostPolicy) -> SyscallPolicyName {
     request.syscalls.unwrap_or_default().max(policy.syscalls)
 }
 
-/// What flags and host policy grant together.
+/// The union of the grants of flags and host policy.
 pub fn granted(request: &Request, policy: &HostPolicy) -> Grants {
     spec::host_policy::union(request.grants, policy.grants)
 }
@@ -260,17 +258,17 @@ fn resolve_run(
     Ok(provider::placed(manifest, &run, resolved_form, &directory))
 }
 
-/// What the program runs on.
+/// The environment that the program runs in.
 #[derive(Default)]
 struct Runtime {
-    /// Engine, image and needs; `None` where there is no such image.
+    /// Engine, image and needs; `None` if the image is missing.
     runner: Option<RunnerReport>,
     image: Option<SelectedImage>,
-    /// What was installed for the needs.
+    /// Packages installed for the needs.
     provided: Provided,
 }
 
-/// Opens the image, and installs what it lacks of the needs.
+/// Opens the image and installs missing needs.
 fn resolve_runtime(
     request: &Request,
     policy: &HostPolicy,
@@ -304,7 +302,7 @@ fn resolve_runtime(
         )?;
     }
     if !provided.rows.is_empty() {
-        // A runtime may be among what was installed.
+        // An installed package may be a runtime.
         let now = report(image.as_ref())?.needs_unsatisfied;
         runner.needs_unsatisfied.retain(|need| now.contains(need));
     }
@@ -316,7 +314,7 @@ fn resolve_runtime(
     })
 }
 
-/// Chooses what a bundle runs, as its manifest says.
+/// Resolves a bundle by its manifest.
 ///
 /// # Errors
 /// [`RunError`], unless `refusals` collects it: a missing grant, or the run form.
@@ -393,13 +391,13 @@ fn of_bundle(
 }
 
 impl ResolvedRun {
-    /// The image that is the root, where it is here.
+    /// The image of the root, if it is in the store.
     #[must_use]
     pub(crate) fn opened_image(&self) -> Option<&OpenedImage> {
         self.image.as_ref()?.opened.as_ref()
     }
 
-    /// Makes visible what lies elsewhere on the host. Into an image nothing of it is.
+    /// Mounts programs of the host; never into an image.
     pub(super) fn find_program(
         &mut self,
         request: &Request,
@@ -430,7 +428,7 @@ impl ResolvedRun {
     }
 
     fn add_workspace_mounts(&mut self, request: &Request, origin: Origin) -> Result<(), RunError> {
-        // The caller's own manifest speaks of the directory that the caller stands in.
+        // Paths of the caller's own manifest are relative to the caller's directory.
         let here = match origin {
             Origin::Caller => request.caller.working_directory.as_ref(),
             Origin::Bundle => None,
@@ -454,8 +452,8 @@ impl ResolvedRun {
         Ok(())
     }
 
-    /// What of the caller's variables the manifest was granted, and the caller's own `-e`. Secrets
-    /// come last of all: see [`crate::run::secret_values`].
+    /// Adds the granted variables of the caller and `-e`. Secrets are added last: see
+    /// [`crate::run::secret_values`].
     pub(super) fn name_variables(&mut self, request: &Request) {
         for name in &self.manifest.env_passthrough {
             let wanted = name.as_bytes();
@@ -466,7 +464,7 @@ impl ResolvedRun {
                 .find(|(known, _)| known == wanted);
             match value {
                 Some(entry) => self.environment.push(entry.clone()),
-                // The caller gave a value of its own.
+                // The caller gave a value.
                 None if request.environment.iter().any(|(known, _)| known == wanted) => (),
                 None => self.warnings.push(WarningReport::new(
                     "variable_unset",
@@ -508,7 +506,7 @@ fn working_directory_of_bundle(request: &Request, manifest: &Manifest) -> Vec<u8
     provider::directory(manifest)
 }
 
-/// Whether some entry of the view shows this path of the host at its own place.
+/// Whether the view shows this host path at the same place.
 pub(super) fn shows(view: &[ViewEntry], path: &Path) -> bool {
     view.iter().any(|entry| match entry {
         ViewEntry::Bind { source, target, .. } => source == target && path.starts_with(target),
@@ -516,7 +514,7 @@ pub(super) fn shows(view: &[ViewEntry], path: &Path) -> bool {
     })
 }
 
-/// Whether the caller said what of the host lies at `path` inside: another file of that path is not it.
+/// Whether a mount of the caller covers `path` inside: the host's file of that path is hidden.
 pub(super) fn covers(view: &[ViewEntry], path: &Path) -> bool {
     view.iter()
         .any(|entry| matches!(entry, ViewEntry::Bind { target, .. } if path.starts_with(target)))

@@ -1,4 +1,4 @@
-//! What a run of the program takes on the host, and what dead runs left there.
+//! Host resources of a run, and the removal of those that dead runs left.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,13 +19,13 @@ use spec::request::{Caller, Request};
 use sys::credentials::AssumedFileIds;
 use sys::probe::effective_uid;
 
-/// Inodes of the writable space while the supervisor fills it, beyond the bundle's own.
+/// Inodes for the supervisor's own files in the writable space, besides the bundle's.
 const SPACE_INODES_EXTRA: u64 = 16_384;
 
-/// Code of the warning that something could not be removed.
+/// Warning code: a resource could not be removed.
 pub(crate) const LEFTOVER_STAYS: &str = "leftover_stays";
 
-/// What of the host a run is made of.
+/// Host facts and directories for a run.
 pub(crate) struct RunHost {
     host: HostSupport,
     registry: RunRecords,
@@ -33,8 +33,8 @@ pub(crate) struct RunHost {
 }
 
 impl RunHost {
-    /// Looks at the host. `has_child`: the child lives already, and joins no group that it would have
-    /// to be cloned into, unless the run would lose something by that.
+    /// Inspects the host. `has_child`: the child exists, so it can only join groups without clone,
+    /// unless the run would lose a limit by that.
     ///
     /// # Errors
     /// [`RunError::Registry`], [`RunError::Cgroup`], [`RunError::Host`].
@@ -55,7 +55,7 @@ impl RunHost {
         })
     }
 
-    /// Removes what dead runs left. Returns what is to be said of that.
+    /// Removes resources of dead runs and returns warnings.
     ///
     /// # Errors
     /// [`RunError::Registry`] where the records cannot be listed.
@@ -68,7 +68,7 @@ impl RunHost {
         self.backend.name()
     }
 
-    /// Takes what the run `run_id` needs.
+    /// Acquires the resources of the run `run_id`.
     ///
     /// # Errors
     /// [`RunError::Registry`], [`RunError::Cgroup`].
@@ -96,7 +96,7 @@ impl RunHost {
     }
 }
 
-/// Gives everything back. Returns a warning for what could not be given back.
+/// Releases all resources and returns a warning for those that could not be released.
 pub(crate) fn release(resources: Resources) -> impl Iterator<Item = WarningReport> {
     let failed = resources.release().into_iter();
     failed.map(|error| WarningReport::new("cleanup_failed", with_causes(&error)))
@@ -107,11 +107,11 @@ fn number(seed: [u8; 10]) -> u64 {
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// The back end beneath the group that was stated, or beneath our own where none was.
+/// The back end below the stated group, or below our own.
 ///
 /// # Errors
-/// [`RunError::Argument`] where a group was stated and no run can get one below it: limits that
-/// were expected of it would not hold.
+/// [`RunError::Argument`] if no run can create a group below the stated one: its limits would not
+/// apply.
 pub(super) fn choose_backend(
     named: Option<&str>,
     facts: &HostCgroups,
@@ -133,14 +133,14 @@ pub(super) fn choose_backend(
     }
 }
 
-/// Where runs of this caller are recorded.
+/// Directory of this caller's run records.
 #[must_use]
 pub fn runtime_directory(caller: &Caller) -> PathBuf {
     let directory = caller.runtime_directory.clone();
     directory.unwrap_or_else(|| default_directory(effective_uid(), None))
 }
 
-/// The registry of this caller's runs.
+/// Opens the records of this caller's runs.
 ///
 /// # Errors
 /// [`RunError::Registry`].
@@ -148,7 +148,7 @@ pub(crate) fn open_registry(caller: &Caller) -> Result<RunRecords, RunError> {
     Ok(RunRecords::open(&runtime_directory(caller))?)
 }
 
-/// Removes what killed supervisors left. Never touches a live run.
+/// Removes resources of killed supervisors. Never touches a live run.
 ///
 /// # Errors
 /// [`RunError::Registry`] where the records cannot be listed.
@@ -183,7 +183,7 @@ pub fn collect(registry: &RunRecords) -> Result<Vec<WarningReport>, RunError> {
     Ok(warnings)
 }
 
-/// Writes the temporary names of a sync into the run's record.
+/// Records the temporary names of a sync in the run's record.
 #[derive(Debug)]
 pub struct RunJournal<'run> {
     record: &'run mut RunRecord,
@@ -227,14 +227,14 @@ impl Journal for RunJournal<'_> {
     fn forget(&mut self, temporary: &TemporaryName) {
         let entry = self.entry(temporary);
         match self.record.forget(&entry) {
-            // A record that still names it makes the next start look once more: no harm.
+            // Harmless: a record that still names the file makes the next start check it again.
             Ok(()) | Err(_) => (),
         }
     }
 }
 
 impl Run<'_> {
-    /// Lets this process touch files with the body's ids.
+    /// Switches this process to the body's file ids until the guard is dropped.
     pub(super) fn assume_body_ids(
         &self,
         resources: &Resources,

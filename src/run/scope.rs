@@ -1,4 +1,4 @@
-//! Version 2 cgroups that were not handed over: the command that runs us again in a scope of our own.
+//! The systemd scope for a cgroup version 2 that was not delegated.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -9,8 +9,8 @@ use spec::request::Caller;
 /// f_type of a version 2 cgroup file system (statfs(2)).
 const CGROUP2_SUPER_MAGIC: i64 = 0x6367_7270;
 
-/// The argument vector that runs `program` again where it may make groups; `None` where it may
-/// already, where nobody can be asked, and on every host that does not run on version 2 alone.
+/// The argument vector that runs `program` again in a delegated scope; `None` if groups can be
+/// created already, without a service manager, and on hosts that do not use version 2 only.
 #[must_use]
 pub(crate) fn command_in_scope(
     caller: &Caller,
@@ -28,7 +28,7 @@ pub(crate) fn command_in_scope(
     Some(delegated_scope_argv(owner, program, arguments))
 }
 
-/// Whether this host has version 2 and nothing of version 1, as far as one call tells.
+/// Whether this host uses cgroup version 2 only.
 pub(super) fn has_version_2_alone() -> bool {
     let found = rustix::fs::statfs("/sys/fs/cgroup");
     found.is_ok_and(|found| found.f_type == CGROUP2_SUPER_MAGIC)

@@ -1,4 +1,4 @@
-//! Secrets of one run: what the caller gave, what the provider knows, and the record of each.
+//! Secrets of a run: given by the caller or the provider, with a record of each.
 
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt as _;
@@ -22,37 +22,37 @@ use spec::report::{SecretReport, WarningReport};
 use spec::request::Request;
 use spec::secret::{Secret, overwrite};
 
-/// What is known of a run's secrets before anybody is asked for a value.
+/// The secrets of a run before any value is requested.
 pub(super) struct WantedSecrets<'run> {
     request: &'run Request,
-    /// What the provider is to be asked for, and literals.
+    /// Secrets of the provider, and literals.
     of_provider: Vec<SecretRequest>,
-    /// What the manifest calls a secret and the caller gave openly.
+    /// Variables that the manifest declares secret and the caller gave with `-e`.
     given_openly: Vec<(SecretRequest, &'run [u8])>,
     inventories: Inventories,
     who: Consumer,
 }
 
-/// What was given to the body.
+/// The secrets that the body gets.
 pub(super) struct Revealed {
     pub(super) secrets: Vec<SecretReport>,
     pub(super) warnings: Vec<WarningReport>,
 }
 
 impl WantedSecrets<'_> {
-    /// What is wrong with the inventories.
+    /// Errors of the inventories.
     pub(super) fn warnings(&self) -> Vec<WarningReport> {
         let warnings = self.inventories.iter().flat_map(|known| &known.warnings);
         warnings.cloned().collect()
     }
 
-    /// Gives the body its secrets: the last thing before the launch, so that nothing is revealed for
-    /// a run that is refused for something else.
+    /// Gives the body its secrets. Called directly before the launch, so that nothing is revealed
+    /// for a run that is refused for another reason.
     ///
     /// `signals` is the descriptor of the signals that cancel a run.
     ///
     /// # Errors
-    /// [`RunError::Secret`]: not granted, or without a value here; then nothing is launched.
+    /// [`RunError::Secret`]: not granted, or without a value; then nothing is launched.
     pub(super) fn reveal(
         &self,
         policy: &HostPolicy,
@@ -62,7 +62,8 @@ impl WantedSecrets<'_> {
     ) -> Result<Revealed, RunError> {
         let request = self.request;
         if self.needs_provider() || !request.secrets.is_empty() {
-            // From here on no core of this process is dumped, and nobody of its uid looks into it.
+            // From here on this process writes no core dump and other processes of its uid cannot
+            // read it.
             set_dumpable_behavior(DumpableBehavior::NotDumpable)
                 .map_err(RunError::host("become non-dumpable"))?;
         }
@@ -106,11 +107,11 @@ impl WantedSecrets<'_> {
     }
 }
 
-/// Who would be asked for the secrets that the caller does not give: judged as [`WantedSecrets::reveal`] judges,
-/// and nobody is asked.
+/// The providers of the secrets that the caller does not give: checked like
+/// [`WantedSecrets::reveal`], without asking any.
 ///
 /// # Errors
-/// [`RunError::Secret`]: not granted, or nobody here to ask.
+/// [`RunError::Secret`]: not granted, or without a provider.
 pub(super) fn expect(
     request: &Request,
     policy: &HostPolicy,
@@ -128,7 +129,7 @@ pub(super) fn expect(
 }
 
 impl ResolvedRun {
-    /// The names of all secrets that the body would get, without values.
+    /// Names of all secrets that the body would get.
     pub(super) fn name_secrets(&mut self, request: &Request) {
         let given = request.secrets.iter().map(|given| given.variable.clone());
         let mut names: Vec<Vec<u8>> = given.collect();
@@ -143,7 +144,7 @@ impl ResolvedRun {
     }
 }
 
-/// Overwrites every value of the body's environment that is still held here.
+/// Overwrites every value of the body's environment in this process.
 pub(super) fn forget(resolved: &mut ResolvedRun, environment: &mut [Vec<u8>]) {
     for (_, value) in &mut resolved.environment {
         overwrite(value);
@@ -184,7 +185,7 @@ impl<'run> WantedSecrets<'run> {
         Ok(asked)
     }
 
-    /// What the caller gives himself comes first.
+    /// Values of the caller take precedence.
     fn sort(&mut self, secret: &SecretRequest) {
         let wanted = secret.variable.as_bytes();
         let given = self.request.secrets.iter();
@@ -207,7 +208,7 @@ impl<'run> WantedSecrets<'run> {
     }
 }
 
-/// Where each value is noted: what is masked, and the record without it.
+/// Collects the values to mask, and the records without values.
 struct Records<'run> {
     masks: &'run mut Masks,
     revealed: Revealed,
@@ -245,7 +246,7 @@ fn name_variable(resolved: &mut ResolvedRun, variable: &[u8], value: &Secret) {
     resolved.environment.push(entry);
 }
 
-/// Whose word lets the body have what its manifest asks for.
+/// Who grants the body the secrets of its manifest.
 fn granted_by(request: &Request, origin: Origin) -> &'static str {
     match origin {
         Origin::Caller => "--manifest",
@@ -254,8 +255,8 @@ fn granted_by(request: &Request, origin: Origin) -> &'static str {
     }
 }
 
-/// The host's inventory decides where there is one, else that of the workspace, with what the
-/// caller's own manifest names; the bundle's own only where there is no other.
+/// The host's inventory decides, else that of the workspace with those of the caller's manifest;
+/// the bundle's only if there is no other.
 fn known_inventories(
     request: &Request,
     policy: &HostPolicy,
@@ -271,7 +272,7 @@ fn known_inventories(
         .and_then(inventory_of_workspace);
     let mut levels = Vec::new();
     if let Some(path) = &policy.secrets.inventory {
-        // What is not there cannot withhold what the host's own inventory grants.
+        // A missing inventory cannot withhold what the host's inventory grants.
         of_manifest.retain(|inventory| !inventory.entries.is_empty());
         levels.push(vec![read_inventory(path)?]);
     }

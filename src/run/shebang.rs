@@ -7,13 +7,13 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// What the kernel reads of a program (BINPRM_BUF_SIZE of linux/binfmts.h).
+/// Bytes that the kernel reads of a program (BINPRM_BUF_SIZE of linux/binfmts.h).
 pub(super) const HEAD_BYTES: u64 = 256;
 
-/// The first bytes of a regular file of the host, without waiting for anybody. `is_found`: the file
-/// itself was looked at, and a link in its place is not followed.
+/// The first bytes of a regular file of the host, without blocking. `is_found`: the file itself was
+/// checked, so a link in its place is not followed.
 pub(super) fn head_of(path: &Path, is_found: bool) -> Option<Vec<u8>> {
-    // Somebody else may have put a FIFO or a link there by now.
+    // The file may have been replaced by a FIFO or a link.
     let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     flags.set(OFlags::NOFOLLOW, is_found);
     let opened = OpenOptions::new()
@@ -29,13 +29,13 @@ pub(super) fn head_of(path: &Path, is_found: bool) -> Option<Vec<u8>> {
     Some(head)
 }
 
-/// The first line behind its `#!`, without its end; `None` where a file does not begin so.
+/// The first line after `#!`, without its end; `None` without `#!`.
 pub(super) fn line_of(head: &[u8]) -> Option<&[u8]> {
     let line = head.strip_prefix(b"#!")?;
     line.split(|byte| *byte == b'\n').next()
 }
 
-/// The words of such a line: the interpreter first.
+/// The words of such a line, the interpreter first.
 pub(super) fn words_of(line: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     line.split(|byte| matches!(byte, b' ' | b'\t'))
         .filter(|word| !word.is_empty())

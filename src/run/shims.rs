@@ -1,5 +1,5 @@
-//! Shims of version managers: programs on a PATH that stand for another one. Which one that is is
-//! read from the manager's own files, as it would read them; nothing of it is started.
+//! Shims of version managers: programs on a PATH that start another one. The target is read from
+//! the manager's files, as the manager would; nothing is executed.
 //!
 //! Sources: the documentation of pyenv (version files), rustup (overrides), volta (`volta` of
 //! package.json, platform.json) and asdf (`.tool-versions`). nvm has none: it changes PATH.
@@ -14,18 +14,18 @@ use rustix::fs::{CWD, Mode, OFlags};
 use spec::request::Caller;
 use sys::file::read_regular;
 
-/// Longer files of a manager or a project say nothing.
+/// Maximum size of a manager's or project's file; a larger one is ignored.
 const FILE_BYTES_MAX: usize = 1 << 20;
 
 /// What a program on a PATH is.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Shim {
     No,
-    /// It stands for this program.
+    /// It starts this program.
     For(PathBuf),
-    /// It stands for the next of its name on the PATH.
+    /// It starts the next program of its name on the PATH.
     Next,
-    /// It is one, and what it stands for is not known: what is wrong, and what to do.
+    /// Its target is unknown: the problem and the advice.
     Unknown {
         manager: &'static str,
         problem: String,
@@ -33,7 +33,7 @@ pub(super) enum Shim {
     },
 }
 
-/// What `program`, which was asked for with the words behind it, is a shim for.
+/// Resolves `program`, which was called with the given arguments.
 pub(super) fn read(program: &Path, words: &[Vec<u8>], caller: &Caller) -> Shim {
     let asked = Lookup {
         name: program.file_name().unwrap_or_default(),
@@ -64,7 +64,7 @@ pub(super) fn read(program: &Path, words: &[Vec<u8>], caller: &Caller) -> Shim {
     Shim::No
 }
 
-/// rustup lays its proxies as links, or as names of one file.
+/// rustup installs its proxies as links or hard links of one file.
 fn is_same_file(rustup: &Path, program: &Path, name: &OsStr) -> bool {
     let identity = |path: &Path| {
         let found = std::fs::metadata(path).ok()?;
@@ -85,7 +85,7 @@ impl Lookup<'_> {
         (!value.is_empty()).then(|| OsStr::from_bytes(value))
     }
 
-    /// A word that a variable holds.
+    /// The value of a variable, if it is one word.
     fn word(&self, name: &str) -> Option<String> {
         Some(self.variable(name)?.to_str()?.to_owned())
     }
@@ -98,7 +98,7 @@ impl Lookup<'_> {
             .join(directory)
     }
 
-    /// What `read` makes of the nearest of the files of that name, from the working directory up.
+    /// Applies `read` to the nearest file of that name, from the working directory up.
     fn nearest<Found>(&self, name: &str, read: impl Fn(&str) -> Option<Found>) -> Option<Found> {
         let here = self.caller.working_directory.as_deref()?;
         here.ancestors()
@@ -240,7 +240,7 @@ impl Lookup<'_> {
         let root = root.map_or_else(|| self.home(".rustup"), PathBuf::from);
         let settings = text_of(&root.join("settings.toml")).unwrap_or_default();
         let here = self.caller.working_directory.as_deref();
-        // Whichever is nearer, an override of the directory before a file in it.
+        // The nearer one wins; in one directory an override precedes a file.
         let of_directory = |directory: &Path| {
             let of_file = |name: &str| text_of(&directory.join(name));
             value_of(&settings, &format!("\"{}\"", directory.display()))
@@ -265,7 +265,7 @@ impl Lookup<'_> {
     }
 }
 
-/// The directory of a version, or of the latest that begins with these numbers.
+/// The directory of a version, or of the latest with this prefix.
 fn version_in(versions: &Path, version: &str) -> Option<PathBuf> {
     if !is_name(version) {
         return None;
@@ -293,7 +293,7 @@ fn version_in(versions: &Path, version: &str) -> Option<PathBuf> {
     Some(latest?.1)
 }
 
-/// What a `rust-toolchain` file says, in either of its forms.
+/// The channel of a `rust-toolchain` file in either format.
 fn channel_of(text: &str) -> Option<String> {
     value_of(text, "channel").or_else(|| {
         let name = text.trim();
@@ -301,7 +301,7 @@ fn channel_of(text: &str) -> Option<String> {
     })
 }
 
-/// The value of `key = "value"` on a line of its own.
+/// The value of a line `key = "value"`.
 fn value_of(text: &str, key: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let (name, value) = line.split_once('=')?;
@@ -310,7 +310,7 @@ fn value_of(text: &str, key: &str) -> Option<String> {
     })
 }
 
-/// One segment of a path.
+/// Whether the text is one path segment.
 fn is_name(text: &str) -> bool {
     let is_plain = |sign: char| sign.is_ascii_alphanumeric() || "-_.+".contains(sign);
     !text.is_empty() && !text.starts_with('.') && text.chars().all(is_plain)

@@ -1,4 +1,4 @@
-//! The sources in the store, for the verbs that bring them there and look at them.
+//! `runner source`: pull, inspect, list, collect and remove sources in the store.
 
 use std::path::Path;
 use std::time::UNIX_EPOCH;
@@ -19,7 +19,7 @@ use spec::source_report::{
     SourceRemoval,
 };
 
-/// Pulls what `reference` (`HOST/REPOSITORY@sha256:…`, `oci:DIRECTORY`) stands for and unpacks it.
+/// Pulls and unpacks `reference` (`HOST/REPOSITORY@sha256:…`, `oci:DIRECTORY`).
 ///
 /// # Errors
 /// Why it is refused, or could not be had.
@@ -30,7 +30,7 @@ pub(crate) fn pull(
 ) -> Result<SourcePulled, ErrorReport> {
     let place = place(reference).map_err(|error| unreadable(&error))?;
     let tags = match &place {
-        // Whoever named the directory has it before him.
+        // A layout's directory is not repeated in the result.
         Place::Layout { .. } => Tags::Allowed,
         Place::Registry(_) => Tags::allowed(allow_tags),
     };
@@ -54,8 +54,8 @@ pub(crate) fn pull(
     })
 }
 
-/// What the artifact `reference` says: a name in the store, a layout's directory, or a reference,
-/// whose tag is followed.
+/// Inspects the artifact `reference`: a name in the store, a layout's directory, or a reference,
+/// whose tag is resolved.
 ///
 /// # Errors
 /// Why it is refused, or could not be had.
@@ -97,7 +97,7 @@ fn described(
     pull::source(store, origin, which, Tags::Allowed, &*terms.listener)
 }
 
-/// Where sources are kept, and which.
+/// Lists the sources and their directory.
 ///
 /// # Errors
 /// Why the store cannot be used.
@@ -118,7 +118,7 @@ pub(crate) fn list(terms: &Terms<'_>) -> Result<SourceListing, ErrorReport> {
     listing().map_err(|error: OciError| explain(&error))
 }
 
-/// `None`: it is no source.
+/// `None` if it is not a source.
 fn kept(store: &Store, listed: Listed) -> Result<Option<SourceKept>, OciError> {
     let Some(bytes) = store.peek(&listed.digest, MANIFEST_BYTES_MAX)? else {
         return Ok(None);
@@ -139,7 +139,7 @@ fn kept(store: &Store, listed: Listed) -> Result<Option<SourceKept>, OciError> {
     }))
 }
 
-/// Removes garbage and what is above the size; with `all` everything that nobody uses.
+/// Removes garbage and trees beyond the size limit; with `all`, everything unused.
 ///
 /// # Errors
 /// Why the store cannot be used.
@@ -153,10 +153,10 @@ pub(crate) fn collect(terms: &Terms<'_>, all: bool) -> Result<SourceRemoval, Err
     })
 }
 
-/// Forgets the source that is called `name` in the store, and removes what no other name there needs.
+/// Removes the name `name` from the store, with everything that no other name needs.
 ///
 /// # Errors
-/// It is not a name in the store, or the store cannot be used.
+/// The name is unknown, or the store cannot be used.
 pub(crate) fn remove(terms: &Terms<'_>, name: &str) -> Result<SourceRemoval, ErrorReport> {
     let removing = || {
         let store = terms.store()?;
@@ -176,7 +176,7 @@ pub(crate) fn remove(terms: &Terms<'_>, name: &str) -> Result<SourceRemoval, Err
             blobs.retain(|blob| *blob != digest);
             let text = store.peek(&digest, MANIFEST_BYTES_MAX)?.unwrap_or_default();
             let text = String::from_utf8_lossy(&text);
-            // Whatever kind of manifest it is, it names its parts by their digests.
+            // A manifest of any kind names its parts by digest.
             blobs.retain(|blob| !text.contains(&blob.to_string()));
             if let Some((_, layer)) = parts_of(&store, &digest)?
                 && snapshot.is_some()
@@ -200,8 +200,8 @@ pub(crate) fn remove(terms: &Terms<'_>, name: &str) -> Result<SourceRemoval, Err
     })
 }
 
-/// The blobs that a source's manifest names, and the layer among them; `None`: it is no source, or
-/// is not there.
+/// The blobs that a source's manifest names, and its layer; `None` if it is not a source or is
+/// missing.
 fn parts_of(store: &Store, manifest: &Digest) -> Result<Option<(Vec<Digest>, Wanted)>, OciError> {
     let Some(bytes) = store.peek(manifest, MANIFEST_BYTES_MAX)? else {
         return Ok(None);
@@ -217,7 +217,7 @@ fn parts_of(store: &Store, manifest: &Digest) -> Result<Option<(Vec<Digest>, Wan
     Ok(Some((blobs, parts.layer)))
 }
 
-/// What the layer was unpacked to, where it was by the limits that hold now.
+/// The unpacked layer, if it was unpacked under the current limits.
 fn tree_of(terms: &Terms<'_>, store: &Store, layer: &Wanted) -> Result<Option<Digest>, OciError> {
     let limits = terms.layer_limits();
     let snapshots = store.snapshots()?;
@@ -227,7 +227,7 @@ fn tree_of(terms: &Terms<'_>, store: &Store, layer: &Wanted) -> Result<Option<Di
         .map(|kept| kept.content_digest))
 }
 
-/// An error as the verbs tell it.
+/// The error as a report.
 #[must_use]
 pub(crate) fn explain(error: &OciError) -> ErrorReport {
     ErrorReport {
@@ -245,7 +245,7 @@ fn unreadable(error: &ReferenceError) -> ErrorReport {
     }
 }
 
-/// A place, or a plain reference.
+/// Parses `oci:` places and plain references.
 fn place(text: &str) -> Result<Place, ReferenceError> {
     match text.starts_with("oci:") || text.starts_with("docker://") {
         true => Place::parse(text),
@@ -253,7 +253,7 @@ fn place(text: &str) -> Result<Place, ReferenceError> {
     }
 }
 
-/// As [`place`], or the directory of a layout.
+/// As [`place`], and also the directory of a layout.
 fn inspected_place(text: &str) -> Result<Place, ReferenceError> {
     match Path::new(text).is_dir() {
         true => Ok(Place::Layout {

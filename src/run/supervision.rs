@@ -1,4 +1,4 @@
-//! While the body runs: its streams are connected, its limits watched.
+//! Supervises the running body: its streams and limits.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -17,12 +17,12 @@ use spec::limits::Limit;
 use spec::report::StreamReport;
 use sys::terminal;
 
-/// What was seen of the body until its end.
+/// Observations of the body until its end.
 pub(super) struct Watched {
     pub(super) observed: Observed,
     pub(super) stdout: StreamReport,
     pub(super) stderr: StreamReport,
-    /// Standard output once more, where it may be the output document.
+    /// Copy of standard output, if it may be the output document.
     pub(super) document: Option<Vec<u8>>,
     pub(super) network: Option<NetworkReport>,
 }
@@ -91,7 +91,7 @@ impl Run<'_> {
         })
     }
 
-    /// The caller's terminal, where the body has one of its own: its size is followed.
+    /// The caller's terminal, whose size is followed, if the body has a terminal.
     fn caller_terminal(&self, launched: &Launched) -> Result<Option<OwnedFd>, RunError> {
         let Some(body) = &launched.terminal else {
             return Ok(None);
@@ -101,7 +101,7 @@ impl Run<'_> {
             return Ok(None);
         }
         let failed = || RunError::host("follow the caller's terminal");
-        // Once more: it may have changed since the launch, before its signal was looked for.
+        // Repeated: the size may have changed between the launch and the signal handler.
         terminal::copy_size(stdin, body.as_fd()).map_err(failed())?;
         rustix::io::fcntl_dupfd_cloexec(stdin, 3)
             .map(Some)
@@ -150,7 +150,7 @@ impl Run<'_> {
         };
         let mut stdout = OutputPump::new(stdout, to_stdout, limit);
         if supervised.contract.outputs.is_some() && !capture {
-            // What is passed through may be the structured output.
+            // Output that is passed through may be the structured output.
             stdout = stdout.with_copy(contract::DOCUMENT_BYTES_MAX);
         }
         Ok(Streams {

@@ -1,4 +1,4 @@
-//! The bundle's tree: out of the cache, or unpacked; and how the body comes to have it.
+//! The bundle's tree, from the cache or unpacked, and its mount for the body.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -24,22 +24,22 @@ use store::{HeldTree, InUse};
 use sys::credentials::HostIds;
 use sys::mount::{self, Attributes};
 
-/// What takes the time.
+/// Name of the step for time-outs.
 pub(super) const UNPACK: &str = "unpacking the bundle";
 
 /// A bundle whose files can be read.
 #[derive(Debug)]
 pub(super) struct Bundle {
     pub(super) unpacked: Unpacked,
-    /// The directory that it lies in: the body's own, or the kept one.
+    /// Its directory: in the body's space or in the cache.
     pub(super) root: OwnedFd,
-    /// The kept tree, and whether the child was asked to lay an overlayfs over it.
+    /// The cached tree, and whether the child was asked to mount an overlayfs of it.
     kept: Option<(InUse, bool)>,
     cache: BundleCacheReport,
 }
 
 impl Bundle {
-    /// Its files, to look at.
+    /// Its files, for inspection.
     pub(super) fn files(&self) -> UnpackedFiles<'_> {
         UnpackedFiles {
             tree: &self.unpacked.tree,
@@ -49,8 +49,8 @@ impl Bundle {
 }
 
 impl Run<'_> {
-    /// Unpacks what the cache does not have; where the child has to do something for the body to
-    /// have it, it was asked to.
+    /// Unpacks the bundle unless it is cached, and asks the child to mount a cached tree if
+    /// necessary.
     pub(super) fn unpack(
         &self,
         from: BundleFrom,
@@ -70,7 +70,7 @@ impl Run<'_> {
                 let unpacked = self.unpack_own(file, &root, resources, wait_limit, &limits)?;
                 Ok(Bundle::own(unpacked, root, reason))
             }
-            // The source is read with the caller's rights, and only the target written with the
+            // Reads the source with the caller's rights; only the target is written with the
             // body's.
             BundleFrom::Directory(source) => {
                 let root = self.own_directory(prepared, resources)?;
@@ -82,7 +82,7 @@ impl Run<'_> {
         }
     }
 
-    /// Takes the child's answer. Where it could not lay an overlayfs, the body gets a copy.
+    /// Receives the child's answer. If the overlayfs failed, the body gets a copy.
     pub(super) fn finish_bundle(
         &self,
         bundle: &mut Bundle,
@@ -129,7 +129,7 @@ impl Run<'_> {
         Ok(unpacked?)
     }
 
-    /// Gives the body a kept tree.
+    /// Gives the body a cached tree.
     fn have(
         &self,
         tree: HeldTree,
@@ -142,9 +142,9 @@ impl Run<'_> {
         let root = rustix::io::fcntl_dupfd_cloexec(&in_use.root, 0)
             .map_err(RunError::host("read the kept bundle"))?;
         let lower = match self.policy.cache.bundles.copy || self.request.bundle.keep {
-            // What is kept of a run is read from the space: all of it has to be there.
+            // `--keep` copies from the writable space, which must then hold all files.
             true => None,
-            // Where the body would not be the owner of its files, it gets a copy.
+            // If the body would not own the files, it gets a copy.
             false => {
                 let mut owners = resources.body_ids().map(Owners::of);
                 let root = in_use.root.as_fd();
@@ -199,12 +199,12 @@ impl Bundle {
         }
     }
 
-    /// How the body has it.
+    /// How the body gets the bundle.
     pub(super) fn view(&self) -> BundleView {
         self.cache.view
     }
 
-    /// What is known of it before its manifest is read.
+    /// Report of the bundle before its manifest is read.
     pub(super) fn report(&self) -> BundleReport {
         let unpacked = &self.unpacked;
         BundleReport {
@@ -228,11 +228,11 @@ fn own(reason: &'static str) -> BundleCacheReport {
     }
 }
 
-/// A kept tree, of which the path and the open root are given, as the child may lay an overlayfs
-/// over it. `owners` are root's maps of this run.
+/// Prepares a cached tree as the lower layer of the child's overlayfs. `owners` are root's id maps
+/// of this run.
 ///
 /// # Errors
-/// The errno of what failed; EPERM where the body would not be the owner of its files.
+/// The errno of the failed call; EPERM if the body would not own its files.
 pub(super) fn lower<'tree>(
     path: &'tree Path,
     root: BorrowedFd<'tree>,
@@ -253,7 +253,7 @@ pub(super) fn lower<'tree>(
     }
 }
 
-/// A detached mount of the tree, read-only, in which what belongs to `owner` is the body's.
+/// A detached read-only mount of the tree that maps `owner` to the body.
 fn show_as_body(
     path: &Path,
     root: BorrowedFd<'_>,
@@ -262,7 +262,7 @@ fn show_as_body(
 ) -> Result<OwnedFd, Errno> {
     let path = std::ffi::CString::new(path.as_os_str().as_bytes()).map_err(|_nul| Errno::INVAL)?;
     let tree = mount::clone_tree(&path)?;
-    // What was locked and looked at, and nothing that took its name since.
+    // Uses the locked and checked directory, not its path.
     let (cloned, resources) = (rustix::fs::fstat(&tree)?, rustix::fs::fstat(root)?);
     if (cloned.st_dev, cloned.st_ino) != (resources.st_dev, resources.st_ino) {
         return Err(Errno::STALE);
@@ -273,7 +273,7 @@ fn show_as_body(
     Ok(tree)
 }
 
-/// How large a bundle may be on this host.
+/// Size limit of a bundle on this host.
 pub(super) fn unpack_limits(policy: &HostPolicy) -> UnpackLimits {
     UnpackLimits {
         compressed_bytes: policy.unpack.archive_bytes,

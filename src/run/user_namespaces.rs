@@ -1,4 +1,4 @@
-//! What this host says about user namespaces.
+//! The host's settings for user namespaces.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::plan::doctor::user_namespaces::UserNamespaceSettings;
 use sandbox::host::is_privileged;
 use spec::path::escape;
 
-/// Reads the settings. One that is not there or cannot be read forbids nothing that we could name.
+/// Reads the settings. A missing or unreadable one forbids nothing.
 #[must_use]
 pub fn settings() -> UserNamespaceSettings {
     let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
@@ -16,7 +16,7 @@ pub fn settings() -> UserNamespaceSettings {
         count_max: number("/proc/sys/user/max_user_namespaces"),
         unprivileged_clone: switch("/proc/sys/kernel/unprivileged_userns_clone"),
         apparmor_restricts: switch("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
-        // The older place is that of whichever security module came first.
+        // The older path shows the first security module, whichever that is.
         apparmor_label: Path::new("/sys/module/apparmor")
             .exists()
             .then(|| {

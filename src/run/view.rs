@@ -1,4 +1,4 @@
-//! Keeps the mounts that were asked for apart from the stores of other runs.
+//! Refuses mounts that overlap the stores of other runs.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -14,14 +14,14 @@ use spec::host_policy::HostPolicy;
 use spec::path::escape;
 use spec::request::{Caller, ViewEntry};
 
-/// Refuses a mount that holds the runtime directory, where a body could lock, or write, what other runs
-/// are recorded and counted by; and a writable one through which it could put trees of its own into
-/// what is kept for later runs: bundles and artifacts. The sources are without links from here on, and
-/// of a writable mount none is followed when it is mounted: what was judged is what is shown.
+/// Refuses a mount that contains the runtime directory, where a body could lock or write the
+/// records of other runs, and a writable mount through which it could change trees kept for later
+/// runs: bundles and artifacts. Resolves the links of all sources; mounting follows none in a
+/// writable one, so that the checked directory is the mounted one.
 ///
 /// # Errors
-/// [`RunError::Argument`]; [`RunError::Host`] where it cannot be found out where a store lies: what is
-/// not known is not taken for apart.
+/// [`RunError::Argument`]; [`RunError::Host`] if the path of a store cannot be determined: an
+/// unknown path counts as overlapping.
 pub(super) fn keep_stores_apart(
     entries: &mut [ViewEntry],
     caller: &Caller,
@@ -56,21 +56,21 @@ pub(super) fn keep_stores_apart(
     refuse_store(&lent.writable, &place.directory, &ARTIFACTS)
 }
 
-/// Sources of mounts, without links.
+/// Sources of mounts, with links resolved.
 #[derive(Default)]
 struct Lent {
     all: Vec<PathBuf>,
     writable: Vec<PathBuf>,
 }
 
-/// The kernel's answer that is at the bottom of `error`.
+/// The errno at the root of `error`.
 fn errno_of(error: &(dyn std::error::Error + 'static)) -> Errno {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let errno = causes.last().and_then(|cause| cause.downcast_ref());
     *errno.unwrap_or(&Errno::IO)
 }
 
-/// How a mount that holds a store is told of.
+/// How a message describes a mount that contains a store.
 struct StoreWords {
     code: &'static str,
     act: &'static str,
@@ -97,8 +97,7 @@ const ARTIFACTS: StoreWords = StoreWords {
     hint: "mount it read-only, or keep them elsewhere (oci.directory)",
 };
 
-/// `store` need not be made yet. Masking it would not do: a directory above it can
-/// be renamed.
+/// `store` may not exist yet. Masking it would not suffice: a directory above it can be renamed.
 ///
 /// # Errors
 /// [`RunError::Argument`], [`RunError::Host`].
@@ -118,11 +117,11 @@ fn refuse_store(sources: &[PathBuf], store: &Path, words: &StoreWords) -> Result
     Ok(())
 }
 
-/// Most links that are followed by hand, as the kernel has it.
+/// Maximum number of links that are followed, as in the kernel.
 const LINKS_MAX: usize = 40;
 
-/// `path` without links, though the end of it need not be made yet. A link to what is not there is
-/// followed as well: whoever makes the store goes through it.
+/// Resolves the links of `path`, whose end need not exist. Dangling links are followed too, since
+/// creating the store would follow them.
 fn resolve_store(path: &Path) -> Result<PathBuf, Errno> {
     let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
     let mut path = path.to_owned();
@@ -135,7 +134,7 @@ fn resolve_store(path: &Path) -> Result<PathBuf, Errno> {
         let first = real.join(first);
         match first.symlink_metadata() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                // What it would be the parent of is not known before it is made.
+                // The parent of a missing directory is unknown.
                 return match rest.components().any(|name| name == Component::ParentDir) {
                     true => Err(Errno::NOENT),
                     false => Ok(real.join(rest)),
@@ -146,14 +145,14 @@ fn resolve_store(path: &Path) -> Result<PathBuf, Errno> {
                 let target = first.read_link().map_err(errno)?;
                 path = real.join(target).join(names.as_path());
             }
-            // Somebody has made it in the meantime.
+            // It was created meanwhile.
             Ok(_) => path = first.join(names.as_path()),
         }
     }
     Err(Errno::LOOP)
 }
 
-/// What of `path` is there, without links, and the rest.
+/// The existing part of `path`, without links, and the rest.
 fn resolve_what_is_there(path: &Path) -> std::io::Result<(PathBuf, &Path)> {
     let mut above = path;
     loop {

@@ -196,15 +196,16 @@ impl From<CacheError> for Failure {
 impl Look<'_> {
     fn look(&mut self, cache: &Cache) -> Result<Answer, Failure> {
         let identity = Identity::of(self.file)?;
-        let distrust = match self.trusts {
-            false => Some("untrusted"),
-            true => identity
+        let distrust = if self.trusts {
+            identity
                 .distrust(self.file)?
                 .map(|distrust| match distrust {
                     Distrust::OthersMayWrite => "others_may_write",
                     Distrust::OthersMayReplace => "others_may_replace",
                     Distrust::Young => "young",
-                }),
+                })
+        } else {
+            Some("untrusted")
         };
         if distrust.is_none()
             && let Some(tree) = cache.by_identity(&identity, self.limits)?

@@ -124,10 +124,11 @@ pub(super) fn resolve(
         .find(|prefix| real.starts_with(prefix.join("bin")));
     let source = named.cloned().or_else(|| prefix_of(&real, caller, None));
     let source = source.unwrap_or_else(|| real.clone());
-    let program = match path.starts_with(&source) || is_system {
-        true => path,
+    let program = if path.starts_with(&source) || is_system {
+        path
+    } else {
         // The link's directory is not mounted.
-        false => real,
+        real
     };
     Ok(Found {
         directory: directory_of(&program).filter(|_| !is_system),

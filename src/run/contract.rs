@@ -193,12 +193,13 @@ fn read_inputs(path: &Path, wait_limit: WaitLimit<'_>) -> Result<Vec<u8>, RunErr
         Err(errno) => return Err(refused(format!("cannot be read: {errno}"))),
     });
     let mut source = wait_limit.reader(File::from(file));
-    let read = match has_ended {
-        true => Ok(0),
-        false => source
+    let read = if has_ended {
+        Ok(0)
+    } else {
+        source
             .by_ref()
             .take(DOCUMENT_BYTES_MAX as u64 + 1)
-            .read_to_end(&mut text),
+            .read_to_end(&mut text)
     };
     source.check("reading the inputs")?;
     match read {

@@ -210,9 +210,10 @@ pub(super) fn mismatches(list: &[Mismatch]) -> String {
 
 impl From<SandboxError> for RunError {
     fn from(error: SandboxError) -> Self {
-        let forbidding = match error.may_be_forbidden() {
-            true => user_namespaces::forbidding(&settings()),
-            false => Vec::new(),
+        let forbidding = if error.may_be_forbidden() {
+            user_namespaces::forbidding(&settings())
+        } else {
+            Vec::new()
         };
         Self::Sandbox { error, forbidding }
     }

@@ -359,9 +359,10 @@ impl Inside<'_> {
             return of_image(image, path);
         }
         let of_kernel = [&b"/proc"[..], b"/dev", b"/scratch", b"/runner"];
-        match of_kernel.iter().any(|top| beneath(path, top).is_some()) {
-            true => Node::Unknown,
-            false => Node::Missing,
+        if of_kernel.iter().any(|top| beneath(path, top).is_some()) {
+            Node::Unknown
+        } else {
+            Node::Missing
         }
     }
 

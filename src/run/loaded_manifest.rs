@@ -122,7 +122,7 @@ pub struct LoadedManifest {
     pub file: String,
     /// Its text and format.
     pub text: (Vec<u8>, Format),
-    /// Who trusts it.
+    /// Where it comes from, which decides how far it is trusted.
     pub origin: Origin,
     /// Secret inventories that were not read with the manifest: named ones that do not exist, and a
     /// bundle's default one.

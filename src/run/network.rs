@@ -212,7 +212,7 @@ impl NetworkSetup {
             .map_err(failed())
     }
 
-    /// Closes all descriptors of the body's network namespace and returns the network report.
+    /// Finishes the relay and returns the network report.
     pub(super) fn conclude(
         &self,
         relay: Relay,

@@ -171,18 +171,19 @@ impl Attempt<'_> {
             }
             let path = self.programs.iter().filter_map(|path| parent(path));
             let path: Vec<String> = path.map(escape).collect();
-            return match self.is_image() {
-                true => Reason {
+            return if self.is_image() {
+                Reason {
                     why: Some("the image has none of this name on its PATH".to_owned()),
                     hint: INSTALL_IN_IMAGE.to_owned(),
-                },
-                false => Reason {
+                }
+            } else {
+                Reason {
                     why: Some(format!(
                         "none of this name is on the PATH {}",
                         path.join(":")
                     )),
                     hint: "install it, or name it by its path".to_owned(),
-                },
+                }
             };
         }
         let path = absolute(name, &self.resolved.working_directory);
@@ -237,9 +238,10 @@ impl Attempt<'_> {
                 hint: self.mend(script, "take the carriage returns out", r"sed -i 's/\r$//'"),
             };
         }
-        let lack = match is_missing {
-            true => "which is not inside",
-            false => "which cannot be executed",
+        let lack = if is_missing {
+            "which is not inside"
+        } else {
+            "which cannot be executed"
         };
         let why = Some(format!(
             "the first line of {file} names the interpreter `{}`, {lack}",
@@ -447,8 +449,8 @@ fn of_binary(inside: &Inside<'_>, program: &Program, is_missing: bool) -> Option
         Some(word) => format!(" ({command} {word})"),
         None => String::new(),
     };
-    Some(match is_missing {
-        true => Reason {
+    Some(if is_missing {
+        Reason {
             why: Some(
                 "it is there, and the loader that it names is not: it was linked for another C \
                  library"
@@ -458,11 +460,12 @@ fn of_binary(inside: &Inside<'_>, program: &Program, is_missing: bool) -> Option
                 "link it statically, or run it in an image that has the loader{}",
                 look("readelf -l")
             ),
-        },
-        false => Reason {
+        }
+    } else {
+        Reason {
             why: Some("it may be a binary for another kind of processor".to_owned()),
             hint: format!("build it for {}{}", std::env::consts::ARCH, look("file")),
-        },
+        }
     })
 }
 

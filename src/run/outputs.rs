@@ -64,13 +64,10 @@ impl Run<'_> {
                 judged: Err(error),
             },
             Ok(output) => TakenOutput {
-                judged: match printed.succeeded {
-                    true => contract::check_output(
-                        contract.outputs.as_ref(),
-                        output.as_ref(),
-                        wait_limit,
-                    ),
-                    false => Ok(()),
+                judged: if printed.succeeded {
+                    contract::check_output(contract.outputs.as_ref(), output.as_ref(), wait_limit)
+                } else {
+                    Ok(())
                 },
                 output,
             },

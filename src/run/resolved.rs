@@ -56,7 +56,7 @@ pub struct ResolvedRun {
     pub egress: EgressPlan,
     /// Grants of flags and host policy together.
     pub grants: Grants,
-    /// Who trusts the manifest.
+    /// Where the manifest comes from.
     pub origin: Origin,
     /// Secret inventories that were not read with the manifest.
     pub inventories: Vec<Inventory>,

@@ -44,9 +44,10 @@ impl RunHost {
         let named = request.caller.cgroup_parent.as_deref();
         let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;
         let backend = choose_backend(named, &facts)?;
-        let backend = match has_child {
-            true => backend.for_living_child(),
-            false => backend,
+        let backend = if has_child {
+            backend.for_living_child()
+        } else {
+            backend
         };
         Ok(Self {
             host,

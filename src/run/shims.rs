@@ -85,7 +85,7 @@ impl Lookup<'_> {
         (!value.is_empty()).then(|| OsStr::from_bytes(value))
     }
 
-    /// The value of a variable, if it is one word.
+    /// The value of a variable, if it is UTF-8.
     fn word(&self, name: &str) -> Option<String> {
         Some(self.variable(name)?.to_str()?.to_owned())
     }

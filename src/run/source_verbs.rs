@@ -30,7 +30,7 @@ pub(crate) fn pull(
 ) -> Result<SourcePulled, ErrorReport> {
     let place = place(reference).map_err(|error| unreadable(&error))?;
     let tags = match &place {
-        // A layout's directory is not repeated in the result.
+        // Tags are allowed: the caller has the layout's directory at hand.
         Place::Layout { .. } => Tags::Allowed,
         Place::Registry(_) => Tags::allowed(allow_tags),
     };
@@ -247,27 +247,30 @@ fn unreadable(error: &ReferenceError) -> ErrorReport {
 
 /// Parses `oci:` places and plain references.
 fn place(text: &str) -> Result<Place, ReferenceError> {
-    match text.starts_with("oci:") || text.starts_with("docker://") {
-        true => Place::parse(text),
-        false => Reference::parse(text).map(Place::Registry),
+    if text.starts_with("oci:") || text.starts_with("docker://") {
+        Place::parse(text)
+    } else {
+        Reference::parse(text).map(Place::Registry)
     }
 }
 
 /// As [`place`], and also the directory of a layout.
 fn inspected_place(text: &str) -> Result<Place, ReferenceError> {
-    match Path::new(text).is_dir() {
-        true => Ok(Place::Layout {
+    if Path::new(text).is_dir() {
+        Ok(Place::Layout {
             directory: text.into(),
             which: Which::Unnamed,
-        }),
-        false => place(text),
+        })
+    } else {
+        place(text)
     }
 }
 
 fn found(from_store: bool) -> SourceFound {
-    match from_store {
-        true => SourceFound::Store,
-        false => SourceFound::Pulled,
+    if from_store {
+        SourceFound::Store
+    } else {
+        SourceFound::Pulled
     }
 }
 

@@ -141,15 +141,15 @@ impl Run<'_> {
         let HeldTree { unpacked, in_use } = tree;
         let root = rustix::io::fcntl_dupfd_cloexec(&in_use.root, 0)
             .map_err(RunError::host("read the kept bundle"))?;
-        let lower = match self.policy.cache.bundles.copy || self.request.bundle.keep {
+        let lower = if self.policy.cache.bundles.copy || self.request.bundle.keep {
             // `--keep` copies from the writable space, which must then hold all files.
-            true => None,
+            None
+        } else {
             // If the body would not own the files, it gets a copy.
-            false => {
-                let mut owners = resources.body_ids().map(Owners::of);
-                let root = in_use.root.as_fd();
-                lower(&in_use.path, root, &resources.base, owners.as_mut()).ok()
-            }
+
+            let mut owners = resources.body_ids().map(Owners::of);
+            let root = in_use.root.as_fd();
+            lower(&in_use.path, root, &resources.base, owners.as_mut()).ok()
         };
         let asked = lower.is_some();
         let view = match lower {

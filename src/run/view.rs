@@ -135,9 +135,10 @@ fn resolve_store(path: &Path) -> Result<PathBuf, Errno> {
         match first.symlink_metadata() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 // The parent of a missing directory is unknown.
-                return match rest.components().any(|name| name == Component::ParentDir) {
-                    true => Err(Errno::NOENT),
-                    false => Ok(real.join(rest)),
+                return if rest.components().any(|name| name == Component::ParentDir) {
+                    Err(Errno::NOENT)
+                } else {
+                    Ok(real.join(rest))
                 };
             }
             Err(error) => return Err(errno(error)),

@@ -10,7 +10,7 @@ use spec::digest::Digest;
 /// Bytes per read: large enough that the calls cost little beside the hashing.
 const BUFFER_BYTES: usize = 256 * 1_024;
 
-/// Room for the bytes in flight, made once for many files.
+/// A reusable buffer.
 pub(super) struct Buffer(Vec<u8>);
 
 impl Buffer {
@@ -19,20 +19,20 @@ impl Buffer {
     }
 }
 
-/// Why a copy is not complete.
+/// Why a copy is incomplete.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CopyError {
     /// read(2) failed.
     Read(Errno),
     /// write(2) failed.
     Write(Errno),
-    /// The source ended before the size that was judged.
+    /// The source ended before its checked size.
     Shrank,
-    /// The source goes on after the size that was judged.
+    /// The source continues after its checked size.
     Grew,
 }
 
-/// Copies exactly `bytes` bytes from `source` to `sink` and gives the digest of what was written.
+/// Copies exactly `bytes` bytes from `source` to `sink` and returns their digest.
 ///
 /// A plain loop: the digest needs the bytes anyway, so copy_file_range(2) would save nothing.
 pub(super) fn copy_hashed(
@@ -55,19 +55,18 @@ pub(super) fn copy_hashed(
         write_all(sink, chunk).map_err(CopyError::Write)?;
         left = left.saturating_sub(u64::try_from(read).unwrap_or(u64::MAX));
     }
-    // One byte more than was judged: the file grew meanwhile, or lied about its size as the
-    // files of procfs do.
+    // Reads one byte more: the file grew, or has no true size, as in procfs.
     match retry_on_intr(|| rustix::io::read(source, &mut buffer.0[..1])).map_err(CopyError::Read)? {
         0 => Ok(Digest::from_hasher(hasher)),
         _ => Err(CopyError::Grew),
     }
 }
 
-/// Writes all of `bytes`, however many calls it takes.
+/// Writes all of `bytes`.
 pub(super) fn write_all(sink: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match retry_on_intr(|| rustix::io::write(sink, bytes))? {
-            // A regular file never takes nothing; if one does, stop instead of spinning.
+            // A write of 0 bytes to a regular file is impossible; do not loop on it.
             0 => return Err(Errno::IO),
             written => bytes = &bytes[written..],
         }

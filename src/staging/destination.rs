@@ -1,11 +1,11 @@
-//! Which keys and which destinations may be declared at all: decided on the names alone.
+//! Checks the names of declared keys and destinations.
 
 use crate::staging::error::{Refusal, ScratchError};
 use crate::staging::sync::OutputFile;
 use crate::staging::temporary;
 use spec::path::{PathError, RelPath, escape};
 
-/// Most outputs that one run may declare.
+/// Maximum number of outputs of one run.
 pub const OUTPUTS_MAX: usize = 10_000;
 
 /// Directories whose content other programs execute or obey. `.git~1` and its like are the short
@@ -66,7 +66,7 @@ pub fn check_destination(path: &RelPath) -> Result<(), ScratchError> {
     Ok(())
 }
 
-/// Refuses, granted or not, the names that a later start removes.
+/// Refuses, even if granted, the names that a later start removes.
 pub(super) fn check_own_form(path: &RelPath) -> Result<(), ScratchError> {
     if path
         .segments()
@@ -77,7 +77,7 @@ pub(super) fn check_own_form(path: &RelPath) -> Result<(), ScratchError> {
     Ok(())
 }
 
-/// Refuses keys that are not one plain file name.
+/// Refuses keys that are not a plain file name.
 ///
 /// # Errors
 /// [`ScratchError::KeyRefused`].

@@ -1,4 +1,4 @@
-//! Opening a file that somebody else named or made: beneath a directory, judged by descriptor.
+//! Opens a file with an untrusted name or content: beneath a directory, checked by descriptor.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -11,12 +11,12 @@ use crate::staging::error::Unfit;
 use spec::digest::Digest;
 use sys::file::open_beneath;
 
-/// Whether a file may have other names.
+/// Whether a file may have several hard links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HardLinks {
-    /// It may: they cannot be told from a file of the workspace's own.
+    /// Allowed: a hard link cannot be distinguished from a file of the workspace.
     Accepted,
-    /// It may not: the body could have linked what it may not read otherwise.
+    /// Refused: the body could have linked a file that it may not read.
     Refused,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Opened {
     stat: Stat,
 }
 
-/// What may still be copied in this call.
+/// The remaining budget of this call.
 #[derive(Debug)]
 pub(super) struct Allowance {
     file_bytes: u64,
@@ -38,7 +38,7 @@ pub(super) struct Allowance {
     left_bytes: u64,
 }
 
-/// Why a copy failed: the file it came from, or the place it went to.
+/// Why a copy failed: at its source or at its destination.
 #[derive(Debug)]
 pub(super) enum Failed {
     Source(Unfit),

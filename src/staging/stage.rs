@@ -23,7 +23,7 @@ pub struct InputFile {
     pub path: RelPath,
 }
 
-/// Copies all `inputs` into `staging`; the run must not start where this fails.
+/// Copies all `inputs` into `staging`; the run must not start if this fails.
 ///
 /// Always copies, never links or mounts: the body may change its own and never the original.
 /// The workspace is read with the caller's ids, `staging` is written with those of `body`.
@@ -49,10 +49,10 @@ pub fn stage(
         .collect()
 }
 
-/// Looks whether all `inputs` could be staged now, and how many bytes each has; copies nothing.
+/// Checks that all `inputs` could be staged now and returns their sizes; copies nothing.
 ///
 /// # Errors
-/// The first input that cannot be staged, as [`stage`] would say.
+/// The first input that cannot be staged, as from [`stage`].
 pub(crate) fn check_inputs(
     workspace: &Workspace,
     inputs: &[InputFile],

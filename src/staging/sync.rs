@@ -19,7 +19,7 @@ use spec::report::{ErrorReport, SyncState, SyncedReport};
 use sys::credentials::{AssumedFileIds, HostIds};
 use sys::file::open_beneath;
 
-/// How many temporary names are tried for one output before it fails.
+/// Maximum number of temporary names for one output.
 const NAME_TRIES: u32 = 16;
 
 /// A declared output: `<staging>/<key>` becomes `path` of the workspace.
@@ -98,7 +98,7 @@ struct Run<'call> {
     names_used: u32,
 }
 
-/// Why one output was not written: what it came from, or where it was to go.
+/// Why one output was not written: at its source or at its destination.
 enum NotWritten {
     Source(Unfit),
     Destination(Unwritable),
@@ -277,7 +277,7 @@ impl Run<'_> {
         }
     }
 
-    /// The directory that the destination lies in, made where it is missing.
+    /// The directory of the destination, created if missing.
     fn open_parent(&self, path: Option<&RelPath>) -> Result<OwnedFd, Unwritable> {
         let Some(path) = path else {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -328,7 +328,7 @@ impl Run<'_> {
         .map_err(on_the_way)?;
         let name = path.file_name();
         match rustix::fs::mkdirat(&above, name, Mode::RWXU) {
-            // Somebody else made it meanwhile: theirs is as good.
+            // Another process created it meanwhile: use that one.
             Err(Errno::EXIST) => return Ok(()),
             other => other.map_err(failed_call("mkdirat"))?,
         }

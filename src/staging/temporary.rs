@@ -1,4 +1,4 @@
-//! Temporary files beside a destination: their one form, their record, their removal.
+//! Temporary files beside a destination: their name, record and removal.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
@@ -23,7 +23,7 @@ const NUMBER_DIGITS_MAX: usize = 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemporaryName(RelPath);
 
-/// Where a sync has got to with one output. For tests that end the process at each step.
+/// Steps of the sync of one output, for tests that end the process at each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncStep {
     /// The temporary file was made, empty.

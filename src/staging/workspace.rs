@@ -1,4 +1,4 @@
-//! The workspace: opened once, so that whatever is renamed later, we stay where we were.
+//! The workspace: opened once, so that a later rename does not redirect it.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,7 +14,7 @@ use sys::credentials::HostIds;
 use sys::lock::try_claim_byte;
 use sys::own_links::{self, Unopened};
 
-/// How long to sleep between two tries to take the lock.
+/// Interval between two attempts to take the lock.
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
 /// The host directory that inputs come from and outputs go back to, open.
@@ -22,7 +22,7 @@ const LOCK_POLL: Duration = Duration::from_millis(20);
 pub struct Workspace {
     directory: OwnedFd,
     shown: String,
-    /// To whom outputs are given; `None` where they stay with the caller.
+    /// Owner of the outputs; `None` if they stay with the caller.
     owner: Option<HostIds>,
 }
 
@@ -128,7 +128,7 @@ pub(super) struct WorkspaceLock {
     _held: OwnedFd,
 }
 
-/// The byte for one directory. Two that share one wait for each other, which costs them time only.
+/// The byte for one directory. Directories that share a byte only wait for each other.
 fn byte_of(device: u64, inode: u64) -> u64 {
     // Odd, so that no inode of a device is lost; what is left of 64 bits is an offset of a file.
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -31,7 +31,7 @@ use spec::sandbox_block::Provider;
 use spec::sources_policy::SecretsProvider;
 use spec::syscall_policy::SyscallPolicyName;
 
-/// Writes the rows. Knows whether the manifest is the caller's, and which file each of its values is from.
+/// Writes the rows. Knows the manifest's origin and the file of each of its values.
 pub(super) struct Rows<'plan> {
     pub(super) request: &'plan Request,
     pub(super) policy: &'plan HostPolicy,
@@ -41,7 +41,7 @@ pub(super) struct Rows<'plan> {
     provenance: BTreeMap<String, String>,
 }
 
-/// The manifest, before it is judged.
+/// The manifest before any check.
 pub(super) fn manifest(subject: &LoadedManifest) -> PlannedManifest {
     let manifest = &subject.manifest;
     let escaped = |text: &str| escape(text.as_bytes());
@@ -106,7 +106,7 @@ impl<'plan> Rows<'plan> {
         };
         let io = &resolved.manifest.io;
         let options = &self.request.bundle;
-        // A path of a flag that cannot be read has its own refusal.
+        // An unreadable path of a flag has its own refusal.
         if let Ok(declared) = declared_files(&io.input_files, "--in", &options.input_files) {
             document.inputs = self.files(declared, file_roots.of_inputs(), &decided.input_bytes);
         }
@@ -180,7 +180,7 @@ impl<'plan> Rows<'plan> {
         of_flag.chain(of_host).map(row).collect()
     }
 
-    /// Who grants what `grant` names, beside flags of its own.
+    /// Who grants `grant`, besides flags of its own.
     pub(super) fn granted_by(&self, grant: &str) -> Option<String> {
         if self.origin == Some(Origin::Caller) {
             return Some("--manifest".to_owned());
@@ -303,9 +303,10 @@ impl<'plan> Rows<'plan> {
             workspace_path: file.path.to_string(),
             workspace: workspace.clone(),
             bytes: sizes.get(index).copied(),
-            decided_by: match file.source.starts_with('/') {
-                true => self.key(&file.source),
-                false => file.source,
+            decided_by: if file.source.starts_with('/') {
+                self.key(&file.source)
+            } else {
+                file.source
             },
         };
         declared.into_iter().enumerate().map(row).collect()
@@ -366,9 +367,10 @@ impl<'plan> Rows<'plan> {
                     &format!("/{}/{}", secret.source.replace('.', "/"), secret.variable),
                 )),
                 granted_by,
-                provider: match secret.reference.is_secret() {
-                    true => by_flag.or_else(|| self.provider()),
-                    false => Some("manifest".to_owned()),
+                provider: if secret.reference.is_secret() {
+                    by_flag.or_else(|| self.provider())
+                } else {
+                    Some("manifest".to_owned())
                 },
             });
         }

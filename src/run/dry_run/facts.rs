@@ -1,4 +1,4 @@
-//! What of the host a plan depends on.
+//! Facts of the host that a plan depends on.
 
 use crate::run::error::RunError;
 use crate::run::resources;
@@ -8,7 +8,7 @@ use spec::host::HostSupport;
 use spec::limits::Coverage;
 use spec::request::Request;
 
-/// What this host would do for a run.
+/// What this host provides for a run.
 #[derive(Debug)]
 pub(super) struct HostFacts {
     pub(super) host: HostSupport,
@@ -22,7 +22,7 @@ impl HostFacts {
         let named = request.caller.cgroup_parent.as_deref();
         let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;
         let backend = match cgroups::should_reexec(named, &facts) {
-            // A run would start itself again there.
+            // A run would start itself again in that scope.
             Some(_) => Backend::V2(cgroups::Unified {
                 parent: String::new(),
                 controllers: Vec::new(),

@@ -1,5 +1,5 @@
-//! A manifest that is in no bundle yet, as its bundle would hold it: the documents of its blocks in
-//! their places, and what it inherits from code-workspaces. No byte of a source is read.
+//! A manifest without a bundle, as its bundle would hold it: with the documents of its blocks and
+//! what it inherits from code-workspaces. Reads no byte of a source.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -20,10 +20,10 @@ use spec::path::escape;
 use spec::request::Request;
 use spec::run_form::{Run, bundle_path};
 
-/// Opens a manifest alone, as its bundle would hold it.
+/// Opens a manifest without a bundle, as its bundle would hold it.
 ///
 /// # Errors
-/// [`RunError`]: what `runner bundle` would say of it before it gathers a file.
+/// [`RunError`], as from `runner bundle` before it reads the files.
 pub(super) fn open(
     path: &Path,
     request: &Request,
@@ -58,11 +58,11 @@ pub(super) fn open(
     })
 }
 
-/// The manifest at `path`, and how many sources it has. The workspace is the one of the request
-/// where the manifest lies beneath it, else found as `runner bundle` does.
+/// The manifest at `path`, and its number of sources. The workspace is that of the request if it
+/// contains the manifest, else found as by `runner bundle`.
 ///
 /// # Errors
-/// What `runner bundle` would say of it before it gathers a file.
+/// [`RunError`], as from `runner bundle` before it reads the files.
 fn read(
     path: &Path,
     request: &Request,
@@ -101,7 +101,7 @@ fn read(
     Ok((subject, sources.count()))
 }
 
-/// A run has one error: of several of a manifest the first.
+/// A run has one error: the first of a manifest's.
 fn of_bundle(error: BundleError) -> RunError {
     match error {
         BundleError::Manifest(errors) => match errors.into_iter().next() {

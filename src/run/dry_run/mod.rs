@@ -1,9 +1,9 @@
-//! `runner plan`: a run that stops before anything is made.
+//! `runner plan`: a run that stops before anything is created.
 //!
-//! The stages are those of [`crate::run::execute`], in its order and through the same functions; what
-//! they decide goes into the same part of the report. A run ends with the first refusal, a plan
-//! collects all. Nothing is made on the host: no record, cgroup, uid, mount or file, and no program is
-//! executed. No value of a variable or a secret gets into the document.
+//! The stages are those of [`crate::run::execute`], in the same order and with the same functions,
+//! and fill the same part of the report. A run ends with the first refusal, a plan collects all.
+//! Nothing is created on the host: no record, cgroup, uid, mount or file, and no program is
+//! executed. The document contains no value of a variable or a secret.
 
 mod decided_by;
 mod facts;
@@ -55,7 +55,7 @@ use spec::report::Report;
 use spec::request::{BundleArgument, Request, Subject, ViewEntry};
 use spec::tokens::TokenValues;
 
-/// Extensions of a BUNDLE that is a manifest alone.
+/// Extensions of a BUNDLE that is a manifest without a bundle.
 const MANIFEST_EXTENSIONS: [&str; 4] = ["md", "json", "yaml", "yml"];
 
 /// Plans `request`: what a run would do, who decided it, and whether the body would be started.
@@ -74,7 +74,7 @@ pub fn plan(request: &Request, policy: &HostPolicy) -> PlanReport {
     dry_run.finish(inputs, HostFacts::look(request))
 }
 
-/// One plan, with what all its stages use.
+/// A plan with the state that all stages share.
 struct DryRun<'plan> {
     request: &'plan Request,
     policy: &'plan HostPolicy,
@@ -84,7 +84,7 @@ struct DryRun<'plan> {
     document: PlanReport,
 }
 
-/// What the caller named, read.
+/// The caller's inputs, read.
 struct ReadInputs {
     manifest: Option<LoadedManifest>,
     files: Files,
@@ -96,10 +96,10 @@ enum Files {
     /// A command has no bundle.
     Command,
     Surveyed(Box<Surveyed>),
-    /// A manifest alone; its program is assumed to exist.
+    /// A manifest without a bundle; its program is assumed to exist.
     ManifestAlone {
         tree: Tree,
-        /// How many sources `runner bundle` would gather.
+        /// Number of sources that `runner bundle` would read.
         sources: usize,
     },
 }
@@ -114,7 +114,7 @@ impl Files {
     }
 }
 
-/// Everything that is decided before a launch.
+/// All decisions before a launch.
 struct Decided {
     resolved: ResolvedRun,
     limits: Option<Limits>,
@@ -174,7 +174,7 @@ impl DryRun<'_> {
         let (contract, input_bytes) = self.check_files(&resolved, &file_roots)?;
         let secrets = secret_values::expect(self.request, self.policy, &resolved);
         let secrets = self.refusals.check(secrets)?.unwrap_or_default();
-        // A run gets the values here.
+        // A run requests the values here.
         resolved.name_secrets(self.request);
         let steps = self.lay_out(&resolved, facts)?;
         let program = self.find_program(&resolved, limits.as_ref(), &files, &steps, facts)?;
@@ -192,7 +192,7 @@ impl DryRun<'_> {
         Ok(())
     }
 
-    /// Opens and reads what the caller named; no file is written.
+    /// Opens and reads the caller's inputs; writes no file.
     fn open_inputs(&mut self) -> Result<ReadInputs, RunError> {
         let (request, policy) = (self.request, self.policy);
         if let Some(path) = manifest_alone(request) {
@@ -326,7 +326,7 @@ impl DryRun<'_> {
             let looked = mounts::look(entry).map_err(RunError::from);
             mounts.extend(self.refusals.check(looked)?);
         }
-        // An entry that is missing has its own refusal.
+        // A missing entry has its own refusal.
         if mounts.len() == entries.len() {
             let caller = &self.request.caller;
             let apart =
@@ -431,7 +431,7 @@ fn check_inputs(contract: &IoContract, file_roots: &FileRoots) -> Result<Vec<u64
     )?)
 }
 
-/// Whether the body's first step would succeed; the program, where one was chosen at all.
+/// Predicts the start of the body; returns the program if the run form is resolved.
 fn start_of(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Result<Option<Program>, RunError> {
     let Some(name) = attempt.resolved.argv.first() else {
         return Ok(None);
@@ -458,7 +458,7 @@ fn start_of(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Result<Option<Program
     })
 }
 
-/// A BUNDLE that is a manifest and no archive.
+/// Whether BUNDLE is a manifest rather than an archive.
 fn manifest_alone(request: &Request) -> Option<&Path> {
     let Subject::Bundle(BundleArgument::Path(path)) = &request.subject else {
         return None;

@@ -1,4 +1,4 @@
-//! The network of a run that was not started.
+//! The network in a plan.
 
 use egress::allowlist::EgressPlan;
 use spec::host_policy::HostPolicy;
@@ -6,7 +6,7 @@ use spec::network::CaptureChoice;
 use spec::plan_report::{DEFAULT, HOST_POLICY, PlannedAddress, PlannedNetwork, PlannedPort};
 use spec::request::Request;
 
-/// What would be laid out, and what would guard it.
+/// The network configuration, and the components that enforce it.
 pub(super) fn of(request: &Request, policy: &HostPolicy, egress: &EgressPlan) -> PlannedNetwork {
     let options = &request.network;
     let allows = !egress.allowed.is_empty();
@@ -18,13 +18,15 @@ pub(super) fn of(request: &Request, policy: &HostPolicy, egress: &EgressPlan) ->
     };
     PlannedNetwork {
         allowed: egress.allowed.iter().map(ToString::to_string).collect(),
-        capture: match laid_out {
-            true => options.capture.name().to_owned(),
-            false => "none".to_owned(),
+        capture: if laid_out {
+            options.capture.name().to_owned()
+        } else {
+            "none".to_owned()
         },
-        capture_by: match laid_out {
-            true => by.to_owned(),
-            false => DEFAULT.to_owned(),
+        capture_by: if laid_out {
+            by.to_owned()
+        } else {
+            DEFAULT.to_owned()
         },
         published: options
             .publish
@@ -58,7 +60,7 @@ pub(super) fn of(request: &Request, policy: &HostPolicy, egress: &EgressPlan) ->
     }
 }
 
-/// What only a run tells.
+/// Facts that only a run knows.
 pub(super) fn unchecked(request: &Request, network: &PlannedNetwork) -> Vec<String> {
     let mut list: Vec<String> = network
         .published
@@ -101,7 +103,7 @@ mod tests {
             (true, false, false, "auto", "--report-denials"),
             (false, true, false, "auto", "default"),
             (true, true, false, "auto", "default"),
-            // The host policy leaves nothing: as if nothing had been asked for.
+            // The host policy removes every entry: the same as an empty list.
             (false, true, true, "none", "default"),
         ] {
             let (network, _) = planned(|request, policy| {

@@ -1,4 +1,4 @@
-//! The rows of the view: what the body would see, where it is from, and who decided it.
+//! The rows of the view: each path with its origin and who decided it.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
@@ -15,7 +15,7 @@ use spec::plan_report::{FIXED, PlannedEntry, PlannedPath, PlannedSource};
 use spec::request::ViewEntry;
 
 impl Rows<'_> {
-    /// Every path that a person would see.
+    /// Every path of interest to a user.
     pub(super) fn view(&self, decided: &Decided) -> Vec<PlannedPath> {
         let decided_by: BTreeMap<&[u8], String> = decided
             .resolved
@@ -61,7 +61,7 @@ impl Rows<'_> {
         rows.into_iter().map(|(_, row)| row).collect()
     }
 
-    /// Every workspace source, and whether somebody would have to be asked for it.
+    /// Every workspace source, and whether it would have to be pulled.
     pub(super) fn workspace_sources(&self, resolved: &ResolvedRun) -> Vec<PlannedSource> {
         let row = |source: &WorkspaceSource| {
             let digest = match Reference::parse(&source.reference).map(|named| named.which()) {
@@ -90,7 +90,7 @@ impl Rows<'_> {
             .collect()
     }
 
-    /// Who says which image it is.
+    /// Who decided the image.
     pub(super) fn image_by(&self, resolved: &ResolvedRun) -> String {
         match (&self.request.oci.image, &resolved.manifest.runner.image) {
             (Some(_), _) => "--image".to_owned(),
@@ -107,10 +107,13 @@ impl Rows<'_> {
                     source,
                     target,
                     writable,
-                } if source == target => match writable {
-                    true => "--rw",
-                    false => "--ro",
-                },
+                } if source == target => {
+                    if *writable {
+                        "--rw"
+                    } else {
+                        "--ro"
+                    }
+                }
                 ViewEntry::Bind { .. } => "--mount",
             };
             return flag.to_owned();
@@ -127,8 +130,7 @@ impl Rows<'_> {
     }
 }
 
-/// The path of a step that a person would see, and its row; directories that are merely made are
-/// none.
+/// The path of a step and its row; `None` for directories that are merely created.
 fn path_row<'plan>(
     step: &'plan ViewStep,
     all: &'plan [ViewStep],

@@ -1,4 +1,4 @@
-//! How an image comes to be here: a run fetches what is missing, a plan only looks.
+//! Opens images: a run pulls a missing one, a plan only looks in the store.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use spec::host_policy::HostPolicy;
 use spec::oci::reference::{Place, Which};
 use spec::request::Request;
 
-/// How images are come by.
+/// How images are accessed.
 #[derive(Debug, Clone, Copy)]
 pub enum Access<'run> {
-    /// What is missing is fetched, until one of these signals comes.
+    /// Pulls missing images until one of these signals arrives.
     Fetch {
         /// The descriptor of the signals that cancel a run.
         signals: BorrowedFd<'run>,
     },
-    /// What is missing stays missing, and nothing is made.
+    /// Pulls nothing and creates nothing.
     Look,
 }
 
-/// The image at `place`; `None`: it is not here, and was only looked for.
+/// The image at `place`; `None` if it is missing and may not be pulled.
 ///
 /// # Errors
 /// [`RunError::ImagePull`], [`RunError::Cancelled`].
@@ -57,12 +57,9 @@ pub(super) fn have(
     }
 }
 
-/// How something came to be here.
+/// How the report names the origin.
 pub(in crate::run) const fn how(cached: bool) -> &'static str {
-    match cached {
-        true => "in the store",
-        false => "pulled",
-    }
+    if cached { "in the store" } else { "pulled" }
 }
 
 fn failed(place: &Place) -> impl FnOnce(OciError) -> RunError {
@@ -82,14 +79,14 @@ fn fetch(
     let terms = terms(request, policy, until);
     let store = terms.store()?;
     let origin = terms.origin(place)?;
-    // The caller's word and the host's may name anything; the digest stands in the report.
+    // Caller and host may name any registry; the report contains the digest.
     let artifact = pull::artifact(&store, &*origin, &place.which(), Tags::Allowed, &**until)?;
     let limits = terms.layer_limits();
     layers::image(&store, &artifact, &limits, &**until, &*origin)
 }
 
-/// The image, where a run would have it without asking anybody and without unpacking anything. A
-/// layout is read, since it lies on this host.
+/// The image, if a run needs neither a pull nor unpacking for it. A layout is read, since it is on
+/// this host.
 fn look(place: &Place, request: &Request, policy: &HostPolicy) -> Result<Option<Image>, OciError> {
     let at = StorePlace::choose(&request.caller, policy)?;
     let layout = match place {
@@ -126,7 +123,7 @@ fn look(place: &Place, request: &Request, policy: &HostPolicy) -> Result<Option<
     Ok(layers::image(&store, &artifact, &limits, &Ended, &StoreAlone).ok())
 }
 
-/// Wants an end before anything is begun.
+/// Cancels before the pull begins.
 struct Ended;
 
 impl Listener for Ended {

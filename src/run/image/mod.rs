@@ -1,4 +1,4 @@
-//! The image that becomes a body's root: which one it is, and what is in it.
+//! The image that becomes the body's root: its selection and its contents.
 
 mod having;
 mod node;
@@ -29,15 +29,15 @@ use spec::request::Request;
 use spec::run_form::Run;
 use spec::typescript::NpmRegistry;
 
-/// A longer `etc/passwd` or `etc/group` is refused.
+/// Maximum size of `etc/passwd` or `etc/group`; a larger one is refused.
 const NAMES_BYTES_MAX: u64 = 1 << 20;
-/// A longer list of packages is not read to its end.
+/// Maximum size read of a package list.
 const PACKAGES_BYTES_MAX: u64 = 64 << 20;
 const PACKAGES: &[u8] = b"var/lib/dpkg/status";
-/// Each directory among them has a rule of Landlock.
+/// Maximum number of directories in the root: each gets a Landlock rule.
 const NAMES_IN_ROOT_MAX: usize = 256;
 
-/// Which image is meant.
+/// The requested image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// The template that names it; `None`: `--image` did.
@@ -49,16 +49,16 @@ pub struct Wanted {
 #[derive(Debug)]
 pub struct SelectedImage {
     pub wanted: Wanted,
-    /// `None` in a plan, where it is not here yet.
+    /// `None` in a plan if it is not in the store.
     pub opened: Option<OpenedImage>,
 }
 
-/// An image whose layers are here.
+/// An image whose layers are in the store.
 #[derive(Debug)]
 pub struct OpenedImage {
     /// Its layers and its config.
     pub image: Image,
-    /// Who runs in it.
+    /// The user that programs run as.
     pub user: ImageUser,
     /// Its `etc/passwd`.
     pub passwd: Vec<u8>,
@@ -68,10 +68,10 @@ pub struct OpenedImage {
     pub top: Vec<Vec<u8>>,
 }
 
-/// The image that a run is to have; `None`: the host's own programs.
+/// The requested image; `None` to use the host's programs.
 ///
 /// # Errors
-/// [`RunError::Argument`]: the template has none.
+/// [`RunError::Argument`]: the template names no image.
 pub(super) fn wanted(
     request: &Request,
     picked: Option<&Picked>,
@@ -112,10 +112,10 @@ pub(super) fn wanted(
     }))
 }
 
-/// Has the image, and what a run has to know of it.
+/// Opens the image and reads what a run needs of it.
 ///
 /// # Errors
-/// [`RunError`]: it cannot be had, or is none that a body could run in.
+/// [`RunError`]: it cannot be obtained, or no body can run in it.
 pub(super) fn open(
     wanted: Wanted,
     access: Access<'_>,
@@ -140,13 +140,12 @@ fn refused(code: &'static str, object: &str, problem: impl Into<String>) -> RunE
 }
 
 impl SelectedImage {
-    /// What a person should know of it.
     pub(super) fn warnings(&self) -> impl Iterator<Item = WarningReport> + '_ {
         let opened = self.opened.iter();
         opened.flat_map(|opened| opened.image.warnings.iter().cloned())
     }
 
-    /// As [`OpenedImage::interpreters`]; an image that is not here is taken to have all of them.
+    /// As [`OpenedImage::interpreters`]; a missing image is assumed to have all.
     ///
     /// # Errors
     /// [`RunError`] where it cannot be read.
@@ -169,7 +168,7 @@ impl SelectedImage {
         }
     }
 
-    /// What the report says of it, before its root is laid.
+    /// Its report, before its root is mounted.
     #[must_use]
     pub fn report(&self) -> ImageReport {
         let user = self.opened.as_ref().map(|opened| ImageUserReport {
@@ -215,7 +214,7 @@ impl OpenedImage {
         })
     }
 
-    /// Lays more layers over it, the lowest first.
+    /// Adds layers on top, lowest first.
     ///
     /// # Errors
     /// [`RunError`] where they cannot be listed.
@@ -225,20 +224,20 @@ impl OpenedImage {
         Ok(())
     }
 
-    /// Where its config says that programs start.
+    /// The working directory of its config.
     #[must_use]
     pub fn working_directory(&self) -> Option<Vec<u8>> {
         self.image.config.working_directory.clone()
     }
 
-    /// PATH of its config; the usual one where it has none.
+    /// PATH of its config, or the default.
     #[must_use]
     pub fn path(&self) -> &[u8] {
         let of_config = self.image.config.variable(b"PATH");
         of_config.unwrap_or(environment::PATH.as_bytes())
     }
 
-    /// Whether one of its directories of programs has `name`.
+    /// Whether a directory of its PATH contains `name`.
     ///
     /// # Errors
     /// [`RunError`] where it cannot be read.
@@ -258,7 +257,7 @@ impl OpenedImage {
         Ok(found == Some(Kind::File { executable: true }))
     }
 
-    /// The names of the Debian packages that are installed in it.
+    /// Names of the Debian packages that are installed in it.
     ///
     /// # Errors
     /// [`RunError`] where it cannot be read.
@@ -268,8 +267,8 @@ impl OpenedImage {
         Ok(installed(&status.unwrap_or_default()[..]))
     }
 
-    /// Which interpreters the body will find that `run` may turn out to need. The version of Node is
-    /// what `NODE_VERSION` of the config says: nothing of the image is started to ask it.
+    /// The interpreters in the image that `run` may need. The version of Node is `NODE_VERSION` of
+    /// the config: nothing of the image is executed.
     ///
     /// # Errors
     /// [`RunError`] where it cannot be read.
@@ -312,7 +311,7 @@ fn unreadable(shown: &str, error: &LookError) -> RunError {
     refused("image_unreadable", shown, with_causes(error))
 }
 
-/// The directories in the root, none of them a link.
+/// The directories in the root, without links.
 fn directories_in_root(image: &Image) -> Result<Vec<Vec<u8>>, RunError> {
     let shown = image.digest.to_string();
     let mut names = std::collections::BTreeSet::new();
@@ -332,7 +331,7 @@ fn directories_in_root(image: &Image) -> Result<Vec<Vec<u8>>, RunError> {
         }
     }
     let is_directory = |name: &Vec<u8>| {
-        // The uppermost layer that has the name says what it is: a link, a whiteout.
+        // The topmost layer with the name decides: a link, a whiteout.
         let found = image.layers.iter().rev().find_map(|layer| {
             rustix::fs::statat(&layer.root, &name[..], AtFlags::SYMLINK_NOFOLLOW).ok()
         });

@@ -1,16 +1,16 @@
-//! Which packages of npm an image has for a program in `/bundle`: nothing of it is started.
+//! Finds npm packages of an image without executing anything of it.
 
 use crate::run::error::RunError;
 use crate::run::image::OpenedImage;
 use crate::run::needs::PACKAGE_JSON_BYTES_MAX;
 
-/// More directories in `NODE_PATH` are not looked into.
+/// Maximum number of directories of `NODE_PATH`.
 const DIRECTORIES_MAX: usize = 16;
 
 impl OpenedImage {
-    /// The package.json of a package, where Node looks for it besides the bundle: in
-    /// `/node_modules`, and in the directories that `NODE_PATH` of the config names. What was installed
-    /// with `npm install --global` lies in none of them: its programs are found, and no `import` of it.
+    /// The package.json of a package, where Node looks besides the bundle: in `/node_modules`, and
+    /// in the directories of the config's `NODE_PATH`. Packages of `npm install --global` are in
+    /// neither: their programs are found, but `import` does not find them.
     ///
     /// # Errors
     /// [`RunError`] where it cannot be read.

@@ -1,17 +1,17 @@
-//! Which Python packages an image has, by the names of their metadata: nothing of it is started.
+//! Finds Python packages of an image by their metadata without executing anything of it.
 
 use crate::run::error::RunError;
 use crate::run::image::OpenedImage;
 use spec::needs::pip;
 
-/// A directory with more names is not believed to hold anything.
+/// Maximum number of names in a directory; a larger one counts as empty.
 const NAMES_MAX: usize = 20_000;
-/// Longest name of a version that is repeated.
+/// Maximum length of a version name in a message.
 const VERSION_BYTES_MAX: usize = 64;
 
 impl OpenedImage {
-    /// Names and versions of the packages that its `python3` finds: of the first on its PATH, where
-    /// only one version of Python lies beside that. Of several nobody knows which one it is.
+    /// Names and versions of the packages of the first `python3` on its PATH, if only one version
+    /// of Python is installed beside it; with several the right one is unknown.
     ///
     /// # Errors
     /// [`RunError`] where it cannot be read.
@@ -27,7 +27,7 @@ impl OpenedImage {
         };
         let mut places = vec![[&library[..], b"/", &version[..], b"/site-packages"].concat()];
         if prefix == b"/usr" {
-            // As Debian has it.
+            // Debian's directory.
             places.push(b"/usr/lib/python3/dist-packages".to_vec());
             places.push([&b"/usr/local/lib/"[..], &version[..], b"/dist-packages"].concat());
         }
@@ -45,7 +45,7 @@ impl OpenedImage {
         Ok(packages)
     }
 
-    /// The directory above the first directory of programs that has `name`, which is called `bin`.
+    /// The parent of the first PATH directory that contains `name` and is called `bin`.
     fn prefix_of(&self, name: &str) -> Result<Option<Vec<u8>>, RunError> {
         for directory in self.path().split(|byte| *byte == b':') {
             if self.has_program_in(directory, name)? {

@@ -1,5 +1,5 @@
-//! An image made the body's root: what lies uppermost is put into the run's own space, and the child
-//! is asked to lay an overlayfs of all of it.
+//! Mounts an image as the body's root: creates the upper layer in the run's own space and asks the
+//! child to mount the overlayfs.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
@@ -23,19 +23,19 @@ use sandbox::resources::Resources;
 use sandbox::view::{self as view_plan, ViewStep};
 use spec::report::WarningReport;
 
-/// Where its uppermost layer lies in the space: beneath [`PLACES`](sandbox::overlay::PLACES),
-/// which a launch with an image covers, and where no mount can be asked for.
+/// Directory of the upper layer in the space: below [`PLACES`](sandbox::overlay::PLACES), which a
+/// launch with an image covers and where no mount can be requested.
 const PLACE: &str = "runner/overlays/image";
 
-/// The image as it can be entered at the launch.
+/// The image, ready to become the root at the launch.
 pub(in crate::run) struct MountedImage {
     pub(in crate::run) root: ImageRoot,
-    /// Why it is read-only, where nobody asked for that.
+    /// Why it is read-only without a request.
     pub(in crate::run) not_writable: Option<WarningReport>,
 }
 
 impl Run<'_> {
-    /// Lays the image of `chosen`, where it has one; the root can be entered at the launch.
+    /// Mounts the image of `resolved`, if it has one.
     ///
     /// # Errors
     /// [`RunError::Argument`] where this host cannot, [`RunError::Host`], [`RunError::Sandbox`].
@@ -57,9 +57,10 @@ impl Run<'_> {
         let asked = asked_steps(resolved, sources)?;
         self.fill(resources, prepared, &asked, opened)?;
         let read_only = self.policy.oci.root_read_only;
-        let not_writable = match read_only {
-            true => None,
-            false => self.lay_writable(resources, prepared, opened)?,
+        let not_writable = if read_only {
+            None
+        } else {
+            self.lay_writable(resources, prepared, opened)?
         };
         let writable = !read_only && not_writable.is_none();
         if !writable {
@@ -76,7 +77,8 @@ impl Run<'_> {
         }))
     }
 
-    /// A warning: this kernel lays no writable one in memory, but may lay a read-only one.
+    /// Returns a warning if this kernel cannot mount it writable in memory, but may mount it
+    /// read-only.
     fn lay_writable(
         &self,
         resources: &Resources,
@@ -85,7 +87,7 @@ impl Run<'_> {
     ) -> Result<Option<WarningReport>, RunError> {
         let errno = match self.lay_layers(resources, prepared, opened, Upper::Writable)? {
             Ok(()) => return Ok(None),
-            // Of the question whether it takes attributes; all else would fail read-only too.
+            // Only for missing attribute support; any other error would occur read-only too.
             Err(errno @ Errno::OPNOTSUPP) => errno,
             Err(errno) => return Err(needs_overlayfs(errno)),
         };
@@ -130,7 +132,7 @@ impl Run<'_> {
         Ok(answers.into_iter().collect())
     }
 
-    /// Before the layers are joined: what overlayfs was made of must not change.
+    /// Called before the mount: the layers of a mounted overlayfs must not change.
     fn fill(
         &self,
         resources: &Resources,
@@ -150,7 +152,7 @@ impl Run<'_> {
     }
 }
 
-/// The steps of the mounts that were asked for; nothing is cloned for them yet.
+/// The steps of the requested mounts; nothing is cloned for them yet.
 fn asked_steps(resolved: &ResolvedRun, sources: &Sources) -> Result<Vec<ViewStep>, RunError> {
     let entries = distinct(resolved);
     let looked = entries.iter().chain(&sources.entries).map(mounts::look);
@@ -196,7 +198,7 @@ fn not_mappable(errno: Errno) -> RunError {
     }
 }
 
-/// `upper` is ours alone, and new: nothing of the image lies in it.
+/// `upper` is new and only ours: it contains nothing of the image.
 fn make(upper: BorrowedFd<'_>, one: &Filled) -> Result<(), Errno> {
     match one {
         Filled::Directory(path) => {

@@ -1,4 +1,4 @@
-//! Why what a body needs could not be installed.
+//! Errors of package installation.
 
 use crate::plan::preparation::PreparationError;
 use crate::run::preparation::failure::Failed;
@@ -10,15 +10,15 @@ use spec::outcome::Outcome;
 use spec::preparation_report::PreparationReport;
 use store::CacheError;
 
-/// Why what a body needs could not be installed.
+/// Why the packages of a body could not be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum PreparationProblem {
     #[error(transparent)]
     Plan(#[from] PreparationError),
-    /// A run did not succeed.
+    /// A preparation run failed.
     #[error(transparent)]
     Failed(#[from] Failed),
-    /// A run left what no layer may hold.
+    /// A preparation run left a file that no layer may contain.
     #[error("what the preparation of `runner.needs.{kind}` left is not a layer of packages")]
     Layer {
         /// `npm` or `pip`.
@@ -26,7 +26,7 @@ pub enum PreparationProblem {
         #[source]
         source: Box<UnpackError>,
     },
-    /// A run left something at a place that is none of its kind's.
+    /// A preparation run wrote outside the directories of its kind.
     #[error(
         "the preparation of `runner.needs.{kind}` left {found}; expected nothing but {expected}"
     )]
@@ -42,7 +42,7 @@ pub enum PreparationProblem {
         #[source]
         source: DebError,
     },
-    /// The store, or waiting for somebody who prepares the same.
+    /// The store failed, or the wait for another process that prepares the same layer.
     #[error("prepared packages cannot be kept")]
     Store(#[source] Box<OciError>),
     /// The store of prepared layers.
@@ -75,7 +75,7 @@ impl PreparationProblem {
         }
     }
 
-    /// What to do.
+    /// Advice.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -88,7 +88,7 @@ impl PreparationProblem {
         }
     }
 
-    /// What the report says of the run that failed.
+    /// The report's row of the failed run.
     #[must_use]
     pub fn row(&self) -> Option<&PreparationReport> {
         match self {
@@ -97,7 +97,7 @@ impl PreparationProblem {
         }
     }
 
-    /// What the run is.
+    /// Name of the run.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         match self {

@@ -1,4 +1,4 @@
-//! From the report of a preparation run that did not succeed to what its reader can do.
+//! Turns the report of a failed preparation run into a reason and advice.
 
 use crate::plan::preparation::{Step, explain};
 use crate::run::error::RunError;
@@ -10,12 +10,12 @@ use spec::preparation_report::PreparationReport;
 use spec::report::{Denial, Report};
 use spec::units;
 
-/// How programs tell of ENOSPC.
+/// Texts of ENOSPC.
 const FULL: [&str; 2] = ["No space left on device", "ENOSPC"];
-/// So little room is none.
+/// Less free space than this counts as full.
 const FULL_BYTES: u64 = 1 << 20;
 
-/// A preparation run that did not succeed.
+/// A failed preparation run.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "what `runner.needs.{kind}` asks for could not be installed{}: {problem}{}",
@@ -25,31 +25,33 @@ const FULL_BYTES: u64 = 1 << 20;
 pub struct Failed {
     /// `native`, `npm` or `pip`.
     pub kind: &'static str,
-    /// As the manifest says it, escaped.
+    /// As in the manifest, escaped.
     pub needs: Vec<String>,
     pub problem: String,
-    /// The end of what the package client wrote, escaped.
+    /// The end of the package client's output, escaped.
     pub tail: Vec<String>,
     pub hint: Option<String>,
-    /// What the report says of it.
+    /// Its row in the report.
     pub row: Box<PreparationReport>,
 }
 
 fn of(needs: &[String]) -> String {
-    match needs.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", needs.join(", ")),
+    if needs.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", needs.join(", "))
     }
 }
 
 fn wrote(tail: &[String]) -> String {
-    match tail.is_empty() {
-        true => String::new(),
-        false => format!("; it wrote last: {}", tail.join(" | ")),
+    if tail.is_empty() {
+        String::new()
+    } else {
+        format!("; it wrote last: {}", tail.join(" | "))
     }
 }
 
-/// What a run came to: nothing to say where it succeeded.
+/// Judges a finished run.
 ///
 /// # Errors
 /// [`RunError::Cancelled`], [`RunError::Preparation`] with [`Failed`].
@@ -93,14 +95,14 @@ pub(super) fn check(
 fn of_limits(report: &Report, log: &[u8], policy: &HostPolicy) -> Option<(String, &'static str)> {
     let limits = &policy.preparation.limits;
     let written_bytes = report.usage.written_bytes.unwrap_or(0);
-    // A client takes away what it could not finish.
+    // A client removes incomplete files.
     let says_full = |words: &str| {
         log.windows(words.len())
             .any(|part| part == words.as_bytes())
     };
     let is_full = limits.disk_bytes <= written_bytes.saturating_add(FULL_BYTES)
         || FULL.into_iter().any(says_full);
-    // The kernel ends one process, and the client tells of its end.
+    // The kernel kills one process, and the client reports that.
     let ended_one = 0 < report.usage.oom_kills.unwrap_or(0);
     match report.outcome {
         Outcome::TimedOut | Outcome::CpuExhausted => Some((
@@ -171,13 +173,14 @@ fn of_client(step: &Step, report: &Report, package: Option<&str>) -> (String, Op
 }
 
 fn from(step: &Step) -> String {
-    match step.from.is_empty() {
-        true => "the image's own lists".to_owned(),
-        false => escape(step.from.join(", ").as_bytes()),
+    if step.from.is_empty() {
+        "the image's own lists".to_owned()
+    } else {
+        escape(step.from.join(", ").as_bytes())
     }
 }
 
-/// The key of the host configuration that would have let it through.
+/// The key of the host configuration that would have allowed it.
 fn allowing(denial: &Denial) -> String {
     let host = denial.host.as_deref().unwrap_or(&denial.object);
     let key = match (denial.reason, &denial.ip) {

@@ -1,5 +1,6 @@
-//! What a preparation run left, read after its last process has ended: a hostile tree, or hostile
-//! archives of packages. Both become a layer by the rules that everything else from outside has.
+//! Converts the result of a preparation run to a layer, after its last process has ended. The tree
+//! and the package archives in it are hostile and are read by the same rules as all untrusted
+//! input.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -21,19 +22,19 @@ use spec::path::{RelPath, escape};
 use store::disk_bytes;
 use sys::file::open_beneath;
 
-/// Most archives of packages that one run may leave.
+/// Maximum number of package archives of one run.
 const DEBS_MAX: usize = 4_000;
 
-/// The root that packages are laid over: what a package's paths mean there.
+/// The root that packages are installed on; resolves the paths of packages.
 #[derive(Clone, Copy)]
 pub(in crate::run) struct Root<'run> {
-    /// The links and directories that are known.
+    /// Known links and directories.
     pub(in crate::run) view: &'run LayerView,
     /// Whether something is there.
     pub(in crate::run) below: Below<'run>,
 }
 
-/// What is kept beside a layer.
+/// Metadata that is stored with a layer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Note {
@@ -42,11 +43,11 @@ pub(super) struct Note {
     pub(super) disk_bytes: u64,
     /// Native packages with their versions.
     pub(super) packages: Vec<String>,
-    /// Those that have scripts for their installation.
+    /// Packages with installation scripts.
     pub(super) scripts_not_run: Vec<String>,
 }
 
-/// Takes what one run left.
+/// Converts the result of one run.
 pub(super) struct Harvest<'run> {
     kind: Kind,
     into: BorrowedFd<'run>,
@@ -57,7 +58,7 @@ pub(super) struct Harvest<'run> {
 }
 
 impl<'run> Harvest<'run> {
-    /// Into the empty directory `into`; of archives nothing more is read once `is_cancelled`.
+    /// Writes to the empty directory `into`; stops reading archives once `is_cancelled`.
     pub(super) fn new(
         kind: Kind,
         into: BorrowedFd<'run>,
@@ -89,10 +90,10 @@ impl<'run> Harvest<'run> {
         Ok(())
     }
 
-    /// What was taken.
+    /// The metadata.
     ///
     /// # Errors
-    /// [`RunError::Host`] where nothing was.
+    /// [`RunError::Host`] if nothing was converted.
     pub(super) fn finish(self, step: &Step) -> Result<Note, RunError> {
         let act = || format!("read what the preparation of {} left", step.kind.word());
         self.taken
@@ -149,8 +150,7 @@ impl<'run> Harvest<'run> {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
             let file = open_beneath(debs.as_fd(), &name, flags, Mode::empty())
                 .map_err(|errno| refused(archive::deb::DebError::Read(errno.into())))?;
-            // What the run left is of limited size; what is packed in it may be a thousand times as
-            // much.
+            // The result has a limited size, but its archives may inflate a thousandfold.
             let package = layer
                 .add(File::from(file), self.is_cancelled)
                 .map_err(refused)?;
@@ -178,7 +178,7 @@ fn shown(package: &Package) -> String {
     )
 }
 
-/// A directory of the scratch root, which the run may have made anything of.
+/// A directory of the scratch root, which the run may have replaced by anything.
 fn open_left(space: BorrowedFd<'_>, path: &str) -> Result<std::os::fd::OwnedFd, RunError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let inside = path.trim_start_matches('/').as_bytes();
@@ -186,7 +186,7 @@ fn open_left(space: BorrowedFd<'_>, path: &str) -> Result<std::os::fd::OwnedFd, 
         .map_err(RunError::host(format!("open {path} of the preparation")))
 }
 
-/// The archives that apt left, in the order of their names: it names them by package and version.
+/// The archives of apt, sorted by name, which has package and version.
 fn names(directory: BorrowedFd<'_>) -> Result<Vec<Vec<u8>>, RunError> {
     let failed = || RunError::host("list the packages of the preparation");
     let mut names = Vec::new();

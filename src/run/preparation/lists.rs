@@ -1,4 +1,4 @@
-//! The bundle's own lists of packages, as they are in the bundle.
+//! Reads the package lists of a bundle.
 
 use crate::plan::preparation::{Lists, named_lists};
 use crate::run::error::RunError;
@@ -7,24 +7,24 @@ use crate::run::loaded_manifest::BundleFiles;
 use archive::Entry;
 use spec::path::{RelPath, escape};
 
-/// A longer list of packages is refused.
+/// Maximum size of a package list; a larger one is refused.
 const LIST_BYTES_MAX: u64 = 16 << 20;
-/// More lists of Python packages are refused.
+/// Maximum number of Python package lists.
 const LISTS_MAX: usize = 100;
 
-/// The bundle's own lists. Of a bundle that is only looked at, those are empty that were not kept.
+/// The package lists of a bundle. For a bundle that is not unpacked, lists that were not read count
+/// as empty.
 ///
 /// # Errors
 /// [`RunError::Argument`] with `needs_list_unreadable`.
 pub(super) fn lists(bundle: &dyn BundleFiles, access: Access<'_>) -> Result<Lists, RunError> {
     let files = Files { bundle, access };
     let has_modules = files.has(&path("node_modules")?);
-    let npm = match has_modules {
-        true => None,
-        false => {
-            let package = files.read(&path("package.json")?)?;
-            package.zip(files.read(&path("package-lock.json")?)?)
-        }
+    let npm = if has_modules {
+        None
+    } else {
+        let package = files.read(&path("package.json")?)?;
+        package.zip(files.read(&path("package-lock.json")?)?)
     };
     Ok(Lists {
         npm,
@@ -46,7 +46,7 @@ fn refused(object: String, problem: String) -> RunError {
     }
 }
 
-/// Each list with its path, where there is one.
+/// Each existing list with its path.
 type PythonLists = Option<Vec<(RelPath, Vec<u8>)>>;
 
 struct Files<'run> {
@@ -59,7 +59,7 @@ impl Files<'_> {
         self.bundle.tree().get(path).is_some()
     }
 
-    /// `None`: the bundle has no such file.
+    /// `None` if the bundle has no such file.
     fn read(&self, path: &RelPath) -> Result<Option<Vec<u8>>, RunError> {
         if !matches!(self.bundle.tree().get(path), Some(Entry::File { .. })) {
             return Ok(None);
@@ -75,7 +75,7 @@ impl Files<'_> {
         }
     }
 
-    /// `requirements.txt` and all lists that it names, and those that they name.
+    /// `requirements.txt` and all lists that it includes, recursively.
     fn requirements(&self) -> Result<PythonLists, RunError> {
         let first = path("requirements.txt")?;
         let Some(text) = self.read(&first)? else {

@@ -1,9 +1,9 @@
-//! Preparation runs: what `needs` asks for and neither image nor bundle has is installed once, in a
-//! run of its own, and kept as a layer.
+//! Preparation runs: packages of `needs` that neither image nor bundle has are installed once, in a
+//! run of their own, and stored as a layer.
 //!
-//! A preparation run is a run like any other: the same supervisor, a sandbox of its own with limits
-//! and an egress list of its own, no secrets, no variables of the caller's, no workspace. What it
-//! leaves is read as what a stranger left, after its last process has ended.
+//! A preparation run is an ordinary run: the same supervisor, a sandbox with its own limits and
+//! egress list, without secrets, variables of the caller or a workspace. Its result is read as
+//! untrusted input after its last process has ended.
 
 mod error;
 mod failure;
@@ -41,20 +41,19 @@ use spec::runner_report::{EngineName, RunnerReport};
 use store::{Label, StoreDirectory};
 use sys::file::{Unread, read_regular};
 
-/// Longer certificates or keys of the host are refused.
+/// Maximum size of the host's certificates or keys.
 const HOST_FILE_BYTES_MAX: usize = 4 << 20;
 
-/// What was, or would be, installed for a body.
+/// The installed packages, or in a plan those that would be installed.
 #[derive(Debug, Default)]
 pub struct Provided {
     /// Each kind, in order.
     pub rows: Vec<PreparationReport>,
-    /// What a person should know.
     pub warnings: Vec<WarningReport>,
 }
 
 impl Provided {
-    /// Directories of the root in which programs of packages are.
+    /// Directories of the root that contain programs of packages.
     pub(super) fn program_directories(&self) -> Vec<Vec<u8>> {
         let mut directories = Vec::new();
         if self.has(Kind::Npm) {
@@ -66,11 +65,12 @@ impl Provided {
         directories
     }
 
-    /// What the body has to know to find its packages.
+    /// Variables that the body needs to find its packages.
     pub(super) fn environment(&self) -> Vec<EnvironmentEntry> {
-        match self.has(Kind::Pip) {
-            true => vec![(b"PYTHONUSERBASE".to_vec(), PYTHON.into())],
-            false => Vec::new(),
+        if self.has(Kind::Pip) {
+            vec![(b"PYTHONUSERBASE".to_vec(), PYTHON.into())]
+        } else {
+            Vec::new()
         }
     }
 
@@ -79,8 +79,8 @@ impl Provided {
     }
 }
 
-/// Installs what `runner` misses and what the bundle lists, and lays it over the image; where
-/// `access` only looks, says what it would be. What was installed is missed no more.
+/// Installs the unmet needs of `runner` and the lists of the bundle as layers over the image; if
+/// `access` only looks, reports them. Installed needs count as met.
 ///
 /// # Errors
 /// [`RunError::Cancelled`], and what `refuse` makes of a [`RunError::Preparation`], or of a file of
@@ -126,7 +126,7 @@ pub(super) fn provide(
     Ok(provided)
 }
 
-/// What has to be installed, in order.
+/// The installation steps in order.
 fn steps(
     missing: &Missing,
     lists: &Lists,
@@ -150,7 +150,7 @@ fn steps(
     Ok(steps.map_err(PreparationProblem::from)?)
 }
 
-/// What a person should know of lists that nobody says where to install from.
+/// Warnings for lists without a configured index.
 fn warnings(lists: &Lists, policy: &PreparationPolicy) -> Vec<WarningReport> {
     let left_out = preparation::not_installed(lists, policy);
     left_out
@@ -177,7 +177,7 @@ fn not_run(row: &PreparationReport) -> Option<WarningReport> {
     })
 }
 
-/// What the report says of a step before anything is done.
+/// The report's row of a step before it starts.
 fn planned_row(step: &Step) -> PreparationReport {
     let shown = |texts: &[String]| texts.iter().map(|text| escape(text.as_bytes())).collect();
     PreparationReport {
@@ -196,35 +196,36 @@ fn planned_row(step: &Step) -> PreparationReport {
     }
 }
 
-/// What a step is called while it is done.
+/// Name of a step for progress.
 fn named(step: &Step) -> String {
     let needs: Vec<String> = step
         .needs
         .iter()
         .map(|need| escape(need.as_bytes()))
         .collect();
-    match needs.is_empty() {
-        true => format!("{} packages that the bundle lists", step.kind.word()),
-        false => format!("{} packages {}", step.kind.word(), needs.join(", ")),
+    if needs.is_empty() {
+        format!("{} packages that the bundle lists", step.kind.word())
+    } else {
+        format!("{} packages {}", step.kind.word(), needs.join(", "))
     }
 }
 
-/// Makes layers for one run.
+/// Creates the layers of one run.
 #[derive(Clone, Copy)]
 struct Preparer<'run> {
     request: &'run Request,
     policy: &'run HostPolicy,
 }
 
-/// What a step is installed on.
+/// The base of a step.
 struct Below<'run> {
     image: &'run SelectedImage,
-    /// The step that installed packages of the distribution before.
+    /// The previous step, which installed packages of the distribution.
     native: Option<&'run Step>,
 }
 
 impl Preparer<'_> {
-    /// Lays the layers of `steps` over `image`: out of the store, or made now.
+    /// Adds the layers of `steps` to `image`, from the store or newly created.
     fn prepare(
         self,
         steps: &[Step],
@@ -242,7 +243,7 @@ impl Preparer<'_> {
             let mut row = planned_row(step);
             let until = UntilSignal::new(signals, Act::begin(named(step)))?;
             let native = steps.first().filter(|first| {
-                // The lowest is what the others are installed on.
+                // The lowest layer is the base of the others.
                 first.kind == Kind::Native && step.kind != Kind::Native
             });
             let below = Below { image, native };
@@ -260,8 +261,8 @@ impl Preparer<'_> {
         }
     }
 
-    /// The layer of one step. Of several processes that want the same one makes it, and the others
-    /// wait for it.
+    /// The layer of one step. If several processes need the same one, one creates it and the others
+    /// wait.
     fn layer(
         self,
         step: &Step,
@@ -305,7 +306,7 @@ impl Preparer<'_> {
             let is_cancelled = || until.is_cancelled();
             let harvest =
                 Harvest::new(step.kind, building.tree(), root, self.policy, &is_cancelled);
-            // Once more in use: by the nested run.
+            // A second claim, for the nested run.
             let native = below.native.map(|native| layers.find(&native.key));
             let native = native.transpose().map_err(PreparationProblem::from)?;
             let nested = Nested {
@@ -335,7 +336,7 @@ impl Preparer<'_> {
     }
 }
 
-/// The layer, where it was made before.
+/// The layer, if the store has it.
 fn held(
     layers: &StoreDirectory,
     step: &Step,

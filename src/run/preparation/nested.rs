@@ -1,4 +1,4 @@
-//! The nested run: what it asks for, what it is given, and when what it left is taken.
+//! The nested run: its request, its inputs, and when its result is read.
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -26,34 +26,34 @@ use spec::request::{Caller, LimitOptions, OciOptions, Request, Subject};
 use spec::sources_policy::EgressPolicy;
 use tracing::subscriber::NoSubscriber;
 
-/// Of what a package client writes, so much is looked at.
+/// Bytes of a package client's output that are inspected.
 const LOG_BYTES: u64 = 4 << 20;
-/// Where a run stands.
+/// Working directory of the run.
 const WORKING_DIRECTORY: &str = "/scratch";
 
-/// What a run that prepares another one does besides.
+/// State of a run that prepares another one.
 #[derive(Clone, Copy)]
 pub(in crate::run) struct Preparing<'run> {
     files: &'run [GivenFile],
     harvest: &'run Harvest<'run>,
-    /// What its root has besides the image; taken when that is chosen.
+    /// Additional layers of its root; taken when the root is resolved.
     below: &'run RefCell<Option<HeldLayer>>,
 }
 
-/// Where a nested run stands.
+/// Context of a nested run.
 pub(super) struct Nested<'run> {
-    /// What the caller asked for.
+    /// The caller's request.
     pub(super) request: &'run Request,
-    /// What the host says.
+    /// The host's policy.
     pub(super) policy: &'run HostPolicy,
     /// The image, by its digest.
     pub(super) place: Place,
-    /// The layer of native packages, where there is one.
+    /// The layer of native packages, if any.
     pub(super) below: Option<HeldLayer>,
 }
 
 impl<'run> Preparing<'run> {
-    /// Lays what was prepared before over the image of the run.
+    /// Adds the prepared layers to the image of the run.
     ///
     /// # Errors
     /// As [`OpenedImage::add_layers`](crate::run::image::OpenedImage::add_layers).
@@ -68,7 +68,7 @@ impl<'run> Preparing<'run> {
         }
     }
 
-    /// Puts what it is given into the writable space. The body's file ids must be assumed.
+    /// Writes its inputs to the writable space. The body's file ids must be assumed.
     ///
     /// # Errors
     /// [`RunError::Host`].
@@ -85,7 +85,7 @@ impl<'run> Preparing<'run> {
         Ok(())
     }
 
-    /// Takes what it left, where it succeeded. Its processes have ended.
+    /// Reads its result if it succeeded. Its processes have ended.
     ///
     /// # Errors
     /// As [`Harvest::take`].
@@ -94,7 +94,7 @@ impl<'run> Preparing<'run> {
     }
 }
 
-/// Runs one step to its end; what it left is with `harvest`.
+/// Runs one step to its end and passes its result to `harvest`.
 ///
 /// # Errors
 /// [`RunError::Cancelled`], [`RunError::Preparation`].
@@ -124,12 +124,12 @@ pub(super) fn run_step(
         }),
     };
     let mut report = ReportBuilder::new(beginning.report());
-    // Its own events would stand between those of the run that it is for.
+    // Its own events would interleave with those of the outer run.
     let result = tracing::subscriber::with_default(NoSubscriber::default(), || {
         run.execute(None, seed, &mut report)
     });
     let (result, refused) = match result {
-        // What was left is judged by its own error, not by the report's text of it.
+        // The result has its own error, which is more exact than the report's text.
         Err(error @ RunError::Preparation(_)) => (Ok(()), Some(error)),
         other => (other, None),
     };
@@ -142,7 +142,7 @@ pub(super) fn run_step(
     }
 }
 
-/// A run of nothing but the step: no variable, secret, workspace or path of the caller's.
+/// A run of the step only: no variable, secret, workspace or path of the caller.
 fn request(step: &Step, nested: &Nested<'_>) -> Request {
     let outer = nested.request;
     let limits = nested.policy.preparation.limits;
@@ -159,7 +159,7 @@ fn request(step: &Step, nested: &Nested<'_>) -> Request {
         ..outer.oci.clone()
     };
     request.workdir = Some(WORKING_DIRECTORY.into());
-    // What the body may not do with less, its packages' scripts may not either.
+    // Package scripts get no more rights than the body.
     request.strict = outer.strict;
     request.syscalls = outer.syscalls;
     request.environment.clone_from(&step.environment);
@@ -185,7 +185,7 @@ fn request(step: &Step, nested: &Nested<'_>) -> Request {
     request
 }
 
-/// A bound of this program's own: nested runs state their limits themselves.
+/// A limit of the runner: nested runs state their limits themselves.
 fn built_in<T>(value: T) -> Maximum<T> {
     Maximum {
         value,

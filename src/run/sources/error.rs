@@ -1,10 +1,10 @@
-//! Why a workspace source cannot be had.
+//! Errors of workspace sources.
 
 use archive::UnpackError;
 use sources::oci::error::OciError;
 use spec::oci::reference::ReferenceError;
 
-/// Why a workspace source cannot be had. Texts in it are escaped.
+/// Why a workspace source is unavailable. Texts in it are escaped.
 #[derive(Debug, thiserror::Error)]
 #[error("workspace source {id} ({reference}): {problem}")]
 pub struct SourceError {
@@ -14,19 +14,19 @@ pub struct SourceError {
     pub problem: SourceProblem,
 }
 
-/// What is wrong with a workspace source.
+/// Problem of a workspace source.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceProblem {
     /// It is not a reference.
     #[error(transparent)]
     Reference(#[from] ReferenceError),
-    /// A tag may stand for something else tomorrow.
+    /// A tag is not a fixed version.
     #[error("a tag names it, and no digest")]
     Tag {
-        /// Whether the host lets nobody allow that (`require_pin`).
+        /// Whether the host forbids it (`require_pin`).
         by_host: bool,
     },
-    /// It could not be pulled, or is no source.
+    /// The pull failed, or the artifact is not a source.
     #[error(transparent)]
     Artifact(Box<OciError>),
     /// `subpath`.
@@ -35,10 +35,10 @@ pub enum SourceProblem {
         subpath: String,
         /// `a file`, or `nothing`.
         found: &'static str,
-        /// Directories of the snapshot with a name like it.
+        /// Directories of the snapshot with a similar name.
         near: Vec<String>,
     },
-    /// More than a run can be given.
+    /// More sources than a run can have.
     #[error("a run has at most {most} sources that it gets a view of its own of")]
     TooMany { most: usize },
     /// The writable space has no room for a copy, or cannot take one.
@@ -53,15 +53,15 @@ impl From<OciError> for SourceProblem {
 }
 
 impl SourceProblem {
-    /// Whether a source that is not required is left out for it. What the manifest itself says
-    /// wrong, and what the host cannot do for any source, is refused.
+    /// Whether an optional source is skipped for this problem. Errors of the manifest itself and of
+    /// the host's support for sources are refused.
     pub(super) fn may_be_left_out(&self) -> bool {
         matches!(self, Self::Artifact(_) | Self::Subpath { .. })
     }
 }
 
 impl SourceError {
-    /// Whether the request is refused as it is; else somebody could not do his part.
+    /// Whether the request is refused; otherwise the host or the network failed.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         match &self.problem {
@@ -84,19 +84,20 @@ impl SourceError {
         }
     }
 
-    /// What to do about it, where something can be said.
+    /// Advice, if any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match &self.problem {
             SourceProblem::Reference(error) => error.hint(),
-            SourceProblem::Tag { by_host } => Some(match by_host {
-                true => "write its digest behind it, @sha256:…; this host takes no tags (require_pin)",
-                false => {
+            SourceProblem::Tag { by_host } => Some(
+                if *by_host {
+                    "write its digest behind it, @sha256:…; this host takes no tags (require_pin)"
+                } else {
                     "write its digest behind it, @sha256:…, or take what the tag points to with \
                      --allow-tags"
                 }
-            }
-            .to_owned()),
+                .to_owned(),
+            ),
             SourceProblem::Artifact(error) => error.hint(),
             SourceProblem::Subpath { near, .. } if !near.is_empty() => {
                 Some(format!("did you mean {}?", near.join(" or ")))
@@ -104,9 +105,7 @@ impl SourceError {
             SourceProblem::Subpath { .. } => {
                 Some("`runner source inspect` lists what is in it".to_owned())
             }
-            SourceProblem::TooMany { .. } => {
-                Some("put several of them into one source".to_owned())
-            }
+            SourceProblem::TooMany { .. } => Some("put several of them into one source".to_owned()),
             SourceProblem::Copy(_) => {
                 Some("a larger unpack.unpacked of the host's configuration makes room".to_owned())
             }

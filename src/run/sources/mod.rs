@@ -1,9 +1,9 @@
-//! Workspace sources: pulled once, kept, and shown to the body at their places.
+//! Workspace sources: pulled once, cached, and mounted for the body.
 //!
-//! A source that is only read is a mount of the kept tree itself. One that the body may write, and
-//! one in which something else is mounted at a place that its snapshot does not have, is an overlayfs
-//! whose upper lies in the run's own limited space; where the kernel does not do that, a copy in that
-//! space. The kept tree is never written, and its claim is held until the run is over.
+//! A read-only source is a mount of the cached tree. A writable source, and one that needs mount
+//! points which its snapshot lacks, is an overlayfs with its upper layer in the run's own limited
+//! space, or a copy there if the kernel does not support that. The cached tree is never written and
+//! stays claimed until the run has ended.
 
 pub mod error;
 mod showing;
@@ -45,34 +45,34 @@ use spec::workspace_source_report::{SourceFound, WorkspaceSourceReport};
 use store::{CacheError, InUse};
 use sys::file::{CallError, open_beneath};
 
-/// Most directories that a hint names.
+/// Maximum number of directories in a hint.
 const NEAR_MAX: usize = 3;
 
-/// What the body gets to see of the sources.
+/// The sources as the body sees them.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
-    /// Kept trees that are mounted as they are.
+    /// Cached trees that are mounted directly.
     pub(super) entries: Vec<ViewEntry>,
     pub(super) mounts: Vec<RequestedMount>,
-    /// Nobody removes a tree that may still be read.
+    /// Claims that keep the trees from being removed.
     pub(super) in_use: Vec<InUse>,
 }
 
-/// A source whose tree is there.
+/// A source whose tree is available.
 #[derive(Debug)]
 struct Had<'manifest> {
     source: &'manifest WorkspaceSource,
     digest: Digest,
     found: SourceFound,
     in_use: InUse,
-    /// The directory that appears: of the tree, or below it.
+    /// The directory to mount: the tree, or a directory in it.
     root: OwnedFd,
     path: PathBuf,
 }
 
-/// The sources of a run, and what the report says of them, also where one of them fails.
+/// The sources of a run with their report rows, also after a failure.
 pub(super) struct MaterializedSources {
-    /// A row for each that is there or was left out.
+    /// A row for each available or skipped source.
     pub(super) rows: Vec<WorkspaceSourceReport>,
     pub(super) sources: WithWarnings<Sources>,
 }
@@ -86,7 +86,7 @@ impl Default for MaterializedSources {
     }
 }
 
-/// Sources that are there, up to the first that failed.
+/// Available sources up to the first failure.
 #[derive(Default)]
 struct Pulled<'manifest> {
     had: Vec<Had<'manifest>>,
@@ -95,7 +95,7 @@ struct Pulled<'manifest> {
     failed: Option<RunError>,
 }
 
-/// One source; without a tree where it was left out.
+/// One source; without a tree if it was skipped.
 struct PulledOne<'manifest> {
     had: Option<Had<'manifest>>,
     row: WorkspaceSourceReport,
@@ -103,8 +103,8 @@ struct PulledOne<'manifest> {
 }
 
 impl Run<'_> {
-    /// Has every source that the manifest names, and what shows it to the body. The child was asked
-    /// for its overlayfs and has answered.
+    /// Materializes every source of the manifest. The child was asked for the overlayfs and has
+    /// answered.
     pub(super) fn materialize_sources(
         &self,
         resolved: &ResolvedRun,
@@ -235,9 +235,10 @@ impl Run<'_> {
         let had = Had {
             source,
             digest: snapshot.digest,
-            found: match snapshot.cached {
-                true => SourceFound::Store,
-                false => SourceFound::Pulled,
+            found: if snapshot.cached {
+                SourceFound::Store
+            } else {
+                SourceFound::Pulled
             },
             in_use,
             root,
@@ -247,10 +248,10 @@ impl Run<'_> {
     }
 }
 
-/// The references of all sources, before anybody is asked for one.
+/// Parses the references of all sources before any is pulled.
 ///
 /// # Errors
-/// [`RunError::Source`] for one that cannot be read, and for a tag that is not allowed.
+/// [`RunError::Source`] for an invalid reference or a tag that is not allowed.
 pub(super) fn check(
     manifest: &Manifest,
     request: &Request,
@@ -286,7 +287,7 @@ fn of_source(source: &WorkspaceSource) -> impl FnOnce(SourceProblem) -> SourceEr
     }
 }
 
-/// A row of a source that nobody has yet.
+/// The row of a source before it is pulled.
 fn row_of(source: &WorkspaceSource) -> WorkspaceSourceReport {
     let subpath = source.subpath.as_ref();
     WorkspaceSourceReport {
@@ -301,7 +302,7 @@ fn row_of(source: &WorkspaceSource) -> WorkspaceSourceReport {
     }
 }
 
-/// Stands for a source where only its place is asked about.
+/// A placeholder that only has a target.
 pub(super) fn placeholder(source: &WorkspaceSource) -> RequestedMount {
     RequestedMount {
         target: source.target.as_str().as_bytes().to_vec(),
@@ -313,7 +314,7 @@ pub(super) fn placeholder(source: &WorkspaceSource) -> RequestedMount {
     }
 }
 
-/// The directory of a kept tree that is meant.
+/// Opens the requested directory of a cached tree.
 fn open_part(in_use: &InUse, subpath: Option<&RelPath>) -> Result<OwnedFd, SourceProblem> {
     let path = subpath.map_or(&b"."[..], RelPath::as_bytes);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -339,7 +340,7 @@ fn no_directory(in_use: &InUse, subpath: &RelPath) -> SourceProblem {
         .filter(|(_, entry)| matches!(entry, Entry::Directory))
         .filter_map(|(path, _)| {
             let path = path.to_string();
-            // A directory of that name elsewhere is as near as a slip of the pen.
+            // Suggests a directory of that name elsewhere as well as similar names.
             let moved = path.ends_with(&format!("/{wanted}")).then_some(1);
             Some((difference(&wanted, &path).or(moved)?, path))
         })

@@ -1,4 +1,4 @@
-//! How a source that is there comes to appear inside.
+//! Mounts available sources for the body.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -26,15 +26,15 @@ use spec::workspace_source_report::SourceView;
 use store::InUse;
 use sys::file::open_beneath;
 
-/// Where a copy lies, in the place of its overlayfs.
+/// Directory of a copy, in place of its overlayfs.
 const COPY: &str = "copy";
 
-/// A source that gets a view of its own for this run.
+/// A source that needs an overlayfs or a copy.
 struct Own<'had, 'manifest> {
     had: &'had Had<'manifest>,
-    /// Its index among all that are there.
+    /// Its index among the available sources.
     index: usize,
-    /// Where other mounts appear in it; of one that is writable the child makes them.
+    /// Mount points to create in it; for a writable one the child creates them.
     places: Vec<Place>,
 }
 
@@ -45,8 +45,8 @@ impl Own<'_, '_> {
 }
 
 impl Run<'_> {
-    /// Shows all that are there; `others` are the mounts that were asked for besides. How each of
-    /// them is seen comes back in their order.
+    /// Mounts all available sources; `others` are the other requested mounts. Returns how each
+    /// source is mounted, in order.
     pub(super) fn show(
         &self,
         all_had: Vec<Had<'_>>,
@@ -72,15 +72,12 @@ impl Run<'_> {
         let laid = self.lay_sources(&owns, prepared, resources)?;
         for (number, (own, laid)) in owns.iter().zip(laid).enumerate() {
             let access = own.access();
-            let (view, shown) = match laid {
-                true => {
-                    let overlay = number;
-                    (SourceView::Overlayfs, Shown::Overlay { overlay, access })
-                }
-                false => {
-                    let source = self.copy_source(own, number, prepared, resources)?;
-                    (SourceView::Copy, Shown::Own { source, access })
-                }
+            let (view, shown) = if laid {
+                let overlay = number;
+                (SourceView::Overlayfs, Shown::Overlay { overlay, access })
+            } else {
+                let source = self.copy_source(own, number, prepared, resources)?;
+                (SourceView::Copy, Shown::Own { source, access })
             };
             views[own.index] = view;
             sources.mounts.push(RequestedMount {
@@ -94,7 +91,7 @@ impl Run<'_> {
         Ok((sources, views))
     }
 
-    /// Asks the child for an overlayfs over each; whether it could be laid.
+    /// Asks the child for the overlayfs mounts; returns whether it succeeded.
     fn lay_sources(
         &self,
         owns: &[Own<'_, '_>],
@@ -114,20 +111,19 @@ impl Run<'_> {
         let mut owners = resources.body_ids().map(Owners::of);
         for (number, own) in owns.iter().enumerate() {
             let (path, root) = (own.had.path.as_path(), own.had.root.as_fd());
-            // Where the body would not be the owner of its files, it gets a copy.
+            // If the body would not own the files, it gets a copy.
             let Ok(lower) = lower(path, root, &resources.base, owners.as_mut()) else {
                 continue;
             };
             let place = place_of(number);
-            let upper = match own.had.source.writable {
-                true => Upper::Writable,
-                false => {
-                    let _assumed = self.assume_body_ids(resources)?;
-                    let upper = format!("{place}/upper");
-                    make_places(prepared.space(), &upper, &own.places)
-                        .map_err(RunError::host("make the places of mounts in a source"))?;
-                    Upper::ReadOnly
-                }
+            let upper = if own.had.source.writable {
+                Upper::Writable
+            } else {
+                let _assumed = self.assume_body_ids(resources)?;
+                let upper = format!("{place}/upper");
+                make_places(prepared.space(), &upper, &own.places)
+                    .map_err(RunError::host("make the places of mounts in a source"))?;
+                Upper::ReadOnly
             };
             asked.push(number);
             overlays.push(Overlay {
@@ -149,7 +145,7 @@ impl Run<'_> {
         Ok(laid)
     }
 
-    /// Copies a source into the writable space; where it lies then, inside.
+    /// Copies a source into the writable space and returns its path inside.
     fn copy_source(
         &self,
         own: &Own<'_, '_>,
@@ -189,7 +185,7 @@ fn place_of(number: usize) -> String {
     format!("{PLACES}/{number}")
 }
 
-/// Places of mounts in `had`, which is only read, that its snapshot does not have as they should be.
+/// Mount points that the snapshot of the read-only source `had` lacks.
 fn missing_places(had: &Had<'_>, all_had: &[Had<'_>], others: &[RequestedMount]) -> Vec<Place> {
     if had.source.writable {
         return Vec::new();
@@ -214,7 +210,7 @@ fn has_place(root: BorrowedFd<'_>, place: &Place) -> bool {
         .is_ok_and(|status| (status.st_mode & libc::S_IFMT == libc::S_IFDIR) == place.is_directory)
 }
 
-/// Makes `places` below `above`, a directory of the space that is made where it is missing.
+/// Creates `places` below `above`, a directory of the space that is created if missing.
 fn make_places(space: BorrowedFd<'_>, above: &str, places: &[Place]) -> Result<(), Errno> {
     for place in places {
         let path = format!("{above}/{}", path_text(&place.path)?);
@@ -234,7 +230,7 @@ fn path_text(path: &RelPath) -> Result<&str, Errno> {
     std::str::from_utf8(path.as_bytes()).map_err(|_not_text| Errno::ILSEQ)
 }
 
-/// What lies in a kept tree, or in a directory of it, by paths from there.
+/// The paths in a cached tree, relative to it or to a directory of it.
 fn part_of(in_use: &InUse, subpath: Option<&RelPath>) -> Result<Tree, SourceProblem> {
     let tree = in_use.tree().map_err(OciError::from)?;
     Ok(match subpath {

@@ -15,7 +15,7 @@ use store::CacheError;
 ///
 /// # Errors
 /// Why the cache cannot be used.
-pub fn list(caller: &Caller, policy: &HostPolicy) -> Result<CacheListing, ErrorReport> {
+pub(crate) fn list(caller: &Caller, policy: &HostPolicy) -> Result<CacheListing, ErrorReport> {
     let (cache, place) = open_cache(caller, policy).map_err(|error| explain(&error))?;
     let listed = cache.list().map_err(|error| explain(&error))?;
     let trees: Vec<KeptTree> = listed
@@ -46,7 +46,7 @@ pub fn list(caller: &Caller, policy: &HostPolicy) -> Result<CacheListing, ErrorR
 ///
 /// # Errors
 /// Why the cache cannot be used.
-pub fn collect(
+pub(crate) fn collect(
     caller: &Caller,
     policy: &HostPolicy,
     all: bool,
@@ -63,7 +63,7 @@ pub fn collect(
 ///
 /// # Errors
 /// Why the cache cannot be used.
-pub fn verify(caller: &Caller, policy: &HostPolicy) -> Result<CacheVerdict, ErrorReport> {
+pub(crate) fn verify(caller: &Caller, policy: &HostPolicy) -> Result<CacheVerdict, ErrorReport> {
     let (cache, _) = open_cache(caller, policy).map_err(|error| explain(&error))?;
     let (whole, damaged) = store::verify(&cache).map_err(|error| explain(&error))?;
     let damaged = damaged

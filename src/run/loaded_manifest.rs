@@ -12,7 +12,7 @@ use crate::run::block_documents::{self, Named};
 use crate::run::error::RunError;
 use archive::{Entry, Surveyed, Tree};
 use bundler::manifests::{INVENTORY, Registry};
-pub use bundler::runnable::View;
+pub(crate) use bundler::runnable::View;
 use spec::document::{self, Node, TEXT_BYTES_MAX};
 use spec::inventory::Inventory;
 use spec::manifest::{self, BlockDocuments, Format, Manifest, ManifestError};
@@ -53,7 +53,7 @@ pub(crate) fn document_names() -> Vec<&'static str> {
 }
 
 /// The files of a bundle: its tree and the first bytes of each file.
-pub trait BundleFiles {
+pub(crate) trait BundleFiles {
     fn tree(&self) -> &Tree;
 
     /// The first `bytes_max` bytes of a file, or all of a shorter one.
@@ -65,7 +65,7 @@ pub trait BundleFiles {
 
 /// An unpacked bundle.
 #[derive(Debug)]
-pub struct UnpackedFiles<'run> {
+pub(crate) struct UnpackedFiles<'run> {
     pub tree: &'run Tree,
     /// Its directory.
     pub root: BorrowedFd<'run>,
@@ -116,7 +116,7 @@ impl BundleFiles for Tree {
 
 /// A manifest and its origin.
 #[derive(Debug)]
-pub struct LoadedManifest {
+pub(crate) struct LoadedManifest {
     pub manifest: Manifest,
     /// Its path for messages; empty without a manifest.
     pub file: String,
@@ -134,7 +134,7 @@ pub struct LoadedManifest {
 ///
 /// # Errors
 /// [`RunError`] naming the file.
-pub fn of_caller(
+pub(crate) fn of_caller(
     options: &BundleOptions,
     workspace: Option<&Path>,
     registry: &Registry,
@@ -217,7 +217,7 @@ pub(super) fn format_of(path: &Path) -> Format {
 ///
 /// # Errors
 /// [`RunError::NoManifest`], [`RunError::Manifest`].
-pub fn of_bundle(
+pub(crate) fn of_bundle(
     bundle: &dyn BundleFiles,
     has_run: bool,
     registry: &Registry,

@@ -4,7 +4,7 @@
 
 pub mod artifacts;
 mod block_documents;
-pub mod cache_verbs;
+pub(crate) mod cache_verbs;
 mod cached_bundle;
 mod callers_program;
 mod command;
@@ -23,7 +23,7 @@ pub(crate) mod interpreters;
 mod interruptible;
 mod invisible_arguments;
 mod line_ends;
-pub mod loaded_manifest;
+pub(crate) mod loaded_manifest;
 mod needs;
 mod network;
 pub(crate) mod network_report;

@@ -491,7 +491,7 @@ mod tests {
 
     fn state(list: &[Enforcement], axis: &str) -> EnforcementState {
         let found = list.iter().find(|one| one.axis == axis);
-        found.expect("it is told").state
+        found.expect("it is listed").state
     }
 
     #[test]
@@ -529,14 +529,14 @@ mod tests {
             ("/own/data", Some("/own")),
             ("/lent/data", Some("/lent")),
         ] {
-            let told = pipes_within_reach(&[&view[..], &[bind(target, false)]].concat());
-            assert_eq!(told.is_some(), above.is_some(), "{target}: {told:?}");
-            let Some((told, above)) = told.zip(above) else {
+            let message = pipes_within_reach(&[&view[..], &[bind(target, false)]].concat());
+            assert_eq!(message.is_some(), above.is_some(), "{target}: {message:?}");
+            let Some((message, above)) = message.zip(above) else {
                 continue;
             };
             assert!(
-                told.contains(&format!("{target} is read-only beneath {above},")),
-                "{told}"
+                message.contains(&format!("{target} is read-only beneath {above},")),
+                "{message}"
             );
             let written = [bind("/lent", true), bind(target, true)];
             assert_eq!(pipes_within_reach(&written), None, "{target}");

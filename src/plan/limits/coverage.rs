@@ -10,7 +10,7 @@ use spec::request::LimitsMode;
 ///
 /// # Errors
 /// [`LimitError::Unenforceable`].
-pub fn apply_coverage(
+pub(crate) fn apply_coverage(
     limits: &mut Limits,
     coverage: &[Coverage],
     mode: LimitsMode,

@@ -13,7 +13,7 @@ use spec::plan_report::{BUILT_IN_MAXIMUM, DEFAULT, FLAG, HOST_POLICY};
 use spec::report::{LimitReport, LimitSource, WarningReport};
 use spec::request::LimitOptions;
 
-pub use coverage::apply_coverage;
+pub(crate) use coverage::apply_coverage;
 pub(crate) use coverage::weaker_than_stated;
 
 /// Between the stop signal and SIGKILL where nobody states it.

@@ -25,7 +25,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use spec::path::escape;
-use sys::file::CallError;
+use sys::file::{CallError, errno_of};
 use sys::lock;
 
 use super::cgroups;
@@ -177,7 +177,7 @@ impl RunRecords {
         let runs = self
             .runs
             .try_clone()
-            .map_err(|error| self.failed("make a record", run_id, "dup", io(&error)))?;
+            .map_err(|error| self.failed("make a record", run_id, "dup", errno_of(&error)))?;
         if let Some(file) = self.claim_spare(run_id)? {
             return Ok(self.begun(run_id, runs, file));
         }
@@ -200,8 +200,14 @@ impl RunRecords {
                         return Err(self.failed("make a record", run_id, "openat", errno));
                     }
                 };
-            lock::claim_file(file.as_fd())
-                .map_err(|errno| self.failed("claim a record", run_id, "flock", errno))?;
+            if let Err(errno) = lock::claim_file(file.as_fd()) {
+                if self.is_still(run_id, file.as_fd())? {
+                    rustix::fs::unlinkat(&self.runs, run_id, AtFlags::empty()).map_err(
+                        |errno| self.failed("remove a record", run_id, "unlinkat", errno),
+                    )?;
+                }
+                return Err(self.failed("claim a record", run_id, "flock", errno));
+            }
             // A concurrent cleanup may have removed the unlocked, empty file.
             if self.is_still(run_id, file.as_fd())? {
                 return Ok(self.begun(run_id, runs, file));
@@ -280,7 +286,7 @@ impl RunRecords {
             .by_ref()
             .take(RECORD_BYTES_MAX)
             .read_to_end(&mut text)
-            .map_err(|error| self.failed("read a record", run_id, "read", io(&error)))?;
+            .map_err(|error| self.failed("read a record", run_id, "read", errno_of(&error)))?;
         let (entries, failure) = record::remaining(run_id, &text);
         let mut collected = Collected {
             run_id: run_id.to_owned(),
@@ -386,10 +392,6 @@ fn failed(
         path: escape(path.as_os_str().as_encoded_bytes()),
         source: CallError::new(call, escape(object.as_bytes()), errno),
     }
-}
-
-fn io(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 /// Returns `None` for other entries.

@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::{RecordsError, failed, io};
+use super::{RecordsError, failed};
 
 /// Names of spare records; invalid as run ids.
 pub(super) const SPARES: [&str; 4] = [".spare-0", ".spare-1", ".spare-2", ".spare-3"];
@@ -144,7 +144,13 @@ impl RunRecord {
         }
         let run_id = &self.run_id;
         let fault = |call, error: &std::io::Error| {
-            failed(&self.path, "write a record", run_id, call, io(error))
+            failed(
+                &self.path,
+                "write a record",
+                run_id,
+                call,
+                sys::file::errno_of(error),
+            )
         };
         if let Err(error) = self.file.write_all(&text) {
             // A partial line would corrupt the next one.

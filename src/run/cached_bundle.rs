@@ -4,8 +4,6 @@ use std::fs::File;
 use std::io::{Seek as _, SeekFrom};
 use std::os::fd::OwnedFd;
 
-use rustix::io::Errno;
-
 use crate::run::Run;
 use crate::run::contract::Patience;
 use crate::run::error::RunError;
@@ -228,14 +226,14 @@ impl Look<'_> {
         let hashed = store::hash(&mut source);
         source.check(UNPACK).map_err(Failure::Run)?;
         hashed.map_err(|error| {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            let errno = sys::file::errno_of(&error);
             Failure::Run(RunError::host("read the bundle")(errno))
         })
     }
 
     fn source(&self) -> Result<Interruptible<'_>, Failure> {
         let file = self.file.try_clone().map_err(|error| {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            let errno = sys::file::errno_of(&error);
             Failure::Run(RunError::host("read the bundle")(errno))
         })?;
         Ok(self.patience.reader(file))
@@ -300,7 +298,7 @@ impl Look<'_> {
 fn rewind(file: &mut File) -> Result<(), RunError> {
     let sought = file.seek(SeekFrom::Start(0));
     sought.map(|_start| ()).map_err(|error| {
-        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        let errno = sys::file::errno_of(&error);
         RunError::host("read the bundle again")(errno)
     })
 }

@@ -124,7 +124,7 @@ const LINKS_MAX: usize = 40;
 /// `path` without links, though the end of it need not be made yet. A link to what is not there is
 /// followed as well: whoever makes the store goes through it.
 fn resolve_store(path: &Path) -> Result<PathBuf, Errno> {
-    let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    let errno = |error: std::io::Error| sys::file::errno_of(&error);
     let mut path = path.to_owned();
     for _link in 0..LINKS_MAX {
         let (real, rest) = resolve_what_is_there(&path).map_err(errno)?;

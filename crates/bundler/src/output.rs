@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::error::BundleError;
 use crate::files::{FileIdentity, shown};
-use sys::file::CallError;
+use sys::file::{CallError, errno_of};
 use sys::signal::{SignalSet, is_pending, set_mask};
 
 /// Signals with which users and service managers terminate a program.
@@ -313,10 +313,6 @@ fn refused(file: &str, found: &'static str, expected: &'static str) -> BundleErr
         found,
         expected,
     }
-}
-
-fn errno_of(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 fn link(file: &OwnedFd, directory: &OwnedFd, name: &[u8]) -> Result<(), Errno> {

@@ -156,7 +156,7 @@ fn read_or_empty(path: &'static str) -> Result<String, CgroupError> {
         Err(error) => Err(CgroupError::Observe(CallError::new(
             "read",
             path,
-            Errno::from_io_error(&error).unwrap_or(Errno::IO),
+            sys::file::errno_of(&error),
         ))),
     }
 }

@@ -16,7 +16,7 @@ use crate::mounts::{self, MountError};
 use crate::prefork::Prefork;
 use crate::prepare::begin;
 use crate::records::{RunRecords, default_directory};
-use crate::resources::{Resources, ResourcesError, Wanted};
+use crate::resources::{ResourceRequest, Resources, ResourcesError};
 use crate::supervise::judge::{Facts, judge};
 use crate::supervise::meter::Meter;
 use crate::supervise::streams::{OutputPump, Sink, make_pipes};
@@ -177,7 +177,7 @@ impl Sandbox {
         let mut seed = [0; 8];
         process::random(&mut seed).map_err(call("read random bytes"))?;
         let seed = u64::from_le_bytes(seed);
-        let wanted = Wanted {
+        let wanted = ResourceRequest {
             run_id: &format!("sandbox-{seed:016x}"),
             seed,
             uids: UIDS,

@@ -222,7 +222,7 @@ impl Run<'_> {
             &reference.which(),
             Tags::allowed(takes_tags(self.request, self.policy)),
             &terms.layer_limits(),
-            &*terms.listener,
+            &*terms.observer,
         )?;
         until.act.succeeded(how(snapshot.cached));
         let in_use = snapshot.tree;

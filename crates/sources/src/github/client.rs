@@ -10,7 +10,7 @@ use ureq::http::StatusCode;
 use crate::github::cache::Cache;
 use crate::github::error::GitHubError;
 use crate::github::fault::Fault;
-use crate::github::fetching::Wanted;
+use crate::github::fetching::FetchRequest;
 use crate::github::reference::is_commit;
 use crate::github::resolving::{is_reference, is_repository};
 use crate::github::service::Service;
@@ -164,7 +164,7 @@ impl GitHub for Client {
             return Err(self.no_repository(repository));
         }
         let folder = path.map_or(&b""[..], RelPath::as_bytes);
-        let wanted = Wanted {
+        let wanted = FetchRequest {
             repository,
             sha,
             folder: path,

@@ -19,7 +19,7 @@ use spec::path::{RelPath, escape};
 use spec::units;
 use store::{Building, CacheError};
 
-pub(super) struct Wanted<'a> {
+pub(super) struct FetchRequest<'a> {
     pub(super) repository: &'a str,
     pub(super) sha: &'a str,
     pub(super) folder: Option<&'a RelPath>,
@@ -27,7 +27,7 @@ pub(super) struct Wanted<'a> {
     pub(super) archive_key: Digest,
 }
 
-impl Wanted<'_> {
+impl FetchRequest<'_> {
     pub(super) fn no_commit(&self) -> GitHubError {
         GitHubError::CommitNotFound {
             repository: escape(self.repository.as_bytes()),
@@ -49,7 +49,7 @@ impl Wanted<'_> {
 impl Client {
     pub(super) fn unpack_kept(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &FetchRequest<'_>,
     ) -> Result<Option<FetchedTree>, GitHubError> {
         let cache = self.cache()?;
         let Some(file) = cache.archive(&wanted.archive_key)? else {
@@ -69,17 +69,17 @@ impl Client {
         }
     }
 
-    pub(super) fn fetch_anew(&self, wanted: &Wanted<'_>) -> Result<FetchedTree, GitHubError> {
+    pub(super) fn fetch_anew(&self, wanted: &FetchRequest<'_>) -> Result<FetchedTree, GitHubError> {
         let (repository, sha) = (wanted.repository, wanted.sha);
         let place = format!("{repository} at {}", short(sha));
         Progress::Asking { place: &place }.emit();
         let path = format!("/repos/{repository}/tarball/{sha}");
         let cache = self.cache()?;
         let (download, building, archive, hosted) = self.service.retry(&path, || {
-            let answer = self
+            let response = self
                 .service
                 .get(&path, "application/vnd.github+json, */*")?;
-            match answer.status {
+            match response.status {
                 StatusCode::OK => (),
                 StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY => {
                     return Err(wanted.no_commit().into());
@@ -93,7 +93,7 @@ impl Client {
                 wanted.refused(cause, None)
             };
             self.service
-                .archive(answer, &place, limit_bytes, &too_large, &mut |bytes| {
+                .archive(response, &place, limit_bytes, &too_large, &mut |bytes| {
                     download.write(bytes)
                 })?;
             let building = cache.begin()?;
@@ -108,7 +108,7 @@ impl Client {
     /// the wanted commit.
     fn unpack(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &FetchRequest<'_>,
         archive: File,
         into: BorrowedFd<'_>,
     ) -> Result<(ArchiveNote, HostedArchive), Fault> {
@@ -131,7 +131,7 @@ impl Client {
 
     fn publish(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &FetchRequest<'_>,
         building: Building,
         archive: ArchiveNote,
         hosted: &HostedArchive,
@@ -155,7 +155,7 @@ impl Client {
 }
 
 /// A truncated or garbled archive may arrive whole on the next attempt.
-fn unpack_fault(wanted: &Wanted<'_>, error: UnpackError) -> Fault {
+fn unpack_fault(wanted: &FetchRequest<'_>, error: UnpackError) -> Fault {
     if !error.is_damage() && error.is_refusal() {
         return wanted.refused(error.to_string(), Some(Box::new(error)));
     }

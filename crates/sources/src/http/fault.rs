@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ureq::http::StatusCode;
 
-use crate::http::answer::Answer;
 use crate::http::headers::retry_after;
+use crate::http::response::Response;
 use spec::tokens::iso_date;
 
 /// Error of one attempt; `E` is the caller's error type.
@@ -78,9 +78,9 @@ pub(crate) fn tries_shown(tries: u32) -> String {
 }
 
 /// Fails with a temporary error for a status that a retry may change.
-pub(crate) fn check_retryable<E>(answer: &Answer) -> Result<(), Fault<E>> {
-    let status = answer.status;
-    let wait = retry_after(&answer.headers);
+pub(crate) fn check_retryable<E>(response: &Response) -> Result<(), Fault<E>> {
+    let status = response.status;
+    let wait = retry_after(&response.headers);
     if status == StatusCode::TOO_MANY_REQUESTS {
         return Err(Fault::rate_limited(status, wait, None));
     }

@@ -3,22 +3,22 @@
 //! The protocol is ureq's. Connections are our own (`wire`), so that waits can be cancelled. Proxy
 //! variables of the environment are ignored, since a proxy would see plain HTTP.
 
-mod answer;
 mod client;
 mod fault;
 mod headers;
 mod patience;
+mod response;
 mod retry;
 mod roots;
 pub(crate) mod url;
 mod watch;
 mod wire;
 
-pub(crate) use answer::Answer;
 pub(crate) use client::{Client, TransferError};
 pub(crate) use fault::{Fault, check_retryable, tries_shown, until_shown};
 pub(crate) use headers::{expect_content, number, retry_after};
 pub use patience::Patience;
+pub(crate) use response::Response;
 pub(crate) use retry::{GaveUp, retry};
 pub(crate) use roots::{RootsError, beside, of_file, of_host};
 pub(crate) use watch::Watch;

@@ -10,7 +10,7 @@ mod fetcher;
 mod hashing;
 pub mod layers;
 pub mod layout;
-pub mod listener;
+pub mod observer;
 pub mod opening;
 pub mod origin;
 pub mod pull;

@@ -159,14 +159,14 @@ fn ask(
         registry: &reference.registry,
         origin: format!("`{program}`"),
     };
-    let listener = &connection.listener;
+    let observer = &connection.observer;
     let said = program::ask(&Question {
         words: &[program, "get".to_owned()],
         input: helper.server.as_bytes(),
         environment: &connection.environment,
         deadline: connection.patience.program,
         signals: None,
-        is_over: &|| listener.is_cancelled(),
+        is_over: &|| observer.is_cancelled(),
     });
     let said = said.map_err(|unusable| match unusable {
         Unusable::Interrupted => OciError::Cancelled {

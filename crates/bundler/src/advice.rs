@@ -1,4 +1,4 @@
-//! The stable code of each error, and what to do about it.
+//! The stable code and the hint of each error.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! One bundle: located, resolved, pinned, gathered, written. The place to start reading.
+//! One bundle: located, resolved, pinned, gathered, written. Start reading here.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use spec::digest::Digest;
 use spec::host_policy::HostPolicy;
 use spec::report::WarningReport;
 
-/// What the caller asks for.
+/// Request for one bundle.
 #[derive(Debug)]
 pub struct BundleRequest<'call> {
     /// A manifest, a folder with one, or the name of a code-workspace.
@@ -66,7 +66,7 @@ pub struct Bundle {
     pub contents: Gathered,
     /// `None` without an output.
     pub written: Option<WrittenBundle>,
-    /// `None` if nobody needs it.
+    /// `None` if the caller does not need it.
     pub digest: Option<Digest>,
 }
 

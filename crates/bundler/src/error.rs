@@ -314,7 +314,7 @@ fn near_words(near: Option<&String>) -> String {
 }
 
 impl BundleError {
-    /// Adds the source, unless the error has a place or is not of one source.
+    /// Adds the source, unless the error already has a location or concerns several sources.
     pub(crate) fn at(self, at: &SourceOrigin) -> Self {
         match self {
             Self::Size { .. }

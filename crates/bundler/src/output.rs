@@ -72,7 +72,7 @@ impl OutputFile {
             Err(errno) => return Err(failed(&shown, "stat", errno)),
         };
         match there {
-            // Written beside the target of a link, so that the link is kept.
+            // Written next to the target of a link, so that the link is kept.
             Some(FileType::RegularFile) => {
                 let path = path.canonicalize();
                 let path = path.map_err(|error| failed(&shown, "realpath", errno_of(&error)))?;
@@ -165,7 +165,7 @@ impl OutputFile {
         }
     }
 
-    /// Reads at most `most` bytes of the file that will be replaced; nothing if there is none.
+    /// Reads at most `most` bytes of the file that will be replaced; nothing if it does not exist.
     ///
     /// # Errors
     /// [`BundleError::Output`].

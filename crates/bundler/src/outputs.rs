@@ -1,4 +1,4 @@
-//! The files that `runner bundle` writes, and what they may replace: an earlier bundle, an earlier
+//! The files that `runner bundle` writes, and the files that they may replace: an earlier bundle, an earlier
 //! lock file, and never a file of another kind that was named by mistake.
 
 use std::path::Path;

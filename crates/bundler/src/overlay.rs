@@ -271,8 +271,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is laid over what: what is there was the last to be accepted there, and every
-        /// parent is a directory.
+        /// For any items in any order: each path has the last accepted item, and every parent is a
+        /// directory.
         #[test]
         fn the_last_accepted_item_lies_at_its_path(items in items()) {
             let mut overlay = Overlay::default();

@@ -1,4 +1,4 @@
-//! The lock file of a bundle: references are pinned by it, and the bundle has to agree with it.
+//! The lock file of a bundle: it pins references, and the bundle must match it.
 
 use std::path::Path;
 
@@ -21,11 +21,11 @@ use spec::runner_block::{Engine, Language};
 pub enum LockUse<'call> {
     Nothing,
     Write(&'call Path),
-    /// `--locked`: the bundle has to agree with it.
+    /// `--locked`: the bundle must match it.
     Hold(&'call Path),
 }
 
-/// A lock file that the bundle has to agree with.
+/// A lock file that the bundle must match.
 #[derive(Debug)]
 struct HeldLock {
     shown: String,
@@ -95,7 +95,7 @@ impl Pinned {
         })
     }
 
-    /// Returns the lock that the bundle has to agree with.
+    /// Returns the lock that the bundle must match.
     pub(crate) fn lock(&self) -> Option<&Lock> {
         self.held.as_ref().map(|held| &held.lock)
     }

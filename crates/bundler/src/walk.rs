@@ -344,7 +344,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Explains why nothing is at `path`: a link above it, or no such name.
+    /// Explains why `path` does not exist: a link above it, or no such name.
     fn missing(&self, path: &RelPath) -> BundleError {
         let is_link = |path: &RelPath| {
             let found = self.files.look(path).ok().flatten();

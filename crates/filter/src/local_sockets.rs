@@ -81,8 +81,8 @@ mod tests {
                 (socketpair, 2, 2, true),
                 (0, 1, 2, true),
             ] {
-                let told = answer(number, audit, family, kind);
-                assert_eq!(told, allowed, "{arch:?} {number} {family} {kind}");
+                let found = answer(number, audit, family, kind);
+                assert_eq!(found, allowed, "{arch:?} {number} {family} {kind}");
             }
             assert!(answer(socket, audit ^ 1, 1, 1), "another architecture");
         }

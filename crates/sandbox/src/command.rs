@@ -35,11 +35,11 @@ pub use spec::limits::Limit;
 pub use spec::outcome::Outcome;
 
 const PATH: [&str; 4] = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin"];
-/// Where nobody states a limit of the output.
+/// Default limit of the output.
 const OUTPUT_BYTES_DEFAULT: u64 = 16 << 20;
 /// Inodes of the writable space.
 const SPACE_INODES: u64 = 65_536;
-/// Uids of the host that nothing else uses, for runs of root.
+/// Unused uids of the host, for runs of root.
 const UIDS: UidRange = UidRange {
     first: 0x7000_0000,
     last: 0x7000_ffff,
@@ -59,11 +59,11 @@ pub struct Sandbox {
 #[derive(Debug)]
 pub struct Ended {
     pub outcome: Outcome,
-    /// Wait status of the command (wait(2)); `None`: init did not tell it.
+    /// Wait status of the command (wait(2)); `None` if init did not report it.
     pub raw_status: Option<i32>,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
-    /// How strongly each limit held.
+    /// How strongly each limit was enforced.
     pub coverage: Vec<Coverage>,
     /// What could not be done or given back.
     pub problems: Vec<String>,
@@ -329,7 +329,7 @@ fn ended(outcome: Outcome, observed: Observed, streams: Streams, coverage: Vec<C
     }
 }
 
-/// Refuses a stated limit that nothing holds here.
+/// Refuses a stated limit that this host cannot enforce.
 fn refuse_unenforceable(coverage: &[Coverage], stated: &LimitValues) -> Result<(), CommandError> {
     for limit in Limit::ALL {
         let (Some(axis), Some(_)) = (limit.axis(), stated.get(limit)) else {

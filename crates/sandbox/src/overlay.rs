@@ -53,7 +53,7 @@ pub enum Lower<'tree> {
 /// Where changes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upper {
-    /// To `upper` of the place, with `work` beside it.
+    /// To `upper` of the directory, which also contains `work`.
     Writable,
     /// Nowhere: `upper` of the place, which exists, is the top layer of a read-only overlayfs.
     ReadOnly,

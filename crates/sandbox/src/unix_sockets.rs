@@ -126,7 +126,7 @@ mod tests {
             ] {
                 let decided = decided(lent, accepted, abi);
                 assert_eq!(decided, expected, "{lent} {accepted} {abi}");
-                // One of the two holds what has to be held, and none what has not.
+                // Exactly one of the two enforces a rule; neither enforces an accepted risk.
                 let is_held = matches!(expected, Confined | Refused);
                 let by_filter = !decided.filter().is_empty();
                 let rules = decided.ruleset(ruleset(abi, &[]), &["/run/agent".into()]);

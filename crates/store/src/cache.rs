@@ -81,7 +81,7 @@ enum Source {
 }
 
 impl Cache {
-    /// Opens the cache at `place` and makes what is missing.
+    /// Opens the cache at `place` and creates missing parts.
     ///
     /// # Errors
     /// [`CacheError::Unsafe`], [`CacheError::Call`].
@@ -183,7 +183,7 @@ impl Cache {
     /// As [`Cache::publish`], without the list.
     ///
     /// # Errors
-    /// [`CacheError`]; what was built is removed.
+    /// [`CacheError`]; the built tree is removed.
     pub fn publish_kept(
         &self,
         building: Building,

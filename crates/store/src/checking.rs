@@ -114,7 +114,7 @@ fn check_entry(entry: &OpenDirectory, key: &str) -> Result<Option<String>, Cache
 }
 
 /// Checks that the directory `root` holds `tree`, owners and modes included, with the digest
-/// `content`. Returns what is wrong.
+/// `content`. Returns the first mismatch.
 ///
 /// # Errors
 /// [`CacheError`]: it cannot be read for a reason of this process.

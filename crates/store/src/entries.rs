@@ -52,7 +52,7 @@ pub struct KeyedTree {
     entry: OpenDirectory,
 }
 
-/// What is stored beside a keyed tree.
+/// Data stored with a keyed tree.
 #[derive(Debug, Clone, Copy)]
 pub struct Label<'note> {
     /// Bytes of all files.
@@ -136,7 +136,7 @@ impl KeyedTree {
 }
 
 impl StoreDirectory {
-    /// Begins an entry. Removes what killed processes left first.
+    /// Begins an entry. First removes leftovers of killed processes.
     ///
     /// # Errors
     /// [`CacheError`].
@@ -194,10 +194,10 @@ impl StoreDirectory {
         Ok(Some(KeyedTree::new(held, tree)))
     }
 
-    /// Publishes what was built as the tree `key`, unless it exists already.
+    /// Publishes the built tree as `key`, unless it exists already.
     ///
     /// # Errors
-    /// [`CacheError`]; what was built is removed.
+    /// [`CacheError`]; the built tree is removed.
     pub fn publish(
         &self,
         building: Building,
@@ -248,7 +248,7 @@ impl StoreDirectory {
         Ok(None)
     }
 
-    /// Renames what was built to the entry `key`, unless there is one that `is_whole`. The entry
+    /// Renames the built tree to the entry `key`, unless one that `is_whole` exists. The entry
     /// is in use from now on.
     pub(crate) fn place(
         &self,

@@ -63,7 +63,7 @@ impl Facts {
     }
 }
 
-/// Reads what follows on the first line; `None` if there is no such line.
+/// Reads the rest of the first line; `None` if it is missing.
 pub(crate) fn read_body(entry: &OpenDirectory) -> Result<Option<Vec<u8>>, CacheError> {
     let bytes = entry.read(FACTS, FACTS_BYTES_MAX)?;
     Ok(bytes.and_then(|mut bytes| {
@@ -73,7 +73,7 @@ pub(crate) fn read_body(entry: &OpenDirectory) -> Result<Option<Vec<u8>>, CacheE
     }))
 }
 
-/// Reads the list of a tree; `None` if there is none.
+/// Reads the list of a tree; `None` if it is missing.
 pub(crate) fn read_listing(entry: &OpenDirectory) -> Result<Option<Tree>, CacheError> {
     Ok(read_body(entry)?.and_then(|bytes| listing::read(&bytes)))
 }

@@ -138,7 +138,7 @@ impl OpenDirectory {
             .map_err(|error| self.failed("write", name)(errno_of(&error)))
     }
 
-    /// Renames within this directory; replaces what is there.
+    /// Renames within this directory; replaces an existing file.
     ///
     /// # Errors
     /// [`CacheError::Call`].
@@ -174,7 +174,7 @@ impl OpenDirectory {
         let mut names = Vec::new();
         for entry in Dir::read_from(&directory).map_err(self.failed("getdents64", part))? {
             let entry = entry.map_err(self.failed("getdents64", part))?;
-            // Names of a store are UTF-8. Others are not ours to remove.
+            // Names of a store are UTF-8. Other files are not removed.
             if let Ok(name) = entry.file_name().to_str()
                 && name != "."
                 && name != ".."

@@ -1,4 +1,4 @@
-//! Fills and shrinks the cache of bundles: trees, and what the indexes know of them.
+//! Fills and shrinks the cache of bundles: trees and their indexes.
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -17,11 +17,11 @@ use crate::files::json;
 use crate::identity::Identity;
 use archive::{Entry, Tree, UnpackLimits, Unpacked, listing};
 
-/// Most files that are known by their identity; each costs a page.
+/// Maximum of files recorded by their identity; each costs a page.
 const IDENTITIES_MAX: usize = 4096;
 
 impl Cache {
-    /// Begins a tree. Removes what killed processes left first.
+    /// Begins a tree. First removes leftovers of killed processes.
     ///
     /// # Errors
     /// [`CacheError`].
@@ -32,11 +32,11 @@ impl Cache {
         self.directory.begin()
     }
 
-    /// Publishes what was built, unless a tree with that content exists, and records the archive. A
+    /// Publishes the built tree, unless a tree with that content exists, and records the archive. A
     /// tree that is larger than the whole cache is used once and not kept.
     ///
     /// # Errors
-    /// [`CacheError`]; what was built is removed.
+    /// [`CacheError`]; the built tree is removed.
     pub fn publish(
         &self,
         building: Building,
@@ -154,7 +154,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes garbage and unused trees: every one if `all`, else until the cache fits its size
+    /// Removes garbage and unused trees: all if `all`, else until the cache fits its size
     /// limit.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ pub fn dropped(socket: impl AsFd) -> Result<u32, Errno> {
         libc::socklen_t::try_from(size_of_val(&facts)).map_err(|_too_long| Errno::INVAL)?;
     // SAFETY: `facts` and `length` live across the call; the kernel writes at most `length` bytes
     // and their number.
-    let told = unsafe {
+    let status = unsafe {
         libc::syscall(
             libc::SYS_getsockopt,
             socket.as_fd().as_raw_fd(),
@@ -32,9 +32,9 @@ pub fn dropped(socket: impl AsFd) -> Result<u32, Errno> {
             &raw mut length,
         )
     };
-    check(told)?;
-    let told = usize::try_from(length).unwrap_or(0);
-    if told < size_of_val(&facts) {
+    check(status)?;
+    let length = usize::try_from(length).unwrap_or(0);
+    if length < size_of_val(&facts) {
         return Err(Errno::NODATA);
     }
     Ok(facts[DROPS_AT])

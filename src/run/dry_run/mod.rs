@@ -318,7 +318,7 @@ impl DryRun<'_> {
         let entries = planning::distinct(chosen);
         let mut mounts = Vec::with_capacity(entries.len());
         for entry in &entries {
-            let looked = mounts::look(entry).map_err(RunError::from);
+            let looked = mounts::inspect(entry).map_err(RunError::from);
             mounts.extend(self.refusals.check(looked)?);
         }
         // An entry that is missing has its own refusal.

@@ -118,8 +118,10 @@ impl Run<'_> {
         }
         let references = check(&chosen.manifest, self.request, self.policy)?;
         let others = planning::distinct(chosen);
-        let others: Vec<RequestedMount> =
-            others.iter().map(mounts::look).collect::<Result<_, _>>()?;
+        let others: Vec<RequestedMount> = others
+            .iter()
+            .map(mounts::inspect)
+            .collect::<Result<_, _>>()?;
         let planned = wanted.iter().map(placeholder);
         let all: Vec<RequestedMount> = others.iter().cloned().chain(planned).collect();
         view_plan::asked(&all)?;

@@ -143,7 +143,7 @@ impl Backend {
     }
 }
 
-/// Only this name identifies a leftover as ours.
+/// Only this name identifies a leftover of the runner.
 fn group_name(run_id: &str) -> String {
     format!("runner-{run_id}")
 }

@@ -52,7 +52,7 @@ fn is_redirect(status: StatusCode) -> bool {
 /// only.
 ///
 /// # Errors
-/// What is wrong with it, such as a redirect from TLS to plain HTTP on another machine.
+/// The reason why it is refused, such as a redirect from TLS to plain HTTP on another machine.
 pub(crate) fn next(from: &Uri, headers: &HeaderMap) -> Result<Uri, String> {
     let location = headers
         .get(header::LOCATION)

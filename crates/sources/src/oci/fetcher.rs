@@ -11,7 +11,7 @@ use spec::digest::Digest;
 use spec::oci::media::MANIFEST_BYTES_MAX;
 use spec::oci::reference::Which;
 
-/// A store, and the origin of what it lacks.
+/// A store, and the origin of blobs that it lacks.
 pub(super) struct Fetcher<'call> {
     pub(super) store: &'call Store,
     pub(super) origin: &'call dyn Origin,
@@ -67,31 +67,31 @@ impl<'call> Fetcher<'call> {
     /// Returns the content of a blob of at most `bytes_max` bytes.
     pub(super) fn read(
         &self,
-        wanted: &BlobDescriptor,
+        descriptor: &BlobDescriptor,
         bytes_max: u64,
     ) -> Result<Vec<u8>, OciError> {
-        if let Some(bytes) = self.store.read(&wanted.digest, bytes_max)? {
+        if let Some(bytes) = self.store.read(&descriptor.digest, bytes_max)? {
             return Ok(bytes);
         }
         // Holds the lock of the blob until it is read.
-        let _blob = self.fetch(wanted)?;
-        let bytes = self.store.read(&wanted.digest, bytes_max)?;
+        let _blob = self.fetch(descriptor)?;
+        let bytes = self.store.read(&descriptor.digest, bytes_max)?;
         Ok(bytes.unwrap_or_default())
     }
 
     /// Passes a blob to `unpack`. A blob that is damaged on the disk is downloaded once more.
     pub(super) fn unpack<T>(
         &self,
-        wanted: &BlobDescriptor,
+        descriptor: &BlobDescriptor,
         unpack: impl Fn(&Blob) -> Result<T, OciError>,
     ) -> Result<T, OciError> {
-        if let Some(blob) = self.store.find_blob(wanted)? {
+        if let Some(blob) = self.store.find_blob(descriptor)? {
             match unpack(&blob) {
                 Err(OciError::Store(error)) if error.is_other_bytes() => (),
                 unpacked => return unpacked,
             }
         }
-        unpack(&self.fetch(wanted)?)
+        unpack(&self.fetch(descriptor)?)
     }
 
     /// Checks the digest of a blob that cannot be unpacked: a refusal counts only for the right
@@ -110,8 +110,8 @@ impl<'call> Fetcher<'call> {
         .into())
     }
 
-    fn fetch(&self, wanted: &BlobDescriptor) -> Result<Blob, OciError> {
+    fn fetch(&self, descriptor: &BlobDescriptor) -> Result<Blob, OciError> {
         self.has_asked.set(true);
-        self.store.fetch(wanted, self.origin, self.observer)
+        self.store.fetch(descriptor, self.origin, self.observer)
     }
 }

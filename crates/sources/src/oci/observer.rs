@@ -6,7 +6,7 @@ use crate::progress::Progress;
 
 use crate::oci::error::OciError;
 
-/// Longest time without a look at the observer.
+/// Longest time between two checks for cancellation.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Decides about cancellation, and may add to the events of a transfer.

@@ -70,7 +70,7 @@ pub struct BlobDescriptor {
 }
 
 impl Store {
-    /// Opens the store at `place` and creates what is missing. On a read-only file system an
+    /// Opens the store at `place` and creates missing parts. On a read-only file system an
     /// existing store is opened.
     ///
     /// # Errors

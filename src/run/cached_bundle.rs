@@ -13,7 +13,7 @@ use archive::{OpenedArchive, UnpackError, UnpackLimits};
 use spec::host_policy::HostPolicy;
 use spec::report::{CacheFound, WarningReport, with_causes};
 use spec::request::{BundleArgument, Caller, Subject};
-use store::{Cache, CacheError, Distrust, HeldTree, Identity, Record};
+use store::{Cache, CacheError, Distrust, Identity, ListedTree, Record};
 
 /// An archive that is not larger is unpacked in less time than it takes to find its tree and to lay
 /// an overlayfs over it (`benches/cache.rs`).
@@ -23,7 +23,7 @@ pub(super) const SMALL_BYTES: u64 = 32 << 10;
 pub(super) enum BundleFrom {
     /// The cache has its tree.
     Tree {
-        tree: Box<HeldTree>,
+        tree: Box<ListedTree>,
         found: CacheFound,
         reason: Option<&'static str>,
     },
@@ -44,7 +44,7 @@ pub(super) struct LookedUp {
 
 /// What the cache had to say.
 enum Answer {
-    Tree(Box<HeldTree>, CacheFound, Option<&'static str>),
+    Tree(Box<ListedTree>, CacheFound, Option<&'static str>),
     /// Nothing is kept: why.
     Nothing(&'static str),
 }

@@ -220,7 +220,7 @@ fn read_block(
         ),
         None => (
             Ok(ReferenceTarget::Slug(reference.text.clone())),
-            "stands in a document of the host's registry, beside which nothing is looked for",
+            "is in a document of the host's registry, whose folder is not searched",
         ),
     };
     match target {

@@ -1,4 +1,4 @@
-//! What is kept for later runs, by one protocol: unpacked bundles, unpacked snapshots of sources,
+//! Data stored for later runs, by one protocol: unpacked bundles, unpacked snapshots of sources,
 //! layers of images, archives and folders of github, blobs.
 //!
 //! ```text
@@ -50,7 +50,7 @@ mod place;
 mod private;
 mod publishing;
 
-pub use cache::{Cache, HeldTree, InUse, KeptTree, Record};
+pub use cache::{Cache, CachedTree, InUse, ListedTree, Record};
 pub use checking::{Damaged, Listed, check_tree, verify};
 pub use copy::copy_into;
 pub use directory::{Claim, Names, StoreDirectory};

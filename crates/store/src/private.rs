@@ -39,7 +39,7 @@ pub(crate) fn open_private(directory: &Path) -> Result<OpenDirectory, CacheError
                 status.st_uid,
                 status.st_mode & 0o7777
             ),
-            expected: "one of root's or of this user's that not everybody may write to, or a sticky one",
+            expected: "one of root or this user that is not writable for others, or a sticky one",
         });
     }
     Ok(OpenDirectory::new(opened, path))

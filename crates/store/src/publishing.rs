@@ -7,7 +7,7 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use crate::cache::{
-    ARCHIVES, Cache, HeldTree, IDENTITIES, InUse, RECORD_BYTES_MAX, Record, archive_name,
+    ARCHIVES, Cache, IDENTITIES, InUse, ListedTree, RECORD_BYTES_MAX, Record, archive_name,
 };
 use crate::directory::Names;
 use crate::entries::{Building, Collected, TREES};
@@ -43,7 +43,7 @@ impl Cache {
         unpacked: Unpacked,
         archive_bytes: u64,
         limits: &UnpackLimits,
-    ) -> Result<(HeldTree, Option<Record>), CacheError> {
+    ) -> Result<(ListedTree, Option<Record>), CacheError> {
         let content = unpacked.content_digest;
         let key = content.hexadecimal();
         let facts = Facts {
@@ -57,7 +57,7 @@ impl Cache {
         building.entry.write_new(FACTS, &bytes)?;
         if facts.disk_bytes > self.size_bytes {
             let in_use = InUse::once(building)?;
-            return Ok((HeldTree { unpacked, in_use }, None));
+            return Ok((ListedTree { unpacked, in_use }, None));
         }
         let record = Record::of(&unpacked);
         let names = self.directory.lock_names()?;
@@ -79,7 +79,7 @@ impl Cache {
             ..unpacked
         };
         let in_use = InUse::of(entry)?;
-        Ok((HeldTree { unpacked, in_use }, record))
+        Ok((ListedTree { unpacked, in_use }, record))
     }
 
     /// Records that the file with this identity holds that archive.

@@ -167,7 +167,7 @@ pub enum CgroupError {
         #[source]
         source: CallError,
     },
-    #[error("cannot make the run's cgroup {group}; its parent must exist and be ours to write")]
+    #[error("cannot make the run's cgroup {group}; its parent must exist and be writable")]
     Make {
         group: String,
         #[source]

@@ -40,7 +40,7 @@ pub fn observe(
                 Ok(facts) => facts,
                 Err(error) if passes(error.errno) => return Err(CgroupError::Observe(error)),
                 Err(error) if error.call == WRITE_CHECK => {
-                    unusable(format!("{path} is not ours to write ({})", error.errno))
+                    unusable(format!("{path} is not writable ({})", error.errno))
                 }
                 Err(error) => unusable(error.to_string()),
             };

@@ -10,7 +10,7 @@
 //! - `mount`: an empty directory on which each run mounts its new root in its own mount namespace.
 //! - `uids`: one byte per uid of the range, locked while in use.
 //! - `locks`: one byte per workspace, locked while outputs are written. The workspace itself is not
-//!   locked, because every body that may read it could hold that lock.
+//!   locked, because any body with read access could take that lock.
 
 mod directory;
 mod record;

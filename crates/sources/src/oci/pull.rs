@@ -21,7 +21,7 @@ use spec::digest::Digest;
 use spec::oci::reference::Which;
 use spec::oci::source_config::{CONFIG_BYTES_MAX, SourceConfig};
 use spec::report::WarningReport;
-use store::{Cache, InUse, KeptTree, is_full};
+use store::{Cache, CachedTree, InUse, is_full};
 
 /// Whether a tag may select the artifact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -262,13 +262,13 @@ struct Unpacking<'call> {
 }
 
 impl Unpacking<'_> {
-    fn find(&self) -> Result<Option<KeptTree>, OciError> {
+    fn find(&self) -> Result<Option<CachedTree>, OciError> {
         let (bytes, digest) = (self.layer.bytes, &self.layer.digest);
         Ok(self.snapshots.kept(bytes, digest, self.limits)?)
     }
 
     /// Also returns whether another process unpacked it meanwhile.
-    fn claim_and_unpack(&self) -> Result<(KeptTree, bool), OciError> {
+    fn claim_and_unpack(&self) -> Result<(CachedTree, bool), OciError> {
         let Fetcher {
             store, observer, ..
         } = self.fetcher;
@@ -285,7 +285,7 @@ impl Unpacking<'_> {
         }
     }
 
-    fn unpack_blob(&self, blob: &Blob) -> Result<KeptTree, OciError> {
+    fn unpack_blob(&self, blob: &Blob) -> Result<CachedTree, OciError> {
         let Fetcher {
             store, observer, ..
         } = self.fetcher;

@@ -127,7 +127,7 @@ fn read(path: &Path, refusal: &Refusal<'_>) -> Result<Option<DockerConfig>, OciE
     }
     if status.st_mode & FOR_ALL != 0 {
         let problem = format!(
-            "is a file with mode {:04o}, expected one that not everybody may write to",
+            "is a file with mode {:04o}, expected one that is not writable for others",
             status.st_mode & 0o7777
         );
         return Err(refusal.error(problem, None));

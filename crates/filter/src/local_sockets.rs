@@ -53,7 +53,7 @@ mod tests {
     use crate::{SeccompData, interpret};
 
     #[test]
-    fn only_what_reaches_a_name_is_refused() {
+    fn only_calls_that_reach_a_name_are_refused() {
         for arch in Arch::ALL {
             let (socket, socketpair) = numbers(arch);
             let audit = arch.audit_value();

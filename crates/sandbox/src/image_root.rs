@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ours_is_nothing_of_the_image_and_a_home_may_be() {
+    fn own_paths_hide_the_image_except_a_home() {
         for name in ["proc", "dev", "bundle", "scratch", "runner", "tmp"] {
             assert!(!is_of_image(name.as_bytes()), "{name}");
         }

@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_listens_init_says_so_and_goes_on() {
+    fn init_reports_a_refused_connection_and_continues() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let port = listener.local_addr().expect("bound").port();
         drop(listener);

@@ -134,8 +134,8 @@ pub enum InitMessage {
 pub fn receive(link: BorrowedFd<'_>) -> Result<InitMessage, Errno> {
     // If init ended with unread signals of the supervisor, the kernel returns ECONNRESET once, before the
     // queued messages of init.
-    let word = match link::receive_what_fits(link) {
-        Err(Errno::CONNRESET) => link::receive_what_fits(link),
+    let word = match link::receive_lossy(link) {
+        Err(Errno::CONNRESET) => link::receive_lossy(link),
         other => other,
     };
     match word {

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_writable_by_mount_is_writable_by_rule() {
+    fn only_writable_mounts_are_writable_by_rule() {
         let host = HostSupport {
             entries: vec![
                 ("/usr", HostEntry::Directory),

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_may_write_or_replace_and_what_is_young_is_not_trusted() {
+    fn files_that_others_can_replace_and_recent_files_are_not_trusted() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("a");
         std::fs::write(&path, b"one").expect("written");

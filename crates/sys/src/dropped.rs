@@ -46,7 +46,7 @@ mod tests {
     use std::net::UdpSocket;
 
     #[test]
-    fn what_a_full_socket_lost_is_counted() {
+    fn drops_of_a_full_socket_are_counted() {
         let full = UdpSocket::bind("127.0.0.1:0").expect("bound");
         rustix::net::sockopt::set_socket_recv_buffer_size(&full, 4_096).expect("set");
         assert_eq!(dropped(&full), Ok(0));

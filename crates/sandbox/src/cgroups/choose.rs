@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_user_of_a_hybrid_host_uses_what_was_chowned_to_him() {
+    fn an_ordinary_user_of_a_hybrid_host_uses_the_cgroups_that_he_owns() {
         let mut host = hybrid();
         host.is_root = false;
         look(&mut host, Some("/for-him"), &writable(""));
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_user_who_was_given_nothing_is_told_why() {
+    fn an_ordinary_user_without_delegation_gets_the_reason() {
         let mut host = hybrid();
         host.is_root = false;
         for facts in host.groups.values_mut() {
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_enabled_already_is_left_as_it_is() {
+    fn enabled_controllers_are_not_enabled_again() {
         let mut host = v2("/runner.service");
         *at(&mut host, "/runner.service") = GroupFacts {
             enabled: "memory pids\n".to_owned(),
@@ -660,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_is_mounted_read_only_gives_no_groups_and_nobody_to_ask() {
+    fn a_read_only_tree_gives_no_groups_and_no_manager() {
         let mut host = v2("/");
         host.is_root = true;
         at(&mut host, "").unwritable = Some("EROFS".to_owned());

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forgotten_is_not_removed() {
+    fn a_deleted_entry_is_not_removed() {
         let kept = temporary(b"kept");
         let lines = [
             Line::from(&temporary(b"gone")),
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_line_that_nobody_wrote_is_reported_and_hides_no_other() {
+    fn a_malformed_whole_line_is_reported_and_hides_no_other() {
         let mut text = b"{\"cgroup\":7}\n".to_vec();
         text.extend(written(&[Line::from(&temporary(b"x"))]));
         let (read, failure) = remaining("a", &text);

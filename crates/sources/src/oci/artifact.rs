@@ -204,7 +204,7 @@ pub(super) fn for_this_platform(index: &ImageIndex) -> Result<BlobDescriptor, Ar
 ///
 /// # Errors
 /// [`ArtifactProblem::Algorithm`].
-pub fn blob_descriptor(descriptor: &Descriptor) -> Result<BlobDescriptor, ArtifactProblem> {
+pub(crate) fn blob_descriptor(descriptor: &Descriptor) -> Result<BlobDescriptor, ArtifactProblem> {
     let text = descriptor.digest().to_string();
     match Digest::parse(&text) {
         Some(digest) => Ok(BlobDescriptor {

@@ -65,7 +65,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Size`], [`StoreError::Cache`].
-    pub fn find_blob(&self, wanted: &BlobDescriptor) -> Result<Option<Blob>, StoreError> {
+    pub(crate) fn find_blob(&self, wanted: &BlobDescriptor) -> Result<Option<Blob>, StoreError> {
         let Some(blob) = self.blob(&wanted.digest)? else {
             return Ok(None);
         };

@@ -422,3 +422,37 @@ fn is_run_id(bytes: &[u8]) -> bool {
             .iter()
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-')
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use filter::bpf::Instruction;
+
+    #[test]
+    fn a_record_that_cannot_be_locked_is_removed() {
+        let instruction = |code, jf, k| Instruction { code, jt: 0, jf, k };
+        let flock = u32::try_from(libc::SYS_flock).expect("a call number");
+        let without_flock = [
+            instruction(0x20, 0, 0),
+            instruction(0x15, 1, flock),
+            instruction(0x06, 0, libc::SECCOMP_RET_ERRNO | 38),
+            instruction(0x06, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("runtime");
+        let records = RunRecords::open(&path).expect("opened");
+        // The filter applies to its thread only.
+        let begun = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                rustix::thread::set_no_new_privs(true).expect("set");
+                sys::seccomp::load(&without_flock).expect("loaded");
+                records.begin("a").map(|_record| ())
+            });
+            thread.join().expect("no panic")
+        });
+        let error = begun.expect_err("flock(2) fails");
+        assert!(error.to_string().contains("claim a record"), "{error}");
+        let left = std::fs::read_dir(path.join("runs")).expect("listed");
+        assert_eq!(left.count(), 0);
+    }
+}

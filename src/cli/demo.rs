@@ -137,7 +137,7 @@ fn in_directory<T>(act: impl FnOnce(&Path) -> std::io::Result<T>) -> Result<T, R
     let removed = std::fs::remove_dir_all(&directory);
     made.and_then(|made| removed.map(|()| made))
         .map_err(|error| {
-            let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
+            let errno = sys::file::errno_of(&error);
             RunError::host(format!("run the demonstration in {}", directory.display()))(errno)
         })
 }

@@ -191,7 +191,7 @@ fn fill(fd: BorrowedFd<'_>, report: &impl serde::Serialize) -> Result<(), Unwrit
         Err(error) => return Err(Unwritten::Json(error)),
     };
     written.map_err(|error| {
-        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        let errno = sys::file::errno_of(&error);
         Unwritten::File(FileError::Call(errno))
     })
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use crate::run::error::RunError;
 use crate::run::progress::Act;
 use sources::oci::error::OciError;
-use sources::oci::listener::{Listener, Silent};
+use sources::oci::observer::{NoObserver, Observer};
 use sources::oci::opening::Terms;
 use sources::oci::pull;
 use sources::oci::store::StorePlace;
@@ -24,7 +24,7 @@ pub fn is_kept(digest: &Digest, caller: &Caller, policy: &HostPolicy) -> bool {
         caller,
         policy,
         insecure: false,
-        listener: Arc::new(Silent),
+        observer: Arc::new(NoObserver),
     };
     let look = || -> Result<bool, OciError> {
         let place = StorePlace::choose(caller, policy)?;
@@ -43,12 +43,12 @@ pub(super) fn terms<'call>(
     policy: &'call HostPolicy,
     until: &Arc<UntilSignal>,
 ) -> Terms<'call> {
-    let listener: Arc<UntilSignal> = Arc::clone(until);
+    let observer: Arc<UntilSignal> = Arc::clone(until);
     Terms {
         caller: &request.caller,
         policy,
         insecure: request.oci.insecure,
-        listener,
+        observer,
     }
 }
 
@@ -84,7 +84,7 @@ impl UntilSignal {
     }
 }
 
-impl Listener for UntilSignal {
+impl Observer for UntilSignal {
     fn progress(&self, now: &Progress<'_>) {
         self.act.transfer(now);
     }

@@ -4,8 +4,6 @@ use std::fs::File;
 use std::io::{Seek as _, SeekFrom};
 use std::os::fd::OwnedFd;
 
-use rustix::io::Errno;
-
 use crate::run::Run;
 use crate::run::contract::WaitLimit;
 use crate::run::error::RunError;
@@ -15,7 +13,7 @@ use archive::{OpenedArchive, UnpackError, UnpackLimits};
 use spec::host_policy::HostPolicy;
 use spec::report::{CacheFound, WarningReport, with_causes};
 use spec::request::{BundleArgument, Caller, Subject};
-use store::{Cache, CacheError, Distrust, HeldTree, Identity, Record};
+use store::{Cache, CacheError, Distrust, Identity, ListedTree, Record};
 
 /// Archives up to this size unpack faster than the cache lookup and the overlayfs mount take
 /// (`benches/cache.rs`).
@@ -25,7 +23,7 @@ pub(super) const SMALL_BYTES: u64 = 32 << 10;
 pub(super) enum BundleFrom {
     /// A tree of the cache.
     Tree {
-        tree: Box<HeldTree>,
+        tree: Box<ListedTree>,
         found: CacheFound,
         reason: Option<&'static str>,
     },
@@ -46,7 +44,7 @@ pub(super) struct LookedUp {
 
 /// Answer of the cache.
 enum Answer {
-    Tree(Box<HeldTree>, CacheFound, Option<&'static str>),
+    Tree(Box<ListedTree>, CacheFound, Option<&'static str>),
     /// Not cached, with the reason.
     Nothing(&'static str),
 }
@@ -229,14 +227,14 @@ impl Look<'_> {
         let hashed = store::hash(&mut source);
         source.check(UNPACK).map_err(Failure::Run)?;
         hashed.map_err(|error| {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            let errno = sys::file::errno_of(&error);
             Failure::Run(RunError::host("read the bundle")(errno))
         })
     }
 
     fn source(&self) -> Result<Interruptible<'_>, Failure> {
         let file = self.file.try_clone().map_err(|error| {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            let errno = sys::file::errno_of(&error);
             Failure::Run(RunError::host("read the bundle")(errno))
         })?;
         Ok(self.wait_limit.reader(file))
@@ -301,7 +299,7 @@ impl Look<'_> {
 fn rewind(file: &mut File) -> Result<(), RunError> {
     let sought = file.seek(SeekFrom::Start(0));
     sought.map(|_start| ()).map_err(|error| {
-        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        let errno = sys::file::errno_of(&error);
         RunError::host("read the bundle again")(errno)
     })
 }

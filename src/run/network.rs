@@ -62,7 +62,7 @@ fn listen(port: PublishedPort) -> Result<Published, RunError> {
             _ => "choose another port".to_owned(),
         }),
     };
-    let failed = |error: std::io::Error| refused(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+    let failed = |error: std::io::Error| refused(sys::file::errno_of(&error));
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.host_port)).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let host_port = listener.local_addr().map_err(failed)?.port();
@@ -130,7 +130,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Errno> {
     let file = rustix::fs::openat(&directory, &*new, flags, Mode::from_raw_mode(0o666))?;
     let written = std::fs::File::from(file).write_all(bytes);
     written
-        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        .map_err(|error| sys::file::errno_of(&error))
         .and_then(|()| rustix::fs::renameat(&directory, &*new, &directory, name))
         .map_err(|errno| {
             // The first errno says more than one of the removal.

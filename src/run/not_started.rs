@@ -94,7 +94,7 @@ pub(super) fn of_launch(
     attempt: &Attempt<'_>,
 ) -> RunError {
     let entries = planning::distinct(attempt.resolved);
-    let looked = entries.iter().chain(&sources.entries).map(mounts::look);
+    let looked = entries.iter().chain(&sources.entries).map(mounts::inspect);
     let Ok(mut mounts) = looked.collect::<Result<Vec<RequestedMount>, MountError>>() else {
         return error.into();
     };

@@ -10,7 +10,7 @@ use crate::staging::{Journal, TemporaryName, remove_temporary};
 use sandbox::cgroups::{self, Backend, HostCgroups};
 use sandbox::host;
 use sandbox::records::{Entry, Leftover, RecordsError, RunRecord, RunRecords, default_directory};
-use sandbox::resources::{Resources, Wanted};
+use sandbox::resources::{ResourceRequest, Resources};
 use spec::host::HostSupport;
 use spec::host_policy::HostPolicy;
 use spec::path::{RelPath, escape};
@@ -80,7 +80,7 @@ impl RunHost {
         run_id: &str,
         seed: [u8; 10],
     ) -> Result<Resources, RunError> {
-        let wanted = Wanted {
+        let wanted = ResourceRequest {
             run_id,
             seed: number(seed),
             uids: policy.uid_range,

@@ -8,7 +8,7 @@ use sources::oci::error::OciError;
 use sources::oci::opening::{StoreAlone, Terms};
 use sources::oci::origin::Origin;
 use sources::oci::pull::{self, Source, Tags};
-use sources::oci::store::{Listed, Store, StoreError, Wanted};
+use sources::oci::store::{BlobDescriptor, Listed, Store, StoreError};
 use spec::digest::Digest;
 use spec::oci::media::{MANIFEST_BYTES_MAX, SOURCE, SOURCE_SNAPSHOT};
 use spec::oci::reference::{Place, Reference, ReferenceError, Which};
@@ -38,8 +38,8 @@ pub(crate) fn pull(
         let store = terms.store()?;
         let origin = terms.origin(&place)?;
         let limits = terms.layer_limits();
-        let listener = &*terms.listener;
-        pull::snapshot(&store, &*origin, &place.which(), tags, &limits, listener)
+        let observer = &*terms.observer;
+        pull::snapshot(&store, &*origin, &place.which(), tags, &limits, observer)
     };
     let snapshot = snapshot().map_err(|error| explain(&error))?;
     Ok(SourcePulled {
@@ -94,7 +94,7 @@ fn described(
     origin: &dyn Origin,
     which: &Which,
 ) -> Result<Source, OciError> {
-    pull::source(store, origin, which, Tags::Allowed, &*terms.listener)
+    pull::source(store, origin, which, Tags::Allowed, &*terms.observer)
 }
 
 /// Lists the sources and their directory.
@@ -202,7 +202,10 @@ pub(crate) fn remove(terms: &Terms<'_>, name: &str) -> Result<SourceRemoval, Err
 
 /// The blobs that a source's manifest names, and its layer; `None` if it is not a source or is
 /// missing.
-fn parts_of(store: &Store, manifest: &Digest) -> Result<Option<(Vec<Digest>, Wanted)>, OciError> {
+fn parts_of(
+    store: &Store,
+    manifest: &Digest,
+) -> Result<Option<(Vec<Digest>, BlobDescriptor)>, OciError> {
     let Some(bytes) = store.peek(manifest, MANIFEST_BYTES_MAX)? else {
         return Ok(None);
     };
@@ -218,7 +221,11 @@ fn parts_of(store: &Store, manifest: &Digest) -> Result<Option<(Vec<Digest>, Wan
 }
 
 /// The unpacked layer, if it was unpacked under the current limits.
-fn tree_of(terms: &Terms<'_>, store: &Store, layer: &Wanted) -> Result<Option<Digest>, OciError> {
+fn tree_of(
+    terms: &Terms<'_>,
+    store: &Store,
+    layer: &BlobDescriptor,
+) -> Result<Option<Digest>, OciError> {
     let limits = terms.layer_limits();
     let snapshots = store.snapshots()?;
     let kept = snapshots.kept(layer.bytes, &layer.digest, &limits);
@@ -274,7 +281,7 @@ fn found(from_store: bool) -> SourceFound {
     }
 }
 
-fn layer(layer: &Wanted) -> SourceLayer {
+fn layer(layer: &BlobDescriptor) -> SourceLayer {
     SourceLayer {
         digest: layer.digest,
         bytes: layer.bytes,

@@ -20,7 +20,7 @@ use sandbox::resources::Resources;
 use sandbox::view::BUNDLE;
 use spec::host_policy::HostPolicy;
 use spec::report::{BundleCacheReport, BundleReport, BundleView, CacheFound};
-use store::{HeldTree, InUse};
+use store::{InUse, ListedTree};
 use sys::credentials::HostIds;
 use sys::mount::{self, Attributes};
 
@@ -132,13 +132,13 @@ impl Run<'_> {
     /// Gives the body a cached tree.
     fn have(
         &self,
-        tree: HeldTree,
+        tree: ListedTree,
         found: CacheFound,
         reason: Option<&'static str>,
         prepared: &mut Prepared,
         resources: &Resources,
     ) -> Result<Bundle, RunError> {
-        let HeldTree { unpacked, in_use } = tree;
+        let ListedTree { unpacked, in_use } = tree;
         let root = rustix::io::fcntl_dupfd_cloexec(&in_use.root, 0)
             .map_err(RunError::host("read the kept bundle"))?;
         let lower = if self.policy.cache.bundles.copy || self.request.bundle.keep {

@@ -123,7 +123,7 @@ const LINKS_MAX: usize = 40;
 /// Resolves the links of `path`, whose end need not exist. Dangling links are followed too, since
 /// creating the store would follow them.
 fn resolve_store(path: &Path) -> Result<PathBuf, Errno> {
-    let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    let errno = |error: std::io::Error| sys::file::errno_of(&error);
     let mut path = path.to_owned();
     for _link in 0..LINKS_MAX {
         let (real, rest) = resolve_what_is_there(&path).map_err(errno)?;

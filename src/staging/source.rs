@@ -138,7 +138,7 @@ fn judge(stat: &Stat, hard_links: HardLinks) -> Result<(), Unfit> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => (),
         FileType::Symlink => return Err(Unfit::Link),
-        other => return Err(Unfit::NotRegular(kind_name(other))),
+        other => return Err(Unfit::NotRegular(sys::file::type_name(other))),
     }
     if hard_links == HardLinks::Refused && stat.st_nlink != 1 {
         return Err(Unfit::HardLinked);
@@ -155,19 +155,6 @@ fn unopened(errno: Errno) -> Unfit {
         Errno::LOOP | Errno::XDEV => Unfit::Escapes(errno),
         Errno::NXIO => Unfit::NotRegular("a socket or a device"),
         _ => Unfit::Unreadable(errno),
-    }
-}
-
-fn kind_name(kind: FileType) -> &'static str {
-    match kind {
-        FileType::Directory => "a directory",
-        FileType::Fifo => "a FIFO",
-        FileType::Socket => "a socket",
-        FileType::CharacterDevice => "a character device",
-        FileType::BlockDevice => "a block device",
-        FileType::Symlink => "a symbolic link",
-        FileType::RegularFile => "a regular file",
-        FileType::Unknown => "of an unknown kind",
     }
 }
 

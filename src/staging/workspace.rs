@@ -142,7 +142,7 @@ fn gives_files_away() -> Result<bool, Errno> {
         return Ok(false);
     }
     let map = std::fs::read_to_string("/proc/self/uid_map")
-        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        .map_err(|error| sys::file::errno_of(&error))?;
     Ok(1 < mapped_ids(&map))
 }
 

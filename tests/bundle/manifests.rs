@@ -63,11 +63,7 @@ fn a_manifest_that_is_not_there_or_elsewhere_is_refused() {
             "manifest_missing",
             &["cannot be opened"][..],
         ),
-        (
-            &["nothing"],
-            "workspace_not_found",
-            &["there is none below"],
-        ),
+        (&["nothing"], "workspace_not_found", &["none exists below"]),
         (
             &["sub"],
             "manifest_missing",

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sources::oci::error::OciError;
 use sources::oci::layers::{Image, Kind, LAYERS_MAX, image};
 use sources::oci::layout::Layout;
-use sources::oci::listener::{Listener, Silent};
+use sources::oci::observer::{NoObserver, Observer};
 use sources::oci::pull::{Tags, artifact};
 use sources::oci::store::{Store, StorePlace};
 use sources::progress::Progress;
@@ -124,20 +124,20 @@ impl Ground {
         directory
     }
 
-    fn image_of(&self, layout: &Path, listener: &dyn Listener) -> Result<Image, OciError> {
+    fn image_of(&self, layout: &Path, observer: &dyn Observer) -> Result<Image, OciError> {
         let origin = Layout::open(layout).expect("a layout");
         let artifact = artifact(
             &self.store,
             &origin,
             &Which::Unnamed,
             Tags::Allowed,
-            listener,
+            observer,
         )?;
-        image(&self.store, &artifact, &self.limits, listener, &origin)
+        image(&self.store, &artifact, &self.limits, observer, &origin)
     }
 
     fn image(&self, made: &Made) -> Result<Image, OciError> {
-        self.image_of(&self.layout(made), &Silent)
+        self.image_of(&self.layout(made), &NoObserver)
     }
 
     #[track_caller]
@@ -189,7 +189,7 @@ fn an_image_is_unpacked_once_and_seen_as_a_whole() {
     let ground = Ground::new();
     let made = Made::of([base(), next()]);
     let layout = ground.layout(&made);
-    let first = ground.image_of(&layout, &Silent).expect("an image");
+    let first = ground.image_of(&layout, &NoObserver).expect("an image");
     assert!(!first.cached && !first.from_store);
     assert_eq!(first.layers.len(), 2);
     let environment = [(b"A".to_vec(), b"b".to_vec())];
@@ -203,7 +203,7 @@ fn an_image_is_unpacked_once_and_seen_as_a_whole() {
     assert_eq!(kind("etc/passwd"), Some(Kind::File { executable: false }));
     assert_eq!(kind("/"), Some(Kind::Directory));
     assert_eq!(kind("usr/bin/none"), None);
-    let second = ground.image_of(&layout, &Silent).expect("an image");
+    let second = ground.image_of(&layout, &NoObserver).expect("an image");
     assert!(second.cached);
     let paths = |image: &Image| -> Vec<PathBuf> {
         image
@@ -365,7 +365,7 @@ fn a_blob_that_went_bad_on_the_disk_is_fetched_again() {
     let ground = Ground::new();
     let made = Made::of([base()]);
     let layout = ground.layout(&made);
-    drop(ground.image_of(&layout, &Silent).expect("an image"));
+    drop(ground.image_of(&layout, &NoObserver).expect("an image"));
     let digest = Digest::of(&made.layers[0].1).to_string();
     let blob = ground.store.path().join("blobs").join(&digest[7..]);
     let mut bytes = fs::read(&blob).expect("a blob");
@@ -374,7 +374,7 @@ fn a_blob_that_went_bad_on_the_disk_is_fetched_again() {
     fs::remove_file(&blob).expect("removed");
     fs::write(&blob, bytes).expect("written");
     fs::remove_dir_all(ground.store.path().join("layers")).expect("removed");
-    let image = ground.image_of(&layout, &Silent).expect("an image");
+    let image = ground.image_of(&layout, &NoObserver).expect("an image");
     assert!(!image.cached && !image.from_store);
     let read = image.read_file(b"etc/passwd", 100).expect("looked at");
     assert_eq!(read.as_deref(), Some(&b"root"[..]));
@@ -398,7 +398,7 @@ fn processes_that_want_the_same_image_at_once_get_the_same_layers() {
                         store: store.expect("a store"),
                         limits: ground.limits,
                     };
-                    let image = own.image_of(&layout, &Silent).expect("an image");
+                    let image = own.image_of(&layout, &NoObserver).expect("an image");
                     image.layers[1].path.clone()
                 })
             })
@@ -454,7 +454,7 @@ fn layers_in_use_stay_and_unused_ones_are_evicted() {
 #[derive(Default)]
 struct Impatient(AtomicBool);
 
-impl Listener for Impatient {
+impl Observer for Impatient {
     fn progress(&self, now: &Progress<'_>) {
         if matches!(now, Progress::Unpacking { .. }) {
             self.0.store(true, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use archive::UnpackLimits;
 use sources::oci::layers::Image as Unpacked;
 use sources::oci::layers::image;
 use sources::oci::layout::Layout;
-use sources::oci::listener::Silent;
+use sources::oci::observer::NoObserver;
 use sources::oci::pull::{Tags, artifact};
 use sources::oci::store::{Store, StorePlace};
 use spec::digest::Digest;
@@ -65,12 +65,13 @@ fn unpacked(store: &Path, layout: &Path, name: &str) -> Unpacked {
     .expect("a store");
     let origin = Layout::open(layout).expect("a layout");
     let which = Which::Tag(name.to_owned());
-    let artifact = artifact(&store, &origin, &which, Tags::Allowed, &Silent).expect("a manifest");
+    let artifact =
+        artifact(&store, &origin, &which, Tags::Allowed, &NoObserver).expect("a manifest");
     image(
         &store,
         &artifact,
         &UnpackLimits::default(),
-        &Silent,
+        &NoObserver,
         &origin,
     )
     .expect("an image")

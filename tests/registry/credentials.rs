@@ -179,7 +179,7 @@ fn a_helper_that_hangs_is_left_soon_after_the_caller_wants_it() {
     let ending = Arc::new(Ending::default());
     let mut connection = with_helper(&service, directory.path(), &script, &for_this(&service));
     connection.timeouts.program = Duration::from_secs(500);
-    connection.listener = ending.clone();
+    connection.observer = ending.clone();
     let error = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !mark.exists() {

@@ -401,7 +401,7 @@ fn ends_when_wanted(
 ) {
     let ending = Arc::new(Ending::default());
     let mut connection = service.connection();
-    connection.listener = ending.clone();
+    connection.observer = ending.clone();
     let registry = service.registry_with(connection);
     let error = std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use sources::oci::error::OciError;
 use sources::oci::layout::{Layout, LayoutEntry, LayoutWriter};
-use sources::oci::listener::{Listener, Silent};
+use sources::oci::observer::{NoObserver, Observer};
 use sources::oci::origin::Origin as _;
 use spec::digest::Digest;
 use spec::oci::media::MANIFEST;
@@ -23,14 +23,14 @@ const LAYER: &[u8] = b"the bytes of a layer";
 
 /// Writes the artifact of these tests into the layout at `path`.
 fn written(path: &Path, name: Option<&str>, bytes: &[u8]) -> Result<Digest, OciError> {
-    written_by(path, name, bytes, &Silent)
+    written_by(path, name, bytes, &NoObserver)
 }
 
 fn written_by(
     path: &Path,
     name: Option<&str>,
     bytes: &[u8],
-    listener: &dyn Listener,
+    observer: &dyn Observer,
 ) -> Result<Digest, OciError> {
     let mut writer = LayoutWriter::create(path)?;
     writer.add_blob(&mut &LAYER[..])?;
@@ -43,7 +43,7 @@ fn written_by(
         artifact_type: Some("test/artifact".to_owned()),
         name: name.map(str::to_owned),
     };
-    writer.finish(&entry, listener)?;
+    writer.finish(&entry, observer)?;
     Ok(digest)
 }
 

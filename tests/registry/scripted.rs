@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sources::Timeouts;
-use sources::oci::listener::Listener;
+use sources::oci::observer::Observer;
 use sources::oci::registry::{Connection, Registry};
 use sources::progress::Progress;
 use spec::oci::reference::Reference;
@@ -197,7 +197,7 @@ pub struct Ending {
     pub waited: AtomicU32,
 }
 
-impl Listener for Ending {
+impl Observer for Ending {
     fn progress(&self, now: &Progress<'_>) {
         if let Progress::Waiting { .. } = now {
             self.waited.fetch_add(1, Ordering::SeqCst);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sources::oci::error::OciError;
-use sources::oci::listener::Silent;
+use sources::oci::observer::NoObserver;
 use sources::oci::pull::{self, Tags};
 use sources::oci::push::HeldArtifact;
 use spec::digest::Digest;
@@ -15,7 +15,7 @@ use crate::ground::{
 
 fn pulled(ground: &Ground, fake: &Fake, which: &Which) -> Result<pull::Snapshot, OciError> {
     let store = ground.store();
-    pull::snapshot(&store, fake, which, Tags::Refused, &limits(), &Silent)
+    pull::snapshot(&store, fake, which, Tags::Refused, &limits(), &NoObserver)
 }
 
 /// The manifest of a source after `change`, its blobs, and what pulling it says.
@@ -190,7 +190,7 @@ fn a_tag_is_refused_before_anything_is_asked_and_followed_where_that_is_allowed(
     let store = ground.store();
     let tag = Which::Tag("v1".to_owned());
     for asked in [1, 2] {
-        let snapshot = pull::snapshot(&store, &fake, &tag, Tags::Allowed, &limits(), &Silent);
+        let snapshot = pull::snapshot(&store, &fake, &tag, Tags::Allowed, &limits(), &NoObserver);
         assert_eq!(snapshot.expect("pulled").digest, artifact.digest());
         assert_eq!(fake.asked().0, asked, "a tag is asked for each time");
     }

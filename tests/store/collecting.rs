@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use sources::oci::listener::Silent;
+use sources::oci::observer::NoObserver;
 use sources::oci::pull::{self, Tags};
 use sources::oci::store::{Gone, Store};
 use spec::digest::Digest;
@@ -73,7 +73,7 @@ fn blobs_in_use_are_never_evicted() {
     let store = ground.store();
     let which = artifact.which();
     let pulled = || {
-        let pulled = pull::snapshot(&store, &fake, &which, Tags::Refused, &limits(), &Silent);
+        let pulled = pull::snapshot(&store, &fake, &which, Tags::Refused, &limits(), &NoObserver);
         pulled.expect("pulled")
     };
     let snapshot = pulled();
@@ -160,7 +160,7 @@ fn pull_again_and_again(ground: &Ground, artifact: &crate::ground::Artifact) {
     let which = artifact.which();
     for _ in 0..15 {
         let store = ground.store();
-        let pulled = pull::snapshot(&store, &fake, &which, Tags::Refused, &limits(), &Silent);
+        let pulled = pull::snapshot(&store, &fake, &which, Tags::Refused, &limits(), &NoObserver);
         let snapshot = pulled.expect("pulled");
         let noise = std::fs::read(snapshot.tree.path.join("a/noise")).expect("read");
         assert_eq!(noise.len() as u64 + 5, snapshot.bytes);

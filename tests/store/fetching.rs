@@ -6,15 +6,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sources::oci::error::OciError;
-use sources::oci::listener::Silent;
-use sources::oci::store::{Store, Wanted};
+use sources::oci::observer::NoObserver;
+use sources::oci::store::{BlobDescriptor, Store};
 use spec::digest::Digest;
 
 use crate::ground::{Artifact, Ending, Fake, Ground, Sends, noise, wanted};
 
 const BYTES: usize = 700_000;
 
-fn one_blob() -> (Artifact, Wanted) {
+fn one_blob() -> (Artifact, BlobDescriptor) {
     let bytes = noise(1, BYTES);
     (Artifact::default().with_blob(&bytes), wanted(&bytes))
 }
@@ -39,7 +39,7 @@ fn a_blob_is_asked_for_once_and_read_only_afterwards() {
     let store = ground.store();
     let fake = Fake::new(&artifact, Sends::Whole);
     for _ in 0..3 {
-        let blob = store.fetch(&wanted, &fake, &Silent).expect("fetched");
+        let blob = store.fetch(&wanted, &fake, &NoObserver).expect("fetched");
         assert_eq!((blob.digest, blob.bytes), (wanted.digest, wanted.bytes));
     }
     assert_eq!(fake.asked(), (0, 1));
@@ -54,7 +54,7 @@ fn a_download_that_ends_early_or_breaks_is_gone_on_with_where_it_was() {
     for sends in [Sends::AtMost(300_000), Sends::Breaks(300_000)] {
         let (ground, (artifact, wanted)) = (Ground::new(), one_blob());
         let fake = Fake::new(&artifact, sends);
-        let fetched = ground.store().fetch(&wanted, &fake, &Silent);
+        let fetched = ground.store().fetch(&wanted, &fake, &NoObserver);
         assert_eq!(code(fetched), "fetched", "{sends:?}");
         // 300,000 twice and the rest, and no byte twice.
         assert_eq!((fake.asked().1, fake.sent()), (3, BYTES), "{sends:?}");
@@ -70,13 +70,13 @@ fn an_incomplete_blob_is_an_error_and_its_part_is_kept_for_the_next_attempt() {
     artifact.blobs.insert(wanted.digest, cut);
     let store = ground.store();
     let short = Fake::new(&artifact, Sends::Whole);
-    let fetched = store.fetch(&wanted, &short, &Silent);
+    let fetched = store.fetch(&wanted, &short, &NoObserver);
     assert_eq!(code(fetched), "store_blob_truncated");
     assert_eq!(ground.assert_untorn(), 0);
     let left = std::fs::metadata(ground.partial_file(&wanted.digest));
     assert_eq!(left.expect("kept").len(), 200_000);
     let fake = Fake::new(&whole, Sends::Whole);
-    store.fetch(&wanted, &fake, &Silent).expect("fetched");
+    store.fetch(&wanted, &fake, &NoObserver).expect("fetched");
     assert_eq!(fake.sent(), BYTES - 200_000);
 }
 
@@ -85,7 +85,7 @@ fn an_empty_download_leaves_no_file() {
     let (ground, (mut artifact, wanted)) = (Ground::new(), one_blob());
     artifact.blobs.remove(&wanted.digest);
     let nobody = Fake::new(&artifact, Sends::Whole);
-    let fetched = ground.store().fetch(&wanted, &nobody, &Silent);
+    let fetched = ground.store().fetch(&wanted, &nobody, &NoObserver);
     assert_eq!(code(fetched), "store_blob_gone");
     assert!(!ground.partial_file(&wanted.digest).exists());
 }
@@ -101,7 +101,7 @@ fn a_place_that_cannot_begin_later_is_read_from_the_start() {
     let fake = Fake::new(&artifact, Sends::FromStart);
     assert_eq!(code(store.fetch(&wanted, &fake, &cancelled)), "cancelled");
     assert!(ground.partial_file(&wanted.digest).exists());
-    assert_eq!(code(store.fetch(&wanted, &fake, &Silent)), "fetched");
+    assert_eq!(code(store.fetch(&wanted, &fake, &NoObserver)), "fetched");
     assert_eq!(ground.assert_untorn(), 1);
 }
 
@@ -114,7 +114,7 @@ fn bytes_that_are_not_the_blob_are_refused_and_thrown_away() {
         let (ground, (artifact, wanted)) = (Ground::new(), one_blob());
         let store = ground.store();
         let fake = Fake::new(&artifact, sends);
-        assert_eq!(code(store.fetch(&wanted, &fake, &Silent)), expected);
+        assert_eq!(code(store.fetch(&wanted, &fake, &NoObserver)), expected);
         assert_eq!(ground.assert_untorn(), 0);
         assert!(!ground.partial_file(&wanted.digest).exists());
         assert_eq!(
@@ -123,7 +123,7 @@ fn bytes_that_are_not_the_blob_are_refused_and_thrown_away() {
             "nothing was there that could be to blame"
         );
         let fake = Fake::new(&artifact, Sends::Whole);
-        assert_eq!(code(store.fetch(&wanted, &fake, &Silent)), "fetched");
+        assert_eq!(code(store.fetch(&wanted, &fake, &NoObserver)), "fetched");
     }
 }
 
@@ -137,7 +137,7 @@ fn a_wrong_partial_download_is_restarted_once() {
         std::fs::create_dir(ground.path("oci/1/partial")).expect("made");
         std::fs::write(ground.partial_file(&wanted.digest), left).expect("written");
         let fake = Fake::new(&artifact, Sends::Whole);
-        assert_eq!(code(store.fetch(&wanted, &fake, &Silent)), "fetched");
+        assert_eq!(code(store.fetch(&wanted, &fake, &NoObserver)), "fetched");
         assert_eq!(fake.asked().1, requests);
         assert_eq!(ground.assert_untorn(), 1);
     }
@@ -148,12 +148,12 @@ fn a_blob_of_the_wrong_size_in_the_store_is_removed_and_one_that_is_right_stays(
     let (ground, (artifact, wanted)) = (Ground::new(), one_blob());
     let store = ground.store();
     let fake = Fake::new(&artifact, Sends::Whole);
-    store.fetch(&wanted, &fake, &Silent).expect("fetched");
-    let lie = Wanted {
+    store.fetch(&wanted, &fake, &NoObserver).expect("fetched");
+    let lie = BlobDescriptor {
         bytes: wanted.bytes - 1,
         ..wanted
     };
-    let refused = store.fetch(&lie, &fake, &Silent);
+    let refused = store.fetch(&lie, &fake, &NoObserver);
     assert_eq!(code(refused), "store_blob_wrong_size");
     assert_eq!(
         fake.asked().1,
@@ -163,7 +163,7 @@ fn a_blob_of_the_wrong_size_in_the_store_is_removed_and_one_that_is_right_stays(
     let file = ground.blob_file(&wanted.digest);
     std::fs::remove_file(&file).expect("removed");
     std::fs::write(&file, b"torn").expect("written");
-    assert_eq!(code(store.fetch(&wanted, &fake, &Silent)), "fetched");
+    assert_eq!(code(store.fetch(&wanted, &fake, &NoObserver)), "fetched");
     assert_eq!((fake.asked().1, ground.assert_untorn()), (2, 1));
 }
 
@@ -214,7 +214,7 @@ fn sixteen_that_want_the_same_blob_at_once_ask_for_it_once() {
             scope.spawn(|| {
                 let store = ground.store();
                 all.wait();
-                let blob = store.fetch(&wanted, &fake, &Silent).expect("fetched");
+                let blob = store.fetch(&wanted, &fake, &NoObserver).expect("fetched");
                 assert_eq!(blob.digest, wanted.digest);
             });
         }
@@ -258,7 +258,7 @@ fn a_cancelled_download_is_gone_on_with_by_the_next_one() {
     };
     assert_eq!(code(store.fetch(&wanted, &fake, &ending)), "cancelled");
     assert_eq!(ground.assert_untorn(), 0);
-    assert_eq!(code(store.fetch(&wanted, &fake, &Silent)), "fetched");
+    assert_eq!(code(store.fetch(&wanted, &fake, &NoObserver)), "fetched");
     assert!(
         fake.sent() < BYTES + 4096,
         "{} bytes were sent",

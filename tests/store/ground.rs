@@ -9,9 +9,9 @@ use std::time::Duration;
 use archive::UnpackLimits;
 use serde_json::{Value, json};
 use sources::oci::error::OciError;
-use sources::oci::listener::{Listener, Silent};
+use sources::oci::observer::{NoObserver, Observer};
 use sources::oci::origin::{BlobStream, FetchedManifest, Origin};
-use sources::oci::store::{Store, StoreError, StorePlace, Wanted};
+use sources::oci::store::{BlobDescriptor, Store, StoreError, StorePlace};
 use sources::progress::Progress;
 use spec::digest::Digest;
 use spec::oci::media;
@@ -94,8 +94,8 @@ pub(crate) fn hex(digest: &Digest) -> String {
     digest.to_string().trim_start_matches("sha256:").to_owned()
 }
 
-pub(crate) fn wanted(bytes: &[u8]) -> Wanted {
-    Wanted {
+pub(crate) fn wanted(bytes: &[u8]) -> BlobDescriptor {
+    BlobDescriptor {
         digest: Digest::of(bytes),
         bytes: bytes.len() as u64,
     }
@@ -155,7 +155,7 @@ impl Artifact {
     }
 
     /// The size of the one layer that is no config.
-    pub(crate) fn layer(&self) -> Wanted {
+    pub(crate) fn layer(&self) -> BlobDescriptor {
         let largest = self.blobs.values().max_by_key(|bytes| bytes.len());
         wanted(largest.expect("a layer"))
     }
@@ -175,7 +175,7 @@ impl Artifact {
             artifact_type: Some(media::SOURCE.to_owned()),
             name: name.map(str::to_owned),
         };
-        writer.finish(&entry, &Silent).expect("finished");
+        writer.finish(&entry, &NoObserver).expect("finished");
     }
 }
 
@@ -365,7 +365,7 @@ pub(crate) struct Ending {
     pub(crate) heard: AtomicUsize,
 }
 
-impl Listener for Ending {
+impl Observer for Ending {
     fn progress(&self, now: &Progress<'_>) {
         self.heard.fetch_add(1, Ordering::SeqCst);
         if let Progress::Receiving { bytes, .. } | Progress::Unpacking { bytes, .. } = now

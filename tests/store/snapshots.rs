@@ -4,7 +4,7 @@ use std::io::{Seek as _, SeekFrom, Write as _};
 
 use archive::UnpackLimits;
 use sources::oci::error::OciError;
-use sources::oci::listener::Silent;
+use sources::oci::observer::NoObserver;
 use sources::oci::pull::{self, Snapshot, Tags};
 use sources::oci::store::Store;
 
@@ -16,7 +16,7 @@ use support::invariants::eventually;
 
 fn pulled(store: &Store, fake: &Fake, artifact: &Artifact) -> Result<Snapshot, OciError> {
     let which = artifact.which();
-    pull::snapshot(store, fake, &which, Tags::Refused, &limits(), &Silent)
+    pull::snapshot(store, fake, &which, Tags::Refused, &limits(), &NoObserver)
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn an_oversized_or_non_gzip_layer_is_refused() {
         ..limits()
     };
     let which = artifact.which();
-    let error = pull::snapshot(&store, &fake, &which, Tags::Refused, &small, &Silent);
+    let error = pull::snapshot(&store, &fake, &which, Tags::Refused, &small, &NoObserver);
     assert_eq!(error.expect_err("refused").code(), "artifact_layer_refused");
     let artifact = source_of(b"no gzip at all", 1);
     let fake = Fake::new(&artifact, Sends::Whole);
@@ -176,7 +176,7 @@ fn cancelled_unpacking_leaves_nothing_usable() {
     let fake = Fake::new(&artifact, Sends::Whole);
     let store = ground.store();
     let layer = artifact.layer();
-    store.fetch(&layer, &fake, &Silent).expect("fetched");
+    store.fetch(&layer, &fake, &NoObserver).expect("fetched");
     let ending = Ending {
         after_bytes: Some(1_000_000),
         ..Ending::default()

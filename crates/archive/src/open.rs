@@ -9,7 +9,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::{UnpackError, shown};
-use sys::file::CallError;
+use sys::file::{CallError, type_name};
 
 /// A bundle that was opened.
 #[derive(Debug)]
@@ -49,20 +49,6 @@ pub fn open_archive(path: &Path) -> Result<OpenedArchive, UnpackError> {
     match FileType::from_raw_mode(status.st_mode) {
         FileType::RegularFile => Ok(OpenedArchive::File(File::from(opened))),
         FileType::Directory => Ok(OpenedArchive::Directory(opened)),
-        other => Err(not_a_file(kind(other))),
-    }
-}
-
-/// A file type in words.
-pub fn kind(file_type: FileType) -> &'static str {
-    match file_type {
-        FileType::RegularFile => "a file",
-        FileType::Directory => "a directory",
-        FileType::Symlink => "a symlink",
-        FileType::Fifo => "a fifo",
-        FileType::Socket => "a socket",
-        FileType::CharacterDevice => "a character device",
-        FileType::BlockDevice => "a block device",
-        FileType::Unknown => "of an unknown type",
+        other => Err(not_a_file(type_name(other))),
     }
 }

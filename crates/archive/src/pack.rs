@@ -8,13 +8,12 @@ use rustix::io::Errno;
 use crate::entry_rules::SEGMENTS_MAX;
 use crate::error::{Refusal, UnpackError, shown};
 use crate::links::check_target;
-use crate::open::kind;
 use crate::tree::archive_order;
 use crate::tree_writer::{TreeWriter, is_left_out};
 use crate::unpack::{UnpackLimits, Unpacked};
 use spec::path::{PathError, RelPath};
 use sys::credentials::HostIds;
-use sys::file::{CallError, open_beneath};
+use sys::file::{CallError, open_beneath, type_name};
 
 /// Bytes of a file that are read at once.
 const READ_BYTES: usize = 128 * 1024;
@@ -242,7 +241,7 @@ fn beneath(parent: Option<&RelPath>, name: &[u8]) -> Result<RelPath, PathError> 
 }
 
 fn source_type(file_type: FileType) -> Refusal {
-    let what = kind(file_type);
+    let what = type_name(file_type);
     Refusal::new(
         "entry_type",
         format!("it is {what}; expected a file, a directory or a link"),

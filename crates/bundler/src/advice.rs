@@ -1,4 +1,4 @@
-//! The stable code of each error, and what to do about it.
+//! The stable code and the hint of each error.
 
 use std::borrow::Cow;
 
@@ -246,7 +246,7 @@ impl BundleError {
         (code, hint.into())
     }
 
-    /// The same where the source is known.
+    /// Like [`Self::code_and_hint`], for a known source.
     fn code_and_hint_at(&self, at: &SourceOrigin) -> (&'static str, Cow<'static, str>) {
         let is_snapshot = at.kind == SourceKind::Snapshot;
         let hint: Cow<'static, str> = match self {

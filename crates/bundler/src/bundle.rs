@@ -1,4 +1,4 @@
-//! One bundle: located, resolved, pinned, gathered, written. The place to start reading.
+//! One bundle: located, resolved, pinned, gathered, written. Start reading here.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use spec::digest::Digest;
 use spec::host_policy::HostPolicy;
 use spec::report::WarningReport;
 
-/// What the caller asks for.
+/// Request for one bundle.
 #[derive(Debug)]
 pub struct BundleRequest<'call> {
     /// A manifest, a folder with one, or the name of a code-workspace.
     pub subject: &'call Path,
     pub workspace: Option<&'call Path>,
-    /// Where the bundle goes; `-` is standard output.
+    /// Output file; `-` is standard output.
     pub output: Option<&'call Path>,
     pub lock: LockUse<'call>,
     /// Refuses references to branches and tags.
@@ -32,7 +32,7 @@ pub struct BundleRequest<'call> {
     pub wants_digest: bool,
 }
 
-/// What the host provides.
+/// Settings of the host.
 #[derive(Clone, Copy)]
 pub struct BundleHost<'call> {
     pub policy: &'call HostPolicy,
@@ -60,18 +60,18 @@ impl BundleHost<'_> {
     }
 }
 
-/// A bundle that was made.
+/// A finished bundle.
 #[derive(Debug)]
 pub struct Bundle {
     pub contents: Gathered,
     /// `None` without an output.
     pub written: Option<WrittenBundle>,
-    /// `None` if nobody needs it.
+    /// `None` if the caller does not need it.
     pub digest: Option<Digest>,
 }
 
-/// Makes a bundle. The bundle and its lock file get their names last, when nothing can be refused
-/// any more. `warn` gets warnings before the result is known.
+/// Creates a bundle. The bundle and its lock file are renamed last, after all checks.
+/// `warn` gets warnings before the result is known.
 ///
 /// # Errors
 /// [`BundleError`].
@@ -111,7 +111,7 @@ pub fn bundle(
     pinned.check_run(&contents)?;
 
     if outputs.is_stream() && pinned.lock().is_some() {
-        // The reader of a stream has the bundle before the exit code.
+        // The reader of a stream gets the bundle before the exit code.
         pinned.lock_of(&contents, content_digest(&contents, &located.files)?)?;
     }
     let written = match &mut outputs.bundle {

@@ -178,7 +178,7 @@ impl Checker<'_> {
         self.open.pop();
     }
 
-    /// Reads a block document as a manifest beside it would.
+    /// Reads a block document like a manifest in the same folder.
     fn block(&mut self, path: &RelPath, block: &str) {
         let name = serde_json::Value::from(escape(path.file_name()));
         let text = format!("{block}: {{file: {name}}}");

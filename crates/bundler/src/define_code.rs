@@ -78,7 +78,7 @@ mod tests {
 
     const SHA: &str = "4f3a2b1c4f3a2b1c4f3a2b1c4f3a2b1c4f3a2b1c";
 
-    /// A service with one commit, whose files lie in a directory.
+    /// A service with one commit and its files in a directory.
     struct OneCommit<'test>(&'test Path);
 
     impl GitHub for OneCommit<'_> {
@@ -120,7 +120,7 @@ mod tests {
         RelPath::parse(text.as_bytes()).expect("a path")
     }
 
-    /// The files of the bundle that these sources make: names and contents.
+    /// Returns names and contents of the files of the bundle of these sources.
     fn defined(code: &[CodeSource], workspace: &Path, repository: &Path) -> Vec<(String, String)> {
         let files = DirectoryFiles::open_root(workspace).expect("opened");
         let args = DefineCode {

@@ -1,4 +1,4 @@
-//! The errors of this crate; `advice.rs` has the code and the advice of each.
+//! The errors of this crate; `advice.rs` has the code and the hint of each.
 
 use crate::left_out::{LeftOut, entries};
 use crate::manifests::Unread;
@@ -12,7 +12,7 @@ use spec::report::with_causes;
 use spec::units;
 use sys::file::CallError;
 
-/// Why no bundle or source artifact was made. Found before the first byte is written, except
+/// No bundle or source artifact was created. Found before the first byte is written, except
 /// `Changed`, the size of the archive and errors of the output.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
@@ -222,7 +222,7 @@ pub enum BundleError {
     SparseEmpty { path: RelPath },
     #[error("--submodules is for checkouts of git, and `{directory}` is taken as a directory")]
     NoSubmodules { directory: String },
-    /// Under `--strict`: entries would be left out without a request.
+    /// Under `--strict`: entries would be skipped without a rule.
     #[error("{} cannot be in a snapshot: {}", entries(.0.count), .0.words(usize::MAX))]
     Strict(LeftOut),
     #[error("`{entry}` makes the snapshot too large: {}", .what.words(["oci.entries", "oci.unpacked", "oci.layer"]))]
@@ -300,7 +300,7 @@ fn lines<Error: ToString>(errors: &[Error]) -> String {
 
 fn known_words(known: &[String]) -> String {
     match known {
-        [] => "there is none below .code-workspaces and .code".to_owned(),
+        [] => "none exists below .code-workspaces and .code".to_owned(),
         _ => format!("there are {}", known.join(", ")),
     }
 }
@@ -314,7 +314,7 @@ fn near_words(near: Option<&String>) -> String {
 }
 
 impl BundleError {
-    /// Adds the source, unless the error has a place or is not of one source.
+    /// Adds the source, unless the error already has a location or concerns several sources.
     pub(crate) fn at(self, at: &SourceOrigin) -> Self {
         match self {
             Self::Size { .. }
@@ -354,7 +354,7 @@ impl BundleError {
         }
     }
 
-    /// Whether the output failed, and not the request.
+    /// Whether the output failed rather than the request.
     #[must_use]
     pub fn is_of_output(&self) -> bool {
         matches!(self, Self::Output { .. } | Self::OutputRefused { .. })

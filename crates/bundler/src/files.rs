@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use spec::path::{RelPath, escape};
-use sys::file::{CallError, open_beneath};
+use sys::file::{CallError, errno_of, open_beneath, type_name};
 
 /// An entry of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,11 +95,11 @@ impl Found {
             },
             FileType::Directory => FoundKind::Directory,
             FileType::Symlink => FoundKind::Symlink,
-            FileType::Fifo => FoundKind::Special("a fifo"),
-            FileType::Socket => FoundKind::Special("a socket"),
-            FileType::CharacterDevice => FoundKind::Special("a character device"),
-            FileType::BlockDevice => FoundKind::Special("a block device"),
-            FileType::Unknown => FoundKind::Special("of an unknown type"),
+            special @ (FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown) => FoundKind::Special(type_name(special)),
         };
         Self {
             kind,
@@ -250,7 +250,7 @@ impl DirectoryFiles {
             .take(most)
             .read_to_end(&mut start)
             .map_err(|error| {
-                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                let errno = errno_of(&error);
                 CallError::new("read", path.to_string(), errno)
             })?;
         Ok(start)

@@ -46,7 +46,7 @@ pub(crate) struct FileFilter {
     credentials: CredentialRules,
     /// Named by an ignore file.
     ignored: LeftOut,
-    /// Possible credentials, and what a snapshot cannot have.
+    /// Possible credentials, and files that a snapshot cannot contain.
     pub(crate) suspects: LeftOut,
 }
 

@@ -1,11 +1,11 @@
-//! Folders that the paths of sources name.
+//! Folders named by the paths of sources.
 
 use crate::error::BundleError;
 use crate::walk::join;
 use spec::code_block::SourcePath;
 use spec::path::RelPath;
 
-/// Returns the folder that a source path starts at, relative to the workspace (`None`: the
+/// Returns the base folder of a source path, relative to the workspace (`None`: the
 /// workspace itself). `base` is the folder of the manifest.
 pub(crate) fn base_of(
     base: Option<&RelPath>,

@@ -11,7 +11,7 @@ use spec::path::{RelPath, escape};
 /// The limit of path_resolution(7).
 const LINKS_MAX: usize = 40;
 
-/// A path without links, and what is there.
+/// A path without links, and its file.
 pub(crate) struct Followed {
     /// `None`: the directory itself.
     pub path: Option<RelPath>,

@@ -135,7 +135,7 @@ impl Gathering {
         Ok(())
     }
 
-    /// Refuses a path that a source may not place files at.
+    /// Refuses a path where a source must not add files.
     pub(crate) fn check_target(to: &RelPath) -> Result<(), BundleError> {
         Self::refuse_left_out(to)?;
         if is_reserved(to) {
@@ -201,7 +201,7 @@ impl Gathering {
         self.place(path, Item::of_bytes(Arc::clone(content)), source)
     }
 
-    /// Adds `.runner/manifest.json` as a source of its own.
+    /// Adds `.runner/manifest.json` as a separate source.
     pub(crate) fn add_manifest(&mut self, manifest: &[u8]) -> Result<(), BundleError> {
         let origin = SourceOrigin::whole(RESOLVED_MANIFEST.to_owned(), SourceKind::Resolved);
         self.origins.push(origin.clone());

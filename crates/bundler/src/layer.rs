@@ -32,7 +32,7 @@ pub enum LayerForm {
 pub struct LocalSource {
     /// Base of `path`; `None` for the workspace.
     pub base: Option<RelPath>,
-    /// As written; a pattern if no such file exists. `None` for the folder itself.
+    /// As written. A pattern if no file has this name. `None` for the folder itself.
     pub path: Option<RelPath>,
     pub directory: bool,
     pub target: SourceTarget,

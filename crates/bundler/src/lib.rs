@@ -1,11 +1,11 @@
 //! From a manifest to a bundle.
 //!
-//! [`bundle()`] is the whole story: [`locate`](locate::locate) finds the manifest,
+//! [`bundle()`] runs all steps: [`locate`](locate::locate) finds the manifest,
 //! [`resolve`](resolve::resolve) reads it and replaces `ref` sources by their content, a lock file pins
 //! the references, [`gather`](gather::gather) lists the files and fetches repositories,
 //! [`write`](write::write()) reads each file once and writes the archive.
 //!
-//! [`check`](check::check) reports all errors of a manifest, [`source`] makes source artifacts.
+//! [`check`](check::check) reports all errors of a manifest, [`source`] builds source artifacts.
 #![forbid(unsafe_code)]
 
 mod advice;

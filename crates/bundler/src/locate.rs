@@ -3,15 +3,13 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::io::Errno;
-
 use crate::error::BundleError;
 use crate::files::{DirectoryFiles, shown};
 use crate::manifests::{MANIFEST_NAMES, Unread, ignored, manifests_in};
 use spec::did_you_mean::nearest;
 use spec::path::RelPath;
 use spec::report::WarningReport;
-use sys::file::CallError;
+use sys::file::{CallError, errno_of};
 
 /// Folders of code-workspaces, in search order (AIP-26, "Convention: workspace folder layout").
 const CONVENTIONS: [(&str, &str); 5] = [
@@ -126,7 +124,7 @@ fn by_path(
 
 fn canonical(workspace: &Path) -> Result<PathBuf, BundleError> {
     workspace.canonicalize().map_err(|error| {
-        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        let errno = errno_of(&error);
         let shown = shown(workspace);
         BundleError::Workspace {
             source: CallError::new("realpath", shown.clone(), errno),

@@ -80,7 +80,7 @@ pub(crate) fn manifests_in(
     Ok(found)
 }
 
-/// Warns about manifests beside `manifest`.
+/// Warns about other manifests in the folder of `manifest`.
 pub(crate) fn ignored(manifest: &RelPath, all: &[RelPath]) -> Vec<WarningReport> {
     let others = all.iter().filter(|other| *other != manifest);
     others
@@ -178,7 +178,7 @@ pub fn inventory_of_workspace(files: &DirectoryFiles) -> Option<Inventory> {
     })
 }
 
-/// Reads a document beside a manifest. The error completes "which …".
+/// Reads a document in the folder of a manifest. The error completes "which …".
 pub type ReadDocument<'call> = dyn Fn(&RelPath) -> Result<Vec<u8>, String> + 'call;
 
 /// Reads the block documents of `root` at `holder`. A document that cannot be read is recorded and
@@ -220,7 +220,7 @@ fn read_block(
         ),
         None => (
             Ok(ReferenceTarget::Slug(reference.text.clone())),
-            "stands in a document of the host's registry, beside which nothing is looked for",
+            "is in a document of the host's registry, whose folder is not searched",
         ),
     };
     match target {

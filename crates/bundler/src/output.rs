@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::error::BundleError;
 use crate::files::{FileIdentity, shown};
-use sys::file::CallError;
+use sys::file::{CallError, errno_of};
 use sys::signal::{SignalSet, is_pending, set_mask};
 
 /// Signals with which users and service managers terminate a program.
@@ -72,7 +72,7 @@ impl OutputFile {
             Err(errno) => return Err(failed(&shown, "stat", errno)),
         };
         match there {
-            // Written beside the target of a link, so that the link is kept.
+            // Written next to the target of a link, so that the link is kept.
             Some(FileType::RegularFile) => {
                 let path = path.canonicalize();
                 let path = path.map_err(|error| failed(&shown, "realpath", errno_of(&error)))?;
@@ -165,7 +165,7 @@ impl OutputFile {
         }
     }
 
-    /// Reads at most `most` bytes of the file that will be replaced; nothing if there is none.
+    /// Reads at most `most` bytes of the file that will be replaced; nothing if it does not exist.
     ///
     /// # Errors
     /// [`BundleError::Output`].
@@ -313,10 +313,6 @@ fn refused(file: &str, found: &'static str, expected: &'static str) -> BundleErr
         found,
         expected,
     }
-}
-
-fn errno_of(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 fn link(file: &OwnedFd, directory: &OwnedFd, name: &[u8]) -> Result<(), Errno> {

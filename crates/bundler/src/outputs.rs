@@ -1,5 +1,5 @@
-//! The files that `runner bundle` writes, and what they may replace: an earlier bundle, an earlier
-//! lock file, and never a file of another kind that was named by mistake.
+//! The files that `runner bundle` writes, and the files that they may replace: an earlier
+//! bundle or lock file, and never a file of another kind, named by mistake.
 
 use std::path::Path;
 
@@ -53,7 +53,8 @@ impl Outputs {
         self.bundle.as_ref().is_some_and(OutputFile::is_stream)
     }
 
-    /// Returns the files that are no part of the bundle: old and new outputs, and a held lock file.
+    /// Returns the files to exclude from the bundle: old and new outputs, and the lock file of
+    /// `--locked`.
     pub(crate) fn identities(&self, lock: LockUse<'_>) -> Result<Vec<FileIdentity>, BundleError> {
         let mut identities = Vec::new();
         for output in [&self.bundle, &self.lock_file].into_iter().flatten() {
@@ -70,7 +71,7 @@ impl Outputs {
         Ok(identities)
     }
 
-    /// Gives the bundle its name, and then the lock file, which describes it.
+    /// Publishes the bundle, and then its lock file.
     pub(crate) fn commit(self, lock: Option<&Lock>) -> Result<(), BundleError> {
         let mut lock_file = self.lock_file;
         if let (Some(file), Some(lock)) = (&mut lock_file, lock) {
@@ -110,7 +111,7 @@ fn check_bundle(
     Ok(())
 }
 
-/// Whether `start` is of a lock file, also of one that a merge has marked.
+/// Whether `start` is the start of a lock file, also with conflict markers of a merge.
 fn is_lock(start: &[u8]) -> bool {
     start
         .windows(LOCK_KEY.len())

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_source_wins_and_what_it_replaced_is_known() {
+    fn the_later_source_wins_and_replaced_entries_are_known() {
         let mut overlay = Overlay::default();
         for (at, item, source) in [
             ("tool.ts", file("base"), 0),
@@ -271,10 +271,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is laid over what: what is there was the last to be accepted there, and every
-        /// parent is a directory.
+        /// For any items in any order: each path has the last accepted item, and every parent is a
+        /// directory.
         #[test]
-        fn the_last_accepted_item_lies_at_its_path(items in items()) {
+        fn the_last_accepted_item_is_at_its_path(items in items()) {
             let mut overlay = Overlay::default();
             let mut last = BTreeMap::new();
             for (source, (at, kind)) in items.iter().enumerate() {

@@ -67,7 +67,7 @@ impl PathPattern {
         let names: Vec<&str> = text.split('/').collect();
         let (mut wanted, mut at) = (0, 0);
         // Position after the last `**` and the next name to try there. Only the last `**` needs
-        // backtracking: it can take whatever an earlier one could.
+        // backtracking: it can match everything that an earlier one could.
         let mut again = None;
         loop {
             match (self.0.get(wanted), names.get(at)) {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn two_stars_pass_through_any_number_of_folders_as_often_as_they_stand() {
+    fn double_stars_match_any_number_of_folders() {
         for (pattern, name, expected) in [
             ("**", &b"a/b"[..], true),
             ("lib/**", b"lib", false),

@@ -1,4 +1,4 @@
-//! The lock file of a bundle: references are pinned by it, and the bundle has to agree with it.
+//! The lock file of a bundle: it pins references, and the bundle must match it.
 
 use std::path::Path;
 
@@ -16,16 +16,16 @@ use spec::manifest::Manifest;
 use spec::path::escape;
 use spec::runner_block::{Engine, Language};
 
-/// What happens with a lock file.
+/// Use of the lock file.
 #[derive(Debug, Clone, Copy)]
 pub enum LockUse<'call> {
     Nothing,
     Write(&'call Path),
-    /// `--locked`: the bundle has to agree with it.
+    /// `--locked`: the bundle must match it.
     Hold(&'call Path),
 }
 
-/// A lock file that the bundle has to agree with.
+/// A lock file that the bundle must match.
 #[derive(Debug)]
 struct HeldLock {
     shown: String,
@@ -51,11 +51,11 @@ impl HeldLock {
     }
 }
 
-/// A resolved manifest whose references are those that its lock file knows.
+/// A resolved manifest with the references of its lock file.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     pub(crate) resolution: Resolution,
-    /// Whether a lock file is written or held.
+    /// Whether a lock file is written or compared.
     pub(crate) locks: bool,
     manifest: Manifest,
     held: Option<HeldLock>,
@@ -95,7 +95,7 @@ impl Pinned {
         })
     }
 
-    /// Returns the lock that the bundle has to agree with.
+    /// Returns the lock that the bundle must match.
     pub(crate) fn lock(&self) -> Option<&Lock> {
         self.held.as_ref().map(|held| &held.lock)
     }
@@ -104,7 +104,7 @@ impl Pinned {
         check_run(&self.resolution, &self.manifest, &contents.tree)
     }
 
-    /// Creates the lock of the bundle and compares it with the held one.
+    /// Creates the lock of the bundle and compares it with that of `--locked`.
     pub(crate) fn lock_of(&self, contents: &Gathered, digest: Digest) -> Result<Lock, BundleError> {
         let layers = self.resolution.layers.iter().enumerate();
         let sources = layers.map(|(index, layer)| {
@@ -137,8 +137,8 @@ fn refuse_tags(manifest: &Manifest) -> Result<(), BundleError> {
     }
 }
 
-/// Compares manifest and `lock` without fetching, for a reference without a locked commit: all
-/// differences are reported, and not this one alone. Empty if every reference has one.
+/// Compares manifest and `lock` without fetching, if a reference has no locked commit, to report
+/// all differences together. Empty if every reference has one.
 fn differences_unfetched(
     lock: &Lock,
     manifest: &Manifest,
@@ -153,7 +153,7 @@ fn differences_unfetched(
     }
     let sources = layers.iter().map(|layer| {
         let now = locked_source(layer, SourceSize::default());
-        // Values that need the files are taken from the lock.
+        // Values that depend on the files come from the lock.
         match lock.sources.iter().find(|known| known.from == now.from) {
             Some(known) => LockedSource {
                 sha: known.sha.clone(),

@@ -368,7 +368,7 @@ fn first_and_last(workspaces: Vec<Rc<Workspace>>) -> Vec<Rc<Workspace>> {
     kept
 }
 
-/// Finds the manifest of the folder that a `ref` source names, and warns about others beside it.
+/// Finds the manifest of the folder that a `ref` source names, and warns about other manifests in it.
 ///
 /// # Errors
 /// Missing, or of the wrong type.

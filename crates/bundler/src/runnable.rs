@@ -1,4 +1,4 @@
-//! Checks of `check` and `bundle` for errors on which `exec` always fails, whatever is granted.
+//! Checks of `check` and `bundle` for errors on which `exec` always fails, with any grants.
 
 use crate::error::BundleError;
 use crate::resolve::Resolution;

@@ -16,7 +16,7 @@ const KEPT_HOME: [&str; 3] = ["backend", "audit", "tags"];
 
 /// Checks each secret of the resolved `manifest` against the `named` inventories and the
 /// workspace's own. Adds the entries at `metadata.runner.inventory`; a run checks them again and
-/// enforces them. Violations are only warnings here, since the user of the bundle may supply own
+/// enforces them. Violations are only warnings here, since the user of the bundle may supply other
 /// values.
 ///
 /// # Errors

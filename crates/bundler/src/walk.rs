@@ -37,7 +37,7 @@ pub(crate) struct Walk<'walk> {
     pub gathering: &'walk mut Gathering,
 }
 
-/// The part of a walk that is one directory with everything below.
+/// The part of a walk below one directory.
 struct Course<'course> {
     prefix: Option<&'course RelPath>,
     /// Filter for paths relative to the tree; `None` includes everything, empty directories too.
@@ -116,7 +116,7 @@ impl Walk<'_> {
         // A followed path ends at the real file.
         let real = real.as_ref().unwrap_or(&from);
         if let Some(filter) = &mut self.filter {
-            // A file that the source names is included all the same.
+            // A file named by the source is included anyway.
             filter.find_suspect(self.files, real, &found)?;
         }
         self.leaf(real, &found, &to)
@@ -344,7 +344,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Explains why nothing is at `path`: a link above it, or no such name.
+    /// Explains why `path` does not exist: a link above it, or no such name.
     fn missing(&self, path: &RelPath) -> BundleError {
         let is_link = |path: &RelPath| {
             let found = self.files.look(path).ok().flatten();
@@ -365,7 +365,7 @@ impl Walk<'_> {
     }
 }
 
-/// Suggests a name for a missing `path`: compares its first missing segment with the neighbours.
+/// Suggests a name for a missing `path`: compares its first missing segment with its siblings.
 pub(crate) fn near(files: &DirectoryFiles, path: &RelPath) -> Option<String> {
     let is_there = |path: &RelPath| matches!(files.look(path), Ok(Some(_)));
     let ways = std::iter::successors(Some(path.clone()), RelPath::parent);

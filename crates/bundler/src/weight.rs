@@ -53,8 +53,8 @@ pub(crate) fn warnings(overlay: &Overlay) -> Vec<WarningReport> {
         warnings.push(WarningReport::new(
             "bundle_installed",
             format!(
-                "what was installed or compiled for one machine is in the bundle: {}; unless it is \
-                 meant to be, name it in .bundleignore",
+                "the bundle contains files installed or compiled for one machine: {}; if not \
+                 intended, list them in .bundleignore",
                 first(named, LARGEST)
             ),
         ));

@@ -14,7 +14,7 @@ use crate::overlay::{Contents, Item};
 use archive::canonical::write_members;
 use spec::digest::Digest;
 use spec::path::RelPath;
-use sys::file::CallError;
+use sys::file::{CallError, errno_of};
 
 const READ_BYTES: usize = 256 * 1024;
 const LEVEL: u32 = 6;
@@ -180,7 +180,7 @@ fn copy(
 }
 
 fn unwritten(error: &std::io::Error) -> BundleError {
-    let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
+    let errno = errno_of(error);
     BundleError::Output {
         file: "the archive".to_owned(),
         source: CallError::new("write", "the archive", errno),

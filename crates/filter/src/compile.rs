@@ -73,7 +73,7 @@ type Place = usize;
 enum Target {
     At(Place),
     /// A return value; written again where no earlier one is in reach.
-    Answer(u32),
+    Return(u32),
 }
 
 /// The program, last instruction first.
@@ -93,7 +93,7 @@ impl Writer {
 
     fn rule(&mut self, rule: &Rule) -> Target {
         let answer = |decision: Decision| {
-            Target::Answer(match decision.errno() {
+            Target::Return(match decision.errno() {
                 None => ALLOW,
                 Some(errno) => ERRNO | u32::from(errno),
             })
@@ -150,7 +150,7 @@ impl Writer {
     fn near(&mut self, target: Target, spare: usize) -> Place {
         let known = match target {
             Target::At(place) => Some(*self.nearest.get(&target).unwrap_or(&place)),
-            Target::Answer(_) => self.nearest.get(&target).copied(),
+            Target::Return(_) => self.nearest.get(&target).copied(),
         };
         let known = known.map(|place| (place, self.reversed.len() - place));
         if let Some((place, distance)) = known
@@ -159,7 +159,7 @@ impl Writer {
             return place;
         }
         let stone = match (target, known) {
-            (Target::Answer(answer), _) => self.write(RETURN, 0, 0, answer),
+            (Target::Return(answer), _) => self.write(RETURN, 0, 0, answer),
             (Target::At(_), Some((_, distance))) => self.skip(distance),
             (Target::At(place), None) => place,
         };
@@ -178,7 +178,7 @@ impl Writer {
     fn tree(&mut self, ranges: &[(u32, Target)]) -> Target {
         let (lower, upper) = ranges.split_at(ranges.len() / 2);
         match (lower, upper) {
-            (_, []) => Target::Answer(KILL_PROCESS),
+            (_, []) => Target::Return(KILL_PROCESS),
             ([], [(_, target), ..]) => *target,
             (_, [(first, _), ..]) => {
                 let below = self.tree(lower);
@@ -198,7 +198,7 @@ impl Writer {
             }
         }
         let number = Target::At(self.write(LOAD, 0, 0, NUMBER_OFFSET));
-        let kill = Target::Answer(KILL_PROCESS);
+        let kill = Target::Return(KILL_PROCESS);
         self.jump(JUMP_EQUAL, arch.audit_value(), number, kill);
         self.write(LOAD, 0, 0, ARCH_OFFSET);
         self.reversed.reverse();

@@ -53,7 +53,7 @@ mod tests {
     use crate::{SeccompData, interpret};
 
     #[test]
-    fn only_what_reaches_a_name_is_refused() {
+    fn only_calls_that_reach_a_name_are_refused() {
         for arch in Arch::ALL {
             let (socket, socketpair) = numbers(arch);
             let audit = arch.audit_value();
@@ -81,8 +81,8 @@ mod tests {
                 (socketpair, 2, 2, true),
                 (0, 1, 2, true),
             ] {
-                let told = answer(number, audit, family, kind);
-                assert_eq!(told, allowed, "{arch:?} {number} {family} {kind}");
+                let found = answer(number, audit, family, kind);
+                assert_eq!(found, allowed, "{arch:?} {number} {family} {kind}");
             }
             assert!(answer(socket, audit ^ 1, 1, 1), "another architecture");
         }

@@ -37,7 +37,7 @@ pub enum PolicyError {
         first: String,
         second: String,
     },
-    #[error("two rules have the id `{id}`, but denials are told apart by it: rename one")]
+    #[error("two rules have the id `{id}`, which denials refer to: rename one")]
     TwoIds { id: String },
     /// `report` is missing on a rule that refuses, or set on one that does not.
     #[error(
@@ -370,7 +370,7 @@ rules:
     }
 
     #[test]
-    fn a_key_or_an_errno_that_nobody_knows_is_refused_with_its_line() {
+    fn an_unknown_key_or_errno_is_refused_with_its_line() {
         for rule in [
             "{id: one, calls: [read], action: allow, reason: a, learn: yes}",
             "{id: one, calls: [read], action: EMAGIC, reason: a, report: yes}",

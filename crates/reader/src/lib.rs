@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use spec::io::contract::{Contract, ContractError, Mismatch};
-use sys::reader::{Bounds, NoAnswer, read_apart};
+use sys::reader::{Bounds, ReaderError, read_apart};
 
 const TIME_MAX: Duration = Duration::from_secs(10);
 /// Limit beyond the supervisor's memory, which already includes the document.
@@ -74,13 +74,13 @@ pub fn judge(
         error: ContractError::TooCostly { reason },
     };
     let answer = read_apart(bounds, signals, &work).map_err(|none| match none {
-        NoAnswer::Late => too_costly(format!("it takes longer than {:?}", bounds.time)),
-        NoAnswer::Ended => {
+        ReaderError::TimedOut => too_costly(format!("it takes longer than {:?}", bounds.time)),
+        ReaderError::Exited => {
             too_costly("it takes more than 128 MiB of memory, or the stack".to_owned())
         }
-        NoAnswer::Long => too_costly("what it says is too long".to_owned()),
-        NoAnswer::Signal(signal) => Refused::Cancelled(signal),
-        NoAnswer::Host(errno) => Refused::Host(errno),
+        ReaderError::TooLong => too_costly("what it says is too long".to_owned()),
+        ReaderError::Signal(signal) => Refused::Cancelled(signal),
+        ReaderError::Host(errno) => Refused::Host(errno),
     })?;
     let verdicts: Vec<Verdict> = serde_json::from_slice(&answer)
         .map_err(|error| too_costly(format!("its judge says something else: {error}")))?;

@@ -60,8 +60,8 @@ pub(super) fn give_up_as(kind: u32, link: BorrowedFd<'_>, failed: StepError) -> 
         failed.errno.raw_os_error(),
     ];
     // Ignore the error: the supervisor is gone.
-    let told = link::send(link, Message { kind, values }, &[]);
-    process::exit_now(if told.is_ok() { 1 } else { 2 })
+    let sent = link::send(link, Message { kind, values }, &[]);
+    process::exit_now(if sent.is_ok() { 1 } else { 2 })
 }
 
 /// inotify limits of one run (`user.max_inotify_instances`, namespaces(7)).
@@ -334,7 +334,7 @@ fn take_other_ids(maps: &OwnMaps<'_>) -> Result<(), Errno> {
 
 fn make_ruleset(steps: &RulesetSteps<'_>) -> Result<RulesetCreated, StepError> {
     let mut ruleset = Ruleset::default()
-        // What this kernel lacks is not among the steps: all of them hold, or the run fails.
+        // The steps contain only what this kernel supports. A failed step fails the run.
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(steps.handled)
         .and_then(|ruleset| match steps.scoped.is_empty() {

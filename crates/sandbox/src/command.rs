@@ -16,7 +16,7 @@ use crate::mounts::{self, MountError};
 use crate::prefork::Prefork;
 use crate::prepare::begin;
 use crate::records::{RunRecords, default_directory};
-use crate::resources::{Resources, ResourcesError, Wanted};
+use crate::resources::{ResourceRequest, Resources, ResourcesError};
 use crate::supervise::judge::{Facts, judge};
 use crate::supervise::meter::Meter;
 use crate::supervise::streams::{OutputPump, Sink, make_pipes};
@@ -35,11 +35,11 @@ pub use spec::limits::Limit;
 pub use spec::outcome::Outcome;
 
 const PATH: [&str; 4] = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin"];
-/// Where nobody states a limit of the output.
+/// Default limit of the output.
 const OUTPUT_BYTES_DEFAULT: u64 = 16 << 20;
 /// Inodes of the writable space.
 const SPACE_INODES: u64 = 65_536;
-/// Uids of the host that nothing else uses, for runs of root.
+/// Unused uids of the host, for runs of root.
 const UIDS: UidRange = UidRange {
     first: 0x7000_0000,
     last: 0x7000_ffff,
@@ -59,17 +59,17 @@ pub struct Sandbox {
 #[derive(Debug)]
 pub struct Ended {
     pub outcome: Outcome,
-    /// Wait status of the command (wait(2)); `None`: init did not tell it.
+    /// Wait status of the command (wait(2)); `None` if init did not report it.
     pub raw_status: Option<i32>,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
-    /// How strongly each limit held.
+    /// How strongly each limit was enforced.
     pub coverage: Vec<Coverage>,
-    /// What could not be done or given back.
+    /// Errors of the cleanup.
     pub problems: Vec<String>,
 }
 
-/// The command was not started, or not watched to its end.
+/// The command was not started, or its end was not observed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     #[error(transparent)]
@@ -93,20 +93,20 @@ fn call(act: &'static str) -> impl FnOnce(Errno) -> CommandError {
 }
 
 impl Sandbox {
-    /// A sandbox that shows the directories of the system read-only, and an empty writable space:
-    /// no network, no variables, default limits.
+    /// Creates a sandbox with read-only system directories, an empty writable space and default
+    /// limits, without network and variables.
     #[must_use]
     pub fn builder() -> Self {
         Self::default()
     }
 
-    /// Shows a file or directory of the host at its own path.
+    /// Mounts a file or directory of the host read-only at the same path.
     #[must_use]
     pub fn read_only(self, path: impl Into<PathBuf>) -> Self {
         self.bind(path.into(), false)
     }
 
-    /// Shows a directory of the host, in which the command may write.
+    /// Mounts a directory of the host writable.
     #[must_use]
     pub fn writable(self, path: impl Into<PathBuf>) -> Self {
         self.bind(path.into(), true)
@@ -136,7 +136,7 @@ impl Sandbox {
         self
     }
 
-    /// Makes the cgroup below this one instead of below the caller's.
+    /// Creates the cgroup below this one instead of below the caller's.
     #[must_use]
     pub fn cgroup_parent(mut self, path: impl Into<String>) -> Self {
         self.cgroup_parent = Some(path.into());
@@ -144,17 +144,17 @@ impl Sandbox {
     }
 
     /// Records the run in this directory instead of `/run/runner` or, for an ordinary user,
-    /// `/tmp/runner-UID`. Runs that are recorded in one directory clean up after each other.
+    /// `/tmp/runner-UID`. Runs recorded in one directory clean up after each other.
     #[must_use]
     pub fn runtime_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.runtime_directory = Some(path.into());
         self
     }
 
-    /// Runs a command to its end; its standard input is empty and its output is kept.
+    /// Runs a command to its end; its standard input is empty and its output is captured.
     ///
-    /// The calling process must have one thread. From here on its descriptors from 3 on are closed
-    /// on exec, SIGCHLD has its default and SIGPIPE is ignored.
+    /// The calling process must have one thread. This sets close-on-exec on its descriptors from 3
+    /// on, resets SIGCHLD and ignores SIGPIPE.
     ///
     /// # Errors
     /// [`CommandError`]; then nothing of the command is left.
@@ -166,7 +166,7 @@ impl Sandbox {
         let directory =
             directory.unwrap_or_else(|| default_directory(probe::effective_uid(), None));
         let records = RunRecords::open(&directory).map_err(ResourcesError::from)?;
-        // Temporary names of staged outputs are for the program that made them.
+        // Temporary files of staged outputs belong to the `runner` program, which removes them.
         let keep = &mut |_: &_| Err("left to the next `runner gc`".into());
         records
             .collect_leftovers(keep)
@@ -177,7 +177,7 @@ impl Sandbox {
         let mut seed = [0; 8];
         process::random(&mut seed).map_err(call("read random bytes"))?;
         let seed = u64::from_le_bytes(seed);
-        let wanted = Wanted {
+        let wanted = ResourceRequest {
             run_id: &format!("sandbox-{seed:016x}"),
             seed,
             uids: UIDS,
@@ -193,12 +193,12 @@ impl Sandbox {
         Ok(ended)
     }
 
-    /// What is stated, else the default.
+    /// Returns the stated limits, with defaults for the others.
     fn settled_limits(&self) -> LimitValues {
         let mut limits = self.limits;
         for limit in Limit::ALL {
             let default = match limit {
-                // Files are memory: half of it is left to processes.
+                // Files use memory: half of it remains for processes.
                 Limit::Disk => limits.get(Limit::Memory).map(|bytes| bytes / 2),
                 Limit::Output => Some(OUTPUT_BYTES_DEFAULT),
                 Limit::Memory
@@ -288,7 +288,7 @@ impl Sandbox {
                 .as_ref()
                 .map(|proc| Sampler::new(proc.as_fd(), memory_bytes)),
         };
-        // Nothing is ever written to it: signals are the caller's own.
+        // Never written to: the caller handles signals itself.
         let signals = eventfd(0, EventfdFlags::CLOEXEC).map_err(call("make an eventfd"))?;
         let signals = signals.as_fd();
         let watching = watch(
@@ -329,7 +329,7 @@ fn ended(outcome: Outcome, observed: Observed, streams: Streams, coverage: Vec<C
     }
 }
 
-/// Refuses a stated limit that nothing holds here.
+/// Refuses a stated limit that this host cannot enforce.
 fn refuse_unenforceable(coverage: &[Coverage], stated: &LimitValues) -> Result<(), CommandError> {
     for limit in Limit::ALL {
         let (Some(axis), Some(_)) = (limit.axis(), stated.get(limit)) else {
@@ -347,7 +347,7 @@ fn refuse_unenforceable(coverage: &[Coverage], stated: &LimitValues) -> Result<(
     Ok(())
 }
 
-/// Where the program is looked for inside.
+/// Search path of the program inside.
 fn programs(argv: &[&str]) -> Vec<Vec<u8>> {
     let Some(name) = argv.first() else {
         return Vec::new();

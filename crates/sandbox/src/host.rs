@@ -49,7 +49,7 @@ pub fn is_privileged() -> bool {
     probe::effective_uid() == 0 && !maps_a_single_id()
 }
 
-/// Root of a user namespace with one id can map nothing but that id: an ordinary user.
+/// Root of a user namespace with one mapped id is treated as an ordinary user: it cannot map others.
 fn maps_a_single_id() -> bool {
     let Ok(text) = std::fs::read_to_string("/proc/self/uid_map") else {
         return false;

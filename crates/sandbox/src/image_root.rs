@@ -26,7 +26,7 @@ pub struct Graft {
 
 /// Grafts of every run: path and read-only. Writable directories beneath a read-only one are
 /// mounts.
-const OURS: [(&str, bool); 7] = [
+const OWN: [(&str, bool); 7] = [
     ("proc", false),
     ("dev", true),
     ("bundle", false),
@@ -47,7 +47,7 @@ pub struct Names<'image> {
 #[must_use]
 pub fn filled(asked: &[ViewStep], user: &ImageUser, names: Names<'_>) -> Vec<Filled> {
     let mut list = Vec::new();
-    for (path, _) in OURS {
+    for (path, _) in OWN {
         directories(path.as_bytes(), &mut list);
     }
     for (path, is_file) in outermost(asked) {
@@ -77,7 +77,7 @@ pub fn filled(asked: &[ViewStep], user: &ImageUser, names: Names<'_>) -> Vec<Fil
 /// Lists the grafts for the mounts `asked`, which the child has created in the run's space.
 #[must_use]
 pub fn grafts(asked: &[ViewStep]) -> Vec<Graft> {
-    let ours = OURS.iter().map(|(path, read_only)| Graft {
+    let own = OWN.iter().map(|(path, read_only)| Graft {
         path: path.as_bytes().to_vec(),
         read_only: *read_only,
     });
@@ -85,7 +85,7 @@ pub fn grafts(asked: &[ViewStep]) -> Vec<Graft> {
         path: path.to_vec(),
         read_only: false,
     });
-    ours.chain(asked).collect()
+    own.chain(asked).collect()
 }
 
 /// Filters the base view for an image: without programs of the host.
@@ -105,7 +105,7 @@ pub fn base_of_image(base: &[ViewStep]) -> Vec<ViewStep> {
 /// Whether a top-level name belongs to the image; other names have their own Landlock rules.
 #[must_use]
 pub fn is_of_image(name: &[u8]) -> bool {
-    !OURS.iter().any(|(path, _)| path.as_bytes() == name)
+    !OWN.iter().any(|(path, _)| path.as_bytes() == name)
 }
 
 /// Targets that are not inside another mount, and whether each is a file.
@@ -130,8 +130,8 @@ fn outermost(asked: &[ViewStep]) -> Vec<(&[u8], bool)> {
     all.sort_unstable_by(|one, other| parts(one).cmp(parts(other)));
     let mut kept: Vec<&[u8]> = Vec::new();
     for target in all {
-        let ours = OURS.iter().any(|(path, _)| is_in(target, path.as_bytes()));
-        if !ours && !kept.last().is_some_and(|last| is_in(target, last)) {
+        let is_own = OWN.iter().any(|(path, _)| is_in(target, path.as_bytes()));
+        if !is_own && !kept.last().is_some_and(|last| is_in(target, last)) {
             kept.push(target);
         }
     }
@@ -214,7 +214,7 @@ mod tests {
             assert!(paths.contains(&graft.path), "{graft:?}");
         }
         assert!(list.contains(&Filled::File(b"opt/tool".to_vec(), Vec::new())));
-        let asked: Vec<Vec<u8>> = grafts(&asked)[OURS.len()..]
+        let asked: Vec<Vec<u8>> = grafts(&asked)[OWN.len()..]
             .iter()
             .map(|graft| graft.path.clone())
             .collect();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ours_is_nothing_of_the_image_and_a_home_may_be() {
+    fn own_paths_hide_the_image_except_a_home() {
         for name in ["proc", "dev", "bundle", "scratch", "runner", "tmp"] {
             assert!(!is_of_image(name.as_bytes()), "{name}");
         }
@@ -269,6 +269,6 @@ mod tests {
 
     #[test]
     fn the_home_of_the_body_is_where_the_view_has_it() {
-        assert!(OURS.contains(&(HOME.trim_start_matches('/'), false)));
+        assert!(OWN.contains(&(HOME.trim_start_matches('/'), false)));
     }
 }

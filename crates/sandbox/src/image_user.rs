@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_that_nobody_knows_is_refused() {
+    fn an_unknown_user_is_refused() {
         for (user, group) in [
             ("nobody-here", None),
             ("none", None),

@@ -366,7 +366,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 
-    /// What init answers when it is asked for a connection.
+    /// Returns the message of init for a requested connection.
     fn asked(is_v6: bool, port: i32) -> Result<OwnedFd, Errno> {
         let (supervisor, init) = link::pair().expect("a pair");
         let values = [7, i32::from(is_v6), port];
@@ -379,7 +379,7 @@ mod tests {
         }
     }
 
-    /// E-01: the second line, should the death signal not come. In a process of its own, which ends.
+    /// E-01: the fallback without a death signal. Runs in a separate process, which ends.
     #[test]
     fn init_ends_when_the_supervisor_s_end_of_the_link_is_gone() {
         const NAME: &str = "init::tests::init_ends_when_the_supervisor_s_end_of_the_link_is_gone";
@@ -416,15 +416,15 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_listens_init_says_so_and_goes_on() {
+    fn init_reports_a_refused_connection_and_continues() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let port = listener.local_addr().expect("bound").port();
         drop(listener);
         match asked(false, port.into()) {
             Err(errno) => assert_eq!(errno, Errno::CONNREFUSED),
             Ok(socket) => {
-                let told = rustix::net::sockopt::socket_error(&socket).expect("told");
-                assert_eq!(told, Err(Errno::CONNREFUSED));
+                let error = rustix::net::sockopt::socket_error(&socket).expect("an error");
+                assert_eq!(error, Err(Errno::CONNREFUSED));
             }
         }
         for port in [-1, 1 << 16, i32::MAX] {

@@ -132,10 +132,10 @@ pub enum InitMessage {
 /// # Errors
 /// The errno of recvmsg(2).
 pub fn receive(link: BorrowedFd<'_>) -> Result<InitMessage, Errno> {
-    // If init ended with unread signals of ours, the kernel returns ECONNRESET once, before the
+    // If init ended with unread signals of the supervisor, the kernel returns ECONNRESET once, before the
     // queued messages of init.
-    let word = match link::receive_what_fits(link) {
-        Err(Errno::CONNRESET) => link::receive_what_fits(link),
+    let word = match link::receive_lossy(link) {
+        Err(Errno::CONNRESET) => link::receive_lossy(link),
         other => other,
     };
     match word {
@@ -370,13 +370,18 @@ mod tests {
     #[test]
     fn an_init_that_failed_says_whether_the_body_was_started_and_names_no_mount_that_is_not_meant()
     {
-        let told = |kind, step: ChildStep, index| {
-            let (ours, theirs) = link::pair().expect("a pair");
+        let failure = |kind, step: ChildStep, index| {
+            let (parent_end, child_end) = link::pair().expect("a pair");
             let values = [step as i32, index, Errno::NOMEM.raw_os_error()];
-            link::send(theirs.as_fd(), Message { kind, values }, &[]).expect("sent");
+            link::send(child_end.as_fd(), Message { kind, values }, &[]).expect("sent");
             let name = |_, index| format!("mount {index}");
-            let heard = expect_message(ours.as_fd(), message::STARTED, "start the body", &name);
-            let error = heard.expect_err("it failed");
+            let received = expect_message(
+                parent_end.as_fd(),
+                message::STARTED,
+                "start the body",
+                &name,
+            );
+            let error = received.expect_err("it failed");
             (error.code(), error.to_string())
         };
         for (kind, step, index, code, said) in [
@@ -402,25 +407,25 @@ mod tests {
                 "the body was started, and ended again with its init, which cannot drop the capabilities: ",
             ),
         ] {
-            let told = told(kind, step, index);
-            assert_eq!(told.0, code);
-            assert!(told.1.starts_with(said), "{}", told.1);
+            let failure = failure(kind, step, index);
+            assert_eq!(failure.0, code);
+            assert!(failure.1.starts_with(said), "{}", failure.1);
         }
     }
 
     #[test]
     fn the_last_word_of_an_init_that_ended_with_a_signal_unread_is_heard() {
-        let (ours, theirs) = link::pair().expect("a pair");
+        let (parent_end, child_end) = link::pair().expect("a pair");
         let say = |end: &OwnedFd, kind| {
             let values = [7 << 8, 0, 0];
             link::send(end.as_fd(), Message { kind, values }, &[]).expect("sent");
         };
-        say(&ours, message::SIGNAL);
-        say(&theirs, message::ENDED);
-        drop(theirs);
+        say(&parent_end, message::SIGNAL);
+        say(&child_end, message::ENDED);
+        drop(child_end);
         assert!(
-            matches!(receive(ours.as_fd()), Ok(InitMessage::Ended(status)) if status == 7 << 8)
+            matches!(receive(parent_end.as_fd()), Ok(InitMessage::Ended(status)) if status == 7 << 8)
         );
-        assert!(matches!(receive(ours.as_fd()), Ok(InitMessage::Gone)));
+        assert!(matches!(receive(parent_end.as_fd()), Ok(InitMessage::Gone)));
     }
 }

@@ -1,5 +1,4 @@
-//! Opens the host directories and files that a run shows: what lies at their sources, and trees
-//! cloned for root.
+//! Opens the host directories and files that are mounted in a run, and clones their trees for root.
 
 use std::ffi::{CString, OsStr};
 use std::fs::Metadata;
@@ -51,16 +50,16 @@ impl MountError {
     }
 }
 
-/// Most trees that are cloned for root: one message carries them to the child, beside the groups
-/// that it joins.
+/// Maximum of trees cloned for root: one message carries them and the descriptors of the cgroups to
+/// the child.
 const TREES_MAX: usize = DESCRIPTORS_MAX - 13;
 
-/// Looks at each source. For root (`body` given) each is cloned here, with its owner shown as the
-/// body: as the body's uid the child could not go through root's own directories.
+/// Inspects each source. For root (`body` is `Some`) it also clones each tree and maps its owner to
+/// the body, because the child, with the body's uid, cannot traverse directories of root.
 ///
 /// # Errors
-/// [`MountError::Source`] for a source that is not there, or that cannot be written with the
-/// body's uid; [`MountError::Call`].
+/// [`MountError::Source`]: the source does not exist, or cannot be written with the body's uid;
+/// [`MountError::Call`].
 pub fn open(
     entries: &[ViewEntry],
     body: Option<HostIds>,
@@ -69,7 +68,7 @@ pub fn open(
     let mut trees = Vec::new();
     let mut owners = body.map(Owners::of);
     for entry in entries {
-        let mut mount = look(entry)?;
+        let mut mount = inspect(entry)?;
         if let (Some(owners), Shown::Host { source, access }) = (&mut owners, &mount.shown) {
             if TREES_MAX == trees.len() {
                 return Err(too_many(entries.len()));
@@ -87,13 +86,13 @@ pub fn open(
     Ok((mounts, trees))
 }
 
-/// What lies at the source of one entry; nothing is cloned. The source of one that is only read is
-/// without links then. Of one that the body may write every link was resolved before it was judged
-/// by the caller of [`open`], and is not followed again.
+/// Inspects the source of one entry without cloning it. Resolves the links of a read-only source.
+/// The caller of [`open`] resolved and checked the links of a writable source; they are not
+/// followed again.
 ///
 /// # Errors
-/// [`MountError::Source`] for a source that is not there, or that cannot be told by a path.
-pub fn look(entry: &ViewEntry) -> Result<RequestedMount, MountError> {
+/// [`MountError::Source`]: the source does not exist, or no path leads to it.
+pub fn inspect(entry: &ViewEntry) -> Result<RequestedMount, MountError> {
     let ViewEntry::Bind {
         source,
         target,
@@ -115,15 +114,14 @@ pub fn look(entry: &ViewEntry) -> Result<RequestedMount, MountError> {
     };
     refuse_device(&source, &found)?;
     view::check_target(target.as_os_str().as_bytes())
-        .map_err(|error| elsewhere(error, &source, *writable))?;
+        .map_err(|error| with_other_target(error, &source, *writable))?;
     let mut mount = RequestedMount::of(entry, found.is_dir());
     let source = source.into_os_string().into_vec();
     mount.shown = Shown::Host { source, access };
     Ok(mount)
 }
 
-/// A device is refused whatever its mode: what a driver of the host does for whoever opens it, no rule
-/// of the sandbox judges.
+/// Refuses a device of any mode: no rule of the sandbox limits what its driver does.
 fn refuse_device(source: &Path, found: &Metadata) -> Result<(), MountError> {
     let kind = found.file_type();
     if !kind.is_char_device() && !kind.is_block_device() {
@@ -138,18 +136,18 @@ fn refuse_device(source: &Path, found: &Metadata) -> Result<(), MountError> {
     })
 }
 
-/// Whether a path can stand in the flag of a hint as it is: neither a shell nor `--mount` reads a byte of
-/// it as anything else.
+/// Whether a path needs no quoting in a hint, neither for a shell nor for `--mount`.
 pub fn is_plain(path: &Path) -> bool {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+@%,".contains(byte);
     path.as_os_str().as_bytes().iter().all(plain)
 }
 
-/// `source` without links, and what lies there.
+/// Resolves the links of `source`. Returns the path and the metadata of the file.
 ///
 /// # Errors
-/// [`MountError::Source`] where it is not there, where a link of somebody else's leads to it, or where another file than it lies at the path that
-/// its links tell: a link of /proc leads into other mount namespaces, and tells a path of theirs.
+/// [`MountError::Source`]: the source does not exist, a link on the way belongs to another user, or
+/// another file is at the resolved path. Links of /proc may lead into other mount namespaces, where
+/// the path has another meaning.
 pub fn resolve_source(source: &Path) -> Result<(PathBuf, Metadata), MountError> {
     let missing = |error: std::io::Error| source_missing(source, &error);
     let asked = source.metadata().map_err(missing)?;
@@ -171,8 +169,8 @@ pub fn resolve_source(source: &Path) -> Result<(PathBuf, Metadata), MountError> 
             ),
         }
     })?;
-    let resources = format!("/proc/self/fd/{}", opened.as_raw_fd());
-    let real = std::fs::read_link(resources).map_err(missing)?;
+    let descriptor_path = format!("/proc/self/fd/{}", opened.as_raw_fd());
+    let real = std::fs::read_link(descriptor_path).map_err(missing)?;
     let found = real.symlink_metadata().map_err(missing)?;
     if (asked.dev(), asked.ino()) == (found.dev(), found.ino()) {
         return Ok((real, found));
@@ -207,8 +205,8 @@ fn too_many(count: usize) -> MountError {
     }
 }
 
-/// The id maps of this run, one for each owner that its mounts have: each takes a process of its
-/// own, which costs several times what the mount does.
+/// The id maps of this run, one per owner of its mounts. Creating one needs a process, which costs
+/// several times as much as the mount.
 #[derive(Debug)]
 pub struct Owners {
     body: HostIds,
@@ -216,7 +214,7 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// Maps for a body with these ids.
+    /// Returns an empty set of maps for a body with these ids.
     pub fn of(body: HostIds) -> Self {
         Self {
             body,
@@ -224,7 +222,7 @@ impl Owners {
         }
     }
 
-    /// The map that shows files of `owner` as the body's.
+    /// Returns the map from `owner` to the body; creates it at first use.
     ///
     /// # Errors
     /// The errno of clone(2) or of a write to the map.
@@ -240,8 +238,8 @@ impl Owners {
     }
 }
 
-/// A mount that is refused for its place, with the flag that shows the source at another one.
-fn elsewhere(mut error: ViewError, source: &Path, writable: bool) -> MountError {
+/// Adds a flag with another target to the error of a refused target.
+fn with_other_target(mut error: ViewError, source: &Path, writable: bool) -> MountError {
     let is_plain = is_plain(source);
     let name = source.file_name().and_then(OsStr::to_str);
     let (Some(source), Some(name)) = (source.to_str(), name) else {
@@ -257,7 +255,7 @@ fn elsewhere(mut error: ViewError, source: &Path, writable: bool) -> MountError 
     error.into()
 }
 
-/// The tree at `source`, in which nothing may be a link by now, and whether it is a directory.
+/// Clones the tree at `source`, whose links are resolved. Also returns whether it is a directory.
 fn clone_for(
     source: &Path,
     owners: &mut Owners,
@@ -298,7 +296,7 @@ fn show_as_owned(
         .map_err(MountError::call("make an id map"))?;
     match mount::map_owners(tree, map.as_fd()) {
         Ok(()) => Ok(()),
-        // Read-only the owners do not matter much; writing as somebody else would fail later.
+        // A read-only mount works with other owners. Writes would fail later.
         Err(_) if !writable => Ok(()),
         Err(errno) => Err(MountError::Source {
             code: "mount_not_mappable",
@@ -312,8 +310,7 @@ fn show_as_owned(
     }
 }
 
-/// A single file that others may read and execute as its owner may: an id map, which takes a
-/// process of its own, would change nothing.
+/// Whether others may read and execute this single file like its owner: then it needs no id map.
 fn is_open_to_all(found: &Stat) -> bool {
     let mode = found.st_mode;
     let is_file = FileType::from_raw_mode(mode) == FileType::RegularFile;

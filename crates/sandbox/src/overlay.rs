@@ -53,16 +53,16 @@ pub enum Lower<'tree> {
 /// Where changes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upper {
-    /// To `upper` of the place, with `work` beside it.
+    /// To `upper` of the directory, which also contains `work`.
     Writable,
-    /// Nowhere: `upper` of the place, which exists, is the top layer of a read-only overlayfs.
+    /// Nowhere: the existing `upper` of the directory is the top layer of a read-only overlayfs.
     ReadOnly,
 }
 
 /// Where the overlayfs is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
-    /// At its own place, at once.
+    /// Immediately over its directory.
     AtOnce,
     /// Where the launch plan attaches this number, below `KEPT_MAX`.
     AtLaunch(usize),
@@ -95,7 +95,7 @@ impl<'tree> Overlay<'tree> {
 
 #[derive(Debug, Clone, Copy)]
 struct OverlaySteps<'a> {
-    /// The place and its parents.
+    /// The directory and its parents.
     places: &'a [&'a CStr],
     place: &'a CStr,
     upper: &'a CStr,

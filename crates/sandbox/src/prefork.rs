@@ -40,7 +40,7 @@ impl Child {
         self.pid
     }
 
-    /// Readable once it has ended.
+    /// Readable after it has ended.
     #[must_use]
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()

@@ -248,7 +248,7 @@ pub fn expect_message(
     describe: &dyn Fn(ChildStep, usize) -> String,
 ) -> Result<(Message, Received), SandboxError> {
     let answer = match link::receive(link) {
-        // It ended with an unread message of ours; its own messages follow.
+        // It ended with an unread message of the supervisor; its own messages follow.
         Err(Errno::CONNRESET) => link::receive(link),
         other => other,
     };

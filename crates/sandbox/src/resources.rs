@@ -28,7 +28,7 @@ pub struct Resources {
 
 /// Requested resources.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'run> {
+pub struct ResourceRequest<'run> {
     /// 1 to 64 of a-z, 0-9 and `-`; unique.
     pub run_id: &'run str,
     /// Random start of the search for a free uid.
@@ -60,7 +60,7 @@ impl Resources {
         host: HostSupport,
         records: &RunRecords,
         backend: &Backend,
-        wanted: &Wanted<'_>,
+        wanted: &ResourceRequest<'_>,
     ) -> Result<Self, ResourcesError> {
         let mut record = records.begin(wanted.run_id)?;
         let planned = backend.planned_paths(wanted.run_id);

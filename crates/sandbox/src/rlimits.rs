@@ -11,7 +11,7 @@ const PAGE_BYTES_MAX: u64 = 64 << 10;
 /// Maximum queued signals and timers.
 const PENDING_SIGNALS: u64 = 16_384;
 
-/// The resource limits of the body's processes (setrlimit(2)), for limits that hold with `values`.
+/// The resource limits of the body's processes (setrlimit(2)), for limits with these `values`.
 ///
 /// `file_bytes`: the size of the writable space, where the body writes nothing else.
 #[must_use]
@@ -48,7 +48,7 @@ pub fn of(
             (Limit::Memory, Some("cgroup-v1" | "cgroup-v2")) => (),
             // RLIMIT_DATA and never RLIMIT_AS: runtimes reserve far more than they use.
             (Limit::Memory, _) => list.push(limit(resource::DATA, value)),
-            // Counted per user namespace since Linux 5.14: in ours, for this run alone. Init is
+            // Counted per user namespace since Linux 5.14: so it covers this run only. Init is
             // one of them.
             (Limit::Processes, Some("rlimit")) => {
                 list.push(limit(resource::PROCESSES, value.saturating_add(1)));

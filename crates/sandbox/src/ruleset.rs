@@ -1,4 +1,4 @@
-//! The Landlock ruleset: a second line of defense behind the mounts.
+//! The Landlock ruleset: a second line of defense after the mounts.
 //!
 //! It handles writing, executing, creating, moving and removing, which cost nothing when a file is
 //! opened for reading.
@@ -191,7 +191,7 @@ mod tests {
             (&last.path[..], last.allowed),
             (&b"/run/agent"[..], AccessFs::ResolveUnix.into())
         );
-        // A right of the directory above would hold for all that ever listens in it.
+        // A right on the parent directory would cover every socket in it.
         let of_sockets = confined
             .rules
             .iter()
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_writable_by_mount_is_writable_by_rule() {
+    fn only_writable_mounts_are_writable_by_rule() {
         let host = HostSupport {
             entries: vec![
                 ("/usr", HostEntry::Directory),
@@ -223,7 +223,8 @@ mod tests {
         assert_eq!(ruleset.scoped.bits(), 3);
     }
 
-    /// The place of a mount that the step leaves writable. A new kind of step has to be decided here.
+    /// The target of a mount that the step leaves writable. No wildcard: each new kind of step needs a
+    /// decision.
     fn writable(step: &ViewStep) -> Option<&[u8]> {
         match step {
             ViewStep::Bind { target, access, .. }

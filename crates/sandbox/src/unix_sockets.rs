@@ -26,18 +26,19 @@ pub enum UnixSockets {
 /// `--socket`; `accepted` is `--unix-sockets`.
 #[must_use]
 pub fn decide(view: &[ViewEntry], named: &[PathBuf], accepted: bool, abi: u32) -> UnixSockets {
-    let lent = view.iter().filter_map(|entry| match entry {
+    let mounted = view.iter().filter_map(|entry| match entry {
         ViewEntry::Bind { target, .. } if named.contains(target) => None,
         ViewEntry::Bind { source, .. } => Some(source),
         ViewEntry::Tmpfs { .. } => None,
     });
     // A regular file is no socket. A source whose type is unknown may be one.
-    let mut lent = lent.filter(|source| !source.metadata().is_ok_and(|found| found.is_file()));
-    decided(lent.next().is_some(), accepted, abi)
+    let mut mounted =
+        mounted.filter(|source| !source.metadata().is_ok_and(|found| found.is_file()));
+    decided(mounted.next().is_some(), accepted, abi)
 }
 
-const fn decided(lent: bool, accepted: bool, abi: u32) -> UnixSockets {
-    match (lent, accepted) {
+const fn decided(is_mounted: bool, accepted: bool, abi: u32) -> UnixSockets {
+    match (is_mounted, accepted) {
         (false, _) => UnixSockets::Own,
         (true, true) => UnixSockets::Accepted,
         (true, false) if RESOLVE_UNIX_SINCE <= abi => UnixSockets::Confined,
@@ -81,22 +82,22 @@ impl UnixSockets {
             Self::Confined => (
                 EnforcementState::Enforced,
                 Some(
-                    "directories are lent, and programs of the host may listen in them: Landlock \
-                     lets the body connect to its own unix sockets only, and to those of --socket",
+                    "mounted directories may contain sockets of the host: Landlock lets the body connect \
+                     only to its own unix sockets and to those of --socket",
                 ),
             ),
             Self::Refused => (
                 EnforcementState::Enforced,
                 Some(
-                    "directories are lent, and programs of the host may listen in them: socket(2) \
-                     gives no unix sockets (EAFNOSUPPORT); --unix-sockets gives them",
+                    "mounted directories may contain sockets of the host: socket(2) refuses unix \
+                     sockets (EAFNOSUPPORT); --unix-sockets allows them",
                 ),
             ),
             Self::Accepted => (
                 EnforcementState::Weaker,
                 Some(
-                    "--unix-sockets: what listens on a unix socket in a lent directory can be \
-                     connected to",
+                    "--unix-sockets: the body can connect to unix sockets of the host in mounted \
+                     directories",
                 ),
             ),
         };
@@ -118,22 +119,26 @@ mod tests {
         use UnixSockets::{Accepted, Confined, Own, Refused};
         for abi in 0..=10 {
             let held = if abi < 9 { Refused } else { Confined };
-            for (lent, accepted, expected) in [
+            for (is_mounted, accepted, expected) in [
                 (false, false, Own),
                 (false, true, Own),
                 (true, false, held),
                 (true, true, Accepted),
             ] {
-                let decided = decided(lent, accepted, abi);
-                assert_eq!(decided, expected, "{lent} {accepted} {abi}");
-                // One of the two holds what has to be held, and none what has not.
+                let decided = decided(is_mounted, accepted, abi);
+                assert_eq!(decided, expected, "{is_mounted} {accepted} {abi}");
+                // Exactly one of the two enforces a rule; neither enforces an accepted risk.
                 let is_held = matches!(expected, Confined | Refused);
                 let by_filter = !decided.filter().is_empty();
                 let rules = decided.ruleset(ruleset(abi, &[]), &["/run/agent".into()]);
                 let by_ruleset = rules
                     .as_ref()
                     .is_some_and(|one| one.handled.contains(landlock::AccessFs::ResolveUnix));
-                assert_eq!(by_filter != by_ruleset, is_held, "{lent} {accepted} {abi}");
+                assert_eq!(
+                    by_filter != by_ruleset,
+                    is_held,
+                    "{is_mounted} {accepted} {abi}"
+                );
                 assert_eq!(rules.is_some(), abi != 0);
                 let is_weaker = decided.enforcement().state == EnforcementState::Weaker;
                 assert_eq!(is_weaker, expected == Accepted);

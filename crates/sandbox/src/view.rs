@@ -478,7 +478,7 @@ fn is_free_in_etc(target: &[u8]) -> bool {
     let written = etc_files();
     let written = written.iter().map(|(path, _)| *path);
     let mut taken = written.chain(BASE_CANDIDATES).map(str::as_bytes);
-    lies_beneath(target, b"/etc") && !taken.any(|path| path == target || lies_beneath(target, path))
+    is_beneath(target, b"/etc") && !taken.any(|path| path == target || is_beneath(target, path))
 }
 
 /// Builds the steps of requested mounts, parents before children.
@@ -504,8 +504,8 @@ pub fn asked(mounts: &[RequestedMount]) -> Result<Vec<ViewStep>, ViewError> {
         let mut filled = FILLED.into_iter().map(str::as_bytes);
         let mut others = mounts.iter().map(|other| other.target.as_slice());
         if is_empty
-            && (filled.any(|above| lies_beneath(target, above))
-                || others.any(|above| lies_beneath(target, above)))
+            && (filled.any(|above| is_beneath(target, above))
+                || others.any(|above| is_beneath(target, above)))
         {
             steps.extend(empty_of_own(target, steps.len()));
         } else {
@@ -515,7 +515,7 @@ pub fn asked(mounts: &[RequestedMount]) -> Result<Vec<ViewStep>, ViewError> {
     Ok(steps)
 }
 
-fn lies_beneath(path: &[u8], above: &[u8]) -> bool {
+fn is_beneath(path: &[u8], above: &[u8]) -> bool {
     path.strip_prefix(above)
         .is_some_and(|rest| rest.starts_with(b"/"))
 }

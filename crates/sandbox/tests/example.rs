@@ -19,8 +19,8 @@ struct Ground {
 impl Ground {
     fn new(uid: u32) -> Self {
         let root = tempfile::tempdir().expect("made");
-        let everybody = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(root.path(), everybody).expect("opened");
+        let permissions = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(root.path(), permissions).expect("opened");
         let ground = Self { root, uid };
         for name in ["shown", "records"] {
             std::fs::create_dir(ground.path(name)).expect("made");
@@ -79,7 +79,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn a_command_sees_what_is_shown_and_nothing_else_of_the_host() {
+fn a_command_sees_only_mounted_paths_of_the_host() {
     for uid in uids() {
         let ground = Ground::new(uid);
         let done = ground.run(
@@ -100,13 +100,13 @@ fn a_command_sees_what_is_shown_and_nothing_else_of_the_host() {
 
 /// The same that holds for the program's runs: a mount, also a read-only one, lends no socket.
 #[test]
-fn what_listens_in_a_shown_directory_is_not_reached() {
+fn a_socket_in_a_mounted_directory_is_not_reached() {
     for uid in uids() {
         let ground = Ground::new(uid);
         let path = ground.path("shown/socket");
         let _listener = std::os::unix::net::UnixListener::bind(&path).expect("bound");
-        let everybody = std::fs::Permissions::from_mode(0o777);
-        std::fs::set_permissions(&path, everybody).expect("opened");
+        let permissions = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(&path, permissions).expect("opened");
         let done = ground.run(
             "python3 -c 'import socket, sys
 try:
@@ -135,7 +135,7 @@ fn limits_hold_and_nothing_survives() {
 }
 
 #[test]
-fn a_command_that_is_not_there_is_told() {
+fn a_missing_command_is_reported() {
     let ground = Ground::new(rustix::process::geteuid().as_raw());
     let mut command = Command::new(ground.path("sandbox"));
     command.arg(ground.path("shown")).arg("no-such-command");
@@ -144,7 +144,7 @@ fn a_command_that_is_not_there_is_told() {
         .output()
         .expect("started");
     assert!(!done.status.success());
-    let told = String::from_utf8_lossy(&done.stderr);
-    assert!(told.contains("ProgramNotFound"), "{told}");
+    let stderr = String::from_utf8_lossy(&done.stderr);
+    assert!(stderr.contains("ProgramNotFound"), "{stderr}");
     ground.assert_nothing_left();
 }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::error::{Unusable, shown_file};
 use crate::{VALUE_BYTES_MAX, without_newline};
 use spec::secret::Secret;
-use sys::file::open_beneath;
+use sys::file::{errno_of, open_beneath};
 
 /// Rights of the group and of others.
 const OTHERS: u32 = 0o077;
@@ -46,7 +46,7 @@ pub(super) fn read(directory: &Path, slug: &str) -> Result<Secret, Unusable> {
     match read {
         Err(error) => Err(Unusable::Unreadable {
             file: file(),
-            errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+            errno: errno_of(&error),
         }),
         Ok(_) if VALUE_BYTES_MAX < value.bytes().len() => Err(Unusable::TooLong),
         Ok(_) => Ok(value),

@@ -21,6 +21,7 @@ use crate::VALUE_BYTES_MAX;
 use crate::error::Unusable;
 use spec::request::EnvironmentEntry;
 use spec::secret::Secret;
+use sys::file::errno_of;
 use sys::process::kill;
 use sys::signal;
 
@@ -263,10 +264,6 @@ fn check_signals(signals: BorrowedFd<'_>) -> Result<(), Unusable> {
         }
     }
     Ok(())
-}
-
-fn errno_of(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 /// How a program ended.

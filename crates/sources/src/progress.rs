@@ -6,7 +6,7 @@ use std::time::Duration;
 use spec::digest::Digest;
 
 const BAR_COLUMNS: u64 = 24;
-/// Digits by which people tell digests and commits apart.
+/// Digits that distinguish digests and commits for people.
 const SHORT_DIGITS: usize = 12;
 
 /// What a transfer does now.
@@ -58,7 +58,7 @@ impl Progress<'_> {
         }
     }
 
-    /// Emits the event with what the transfer is for. A narrow line is cut, so that this comes last.
+    /// Emits the event with the purpose of the transfer, which comes last because a narrow line is cut.
     pub fn emit_for(&self, what: &str) {
         match self {
             Self::Done | Self::Asking { .. } => self.emit(),

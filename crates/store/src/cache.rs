@@ -21,7 +21,7 @@ use spec::report::WarningReport;
 
 pub(super) const ARCHIVES: &str = "archives";
 pub(super) const IDENTITIES: &str = "identities";
-/// The longest entry of an index.
+/// Maximum size of an index entry.
 pub(super) const RECORD_BYTES_MAX: u64 = 64 << 10;
 
 /// An opened cache.
@@ -41,16 +41,16 @@ pub struct Record {
     pub(super) warnings: Vec<(String, String)>,
 }
 
-/// A tree in use with its list: it is not removed while this lives.
+/// A tree in use with its list: it is not removed while this value exists.
 #[derive(Debug)]
-pub struct HeldTree {
+pub struct ListedTree {
     pub unpacked: Unpacked,
     pub in_use: InUse,
 }
 
-/// A tree in use without its list, so that the cost does not grow with the tree.
+/// A tree in use without its list, whose reading costs time in proportion to the tree.
 #[derive(Debug)]
-pub struct KeptTree {
+pub struct CachedTree {
     pub in_use: InUse,
     /// The digest of its canonical tar.
     pub content_digest: Digest,
@@ -81,7 +81,7 @@ enum Source {
 }
 
 impl Cache {
-    /// Opens the cache at `place` and makes what is missing.
+    /// Opens the cache at `place` and creates missing parts.
     ///
     /// # Errors
     /// [`CacheError::Unsafe`], [`CacheError::Call`].
@@ -117,7 +117,7 @@ impl Cache {
         &self,
         identity: &Identity,
         limits: &UnpackLimits,
-    ) -> Result<Option<HeldTree>, CacheError> {
+    ) -> Result<Option<ListedTree>, CacheError> {
         let name = format!("{IDENTITIES}/{}", identity.key(limits));
         Ok(self.recorded(&name)?.map(|(held, _)| held))
     }
@@ -138,7 +138,7 @@ impl Cache {
         bytes: u64,
         archive: &Digest,
         limits: &UnpackLimits,
-    ) -> Result<Option<(HeldTree, Record)>, CacheError> {
+    ) -> Result<Option<(ListedTree, Record)>, CacheError> {
         self.recorded(&archive_name(bytes, archive, limits))
     }
 
@@ -152,7 +152,7 @@ impl Cache {
         bytes: u64,
         archive: &Digest,
         limits: &UnpackLimits,
-    ) -> Result<Option<KeptTree>, CacheError> {
+    ) -> Result<Option<CachedTree>, CacheError> {
         let name = archive_name(bytes, archive, limits);
         let record = self.record(&name)?;
         let Some(record) = record.filter(|record| record.archive == *archive) else {
@@ -167,11 +167,11 @@ impl Cache {
                 return Ok(None);
             };
             tree.unpacked.warnings = record.warnings();
-            return Ok(Some(KeptTree::of(tree)));
+            return Ok(Some(CachedTree::of(tree)));
         }
         held.touch()?;
         let HeldEntry { entry, head } = held;
-        Ok(Some(KeptTree {
+        Ok(Some(CachedTree {
             in_use: InUse::of(entry)?,
             content_digest: content,
             bytes: head.bytes,
@@ -183,16 +183,16 @@ impl Cache {
     /// As [`Cache::publish`], without the list.
     ///
     /// # Errors
-    /// [`CacheError`]; what was built is removed.
+    /// [`CacheError`]; the built tree is removed.
     pub fn publish_kept(
         &self,
         building: Building,
         unpacked: Unpacked,
         archive_bytes: u64,
         limits: &UnpackLimits,
-    ) -> Result<KeptTree, CacheError> {
+    ) -> Result<CachedTree, CacheError> {
         let (held, _record) = self.publish(building, unpacked, archive_bytes, limits)?;
-        Ok(KeptTree::of(held))
+        Ok(CachedTree::of(held))
     }
 
     fn record(&self, name: &str) -> Result<Option<Record>, CacheError> {
@@ -206,7 +206,7 @@ impl Cache {
         Ok(parsed)
     }
 
-    fn recorded(&self, name: &str) -> Result<Option<(HeldTree, Record)>, CacheError> {
+    fn recorded(&self, name: &str) -> Result<Option<(ListedTree, Record)>, CacheError> {
         let Some(record) = self.record(name)? else {
             return Ok(None);
         };
@@ -222,7 +222,7 @@ impl Cache {
     }
 
     /// Returns the tree of an entry with its list, and marks it as used now.
-    fn listed(&self, held: HeldEntry, content: &Digest) -> Result<Option<HeldTree>, CacheError> {
+    fn listed(&self, held: HeldEntry, content: &Digest) -> Result<Option<ListedTree>, CacheError> {
         let Some(tree) = read_listing(&held.entry)? else {
             drop(held);
             self.directory.discard(&content.hexadecimal())?;
@@ -235,10 +235,10 @@ impl Cache {
             self.directory.discard(&content.hexadecimal())?;
             return Ok(None);
         }
-        HeldTree::new(held.entry, content, held.head.bytes, tree).map(Some)
+        ListedTree::new(held.entry, content, held.head.bytes, tree).map(Some)
     }
 
-    /// Verifies a tree that a crash may have left incomplete, and marks it as of this boot.
+    /// Verifies a tree that a crash may have left incomplete, and records this boot.
     fn verify_earlier_boot(
         &self,
         held: &HeldEntry,
@@ -278,7 +278,7 @@ impl Cache {
     }
 }
 
-impl HeldTree {
+impl ListedTree {
     pub(super) fn new(
         entry: OpenDirectory,
         content: &Digest,
@@ -299,10 +299,10 @@ impl HeldTree {
     }
 }
 
-impl KeptTree {
+impl CachedTree {
     /// Drops the list.
-    fn of(held: HeldTree) -> Self {
-        let HeldTree { unpacked, in_use } = held;
+    fn of(held: ListedTree) -> Self {
+        let ListedTree { unpacked, in_use } = held;
         Self {
             in_use,
             content_digest: unpacked.content_digest,

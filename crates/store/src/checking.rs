@@ -17,7 +17,7 @@ use spec::digest::Digest;
 use spec::path::{RelPath, escape};
 use sys::file::open_beneath;
 
-/// A tree, as `cache ls` shows it.
+/// A tree in the listing of `cache ls`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     pub content: String,
@@ -35,7 +35,7 @@ pub struct Listed {
 pub struct Damaged {
     /// Name in the cache.
     pub entry: String,
-    /// What is wrong with it.
+    /// The mismatch.
     pub problem: String,
 }
 
@@ -52,7 +52,7 @@ impl Cache {
             };
             let used = std::fs::metadata(entry.path().join(FACTS));
             let used = used.and_then(|status| status.modified());
-            // Invalid facts are for `verify` to find.
+            // `verify` reports invalid facts.
             if let (Some((facts, tree)), Ok(used)) = (Facts::read_with_tree(&entry, &key)?, used) {
                 listed.push(Listed {
                     content: facts.content.to_string(),
@@ -114,7 +114,7 @@ fn check_entry(entry: &OpenDirectory, key: &str) -> Result<Option<String>, Cache
 }
 
 /// Checks that the directory `root` holds `tree`, owners and modes included, with the digest
-/// `content`. Returns what is wrong.
+/// `content`. Returns the first mismatch.
 ///
 /// # Errors
 /// [`CacheError`]: it cannot be read for a reason of this process.

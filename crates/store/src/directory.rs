@@ -60,7 +60,7 @@ impl Drop for Claim<'_> {
 }
 
 impl StoreDirectory {
-    /// Opens `directory` under `version` of its layout and makes what is missing. A read-only
+    /// Opens `directory` under `version` of its layout and creates missing parts. A read-only
     /// directory that exists is opened.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl StoreDirectory {
         Self::in_directory(&directory, version, boot.trim_end().to_owned())
     }
 
-    /// Opens `part` of this directory, whose parents were checked, as a store of its own.
+    /// Opens `part` of this directory, whose parents were checked, as a separate store.
     ///
     /// # Errors
     /// As [`StoreDirectory::open`].
@@ -149,7 +149,7 @@ impl StoreDirectory {
 
     pub(crate) fn write_at(
         &self,
-        // The draft has no lock of its own: nothing is swept while the names are locked.
+        // The draft needs no lock: cleanup waits while the names are locked.
         _names: &Names,
         name: &str,
         bytes: &[u8],
@@ -217,7 +217,7 @@ impl StoreDirectory {
         Ok(())
     }
 
-    /// Removes what other versions of the layout made: they would make it anew.
+    /// Removes directories of other versions of the layout, which would create them again.
     ///
     /// # Errors
     /// [`CacheError::Call`].
@@ -234,7 +234,7 @@ impl StoreDirectory {
         self.remove_beside(&others)
     }
 
-    /// Removes `names` beside the directory of this version, if they exist.
+    /// Removes `names` next to the directory of this version, if they exist.
     ///
     /// # Errors
     /// [`CacheError::Call`].

@@ -1,5 +1,5 @@
-//! Entries of a store: directories that are made aside, published by a rename, in use while a
-//! process shares their lock, and removed when they were not used for longest.
+//! Entries of a store: directories built in `building` and published by a rename. An entry is in use
+//! while a process shares its lock. The least recently used ones are removed first.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -16,12 +16,12 @@ use spec::digest::Digest;
 pub(crate) const TREES: &str = "trees";
 pub(crate) const TREE: &str = "tree";
 const TREE_MODE: u32 = 0o755;
-/// Most attempts to open an entry that another process replaces.
+/// Maximum of attempts to open an entry that another process replaces.
 const ATTEMPTS_MAX: u32 = 8;
-/// What the facts of a keyed tree name instead of a boot.
+/// Value in the facts of a keyed tree in place of a boot.
 const WRITTEN: &str = "written";
 
-/// An entry that is being made. Dropping it unpublished removes it.
+/// An entry that is being built. Dropping it unpublished removes it.
 #[derive(Debug)]
 pub struct Building {
     pub(crate) entry: OpenDirectory,
@@ -39,7 +39,7 @@ pub(crate) struct HeldEntry {
     pub(crate) head: Facts,
 }
 
-/// A tree under a key that its maker chooses, with a note: it is not removed while this lives.
+/// A tree under a key chosen by the caller, with a note. It is not removed while this value exists.
 #[derive(Debug)]
 pub struct KeyedTree {
     /// The directory that holds the tree.
@@ -52,15 +52,15 @@ pub struct KeyedTree {
     entry: OpenDirectory,
 }
 
-/// What is stored beside a keyed tree.
+/// Data stored with a keyed tree.
 #[derive(Debug, Clone, Copy)]
 pub struct Label<'note> {
     /// Bytes of all files.
     pub bytes: u64,
     pub disk_bytes: u64,
     pub note: &'note [u8],
-    /// Whether the maker verifies the tree on each use. Any other tree cannot be verified without
-    /// making it anew, so it is written to the disk before it gets its name.
+    /// Whether the caller verifies the tree on each use. Other trees cannot be verified, so they are
+    /// synced to disk before the rename.
     pub is_verified_on_use: bool,
 }
 
@@ -72,7 +72,7 @@ pub struct EntryUse {
     pub key: String,
 }
 
-/// What a collection removed.
+/// Result of a collection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Collected {
     /// Trees that were not in use.
@@ -110,7 +110,7 @@ impl HeldEntry {
 }
 
 impl KeyedTree {
-    /// Reads the note of its maker.
+    /// Reads the note.
     ///
     /// # Errors
     /// [`CacheError::Call`].
@@ -136,7 +136,7 @@ impl KeyedTree {
 }
 
 impl StoreDirectory {
-    /// Begins an entry. Removes what killed processes left first.
+    /// Begins an entry. First removes leftovers of killed processes.
     ///
     /// # Errors
     /// [`CacheError`].
@@ -194,10 +194,10 @@ impl StoreDirectory {
         Ok(Some(KeyedTree::new(held, tree)))
     }
 
-    /// Publishes what was built as the tree `key`, unless it exists already.
+    /// Publishes the built tree as `key`, unless it exists already.
     ///
     /// # Errors
-    /// [`CacheError`]; what was built is removed.
+    /// [`CacheError`]; the built tree is removed.
     pub fn publish(
         &self,
         building: Building,
@@ -226,7 +226,7 @@ impl StoreDirectory {
         Ok(KeyedTree::new(HeldEntry { entry, head }, tree))
     }
 
-    /// Opens the entry `key`; it is in use from now on. One without valid facts is removed.
+    /// Opens the entry `key` and marks it as in use. Removes one without valid facts.
     pub(crate) fn hold(&self, key: &str) -> Result<Option<HeldEntry>, CacheError> {
         let name = format!("{TREES}/{key}");
         for _ in 0..ATTEMPTS_MAX {
@@ -248,8 +248,8 @@ impl StoreDirectory {
         Ok(None)
     }
 
-    /// Renames what was built to the entry `key`, unless there is one that `is_whole`. The entry
-    /// is in use from now on.
+    /// Renames the built tree to the entry `key`, unless one that `is_whole` exists. The entry
+    /// is then in use.
     pub(crate) fn place(
         &self,
         _names: &Names,
@@ -365,8 +365,8 @@ impl StoreDirectory {
         Ok(is_free)
     }
 
-    /// Removes the garbage of killed processes, entries without valid facts, and what other
-    /// versions of the layout made.
+    /// Removes the garbage of killed processes, entries without valid facts, and directories of
+    /// other versions of the layout.
     ///
     /// # Errors
     /// [`CacheError`].

@@ -26,7 +26,7 @@ pub enum CacheError {
         "the cache cannot be used: {path} is locked by another process, or by a body that it was lent to"
     )]
     Locked { path: String },
-    /// An entry is not what its name says.
+    /// The content of an entry does not match its name.
     #[error("the entry {entry} of the cache is damaged: {problem}")]
     Damaged {
         entry: String,

@@ -1,4 +1,4 @@
-//! What is known of an entry: one line of JSON, and a body whose format its maker chooses.
+//! Facts of an entry: one line of JSON, and a body in a format of the caller.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,16 +8,16 @@ use archive::{Tree, listing};
 use spec::digest::Digest;
 
 pub(crate) const FACTS: &str = "facts";
-/// The longest facts: 100,000 entries with 160 bytes of names each, and as much again.
+/// Maximum size of facts: 100,000 entries with 160 bytes of names each, and as much again.
 const FACTS_BYTES_MAX: u64 = 64 << 20;
-/// The longest first line of facts: a digest, a boot and numbers.
+/// Maximum size of the first line: a digest, a boot and numbers.
 const HEAD_BYTES_MAX: u64 = 4 << 10;
 
 /// The first line of the facts of an entry.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Facts {
-    /// The digest that the entry is named by: detects a renamed directory.
+    /// The digest in the name of the entry: detects a renamed directory.
     pub(crate) content: Digest,
     pub(crate) bytes: u64,
     pub(crate) disk_bytes: u64,
@@ -63,7 +63,7 @@ impl Facts {
     }
 }
 
-/// Reads what follows on the first line; `None` if there is no such line.
+/// Reads the rest of the first line; `None` if it is missing.
 pub(crate) fn read_body(entry: &OpenDirectory) -> Result<Option<Vec<u8>>, CacheError> {
     let bytes = entry.read(FACTS, FACTS_BYTES_MAX)?;
     Ok(bytes.and_then(|mut bytes| {
@@ -73,7 +73,7 @@ pub(crate) fn read_body(entry: &OpenDirectory) -> Result<Option<Vec<u8>>, CacheE
     }))
 }
 
-/// Reads the list of a tree; `None` if there is none.
+/// Reads the list of a tree; `None` if it is missing.
 pub(crate) fn read_listing(entry: &OpenDirectory) -> Result<Option<Tree>, CacheError> {
     Ok(read_body(entry)?.and_then(|bytes| listing::read(&bytes)))
 }

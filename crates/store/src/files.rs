@@ -76,7 +76,7 @@ impl OpenDirectory {
         opened.ok_or_else(|| self.failed("openat", name)(Errno::NOENT))
     }
 
-    /// Makes a directory, unless it exists.
+    /// Creates a directory, unless it exists.
     ///
     /// # Errors
     /// [`CacheError::Call`].
@@ -88,7 +88,8 @@ impl OpenDirectory {
         }
     }
 
-    /// Opens a file; `None` if it does not exist. With `CREATE` it is made for its owner alone.
+    /// Opens a file; `None` if it does not exist. With `CREATE` it is created with access for
+    /// the owner only.
     ///
     /// # Errors
     /// [`CacheError::Call`].
@@ -106,7 +107,7 @@ impl OpenDirectory {
         }
     }
 
-    /// Makes a file that must not exist.
+    /// Creates a file that must not exist.
     ///
     /// # Errors
     /// [`CacheError::Call`].
@@ -138,7 +139,7 @@ impl OpenDirectory {
             .map_err(|error| self.failed("write", name)(errno_of(&error)))
     }
 
-    /// Renames within this directory; replaces what is there.
+    /// Renames within this directory; replaces an existing file.
     ///
     /// # Errors
     /// [`CacheError::Call`].
@@ -174,7 +175,7 @@ impl OpenDirectory {
         let mut names = Vec::new();
         for entry in Dir::read_from(&directory).map_err(self.failed("getdents64", part))? {
             let entry = entry.map_err(self.failed("getdents64", part))?;
-            // Names of a store are UTF-8. Others are not ours to remove.
+            // Names of a store are UTF-8. Other files are not removed.
             if let Ok(name) = entry.file_name().to_str()
                 && name != "."
                 && name != ".."
@@ -221,7 +222,7 @@ impl OpenDirectory {
     }
 }
 
-/// Serializes `value`, which becomes the file `path`.
+/// Serializes `value` for the file `path`.
 pub(crate) fn json(value: &impl Serialize, path: &Path) -> Result<Vec<u8>, CacheError> {
     serde_json::to_vec(value).map_err(|_never| failed("write", path)(Errno::INVAL))
 }

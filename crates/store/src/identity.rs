@@ -100,8 +100,8 @@ impl Identity {
         let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         // Whole seconds, rounded down. A time in the future is not settled.
         let latest_s = self.modified.0.max(self.changed.0);
-        // A ctime in whole seconds is of a file system image (squashfs, ISO 9660), whose maker chose
-        // it, or of a file system without ctime (FAT). In two images that are mounted one after the
+        // A ctime in whole seconds is of a file system image (squashfs, ISO 9660), whose creator chose
+        // it, or of a file system without ctime (FAT). In two images mounted one after the
         // other a file may have the same device, inode, size and times.
         self.changed.1 != 0 && latest_s.saturating_add(SETTLED_AFTER_S) < now_s
     }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_may_write_or_replace_and_what_is_young_is_not_trusted() {
+    fn files_that_others_can_replace_and_recent_files_are_not_trusted() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("a");
         std::fs::write(&path, b"one").expect("written");

@@ -1,11 +1,11 @@
-//! What is kept for later runs, by one protocol: unpacked bundles, unpacked snapshots of sources,
+//! Data stored for later runs, by one protocol: unpacked bundles, unpacked snapshots of sources,
 //! layers of images, archives and folders of github, blobs.
 //!
 //! ```text
 //! DIRECTORY/VERSION/lock               held while names change
-//!                   trees/KEY/facts    what the tree is: read instead of walking it
+//!                   trees/KEY/facts    size, list and digests: read instead of walking the tree
 //!                             tree/    the tree itself, never written again
-//!                   building/RANDOM    what is being made or removed
+//!                   building/RANDOM    trees that are being built or removed
 //!                   claims/NAME        locked for single flight
 //!                   …                  files and stores of the owner of the directory
 //! ```
@@ -18,7 +18,7 @@
 //!   `building` without a lock is garbage of a killed process, which the next maker removes.
 //! - A user of an entry shares the lock on its directory, which prevents removal and ends with the
 //!   process.
-//! - One process makes what others want at the same time: it claims a name, they wait.
+//! - If several processes need the same entry, one claims its name and builds it; the others wait.
 //! - Above the size limit the least recently used entries are removed, those in use never.
 //! - A crash of the machine may leave incomplete files. Facts name the boot in which they were
 //!   written, and a tree of an earlier boot is verified before use. A tree that cannot be verified
@@ -50,7 +50,7 @@ mod place;
 mod private;
 mod publishing;
 
-pub use cache::{Cache, HeldTree, InUse, KeptTree, Record};
+pub use cache::{Cache, CachedTree, InUse, ListedTree, Record};
 pub use checking::{Damaged, Listed, check_tree, verify};
 pub use copy::copy_into;
 pub use directory::{Claim, Names, StoreDirectory};
@@ -62,6 +62,6 @@ pub use locks::share;
 pub use place::{Place, choose, file_system};
 pub use publishing::disk_bytes;
 
-/// Version of what unpacking makes of an archive. It changes when any archive is unpacked to
-/// something else than before: names, modes, links, what is left out, what is refused.
+/// Version of unpacking. It changes when any archive is unpacked differently: names, modes, links,
+/// skipped entries or refusals.
 pub const UNPACK_RULES: u32 = 1;

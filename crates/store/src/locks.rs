@@ -1,7 +1,7 @@
 //! Locks with a time limit.
 //!
 //! Every process that can read a file can lock it, and a body can read its read-only mounts. A
-//! process of ours holds a lock while it changes names.
+//! process of the runner holds a lock while it changes names.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -70,7 +70,7 @@ mod tests {
         );
         drop(keeper);
         wait(Path::new("/kept"), Duration::ZERO, ask).expect("free");
-        // And shared it is for others, but not free.
+        // A shared lock admits other readers but is not free.
         let other = open();
         share(other.as_fd(), directory.path()).expect("shared");
         let ask = || try_claim_file(other.as_fd());

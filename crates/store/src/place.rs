@@ -12,7 +12,7 @@ const MEMORY_BYTES_MIN: u64 = 256 << 20;
 /// Default size limits.
 const IN_MEMORY_BYTES: u64 = 1 << 30;
 const ON_DISK_BYTES: u64 = 5 << 30;
-/// By default at most one part in this many of the file system.
+/// The default size limit is at most the file system size divided by this.
 const PART_OF_MEMORY: u64 = 4;
 const PART_OF_DISK: u64 = 10;
 
@@ -22,7 +22,7 @@ pub struct Place {
     pub directory: PathBuf,
     /// Bytes of all trees.
     pub size_bytes: u64,
-    /// Nothing in it outlives the boot.
+    /// Its content is lost at reboot.
     pub in_memory: bool,
 }
 

@@ -39,13 +39,13 @@ pub(crate) fn open_private(directory: &Path) -> Result<OpenDirectory, CacheError
                 status.st_uid,
                 status.st_mode & 0o7777
             ),
-            expected: "one of root's or of this user's that not everybody may write to, or a sticky one",
+            expected: "one of root or this user that is not writable for others, or a sticky one",
         });
     }
     Ok(OpenDirectory::new(opened, path))
 }
 
-/// Finds a directory above `path` in which another user can replace what lies on the path.
+/// Finds a directory above `path` in which another user can replace a component of the path.
 pub(crate) fn replaceable_above(path: &Path) -> Result<Option<(&Path, Stat)>, CacheError> {
     for above in path.ancestors().skip(1) {
         let status = rustix::fs::stat(above).map_err(failed("stat", above))?;
@@ -76,7 +76,7 @@ pub(crate) fn open_private_in(
     Ok(OpenDirectory::new(private(opened, &path)?, path))
 }
 
-/// Checks that what was opened is a directory of this uid that no other user may enter.
+/// Checks that the opened file is a directory of this uid that no other user may enter.
 fn private(opened: Result<OwnedFd, Errno>, directory: &Path) -> Result<OwnedFd, CacheError> {
     let opened = opened.map_err(|errno| match errno {
         Errno::LOOP | Errno::NOTDIR => not_safe(directory, "a link or a file".to_owned()),

@@ -1,4 +1,4 @@
-//! Fills and shrinks the cache of bundles: trees, and what the indexes know of them.
+//! Fills and shrinks the cache of bundles: trees and their indexes.
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -7,7 +7,7 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use crate::cache::{
-    ARCHIVES, Cache, HeldTree, IDENTITIES, InUse, RECORD_BYTES_MAX, Record, archive_name,
+    ARCHIVES, Cache, IDENTITIES, InUse, ListedTree, RECORD_BYTES_MAX, Record, archive_name,
 };
 use crate::directory::Names;
 use crate::entries::{Building, Collected, TREES};
@@ -17,11 +17,11 @@ use crate::files::json;
 use crate::identity::Identity;
 use archive::{Entry, Tree, UnpackLimits, Unpacked, listing};
 
-/// Most files that are known by their identity; each costs a page.
+/// Maximum of files recorded by their identity; each costs a page.
 const IDENTITIES_MAX: usize = 4096;
 
 impl Cache {
-    /// Begins a tree. Removes what killed processes left first.
+    /// Begins a tree. First removes leftovers of killed processes.
     ///
     /// # Errors
     /// [`CacheError`].
@@ -32,18 +32,18 @@ impl Cache {
         self.directory.begin()
     }
 
-    /// Publishes what was built, unless a tree with that content exists, and records the archive. A
+    /// Publishes the built tree, unless a tree with that content exists, and records the archive. A
     /// tree that is larger than the whole cache is used once and not kept.
     ///
     /// # Errors
-    /// [`CacheError`]; what was built is removed.
+    /// [`CacheError`]; the built tree is removed.
     pub fn publish(
         &self,
         building: Building,
         unpacked: Unpacked,
         archive_bytes: u64,
         limits: &UnpackLimits,
-    ) -> Result<(HeldTree, Option<Record>), CacheError> {
+    ) -> Result<(ListedTree, Option<Record>), CacheError> {
         let content = unpacked.content_digest;
         let key = content.hexadecimal();
         let facts = Facts {
@@ -57,7 +57,7 @@ impl Cache {
         building.entry.write_new(FACTS, &bytes)?;
         if facts.disk_bytes > self.size_bytes {
             let in_use = InUse::once(building)?;
-            return Ok((HeldTree { unpacked, in_use }, None));
+            return Ok((ListedTree { unpacked, in_use }, None));
         }
         let record = Record::of(&unpacked);
         let names = self.directory.lock_names()?;
@@ -79,7 +79,7 @@ impl Cache {
             ..unpacked
         };
         let in_use = InUse::of(entry)?;
-        Ok((HeldTree { unpacked, in_use }, record))
+        Ok((ListedTree { unpacked, in_use }, record))
     }
 
     /// Records that the file with this identity holds that archive.
@@ -154,7 +154,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes garbage and unused trees: every one if `all`, else until the cache fits its size
+    /// Removes garbage and unused trees: all if `all`, else until the cache fits its size
     /// limit.
     ///
     /// # Errors

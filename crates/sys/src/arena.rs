@@ -207,7 +207,7 @@ impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: this value owns the mapping and every reference into it borrows `self`.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.size_bytes) };
-        debug_assert!(unmapped.is_ok(), "munmap of a mapping of ours");
+        debug_assert!(unmapped.is_ok(), "munmap of an own mapping");
     }
 }
 
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_published_is_read_back_with_its_references() {
+    fn a_published_plan_is_read_back_with_its_references() {
         let arena = Arena::new(1 << 16).expect("mapped");
         let name = arena.c_string(b"name").expect("fits");
         let numbers = arena.slice(&[1_u64, 2, 3]).expect("fits");
@@ -234,9 +234,9 @@ mod tests {
         assert_eq!(noted, [Some(5), None, Some(6), None]);
     }
 
-    /// F-12: of a plan, in which the body's environment is, no byte stays; what is beside it does.
+    /// F-12: clearing a plan, which contains the body's environment, leaves no byte of it and nothing else changes.
     #[test]
-    fn an_overwritten_plan_is_nothing_but_zeros() {
+    fn an_overwritten_plan_is_all_zeros() {
         let mut arena = Arena::new(1 << 16).expect("mapped");
         arena.publish(Slot::Launch, 7_u64).expect("fits");
         arena.note(MOMENTS_MAX - 1, 6);

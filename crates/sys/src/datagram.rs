@@ -174,15 +174,15 @@ mod tests {
 
     #[test]
     fn who_asks_any_of_our_addresses_is_answered_from_that_one() {
-        for (ours, asked) in [("0.0.0.0:0", "127.0.0.7"), ("[::]:0", "::1")] {
-            let service = UdpSocket::bind(ours).expect("bound");
+        for (own, asked) in [("0.0.0.0:0", "127.0.0.7"), ("[::]:0", "::1")] {
+            let service = UdpSocket::bind(own).expect("bound");
             match service.local_addr().expect("bound") {
                 SocketAddr::V4(_) => set_packet_info_v4(&service).expect("set"),
                 SocketAddr::V6(_) => set_packet_info_v6(&service).expect("set"),
             }
             let port = service.local_addr().expect("bound").port();
             let asked: IpAddr = asked.parse().expect("an address");
-            let body = UdpSocket::bind(ours).expect("bound");
+            let body = UdpSocket::bind(own).expect("bound");
             body.connect((asked, port)).expect("connected");
             assert_eq!(receive(&service, &mut [0; 8]), Err(Errno::AGAIN));
             body.send(b"question").expect("sent");
@@ -191,9 +191,9 @@ mod tests {
             assert_eq!((bytes, &buffer), (4, b"ques"));
             assert_eq!(ends.to, asked);
             answer(&service, b"answer", ends).expect("sent");
-            let mut told = [0; 8];
+            let mut buffer = [0; 8];
             // A connected socket takes datagrams from that address only.
-            assert_eq!(body.recv(&mut told).expect("received"), 6);
+            assert_eq!(body.recv(&mut buffer).expect("received"), 6);
         }
     }
 }

@@ -22,7 +22,7 @@ pub fn dropped(socket: impl AsFd) -> Result<u32, Errno> {
         libc::socklen_t::try_from(size_of_val(&facts)).map_err(|_too_long| Errno::INVAL)?;
     // SAFETY: `facts` and `length` live across the call; the kernel writes at most `length` bytes
     // and their number.
-    let told = unsafe {
+    let status = unsafe {
         libc::syscall(
             libc::SYS_getsockopt,
             socket.as_fd().as_raw_fd(),
@@ -32,9 +32,9 @@ pub fn dropped(socket: impl AsFd) -> Result<u32, Errno> {
             &raw mut length,
         )
     };
-    check(told)?;
-    let told = usize::try_from(length).unwrap_or(0);
-    if told < size_of_val(&facts) {
+    check(status)?;
+    let length = usize::try_from(length).unwrap_or(0);
+    if length < size_of_val(&facts) {
         return Err(Errno::NODATA);
     }
     Ok(facts[DROPS_AT])
@@ -46,7 +46,7 @@ mod tests {
     use std::net::UdpSocket;
 
     #[test]
-    fn what_a_full_socket_lost_is_counted() {
+    fn drops_of_a_full_socket_are_counted() {
         let full = UdpSocket::bind("127.0.0.1:0").expect("bound");
         rustix::net::sockopt::set_socket_recv_buffer_size(&full, 4_096).expect("set");
         assert_eq!(dropped(&full), Ok(0));

@@ -138,6 +138,21 @@ pub fn touch(directory: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     }
 }
 
+/// Returns the name of a file type for messages, with its article.
+#[must_use]
+pub const fn type_name(file_type: FileType) -> &'static str {
+    match file_type {
+        FileType::RegularFile => "a file",
+        FileType::Directory => "a directory",
+        FileType::Symlink => "a symlink",
+        FileType::Fifo => "a fifo",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice => "a character device",
+        FileType::BlockDevice => "a block device",
+        FileType::Unknown => "of an unknown type",
+    }
+}
+
 /// Returns the number of `error`; EIO if it has none.
 #[must_use]
 pub fn errno_of(error: &std::io::Error) -> Errno {

@@ -113,7 +113,7 @@ pub fn send(
 /// # Errors
 /// The errno of recvmsg(2); EBADMSG for a message of another length or too many descriptors.
 pub fn receive(link: BorrowedFd<'_>) -> Result<Option<(Message, Received)>, Errno> {
-    match receive_what_fits(link)? {
+    match receive_lossy(link)? {
         Some((_, _, true)) => Err(Errno::BADMSG),
         Some((message, received, false)) => Ok(Some((message, received))),
         None => Ok(None),
@@ -125,7 +125,7 @@ pub fn receive(link: BorrowedFd<'_>) -> Result<Option<(Message, Received)>, Errn
 ///
 /// # Errors
 /// The errno of recvmsg(2); EBADMSG for a message of another length or too many descriptors.
-pub fn receive_what_fits(link: BorrowedFd<'_>) -> Result<Option<(Message, Received, bool)>, Errno> {
+pub fn receive_lossy(link: BorrowedFd<'_>) -> Result<Option<(Message, Received, bool)>, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut bytes = [0; MESSAGE_BYTES];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_no_errno_is_told_as_one_and_ends_nobody() {
+    fn an_invalid_errno_is_replaced_without_a_panic() {
         for number in [i32::MIN, -1, 0, 4096, 65_536 + 13, i32::MAX] {
             assert_eq!(stated_errno(number), Errno::PROTO);
         }

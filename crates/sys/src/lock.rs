@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_file_is_claimed_by_nobody_until_its_last_sharer_closed() {
+    fn a_shared_file_cannot_be_claimed_until_its_last_sharer_closes() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("entry");
         let (first, second, third) = (opened(&path), opened(&path), opened(&path));

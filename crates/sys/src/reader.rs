@@ -13,20 +13,20 @@ use super::{privileges, process, signal};
 /// Limits of the child.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Wall time; CPU time is the same, rounded up to seconds.
+    /// Wall time. The limit of CPU time is the same, rounded up to seconds.
     pub time: Duration,
     /// Address space beyond that of the parent.
     pub memory_bytes: u64,
     pub answer_bytes: usize,
 }
 
-/// Reason for a missing answer.
+/// The child returned no usable answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoAnswer {
-    Late,
+pub enum ReaderError {
+    TimedOut,
     /// The child ended without an answer, out of memory or stack.
-    Ended,
-    Long,
+    Exited,
+    TooLong,
     /// A signal for the parent, read from the descriptor.
     Signal(i32),
     /// A system call of the parent failed.
@@ -39,29 +39,29 @@ pub enum NoAnswer {
 /// `signals` is a signalfd(2). The child has ended when this returns.
 ///
 /// # Errors
-/// [`NoAnswer`].
+/// [`ReaderError`].
 pub fn read_apart(
     bounds: Bounds,
     signals: Option<BorrowedFd<'_>>,
     work: &dyn Fn() -> Vec<u8>,
-) -> Result<Vec<u8>, NoAnswer> {
-    let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(NoAnswer::Host)?;
-    let mapped = mapped_bytes().map_err(NoAnswer::Host)?;
-    // SAFETY: the child computes, allocates (usable after fork(3)), writes and exits; the
+) -> Result<Vec<u8>, ReaderError> {
+    let (read_end, write_end) = pipe_with(PipeFlags::CLOEXEC).map_err(ReaderError::Host)?;
+    let mapped = mapped_bytes().map_err(ReaderError::Host)?;
+    // SAFETY: the child computes, allocates (allowed after fork(3)), writes and exits; the
     // supervisor has one thread.
-    let forked = unsafe { process::fork() }.map_err(NoAnswer::Host)?;
+    let forked = unsafe { process::fork() }.map_err(ReaderError::Host)?;
     let Some(pid) = forked else {
-        drop(ours);
-        answer(&bounds, mapped, &theirs, work);
+        drop(read_end);
+        answer(&bounds, mapped, &write_end, work);
     };
-    drop(theirs);
-    let answer = follow(&bounds, &ours, signals);
+    drop(write_end);
+    let answer = follow(&bounds, &read_end, signals);
     // Kill the child in every case. If the caller ignores SIGCHLD, the kernel has reaped it.
     process::kill(pid, libc::SIGKILL)
         .and_then(|()| process::wait(pid, true).map(|_ended| ()))
         .or_else(|errno| match errno {
             Errno::CHILD | Errno::SRCH => Ok(()),
-            errno => Err(NoAnswer::Host(errno)),
+            errno => Err(ReaderError::Host(errno)),
         })?;
     answer
 }
@@ -119,28 +119,28 @@ fn follow(
     bounds: &Bounds,
     pipe: &OwnedFd,
     signals: Option<BorrowedFd<'_>>,
-) -> Result<Vec<u8>, NoAnswer> {
+) -> Result<Vec<u8>, ReaderError> {
     let started = Instant::now();
     let mut answer = Vec::new();
     let mut part = [0; 4096];
     loop {
         let left = bounds.time.saturating_sub(started.elapsed());
         if left.is_zero() {
-            return Err(NoAnswer::Late);
+            return Err(ReaderError::TimedOut);
         }
-        let left = Timespec::try_from(left).map_err(|_range| NoAnswer::Host(Errno::RANGE))?;
+        let left = Timespec::try_from(left).map_err(|_range| ReaderError::Host(Errno::RANGE))?;
         let mut polled = vec![PollFd::new(pipe, PollFlags::IN)];
         polled.extend(signals.map(|signals| PollFd::from_borrowed_fd(signals, PollFlags::IN)));
         match poll(&mut polled, Some(&left)) {
             Ok(_) | Err(Errno::INTR) => (),
-            Err(errno) => return Err(NoAnswer::Host(errno)),
+            Err(errno) => return Err(ReaderError::Host(errno)),
         }
         let has_answer = polled.first().is_some_and(|end| !end.revents().is_empty());
         drop(polled);
         if let Some(signals) = signals {
-            while let Some(number) = signal::take(signals).map_err(NoAnswer::Host)? {
+            while let Some(number) = signal::take(signals).map_err(ReaderError::Host)? {
                 if signal::ends_a_run(number) {
-                    return Err(NoAnswer::Signal(number));
+                    return Err(ReaderError::Signal(number));
                 }
             }
         }
@@ -148,14 +148,14 @@ fn follow(
             continue;
         }
         match rustix::io::read(pipe.as_fd(), &mut part) {
-            Ok(0) if answer.is_empty() => return Err(NoAnswer::Ended),
+            Ok(0) if answer.is_empty() => return Err(ReaderError::Exited),
             Ok(0) => return Ok(answer),
             Ok(count) => answer.extend_from_slice(part.get(..count).unwrap_or_default()),
             Err(Errno::INTR) => (),
-            Err(errno) => return Err(NoAnswer::Host(errno)),
+            Err(errno) => return Err(ReaderError::Host(errno)),
         }
         if bounds.answer_bytes < answer.len() {
-            return Err(NoAnswer::Long);
+            return Err(ReaderError::TooLong);
         }
     }
 }
@@ -171,7 +171,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_answered_arrives() {
+    fn the_answer_arrives() {
         assert_eq!(
             read_apart(BOUNDS, None, &|| b"yes".to_vec()),
             Ok(b"yes".to_vec())
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_without_an_answer_is_told_apart_and_ends() {
+    fn a_reader_without_an_answer_ends_with_its_reason() {
         let short = Bounds {
             time: Duration::from_millis(1),
             ..BOUNDS
@@ -187,11 +187,17 @@ mod tests {
         let forever = || loop {
             std::thread::park();
         };
-        assert_eq!(read_apart(short, None, &forever), Err(NoAnswer::Late));
+        assert_eq!(
+            read_apart(short, None, &forever),
+            Err(ReaderError::TimedOut)
+        );
         let much = || vec![1; 256 << 20];
-        assert_eq!(read_apart(BOUNDS, None, &much), Err(NoAnswer::Ended));
-        assert_eq!(read_apart(BOUNDS, None, &|| vec![]), Err(NoAnswer::Ended));
+        assert_eq!(read_apart(BOUNDS, None, &much), Err(ReaderError::Exited));
+        assert_eq!(
+            read_apart(BOUNDS, None, &|| vec![]),
+            Err(ReaderError::Exited)
+        );
         let long = || vec![1; 5000];
-        assert_eq!(read_apart(BOUNDS, None, &long), Err(NoAnswer::Long));
+        assert_eq!(read_apart(BOUNDS, None, &long), Err(ReaderError::TooLong));
     }
 }

@@ -28,7 +28,7 @@ mod tests {
     use std::os::fd::AsRawFd as _;
 
     #[test]
-    fn a_descriptor_that_nobody_passed_is_an_error() {
+    fn a_descriptor_that_is_not_open_is_an_error() {
         assert_eq!(duplicate_inherited(1_000_000).map(drop), Err(Errno::BADF));
         let copy = duplicate_inherited(1).expect("descriptor 1 is open");
         assert!(2 < copy.as_raw_fd());

@@ -126,7 +126,7 @@ pub(super) fn build(
     let mut built = keep(&snapshot, &store)?;
     if let Some(output) = &args.output {
         let version = &snapshot.config.version;
-        find(&store, &built.digest)?.write_layout(output, version, terms.listener.as_ref())?;
+        find(&store, &built.digest)?.write_layout(output, version, terms.observer.as_ref())?;
         built.layout = Some(escape(output.as_os_str().as_bytes()));
     }
     if let Some(target) = target {

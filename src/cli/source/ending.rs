@@ -6,7 +6,7 @@ use std::io::Write;
 use rustix::io::Errno;
 
 use bundler::output::ENDING;
-use sources::oci::listener::Listener;
+use sources::oci::observer::Observer;
 use sources::progress::Progress;
 use sys::signal::{SignalSet, is_pending, set_mask};
 
@@ -42,7 +42,7 @@ pub(super) struct UntilSignal {
     pub(super) is_held: bool,
 }
 
-impl Listener for UntilSignal {
+impl Observer for UntilSignal {
     fn is_cancelled(&self) -> bool {
         self.is_held && has_come()
     }

@@ -22,7 +22,7 @@ use crate::cli::source::ending::UntilSignal;
 use crate::cli::source::error::SourceError;
 use crate::cli::source::push::{PUSH_HELP, Push};
 use crate::cli::surroundings::Surroundings;
-use sources::oci::listener::Listener;
+use sources::oci::observer::Observer;
 use sources::oci::opening::Terms;
 use spec::host_policy::HostPolicy;
 use spec::oci::source_config::SourceConfig;
@@ -91,7 +91,7 @@ impl SourceVerb {
     }
 
     /// How transfers are ended. Those that write what must not stay half done hold signals back.
-    fn listener(&self) -> Arc<dyn Listener> {
+    fn observer(&self) -> Arc<dyn Observer> {
         Arc::new(UntilSignal {
             is_held: matches!(self, Self::Build(_) | Self::Push(_)),
         })
@@ -122,7 +122,7 @@ pub fn source(
         caller,
         policy,
         insecure: what.insecure(),
-        listener: what.listener(),
+        observer: what.observer(),
     };
     let said = match what {
         SourceVerb::Build(build) => {

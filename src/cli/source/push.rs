@@ -134,10 +134,10 @@ fn stored(what: &str, store: &Store, terms: &Terms<'_>) -> Result<Digest, Source
         });
     }
     let layout = Layout::open(&directory)?;
-    let listener = terms.listener.as_ref();
-    let found = artifact(store, &layout, &which, Tags::Allowed, listener)?;
+    let observer = terms.observer.as_ref();
+    let found = artifact(store, &layout, &which, Tags::Allowed, observer)?;
     let limits = terms.layer_limits();
-    HeldArtifact::fetch(store, &found.manifest, &layout, &limits, listener)?;
+    HeldArtifact::fetch(store, &found.manifest, &layout, &limits, observer)?;
     Ok(found.digest)
 }
 

@@ -323,7 +323,7 @@ impl DryRun<'_> {
         let entries = planning::distinct(resolved);
         let mut mounts = Vec::with_capacity(entries.len());
         for entry in &entries {
-            let looked = mounts::look(entry).map_err(RunError::from);
+            let looked = mounts::inspect(entry).map_err(RunError::from);
             mounts.extend(self.refusals.check(looked)?);
         }
         // A missing entry has its own refusal.

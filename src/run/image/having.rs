@@ -9,7 +9,7 @@ use crate::run::progress::Act;
 use sources::oci::error::OciError;
 use sources::oci::layers::{self, Image};
 use sources::oci::layout::Layout;
-use sources::oci::listener::{Listener, Silent};
+use sources::oci::observer::{NoObserver, Observer};
 use sources::oci::opening::{StoreAlone, layer_limits};
 use sources::oci::origin::Origin;
 use sources::oci::pull::{self, Tags};
@@ -116,7 +116,8 @@ fn look(place: &Place, request: &Request, policy: &HostPolicy) -> Result<Option<
         return Ok(None);
     };
     let which = Which::Digest(digest);
-    let Ok(artifact) = pull::artifact(&store, &StoreAlone, &which, Tags::Refused, &Silent) else {
+    let Ok(artifact) = pull::artifact(&store, &StoreAlone, &which, Tags::Refused, &NoObserver)
+    else {
         return Ok(None);
     };
     let limits = layer_limits(policy);
@@ -126,7 +127,7 @@ fn look(place: &Place, request: &Request, policy: &HostPolicy) -> Result<Option<
 /// Cancels before the pull begins.
 struct Ended;
 
-impl Listener for Ended {
+impl Observer for Ended {
     fn progress(&self, _now: &Progress<'_>) {}
 
     fn is_cancelled(&self) -> bool {

@@ -155,7 +155,7 @@ impl Run<'_> {
 /// The steps of the requested mounts; nothing is cloned for them yet.
 fn asked_steps(resolved: &ResolvedRun, sources: &Sources) -> Result<Vec<ViewStep>, RunError> {
     let entries = distinct(resolved);
-    let looked = entries.iter().chain(&sources.entries).map(mounts::look);
+    let looked = entries.iter().chain(&sources.entries).map(mounts::inspect);
     let mut mounts = looked.collect::<Result<Vec<_>, MountError>>()?;
     mounts.extend(sources.mounts.iter().cloned());
     Ok(view_plan::asked(&mounts)?)

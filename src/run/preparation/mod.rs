@@ -28,7 +28,7 @@ use crate::run::preparation::nested::{Nested, run_step};
 use crate::run::progress::Act;
 use crate::run::refusals::Refusals;
 use sources::oci::layers::HeldLayer;
-use sources::oci::listener::Listener as _;
+use sources::oci::observer::Observer as _;
 use sources::oci::opening::open_store;
 use sources::oci::store::Store;
 use spec::host_policy::HostPolicy;

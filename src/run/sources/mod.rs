@@ -118,8 +118,10 @@ impl Run<'_> {
         }
         let references = check(&resolved.manifest, self.request, self.policy)?;
         let others = planning::distinct(resolved);
-        let others: Vec<RequestedMount> =
-            others.iter().map(mounts::look).collect::<Result<_, _>>()?;
+        let others: Vec<RequestedMount> = others
+            .iter()
+            .map(mounts::inspect)
+            .collect::<Result<_, _>>()?;
         let planned = wanted.iter().map(placeholder);
         let all: Vec<RequestedMount> = others.iter().cloned().chain(planned).collect();
         view_plan::asked(&all)?;
@@ -222,7 +224,7 @@ impl Run<'_> {
             &reference.which(),
             Tags::allowed(takes_tags(self.request, self.policy)),
             &terms.layer_limits(),
-            &*terms.listener,
+            &*terms.observer,
         )?;
         until.act.succeeded(how(snapshot.cached));
         let in_use = snapshot.tree;

@@ -103,7 +103,7 @@ impl SourceDirectory {
         };
         let files = DirectoryFiles::open_root(path).map_err(failed)?;
         let real = std::fs::canonicalize(path).map_err(|error| {
-            let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
+            let errno = sys::file::errno_of(&error);
             failed(CallError::new("realpath", shown.clone(), errno))
         })?;
         Ok(Self {

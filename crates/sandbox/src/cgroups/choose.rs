@@ -320,7 +320,7 @@ fn may_enter(parent: &str, unified: &Hierarchy, host: &HostCgroups) -> Result<()
     match facts(above_both, host)?.may_move_processes {
         true => Ok(()),
         false => Err(format!(
-            "a process started in {own} may not enter {parent}: {above_both}/cgroup.procs is not ours to write"
+            "a process started in {own} may not enter {parent}: {above_both}/cgroup.procs is not writable"
         )),
     }
 }
@@ -369,7 +369,7 @@ mod tests {
     const HYBRID_OWN: &str = "9:name=systemd:/\n8:pids:/\n6:freezer:/\n4:memory:/api/x\n\
         2:cpu,cpuacct:/\n0::/\n";
 
-    /// Root in a hybrid host: everything may be written; the tree has a controller of no use.
+    /// Root on a hybrid host: all is writable; the version 2 tree has only an unused controller.
     fn hybrid() -> HostCgroups {
         let mut host = HostCgroups {
             own: HYBRID_OWN.to_owned(),
@@ -381,7 +381,7 @@ mod tests {
         host
     }
 
-    /// Version 2 with us alone in `own`, which may be written and has everything.
+    /// Version 2: this process is alone in `own`, which is writable and has all controllers.
     fn v2(own: &str) -> HostCgroups {
         let mut host = HostCgroups {
             own: format!("0::{own}\n"),
@@ -510,11 +510,11 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_user_of_a_hybrid_host_uses_what_was_chowned_to_him() {
+    fn an_ordinary_user_of_a_hybrid_host_uses_the_cgroups_that_he_owns() {
         let mut host = hybrid();
         host.is_root = false;
         look(&mut host, Some("/for-him"), &writable(""));
-        // The tree: he may write his group, but he was started outside of it.
+        // The user may write the cgroup, but the process was started outside of it.
         *at(&mut host, "/unified") = closed();
         let hybrid = v1_of(choose(Some("/for-him"), &host));
         assert_eq!(hybrid.parents.len(), 3);
@@ -523,7 +523,7 @@ mod tests {
             hybrid.freezer.as_deref(),
             Some("/sys/fs/cgroup/freezer/for-him")
         );
-        // Started inside of it, he may.
+        // Started inside of it, the process may enter.
         host.own = host.own.replace("0::/\n", "0::/for-him\n");
         let hybrid = v1_of(choose(Some("/for-him"), &host));
         assert_eq!(
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_user_who_was_given_nothing_is_told_why() {
+    fn an_ordinary_user_without_delegation_gets_the_reason() {
         let mut host = hybrid();
         host.is_root = false;
         for facts in host.groups.values_mut() {
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_enabled_already_is_left_as_it_is() {
+    fn enabled_controllers_are_not_enabled_again() {
         let mut host = v2("/runner.service");
         *at(&mut host, "/runner.service") = GroupFacts {
             enabled: "memory pids\n".to_owned(),
@@ -656,11 +656,11 @@ mod tests {
         assert!(reason.contains("1 other processes"), "{reason}");
         assert_eq!(should_reexec(None, &host), Some(ScopeOwner::User));
         host.managers = vec![ScopeOwner::System];
-        assert_eq!(should_reexec(None, &host), None, "nobody to ask");
+        assert_eq!(should_reexec(None, &host), None, "no manager");
     }
 
     #[test]
-    fn a_tree_that_is_mounted_read_only_gives_no_groups_and_nobody_to_ask() {
+    fn a_read_only_tree_gives_no_groups_and_no_manager() {
         let mut host = v2("/");
         host.is_root = true;
         at(&mut host, "").unwritable = Some("EROFS".to_owned());

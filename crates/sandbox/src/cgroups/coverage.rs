@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn swap_that_nobody_counts_weakens_memory_alone() {
+    fn uncounted_swap_weakens_memory_alone() {
         let coverage = of("cgroup-v1", &[], Some("swap is not counted"));
         let weaker: Vec<&str> = coverage
             .iter()

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_outside_of_what_is_mounted_is_not_invented() {
+    fn a_group_outside_of_the_mount_is_not_invented() {
         for own in ["4:memory:/../other\n", "4:memory:/docker/abcd\n"] {
             let layout = read(own, "1 2 0:1 /docker/abc /m rw - cgroup cgroup rw,memory\n");
             assert!(layout.v1[&Controller::Memory].own.is_err(), "{own}");

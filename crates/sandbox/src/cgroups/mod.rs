@@ -143,7 +143,7 @@ impl Backend {
     }
 }
 
-/// Only this name identifies a leftover as ours.
+/// Only this name identifies a leftover of the runner.
 fn group_name(run_id: &str) -> String {
     format!("runner-{run_id}")
 }
@@ -167,7 +167,7 @@ pub enum CgroupError {
         #[source]
         source: CallError,
     },
-    #[error("cannot make the run's cgroup {group}; its parent must exist and be ours to write")]
+    #[error("cannot make the run's cgroup {group}; its parent must exist and be writable")]
     Make {
         group: String,
         #[source]

@@ -40,7 +40,7 @@ pub fn observe(
                 Ok(facts) => facts,
                 Err(error) if passes(error.errno) => return Err(CgroupError::Observe(error)),
                 Err(error) if error.call == WRITE_CHECK => {
-                    unusable(format!("{path} is not ours to write ({})", error.errno))
+                    unusable(format!("{path} is not writable ({})", error.errno))
                 }
                 Err(error) => unusable(error.to_string()),
             };
@@ -156,7 +156,7 @@ fn read_or_empty(path: &'static str) -> Result<String, CgroupError> {
         Err(error) => Err(CgroupError::Observe(CallError::new(
             "read",
             path,
-            Errno::from_io_error(&error).unwrap_or(Errno::IO),
+            sys::file::errno_of(&error),
         ))),
     }
 }

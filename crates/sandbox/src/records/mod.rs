@@ -10,7 +10,7 @@
 //! - `mount`: an empty directory on which each run mounts its new root in its own mount namespace.
 //! - `uids`: one byte per uid of the range, locked while in use.
 //! - `locks`: one byte per workspace, locked while outputs are written. The workspace itself is not
-//!   locked, because every body that may read it could hold that lock.
+//!   locked, because any body with read access could take that lock.
 
 mod directory;
 mod record;
@@ -25,7 +25,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use spec::path::escape;
-use sys::file::CallError;
+use sys::file::{CallError, errno_of};
 use sys::lock;
 
 use super::cgroups;
@@ -177,7 +177,7 @@ impl RunRecords {
         let runs = self
             .runs
             .try_clone()
-            .map_err(|error| self.failed("make a record", run_id, "dup", io(&error)))?;
+            .map_err(|error| self.failed("make a record", run_id, "dup", errno_of(&error)))?;
         if let Some(file) = self.claim_spare(run_id)? {
             return Ok(self.begun(run_id, runs, file));
         }
@@ -200,8 +200,14 @@ impl RunRecords {
                         return Err(self.failed("make a record", run_id, "openat", errno));
                     }
                 };
-            lock::claim_file(file.as_fd())
-                .map_err(|errno| self.failed("claim a record", run_id, "flock", errno))?;
+            if let Err(errno) = lock::claim_file(file.as_fd()) {
+                if self.is_still(run_id, file.as_fd())? {
+                    rustix::fs::unlinkat(&self.runs, run_id, AtFlags::empty()).map_err(
+                        |errno| self.failed("remove a record", run_id, "unlinkat", errno),
+                    )?;
+                }
+                return Err(self.failed("claim a record", run_id, "flock", errno));
+            }
             // A concurrent cleanup may have removed the unlocked, empty file.
             if self.is_still(run_id, file.as_fd())? {
                 return Ok(self.begun(run_id, runs, file));
@@ -280,7 +286,7 @@ impl RunRecords {
             .by_ref()
             .take(RECORD_BYTES_MAX)
             .read_to_end(&mut text)
-            .map_err(|error| self.failed("read a record", run_id, "read", io(&error)))?;
+            .map_err(|error| self.failed("read a record", run_id, "read", errno_of(&error)))?;
         let (entries, failure) = record::remaining(run_id, &text);
         let mut collected = Collected {
             run_id: run_id.to_owned(),
@@ -388,10 +394,6 @@ fn failed(
     }
 }
 
-fn io(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
-}
-
 /// Returns `None` for other entries.
 fn remove_temporary(
     run_id: &str,
@@ -419,4 +421,38 @@ fn is_run_id(bytes: &[u8]) -> bool {
         && bytes
             .iter()
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use filter::bpf::Instruction;
+
+    #[test]
+    fn a_record_that_cannot_be_locked_is_removed() {
+        let instruction = |code, jf, k| Instruction { code, jt: 0, jf, k };
+        let flock = u32::try_from(libc::SYS_flock).expect("a call number");
+        let without_flock = [
+            instruction(0x20, 0, 0),
+            instruction(0x15, 1, flock),
+            instruction(0x06, 0, libc::SECCOMP_RET_ERRNO | 38),
+            instruction(0x06, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("runtime");
+        let records = RunRecords::open(&path).expect("opened");
+        // The filter applies to its thread only.
+        let begun = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                rustix::thread::set_no_new_privs(true).expect("set");
+                sys::seccomp::load(&without_flock).expect("loaded");
+                records.begin("a").map(|_record| ())
+            });
+            thread.join().expect("no panic")
+        });
+        let error = begun.expect_err("flock(2) fails");
+        assert!(error.to_string().contains("claim a record"), "{error}");
+        let left = std::fs::read_dir(path.join("runs")).expect("listed");
+        assert_eq!(left.count(), 0);
+    }
 }

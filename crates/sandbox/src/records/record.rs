@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::{RecordsError, failed, io};
+use super::{RecordsError, failed};
 
 /// Names of spare records; invalid as run ids.
 pub(super) const SPARES: [&str; 4] = [".spare-0", ".spare-1", ".spare-2", ".spare-3"];
@@ -144,7 +144,13 @@ impl RunRecord {
         }
         let run_id = &self.run_id;
         let fault = |call, error: &std::io::Error| {
-            failed(&self.path, "write a record", run_id, call, io(error))
+            failed(
+                &self.path,
+                "write a record",
+                run_id,
+                call,
+                sys::file::errno_of(error),
+            )
         };
         if let Err(error) = self.file.write_all(&text) {
             // A partial line would corrupt the next one.
@@ -282,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forgotten_is_not_removed() {
+    fn a_deleted_entry_is_not_removed() {
         let kept = temporary(b"kept");
         let lines = [
             Line::from(&temporary(b"gone")),
@@ -311,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_line_that_nobody_wrote_is_reported_and_hides_no_other() {
+    fn a_malformed_whole_line_is_reported_and_hides_no_other() {
         let mut text = b"{\"cgroup\":7}\n".to_vec();
         text.extend(written(&[Line::from(&temporary(b"x"))]));
         let (read, failure) = remaining("a", &text);

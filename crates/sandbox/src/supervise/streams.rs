@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_beyond_the_limit_is_counted_and_not_kept() {
+    fn bytes_beyond_the_limit_are_counted_and_discarded() {
         let (read, write) = pipe();
         let mut pump = OutputPump::new(read, Sink::Captured(Vec::new()), Some(4));
         rustix::io::write(&write, b"abcdef").expect("written");

@@ -394,7 +394,7 @@ impl Watch<'_, '_> {
         self.observed.reason = Some(reason);
         self.stopping_since = Some(now);
         if self.limits.grace.is_zero() {
-            // Without the signal: whether the body dies of it first would be a matter of chance.
+            // Without the signal: whether the body dies of it first is a race.
             self.kill(now);
             return;
         }

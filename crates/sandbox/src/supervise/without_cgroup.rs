@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_child_that_nobody_waited_for_is_not_given_back() {
+    fn the_time_of_an_unreaped_child_is_not_subtracted() {
         let proc = tempfile::tempdir().expect("a directory");
         process(proc.path(), 1, 10, 1, 1, 1);
         process(proc.path(), 2, 90, 1, 1, 1);

@@ -24,7 +24,7 @@ use store::{Building, CacheError, Claim, KeyedTree, Label, StoreDirectory};
 const LAYOUT: u32 = 1;
 const ARCHIVE: &str = "archive.tar.gz";
 const REFERENCES: &str = "refs";
-/// The layout of earlier versions of this program, which had no version of its own.
+/// The layout of earlier versions of this program, which had no version.
 const UNVERSIONED: [&str; 5] = ["entries", "building", "claims", "refs", "lock"];
 const RESOLUTION_BYTES_MAX: u64 = 64 << 10;
 /// What an archive takes on the disk beyond its bytes.
@@ -117,7 +117,7 @@ impl Cache {
         })
     }
 
-    /// Begins an entry. Removes what killed processes and earlier versions of this program left
+    /// Begins an entry. First removes leftovers of killed processes and of earlier versions of this program
     /// first.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use ureq::http::StatusCode;
 use crate::github::cache::Cache;
 use crate::github::error::GitHubError;
 use crate::github::fault::Fault;
-use crate::github::fetching::Wanted;
+use crate::github::fetching::FetchRequest;
 use crate::github::reference::is_commit;
 use crate::github::resolving::{is_reference, is_repository};
 use crate::github::service::Service;
@@ -92,7 +92,7 @@ impl Client {
         Ok(self.cache.get_or_init(|| cache))
     }
 
-    /// Hashes what identifies an entry of the cache. No part contains NUL.
+    /// Hashes the parts that identify an entry of the cache. No part contains NUL.
     pub(super) fn key(&self, kind: &str, repository: &str, name: &[u8], folder: &[u8]) -> Digest {
         let service = self.service.base_url().as_bytes();
         let parts = [
@@ -164,7 +164,7 @@ impl GitHub for Client {
             return Err(self.no_repository(repository));
         }
         let folder = path.map_or(&b""[..], RelPath::as_bytes);
-        let wanted = Wanted {
+        let request = FetchRequest {
             repository,
             sha,
             folder: path,
@@ -172,25 +172,25 @@ impl GitHub for Client {
             archive_key: self.key("archive", repository, sha.as_bytes(), b""),
         };
         if !is_commit(sha) {
-            return Err(wanted.no_commit());
+            return Err(request.no_commit());
         }
         let cache = self.cache()?;
-        if let Some(tree) = cache.tree(&wanted.tree_key)? {
+        if let Some(tree) = cache.tree(&request.tree_key)? {
             return Ok(tree);
         }
-        let _claim = cache.claim(&wanted.archive_key, |pause| {
+        let _claim = cache.claim(&request.archive_key, |pause| {
             let cause = "another process fetches it";
             Progress::Waiting { cause, pause }.emit();
             std::thread::sleep(pause);
         })?;
         // The previous holder of the claim may have fetched it.
-        if let Some(tree) = cache.tree(&wanted.tree_key)? {
+        if let Some(tree) = cache.tree(&request.tree_key)? {
             return Ok(tree);
         }
-        if let Some(tree) = self.unpack_kept(&wanted)? {
+        if let Some(tree) = self.unpack_kept(&request)? {
             return Ok(tree);
         }
-        let fetched = self.fetch_anew(&wanted);
+        let fetched = self.fetch_anew(&request);
         Progress::Done.emit();
         fetched
     }

@@ -19,7 +19,7 @@ use spec::path::{RelPath, escape};
 use spec::units;
 use store::{Building, CacheError};
 
-pub(super) struct Wanted<'a> {
+pub(super) struct FetchRequest<'a> {
     pub(super) repository: &'a str,
     pub(super) sha: &'a str,
     pub(super) folder: Option<&'a RelPath>,
@@ -27,7 +27,7 @@ pub(super) struct Wanted<'a> {
     pub(super) archive_key: Digest,
 }
 
-impl Wanted<'_> {
+impl FetchRequest<'_> {
     pub(super) fn no_commit(&self) -> GitHubError {
         GitHubError::CommitNotFound {
             repository: escape(self.repository.as_bytes()),
@@ -49,40 +49,43 @@ impl Wanted<'_> {
 impl Client {
     pub(super) fn unpack_kept(
         &self,
-        wanted: &Wanted<'_>,
+        request: &FetchRequest<'_>,
     ) -> Result<Option<FetchedTree>, GitHubError> {
         let cache = self.cache()?;
-        let Some(file) = cache.archive(&wanted.archive_key)? else {
+        let Some(file) = cache.archive(&request.archive_key)? else {
             return Ok(None);
         };
         let building = cache.begin()?;
-        match self.unpack(wanted, file, building.tree()) {
+        match self.unpack(request, file, building.tree()) {
             Ok((archive, hosted)) => self
-                .publish(wanted, building, archive, &hosted, true)
+                .publish(request, building, archive, &hosted, true)
                 .map(Some),
             Err(Fault::Final(error)) => Err(*error),
             // Incomplete with the right digest: treat as damaged.
             Err(Fault::Unusable(_) | Fault::Passing { .. }) => {
-                cache.discard(&wanted.archive_key)?;
+                cache.discard(&request.archive_key)?;
                 Ok(None)
             }
         }
     }
 
-    pub(super) fn fetch_anew(&self, wanted: &Wanted<'_>) -> Result<FetchedTree, GitHubError> {
-        let (repository, sha) = (wanted.repository, wanted.sha);
+    pub(super) fn fetch_anew(
+        &self,
+        request: &FetchRequest<'_>,
+    ) -> Result<FetchedTree, GitHubError> {
+        let (repository, sha) = (request.repository, request.sha);
         let place = format!("{repository} at {}", short(sha));
         Progress::Asking { place: &place }.emit();
         let path = format!("/repos/{repository}/tarball/{sha}");
         let cache = self.cache()?;
         let (download, building, archive, hosted) = self.service.retry(&path, || {
-            let answer = self
+            let response = self
                 .service
                 .get(&path, "application/vnd.github+json, */*")?;
-            match answer.status {
+            match response.status {
                 StatusCode::OK => (),
                 StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY => {
-                    return Err(wanted.no_commit().into());
+                    return Err(request.no_commit().into());
                 }
                 other => return Err(unexpected(other)),
             }
@@ -90,38 +93,43 @@ impl Client {
             let limit_bytes = self.settings.limits.compressed_bytes;
             let too_large = || {
                 let cause = format!("it is larger than {}", units::bytes(limit_bytes));
-                wanted.refused(cause, None)
+                request.refused(cause, None)
             };
             self.service
-                .archive(answer, &place, limit_bytes, &too_large, &mut |bytes| {
+                .archive(response, &place, limit_bytes, &too_large, &mut |bytes| {
                     download.write(bytes)
                 })?;
             let building = cache.begin()?;
-            let (archive, hosted) = self.unpack(wanted, download.reader()?, building.tree())?;
+            let (archive, hosted) = self.unpack(request, download.reader()?, building.tree())?;
             Ok((download, building, archive, hosted))
         })?;
-        cache.publish_archive(download, &wanted.archive_key, archive)?;
-        self.publish(wanted, building, archive, &hosted, false)
+        cache.publish_archive(download, &request.archive_key, archive)?;
+        self.publish(request, building, archive, &hosted, false)
     }
 
-    /// Unpacks the wanted folder into the empty directory `into`, and checks that the archive is of
-    /// the wanted commit.
+    /// Unpacks the requested folder into the empty directory `into`, and checks that the archive is of
+    /// the requested commit.
     fn unpack(
         &self,
-        wanted: &Wanted<'_>,
+        request: &FetchRequest<'_>,
         archive: File,
         into: BorrowedFd<'_>,
     ) -> Result<(ArchiveNote, HostedArchive), Fault> {
         let bytes = archive.metadata().map_or(0, |status| status.len());
-        let hosted = unpack_hosted(archive, into, &self.settings.limits, wanted.folder.cloned())
-            .map_err(|error| unpack_fault(wanted, error))?;
+        let hosted = unpack_hosted(
+            archive,
+            into,
+            &self.settings.limits,
+            request.folder.cloned(),
+        )
+        .map_err(|error| unpack_fault(request, error))?;
         let comment = hosted.comment.as_deref().map(<[u8]>::trim_ascii);
         if let Some(comment) = comment.and_then(|comment| str::from_utf8(comment).ok())
             && is_commit(comment)
-            && comment != wanted.sha
+            && comment != request.sha
         {
             let cause = format!("it says that it is the one of {comment}");
-            return Err(wanted.refused(cause, None));
+            return Err(request.refused(cause, None));
         }
         let digest = hosted.unpacked.archive_digest;
         let digest = digest
@@ -131,16 +139,16 @@ impl Client {
 
     fn publish(
         &self,
-        wanted: &Wanted<'_>,
+        request: &FetchRequest<'_>,
         building: Building,
         archive: ArchiveNote,
         hosted: &HostedArchive,
         from_cache: bool,
     ) -> Result<FetchedTree, GitHubError> {
-        if let (Some(found), Some(folder)) = (hosted.instead, wanted.folder) {
+        if let (Some(found), Some(folder)) = (hosted.instead, request.folder) {
             return Err(GitHubError::FolderNotFound {
-                repository: wanted.repository.to_owned(),
-                sha: wanted.sha.to_owned(),
+                repository: request.repository.to_owned(),
+                sha: request.sha.to_owned(),
                 path: folder.clone(),
                 problem: match found {
                     "nothing" => "is not there".to_owned(),
@@ -149,15 +157,15 @@ impl Client {
             });
         }
         let cache = self.cache()?;
-        let tree = cache.publish_tree(building, &wanted.tree_key, archive, &hosted.unpacked)?;
+        let tree = cache.publish_tree(building, &request.tree_key, archive, &hosted.unpacked)?;
         Ok(FetchedTree::of_entry(tree, archive, from_cache))
     }
 }
 
 /// A truncated or garbled archive may arrive whole on the next attempt.
-fn unpack_fault(wanted: &Wanted<'_>, error: UnpackError) -> Fault {
+fn unpack_fault(request: &FetchRequest<'_>, error: UnpackError) -> Fault {
     if !error.is_damage() && error.is_refusal() {
-        return wanted.refused(error.to_string(), Some(Box::new(error)));
+        return request.refused(error.to_string(), Some(Box::new(error)));
     }
     match error {
         UnpackError::Target { source, .. } | UnpackError::Source { source, .. } => {

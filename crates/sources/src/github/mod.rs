@@ -2,7 +2,6 @@
 //!
 //! Only this module handles credentials (AIP-26, "Github auth boundary").
 
-mod answers;
 mod cache;
 mod client;
 mod error;
@@ -10,6 +9,7 @@ mod fault;
 mod fetching;
 mod reference;
 mod resolving;
+mod responses;
 mod service;
 mod token;
 

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shape_of_a_reference_is_what_the_text_says() {
+    fn the_shape_of_a_reference_follows_from_its_text() {
         let sha = "4f3a2b1c4f3a2b1c4f3a2b1c4f3a2b1c4f3a2b1c";
         for (reference, shape) in [
             (sha, RefShape::Commit),

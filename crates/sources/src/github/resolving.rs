@@ -4,10 +4,10 @@
 
 use ureq::http::StatusCode;
 
-use crate::github::answers::{Named, ObjectKind, Pointed, named, pointed};
 use crate::github::client::{Client, unexpected};
 use crate::github::error::GitHubError;
 use crate::github::fault::Fault;
+use crate::github::responses::{Named, ObjectKind, Pointed, named, pointed};
 use crate::github::{RefShape, ResolvedRef};
 use crate::progress::Progress;
 use spec::did_you_mean::nearest;
@@ -80,10 +80,10 @@ impl Client {
             percent_encoded(reference, PATH)
         );
         self.service.retry(&path, || {
-            let answer = self.service.get(&path, JSON)?;
-            match answer.status {
+            let response = self.service.get(&path, JSON)?;
+            match response.status {
                 StatusCode::OK => {
-                    let document = self.service.json(answer)?;
+                    let document = self.service.json(response)?;
                     named(&document, &wanted).map_err(Fault::Unusable)
                 }
                 // 409: the repository is empty.
@@ -112,10 +112,10 @@ impl Client {
                 }
             };
             found = self.service.retry(&path, || {
-                let answer = self.service.get(&path, JSON)?;
-                match answer.status {
+                let response = self.service.get(&path, JSON)?;
+                match response.status {
                     StatusCode::OK => {
-                        let document = self.service.json(answer)?;
+                        let document = self.service.json(response)?;
                         pointed(&document).map_err(Fault::Unusable)
                     }
                     other => Err(unexpected(other)),
@@ -138,8 +138,8 @@ impl Client {
     ) -> GitHubError {
         let path = format!("/repos/{repository}");
         let is_there = self.service.retry(&path, || {
-            let answer = self.service.get(&path, JSON)?;
-            match answer.status {
+            let response = self.service.get(&path, JSON)?;
+            match response.status {
                 StatusCode::OK => Ok(true),
                 StatusCode::NOT_FOUND => Ok(false),
                 other => Err(unexpected(other)),
@@ -153,8 +153,8 @@ impl Client {
         for kind in ["tags", "heads"] {
             // Similar names only improve the message, so a failure is ignored.
             let path = format!("/repos/{repository}/git/refs/{kind}");
-            let listed = self.service.get(&path, JSON).and_then(|answer| {
-                let document = self.service.json(answer)?;
+            let listed = self.service.get(&path, JSON).and_then(|response| {
+                let document = self.service.json(response)?;
                 named(&document, "").map_err(Fault::Unusable)
             });
             if let Ok(Named::Others(listed)) = listed {

@@ -9,7 +9,7 @@ use crate::github::Timeouts;
 use crate::github::error::GitHubError;
 use crate::github::fault::Fault;
 use crate::github::token::Token;
-pub(super) use crate::http::Answer;
+pub(super) use crate::http::Response;
 use crate::http::url::{follow, is_private_way, is_same_origin, plain_url};
 use crate::http::{
     Client, GaveUp, Watch, check_retryable, expect_content, number, of_host, retry, retry_after,
@@ -118,14 +118,14 @@ impl Service {
     ///
     /// # Errors
     /// [`Fault`].
-    pub(super) fn get(&self, path: &str, accept: &str) -> Result<Answer, Fault> {
+    pub(super) fn get(&self, path: &str, accept: &str) -> Result<Response, Fault> {
         let url = plain_url(&format!("{}{path}", self.base_url))
             .ok_or_else(|| Fault::Unusable("the URL cannot be written".to_owned()))?;
-        let (_, answer) = follow(url, |url| self.one(url, accept))?;
-        self.check_status(path, answer)
+        let (_, response) = follow(url, |url| self.one(url, accept))?;
+        self.check_status(path, response)
     }
 
-    fn one(&self, url: &Uri, accept: &str) -> Result<Answer, Fault> {
+    fn one(&self, url: &Uri, accept: &str) -> Result<Response, Fault> {
         let mut request = Request::get(url.clone())
             .header(header::ACCEPT, accept)
             .header("X-GitHub-Api-Version", "2022-11-28");
@@ -137,18 +137,18 @@ impl Service {
         let request = request
             .body(())
             .map_err(|_never| Fault::Unusable("the request cannot be written".to_owned()))?;
-        let answer = self.client.send(request, || self.trusted())?;
-        Ok(answer?)
+        let response = self.client.send(request, || self.trusted())?;
+        Ok(response?)
     }
 
-    fn check_status(&self, path: &str, answer: Answer) -> Result<Answer, Fault> {
-        let status = answer.status;
-        let wait = retry_after(&answer.headers);
-        let is_used_up = number(&answer.headers, "x-ratelimit-remaining") == Some(0);
+    fn check_status(&self, path: &str, response: Response) -> Result<Response, Fault> {
+        let status = response.status;
+        let wait = retry_after(&response.headers);
+        let is_used_up = number(&response.headers, "x-ratelimit-remaining") == Some(0);
         let is_limited = status == StatusCode::TOO_MANY_REQUESTS
             || (status == StatusCode::FORBIDDEN && (is_used_up || wait.is_some()));
         if is_limited {
-            let reset = number(&answer.headers, "x-ratelimit-reset");
+            let reset = number(&response.headers, "x-ratelimit-reset");
             return Err(Fault::rate_limited(
                 status,
                 wait,
@@ -162,8 +162,8 @@ impl Service {
             }
             .into());
         }
-        check_retryable(&answer)?;
-        Ok(answer)
+        check_retryable(&response)?;
+        Ok(response)
     }
 
     fn trusted(&self) -> Result<Vec<CertificateDer<'static>>, Fault> {
@@ -185,9 +185,9 @@ impl Service {
     ///
     /// # Errors
     /// [`Fault`]: wrong content type, too large, invalid JSON, or truncated.
-    pub(super) fn json(&self, answer: Answer) -> Result<serde_json::Value, Fault> {
-        expect_content(&answer.headers, &["json"], "a JSON document").map_err(Fault::Unusable)?;
-        let bytes = answer.bytes(&self.client, JSON_BYTES_MAX)?;
+    pub(super) fn json(&self, response: Response) -> Result<serde_json::Value, Fault> {
+        expect_content(&response.headers, &["json"], "a JSON document").map_err(Fault::Unusable)?;
+        let bytes = response.bytes(&self.client, JSON_BYTES_MAX)?;
         serde_json::from_slice(&bytes)
             .map_err(|error| Fault::Unusable(format!("the answer is not a JSON document: {error}")))
     }
@@ -199,23 +199,23 @@ impl Service {
     /// `write`.
     pub(super) fn archive(
         &self,
-        answer: Answer,
+        response: Response,
         place: &str,
         bytes_max: u64,
         too_large: &dyn Fn() -> Fault,
         write: &mut dyn FnMut(&[u8]) -> Result<(), GitHubError>,
     ) -> Result<u64, Fault> {
         expect_content(
-            &answer.headers,
+            &response.headers,
             &["gzip", "octet-stream", "x-tar", "x-compressed"],
             "a gzip-compressed tar",
         )
         .map_err(Fault::Unusable)?;
-        let stated = answer.stated_bytes();
+        let stated = response.stated_bytes();
         if stated.is_some_and(|stated| bytes_max < stated) {
             return Err(too_large());
         }
-        let mut source = answer.reader();
+        let mut source = response.reader();
         let mut buffer = vec![0; 64 * 1024];
         let mut bytes: u64 = 0;
         loop {

@@ -9,8 +9,8 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::unversioned::transport::{Connector as _, RustlsConnector};
 use ureq::{Agent, AsSendBody, Timeout};
 
-use crate::http::answer::Answer;
 use crate::http::fault::Fault;
+use crate::http::response::Response;
 use crate::http::timeouts::Timeouts;
 use crate::http::watch::{Cancelled, Watch};
 use crate::http::wire::{Dialler, Lookup};
@@ -87,7 +87,7 @@ impl Client {
         &self,
         request: Request<impl AsSendBody>,
         trust: impl FnOnce() -> Result<Vec<CertificateDer<'static>>, Fault<E>>,
-    ) -> Result<Result<Answer, TransferError>, Fault<E>> {
+    ) -> Result<Result<Response, TransferError>, Fault<E>> {
         let agent = match self.agent.get() {
             Some(agent) => agent,
             None => {
@@ -97,7 +97,7 @@ impl Client {
         };
         Ok(agent
             .run(request)
-            .map(Answer::new)
+            .map(Response::new)
             .map_err(|error| self.error(&error)))
     }
 

@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ureq::http::StatusCode;
 
-use crate::http::answer::Answer;
 use crate::http::headers::retry_after;
+use crate::http::response::Response;
 use spec::tokens::iso_date;
 
 /// Error of one attempt; `E` is the caller's error type.
@@ -78,9 +78,9 @@ pub(crate) fn tries_shown(tries: u32) -> String {
 }
 
 /// Fails with a temporary error for a status that a retry may change.
-pub(crate) fn check_retryable<E>(answer: &Answer) -> Result<(), Fault<E>> {
-    let status = answer.status;
-    let wait = retry_after(&answer.headers);
+pub(crate) fn check_retryable<E>(response: &Response) -> Result<(), Fault<E>> {
+    let status = response.status;
+    let wait = retry_after(&response.headers);
     if status == StatusCode::TOO_MANY_REQUESTS {
         return Err(Fault::rate_limited(status, wait, None));
     }
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_limit_is_told_in_utc() {
+    fn the_end_of_a_limit_is_shown_in_utc() {
         assert_eq!(utc(0), "1970-01-01T00:00:00Z");
         assert_eq!(utc(1_700_000_000), "2023-11-14T22:13:20Z");
     }

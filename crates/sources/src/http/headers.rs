@@ -9,7 +9,7 @@ use spec::path::escape;
 /// Checks that `Content-Type`, if present, contains one of `known`.
 ///
 /// # Errors
-/// What was found and what was `expected`.
+/// Describes the type found and the `expected` one.
 pub(crate) fn expect_content(
     headers: &HeaderMap,
     known: &[&str],

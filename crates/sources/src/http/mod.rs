@@ -3,10 +3,10 @@
 //! The protocol is ureq's. Connections are our own (`wire`), so that waits can be cancelled. Proxy
 //! variables of the environment are ignored, since a proxy would see plain HTTP.
 
-mod answer;
 mod client;
 mod fault;
 mod headers;
+mod response;
 mod retry;
 mod roots;
 mod timeouts;
@@ -14,10 +14,10 @@ pub(crate) mod url;
 mod watch;
 mod wire;
 
-pub(crate) use answer::Answer;
 pub(crate) use client::{Client, TransferError};
 pub(crate) use fault::{Fault, check_retryable, tries_shown, until_shown};
 pub(crate) use headers::{expect_content, number, retry_after};
+pub(crate) use response::Response;
 pub(crate) use retry::{GaveUp, retry};
 pub(crate) use roots::{RootsError, beside, of_file, of_host};
 pub use timeouts::Timeouts;

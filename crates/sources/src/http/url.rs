@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ureq::http::{HeaderMap, StatusCode, Uri, header};
 
-use crate::http::{Answer, Fault};
+use crate::http::{Fault, Response};
 use spec::path::escape;
 
 /// Most redirects that are followed.
@@ -52,7 +52,7 @@ fn is_redirect(status: StatusCode) -> bool {
 /// only.
 ///
 /// # Errors
-/// What is wrong with it, such as a redirect from TLS to plain HTTP on another machine.
+/// The reason why it is refused, such as a redirect from TLS to plain HTTP on another machine.
 pub(crate) fn next(from: &Uri, headers: &HeaderMap) -> Result<Uri, String> {
     let location = headers
         .get(header::LOCATION)
@@ -94,14 +94,14 @@ pub(crate) fn next(from: &Uri, headers: &HeaderMap) -> Result<Uri, String> {
 /// Calls `send` for `url`, and then for each redirect. Returns the last URL and its response.
 pub(crate) fn follow<E>(
     mut url: Uri,
-    mut send: impl FnMut(&Uri) -> Result<Answer, Fault<E>>,
-) -> Result<(Uri, Answer), Fault<E>> {
+    mut send: impl FnMut(&Uri) -> Result<Response, Fault<E>>,
+) -> Result<(Uri, Response), Fault<E>> {
     for _ in 0..=REDIRECTS_MAX {
-        let answer = send(&url)?;
-        if !is_redirect(answer.status) {
-            return Ok((url, answer));
+        let response = send(&url)?;
+        if !is_redirect(response.status) {
+            return Ok((url, response));
         }
-        url = next(&url, &answer.headers).map_err(Fault::Unusable)?;
+        url = next(&url, &response.headers).map_err(Fault::Unusable)?;
     }
     Err(Fault::Unusable(format!(
         "more than {REDIRECTS_MAX} redirects, the last one to {}",

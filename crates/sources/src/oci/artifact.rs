@@ -4,7 +4,7 @@ use oci_spec::image::{Descriptor, ImageIndex, ImageManifest};
 use serde::Deserialize;
 
 use crate::oci::error::OciError;
-use crate::oci::store::Wanted;
+use crate::oci::store::BlobDescriptor;
 use spec::digest::Digest;
 use spec::oci::media::{
     DOCKER_LIST, DOCKER_MANIFEST, EMPTY, INDEX, MANIFEST, SOURCE, SOURCE_CONFIG, SOURCE_SNAPSHOT,
@@ -170,7 +170,7 @@ pub(super) fn platform() -> String {
 
 /// Selects the manifest for Linux on this machine's processor. An entry without a platform matches
 /// if it is the only one.
-pub(super) fn for_this_platform(index: &ImageIndex) -> Result<Wanted, ArtifactProblem> {
+pub(super) fn for_this_platform(index: &ImageIndex) -> Result<BlobDescriptor, ArtifactProblem> {
     let name = |descriptor: &Descriptor| {
         descriptor
             .platform()
@@ -184,7 +184,7 @@ pub(super) fn for_this_platform(index: &ImageIndex) -> Result<Wanted, ArtifactPr
         _ => all.iter().find(|one| name(one).as_ref() == Some(&expected)),
     };
     if let Some(found) = found {
-        return wanted(found);
+        return blob_descriptor(found);
     }
     let platforms = all.iter().take(PLATFORMS_MAX);
     let platforms =
@@ -204,10 +204,10 @@ pub(super) fn for_this_platform(index: &ImageIndex) -> Result<Wanted, ArtifactPr
 ///
 /// # Errors
 /// [`ArtifactProblem::Algorithm`].
-pub fn wanted(descriptor: &Descriptor) -> Result<Wanted, ArtifactProblem> {
+pub(crate) fn blob_descriptor(descriptor: &Descriptor) -> Result<BlobDescriptor, ArtifactProblem> {
     let text = descriptor.digest().to_string();
     match Digest::parse(&text) {
-        Some(digest) => Ok(Wanted {
+        Some(digest) => Ok(BlobDescriptor {
             digest,
             bytes: descriptor.size(),
         }),
@@ -221,8 +221,8 @@ pub fn wanted(descriptor: &Descriptor) -> Result<Wanted, ArtifactProblem> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SourceParts {
     /// `None` for the empty descriptor.
-    pub config: Option<Wanted>,
-    pub layer: Wanted,
+    pub config: Option<BlobDescriptor>,
+    pub layer: BlobDescriptor,
 }
 
 /// Checks that a manifest is a source artifact and returns its blobs.
@@ -241,8 +241,8 @@ pub fn source_parts(manifest: &ImageManifest) -> Result<SourceParts, ArtifactPro
             found: shown(&found),
         });
     }
-    let config_wanted = wanted(config)?;
-    let empty = Wanted {
+    let config_wanted = blob_descriptor(config)?;
+    let empty = BlobDescriptor {
         digest: Digest::of(EMPTY_BYTES),
         bytes: EMPTY_BYTES.len() as u64,
     };
@@ -275,7 +275,7 @@ pub fn source_parts(manifest: &ImageManifest) -> Result<SourceParts, ArtifactPro
             found: shown(&layer_type),
         });
     }
-    let layer = wanted(layer)?;
+    let layer = blob_descriptor(layer)?;
     Ok(SourceParts { config, layer })
 }
 

@@ -138,7 +138,7 @@ mod tests {
     use sys::file::CallError;
 
     #[test]
-    fn what_a_layer_is_refused_for_has_a_hint_of_the_store() {
+    fn a_refused_layer_has_a_hint() {
         let unpack = |source: UnpackError| OciError::Unpack {
             place: "oci:/image".to_owned(),
             digest: Digest::of(b"layer"),

@@ -3,19 +3,19 @@
 use std::cell::Cell;
 
 use crate::oci::error::OciError;
-use crate::oci::listener::Listener;
+use crate::oci::observer::Observer;
 use crate::oci::origin::{FetchedManifest, Origin};
-use crate::oci::store::{Blob, Store, StoreError, Wanted};
+use crate::oci::store::{Blob, BlobDescriptor, Store, StoreError};
 use crate::progress::Progress;
 use spec::digest::Digest;
 use spec::oci::media::MANIFEST_BYTES_MAX;
 use spec::oci::reference::Which;
 
-/// A store, and the origin of what it lacks.
+/// A store, and the origin of blobs that it lacks.
 pub(super) struct Fetcher<'call> {
     pub(super) store: &'call Store,
     pub(super) origin: &'call dyn Origin,
-    pub(super) listener: &'call dyn Listener,
+    pub(super) observer: &'call dyn Observer,
     has_asked: Cell<bool>,
 }
 
@@ -23,12 +23,12 @@ impl<'call> Fetcher<'call> {
     pub(super) fn new(
         store: &'call Store,
         origin: &'call dyn Origin,
-        listener: &'call dyn Listener,
+        observer: &'call dyn Observer,
     ) -> Self {
         Self {
             store,
             origin,
-            listener,
+            observer,
             has_asked: Cell::new(false),
         }
     }
@@ -45,7 +45,7 @@ impl<'call> Fetcher<'call> {
         {
             return Ok((*digest, bytes));
         }
-        self.listener.check("asking for a manifest")?;
+        self.observer.check("asking for a manifest")?;
         self.has_asked.set(true);
         let fetched = match self.origin.is_local() {
             true => self.origin.manifest(which)?,
@@ -56,38 +56,42 @@ impl<'call> Fetcher<'call> {
     }
 
     fn wait_for(&self, which: &Which) -> Result<FetchedManifest, OciError> {
-        self.listener.progress(&Progress::Asking {
+        self.observer.progress(&Progress::Asking {
             place: &self.origin.shown(),
         });
         let fetched = self.origin.manifest(which);
-        self.listener.progress(&Progress::Done);
+        self.observer.progress(&Progress::Done);
         fetched
     }
 
     /// Returns the content of a blob of at most `bytes_max` bytes.
-    pub(super) fn read(&self, wanted: &Wanted, bytes_max: u64) -> Result<Vec<u8>, OciError> {
-        if let Some(bytes) = self.store.read(&wanted.digest, bytes_max)? {
+    pub(super) fn read(
+        &self,
+        descriptor: &BlobDescriptor,
+        bytes_max: u64,
+    ) -> Result<Vec<u8>, OciError> {
+        if let Some(bytes) = self.store.read(&descriptor.digest, bytes_max)? {
             return Ok(bytes);
         }
         // Holds the lock of the blob until it is read.
-        let _blob = self.fetch(wanted)?;
-        let bytes = self.store.read(&wanted.digest, bytes_max)?;
+        let _blob = self.fetch(descriptor)?;
+        let bytes = self.store.read(&descriptor.digest, bytes_max)?;
         Ok(bytes.unwrap_or_default())
     }
 
     /// Passes a blob to `unpack`. A blob that is damaged on the disk is downloaded once more.
     pub(super) fn unpack<T>(
         &self,
-        wanted: &Wanted,
+        descriptor: &BlobDescriptor,
         unpack: impl Fn(&Blob) -> Result<T, OciError>,
     ) -> Result<T, OciError> {
-        if let Some(blob) = self.store.wanted(wanted)? {
+        if let Some(blob) = self.store.find_blob(descriptor)? {
             match unpack(&blob) {
                 Err(OciError::Store(error)) if error.is_other_bytes() => (),
                 unpacked => return unpacked,
             }
         }
-        unpack(&self.fetch(wanted)?)
+        unpack(&self.fetch(descriptor)?)
     }
 
     /// Checks the digest of a blob that cannot be unpacked: a refusal counts only for the right
@@ -106,8 +110,8 @@ impl<'call> Fetcher<'call> {
         .into())
     }
 
-    fn fetch(&self, wanted: &Wanted) -> Result<Blob, OciError> {
+    fn fetch(&self, descriptor: &BlobDescriptor) -> Result<Blob, OciError> {
         self.has_asked.set(true);
-        self.store.fetch(wanted, self.origin, self.listener)
+        self.store.fetch(descriptor, self.origin, self.observer)
     }
 }

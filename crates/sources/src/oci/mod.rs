@@ -1,7 +1,7 @@
 //! OCI registries, layouts and the local store.
 //!
 //! [`origin::Origin`] abstracts over [`registry::Registry`] and [`layout::Layout`]. Only `registry`
-//! handles credentials. [`pull`] fetches into [`store::Store`] what is missing there. Every digest
+//! handles credentials. [`pull`] fetches missing blobs into [`store::Store`]. Every digest
 //! is verified before use.
 
 pub mod artifact;
@@ -10,7 +10,7 @@ mod fetcher;
 mod hashing;
 pub mod layers;
 pub mod layout;
-pub mod listener;
+pub mod observer;
 pub mod opening;
 pub mod origin;
 pub mod pull;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::oci::error::OciError;
 use crate::oci::layout::Layout;
-use crate::oci::listener::Listener;
+use crate::oci::observer::Observer;
 use crate::oci::origin::{BlobStream, FetchedManifest, Origin};
 use crate::oci::registry::{Connection, Registry};
 use crate::oci::store::{Store, StoreError, StorePlace};
@@ -20,7 +20,7 @@ pub struct Terms<'call> {
     pub caller: &'call Caller,
     pub policy: &'call HostPolicy,
     pub insecure: bool,
-    pub listener: Arc<dyn Listener>,
+    pub observer: Arc<dyn Observer>,
 }
 
 /// Omits the caller: the environment may contain secrets.
@@ -77,7 +77,7 @@ impl Terms<'_> {
             ca_file: oci.ca_file.clone(),
             docker_config: self.caller.docker_config.clone(),
             environment: self.caller.environment.clone(),
-            listener: Arc::clone(&self.listener),
+            observer: Arc::clone(&self.observer),
             ..Connection::default()
         };
         Registry::new(reference, connection)

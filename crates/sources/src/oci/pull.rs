@@ -11,17 +11,17 @@ use rustix::io::Errno;
 use crate::oci::artifact::{ArtifactProblem, Document, for_this_platform, source_parts};
 use crate::oci::error::OciError;
 use crate::oci::fetcher::Fetcher;
-use crate::oci::listener::{Listener, Silent};
+use crate::oci::observer::{NoObserver, Observer};
 use crate::oci::opening::StoreAlone;
 use crate::oci::origin::Origin;
-use crate::oci::store::{Blob, Store, StoreError, Wanted};
+use crate::oci::store::{Blob, BlobDescriptor, Store, StoreError};
 use crate::progress::Progress;
 use archive::{UnpackError, UnpackLimits};
 use spec::digest::Digest;
 use spec::oci::reference::Which;
 use spec::oci::source_config::{CONFIG_BYTES_MAX, SourceConfig};
 use spec::report::WarningReport;
-use store::{Cache, InUse, KeptTree, is_full};
+use store::{Cache, CachedTree, InUse, is_full};
 
 /// Whether a tag may select the artifact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub struct Snapshot {
     pub digest: Digest,
     /// `None` for the empty descriptor.
     pub config: Option<SourceConfig>,
-    pub layer: Wanted,
+    pub layer: BlobDescriptor,
     /// Locked while this lives. [`InUse::tree`] lists it.
     pub tree: InUse,
     pub bytes: u64,
@@ -83,7 +83,7 @@ pub fn artifact(
     origin: &dyn Origin,
     which: &Which,
     tags: Tags,
-    listener: &dyn Listener,
+    observer: &dyn Observer,
 ) -> Result<Artifact, OciError> {
     let (written, digest) = match which {
         Which::Digest(digest) => (format!("{}@{digest}", origin.shown()), Some(*digest)),
@@ -95,7 +95,7 @@ pub fn artifact(
         };
         return Err(problem.at(written));
     }
-    let fetcher = Fetcher::new(store, origin, listener);
+    let fetcher = Fetcher::new(store, origin, observer);
     let (asked, bytes) = fetcher.manifest(which)?;
     let refused = |problem: ArtifactProblem| problem.at(format!("{}@{asked}", origin.shown()));
     let (digest, manifest) = match Document::parse(&bytes).map_err(refused)? {
@@ -139,9 +139,9 @@ pub fn snapshot(
     which: &Which,
     tags: Tags,
     limits: &UnpackLimits,
-    listener: &dyn Listener,
+    observer: &dyn Observer,
 ) -> Result<Snapshot, OciError> {
-    let described = source(store, origin, which, tags, listener)?;
+    let described = source(store, origin, which, tags, observer)?;
     let layer = described.layer;
     let place = &described.artifact.place;
     if limits.compressed_bytes < layer.bytes {
@@ -153,7 +153,7 @@ pub fn snapshot(
         return Err(problem.at(place.clone()));
     }
     let unpacking = Unpacking {
-        fetcher: Fetcher::new(store, origin, listener),
+        fetcher: Fetcher::new(store, origin, observer),
         snapshots: store.snapshots()?,
         limits,
         layer: &layer,
@@ -185,7 +185,7 @@ pub struct Source {
     /// `from_store` includes the config.
     pub artifact: Artifact,
     pub config: Option<SourceConfig>,
-    pub layer: Wanted,
+    pub layer: BlobDescriptor,
 }
 
 /// Pulls manifest and config of the source artifact for `which` from `origin`.
@@ -197,12 +197,12 @@ pub fn source(
     origin: &dyn Origin,
     which: &Which,
     tags: Tags,
-    listener: &dyn Listener,
+    observer: &dyn Observer,
 ) -> Result<Source, OciError> {
-    let mut artifact = artifact(store, origin, which, tags, listener)?;
+    let mut artifact = artifact(store, origin, which, tags, observer)?;
     let refused = |problem: ArtifactProblem| problem.at(artifact.place.clone());
     let parts = source_parts(&artifact.manifest).map_err(refused)?;
-    let fetcher = Fetcher::new(store, origin, listener);
+    let fetcher = Fetcher::new(store, origin, observer);
     let config = match &parts.config {
         Some(wanted) => {
             let parsed = SourceConfig::parse(&fetcher.read(wanted, CONFIG_BYTES_MAX as u64)?);
@@ -224,7 +224,7 @@ pub fn source(
 /// [`OciError::Store`], or [`OciError::Artifact`] if the digest is not a source.
 pub fn is_kept(store: &Store, digest: &Digest, limits: &UnpackLimits) -> Result<bool, OciError> {
     let which = Which::Digest(*digest);
-    let artifact = match artifact(store, &StoreAlone, &which, Tags::Refused, &Silent) {
+    let artifact = match artifact(store, &StoreAlone, &which, Tags::Refused, &NoObserver) {
         Err(OciError::Store(error)) if matches!(*error, StoreError::Gone { .. }) => {
             return Ok(false);
         }
@@ -257,23 +257,23 @@ struct Unpacking<'call> {
     fetcher: Fetcher<'call>,
     snapshots: Cache,
     limits: &'call UnpackLimits,
-    layer: &'call Wanted,
+    layer: &'call BlobDescriptor,
     place: &'call str,
 }
 
 impl Unpacking<'_> {
-    fn find(&self) -> Result<Option<KeptTree>, OciError> {
+    fn find(&self) -> Result<Option<CachedTree>, OciError> {
         let (bytes, digest) = (self.layer.bytes, &self.layer.digest);
         Ok(self.snapshots.kept(bytes, digest, self.limits)?)
     }
 
     /// Also returns whether another process unpacked it meanwhile.
-    fn claim_and_unpack(&self) -> Result<(KeptTree, bool), OciError> {
+    fn claim_and_unpack(&self) -> Result<(CachedTree, bool), OciError> {
         let Fetcher {
-            store, listener, ..
+            store, observer, ..
         } = self.fetcher;
         let name = format!("unpack-{}", self.layer.digest.hexadecimal());
-        let _claim = store.claim(&name, listener)?;
+        let _claim = store.claim(&name, observer)?;
         match self.find()? {
             Some(tree) => Ok((tree, true)),
             None => {
@@ -285,15 +285,15 @@ impl Unpacking<'_> {
         }
     }
 
-    fn unpack_blob(&self, blob: &Blob) -> Result<KeptTree, OciError> {
+    fn unpack_blob(&self, blob: &Blob) -> Result<CachedTree, OciError> {
         let Fetcher {
-            store, listener, ..
+            store, observer, ..
         } = self.fetcher;
         let building = self.snapshots.begin()?;
-        let mut source = Watched::new(&blob.file, listener, self.layer);
+        let mut source = Watched::new(&blob.file, observer, self.layer);
         let unpacked = archive::unpack_snapshot(&mut source, building.tree(), self.limits);
-        listener.progress(&Progress::Done);
-        listener.check("unpacking a layer")?;
+        observer.progress(&Progress::Done);
+        observer.check("unpacking a layer")?;
         let is_suspect = match &unpacked {
             Ok(unpacked) => unpacked.archive_digest != Some(self.layer.digest),
             Err(error) => error.is_refusal(),
@@ -330,23 +330,23 @@ pub(super) fn unpack_error(
     }
 }
 
-/// Reader that reports progress to the listener and fails when cancelled.
+/// Reader that reports progress to the observer and fails when cancelled.
 pub(super) struct Watched<'call> {
     file: &'call File,
-    listener: &'call dyn Listener,
-    layer: &'call Wanted,
+    observer: &'call dyn Observer,
+    layer: &'call BlobDescriptor,
     bytes: u64,
 }
 
 impl<'call> Watched<'call> {
     pub(super) fn new(
         file: &'call File,
-        listener: &'call dyn Listener,
-        layer: &'call Wanted,
+        observer: &'call dyn Observer,
+        layer: &'call BlobDescriptor,
     ) -> Self {
         Self {
             file,
-            listener,
+            observer,
             layer,
             bytes: 0,
         }
@@ -355,12 +355,12 @@ impl<'call> Watched<'call> {
 
 impl Read for Watched<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.listener.is_cancelled() {
+        if self.observer.is_cancelled() {
             return Err(io::Error::from(Errno::CANCELED));
         }
         let count = self.file.read(buffer)?;
         self.bytes += count as u64;
-        self.listener.progress(&Progress::Unpacking {
+        self.observer.progress(&Progress::Unpacking {
             digest: &self.layer.digest,
             bytes: self.bytes,
             of_bytes: self.layer.bytes,

@@ -8,7 +8,7 @@ use oci_spec::image::{ANNOTATION_VERSION, ImageManifest};
 use crate::oci::artifact::{ArtifactProblem, Document, source_parts};
 use crate::oci::error::OciError;
 use crate::oci::layout::{LayoutEntry, LayoutWriter};
-use crate::oci::listener::Listener;
+use crate::oci::observer::Observer;
 use crate::oci::origin::Origin;
 use crate::oci::registry::Registry;
 use crate::oci::store::{Blob, Store, StoreError};
@@ -47,7 +47,7 @@ impl HeldArtifact {
         let parts = source_parts(&parsed).map_err(refused)?;
         let mut blobs = Vec::new();
         for wanted in parts.config.iter().chain([&parts.layer]) {
-            match store.wanted(wanted)? {
+            match store.find_blob(wanted)? {
                 Some(blob) => blobs.push(blob),
                 None => return Ok(None),
             }
@@ -68,7 +68,7 @@ impl HeldArtifact {
         manifest: &ImageManifest,
         origin: &dyn Origin,
         limits: &UnpackLimits,
-        listener: &dyn Listener,
+        observer: &dyn Observer,
     ) -> Result<(), OciError> {
         let refused = |problem: ArtifactProblem| problem.at(origin.shown());
         let parts = source_parts(manifest).map_err(refused)?;
@@ -80,7 +80,7 @@ impl HeldArtifact {
             }));
         }
         for wanted in parts.config.iter().chain([&parts.layer]) {
-            store.fetch(wanted, origin, listener)?;
+            store.fetch(wanted, origin, observer)?;
         }
         Ok(())
     }
@@ -121,16 +121,16 @@ impl HeldArtifact {
         self,
         directory: &Path,
         name: &str,
-        listener: &dyn Listener,
+        observer: &dyn Observer,
     ) -> Result<(), OciError> {
         let mut writer = LayoutWriter::create(directory)?;
         for mut blob in self.blobs {
             let mut heeded = CancellableReader {
                 inner: &mut blob.file,
-                listener,
+                observer,
             };
             let added = writer.add_blob(&mut heeded);
-            if listener.is_cancelled() {
+            if observer.is_cancelled() {
                 return Err(cancelled());
             }
             let (found, _bytes) = added?;
@@ -151,7 +151,7 @@ impl HeldArtifact {
             artifact_type: Some(SOURCE.to_owned()),
             name: Some(name.to_owned()),
         };
-        writer.finish(&entry, listener)
+        writer.finish(&entry, observer)
     }
 }
 
@@ -163,12 +163,12 @@ fn cancelled() -> OciError {
 
 struct CancellableReader<'call> {
     inner: &'call mut dyn Read,
-    listener: &'call dyn Listener,
+    observer: &'call dyn Observer,
 }
 
 impl Read for CancellableReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        match self.listener.is_cancelled() {
+        match self.observer.is_cancelled() {
             true => Err(cancelled().into_read()),
             false => self.inner.read(buffer),
         }

@@ -166,7 +166,7 @@ impl Drop for TemporaryGitDirectory {
         let removed = std::fs::remove_dir_all(&self.directory);
         let unmasked = set_mask(SignalSet::NONE);
         if removed.is_err() || unmasked.is_err() {
-            // Best effort: what remains contains no secret.
+            // Best effort: the leftovers contain no secret.
         }
     }
 }

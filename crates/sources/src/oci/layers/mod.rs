@@ -4,7 +4,7 @@
 //! layers below decide where its entries go. The note of a layer has the [`LayerView`] for the
 //! next.
 
-mod making;
+mod image;
 mod merged;
 mod problem;
 
@@ -14,7 +14,7 @@ use spec::digest::Digest;
 use spec::oci::image_config::ImageConfig;
 use spec::report::WarningReport;
 
-pub use making::image;
+pub use image::image;
 pub use merged::{Kind, LookError, Merged};
 pub use problem::ImageProblem;
 /// A locked layer: it is not removed while this value lives.
@@ -50,7 +50,7 @@ impl Image {
     /// [`OciError::Store`], or [`OciError::Image`] if the note of the last layer is damaged.
     pub fn view(&self) -> Result<LayerView, OciError> {
         match self.layers.last() {
-            Some(layer) => making::view_beside(layer),
+            Some(layer) => image::view_beside(layer),
             None => Ok(LayerView::default()),
         }
     }

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_given_to_one_manifest_and_what_is_foreign_stays() {
+    fn a_name_belongs_to_one_manifest_and_foreign_entries_stay() {
         let first = with_entry(None, &entry("a", Some("x"))).expect("written");
         let second = with_entry(Some(first.as_bytes()), &entry("b", Some("y"))).expect("written");
         assert_eq!(listed(second.as_bytes()).expect("read").len(), 2);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_is_none_is_refused_with_what_is_wrong() {
+    fn an_invalid_index_is_refused_with_the_reason() {
         for (text, part) in [
             ("", "is not an image index"),
             ("[]", "is not an image index"),

@@ -20,7 +20,7 @@ use crate::oci::layout::error::LayoutError;
 use crate::oci::layout::files::{Directory, blob_name};
 use crate::oci::layout::index::{LIST, LayoutEntry, MARK, MARK_TEXT, with_entry};
 use crate::oci::layout::reader::Layout;
-use crate::oci::listener::Listener;
+use crate::oci::observer::Observer;
 use spec::digest::Digest;
 use spec::oci::media::MANIFEST_BYTES_MAX;
 use spec::path::escape;
@@ -156,8 +156,8 @@ impl LayoutWriter {
     /// # Errors
     /// [`OciError::Layout`]: not writable, or the name was taken meanwhile;
     /// [`OciError::Cancelled`].
-    pub fn finish(mut self, entry: &LayoutEntry, listener: &dyn Listener) -> Result<(), OciError> {
-        self.claim(listener)?;
+    pub fn finish(mut self, entry: &LayoutEntry, observer: &dyn Observer) -> Result<(), OciError> {
+        self.claim(observer)?;
         let before = self.directory.read(LIST, MANIFEST_BYTES_MAX)?;
         let text = with_entry(before.as_deref(), entry)
             .map_err(|problem| self.directory.wrong(LIST, &problem))?;
@@ -189,11 +189,11 @@ impl LayoutWriter {
 
     /// Serializes writers. Every process that can read the directory can keep its lock, so
     /// the wait must be cancellable.
-    fn claim(&self, listener: &dyn Listener) -> Result<(), OciError> {
+    fn claim(&self, observer: &dyn Observer) -> Result<(), OciError> {
         let failed = self.directory.failed("flock", ".", "written");
         while !try_claim_file(self.directory.descriptor.as_fd()).map_err(&failed)? {
             let during = "waiting for another process that writes the layout";
-            listener.pause("another process writes the layout", TRIED_EVERY, during)?;
+            observer.pause("another process writes the layout", TRIED_EVERY, during)?;
         }
         Ok(())
     }

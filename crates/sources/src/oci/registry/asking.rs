@@ -10,7 +10,7 @@ use ureq::SendBody;
 use ureq::http::{Method, Request, StatusCode, Uri, header};
 
 use crate::http::url::{follow, is_same_origin, origin_shown, plain_url};
-use crate::http::{Answer, Fault, GaveUp, RootsError, TransferError};
+use crate::http::{Fault, GaveUp, Response, RootsError, TransferError};
 use crate::http::{beside, check_retryable, of_file, of_host, retry};
 use crate::oci::error::OciError;
 use crate::oci::registry::error::RegistryError;
@@ -74,8 +74,8 @@ impl Registry {
         once: &mut dyn FnMut() -> Result<T, Fault<OciError>>,
     ) -> Result<T, OciError> {
         let mut pause = |cause: &str, pause: Duration| {
-            let listener = &self.connection.listener;
-            listener.progress(&Progress::Waiting { cause, pause });
+            let observer = &self.connection.observer;
+            observer.progress(&Progress::Waiting { cause, pause });
             let paused = self.client.watch().pause(pause);
             paused.map_err(|_cancelled| cancelled())
         };
@@ -116,7 +116,7 @@ impl Registry {
     }
 
     /// Sends a request. Follows redirects of read requests only.
-    pub(super) fn ask(&self, ask: &Ask<'_>) -> Result<Answer, Fault<OciError>> {
+    pub(super) fn ask(&self, ask: &Ask<'_>) -> Result<Response, Fault<OciError>> {
         let scheme = self.scheme()?;
         let reference = &self.reference;
         let url = format!(
@@ -129,19 +129,19 @@ impl Registry {
     }
 
     /// Like [`Registry::ask`], for a URL from the registry.
-    pub(super) fn ask_at(&self, url: Uri, ask: &Ask<'_>) -> Result<Answer, Fault<OciError>> {
+    pub(super) fn ask_at(&self, url: Uri, ask: &Ask<'_>) -> Result<Response, Fault<OciError>> {
         let send = |url: &Uri| {
             self.check_scheme(url)?;
             self.send_authorized(url, ask)
         };
-        let (url, answer) = match *ask.method {
+        let (url, response) = match *ask.method {
             Method::GET | Method::HEAD => follow(url, send)?,
             _ => {
-                let answer = send(&url)?;
-                (url, answer)
+                let response = send(&url)?;
+                (url, response)
             }
         };
-        self.check_status(ask, &url, answer)
+        self.check_status(ask, &url, response)
     }
 
     /// Redirects and upload URLs may use plain HTTP only if the registry itself may.
@@ -156,23 +156,23 @@ impl Registry {
     }
 
     /// Sends with the current authorization. On 401 it authorizes once and repeats the request.
-    fn send_authorized(&self, url: &Uri, ask: &Ask<'_>) -> Result<Answer, Fault<OciError>> {
-        let answer = self.once(url, ask)?;
-        if answer.status != StatusCode::UNAUTHORIZED || !self.is_own(url) {
-            return Ok(answer);
+    fn send_authorized(&self, url: &Uri, ask: &Ask<'_>) -> Result<Response, Fault<OciError>> {
+        let response = self.once(url, ask)?;
+        if response.status != StatusCode::UNAUTHORIZED || !self.is_own(url) {
+            return Ok(response);
         }
         // The authorization expired or has another scope.
         self.authorization.take();
-        match self.authorized(&answer.headers)? {
+        match self.authorized(&response.headers)? {
             Some(authorization) => {
                 *self.authorization.borrow_mut() = Some(authorization);
                 self.once(url, ask)
             }
-            None => Ok(answer),
+            None => Ok(response),
         }
     }
 
-    fn once(&self, url: &Uri, ask: &Ask<'_>) -> Result<Answer, Fault<OciError>> {
+    fn once(&self, url: &Uri, ask: &Ask<'_>) -> Result<Response, Fault<OciError>> {
         let mut request = Request::builder().method(ask.method).uri(url.clone());
         if let Some(accept) = ask.accept {
             request = request.header(header::ACCEPT, accept);
@@ -215,7 +215,7 @@ impl Registry {
     pub(super) fn sent(
         &self,
         request: Result<Request<SendBody<'_>>, ureq::http::Error>,
-    ) -> Result<Answer, Fault<OciError>> {
+    ) -> Result<Response, Fault<OciError>> {
         let request = request
             .map_err(|_never| Fault::Unusable("the request cannot be written".to_owned()))?;
         let sent = self.client.send(request, || self.trusted())?;
@@ -290,8 +290,8 @@ impl Registry {
         .into()
     }
 
-    pub(super) fn error_detail(&self, answer: Answer) -> Option<String> {
-        let bytes = answer.bytes(&self.client, ERROR_BYTES_MAX).ok()?;
+    pub(super) fn error_detail(&self, response: Response) -> Option<String> {
+        let bytes = response.bytes(&self.client, ERROR_BYTES_MAX).ok()?;
         let document: ErrorDocument = serde_json::from_slice(&bytes).ok()?;
         let errors: Vec<String> = document
             .errors
@@ -328,13 +328,13 @@ impl Registry {
         &self,
         ask: &Ask<'_>,
         url: &Uri,
-        answer: Answer,
-    ) -> Result<Answer, Fault<OciError>> {
-        let status = answer.status;
-        check_retryable(&answer)?;
+        response: Response,
+    ) -> Result<Response, Fault<OciError>> {
+        let status = response.status;
+        check_retryable(&response)?;
         let is_unknown = status == StatusCode::UNAUTHORIZED;
         if !is_unknown && status != StatusCode::FORBIDDEN {
-            return Ok(answer);
+            return Ok(response);
         }
         if !self.is_own(url) {
             let (status, origin) = (status.as_u16(), origin_shown(url));
@@ -342,7 +342,7 @@ impl Registry {
         }
         let credentials = self.credentials.get().cloned().flatten();
         let credentials = credentials.map(|found| found.origin);
-        let detail = self.error_detail(answer);
+        let detail = self.error_detail(response);
         let request = self.shown_request(ask.method, ask.path);
         let error = match is_unknown {
             true => RegistryError::Unauthorized {

@@ -93,7 +93,7 @@ impl Registry {
     fn token(&self, asked: &TokenChallenge<'_>) -> Result<Authorization, Fault<OciError>> {
         let realm = self.realm(asked.realm)?;
         let credentials = self.credentials()?;
-        let answer = match credentials.as_ref().map(|found| &found.login) {
+        let response = match credentials.as_ref().map(|found| &found.login) {
             Some(Login::Identity(identity)) => {
                 let form = asked.form(identity);
                 let length = form.len();
@@ -114,30 +114,30 @@ impl Registry {
             }
         };
         let shown = format!("GET {}{}", origin_shown(&realm), excerpt(realm.path()));
-        self.token_in(answer, &shown, credentials.as_ref())
+        self.token_in(response, &shown, credentials.as_ref())
     }
 
     fn token_in(
         &self,
-        answer: crate::http::Answer,
+        response: crate::http::Response,
         shown: &str,
         credentials: Option<&Credentials>,
     ) -> Result<Authorization, Fault<OciError>> {
-        let status = answer.status;
-        check_retryable(&answer)?;
+        let status = response.status;
+        check_retryable(&response)?;
         let unusable = |cause: String| Fault::Unusable(format!("{shown}: {cause}"));
         if status.is_client_error() {
             return Err(RegistryError::Unauthorized {
                 request: shown.to_owned(),
                 credentials: credentials.map(|found| found.origin.clone()),
-                detail: self.error_detail(answer),
+                detail: self.error_detail(response),
             }
             .into());
         }
         if status != StatusCode::OK {
             return Err(unusable(format!("the answer was {}", status.as_u16())));
         }
-        let bytes = answer.bytes(&self.client, TOKEN_BYTES_MAX);
+        let bytes = response.bytes(&self.client, TOKEN_BYTES_MAX);
         let bytes = bytes.map_err(|error| self.fault(error))?;
         // The parser's message could quote a part of the token.
         let response: TokenResponse = serde_json::from_slice(&bytes)

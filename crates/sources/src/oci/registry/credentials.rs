@@ -127,7 +127,7 @@ fn read(path: &Path, refusal: &Refusal<'_>) -> Result<Option<DockerConfig>, OciE
     }
     if status.st_mode & FOR_ALL != 0 {
         let problem = format!(
-            "is a file with mode {:04o}, expected one that not everybody may write to",
+            "is a file with mode {:04o}, expected one that is not writable for others",
             status.st_mode & 0o7777
         );
         return Err(refusal.error(problem, None));
@@ -159,14 +159,14 @@ fn ask(
         registry: &reference.registry,
         origin: format!("`{program}`"),
     };
-    let listener = &connection.listener;
+    let observer = &connection.observer;
     let said = program::ask(&Question {
         words: &[program, "get".to_owned()],
         input: helper.server.as_bytes(),
         environment: &connection.environment,
         deadline: connection.timeouts.program,
         signals: None,
-        is_over: &|| listener.is_cancelled(),
+        is_over: &|| observer.is_cancelled(),
     });
     let said = said.map_err(|unusable| match unusable {
         Unusable::Interrupted => OciError::Cancelled {

@@ -256,21 +256,24 @@ mod tests {
         }
         let both = format!("{{{index},\"r.test\":{{\"username\":\"x\",\"password\":\"y\"}}}}");
         assert_eq!(login(&both, "r.test", "a"), Ok(Some("x:y".to_owned())));
-        let told = |text: &str| {
+        let parsed = |text: &str| {
             let config = DockerConfig::parse(text.as_bytes()).expect("parsed");
             let helper = config.helper("r.test").expect("a program");
             (helper.server, helper.is_own)
         };
         let of_index = "https://index.r.test/v1/".to_owned();
         assert_eq!(
-            told("{\"credsStore\":\"x\",\"auths\":{\"https://index.r.test/v1/\":{}}}"),
+            parsed("{\"credsStore\":\"x\",\"auths\":{\"https://index.r.test/v1/\":{}}}"),
             (of_index.clone(), false)
         );
         assert_eq!(
-            told("{\"credHelpers\":{\"https://index.r.test/v1/\":\"x\"}}"),
+            parsed("{\"credHelpers\":{\"https://index.r.test/v1/\":\"x\"}}"),
             (of_index, true)
         );
-        assert_eq!(told("{\"credsStore\":\"x\"}"), ("r.test".to_owned(), false));
+        assert_eq!(
+            parsed("{\"credsStore\":\"x\"}"),
+            ("r.test".to_owned(), false)
+        );
     }
 
     #[test]
@@ -284,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_without_what_is_in_it() {
+    fn an_unreadable_file_is_reported_without_its_content() {
         for entry in ["{\"auth\":\"canary\"}", "{\"auth\":\"Y2FuYXJ5\"}"] {
             let error = login(&format!("{{\"r.test\":{entry}}}"), "r.test", "c");
             assert!(

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::http::url::plain_url;
 use crate::http::{Client, Timeouts, Watch};
 use crate::oci::error::OciError;
-use crate::oci::listener::{Listener, Silent};
+use crate::oci::observer::{NoObserver, Observer};
 use crate::oci::registry::authorization::Authorization;
 use crate::oci::registry::credentials::Credentials;
 use crate::oci::registry::error::RegistryError;
@@ -38,7 +38,7 @@ pub struct Connection {
     /// helpers are the caller's programs and read their settings there.
     pub environment: Vec<EnvironmentEntry>,
     pub timeouts: Timeouts,
-    pub listener: Arc<dyn Listener>,
+    pub observer: Arc<dyn Observer>,
 }
 
 impl Default for Connection {
@@ -49,7 +49,7 @@ impl Default for Connection {
             docker_config: None,
             environment: Vec::new(),
             timeouts: Timeouts::of_large_bodies(),
-            listener: Arc::new(Silent),
+            observer: Arc::new(NoObserver),
         }
     }
 }
@@ -111,8 +111,8 @@ impl Registry {
             }
             .into());
         }
-        let listener = Arc::clone(&connection.listener);
-        let watch = Watch::new(Arc::new(move || listener.is_cancelled()));
+        let observer = Arc::clone(&connection.observer);
+        let watch = Watch::new(Arc::new(move || observer.is_cancelled()));
         Ok(Self {
             reference: reference.clone(),
             client: Client::new(connection.timeouts, watch),

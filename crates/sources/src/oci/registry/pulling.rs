@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use ureq::http::{HeaderMap, Method, StatusCode, header};
 
-use crate::http::{Answer, Client, Fault, TransferError};
+use crate::http::{Client, Fault, Response, TransferError};
 use crate::oci::error::OciError;
 use crate::oci::origin::{BlobStream, FetchedManifest, Origin};
 use crate::oci::registry::Registry;
@@ -34,21 +34,21 @@ impl Origin for Registry {
     fn manifest(&self, which: &Which) -> Result<FetchedManifest, OciError> {
         let path = format!("manifests/{which}");
         let place = format!("{}:{which}", self.shown());
-        let listener = &self.connection.listener;
-        listener.progress(&Progress::Asking { place: &place });
+        let observer = &self.connection.observer;
+        observer.progress(&Progress::Asking { place: &place });
         let accept = MANIFESTS.join(", ");
         let ask = Ask {
             accept: Some(&accept),
             ..Ask::new(&Method::GET, &path)
         };
         let fetched = self.retry(ask.method, ask.path, &mut || {
-            let answer = self.ask(&ask)?;
-            match answer.status {
-                StatusCode::OK => self.received(which, &path, answer),
-                _ => Err(self.refused(&ask, &format!("manifest {which}"), answer)),
+            let response = self.ask(&ask)?;
+            match response.status {
+                StatusCode::OK => self.received(which, &path, response),
+                _ => Err(self.refused(&ask, &format!("manifest {which}"), response)),
             }
         });
-        listener.progress(&Progress::Done);
+        observer.progress(&Progress::Done);
         fetched
     }
 
@@ -59,20 +59,20 @@ impl Origin for Registry {
             ..Ask::new(&Method::GET, &path)
         };
         self.retry(&Method::GET, &path, &mut || {
-            let answer = self.ask(&ask)?;
-            let starts_at = match answer.status {
+            let response = self.ask(&ask)?;
+            let starts_at = match response.status {
                 StatusCode::OK => 0,
                 StatusCode::PARTIAL_CONTENT if 0 < ask.from_byte => {
-                    self.starts_at(&answer.headers, ask.from_byte)?
+                    self.starts_at(&response.headers, ask.from_byte)?
                 }
                 // The partial file is not a prefix of the blob.
                 StatusCode::RANGE_NOT_SATISFIABLE if 0 < ask.from_byte => {
                     ask.from_byte = 0;
                     return Err(Fault::passing("the answer was 416".to_owned()));
                 }
-                _ => return Err(self.refused(&ask, &format!("blob {digest}"), answer)),
+                _ => return Err(self.refused(&ask, &format!("blob {digest}"), response)),
             };
-            if let Some(coding) = answer.headers.get(header::CONTENT_ENCODING)
+            if let Some(coding) = response.headers.get(header::CONTENT_ENCODING)
                 && coding != "identity"
             {
                 let found = self.quoted(&String::from_utf8_lossy(coding.as_bytes()));
@@ -87,7 +87,7 @@ impl Origin for Registry {
                     bytes: 0,
                     waited: Duration::ZERO,
                     since: 0,
-                    source: answer.reader(),
+                    source: response.reader(),
                 }),
             })
         })
@@ -99,13 +99,13 @@ impl Registry {
         &self,
         which: &Which,
         path: &str,
-        answer: Answer,
+        response: Response,
     ) -> Result<FetchedManifest, Fault<OciError>> {
         let request = self.shown_request(&Method::GET, path);
-        let stated = self.stated_digest(&answer.headers)?;
-        let media_type = stated_type(&answer.headers);
+        let stated = self.stated_digest(&response.headers)?;
+        let media_type = stated_type(&response.headers);
         let bytes =
-            answer
+            response
                 .bytes(&self.client, MANIFEST_BYTES_MAX)
                 .map_err(|error| match error {
                     TransferError::TooLarge { bytes_max } => RegistryError::TooLarge {
@@ -181,12 +181,12 @@ impl Registry {
         }
     }
 
-    pub(super) fn refused(&self, ask: &Ask<'_>, what: &str, answer: Answer) -> Fault<OciError> {
-        let status = answer.status;
+    pub(super) fn refused(&self, ask: &Ask<'_>, what: &str, response: Response) -> Fault<OciError> {
+        let status = response.status;
         if !status.is_client_error() {
             return Fault::Unusable(format!("the answer was {}", status.as_u16()));
         }
-        let detail = self.error_detail(answer);
+        let detail = self.error_detail(response);
         let error = match status {
             StatusCode::NOT_FOUND => RegistryError::NotFound {
                 place: self.shown(),

@@ -8,7 +8,7 @@ use ureq::http::{Method, StatusCode, Uri};
 use crate::http::Fault;
 use crate::http::url::{next, plain_url};
 use crate::oci::error::OciError;
-use crate::oci::listener::Listener;
+use crate::oci::observer::Observer;
 use crate::oci::origin::Origin as _;
 use crate::oci::registry::asking::{Ask, Payload};
 use crate::oci::registry::error::RegistryError;
@@ -27,11 +27,11 @@ impl Registry {
         let path = format!("blobs/{digest}");
         let ask = Ask::new(&Method::HEAD, &path);
         self.retry(ask.method, ask.path, &mut || {
-            let answer = self.ask(&ask)?;
-            match answer.status {
+            let response = self.ask(&ask)?;
+            match response.status {
                 StatusCode::OK => Ok(true),
                 StatusCode::NOT_FOUND => Ok(false),
-                _ => Err(self.refused(&ask, &format!("blob {digest}"), answer)),
+                _ => Err(self.refused(&ask, &format!("blob {digest}"), response)),
             }
         })
     }
@@ -51,7 +51,7 @@ impl Registry {
         }
         let mut reader = UploadReader {
             source,
-            listener: &*self.connection.listener,
+            observer: &*self.connection.observer,
             digest,
             bytes: 0,
             of_bytes: bytes,
@@ -63,7 +63,7 @@ impl Registry {
                 self.upload(digest, Payload::Source(&source, bytes))
             })
         };
-        self.connection.listener.progress(&Progress::Done);
+        self.connection.observer.progress(&Progress::Done);
         match reader.failed {
             Some(errno) => Err(RegistryError::Source {
                 what: format!("the blob {digest}"),
@@ -120,16 +120,16 @@ impl Registry {
             ..Ask::new(&Method::PUT, &path)
         };
         let place = self.shown();
-        let listener = &self.connection.listener;
-        listener.progress(&Progress::Asking { place: &place });
+        let observer = &self.connection.observer;
+        observer.progress(&Progress::Asking { place: &place });
         let sent = self.retry(ask.method, ask.path, &mut || {
-            let answer = self.ask(&ask)?;
-            if answer.status != StatusCode::CREATED {
-                return Err(self.refused(&ask, &format!("manifest {which}"), answer));
+            let response = self.ask(&ask)?;
+            if response.status != StatusCode::CREATED {
+                return Err(self.refused(&ask, &format!("manifest {which}"), response));
             }
-            self.stated_digest(&answer.headers)
+            self.stated_digest(&response.headers)
         });
-        listener.progress(&Progress::Done);
+        observer.progress(&Progress::Done);
         match sent? {
             Some(found) if found != digest => Err(RegistryError::WrongDigest {
                 request: self.shown_request(ask.method, ask.path),
@@ -159,7 +159,7 @@ fn with_digest(place: &Uri, digest: &Digest) -> Result<Uri, Fault<OciError>> {
 
 struct UploadReader<'push> {
     source: &'push mut dyn BlobSource,
-    listener: &'push dyn Listener,
+    observer: &'push dyn Observer,
     digest: &'push Digest,
     bytes: u64,
     of_bytes: u64,
@@ -181,7 +181,7 @@ impl Read for UploadReader<'_> {
             }
         };
         self.bytes += count as u64;
-        self.listener.progress(&Progress::Sending {
+        self.observer.progress(&Progress::Sending {
             digest: self.digest,
             bytes: self.bytes,
             of_bytes: self.of_bytes,

@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 
 use rustix::fs::{FileType, OFlags};
 
-use crate::oci::store::{Store, StoreError, Wanted, blob_name};
+use crate::oci::store::{BlobDescriptor, Store, StoreError, blob_name};
 use spec::digest::Digest;
 use sys::file::errno_of;
 
@@ -65,7 +65,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Size`], [`StoreError::Cache`].
-    pub fn wanted(&self, wanted: &Wanted) -> Result<Option<Blob>, StoreError> {
+    pub(crate) fn find_blob(&self, wanted: &BlobDescriptor) -> Result<Option<Blob>, StoreError> {
         let Some(blob) = self.blob(&wanted.digest)? else {
             return Ok(None);
         };

@@ -64,7 +64,7 @@ impl Store {
         Ok(all.iter().fold(0, |sum, one| one.bytes.saturating_add(sum)))
     }
 
-    /// Removes garbage and unused objects: every one if `all`, else until the store fits its size
+    /// Removes garbage and unused objects: all if `all`, else until the store fits its size
     /// limit.
     ///
     /// # Errors

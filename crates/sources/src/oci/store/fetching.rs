@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::oci::error::OciError;
 use crate::oci::hashing::HashingFile;
-use crate::oci::listener::Listener;
+use crate::oci::observer::Observer;
 use crate::oci::origin::Origin;
-use crate::oci::store::{Blob, PARTIAL, Store, StoreError, Wanted, wait};
+use crate::oci::store::{Blob, BlobDescriptor, PARTIAL, Store, StoreError, wait};
 use crate::progress::Progress;
 use store::CacheError;
 use sys::file::errno_of;
@@ -34,11 +34,11 @@ impl Store {
     /// [`OciError::Store`]: wrong size or digest, full disk; the origin; [`OciError::Cancelled`].
     pub fn fetch(
         &self,
-        wanted: &Wanted,
+        wanted: &BlobDescriptor,
         origin: &dyn Origin,
-        listener: &dyn Listener,
+        observer: &dyn Observer,
     ) -> Result<Blob, OciError> {
-        if let Some(blob) = self.wanted(wanted)? {
+        if let Some(blob) = self.find_blob(wanted)? {
             return Ok(blob);
         }
         let root = self.directory.root();
@@ -48,13 +48,13 @@ impl Store {
             if let Some(file) = self.directory.try_claim(&name)? {
                 break HashingFile::new(File::from(file));
             }
-            wait(listener, ASKED_EVERY)?;
-            if let Some(blob) = self.wanted(wanted)? {
+            wait(observer, ASKED_EVERY)?;
+            if let Some(blob) = self.find_blob(wanted)? {
                 return Ok(blob);
             }
         };
         // The previous holder may have finished between the check and the claim.
-        if let Some(blob) = self.wanted(wanted)? {
+        if let Some(blob) = self.find_blob(wanted)? {
             root.unlink(&name)?;
             return Ok(blob);
         }
@@ -62,12 +62,12 @@ impl Store {
             store: self,
             wanted,
             origin,
-            listener,
+            observer,
             name,
             file,
         };
         let fetched = download.fetch();
-        listener.progress(&Progress::Done);
+        observer.progress(&Progress::Done);
         let is_useless = match &fetched {
             Ok(_) => false,
             Err(OciError::Store(error)) if error.is_full() || error.is_about_bytes() => true,
@@ -83,9 +83,9 @@ impl Store {
 
 struct Download<'call> {
     store: &'call Store,
-    wanted: &'call Wanted,
+    wanted: &'call BlobDescriptor,
     origin: &'call dyn Origin,
-    listener: &'call dyn Listener,
+    observer: &'call dyn Observer,
     name: String,
     file: HashingFile,
 }
@@ -129,7 +129,7 @@ impl Download<'_> {
         }
         let mut buffer = vec![0; PIECE_BYTES];
         loop {
-            self.listener.check("reading what is there of a blob")?;
+            self.observer.check("reading what is there of a blob")?;
             match self.file.file.read(&mut buffer) {
                 Ok(0) => return Ok(self.file.bytes() > 0),
                 Ok(count) => self.file.update(&buffer[..count]),
@@ -163,7 +163,7 @@ impl Download<'_> {
             }
             let pause = FIRST_DELAY * 2_u32.pow(fruitless);
             let during = "waiting to go on with a download";
-            self.listener
+            self.observer
                 .pause("the download broke off", pause, during)?;
         }
         Ok(())
@@ -186,7 +186,7 @@ impl Download<'_> {
         }
         let mut buffer = vec![0; PIECE_BYTES];
         loop {
-            self.listener.check("receiving a blob")?;
+            self.observer.check("receiving a blob")?;
             let count = match stream.reader.read(&mut buffer) {
                 Ok(0) => return Ok(None),
                 Ok(count) => count,
@@ -194,7 +194,7 @@ impl Download<'_> {
                 Err(error) => return self.broken(error).map(Some),
             };
             self.keep(&buffer[..count])?;
-            self.listener.progress(&Progress::Receiving {
+            self.observer.progress(&Progress::Receiving {
                 digest: &self.wanted.digest,
                 bytes: self.file.bytes(),
                 of_bytes: self.wanted.bytes,

@@ -32,7 +32,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::oci::error::OciError;
-use crate::oci::listener::Listener;
+use crate::oci::observer::Observer;
 use spec::digest::Digest;
 use store::{Cache, Claim, StoreDirectory};
 
@@ -64,13 +64,13 @@ pub struct Store {
 
 /// A blob as named by a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
+pub struct BlobDescriptor {
     pub digest: Digest,
     pub bytes: u64,
 }
 
 impl Store {
-    /// Opens the store at `place` and creates what is missing. On a read-only file system an
+    /// Opens the store at `place` and creates missing parts. On a read-only file system an
     /// existing store is opened.
     ///
     /// # Errors
@@ -123,8 +123,8 @@ impl Store {
     ///
     /// # Errors
     /// [`OciError::Cancelled`], [`OciError::Store`].
-    pub fn claim(&self, name: &str, listener: &dyn Listener) -> Result<Claim<'_>, OciError> {
-        self.directory.claim(name, |pause| wait(listener, pause))
+    pub fn claim(&self, name: &str, observer: &dyn Observer) -> Result<Claim<'_>, OciError> {
+        self.directory.claim(name, |pause| wait(observer, pause))
     }
 
     #[must_use]
@@ -133,9 +133,9 @@ impl Store {
     }
 }
 
-fn wait(listener: &dyn Listener, pause: Duration) -> Result<(), OciError> {
+fn wait(observer: &dyn Observer, pause: Duration) -> Result<(), OciError> {
     let during = "waiting for another process that does the same";
-    listener.pause("another process does the same", pause, during)
+    observer.pause("another process does the same", pause, during)
 }
 
 fn blob_name(digest: &Digest) -> String {

@@ -8,7 +8,7 @@ use spec::request::Caller;
 use store::file_system;
 
 const SIZE_BYTES: u64 = 20 << 30;
-/// By default at most one part in this many of the file system.
+/// The default size limit is at most the file system size divided by this.
 const PART_OF_DISK: u64 = 4;
 
 /// Location and size limit of the store.

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read};
 use std::time::Instant;
 
 use ureq::Body;
-use ureq::http::{HeaderMap, Response, StatusCode};
+use ureq::http::{HeaderMap, StatusCode};
 
 use crate::http::client::{Client, TransferError};
 
@@ -12,14 +12,14 @@ const PIECE_BYTES: usize = 8 << 10;
 
 /// The head of a response and its unread body.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub status: StatusCode,
     pub headers: HeaderMap,
     body: Body,
 }
 
-impl Answer {
-    pub(super) fn new(response: Response<Body>) -> Self {
+impl Response {
+    pub(super) fn new(response: ureq::http::Response<Body>) -> Self {
         let (head, body) = response.into_parts();
         Self {
             status: head.status,

@@ -6,14 +6,14 @@ use crate::progress::Progress;
 
 use crate::oci::error::OciError;
 
-/// Longest time without a look at the listener.
+/// Longest time between two checks for cancellation.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Decides about cancellation, and may add to the events of a transfer.
 ///
 /// It is called for each piece of a body and several times a second during waits, also from within
 /// a connection. Hence `Send`, `Sync` and the `Arc` of a registry.
-pub trait Listener: Send + Sync {
+pub trait Observer: Send + Sync {
     fn progress(&self, now: &Progress<'_>) {
         now.emit();
     }
@@ -22,11 +22,11 @@ pub trait Listener: Send + Sync {
     fn is_cancelled(&self) -> bool;
 }
 
-/// Listener that emits nothing and never cancels.
+/// Observer that emits nothing and never cancels.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Silent;
+pub struct NoObserver;
 
-impl Listener for Silent {
+impl Observer for NoObserver {
     fn progress(&self, _now: &Progress<'_>) {}
 
     fn is_cancelled(&self) -> bool {
@@ -34,7 +34,7 @@ impl Listener for Silent {
     }
 }
 
-impl dyn Listener + '_ {
+impl dyn Observer + '_ {
     /// Fails if the caller cancelled.
     pub(super) fn check(&self, during: &'static str) -> Result<(), OciError> {
         match self.is_cancelled() {

@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use oci_spec::image::Descriptor;
 
-use crate::oci::artifact::{self, shown, wanted};
+use crate::oci::artifact::{self, blob_descriptor, shown};
 use crate::oci::error::OciError;
 use crate::oci::fetcher::Fetcher;
 use crate::oci::layers::{HeldLayer, Image, ImageProblem, LAYERS_MAX, Merged};
-use crate::oci::listener::Listener;
+use crate::oci::observer::Observer;
 use crate::oci::origin::Origin;
 use crate::oci::pull::{Artifact, Watched, unpack_error};
-use crate::oci::store::{Blob, Store, Wanted};
+use crate::oci::store::{Blob, BlobDescriptor, Store};
 use crate::progress::Progress;
 use archive::{Compression, LayerView, UnpackError, UnpackLimits, UnpackedLayer};
 use spec::digest::Digest;
@@ -112,27 +112,27 @@ pub fn image(
     store: &Store,
     artifact: &Artifact,
     limits: &UnpackLimits,
-    listener: &dyn Listener,
+    observer: &dyn Observer,
     origin: &dyn Origin,
 ) -> Result<Image, OciError> {
-    let mut making = Making {
-        fetcher: Fetcher::new(store, origin, listener),
+    let mut builder = ImageBuilder {
+        fetcher: Fetcher::new(store, origin, observer),
         cache: store.layers()?,
         limits,
         place: &artifact.place,
         unpacked: false,
     };
-    let config = making.config(artifact)?;
-    let described = making.layers(artifact, &config)?;
+    let config = builder.config(artifact)?;
+    let described = builder.layers(artifact, &config)?;
     let mut held: Vec<HeldLayer> = Vec::new();
     let mut seen: Vec<bool> = Vec::new();
     let mut warnings = Vec::new();
     let mut chain: Option<Digest> = None;
     for layer in &described {
         let id = chain_id(chain.as_ref(), &layer.diff_id);
-        let one = making.layer(layer, &id, &held)?;
+        let one = builder.layer(layer, &id, &held)?;
         let note = note_beside(&one)?;
-        making.check_limits(layer, &one, &note)?;
+        builder.check_limits(layer, &one, &note)?;
         if note.hides_all {
             held.clear();
             seen.clear();
@@ -146,21 +146,21 @@ pub fn image(
     Ok(Image {
         digest: artifact.digest,
         config,
-        layers: making.drop_empty(held, seen)?,
-        cached: !making.unpacked,
-        from_store: artifact.from_store && !making.fetcher.has_asked(),
+        layers: builder.drop_empty(held, seen)?,
+        cached: !builder.unpacked,
+        from_store: artifact.from_store && !builder.fetcher.has_asked(),
         warnings,
     })
 }
 
 struct Described {
     index: usize,
-    blob: Wanted,
+    blob: BlobDescriptor,
     compression: Compression,
     diff_id: Digest,
 }
 
-struct Making<'call> {
+struct ImageBuilder<'call> {
     fetcher: Fetcher<'call>,
     cache: StoreDirectory,
     limits: &'call UnpackLimits,
@@ -168,7 +168,7 @@ struct Making<'call> {
     unpacked: bool,
 }
 
-impl Making<'_> {
+impl ImageBuilder<'_> {
     fn refused(&self, problem: ImageProblem) -> OciError {
         problem.at(self.place)
     }
@@ -180,7 +180,7 @@ impl Making<'_> {
             let found = shown(&found);
             return Err(self.refused(ImageProblem::ConfigType { found }));
         }
-        let wanted = wanted(descriptor).map_err(|problem| problem.at(self.place))?;
+        let wanted = blob_descriptor(descriptor).map_err(|problem| problem.at(self.place))?;
         if CONFIG_BYTES_MAX < wanted.bytes {
             return Err(self.refused(ImageProblem::ConfigTooLarge {
                 bytes: wanted.bytes,
@@ -242,7 +242,7 @@ impl Making<'_> {
                 return Err(self.refused(ImageProblem::LayerType { index, found }));
             }
         };
-        let blob = wanted(descriptor).map_err(|problem| {
+        let blob = blob_descriptor(descriptor).map_err(|problem| {
             let problem = problem.to_string();
             self.refused(ImageProblem::Layer { index, problem })
         })?;
@@ -295,7 +295,7 @@ impl Making<'_> {
             return Ok(held);
         }
         let name = format!("layer-{}", id.hexadecimal());
-        let _claim = self.fetcher.store.claim(&name, self.fetcher.listener)?;
+        let _claim = self.fetcher.store.claim(&name, self.fetcher.observer)?;
         if let Some(held) = self.cache.find(id)? {
             return Ok(held);
         }
@@ -311,26 +311,26 @@ impl Making<'_> {
         below: &[HeldLayer],
         blob: &Blob,
     ) -> Result<HeldLayer, OciError> {
-        let listener = self.fetcher.listener;
+        let observer = self.fetcher.observer;
         let view = below.last().map(view_beside).transpose()?;
         let merged = Merged::new(below);
         let building = self.cache.begin()?;
         let unpacked = archive::unpack_layer(
-            Watched::new(&blob.file, listener, &layer.blob),
+            Watched::new(&blob.file, observer, &layer.blob),
             layer.compression,
             building.tree(),
             view.unwrap_or_default(),
-            &|path| match listener.is_cancelled() {
+            &|path| match observer.is_cancelled() {
                 // After the end of the blob only the layers below are read, so `Watched` cannot
                 // report cancellation.
                 true => Err(CallError::new("fstatat", path.to_string(), Errno::CANCELED)),
                 false => merged.has(path),
             },
             self.limits,
-            &|| listener.is_cancelled(),
+            &|| observer.is_cancelled(),
         );
-        listener.progress(&Progress::Done);
-        listener.check("unpacking a layer")?;
+        observer.progress(&Progress::Done);
+        observer.check("unpacking a layer")?;
         let is_suspect = match &unpacked {
             Ok(unpacked) => unpacked.diff_id != layer.diff_id,
             Err(error) => error.is_refusal(),

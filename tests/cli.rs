@@ -18,6 +18,10 @@ fn runner(words: &[&str]) -> Command {
         .env("PATH", "/usr/bin:/bin")
         .env("HOME", "/nonexistent")
         .stdin(Stdio::null());
+    // Runs have their records where those of all tests are.
+    if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR") {
+        command.env("XDG_RUNTIME_DIR", runtime);
+    }
     command
 }
 

@@ -86,6 +86,13 @@ fn printed(ground: &Ground, flags: &[&str], body: &str) -> Value {
     report
 }
 
+/// Whether one of the warnings has this code. Other test programs may leave something behind, which adds
+/// one of its own.
+fn has_warning(report: &serde_json::Value, code: &str) -> bool {
+    let warnings = report["warnings"].as_array().expect("warnings");
+    warnings.iter().any(|warning| warning["code"] == code)
+}
+
 /// F-02, F-06.
 #[test]
 fn a_body_gets_its_secret_and_the_report_names_only_the_source() {
@@ -260,8 +267,7 @@ fn a_killed_runner_leaves_no_file_with_a_value() {
     // The next start there takes away the killed one's groups.
     let next = there(&["run", "--", "/bin/true"]).done();
     next.assert_exited(0);
-    let warned = &next.report["warnings"][0]["code"];
-    let is_told = warned == "leftover_removed";
+    let is_told = has_warning(&next.report, "leftover_removed");
     assert_eq!(is_told, support::has_cgroup(), "{next:#?}");
 }
 
@@ -345,7 +351,7 @@ fn a_value_of_fewer_than_four_bytes_is_not_masked_and_a_warning_says_so() {
     let words = ["exec", "--grant=secrets", &policy, &bundle];
     let report = report(&captured(&ground, &words).done());
     assert_eq!(report["stdout"]["text"], "123\n");
-    assert_eq!(report["warnings"][0]["code"], "secret_not_masked");
+    assert!(has_warning(&report, "secret_not_masked"), "{report:#}");
 }
 
 #[test]
@@ -748,8 +754,7 @@ fn a_lean_reference_to_an_inventory_gives_what_it_binds_to_this_tool() {
     // An inventory that has nothing for this tool is no silence.
     ground.write("bundle/SECRETS.md", inventory_of(&[("prod/key", OF_OTHER)]));
     let done = ground.command(&["exec", &policy, &bundle]).done();
-    let warning = &done.report["warnings"][0];
-    assert_eq!(warning["code"], "secrets_none", "{done:#?}");
+    assert!(has_warning(&done.report, "secrets_none"), "{done:#?}");
 }
 
 /// F-16: an unknown slug and a binding to somebody else are refused before a value is fetched.

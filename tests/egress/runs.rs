@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use support::invariants::eventually;
 use support::network::{Outside, PYTHON, network_namespaces};
+use support::objects::now_ticks;
 use support::{Case, Done, Ground, random};
 
 /// What every body begins with.
@@ -151,6 +152,7 @@ pub fn allow<'host>(hosts: &[&'host str]) -> Vec<&'host str> {
 impl Seen {
     /// Reads what came of a run, whose network must be gone.
     pub fn of(mut done: Done) -> Self {
+        let ended_ticks = now_ticks();
         let text = done.text();
         // It is shown line by line.
         done.stdout.clear();
@@ -159,7 +161,7 @@ impl Seen {
         for namespace in namespaces {
             let namespace = namespace.trim_start_matches("# ");
             eventually("the network of the run stays", || {
-                !network_namespaces().contains(namespace)
+                !network_namespaces(ended_ticks).contains(namespace)
             });
         }
         let said = said.into_iter().map(str::to_owned).collect();

@@ -160,15 +160,15 @@ pub(crate) fn kept_networks(networks: &BTreeSet<String>, ended_ticks: u64) -> Ve
         .collect()
 }
 
-/// Time since the start of the machine, in the unit of [`started_ticks`].
-pub(crate) fn now_ticks() -> u64 {
+/// Time since the start of the machine, in the unit of `started_ticks`.
+pub fn now_ticks() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let hundredths = now.tv_sec * 100 + now.tv_nsec / 10_000_000;
     u64::try_from(hundredths).expect("after the start")
 }
 
 /// When a process started, in hundredths of a second since the start of the machine (proc(5)).
-fn started_ticks(pid: i32) -> Option<u64> {
+pub(crate) fn started_ticks(pid: i32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = status.rsplit_once(") ")?;
     after_name.split(' ').nth(19)?.parse().ok()

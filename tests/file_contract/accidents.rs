@@ -223,7 +223,7 @@ fn a_write_that_fails_half_way_leaves_the_old_file_and_no_temporary_one() {
 }
 
 /// Runs `script` in a user and a mount namespace of its own, with the child as its arguments.
-fn child_in_namespaces(ground: &Ground, script: &str) -> bool {
+pub(crate) fn child_in_namespaces(ground: &Ground, script: &str) -> bool {
     if !mounts_are_possible() {
         return false;
     }

@@ -10,7 +10,7 @@ use std::path::Path;
 use runner::staging::keep;
 use rustix::fs::{Mode, OFlags};
 
-use crate::accidents::child;
+use crate::accidents::{child, child_in_namespaces};
 use crate::ground::*;
 
 /// Makes `levels` directories, each in the one before it, by descriptor.
@@ -49,6 +49,24 @@ fn a_deep_tree_costs_no_more_descriptors_than_a_flat_one() {
     assert!(done.status.success(), "{done:?}");
     let text = fs::read_to_string(ground.path("report")).expect("read");
     assert_eq!(text, "directories 2001 links 1 left out 0");
+    ground.assert_canary();
+}
+
+#[test]
+fn a_mount_in_a_tree_is_left_out() {
+    let ground = Ground::new();
+    ground.write("scratch/d/e/file", b"x");
+    ground.write("scratch/d/file", b"x");
+    let script = "mount -t tmpfs none $FILE_CONTRACT_HOME/scratch/d/e; \
+        echo foreign > $FILE_CONTRACT_HOME/scratch/d/e/file; \
+        FILE_CONTRACT_ACT=keep \"$@\"";
+    if !child_in_namespaces(&ground, script) {
+        return;
+    }
+    let text = fs::read_to_string(ground.path("report")).expect("read");
+    assert_eq!(text, "directories 2 links 0 left out 1");
+    assert!(ground.path("kept/d/file").exists());
+    assert!(!ground.path("kept/d/e").exists());
     ground.assert_canary();
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::objects::started_ticks;
+use crate::objects::is_of_other_run;
 use crate::{Case, is_root, random, skip};
 
 /// What hangs longer than this is broken. Not an assertion about speed.
@@ -251,10 +251,10 @@ impl Drop for Outside {
     }
 }
 
-/// The namespaces that a descriptor or a process still holds, of those that this process may see. A
-/// process that started after `until_ticks` is left out: the kernel gives the number of a namespace that
-/// is gone to the next one.
-pub fn network_namespaces(until_ticks: u64) -> std::collections::BTreeSet<String> {
+/// The namespaces that a descriptor or a process still holds, of those that this process may see, after a
+/// run that ended at `ended_ticks`. Processes of other runs are left out: the kernel gives the number of a
+/// namespace that is gone to the next one.
+pub fn network_namespaces(ended_ticks: u64) -> std::collections::BTreeSet<String> {
     let mut found = std::collections::BTreeSet::new();
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return found;
@@ -263,8 +263,7 @@ pub fn network_namespaces(until_ticks: u64) -> std::collections::BTreeSet<String
         let entry = entry.ok()?;
         let name = entry.file_name();
         let pid = name.to_str()?.parse::<i32>().ok()?;
-        let is_old = started_ticks(pid).is_some_and(|started| started <= until_ticks);
-        is_old.then(|| entry.path())
+        (!is_of_other_run(pid, ended_ticks)).then(|| entry.path())
     });
     for process in processes {
         let mut links = vec![process.join("ns/net")];

@@ -137,7 +137,7 @@ fn anybody_holds(wanted: &str) -> bool {
 
 /// Of these network namespaces of a run that has ended those that are still there: by a process in one,
 /// by a mount, or by a descriptor of ours. The kernel gives the number of one that is gone to the next
-/// that is made, so a process that started after the run is not looked at.
+/// that is made, so a process of another run is not looked at (`is_of_other_run`).
 pub(crate) fn kept_networks(networks: &BTreeSet<String>, ended_ticks: u64) -> Vec<String> {
     if networks.is_empty() {
         return Vec::new();
@@ -145,7 +145,7 @@ pub(crate) fn kept_networks(networks: &BTreeSet<String>, ended_ticks: u64) -> Ve
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let links = pids()
         .into_iter()
-        .filter(|pid| started_ticks(*pid).is_some_and(|started| started <= ended_ticks))
+        .filter(|pid| !is_of_other_run(*pid, ended_ticks))
         .map(|pid| PathBuf::from(format!("/proc/{pid}/ns/net")));
     let own = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let own = own.filter_map(|entry| Some(entry.ok()?.path()));
@@ -160,18 +160,44 @@ pub(crate) fn kept_networks(networks: &BTreeSet<String>, ended_ticks: u64) -> Ve
         .collect()
 }
 
-/// Time since the start of the machine, in the unit of `started_ticks`.
+/// Time since the start of the machine, in hundredths of a second.
 pub fn now_ticks() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let hundredths = now.tv_sec * 100 + now.tv_nsec / 10_000_000;
     u64::try_from(hundredths).expect("after the start")
 }
 
-/// When a process started, in hundredths of a second since the start of the machine (proc(5)).
-pub(crate) fn started_ticks(pid: i32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, after_name) = status.rsplit_once(") ")?;
-    after_name.split(' ').nth(19)?.parse().ok()
+/// Whether a process cannot belong to a run that ended at `ended_ticks`: it started later, it is gone, or
+/// a supervisor is among its ancestors. What a dead supervisor left has none.
+pub(crate) fn is_of_other_run(pid: i32, ended_ticks: u64) -> bool {
+    let Some(process) = Process::read(pid) else {
+        return true;
+    };
+    let parents = std::iter::successors(Process::read(process.parent), |child| {
+        Process::read(child.parent)
+    });
+    ended_ticks < process.started_ticks || parents.into_iter().any(|parent| parent.name == "runner")
+}
+
+/// What `/proc/PID/stat` says of a process (proc(5)).
+struct Process {
+    name: String,
+    parent: i32,
+    /// In hundredths of a second since the start of the machine.
+    started_ticks: u64,
+}
+
+impl Process {
+    fn read(pid: i32) -> Option<Self> {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (before, after_name) = status.rsplit_once(") ")?;
+        let mut fields = after_name.split(' ').skip(1);
+        Some(Self {
+            name: before.split_once('(')?.1.to_owned(),
+            parent: fields.next()?.parse().ok()?,
+            started_ticks: fields.nth(17)?.parse().ok()?,
+        })
+    }
 }
 
 /// NFT_MSG_GETGEN of nf_tables, by hand: asking costs one message, reading all rules a process.

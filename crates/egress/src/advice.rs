@@ -182,8 +182,7 @@ fn uncaught(attempt: &Attempt) -> String {
 fn rule(attempt: &Attempt) -> Option<EgressRule> {
     let host = match (&attempt.host, attempt.address) {
         (Some(host), _) => match HostName::parse(host.as_bytes()) {
-            // The name must be unchanged by parsing, except for one trailing dot: the user pastes what is
-            // shown.
+            // `parse` may drop a trailing dot: an entry is suggested only if the name is unchanged.
             Ok(name) if name.as_str() == host => EgressHost::Name(name),
             _ => return None,
         },

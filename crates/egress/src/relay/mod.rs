@@ -84,7 +84,7 @@ pub struct Relay {
     earliest: Option<Instant>,
     /// Accepting is paused until then.
     paused_until: Option<Instant>,
-    /// Whether the accepting sockets are registered with epoll.
+    /// Whether the events of accepting sockets are enabled.
     listens: bool,
     numbers: Numbers,
     started: Instant,
@@ -424,7 +424,7 @@ impl Relay {
         true
     }
 
-    /// Removes accepting sockets from epoll during a pause and adds them again afterwards.
+    /// Disables the events of accepting sockets during a pause and enables them afterwards.
     fn resume_after_pause(&mut self, now: Instant) -> Result<(), Errno> {
         if self.paused_until.is_some_and(|until| until <= now) {
             self.paused_until = None;

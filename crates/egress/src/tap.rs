@@ -35,7 +35,7 @@ const SYN_AND_ACK: u32 = 0x12;
 /// Bytes of each packet that are reported: the headers.
 const TOLD_BYTES: u32 = 128;
 
-/// Instructions that either report a packet or drop it.
+/// Instructions that either report a packet or ignore it.
 #[derive(Default)]
 struct Program {
     instructions: Vec<Instruction>,
@@ -47,14 +47,14 @@ impl Program {
         self.instructions.push(Instruction::new(code, 0, 0, k));
     }
 
-    /// Continues if A equals `k`, otherwise drops the packet.
+    /// Continues if A equals `k`, otherwise ignores the packet.
     fn only(&mut self, k: u32) {
         self.instructions
             .push(Instruction::new(JUMP_EQUAL, 1, 0, k));
         self.nothing();
     }
 
-    /// Continues if A differs from `k`, otherwise drops the packet.
+    /// Continues if A differs from `k`, otherwise ignores the packet.
     fn never(&mut self, k: u32) {
         self.instructions
             .push(Instruction::new(JUMP_EQUAL, 0, 1, k));

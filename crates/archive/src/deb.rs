@@ -379,7 +379,7 @@ impl<R: Read> Members<R> {
         }
     }
 
-    /// Ignores the members after `data.tar`, up to the limit.
+    /// Skips optional members (names with `_`) after `data.tar`; any other member is an error.
     fn end(&mut self) -> Result<(), DebError> {
         while let Some(name) = self.next()? {
             if !name.starts_with(b"_") {

@@ -120,7 +120,7 @@ impl Kept {
 }
 
 /// Reads `archive` as [`crate::unpack()`] does, without creating files. The contents of the `named` files
-/// are kept regardless of their number and size.
+/// are kept regardless of the limit for all files.
 ///
 /// # Errors
 /// As [`crate::unpack()`], except file system errors.

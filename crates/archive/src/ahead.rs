@@ -1,8 +1,6 @@
-//! Inflates ahead of whoever uses the bytes, in a thread of its own, so that neither waits for the
-//! other.
+//! Inflates ahead of the consumer in a separate thread, so that both run in parallel.
 //!
-//! The bytes, and the place at which an error comes, are those of the reader: it is what runs in the
-//! thread.
+//! The bytes and the position of an error are those of the reader, which runs in the thread.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
@@ -10,34 +8,34 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 use crate::error::UnpackError;
 use crate::inflated::{Decoded, Inflated, Piece};
 
-/// Pieces between the two sides: one is being used, one being filled, and one lies ready so that
-/// neither waits while the other wakes up.
+/// Number of buffers: one in use by the consumer, one being filled, and one ready, so that neither side
+/// waits while the other wakes up.
 const PIECES: usize = 3;
-/// The decoder's tables lie on the heap, and its calls are shallow.
+/// The decoder's tables are on the heap, and its calls are shallow.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// The inflated bytes of a file: the first ones made where they are used, the rest ahead.
+/// The inflated bytes of a file: the first bytes are inflated by the consumer, the rest ahead.
 pub(crate) struct Ahead<'scope, 'env, 'source> {
     scope: &'scope Scope<'scope, 'env>,
     here: Option<&'env mut Decoded<'source>>,
     thread: Option<Thread<'scope>>,
-    /// Inflated bytes from which on a thread pays.
+    /// Number of inflated bytes after which the thread starts.
     from_bytes: u64,
     given_bytes: u64,
 }
 
-/// The thread, and what came from it.
+/// The thread, and its last buffer.
 struct Thread<'scope> {
     full: Receiver<Result<Piece, UnpackError>>,
     empty: SyncSender<Piece>,
     piece: Option<Piece>,
-    /// An empty piece came: nothing comes after it.
+    /// An empty buffer arrived, which marks the end.
     is_at_end: bool,
     handle: ScopedJoinHandle<'scope, ()>,
 }
 
 impl<'scope, 'env, 'source> Ahead<'scope, 'env, 'source> {
-    /// Inflates ahead once `from_bytes` bytes were given.
+    /// Creates a source that inflates ahead after `from_bytes` bytes.
     pub(crate) fn new(
         scope: &'scope Scope<'scope, 'env>,
         source: &'env mut Decoded<'source>,
@@ -52,22 +50,22 @@ impl<'scope, 'env, 'source> Ahead<'scope, 'env, 'source> {
         }
     }
 
-    /// Ends the thread, and waits until it is gone: nobody may be cloned beside it.
+    /// Ends and joins the thread: the process must be single-threaded before a clone.
     ///
     /// # Panics
-    /// Where the thread did.
+    /// If the thread panicked.
     pub(crate) fn end(self) {
         let Some(thread) = self.thread else {
             return;
         };
-        // Whatever it waits for, it hears that nobody is there any more.
+        // Closing the channels wakes the thread.
         drop((thread.full, thread.empty));
         if let Err(panic) = thread.handle.join() {
             std::panic::resume_unwind(panic);
         }
     }
 
-    /// Hands the reader to a thread. Where none is to be had it stays here.
+    /// Moves the reader to a thread. If no thread can be started, the reader stays here.
     fn start(&mut self) {
         let (hand_over, handed) = sync_channel::<&'env mut Decoded<'source>>(1);
         let (full_sender, full) = sync_channel(PIECES + 1);
@@ -97,7 +95,7 @@ impl<'scope, 'env, 'source> Ahead<'scope, 'env, 'source> {
     }
 }
 
-/// What the thread does: to the end, to the first error, or until nobody wants more.
+/// The thread's loop: until the end, the first error, or a closed channel.
 fn inflate_all(
     reader: &mut Decoded<'_>,
     full: &SyncSender<Result<Piece, UnpackError>>,
@@ -147,7 +145,7 @@ impl Thread<'_> {
         let ended = || std::io::Error::other("the thread that inflates has ended");
         if is_used && !self.is_at_end {
             if let Some(used) = self.piece.take() {
-                // Refused where it has ended: what it made last is received all the same.
+                // The send fails if the thread has ended: its last buffers are still received.
                 drop(self.empty.send(used));
             }
             let next = self.full.recv();

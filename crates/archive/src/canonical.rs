@@ -1,9 +1,9 @@
-//! The canonical tar of a tree: the same bytes for the same contents, whoever packs them, wherever.
+//! The canonical tar of a tree: equal contents give equal bytes on every host.
 //!
-//! ustar; members sorted by the bytes of their names, directories ending in `/` and every parent
-//! present; modes 0644, 0755 and, for links, 0777; owner, group and times 0, no owner names; a pax
-//! header (records in the order linkpath, path, size) only where ustar cannot hold a value; two
-//! zero blocks at the end and no further padding.
+//! ustar; members sorted by the bytes of their names, directories ending in `/` and every parent present;
+//! modes 0644, 0755 and, for links, 0777; owner, group and times 0, no owner names; a pax header (records
+//! in the order linkpath, path, size) only if ustar cannot hold a value; two zero blocks at the end and
+//! no further padding.
 
 use std::io::Write;
 use std::os::fd::BorrowedFd;
@@ -21,18 +21,18 @@ use spec::digest::Digest;
 use spec::path::RelPath;
 use sys::file::CallError;
 
-/// Bytes that are read at once.
+/// Size of one read, in bytes.
 const READ_BYTES: usize = 256 * 1024;
 const NAME_BYTES: usize = 100;
 const PREFIX_BYTES: usize = 155;
-/// Name of a pax header itself; readers that know pax never show it.
+/// Name of the pax header itself; readers with pax support never show it.
 const PAX_NAME: &[u8] = b"PaxHeader";
 
-/// Writes the canonical tar of `tree`, whose files lie beneath `directory`.
+/// Writes the canonical tar of `tree`, with its files beneath `directory`.
 ///
 /// # Errors
-/// [`UnpackError::Target`] where a file could not be read, [`UnpackError::SourceChanged`] where
-/// it has another size than the tree says, [`UnpackError::Canonical`] where `out` failed.
+/// [`UnpackError::Target`] if a file cannot be read, [`UnpackError::SourceChanged`] if its size differs
+/// from the tree, [`UnpackError::Canonical`] if `out` fails.
 pub fn write_canonical(
     tree: &Tree,
     directory: BorrowedFd<'_>,
@@ -48,11 +48,12 @@ pub fn write_canonical(
     )
 }
 
-/// Writes the canonical tar of `tree` to `out`, wherever its files lie: `data` is asked for those of
-/// each file in turn, and has to write as many bytes as the tree says. `unwritten` gets the member
-/// at which `out` failed, `None` at the end.
+/// Writes the canonical tar of `tree` to `out`, independent of where its files are: `data` is called for
+/// each file in order, and must write exactly the number of bytes in the tree. `unwritten` receives the
+/// member at which `out` failed, `None` at the end.
 ///
 /// # Errors
+/// The errors of `data` or `unwritten`.
 /// What `data` or `unwritten` return.
 pub fn write_members<Out: Write, Error>(
     tree: &Tree,
@@ -111,7 +112,7 @@ fn write_file(
     }
 }
 
-/// The header, or headers, of one member.
+/// The header or headers of one member.
 fn member_header(path: &RelPath, entry: &Entry) -> Vec<u8> {
     let mut name = path.as_bytes().to_vec();
     if *entry == Entry::Directory {
@@ -157,12 +158,13 @@ fn member_header(path: &RelPath, entry: &Entry) -> Vec<u8> {
     blocks
 }
 
-/// Prefix and name as ustar holds them: no prefix where the name fits, else the longest that does.
+/// Splits a name into the ustar prefix and name: no prefix if the name fits, otherwise the longest prefix
+/// that fits.
 fn split_name(name: &[u8]) -> Option<(&[u8], &[u8])> {
     if name.len() <= NAME_BYTES {
         return Some((b"", name));
     }
-    // The slash at the end of a directory's name leaves nothing after it.
+    // The trailing slash of a directory is not a split point.
     let inner = &name[..name.len() - 1];
     let reach = &inner[..inner.len().min(PREFIX_BYTES + 1)];
     let cut = reach.iter().rposition(|byte| *byte == b'/')?;
@@ -170,7 +172,7 @@ fn split_name(name: &[u8]) -> Option<(&[u8], &[u8])> {
     (last.len() <= NAME_BYTES).then_some((prefix, last))
 }
 
-/// `length key=value\n`, the length counting its own digits.
+/// `length key=value\n`; the length includes its own digits.
 fn pax_record(key: &[u8], value: &[u8]) -> Vec<u8> {
     let rest = key.len() + value.len() + 3;
     let mut length = rest + 1;
@@ -214,9 +216,10 @@ fn padding(bytes: u64) -> &'static [u8] {
     &ZEROS[..(BLOCK_BYTES - over) % BLOCK_BYTES]
 }
 
-/// SHA-256 of the canonical tar, computed while entries come, as long as they come in its order.
+/// SHA-256 of the canonical tar, computed while entries arrive, as long as they arrive in canonical
+/// order.
 ///
-/// An archive that `runner` or `tar --sort=name` made needs no second reading.
+/// Archives by `runner` or `tar --sort=name` need no second pass.
 #[derive(Debug, Default)]
 pub struct StreamDigest {
     hasher: Option<Sha256>,
@@ -225,7 +228,7 @@ pub struct StreamDigest {
 }
 
 impl StreamDigest {
-    /// A digest of nothing yet.
+    /// Creates an empty digest.
     pub fn new() -> Self {
         Self {
             hasher: Some(Sha256::new()),
@@ -233,8 +236,8 @@ impl StreamDigest {
         }
     }
 
-    /// The next entry. One that is out of order ends the attempt; so does one that takes an
-    /// earlier one's place, since its name does not come after that.
+    /// Adds the next entry. An entry out of order aborts the computation; so does a duplicate, since its
+    /// name does not sort after the earlier one.
     pub fn entry(&mut self, path: &RelPath, entry: &Entry) {
         let Some(hasher) = &mut self.hasher else {
             return;
@@ -264,19 +267,19 @@ impl StreamDigest {
         }
     }
 
-    /// Says that some data will not come.
+    /// Aborts the computation: some data will not be provided.
     pub fn give_up(&mut self) {
         self.hasher = None;
     }
 
-    /// The end of the last entry's data.
+    /// Ends the data of the last entry.
     pub(crate) fn end_of_file(&mut self) {
         if let Some(hasher) = &mut self.hasher {
             hasher.update(padding(self.bytes));
         }
     }
 
-    /// The digest, where all entries came in order.
+    /// The digest, if all entries came in order.
     pub fn finish(self) -> Option<Digest> {
         self.hasher.map(|mut hasher| {
             hasher.update([0; 2 * BLOCK_BYTES]);
@@ -285,10 +288,11 @@ impl StreamDigest {
     }
 }
 
-/// SHA-256 of the canonical tar of `tree`, whose files are read beneath `directory`. Where that is
-/// much, a thread hashes what this one reads; it has ended when this returns.
+/// SHA-256 of the canonical tar of `tree`, with its files read beneath `directory`. For large trees a
+/// second thread computes the hash; it has ended when this returns.
 ///
 /// # Errors
+/// As [`write_canonical`].
 /// As [`write_canonical`].
 pub fn content_digest(tree: &Tree, directory: BorrowedFd<'_>) -> Result<Digest, UnpackError> {
     if AHEAD_FROM_BYTES <= tree.file_bytes() {
@@ -329,7 +333,7 @@ mod tests {
         Header::parse(&block).expect("a header").expect("not zeros")
     }
 
-    /// Name and link target as a reader of pax sees them, and whether pax was needed.
+    /// The name and link target as a pax reader sees them, and whether pax was needed.
     fn read_back(path: &str, entry: &Entry) -> (Vec<u8>, Vec<u8>, bool) {
         let path = RelPath::parse(path.as_bytes()).expect("a path");
         let blocks = member_header(&path, entry);

@@ -1,5 +1,4 @@
-//! Compressed archives as a stream of decoded bytes: gzip, zstd, xz and plain files, each within a
-//! bound of memory.
+//! Decoded byte streams of compressed archives: gzip, zstd, xz and plain files, with bounded memory.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,14 +14,14 @@ use crate::inflated::Decoded;
 use spec::digest::Digest;
 use spec::units::limit;
 
-/// Largest window of a zstd frame, in bytes: `zstd --ultra -22` takes as much.
+/// Maximum window of a zstd frame, in bytes: the window of `zstd --ultra -22`.
 const ZSTD_WINDOW_BYTES_MAX: u64 = 128 << 20;
-/// Most memory of the xz decoder, in KiB: `xz -9` takes 65 MiB.
+/// Memory limit of the xz decoder, in KiB: `xz -9` needs 65 MiB.
 const XZ_MEMORY_KIB_MAX: u32 = 128 << 10;
-/// Compressed bytes that are read at once.
+/// Size of one read of compressed bytes.
 const INPUT_BYTES: usize = 128 * 1024;
 
-/// How an archive is compressed.
+/// The compression format of an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     Plain,
@@ -35,7 +34,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Its name.
+    /// The name of the format.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,7 +46,7 @@ impl Compression {
     }
 }
 
-/// Computes the SHA-256 of the bytes that are read.
+/// Computes the SHA-256 of the bytes read.
 pub(crate) struct Hashed<R> {
     source: R,
     hasher: Sha256,
@@ -74,13 +73,13 @@ impl<R: Read> Read for Hashed<R> {
     }
 }
 
-/// The error of a decoder's source: decoders wrap errors, and it must not look like damage.
+/// The error of a decoder's source: decoders wrap errors, and this one must not be reported as damage.
 pub(crate) type Failure = Arc<Mutex<Option<UnpackError>>>;
 
-/// The compressed bytes, in pieces of a buffer.
+/// The buffered compressed bytes.
 pub(crate) type Input<R> = BufReader<Counted<R>>;
 
-/// Counts compressed bytes, and keeps the source's own errors.
+/// Counts compressed bytes, and records errors of the source.
 pub(crate) struct Counted<R> {
     source: R,
     read_bytes: u64,
@@ -124,7 +123,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// The decoded bytes of `source`, which may have at most `limit_bytes` compressed bytes.
+/// Decodes `source`, which may have at most `limit_bytes` compressed bytes.
 pub(crate) fn decode<'a>(
     source: impl Read + Send + 'a,
     compression: Compression,
@@ -153,7 +152,7 @@ pub(crate) fn decode<'a>(
     })
 }
 
-/// The meaning of a decoder's error.
+/// Converts a decoder's error.
 fn malformed(compression: Compression, source: std::io::Error) -> UnpackError {
     if compression == Compression::Gzip && source.kind() == ErrorKind::UnexpectedEof {
         return UnpackError::Damaged(
@@ -169,7 +168,7 @@ fn malformed(compression: Compression, source: std::io::Error) -> UnpackError {
         })
 }
 
-/// All frames of a zstd file, one after the other. Skippable frames are not part of the data.
+/// Reads all frames of a zstd file in sequence. Skippable frames are not part of the data.
 struct ZstdReader<R> {
     source: Input<R>,
     decoder: FrameDecoder,
@@ -189,7 +188,7 @@ impl<R: Read> ZstdReader<R> {
         }
     }
 
-    /// Reads the header of the next frame with data; `false`: there is none.
+    /// Reads the header of the next data frame; `false` at the end.
     fn begin_frame(&mut self) -> std::io::Result<bool> {
         loop {
             if self.source.fill_buf()?.is_empty() {

@@ -1,8 +1,9 @@
-//! Debian packages (deb(5)): the files of many, unpacked into one layer. Nothing of a package is run.
+//! Debian packages (deb(5)): unpacks the files of many packages into one layer. Package scripts are not
+//! run.
 //!
-//! A package is an ar archive of `debian-binary`, `control.tar` and `data.tar`, the latter two
-//! compressed or not. Its files go where they would in the image: `/lib/x` to `/usr/lib/x` where
-//! `/lib` is a link to it.
+//! A package is an ar archive of `debian-binary`, `control.tar` and `data.tar`, the latter two optionally
+//! compressed. Files follow directory links of the image: `/lib/x` goes to `/usr/lib/x` if `/lib` is a
+//! link to it.
 
 use std::io::Read;
 use std::os::fd::BorrowedFd;
@@ -19,28 +20,28 @@ use spec::digest::Digest;
 
 const MAGIC: &[u8] = b"!<arch>\n";
 const HEADER_BYTES: usize = 60;
-/// The one format that there is; a minor version changes nothing that is read here (deb(5)).
+/// The only supported format; minor versions do not change the relevant parts (deb(5)).
 const FORMAT: &[u8] = b"2.";
 const FORMAT_BYTES_MAX: u64 = 64;
-/// Members of an archive; three are needed.
+/// Maximum number of members of an archive; three are required.
 const MEMBERS_MAX: u64 = 16;
-/// What `control.tar` may be, compressed and not. The lists of checksums in it are the large part.
+/// Limits of `control.tar`. Its largest parts are the lists of checksums.
 const CONTROL_LIMITS: UnpackLimits = UnpackLimits {
     compressed_bytes: 16 << 20,
     unpacked_bytes: 64 << 20,
     entries: 1_000,
 };
 const CONTROL_BYTES_MAX: u64 = 1 << 20;
-/// What dpkg would run: deb-preinst(5) and its like, and the configuration of debconf.
+/// Files that dpkg would run: deb-preinst(5) and similar, and the debconf configuration.
 const SCRIPTS: [&[u8]; 5] = [b"preinst", b"postinst", b"prerm", b"postrm", b"config"];
 
-/// Why a package is refused, or could not be read.
+/// Why a package is refused or cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DebError {
-    /// It is not a package, or a malformed one.
+    /// Not a package, or a malformed one.
     #[error(transparent)]
     Refused(Refusal),
-    /// `control.tar` or `data.tar` is refused, or its files could not be written.
+    /// `control.tar` or `data.tar` is refused, or its files cannot be written.
     #[error("the {member} of the package cannot be unpacked")]
     Unpack {
         member: &'static str,
@@ -52,7 +53,7 @@ pub enum DebError {
 }
 
 impl DebError {
-    /// Stable name of the cause, in snake case.
+    /// Stable identifier of the cause, in snake case.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -63,7 +64,7 @@ impl DebError {
     }
 }
 
-/// What a package says of itself.
+/// Metadata of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
     /// `Package`.
@@ -72,11 +73,11 @@ pub struct Package {
     pub version: String,
     /// `Architecture`.
     pub architecture: String,
-    /// What dpkg would have run, by name; it was not.
+    /// Names of the scripts that dpkg would have run; they were not run.
     pub scripts: Vec<String>,
 }
 
-/// A layer of the files of packages, growing.
+/// A layer under construction from the files of packages.
 #[expect(
     missing_debug_implementations,
     reason = "a directory that is being filled"
@@ -88,9 +89,9 @@ pub struct PackageLayer<'a> {
 }
 
 impl<'a> PackageLayer<'a> {
-    /// A layer in the empty directory `into`, over layers of which `view` is what must be known and
-    /// into which `below` looks. `limits` hold for one package's compressed bytes, and for all
-    /// packages' files together.
+    /// Creates a layer in the empty directory `into`. `view` describes the layers below, and `below`
+    /// looks paths up in them. `limits` apply to the compressed bytes of each package, and to the files
+    /// of all packages together.
     #[must_use]
     pub fn new(
         into: BorrowedFd<'a>,
@@ -108,7 +109,7 @@ impl<'a> PackageLayer<'a> {
     /// Adds the files of one package.
     ///
     /// # Errors
-    /// [`DebError`]: the layer is to be thrown away.
+    /// [`DebError`]: discard the layer.
     pub fn add(
         &mut self,
         package: impl Read + Send,
@@ -141,7 +142,7 @@ impl<'a> PackageLayer<'a> {
         control.package()
     }
 
-    /// The layer; there is no tar of it, so that its `diff_id` is that of nothing.
+    /// Finishes the layer. It has no tar, so its `diff_id` is the digest of empty input.
     ///
     /// # Errors
     /// As [`crate::unpack_layer`].
@@ -158,7 +159,7 @@ fn unpack(member: &'static str) -> impl Fn(UnpackError) -> DebError {
     }
 }
 
-/// What was found in `control.tar`.
+/// The contents of `control.tar`.
 #[derive(Default)]
 struct Control {
     text: Option<Vec<u8>>,
@@ -210,8 +211,7 @@ impl Control {
     }
 }
 
-/// The value of a field of the first paragraph, where it is one line; names of fields are the same
-/// in upper and lower case.
+/// The value of a single-line field in the first paragraph; field names are case-insensitive.
 fn value<'text>(text: &'text [u8], field: &[u8]) -> Option<&'text [u8]> {
     let lines = text.split(|byte| *byte == b'\n');
     let mut paragraph = lines.take_while(|line| !line.trim_ascii().is_empty());
@@ -222,17 +222,17 @@ fn value<'text>(text: &'text [u8], field: &[u8]) -> Option<&'text [u8]> {
     })
 }
 
-/// Whether it has only what names and versions of packages are made of (deb-version(7)).
+/// Whether the value has only characters of package names and versions (deb-version(7)).
 fn is_word(value: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.:~_".contains(byte);
     !value.is_empty() && value.len() <= 255 && value.iter().all(is_plain)
 }
 
-/// The members of an ar archive, one after the other.
+/// Reads the members of an ar archive in sequence.
 struct Members<R> {
     source: R,
     index: u64,
-    /// Of the member that is being read.
+    /// Remaining bytes of the current member.
     left_bytes: u64,
     is_odd: bool,
 }
@@ -317,7 +317,7 @@ impl<R: Read> Members<R> {
         MemberBytes { members: self }
     }
 
-    /// `debian-binary`, which comes first.
+    /// Checks `debian-binary`, which must be the first member.
     fn format(&mut self) -> Result<(), DebError> {
         let expected = "debian-binary with version 2";
         match self.next()? {
@@ -334,7 +334,7 @@ impl<R: Read> Members<R> {
         self.end_of_member("debian-binary")
     }
 
-    /// The next member but those that nobody needs to know, which begin with `_`: it is `stem`.
+    /// Finds the next member, skipping optional ones, whose names begin with `_`; it must be `stem`.
     fn tar(&mut self, stem: &[u8]) -> Result<(MemberBytes<'_, R>, Compression), DebError> {
         let expected = match stem {
             b"control.tar" => "control.tar, .gz, .xz or .zst",
@@ -363,7 +363,7 @@ impl<R: Read> Members<R> {
         self.end_of_member("a member")
     }
 
-    /// After all bytes of a member were read: a byte that makes it even.
+    /// Skips the padding byte after a member of odd size.
     fn end_of_member(&mut self, what: &'static str) -> Result<(), DebError> {
         let mut padding = Vec::new();
         if self.left_bytes == 0 && self.is_odd {
@@ -372,14 +372,14 @@ impl<R: Read> Members<R> {
                 .read_to_end(&mut padding)
                 .map_err(DebError::Read)?;
         }
-        // Some leave the last byte out at the end of the file.
+        // Some archivers omit the last padding byte of the file.
         match self.left_bytes {
             0 => Ok(()),
             _ => Err(truncated(what)),
         }
     }
 
-    /// What follows `data.tar` is for others, and there is an end.
+    /// Skips optional members (names with `_`) after `data.tar`; any other member is an error.
     fn end(&mut self) -> Result<(), DebError> {
         while let Some(name) = self.next()? {
             if !name.starts_with(b"_") {

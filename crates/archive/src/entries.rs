@@ -1,4 +1,4 @@
-//! The entries of a tar, one after the other, each checked before anything is made of it.
+//! Reads the entries of a tar in sequence and checks each before it is used.
 
 use crate::entry_rules::{EntryHead, MemberKind, Rules, what_and_where};
 use crate::error::{Refusal, UnpackError, shown};
@@ -10,20 +10,20 @@ use crate::tar_header::{BLOCK_BYTES, Header, is_zero};
 use spec::path::{PATH_BYTES_MAX, RelPath};
 use spec::units::limit;
 
-/// Longest pax header, in bytes; extended attributes, which are ignored, may be long.
+/// Maximum size of a pax header, in bytes; extended attributes, which are ignored, may be long.
 const PAX_BYTES_MAX: u64 = 1024 * 1024;
-/// Longest GNU long name, in bytes, with the NUL byte that ends it.
+/// Maximum length of a GNU long name, in bytes, with its NUL terminator.
 const LONG_NAME_BYTES_MAX: u64 = PATH_BYTES_MAX as u64 + 1;
-/// Most zeros after the end of the tar, in bytes: the largest record that tar(1) commonly writes.
+/// Maximum number of zero bytes after the end of the tar: the largest common record size of tar(1).
 const PADDING_BYTES_MAX: u64 = 1024 * 1024;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// What an archive may hold.
+/// Limits of an archive.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EntryLimits {
-    /// Entries, whether they are kept or not.
+    /// Number of entries, including those that are not kept.
     pub entries: u64,
-    /// Bytes of all files, also of those that a later entry replaces.
+    /// Bytes of all files, including those that a later entry replaces.
     pub file_bytes: u64,
     /// Bytes of all headers.
     pub header_bytes: u64,
@@ -35,12 +35,12 @@ pub(crate) struct Member {
     pub index: u64,
     /// The name as written.
     pub name: Vec<u8>,
-    /// Where it goes; `None` is the bundle's own directory.
+    /// The destination; `None` is the root directory of the bundle.
     pub path: Option<RelPath>,
     pub kind: MemberKind,
-    /// Permission bits, with set-id and sticky ones.
+    /// Permission bits, including set-id and sticky bits.
     pub mode: u32,
-    /// Seconds since 1970; `None` where nothing is stated that is such a number.
+    /// Seconds since 1970; `None` without a valid value.
     pub modified_s: Option<u64>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Entries<'source, Source: ?Sized> {
     source: &'source mut Source,
     limits: EntryLimits,
     index: u64,
-    /// Name of the header that is being read, for messages.
+    /// Name in the current header, for messages.
     name: Vec<u8>,
     members: u64,
     header_bytes: u64,
@@ -78,7 +78,7 @@ pub(crate) struct Entries<'source, Source: ?Sized> {
 }
 
 impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
-    /// The entries of what `source` inflates.
+    /// Creates a reader of the tar that `source` inflates.
     pub(crate) fn new(
         source: &'source mut Source,
         limits: EntryLimits,
@@ -101,8 +101,8 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
         }
     }
 
-    /// The next entry, data of the last one that was not read being skipped; `None` once the
-    /// whole archive was read and found whole.
+    /// The next entry; skips unread data of the last one. `None` after the whole archive is read and
+    /// valid.
     ///
     /// # Errors
     /// The first rule that the archive breaks.
@@ -129,10 +129,10 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
         }
     }
 
-    /// Gives the data of the last entry to `sink`, piece by piece.
+    /// Passes the data of the last entry to `sink` in pieces.
     ///
     /// # Errors
-    /// The error of `sink`, or the tar ends in the middle of the data.
+    /// The error of `sink`, or the tar ends within the data.
     pub(crate) fn read_data(
         &mut self,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), UnpackError>,
@@ -141,7 +141,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
             let chunk = self.source.chunk()?;
             if chunk.is_empty() {
                 if self.data_left == 0 && self.rules == Rules::Layer {
-                    // As with the end: umoci leaves out the padding of the last file too.
+                    // As at the end: umoci also omits the padding of the last file.
                     self.padding_left = 0;
                     return Ok(());
                 }
@@ -170,17 +170,17 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
         Ok(())
     }
 
-    /// Bytes of all files so far, the last one included.
+    /// Bytes of all files so far, including the last one.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
 
-    /// Where the entries went.
+    /// The placement of the entries.
     pub(crate) fn placing(&self) -> &Placing {
         &self.placing
     }
 
-    /// The comment of the last global pax header: the commit, where `git archive` packed.
+    /// The comment of the last global pax header: the commit in archives of `git archive`.
     pub(crate) fn comment(&self) -> Option<&[u8]> {
         self.comment.as_deref()
     }
@@ -211,7 +211,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
         let is_first = self.index == 1;
         let is_tar = block.get(257..262) == Some(b"ustar");
         match Header::parse(&block) {
-            // The digest of the layer says whether it is whole, and its makers do not all end it.
+            // The digest of a layer verifies its completeness, and some tools omit the end blocks.
             _ if count == 0 && !is_first && self.rules == Rules::Layer => Ok(None),
             _ if is_first && count < BLOCK_BYTES => Err(not_tar(&block[..count])),
             _ if count < BLOCK_BYTES => Err(self.end_missing()),
@@ -225,7 +225,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
         }
     }
 
-    /// Reads a block, or as much of it as there is; returns how much.
+    /// Reads a block, or a part of it at the end of the input; returns the number of bytes.
     fn read_block(&mut self, block: &mut [u8; BLOCK_BYTES]) -> Result<usize, UnpackError> {
         let mut filled = 0;
         while filled < BLOCK_BYTES {
@@ -260,7 +260,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
         Ok(())
     }
 
-    /// Reads the data of an extended header. Its own size counts, never one out of another
+    /// Reads the data of an extended header. Its size comes from its own header, never from another
     /// extended header: those apply to the entry.
     fn extension(
         &mut self,
@@ -283,7 +283,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
                 ),
             )));
         }
-        // A long name and a long link name belong together; any other two may contradict.
+        // A long name and a long link name may be combined; any other two extended headers may conflict.
         let pair = (extensions.last, header.type_flag);
         if let (Some(first), b'x' | b'L' | b'K') = pair
             && !matches!(
@@ -312,7 +312,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
                     )));
                 }
                 self.comment = records.comment.or(self.comment.take());
-                // Without an effect on the next entry, and therefore none on `last`.
+                // Does not affect the next entry, so `last` is unchanged.
                 return Ok(());
             }
             b'x' => extensions.pax = Some(self.pax(&data)?),
@@ -401,7 +401,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
         })
     }
 
-    /// After the first zero block: a second one, then nothing but zeros, then the end of the gzip data.
+    /// After the first zero block: requires a second one, then only zeros, then the end of the gzip data.
     fn finish(&mut self) -> Result<(), UnpackError> {
         let mut block = [0; BLOCK_BYTES];
         match self.read_block(&mut block)? {
@@ -459,7 +459,7 @@ fn not_tar(start: &[u8]) -> UnpackError {
     )
 }
 
-/// At most the first `count` bytes.
+/// The first `count` bytes, or all if there are fewer.
 fn head(bytes: &[u8], count: u64) -> &[u8] {
     let end = usize::try_from(count).map_or(bytes.len(), |count| count.min(bytes.len()));
     &bytes[..end]

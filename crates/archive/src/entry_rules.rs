@@ -1,4 +1,4 @@
-//! What an entry is, by its type flag and its names: for each kind of archive its own rules.
+//! Determines the kind of an entry from its type flag and names, with rules for each kind of archive.
 
 use crate::error::{Refusal, shown};
 use crate::links::{self, check_target};
@@ -7,21 +7,21 @@ use crate::tar_header::{Format, OCTAL_SIZE_MAX};
 use crate::tree_writer::is_left_out;
 use spec::path::{PATH_BYTES_MAX, PathError, RelPath};
 
-/// Most segments of a path; npm's deepest trees have some fifty.
+/// Maximum number of path segments; the deepest npm trees have about fifty.
 pub const SEGMENTS_MAX: usize = 128;
 
-/// What kind of archive the entries are of.
+/// The kind of the archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rules {
-    /// A bundle: links stay inside, and go through no other link.
+    /// A bundle: links stay inside the bundle and do not pass through other links.
     Bundle,
-    /// The snapshot of a source: no link of any kind, nor anything else but files and directories.
+    /// The snapshot of a source: only files and directories.
     Snapshot,
-    /// A layer of an image: names are paths of its root, links are for the body to follow.
+    /// A layer of an image: names are paths from the image root, links are resolved by the body.
     Layer,
 }
 
-/// What a [`Member`](crate::entries::Member) is.
+/// The kind of a [`Member`](crate::entries::Member).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemberKind {
     File {
@@ -34,13 +34,13 @@ pub enum MemberKind {
     HardLink {
         target: RelPath,
     },
-    /// A device or a fifo, which only a layer may have.
+    /// A device or a fifo, which is allowed only in a layer.
     Special {
         what: &'static str,
     },
 }
 
-/// What a header says about an entry, apart from its names.
+/// The fields of a header except the names.
 #[derive(Clone, Copy)]
 pub(crate) struct EntryHead {
     pub format: Format,
@@ -49,10 +49,10 @@ pub(crate) struct EntryHead {
     pub pax_bytes: Option<u64>,
 }
 
-/// Decides what an entry is and where it goes.
+/// Determines the kind and the destination of an entry.
 ///
 /// # Errors
-/// The rule that it breaks.
+/// The rule that the entry breaks.
 pub(crate) fn what_and_where(
     name: &[u8],
     link: Vec<u8>,
@@ -105,7 +105,7 @@ pub(crate) fn what_and_where(
         ("a symlink", Some(path)) => {
             match rules {
                 Rules::Layer => check_length(&link)?,
-                // What is left out is never created: where it would have pointed does not matter.
+                // Excluded entries are never created, so their targets are not checked.
                 _ if is_left_out(path) => (),
                 _ => check_target(path, &link).map_err(|error| error.about("it"))?,
             }
@@ -117,8 +117,8 @@ pub(crate) fn what_and_where(
     Ok((path, kind))
 }
 
-/// The size that every reader sees. A pax size that differs is accepted only where the header
-/// cannot hold it; else one reader would take for an entry what another takes for data.
+/// The size that all readers use. A different pax size is accepted only if the header cannot hold it;
+/// otherwise two readers could disagree about where the data ends.
 fn one_size(head: EntryHead) -> Result<u64, Refusal> {
     let header_bytes = head.header_bytes;
     match head.pax_bytes {
@@ -135,8 +135,8 @@ fn one_size(head: EntryHead) -> Result<u64, Refusal> {
     }
 }
 
-/// The path that a member name stands for; `None` for the bundle's own directory. One leading
-/// `./` is what `tar -C DIR .` writes; one trailing `/` belongs to a directory.
+/// The path of a member name; `None` for the bundle's root directory. One leading `./` is allowed, as
+/// `tar -C DIR .` writes it; one trailing `/` marks a directory.
 fn place(name: &[u8], kind: &'static str, is_directory: bool) -> Result<Option<RelPath>, Refusal> {
     if matches!(name, b"." | b"./") {
         return Ok(None);
@@ -154,8 +154,8 @@ fn place(name: &[u8], kind: &'static str, is_directory: bool) -> Result<Option<R
     not_too_deep(path).map(Some)
 }
 
-/// The path of an image's root that a member name stands for: `/` in front, `.` and empty segments
-/// do not count, as for every other reader of images; `..` is refused.
+/// The path of a member name from the image root: a leading `/`, `.` and empty segments are ignored, as
+/// by other image readers; `..` is refused.
 fn place_in_root(
     name: &[u8],
     kind: &'static str,
@@ -173,7 +173,7 @@ fn place_in_root(
     }
 }
 
-/// `name` without what does not count; `None`: nothing is left.
+/// `name` without ignored segments; `None` if nothing remains.
 fn plain(name: &[u8]) -> Result<Option<RelPath>, PathError> {
     let segments: Vec<&[u8]> = name
         .split(|byte| *byte == b'/')

@@ -1,4 +1,4 @@
-//! Why a bundle is refused, or could not be unpacked.
+//! Errors of archives: refused bundles and failures while unpacking.
 
 use rustix::io::Errno;
 
@@ -6,7 +6,7 @@ use spec::path::{PathError, escape};
 use spec::units::limit;
 use sys::file::CallError;
 
-/// Longest name in a message, in characters after escaping.
+/// Maximum length of a name in a message, in characters after escaping.
 const SHOWN_NAME_CHARS_MAX: usize = 200;
 
 /// Why an archive or one of its entries is refused.
@@ -76,7 +76,7 @@ impl Refusal {
         Self::new("hard_link_itself", "it is a hard link to itself")
     }
 
-    /// The target of a hard link does not come before it.
+    /// The target of a hard link does not occur earlier in the archive.
     pub(crate) fn hard_link_missing(target: &[u8]) -> Self {
         let target = shown(target);
         Self::new(
@@ -110,7 +110,7 @@ impl Refusal {
         )
     }
 
-    /// The snapshot of a source has files and directories only.
+    /// The snapshot of a source may contain only files and directories.
     pub(crate) fn not_in_snapshot(what: &str) -> Self {
         Self::new(
             "snapshot_entry_type",
@@ -121,7 +121,7 @@ impl Refusal {
         )
     }
 
-    /// The same cause, about the object that `subject` names.
+    /// The same cause, with `subject` as its object.
     pub(crate) fn about(self, subject: impl std::fmt::Display) -> Self {
         Self {
             message: format!("{subject} {}", self.message),
@@ -129,14 +129,14 @@ impl Refusal {
         }
     }
 
-    /// Stable name of the cause, in snake case.
+    /// Stable identifier of the cause, in snake case.
     #[must_use]
     pub fn code(&self) -> &'static str {
         self.code
     }
 }
 
-/// Why a bundle is refused, or could not be unpacked.
+/// Why a bundle is refused or cannot be unpacked.
 #[derive(Debug, thiserror::Error)]
 pub enum UnpackError {
     #[error("the bundle `{path}` could not be opened")]
@@ -155,7 +155,7 @@ pub enum UnpackError {
     },
     #[error("the archive could not be read")]
     Read(#[source] std::io::Error),
-    /// The compressed data is damaged, or needs too much memory.
+    /// The compressed data is damaged, or its decoder needs too much memory.
     #[error("the {compression} data is malformed")]
     Malformed {
         compression: &'static str,
@@ -179,14 +179,14 @@ pub enum UnpackError {
     },
     #[error("entry {index}, `{name}`: more than {limit} entries, directories included")]
     TooManyEntries {
-        /// Position of the first entry that is too many.
+        /// Position of the first entry beyond the limit.
         index: u64,
         name: String,
         limit: u64,
     },
     #[error("entry {index}, `{name}`: more than {} in all files", limit(.limit_bytes))]
     TooManyBytes {
-        /// Position of the first entry that is too large.
+        /// Position of the first entry beyond the limit.
         index: u64,
         name: String,
         limit_bytes: u64,
@@ -194,34 +194,34 @@ pub enum UnpackError {
     /// Paths and link targets together are too long.
     #[error("entry {index}, `{name}`: more than {} in all names", limit(.limit_bytes))]
     TooLongNames {
-        /// Position of the first entry that is too much.
+        /// Position of the first entry beyond the limit.
         index: u64,
         name: String,
-        /// The limit, which follows from the limit for entries.
+        /// The limit, derived from the limit for entries.
         limit_bytes: u64,
     },
-    /// A file of the source directory changed while it was read.
+    /// A file of the source directory changed during reading.
     #[error("`{name}` changed while it was read: {expected_bytes} bytes expected")]
     SourceChanged {
         name: String,
-        /// Its size when it was opened.
+        /// Its size when opened.
         expected_bytes: u64,
     },
-    /// Something in the source directory could not be read.
+    /// A part of the source directory cannot be read.
     #[error("`{name}` could not be read")]
     Source {
         name: String,
         #[source]
         source: CallError,
     },
-    /// A directory of a layer could not be marked as hiding what lies below it.
+    /// A directory of a layer cannot be marked as opaque.
     #[error("`{name}` could not be marked as opaque: user.overlay.opaque was not kept")]
     NotOpaque {
         name: String,
         #[source]
         source: CallError,
     },
-    /// An entry could not be written, or not be read back.
+    /// An entry cannot be written or read back.
     #[error("`{name}` could not be unpacked")]
     Target {
         name: String,
@@ -244,13 +244,13 @@ impl UnpackError {
         }
     }
 
-    /// Stable name of the cause, in snake case.
+    /// Stable identifier of the cause, in snake case.
     #[must_use]
     pub fn code(&self) -> &'static str {
         self.code_and_hint().0
     }
 
-    /// What to do about it, where something can be said.
+    /// What the user can do, if known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         self.code_and_hint().1.map(str::to_owned)
@@ -299,7 +299,7 @@ impl UnpackError {
         }
     }
 
-    /// Whether the bundle is to blame (refused) or this host (failed).
+    /// Whether the bundle is the cause (refused) or this host (failed).
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         !matches!(
@@ -321,7 +321,7 @@ impl UnpackError {
     }
 }
 
-/// A name for a message: escaped, and cut where it is long.
+/// A name for a message: escaped and truncated.
 pub fn shown(name: &[u8]) -> String {
     let cut = name.get(..SHOWN_NAME_CHARS_MAX * 4).unwrap_or(name);
     let text = escape(cut);

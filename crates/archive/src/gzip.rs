@@ -1,8 +1,7 @@
-//! gzip (RFC 1952): the members of a file as one stream of bytes, and nothing after the last one.
+//! gzip (RFC 1952): the members of a file as one stream of bytes, without trailing data.
 //!
-//! flate2 reads a member: header, deflate, CRC-32 and length. A tar that is split over members gets
-//! the verdict of the whole, as with gzip(1). Data after the last member is refused: readers
-//! disagree about it.
+//! flate2 reads a member: header, deflate, CRC-32 and length. A tar that is split over members is treated
+//! as one stream, as by gzip(1). Data after the last member is refused: readers disagree about it.
 
 use std::io::{BufRead as _, Chain, ErrorKind, Read};
 
@@ -16,7 +15,7 @@ use spec::digest::Digest;
 /// The first two bytes of a member.
 const MAGIC: &[u8] = &[0x1f, 0x8b];
 
-/// What the first bytes of a file look like; `None` where they look like nothing known.
+/// The format that the first bytes of a file indicate; `None` if unknown.
 pub(crate) fn looks_like(start: &[u8]) -> Option<&'static str> {
     const KNOWN: &[(&[u8], &str)] = &[
         (b"\x1f\x8b", "gzip data"),
@@ -109,7 +108,7 @@ impl<R: Read> Read for GzipReader<R> {
             return Ok(0);
         }
         loop {
-            // After an error nothing more is read, and no end is reported.
+            // After an error, no further data is read and no end is reported.
             self.state = match std::mem::replace(&mut self.state, State::Failed) {
                 State::BetweenMembers(file) => self.begin_member(file)?,
                 State::InMember(mut decoder) => match decoder.read(buffer)? {
@@ -129,10 +128,11 @@ impl<R: Read> Read for GzipReader<R> {
     }
 }
 
-/// Gives the bytes of the gzip file `source` to `sink`, in pieces; returns the digest of `source`.
+/// Passes the decoded bytes of the gzip file `source` to `sink` in pieces; returns the digest of
+/// `source`.
 ///
 /// # Errors
-/// The first rule of gzip that `source` breaks, or that it has more than `limit_bytes`.
+/// The first gzip rule that `source` breaks, or its size exceeds `limit_bytes`.
 pub fn inflate(
     source: impl Read + Send,
     limit_bytes: u64,

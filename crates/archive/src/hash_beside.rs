@@ -1,4 +1,4 @@
-//! A SHA-256 that a thread of its own computes while its bytes are still being read.
+//! A SHA-256 that a separate thread computes while the data is being read.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -9,11 +9,11 @@ use sha2::{Digest as _, Sha256};
 use spec::digest::Digest;
 
 const PIECE_BYTES: usize = 256 * 1024;
-/// One is filled, one is hashed, and one lies between them.
+/// Number of buffers: one being filled, one being hashed, one in transit.
 const PIECES: usize = 3;
 const STACK_BYTES: usize = 128 * 1024;
 
-/// Takes bytes and hashes them: beside the caller, or where no thread is to be had, here.
+/// Hashes bytes in a separate thread or, if none can be started, in the calling thread.
 pub(crate) struct HashBeside<'scope> {
     piece: Vec<u8>,
     place: Place<'scope>,
@@ -29,7 +29,7 @@ enum Place<'scope> {
 }
 
 impl<'scope> HashBeside<'scope> {
-    /// A digest of nothing yet.
+    /// Creates an empty digest.
     pub(crate) fn new(scope: &'scope Scope<'scope, '_>) -> Self {
         let (full, filled) = sync_channel::<Vec<u8>>(PIECES);
         let (used, empty) = sync_channel::<Vec<u8>>(PIECES);
@@ -42,7 +42,7 @@ impl<'scope> HashBeside<'scope> {
                 while let Ok(mut piece) = filled.recv() {
                     hasher.update(&piece);
                     piece.clear();
-                    // Refused once nobody has more: what is still to come is hashed all the same.
+                    // The send fails after the sender is finished: pending buffers are still hashed.
                     drop(returned.send(piece));
                 }
                 hasher
@@ -82,13 +82,13 @@ impl<'scope> HashBeside<'scope> {
         Ok(())
     }
 
-    /// The digest of all that was written. The thread has ended then.
+    /// The digest of all written bytes. Joins the thread.
     ///
     /// # Errors
-    /// Where the thread is gone.
+    /// If the thread is gone.
     ///
     /// # Panics
-    /// Where the thread did.
+    /// If the thread panicked.
     pub(crate) fn finish(mut self) -> io::Result<Digest> {
         self.pass_on()?;
         let hasher = match self.place {

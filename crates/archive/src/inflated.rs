@@ -1,4 +1,4 @@
-//! Where the bytes of a tar come from: gzip, zstd, xz or a plain file, in pieces of a buffer.
+//! Sources of tar bytes: gzip, zstd, xz or a plain file, in buffered pieces.
 
 use std::io::Read;
 
@@ -7,25 +7,25 @@ use sha2::{Digest as _, Sha256};
 use crate::error::UnpackError;
 use spec::digest::Digest;
 
-/// Inflated bytes that are held at once: most files leave in one write(2).
+/// Size of the buffer of inflated bytes: most files fit into one write(2).
 const OUTPUT_BYTES: usize = 256 * 1024;
 
-/// Where inflated bytes come from.
+/// A source of inflated bytes.
 ///
-/// Bytes come before their checksum is known: nothing that they caused may be used until the end
-/// was reached.
+/// Bytes are returned before their checksum is verified: results may be used only after the end is
+/// reached.
 pub(crate) trait Inflated {
-    /// The bytes at hand; empty only after the whole file was read and found whole.
+    /// The available bytes; empty only after the whole file is read and valid.
     ///
     /// # Errors
-    /// The first thing that is wrong on the way.
+    /// The first error of the file.
     fn chunk(&mut self) -> Result<&[u8], UnpackError>;
 
-    /// Marks `count` bytes of the last [`Self::chunk`] as used.
+    /// Marks `count` bytes of the last [`Self::chunk`] as consumed.
     fn consume(&mut self, count: usize);
 }
 
-/// Inflated bytes in a buffer of their own.
+/// Inflated bytes with their own buffer.
 pub(crate) struct Piece {
     buffer: Box<[u8]>,
     start: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// Room for as many bytes as are held at once.
+    /// Creates a buffer of the standard size.
     pub(crate) fn new() -> Self {
         Self {
             buffer: vec![0; OUTPUT_BYTES].into_boxed_slice(),
@@ -42,21 +42,21 @@ impl Piece {
         }
     }
 
-    /// What was not used yet.
+    /// The bytes that are not consumed yet.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Marks `count` bytes as used.
+    /// Marks `count` bytes as consumed.
     pub(crate) fn consume(&mut self, count: usize) {
         self.start = self.end.min(self.start.saturating_add(count));
     }
 }
 
-/// A decoder that reads, as [`Inflated`].
+/// Adapts a decoder that implements `Read` to [`Inflated`].
 pub(crate) struct Decoded<'a> {
     decoder: Box<dyn Read + Send + 'a>,
-    /// The meaning of an error of the decoder.
+    /// Converts an error of the decoder.
     failed: Box<dyn Fn(std::io::Error) -> UnpackError + Send>,
     output: Piece,
 }
@@ -73,7 +73,7 @@ impl<'a> Decoded<'a> {
         }
     }
 
-    /// Returns the bytes at hand in their buffer, which `empty` replaces; no bytes at the end.
+    /// Returns the available bytes in their buffer, which `empty` replaces; no bytes at the end.
     ///
     /// # Errors
     /// As [`Inflated::chunk`].
@@ -104,7 +104,7 @@ impl Inflated for Decoded<'_> {
     }
 }
 
-/// Hashes what is used of the bytes, and asks at each piece whether anybody still wants them.
+/// Hashes the consumed bytes, and checks for cancellation at each piece.
 pub(crate) struct Watched<'a, S> {
     source: S,
     hasher: Sha256,
@@ -120,7 +120,7 @@ impl<'a, S: Inflated> Watched<'a, S> {
         }
     }
 
-    /// The digest of all that was used, and the source.
+    /// The digest of all consumed bytes, and the source.
     pub(crate) fn finish(self) -> (Digest, S) {
         (Digest::from_hasher(self.hasher), self.source)
     }
@@ -135,7 +135,7 @@ impl<S: Inflated> Inflated for Watched<'_, S> {
     }
 
     fn consume(&mut self, count: usize) {
-        // What was at hand is at hand still: no error can come of asking again.
+        // The bytes are already available, so this call cannot fail.
         if let Ok(chunk) = self.source.chunk() {
             self.hasher.update(chunk.get(..count).unwrap_or(chunk));
         }

@@ -1,11 +1,10 @@
-//! Layers of images: from a hostile tar to a directory for overlayfs, mounted with `userxattr`.
+//! Layers of images: unpacks an untrusted tar to a directory for overlayfs, mounted with `userxattr`.
 //!
-//! What a name means is decided on the symbolic links of this layer and of those below it
-//! ([`LayerView`]), so that `lib/x` goes to `usr/lib/x` where `lib` is a link to `usr/lib`; what is
-//! made is made beneath one open directory and through no link. A later entry takes the place of an
-//! earlier one of any type. Devices and fifos are left out, owners and extended attributes are not
-//! read: nothing in an archive makes a device or an attribute of overlayfs but its whiteouts, and
-//! those only where a layer below has something to hide.
+//! Names are resolved against the symbolic links of this layer and of the layers below ([`LayerView`]),
+//! so that `lib/x` goes to `usr/lib/x` if `lib` is a link to `usr/lib`. Entries are created beneath one
+//! open directory, without following links. A later entry replaces an earlier one of any type. Devices
+//! and fifos are skipped, owners and extended attributes are ignored: an archive cannot create a device
+//! or an overlayfs attribute except by whiteouts, and these only if they hide something in a layer below.
 
 use std::io::Read;
 use std::os::fd::BorrowedFd;
@@ -26,38 +25,38 @@ use spec::digest::Digest;
 use spec::path::RelPath;
 use spec::report::WarningReport;
 
-/// What a layer became.
+/// The result of unpacking a layer.
 #[derive(Debug)]
 pub struct UnpackedLayer {
-    /// SHA-256 of the tar, as the configuration of the image names it (`DiffID`).
+    /// SHA-256 of the tar, as in the configuration of the image (`DiffID`).
     pub diff_id: Digest,
-    /// What the next layer must know of this one and those below it.
+    /// The state of this layer and those below it that the next layer needs.
     pub view: LayerView,
-    /// Nothing of the layers below is seen: its root is opaque, which overlayfs does not look at.
+    /// The layer hides all layers below: its root is opaque, which overlayfs itself ignores.
     pub hides_all: bool,
-    /// Nothing is in it, and it hides nothing by itself.
+    /// The layer is empty and hides nothing itself.
     pub is_empty: bool,
-    /// Bytes of all files of the archive, also of those that a later entry replaced.
+    /// Bytes of all files of the archive, including those that a later entry replaced.
     pub bytes: u64,
-    /// About what it takes on a disk.
+    /// Approximate size on disk.
     pub disk_bytes: u64,
     /// Files, directories and links.
     pub entries: u64,
     pub files: u64,
-    /// What was left out.
+    /// Warnings about skipped entries.
     pub warnings: Vec<WarningReport>,
 }
 
-/// Unpacks `archive`, one layer of an image, into the empty directory `into`, to be laid over layers
-/// of which `view` is what must be known and into which `below` looks.
+/// Unpacks `archive`, one layer of an image, into the empty directory `into`. `view` describes the layers
+/// below, and `below` looks paths up in them.
 ///
-/// Everything belongs to this process's user. Permission bits are kept but for set-user-id and
-/// set-group-id; the owner may read every file and change every directory. After an error `into`
-/// holds some of the entries: throw it away. The threads that help have ended when this returns.
+/// All files belong to the user of this process. Permission bits are kept except set-user-id and
+/// set-group-id; the owner may read every file and change every directory. After an error, `into`
+/// contains some of the entries: discard it. All helper threads have ended when this returns.
 ///
 /// # Errors
-/// The first rule that the archive breaks, what the file system could not do
-/// ([`UnpackError::is_refusal`] tells them apart), or [`UnpackError::Cancelled`] once `is_cancelled`.
+/// The first rule that the archive breaks, a file system error ([`UnpackError::is_refusal`] distinguishes
+/// them), or [`UnpackError::Cancelled`] once `is_cancelled` returns true.
 pub fn unpack_layer(
     archive: impl Read + Send,
     compression: Compression,
@@ -89,19 +88,19 @@ impl UnpackedLayer {
     }
 }
 
-/// The entries of an archive, whatever it is compressed with.
+/// The entries of an archive with any compression.
 pub(crate) type AnyEntries<'a> = Entries<'a, dyn Inflated + 'a>;
 
-/// What is done with each entry.
+/// Processes the entries of an archive.
 pub(crate) trait Visit {
-    /// Takes one; data that it does not read is passed over.
+    /// Processes one entry; unread data is skipped.
     ///
     /// # Errors
-    /// Whatever ends the reading.
+    /// Any error that ends the reading.
     fn entry(&mut self, entries: &mut AnyEntries<'_>, member: Member) -> Result<(), UnpackError>;
 }
 
-/// What was read of an archive.
+/// The result of reading an archive.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadLayer {
     /// SHA-256 of the tar.
@@ -110,7 +109,7 @@ pub(crate) struct ReadLayer {
     pub bytes: u64,
 }
 
-/// Shows every entry of `archive` to `visitor`.
+/// Passes every entry of `archive` to `visitor`.
 ///
 /// # Errors
 /// As [`unpack_layer`].
@@ -123,7 +122,7 @@ pub(crate) fn read_compressed(
 ) -> Result<ReadLayer, UnpackError> {
     let mut source = decode(archive, compression, limits.compressed_bytes);
     std::thread::scope(|scope| {
-        // Reading a plain file takes no time that a second thread would save.
+        // A thread does not speed up reading a plain file.
         let from_bytes = match compression {
             Compression::Plain => u64::MAX,
             Compression::Gzip | Compression::Zstd | Compression::Xz => AHEAD_FROM_BYTES,
@@ -149,13 +148,13 @@ fn show_entries(
     Ok(entries.file_bytes())
 }
 
-/// The entries of a layer, with whiteouts; a directory takes the place of a link.
+/// Entries of an image layer, with whiteouts; a directory replaces a link.
 struct LayerEntries<'writer, 'a>(&'writer mut LayerWriter<'a>);
 
 impl Visit for LayerEntries<'_, '_> {
     fn entry(&mut self, entries: &mut AnyEntries<'_>, member: Member) -> Result<(), UnpackError> {
         let Self(writer) = self;
-        // The mode of the root is that of the layer on top, which is the run's own.
+        // The mode of the root is that of the top layer, which belongs to the run.
         let Some(named) = &member.path else {
             return Ok(());
         };
@@ -185,8 +184,8 @@ impl Visit for LayerEntries<'_, '_> {
     }
 }
 
-/// The entries of a package, as dpkg reads them: no name is special, and a directory that is there
-/// stays as it is, also behind a link.
+/// Entries of a package, as dpkg treats them: no special names, and an existing directory stays
+/// unchanged, even behind a link.
 pub(crate) struct PackageEntries<'writer, 'a>(pub &'writer mut LayerWriter<'a>);
 
 impl Visit for PackageEntries<'_, '_> {
@@ -240,7 +239,7 @@ fn at(member: &Member) -> At<'_> {
     }
 }
 
-/// Where a directory leads that a whiteout names; `None` is the root.
+/// Resolves the directory that a whiteout names; `None` is the root.
 fn below_root(
     writer: &LayerWriter<'_>,
     at: At<'_>,

@@ -1,8 +1,8 @@
-//! Where the paths of an image's layers lead: through the symbolic links of all layers up to here,
+//! Path resolution in the layers of an image: through the symbolic links of all layers up to this one,
 //! never out of the root.
 //!
-//! Pure: nothing is looked at. What a layer must know of those below it is which paths are links, and
-//! which directories have a mode of their own; the rest of them overlayfs merges.
+//! Pure: no file system access. A layer needs to know which paths of the layers below are links, and
+//! which directories have an explicit mode; overlayfs merges everything else.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,38 +11,38 @@ use crate::entry_rules::SEGMENTS_MAX;
 use crate::error::Refusal;
 use spec::path::{PATH_BYTES_MAX, RelPath, SEGMENT_BYTES_MAX};
 
-/// Most links on the way of one path (MAXSYMLINKS of linux/namei.h).
+/// Maximum number of links in the resolution of one path (MAXSYMLINKS of linux/namei.h).
 pub(crate) const LINKS_MAX: usize = 40;
-/// Most segments that one path may lead over, those of all links on its way together.
+/// Maximum number of segments in the resolution of one path, including those of links.
 const STEPS_MAX: usize = 4096;
-/// The mode of a directory that nobody has stated.
+/// The mode of a directory without an explicit mode.
 pub(crate) const DIRECTORY_MODE: u32 = 0o755;
-/// Opens the written form.
+/// The header of the serialized form.
 const HEAD: &[u8] = b"layer view 1\n";
 
-/// What is known of a path.
+/// The known type of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Known {
     Link(Vec<u8>),
     Directory(u32),
 }
 
-/// What a layer must know of those below it.
+/// The state of the lower layers that a layer needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LayerView {
     known: BTreeMap<Vec<u8>, Known>,
 }
 
 impl LayerView {
-    /// Where `path` leads: all links on the way to its last segment are followed, and the last one
-    /// too where `follows_last`. `..` in a link takes away what it follows, and nothing at the root,
-    /// as for a process whose root this is. `None` is the root itself.
+    /// Resolves `path`: all links before the last segment are followed, and the last one too if
+    /// `follows_last`. `..` in a link removes the preceding segment and has no effect at the root, as in
+    /// a process with this root. `None` is the root itself.
     ///
     /// # Errors
-    /// Too many links on the way, or a path that is too long.
+    /// Too many links, or a path that is too long.
     pub fn resolve(&self, path: &RelPath, follows_last: bool) -> Result<Option<RelPath>, Refusal> {
         let mut here: Vec<u8> = Vec::with_capacity(path.as_bytes().len());
-        // What is still to be walked, the next segment last.
+        // The remaining segments, the next one last.
         let mut ahead: Vec<&[u8]> = path.segments().collect();
         ahead.reverse();
         let (mut links, mut steps) = (0, 0);
@@ -93,7 +93,7 @@ impl LayerView {
         }
     }
 
-    /// What the link at `path` holds; `None` where no link is known there.
+    /// The target of the link at `path`; `None` if no link is known there.
     #[must_use]
     pub fn link(&self, path: &RelPath) -> Option<&[u8]> {
         match self.known.get(path.as_bytes()) {
@@ -102,7 +102,7 @@ impl LayerView {
         }
     }
 
-    /// The mode of a directory that is, or would be, at `path`.
+    /// The mode of an existing or future directory at `path`.
     pub(crate) fn directory_mode(&self, path: &RelPath) -> u32 {
         match self.known.get(path.as_bytes()) {
             Some(Known::Directory(mode)) => *mode,
@@ -110,14 +110,14 @@ impl LayerView {
         }
     }
 
-    /// A link is at `path` now, and whatever was there or beneath is no more.
+    /// Records a link at `path`, which replaces everything at or beneath it.
     pub(crate) fn put_link(&mut self, path: &RelPath, target: Vec<u8>) {
         self.take_away(path);
         let key = path.as_bytes().to_vec();
         self.known.insert(key, Known::Link(target));
     }
 
-    /// A directory is at `path` now; what is beneath one that was there stays.
+    /// Records a directory at `path`; entries beneath an existing directory stay.
     pub(crate) fn put_directory(&mut self, path: &RelPath, mode: u32) {
         match mode {
             DIRECTORY_MODE => drop(self.known.remove(path.as_bytes())),
@@ -128,13 +128,13 @@ impl LayerView {
         }
     }
 
-    /// Whatever is at `path` or beneath is no more, or is nothing that is known here.
+    /// Removes everything at or beneath `path`.
     pub(crate) fn take_away(&mut self, path: &RelPath) {
         self.known.remove(path.as_bytes());
         self.retain_below(Some(path), |_| false);
     }
 
-    /// What is beneath `path`, `None` being the root, is no more, but for what `stays`.
+    /// Removes everything beneath `path` (`None` is the root) that `stays` does not keep.
     pub(crate) fn retain_below(&mut self, path: Option<&RelPath>, stays: impl Fn(&[u8]) -> bool) {
         let Some(path) = path else {
             self.known.retain(|key, _| stays(key));
@@ -149,12 +149,12 @@ impl LayerView {
         }
     }
 
-    /// As bytes, for [`Self::read`].
+    /// Serializes the view for [`Self::read`].
     #[must_use]
     pub fn write(&self) -> Vec<u8> {
         let mut bytes = HEAD.to_vec();
         for (path, known) in &self.known {
-            // No path and no target has a NUL byte.
+            // Paths and targets contain no NUL byte.
             bytes.extend_from_slice(path);
             match known {
                 Known::Link(target) => {
@@ -170,7 +170,7 @@ impl LayerView {
         bytes
     }
 
-    /// What [`Self::write`] wrote; `None` for anything else.
+    /// Parses the output of [`Self::write`]; `None` for other input.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let mut fields = bytes.strip_prefix(HEAD)?.split(|byte| *byte == 0);
@@ -194,13 +194,13 @@ impl LayerView {
     }
 }
 
-/// What lies beneath `path` in a map by path, in order.
+/// The entries beneath `path` in a map by path, in order.
 pub(crate) fn beneath<'map, V>(
     map: &'map BTreeMap<Vec<u8>, V>,
     path: &[u8],
 ) -> impl Iterator<Item = (&'map Vec<u8>, &'map V)> + use<'map, V> {
     let first = [path, b"/"].concat();
-    // The byte after `/`: nothing beneath sorts there or after.
+    // The byte after `/`: all paths beneath sort before it.
     let end = [path, b"0"].concat();
     map.range((Bound::Excluded(first), Bound::Excluded(end)))
 }

@@ -1,9 +1,9 @@
-//! A layer of an image and its directory on disk, grown together: what overlayfs will lay over the
-//! layers below.
+//! Builds a layer of an image together with its directory on disk, which overlayfs mounts over the layers
+//! below.
 //!
-//! Where an entry goes is decided on the [`LayerView`] alone; what is made is made beneath the
-//! directory, through no link. What the layer says of those below it is done at the end, when it is
-//! known what it has itself: an opaque directory or a whiteout hides nothing of its own layer.
+//! Destinations are resolved in the [`LayerView`] only; entries are created beneath the directory,
+//! without following links. Whiteouts and opaque directories are applied at the end, when the layer's own
+//! entries are known: they do not hide entries of the same layer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -19,21 +19,21 @@ use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
 use sys::file::CallError;
 
-/// What overlayfs looks for, mounted with `userxattr`, on a directory that hides all below it.
+/// The xattr that marks a directory as opaque for overlayfs with `userxattr`.
 const OPAQUE: &str = "user.overlay.opaque";
-/// Of the mode of an entry: no set-user-id, no set-group-id.
+/// Mode bits that are kept: no set-user-id, no set-group-id.
 const KEPT_BITS: u32 = 0o1777;
-/// What the owner has of every file and every directory, so that the layer can be read and removed.
+/// Owner bits that every file and directory gets, so that the layer can be read and removed.
 const OWNER_OF_FILE: u32 = 0o400;
 const OWNER_OF_DIRECTORY: u32 = 0o700;
-/// What an inode takes on a disk, and a block.
+/// Approximate sizes of an inode and of a block on disk.
 const INODE_BYTES: u64 = 1024;
 const BLOCK_BYTES: u64 = 4096;
 
-/// Whether one of the layers below has something at a path that leads through no link.
+/// Returns whether one of the layers below has an entry at a path without links.
 pub type Below<'a> = &'a dyn Fn(&RelPath) -> Result<bool, CallError>;
 
-/// What lies at a path of this layer.
+/// The type of an entry of this layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Node {
     Directory,
@@ -41,7 +41,7 @@ enum Node {
     Link,
 }
 
-/// Where an entry is, for messages.
+/// The position of an entry, for messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct At<'name> {
     pub index: u64,
@@ -59,9 +59,9 @@ pub(crate) struct LayerWriter<'a> {
     below: Below<'a>,
     view: LayerView,
     nodes: BTreeMap<Vec<u8>, Node>,
-    /// What is no more of the layers below.
+    /// Paths of the layers below that are removed.
     gone: BTreeSet<Vec<u8>>,
-    /// Directories of which nothing in the layers below is there.
+    /// Directories that hide the layers below.
     opaque: BTreeSet<Vec<u8>>,
     hides_all: bool,
     limits: TreeLimits,
@@ -73,7 +73,7 @@ pub(crate) struct LayerWriter<'a> {
     first_left_out: Option<String>,
 }
 
-/// What a layer became.
+/// The result of writing a layer.
 #[derive(Debug)]
 pub(crate) struct WrittenLayer {
     pub view: LayerView,
@@ -85,7 +85,7 @@ pub(crate) struct WrittenLayer {
     pub warnings: Vec<WarningReport>,
 }
 
-/// A file that is being written.
+/// A file being written.
 pub(crate) struct LayerFile<'writer> {
     path: RelPath,
     file: OwnedFd,
@@ -103,13 +103,13 @@ impl LayerFile<'_> {
         write_all(self.file.as_fd(), &self.path, data)
     }
 
-    /// Says that all data was written, and when the file was changed last.
+    /// Finishes the file after all data, and sets its modification time.
     ///
     /// # Errors
     /// [`UnpackError::Target`].
     pub(crate) fn end(self, modified_s: Option<u64>) -> Result<(), UnpackError> {
         *self.disk_bytes += self.bytes.next_multiple_of(BLOCK_BYTES);
-        // Beyond what most file systems keep, the kernel clamps: no error comes of a time.
+        // The kernel clamps times that the file system cannot store, so a time causes no error.
         let seconds = modified_s.and_then(|seconds| i64::try_from(seconds).ok());
         let Some(tv_sec) = seconds else {
             return Ok(());
@@ -125,8 +125,8 @@ impl LayerFile<'_> {
 }
 
 impl<'a> LayerWriter<'a> {
-    /// An empty layer in the empty directory `root`, over layers of which `view` is what must be
-    /// known; `below` looks into them.
+    /// Creates an empty layer in the empty directory `root`. `view` describes the layers below; `below`
+    /// looks paths up in them.
     pub(crate) fn new(
         root: BorrowedFd<'a>,
         view: LayerView,
@@ -151,10 +151,10 @@ impl<'a> LayerWriter<'a> {
         }
     }
 
-    /// Where `path` leads, its last segment as it is; never the root.
+    /// Resolves `path` without following its last segment; never returns the root.
     ///
     /// # Errors
-    /// Too many links on the way, or a path that is too long.
+    /// Too many links, or a path that is too long.
     pub(crate) fn place(&self, at: At<'_>, path: &RelPath) -> Result<RelPath, UnpackError> {
         self.led(at, path, false)?.ok_or_else(|| {
             at.refused(Refusal::new(
@@ -164,10 +164,10 @@ impl<'a> LayerWriter<'a> {
         })
     }
 
-    /// Where the directory `path` leads, its last segment too; `None` is the root.
+    /// Resolves the directory `path`, including its last segment; `None` is the root.
     ///
     /// # Errors
-    /// Too many links on the way, or a path that is too long.
+    /// Too many links, or a path that is too long.
     pub(crate) fn place_directory(
         &self,
         at: At<'_>,
@@ -187,25 +187,25 @@ impl<'a> LayerWriter<'a> {
             .map_err(|refusal| at.refused(refusal))
     }
 
-    /// Remembers that an entry was left out.
+    /// Records that an entry is skipped.
     pub(crate) fn leave_out(&mut self, name: &[u8], what: &str) {
         self.left_out += 1;
         self.first_left_out
             .get_or_insert_with(|| format!("`{}`, {what},", shown(name)));
     }
 
-    /// Whether this layer has made `path`, or one below it has it.
+    /// Whether `path` exists in this layer or in one below.
     ///
     /// # Errors
-    /// [`UnpackError::Source`] where the layers below cannot be looked at.
+    /// [`UnpackError::Source`] if the layers below cannot be read.
     pub(crate) fn is_there(&self, path: &RelPath) -> Result<bool, UnpackError> {
         Ok(self.nodes.contains_key(path.as_bytes()) || self.is_below(path)?)
     }
 
-    /// A directory at `path`, in place of anything else that this layer had there.
+    /// Creates a directory at `path`, replacing any other entry of this layer.
     ///
     /// # Errors
-    /// A refusal about the entry, or [`UnpackError::Target`].
+    /// A refusal of the entry, or [`UnpackError::Target`].
     pub(crate) fn directory(
         &mut self,
         at: At<'_>,
@@ -222,7 +222,7 @@ impl<'a> LayerWriter<'a> {
             Some(Node::File | Node::Link) => {
                 self.make_room(path)?;
                 self.make_directory(at, path, bits)?;
-                // What was there hid what lies below; so does what comes after it.
+                // The replaced entry hid the layers below, so the directory must hide them too.
                 self.opaque.insert(path.as_bytes().to_vec());
             }
             None => {
@@ -234,8 +234,8 @@ impl<'a> LayerWriter<'a> {
         Ok(())
     }
 
-    /// A file at `path`, in place of anything else that this layer had there; its data is then
-    /// written to what is returned.
+    /// Creates a file at `path`, replacing any other entry of this layer; the caller writes its data to
+    /// the returned value.
     ///
     /// # Errors
     /// As [`Self::directory`].
@@ -257,7 +257,7 @@ impl<'a> LayerWriter<'a> {
         })
     }
 
-    /// A symbolic link at `path`, as it is written.
+    /// Creates a symbolic link at `path` with an unchanged target.
     ///
     /// # Errors
     /// As [`Self::directory`].
@@ -273,10 +273,10 @@ impl<'a> LayerWriter<'a> {
         Ok(())
     }
 
-    /// Another name for the file `from` of this layer.
+    /// Creates a hard link to the file `from` of this layer.
     ///
     /// # Errors
-    /// As [`Self::directory`]; a refusal where `from` is none.
+    /// As [`Self::directory`]; a refusal if `from` is not a file.
     pub(crate) fn hard_link(
         &mut self,
         at: At<'_>,
@@ -286,7 +286,7 @@ impl<'a> LayerWriter<'a> {
         let target = from.as_bytes();
         let refusal = match self.nodes.get(from.as_bytes()) {
             _ if path == from => Refusal::hard_link_to_itself(),
-            // Making room for it would remove what it is a name of.
+            // Replacing `path` would remove the target of the link.
             Some(_) if is_beneath(from, path) => Refusal::hard_link_missing(target),
             Some(Node::File) => {
                 self.begin(at, path, path.as_bytes().len(), Node::File)?;
@@ -301,13 +301,13 @@ impl<'a> LayerWriter<'a> {
         Err(at.refused(refusal))
     }
 
-    /// Of the layers below, `path` is no more.
+    /// Removes `path` of the layers below.
     ///
     /// # Errors
-    /// A limit.
+    /// A limit is exceeded.
     pub(crate) fn whiteout(&mut self, at: At<'_>, path: &RelPath) -> Result<(), UnpackError> {
         self.count(at, path, path.as_bytes().len())?;
-        // Said again it changes nothing, and all that lies beneath would be walked each time.
+        // A repeated whiteout has no effect; without this check each one would walk all entries beneath.
         if self.gone.contains(path.as_bytes()) {
             return Ok(());
         }
@@ -322,12 +322,12 @@ impl<'a> LayerWriter<'a> {
         Ok(())
     }
 
-    /// Of the layers below, nothing in the directory `path` is there; `None` is the root.
+    /// Hides the contents of the directory `path` in the layers below; `None` is the root.
     ///
     /// # Errors
-    /// A limit.
+    /// A limit is exceeded.
     pub(crate) fn opaque(&mut self, at: At<'_>, path: Option<&RelPath>) -> Result<(), UnpackError> {
-        // As of a whiteout.
+        // As for a whiteout.
         let is_new = match path {
             Some(path) => {
                 self.count(at, path, path.as_bytes().len())?;
@@ -342,8 +342,8 @@ impl<'a> LayerWriter<'a> {
         Ok(())
     }
 
-    /// What an entry at `path` other than a directory needs: its parents, nothing in its place, and
-    /// that it may be counted.
+    /// Prepares an entry at `path` other than a directory: creates its parents, removes an existing
+    /// entry, and counts it.
     fn begin(
         &mut self,
         at: At<'_>,
@@ -387,8 +387,7 @@ impl<'a> LayerWriter<'a> {
         Ok(())
     }
 
-    /// Makes the directories above `path` that this layer has not, each with the mode that one of a
-    /// layer below has.
+    /// Creates the missing parent directories of `path`, with the modes of the layers below.
     fn make_parents(&mut self, at: At<'_>, path: &RelPath) -> Result<(), UnpackError> {
         let mut missing = Vec::new();
         let mut above = path.parent();
@@ -398,7 +397,7 @@ impl<'a> LayerWriter<'a> {
                 Some(Node::File) => {
                     return Err(at.refused(Refusal::beneath_file(&parent)));
                 }
-                // The view leads through no link; that it does not is what this stands for.
+                // The view resolves all links, so this case indicates an inconsistency.
                 Some(Node::Link) => {
                     return Err(at.refused(Refusal::beneath_link(&parent)));
                 }
@@ -415,7 +414,7 @@ impl<'a> LayerWriter<'a> {
         Ok(())
     }
 
-    /// Removes what this layer has at `path`, with all beneath it.
+    /// Removes the entry of this layer at `path` with everything beneath it.
     fn make_room(&mut self, path: &RelPath) -> Result<(), UnpackError> {
         let mut going: Vec<(Vec<u8>, Node)> = beneath(&self.nodes, path.as_bytes())
             .map(|(key, node)| (key.clone(), *node))
@@ -439,7 +438,7 @@ impl<'a> LayerWriter<'a> {
         Ok(())
     }
 
-    /// Says to overlayfs what is no more of the layers below, and what became of the layer.
+    /// Writes whiteouts and opaque marks, and returns the result.
     ///
     /// # Errors
     /// [`UnpackError::Target`], [`UnpackError::NotOpaque`].
@@ -470,8 +469,7 @@ impl<'a> LayerWriter<'a> {
         })
     }
 
-    /// Marks directories that hide what lies below: those that are said to, and those that are there
-    /// again after a whiteout.
+    /// Marks opaque directories: explicit ones, and those that were created again after a whiteout.
     fn hide_directories(&mut self) -> Result<(), UnpackError> {
         let again = self.gone.iter().filter(|key| self.is_directory(key));
         let mut all: Vec<Vec<u8>> = self.opaque.iter().chain(again).cloned().collect();
@@ -484,7 +482,7 @@ impl<'a> LayerWriter<'a> {
             }
             match self.nodes.get(&key) {
                 Some(Node::Directory) => (),
-                // A file or a link hides what lies below by itself.
+                // Files and links hide the layers below without a mark.
                 Some(Node::File | Node::Link) => continue,
                 None => {
                     let bits = self.view.directory_mode(&path);
@@ -501,9 +499,9 @@ impl<'a> LayerWriter<'a> {
         Ok(())
     }
 
-    /// Puts a whiteout where something of a layer below would be seen.
+    /// Creates whiteouts for entries of the layers below that would be visible.
     fn hide_names(&mut self) -> Result<(), UnpackError> {
-        // The others still shadow what lies beneath them.
+        // Whiteouts that are not written still shadow the paths beneath them.
         for key in self.gone.clone() {
             let path = rel_path(&key)?;
             let is_hidden = self.nodes.contains_key(&key) || self.is_shadowed(&key);
@@ -532,8 +530,8 @@ impl<'a> LayerWriter<'a> {
         })
     }
 
-    /// Whether a directory above `key` hides it already: an opaque one, one that is gone, or what is
-    /// no directory at all.
+    /// Whether a parent of `key` already hides it: an opaque directory, a whiteout, or an entry that is
+    /// not a directory.
     fn is_shadowed(&self, key: &[u8]) -> bool {
         let cuts = (0..key.len()).filter(|at| key[*at] == b'/');
         cuts.map(|cut| &key[..cut]).any(|above| {
@@ -564,7 +562,7 @@ fn is_beneath(path: &RelPath, above: &RelPath) -> bool {
         .is_some_and(|rest| rest.starts_with(b"/"))
 }
 
-/// The path that a key was made of.
+/// Converts a key back to its path.
 fn rel_path(key: &[u8]) -> Result<RelPath, UnpackError> {
     RelPath::parse(key).map_err(|error| UnpackError::entry(0, key, Refusal::path(error)))
 }

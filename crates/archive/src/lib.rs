@@ -1,4 +1,4 @@
-//! Archives: from hostile bytes to a tree under an open directory, and back.
+//! Archives: unpacks untrusted archives to a tree beneath an open directory, and packs trees.
 #![forbid(unsafe_code)]
 
 mod ahead;

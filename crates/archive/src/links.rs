@@ -1,4 +1,4 @@
-//! Which symbolic links a bundle may hold: relative, lexically inside, through no other link.
+//! Rules for symbolic links of a bundle: relative, lexically inside, through no other link.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use crate::error::Refusal;
 use crate::tree::{Entry, Tree};
 use spec::path::{PATH_BYTES_MAX, RelPath, escape};
 
-/// Most segments that a link's target may have; each costs one look-up.
+/// Maximum number of segments of a link target; each costs one look-up.
 const TARGET_SEGMENTS_MAX: usize = 256;
 
 /// Checks what can be checked before the whole tree is known.
@@ -38,10 +38,10 @@ pub fn check_target(link: &RelPath, target: &[u8]) -> Result<(), Refusal> {
     walk(link, target, |_, _| Ok(()))
 }
 
-/// Checks every link of a finished tree against all others; the first offender by path.
+/// Checks every link of a complete tree against all others; reports the first violation by path.
 ///
 /// # Errors
-/// The offending link and the rule that it breaks.
+/// The link and the rule that it breaks.
 pub fn check_all(tree: &Tree) -> Result<(), (RelPath, Refusal)> {
     let links: Vec<(&RelPath, &[u8])> = tree
         .iter()
@@ -59,7 +59,7 @@ pub fn check_all(tree: &Tree) -> Result<(), (RelPath, Refusal)> {
     Ok(())
 }
 
-/// `paths`: where the links of the tree are.
+/// `paths` are the paths of all links of the tree.
 fn check_passage(link: &RelPath, target: &[u8], paths: &HashSet<&[u8]>) -> Result<(), Refusal> {
     walk(link, target, |here, is_last| {
         if !paths.contains(here) {
@@ -87,8 +87,8 @@ fn check_passage(link: &RelPath, target: &[u8], paths: &HashSet<&[u8]>) -> Resul
     })
 }
 
-/// Shows each place on the way from the link's directory to its target, `..` taken lexically:
-/// that is what the kernel does where no place on the way is a link.
+/// Visits each path from the link's directory to its target, with `..` resolved lexically: this equals
+/// the kernel's resolution if no visited path is a link.
 fn walk(
     link: &RelPath,
     target: &[u8],

@@ -1,15 +1,16 @@
-//! A tree as bytes, for whoever keeps it beside the files: read back much faster than a walk.
+//! Serialized form of a tree, to store beside the files: reading it is much faster than walking the
+//! directory.
 //!
-//! For each entry in the tree's own order: `f` (file), `x` (program), `d` or `l`; for files their
-//! size (8 bytes, little endian); the length of the path (4 bytes) and the path; for links the
-//! length of the target and the target.
+//! For each entry in the tree's own order: `f` (file), `x` (program), `d` or `l`; for files their size (8
+//! bytes, little endian); the length of the path (4 bytes) and the path; for links the length of the
+//! target and the target.
 
 use std::collections::BTreeMap;
 
 use crate::tree::{Entry, Tree};
 use spec::path::RelPath;
 
-/// The bytes of `tree`.
+/// Serializes `tree`.
 pub fn write(tree: &Tree) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(tree.len() * 64);
     for (path, entry) in tree.iter() {
@@ -41,7 +42,7 @@ fn put(bytes: &mut Vec<u8>, text: &[u8]) {
     bytes.extend_from_slice(text);
 }
 
-/// The tree of `bytes`; `None` where they are not what `write` made of one.
+/// Parses the output of `write`; `None` for other input.
 pub fn read(bytes: &[u8]) -> Option<Tree> {
     let mut rest = bytes;
     let mut entries = Vec::new();

@@ -1,4 +1,4 @@
-//! Opens the bundle argument, once: what is hashed and what is unpacked come from one descriptor.
+//! Opens the bundle argument once: hashing and unpacking use the same descriptor.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -11,18 +11,18 @@ use rustix::io::Errno;
 use crate::error::{UnpackError, shown};
 use sys::file::{CallError, type_name};
 
-/// A bundle that was opened.
+/// An opened bundle.
 #[derive(Debug)]
 pub enum OpenedArchive {
-    /// A regular file: give it to [`crate::unpack()`].
+    /// A regular file, for [`crate::unpack()`].
     File(File),
-    /// A directory: give it to [`crate::unpack_directory`].
+    /// A directory, for [`crate::unpack_directory`].
     Directory(OwnedFd),
 }
 
-/// Opens `path`, which must be a regular file or a directory and no symlink itself.
+/// Opens `path`, which must be a regular file or a directory, and not a symlink.
 ///
-/// Non-blocking, so that a fifo does not hold us up, and never as a controlling terminal.
+/// Non-blocking, so that a fifo does not block the open, and never as a controlling terminal.
 ///
 /// # Errors
 /// [`UnpackError::Open`] or [`UnpackError::NotAFile`].
@@ -40,7 +40,7 @@ pub fn open_archive(path: &Path) -> Result<OpenedArchive, UnpackError> {
         OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(opened) => opened,
-        // With O_NOFOLLOW: open(2). A loop on the way to the name gives the same errno.
+        // With O_NOFOLLOW (open(2)). A symlink loop in a parent gives the same errno.
         Err(Errno::LOOP) => return Err(not_a_file("a symlink")),
         Err(Errno::NXIO) => return Err(not_a_file("a socket or a device without a driver")),
         Err(errno) => return Err(failed("open", errno)),

@@ -1,4 +1,4 @@
-//! A directory of the host as a bundle: the same rules, the same tree, the same digest as its archive.
+//! Reads a directory of the host as a bundle, with the same rules, tree and digest as its archive.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -15,15 +15,15 @@ use spec::path::{PathError, RelPath};
 use sys::credentials::HostIds;
 use sys::file::{CallError, open_beneath, type_name};
 
-/// Bytes of a file that are read at once.
+/// Size of one read of a file, in bytes.
 const READ_BYTES: usize = 128 * 1024;
 
-/// Copies the directory `source` into the empty directory `into`, as an archive of it would be
-/// unpacked: see [`crate::unpack()`].
+/// Copies the directory `source` into the empty directory `into`, with the same result as unpacking an
+/// archive of it: see [`crate::unpack()`].
 ///
 /// # Errors
-/// As [`crate::unpack()`]; [`UnpackError::Source`] and [`UnpackError::SourceChanged`] where
-/// the source could not be read, or changed meanwhile.
+/// As [`crate::unpack()`]; [`UnpackError::Source`] and [`UnpackError::SourceChanged`] if the source
+/// cannot be read, or changes during the copy.
 pub fn unpack_directory(
     source: BorrowedFd<'_>,
     into: BorrowedFd<'_>,
@@ -32,8 +32,8 @@ pub fn unpack_directory(
     unpack_directory_as(source, into, limits, None)
 }
 
-/// As [`unpack_directory`], where `source` can be read with the present ids only and `into` can
-/// be written with `ids` only: root's supervisor and the tmpfs of a body.
+/// As [`unpack_directory`], if `source` is readable only with the current ids and `into` is writable only
+/// with `ids`, as for a supervisor that runs as root and the tmpfs of a body.
 ///
 /// # Errors
 /// As [`unpack_directory`].
@@ -47,7 +47,7 @@ pub fn unpack_directory_as(
     read_directory(source, writer, limits)?.finish(into, None)
 }
 
-/// Gives every entry beneath `source` to `writer`.
+/// Passes every entry beneath `source` to `writer`.
 pub(crate) fn read_directory<'fd>(
     source: BorrowedFd<'_>,
     writer: TreeWriter<'fd>,
@@ -75,10 +75,10 @@ pub(crate) fn read_directory<'fd>(
     Ok(walk.writer)
 }
 
-/// A directory that is being visited.
+/// A directory being visited.
 struct Level {
     directory: OwnedFd,
-    /// What was not visited yet, the next one last.
+    /// The remaining entries, the next one last.
     left: Vec<(RelPath, FileType)>,
 }
 
@@ -115,7 +115,7 @@ impl Walk<'_> {
             let path = beneath(path, name)
                 .map_err(|error| UnpackError::entry(self.index, name, Refusal::path(error)))?;
             self.listed += 1;
-            // Names are held in memory before they are visited.
+            // Checked here because all names are held in memory before the visit.
             if self.limits.entries < self.listed {
                 return Err(UnpackError::TooManyEntries {
                     index: self.listed,
@@ -139,7 +139,7 @@ impl Walk<'_> {
             left.push((path, file_type));
         }
         left.sort_by(|(a, type_a), (b, type_b)| {
-            // Descending: the next one is taken from the end.
+            // In descending order: the next entry is popped from the end.
             archive_order(
                 (b.as_bytes(), *type_b == FileType::Directory),
                 (a.as_bytes(), *type_a == FileType::Directory),
@@ -148,7 +148,7 @@ impl Walk<'_> {
         Ok(Level { directory, left })
     }
 
-    /// Copies one entry; a directory is returned, listed.
+    /// Copies one entry; returns the listing of a directory.
     fn visit(
         &mut self,
         parent: BorrowedFd<'_>,

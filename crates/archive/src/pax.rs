@@ -3,20 +3,20 @@
 use crate::error::Refusal;
 use spec::path::escape;
 
-/// What is used of a pax header; owners and extended attributes are not.
+/// The relevant fields of a pax header; owners and extended attributes are ignored.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct PaxRecords {
     pub(crate) path: Option<Vec<u8>>,
     pub(crate) link_path: Option<Vec<u8>>,
     pub(crate) size_bytes: Option<u64>,
-    /// Whole seconds since 1970. Decides nothing: none where it is no such number.
+    /// Whole seconds since 1970; `None` if invalid. Does not affect verdicts.
     pub modified_s: Option<u64>,
-    /// Decides nothing about what is unpacked; `git archive` writes the commit here.
+    /// Does not affect unpacking; `git archive` stores the commit here.
     pub comment: Option<Vec<u8>>,
 }
 
 impl PaxRecords {
-    /// Reads all records.
+    /// Parses all records.
     ///
     /// # Errors
     /// The first rule that a record breaks.
@@ -65,9 +65,9 @@ impl PaxRecords {
     }
 }
 
-/// The number that opens a record, and how many bytes it and its blank take.
+/// The length at the start of a record, and the size of the length and its blank.
 fn record_length(rest: &[u8]) -> Option<(usize, usize)> {
-    // Twenty digits hold any length; without a bound, a header of digits is read again and again.
+    // Twenty digits hold any length; the bound prevents repeated scans of a header of digits.
     let blank = rest.iter().take(20).position(|byte| *byte == b' ')?;
     let length = unsigned(&rest[..blank]).and_then(|length| usize::try_from(length).ok())?;
     (blank + 1 < length).then_some((length, blank + 1))

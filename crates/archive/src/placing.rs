@@ -1,18 +1,18 @@
-//! Where the entries of an archive go: where they are named, or below one of its folders.
+//! Destinations of the entries of an archive: unchanged, or relative to a folder of the archive.
 
 use crate::error::{Refusal, shown};
 use spec::path::RelPath;
 
-/// Where the entries of an archive go.
+/// The destination of the entries of an archive.
 #[derive(Debug)]
 pub(crate) enum Placing {
-    /// Where they are named.
+    /// The paths are unchanged.
     AsNamed,
-    /// The one top folder is stripped, and a folder below it becomes the top.
+    /// The single top folder is stripped; a folder below it may become the root.
     Below(Folder),
 }
 
-/// The part of an archive that is wanted, and what was seen of it.
+/// The requested folder of an archive, and the state of its search.
 #[derive(Debug)]
 pub(crate) struct Folder {
     wanted: Option<RelPath>,
@@ -22,7 +22,7 @@ pub(crate) struct Folder {
 }
 
 impl Placing {
-    /// Strips the one top folder; `wanted` is a folder below it, `None` is all of it.
+    /// Strips the single top folder; `wanted` is a folder below it, `None` is the whole top folder.
     pub(crate) fn below(wanted: Option<RelPath>) -> Self {
         Self::Below(Folder {
             found: wanted.is_none(),
@@ -32,7 +32,7 @@ impl Placing {
         })
     }
 
-    /// Where an entry goes; `None`: nowhere, or it is the top itself.
+    /// The destination of an entry; `None` if it is skipped or is the root itself.
     ///
     /// # Errors
     /// A second top folder.
@@ -72,7 +72,7 @@ impl Placing {
         Ok(below)
     }
 
-    /// Where the target of a hard link goes.
+    /// The destination of a hard link's target.
     ///
     /// # Errors
     /// The target is not unpacked.
@@ -89,7 +89,7 @@ impl Placing {
             .ok_or_else(|| Refusal::hard_link_missing(target.as_bytes()))
     }
 
-    /// What is there instead of the wanted folder; `None`: the folder is there.
+    /// What the archive contains instead of the requested folder; `None` if it has the folder.
     pub(crate) fn instead(&self) -> Option<&'static str> {
         match self {
             Self::Below(folder) if !folder.found => Some(folder.instead.unwrap_or("nothing")),
@@ -98,7 +98,7 @@ impl Placing {
     }
 }
 
-/// `path` below `folder`; `None` where it is not below it.
+/// `path` relative to `folder`; `None` if it is not below it.
 fn without(path: &[u8], folder: &[u8]) -> Option<RelPath> {
     let rest = path.strip_prefix(folder)?.strip_prefix(b"/")?;
     RelPath::parse(rest).ok()

@@ -1,4 +1,4 @@
-//! A bundle that is read and not unpacked: the same rules and the same tree, and nothing is made.
+//! Reads a bundle without unpacking it: the same rules and the same tree, but no files are created.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -14,36 +14,36 @@ use spec::digest::Digest;
 use spec::path::RelPath;
 use spec::report::WarningReport;
 
-/// Of a longer document a byte more stays, so that whoever reads it sees that it is longer.
+/// One byte more than the maximum of a document, so that readers detect a longer one.
 const DOCUMENT_BYTES_MAX: u64 = (1 << 20) + 1;
-/// What the kernel reads of a program to learn who runs it (BINPRM_BUF_SIZE of linux/binfmts.h).
+/// Bytes that the kernel reads to find a program's interpreter (BINPRM_BUF_SIZE of linux/binfmts.h).
 const HEAD_BYTES: u64 = 256;
-/// What stays of all files but those that were named.
+/// Maximum number of bytes kept of all files except the named ones.
 const KEPT_BYTES_MAX: u64 = 16 << 20;
-/// Files in which a manifest or a block of one may stand.
+/// Extensions of files that may contain a manifest or a block of one.
 const DOCUMENT_ENDINGS: [&[u8]; 4] = [b".json", b".md", b".yaml", b".yml"];
 
-/// What was found in a bundle.
+/// The result of reading a bundle.
 #[derive(Debug)]
 pub struct Surveyed {
-    /// SHA-256 of the canonical tar; `None` where its entries did not come in that order, so that
-    /// only unpacking tells.
+    /// SHA-256 of the canonical tar; `None` if the entries were not in canonical order, so that the
+    /// digest requires unpacking.
     pub content_digest: Option<Digest>,
-    /// SHA-256 of the archive's bytes as they were read; `None` for a directory.
+    /// SHA-256 of the archive's bytes as read; `None` for a directory.
     pub archive_digest: Option<Digest>,
     /// Bytes of all files.
     pub bytes: u64,
     /// Files, directories and links.
     pub entries: u64,
     pub tree: Tree,
-    /// What would be left out, and what may surprise elsewhere.
+    /// Warnings about skipped entries and portability.
     pub warnings: Vec<WarningReport>,
     pub(crate) kept: Kept,
 }
 
 impl Surveyed {
-    /// The first bytes of a file: all of a named one and of most other documents, up to 1 MiB and
-    /// one byte, 256 of a program; `None` where nothing of it was kept.
+    /// The first bytes of a file: all of a named file and of most other documents, up to 1 MiB and one
+    /// byte, 256 bytes of a program; `None` if nothing was kept.
     #[must_use]
     pub fn head(&self, path: &RelPath) -> Option<&[u8]> {
         match self.tree.get(path)? {
@@ -53,7 +53,7 @@ impl Surveyed {
     }
 }
 
-/// What stays of the files of a bundle that is not unpacked.
+/// The kept contents of a bundle that is not unpacked.
 #[derive(Debug, Default)]
 pub struct Kept {
     named: Vec<RelPath>,
@@ -68,7 +68,7 @@ struct KeptFile {
 }
 
 impl Kept {
-    /// Whatever else there is, of the files of these names there will be as much as is wanted.
+    /// Creates a store that keeps the named files regardless of the total limit.
     fn with_all_of(named: &[&str]) -> Self {
         let named = named
             .iter()
@@ -79,7 +79,7 @@ impl Kept {
         }
     }
 
-    /// A file of `bytes` bytes begins.
+    /// Starts a file of `bytes` bytes.
     pub fn begin(&mut self, path: &RelPath, executable: bool, bytes: u64) {
         self.files.remove(path);
         let is_document = DOCUMENT_ENDINGS
@@ -105,7 +105,7 @@ impl Kept {
         self.files.insert(path.clone(), file);
     }
 
-    /// More of the file that began last.
+    /// Adds data of the current file.
     pub fn data(&mut self, path: &RelPath, data: &[u8]) {
         if let Some(file) = self.files.get_mut(path) {
             let left = file.wanted.saturating_sub(file.bytes.len());
@@ -113,17 +113,17 @@ impl Kept {
         }
     }
 
-    /// What was kept of a file.
+    /// The kept contents of a file.
     pub fn of(&self, path: &RelPath) -> Option<Vec<u8>> {
         self.files.get(path).map(|file| file.bytes.clone())
     }
 }
 
-/// Reads `archive` as [`crate::unpack()`] does, and makes nothing of it. `named` are files
-/// whose contents are wanted whatever their number and size.
+/// Reads `archive` as [`crate::unpack()`] does, without creating files. The contents of the `named` files
+/// are kept regardless of the limit for all files.
 ///
 /// # Errors
-/// As [`crate::unpack()`], but for what only a file system can refuse.
+/// As [`crate::unpack()`], except file system errors.
 pub fn survey(
     archive: impl Read + Send,
     limits: &UnpackLimits,
@@ -137,7 +137,7 @@ pub fn survey(
 /// As [`survey`], for a directory: see [`crate::unpack_directory`].
 ///
 /// # Errors
-/// As [`crate::unpack_directory`], but for what only a file system can refuse.
+/// As [`crate::unpack_directory`], except file system errors of the target.
 pub fn survey_directory(
     source: BorrowedFd<'_>,
     limits: &UnpackLimits,

@@ -1,7 +1,8 @@
-//! One header block of a tar archive: v7, ustar, pax and GNU (POSIX.1-2024 pax, "ustar Interchange Format").
+//! One header block of a tar archive: v7, ustar, pax and GNU (POSIX.1-2024 pax, "ustar Interchange
+//! Format").
 //!
-//! Owner, group and device numbers are not read at all: nothing in them is used, so nothing in them
-//! can be malformed. The time decides nothing, and is none where it is not a number.
+//! Owner, group and device numbers are not read, so they cannot be malformed. The time does not affect
+//! verdicts, and is `None` if it is not a number.
 
 use crate::error::Refusal;
 
@@ -10,17 +11,17 @@ pub(crate) const BLOCK_BYTES: usize = 512;
 /// Largest size that the twelve octal digits of a header hold, in bytes.
 pub(crate) const OCTAL_SIZE_MAX: u64 = 0o77_777_777_777;
 
-/// Whose rules a header follows.
+/// The format of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// Before POSIX: a file whose name ends in `/` is a directory.
     V7,
-    /// POSIX: with a prefix before the name.
+    /// POSIX: with a prefix field for the name.
     Ustar,
     Gnu,
 }
 
-/// What is used of a header.
+/// The relevant fields of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
     pub format: Format,
@@ -29,7 +30,7 @@ pub(crate) struct Header {
     pub name: Vec<u8>,
     pub link_name: Vec<u8>,
     pub size_bytes: u64,
-    /// Permission bits, with set-id and sticky ones.
+    /// Permission bits, including set-id and sticky bits.
     pub mode: u32,
     /// Seconds since 1970.
     pub modified_s: Option<u64>,
@@ -48,7 +49,7 @@ const PREFIX: std::ops::Range<usize> = 345..500;
 const STAR_MAGIC: std::ops::Range<usize> = 508..512;
 
 impl Header {
-    /// Reads a block; `None` where it is all zeros.
+    /// Parses a block; `None` if it is all zeros.
     ///
     /// # Errors
     /// The first rule that the header breaks.
@@ -78,7 +79,7 @@ impl Header {
             }
         };
         if format == Format::Ustar && &block[STAR_MAGIC] == b"tar\0" {
-            // Its prefix field holds times.
+            // Its prefix field contains times.
             return Err(Refusal::new(
                 "header_star",
                 "its header is in star's own format; expected ustar, pax or GNU",
@@ -105,13 +106,12 @@ impl Header {
     }
 }
 
-/// Whether there is nothing but zeros; without a way out in the middle, so that many bytes are
-/// looked at at once.
+/// Whether all bytes are zero; without early exit, so that the loop is vectorized.
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().fold(0, |all, byte| all | byte) == 0
 }
 
-/// The sum of a header's bytes, its checksum field taken as blanks.
+/// The checksum of a header, with its checksum field as blanks.
 pub(crate) fn checksum(block: &[u8; BLOCK_BYTES]) -> u64 {
     let field: u64 = block[CHECKSUM].iter().copied().map(u64::from).sum();
     let all: u64 = block.iter().copied().map(u64::from).sum();
@@ -145,7 +145,7 @@ fn number(field: &[u8], name: &'static str) -> Result<u64, Refusal> {
     })
 }
 
-/// Blanks, octal digits, then only blanks and NUL bytes; nothing at all is 0.
+/// Blanks, octal digits, then only blanks and NUL bytes; an empty field is 0.
 fn octal(field: &[u8]) -> Option<u64> {
     let start = field
         .iter()
@@ -165,8 +165,8 @@ fn octal(field: &[u8]) -> Option<u64> {
     })
 }
 
-/// GNU's form for numbers that octal digits cannot hold: 0x80, then big-endian bytes.
-/// 0xff opens a negative number, which nothing here can be.
+/// GNU's binary form of large numbers: 0x80, then big-endian bytes. 0xff starts a negative number, which
+/// is invalid here.
 fn base_256(field: &[u8]) -> Option<u64> {
     let (first, rest) = field.split_first()?;
     if *first != 0x80 {

@@ -1,4 +1,4 @@
-//! The directory that is written into: names are created in it, never followed out of it.
+//! The target directory: creates entries beneath it and never follows links out of it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -12,23 +12,23 @@ use sys::file::{CallError, open_beneath};
 
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// The mode of a file of a bundle.
+/// The mode of a file in a bundle.
 pub fn file_bits(executable: bool) -> u32 {
     if executable { 0o755 } else { 0o644 }
 }
 
-/// Which bits of a mode the kernel is known to keep at a creation, and which it is known to take: the
-/// umask and the default ACL of a directory are not to be had otherwise.
+/// Mode bits that the kernel is known to keep or to clear at creation: the effects of the umask and of
+/// default ACLs cannot be queried directly.
 #[derive(Debug, Default, Clone, Copy)]
 struct Masked {
     kept: u32,
     taken: u32,
-    /// It adds some, as below a set-group-id directory.
+    /// The kernel adds bits, as below a set-group-id directory.
     adds: bool,
 }
 
 impl Masked {
-    /// Whether what was created with `bits` has other ones; `None`: it is not known.
+    /// Whether an entry created with `bits` has other bits; `None` if unknown.
     fn changes(self, bits: u32) -> Option<bool> {
         if self.adds || bits & self.taken != 0 {
             return Some(true);
@@ -36,7 +36,7 @@ impl Masked {
         (bits & !self.kept == 0 && self.kept != 0).then_some(false)
     }
 
-    /// Learns what became of `bits`.
+    /// Records the result of a creation with `bits`.
     fn learn(&mut self, bits: u32, found: u32) -> bool {
         let found = found & 0o7777;
         self.kept |= bits & found;
@@ -46,24 +46,24 @@ impl Masked {
     }
 }
 
-/// Most directories that are held open at once.
+/// Maximum number of directories that are kept open.
 const OPEN_MAX: usize = 16;
 
-/// An open directory, and those beneath it that lead to the one that was used last.
+/// The open target directory, and the open directories on the path to the last used one.
 #[derive(Debug)]
 pub struct Target<'fd> {
     root: BorrowedFd<'fd>,
     ids: Option<HostIds>,
-    /// The directory that was used last.
+    /// The last used directory.
     here: Vec<u8>,
-    /// Open directories on the way to it, outermost first, each with the length of its path.
+    /// Open directories on the path to it, outermost first, each with the length of its path.
     open: Vec<(usize, OwnedFd)>,
     masked_files: Masked,
     masked_directories: Masked,
 }
 
 impl<'fd> Target<'fd> {
-    /// Writes into `root`; creates as `ids` where they are given.
+    /// Creates a target in `root`; entries are created with `ids` if given.
     pub fn new(root: BorrowedFd<'fd>, ids: Option<HostIds>) -> Self {
         Self {
             root,
@@ -75,10 +75,10 @@ impl<'fd> Target<'fd> {
         }
     }
 
-    /// Opens `path`, through its parent, which stays open for the next calls.
+    /// Opens `path` through its parent, which stays open for later calls.
     ///
     /// # Errors
-    /// [`UnpackError::Target`] with the kernel's answer.
+    /// [`UnpackError::Target`] with the errno.
     pub fn open(
         &mut self,
         path: &RelPath,
@@ -90,10 +90,10 @@ impl<'fd> Target<'fd> {
             .map_err(|errno| failed("openat2", path, errno))
     }
 
-    /// Creates a file that must not be there, with this mode, open for writing.
+    /// Creates a new file with this mode, open for writing.
     ///
     /// # Errors
-    /// [`UnpackError::Target`] with the kernel's answer: EEXIST where something is there.
+    /// [`UnpackError::Target`] with the errno: EEXIST if the path exists.
     pub fn create_file(&mut self, path: &RelPath, bits: u32) -> Result<OwnedFd, UnpackError> {
         let _ids = self.assume(path)?;
         let mode = Mode::from_raw_mode(bits);
@@ -113,18 +113,18 @@ impl<'fd> Target<'fd> {
         Ok(file)
     }
 
-    /// Creates a directory that must not be there, mode 0755.
+    /// Creates a new directory with mode 0755.
     ///
     /// # Errors
-    /// [`UnpackError::Target`] with the kernel's answer: EEXIST where something is there.
+    /// [`UnpackError::Target`] with the errno: EEXIST if the path exists.
     pub fn create_directory(&mut self, path: &RelPath) -> Result<(), UnpackError> {
         self.create_directory_as(path, DIRECTORY_MODE)
     }
 
-    /// Creates a directory that must not be there, with this mode.
+    /// Creates a new directory with this mode.
     ///
     /// # Errors
-    /// [`UnpackError::Target`] with the kernel's answer: EEXIST where something is there.
+    /// [`UnpackError::Target`] with the errno: EEXIST if the path exists.
     pub(crate) fn create_directory_as(
         &mut self,
         path: &RelPath,
@@ -151,10 +151,10 @@ impl<'fd> Target<'fd> {
         Ok(())
     }
 
-    /// Gives a directory that is there this mode.
+    /// Sets the mode of an existing directory.
     ///
     /// # Errors
-    /// [`UnpackError::Target`] with the kernel's answer.
+    /// [`UnpackError::Target`] with the errno.
     pub(crate) fn change_directory(
         &mut self,
         path: &RelPath,
@@ -167,22 +167,22 @@ impl<'fd> Target<'fd> {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// [`UnpackError::Target`] with the kernel's answer.
+    /// [`UnpackError::Target`] with the errno.
     pub fn remove_directory(&mut self, path: &RelPath) -> Result<(), UnpackError> {
         let _ids = self.assume(path)?;
         let parent = self.parent_of(path)?;
         rustix::fs::unlinkat(parent, path.file_name(), AtFlags::REMOVEDIR)
             .map_err(|errno| failed("unlinkat", path, errno))?;
-        // What is held open may be what was removed.
+        // One of the open directories may be the removed one.
         self.open.clear();
         self.here.clear();
         Ok(())
     }
 
-    /// Makes `path`, which must not be there, another name of the file `from`.
+    /// Creates the new hard link `path` to the file `from`.
     ///
     /// # Errors
-    /// [`UnpackError::Target`] with the kernel's answer: EEXIST where something is there.
+    /// [`UnpackError::Target`] with the errno: EEXIST if the path exists.
     pub(crate) fn create_hard_link(
         &mut self,
         path: &RelPath,
@@ -192,16 +192,16 @@ impl<'fd> Target<'fd> {
             .map_err(|errno| failed("fcntl", from, errno))?;
         let parent = self.parent_of(path)?;
         let (name, to) = (from.file_name(), path.file_name());
-        // Without AT_SYMLINK_FOLLOW: a link itself would get the name.
+        // Without AT_SYMLINK_FOLLOW, so that a symlink itself is linked.
         rustix::fs::linkat(&of_source, name, parent, to, AtFlags::empty())
             .map_err(|errno| failed("linkat", path, errno))
     }
 
-    /// Makes what overlayfs takes for nothing, whatever lies below: the character device 0:0, which
-    /// needs no privilege (mknod(2) since Linux 5.8).
+    /// Creates an overlayfs whiteout: the character device 0:0, which needs no privilege (mknod(2) since
+    /// Linux 5.8).
     ///
     /// # Errors
-    /// [`UnpackError::Target`] with the kernel's answer: EEXIST where something is there.
+    /// [`UnpackError::Target`] with the errno: EEXIST if the path exists.
     pub(crate) fn create_whiteout(&mut self, path: &RelPath) -> Result<(), UnpackError> {
         let parent = self.parent_of(path)?;
         let kind = FileType::CharacterDevice;
@@ -209,10 +209,10 @@ impl<'fd> Target<'fd> {
             .map_err(|errno| failed("mknodat", path, errno))
     }
 
-    /// Creates a symbolic link that must not be there.
+    /// Creates a new symbolic link.
     ///
     /// # Errors
-    /// [`UnpackError::Target`] with the kernel's answer: EEXIST where something is there.
+    /// [`UnpackError::Target`] with the errno: EEXIST if the path exists.
     pub fn create_symlink(&mut self, path: &RelPath, target: &[u8]) -> Result<(), UnpackError> {
         let _ids = self.assume(path)?;
         let parent = self.parent_of(path)?;
@@ -223,7 +223,7 @@ impl<'fd> Target<'fd> {
     /// Removes a file.
     ///
     /// # Errors
-    /// [`UnpackError::Target`] with the kernel's answer.
+    /// [`UnpackError::Target`] with the errno.
     pub fn remove_file(&mut self, path: &RelPath) -> Result<(), UnpackError> {
         let _ids = self.assume(path)?;
         let parent = self.parent_of(path)?;
@@ -263,8 +263,8 @@ impl<'fd> Target<'fd> {
     }
 }
 
-/// By name: a directory without any right of ours cannot be opened for fchmod(2). The name was made by
-/// us, in a directory that only we write to.
+/// By name: a directory without permissions for this process cannot be opened for fchmod(2). This process
+/// created the name, in a directory that only it writes to.
 fn change_mode(parent: BorrowedFd<'_>, path: &RelPath, mode: Mode) -> Result<(), UnpackError> {
     rustix::fs::chmodat(parent, path.file_name(), mode, AtFlags::empty())
         .map_err(|errno| failed("fchmodat", path, errno))
@@ -273,7 +273,7 @@ fn change_mode(parent: BorrowedFd<'_>, path: &RelPath, mode: Mode) -> Result<(),
 /// Writes all of `data` to `file`.
 ///
 /// # Errors
-/// [`UnpackError::Target`] with the kernel's answer: ENOSPC where the space is used up.
+/// [`UnpackError::Target`] with the errno: ENOSPC if no space is left.
 pub fn write_all(file: BorrowedFd<'_>, path: &RelPath, mut data: &[u8]) -> Result<(), UnpackError> {
     while !data.is_empty() {
         match rustix::io::write(file, data) {
@@ -285,7 +285,7 @@ pub fn write_all(file: BorrowedFd<'_>, path: &RelPath, mut data: &[u8]) -> Resul
     Ok(())
 }
 
-/// The error of `call` on `path` beneath the target.
+/// Creates the error of `call` on `path` beneath the target.
 pub fn failed(call: &'static str, path: &RelPath, errno: Errno) -> UnpackError {
     let name = shown(path.as_bytes());
     UnpackError::Target {

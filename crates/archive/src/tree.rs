@@ -1,4 +1,4 @@
-//! What a bundle holds: an ordered map from path to entry, in which no two entries contradict each other.
+//! The contents of a bundle: an ordered map from path to entry without conflicting entries.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use spec::path::RelPath;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     File {
-        /// Whether its owner may execute it: mode 0755 instead of 0644.
+        /// Whether the owner may execute it: mode 0755 instead of 0644.
         executable: bool,
         /// Size of its contents.
         bytes: u64,
@@ -17,7 +17,7 @@ pub enum Entry {
     /// A directory, mode 0755.
     Directory,
     Symlink {
-        /// What it holds, as written.
+        /// The link target as written.
         target: Vec<u8>,
     },
 }
@@ -34,19 +34,20 @@ impl Entry {
     }
 }
 
-/// Every parent of an entry is in the tree and is a directory; the root itself is not an entry.
+/// The entries of a bundle. Every parent of an entry is in the tree and is a directory; the root itself
+/// is not an entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tree {
     entries: BTreeMap<RelPath, Entry>,
     name_bytes: u64,
 }
 
-/// How much a [`Tree`] may grow.
+/// Limits of a [`Tree`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeLimits {
-    /// Files, directories (also those that only a path implies) and links.
+    /// Files, directories (including implied parents) and links.
     pub entries: u64,
-    /// Bytes of all paths and link targets: what the tree holds in memory.
+    /// Bytes of all paths and link targets, which the tree holds in memory.
     pub name_bytes: u64,
 }
 
@@ -65,18 +66,17 @@ pub enum Conflict {
     NameBytes,
 }
 
-/// What inserting an entry meant.
+/// The effects of inserting an entry.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// Directories that the entry's path implies and that were not there, outermost first.
+    /// Missing parent directories that the insertion created, outermost first.
     pub implied: Vec<RelPath>,
-    /// What was at the path before.
+    /// The entry that was replaced.
     pub replaced: Option<Entry>,
 }
 
 impl Tree {
-    /// A tree of one executable file and the directories above it: for whoever has no bundle yet
-    /// and asks what would be done with one.
+    /// A tree of one executable file and its parent directories, for evaluating a run without a bundle.
     #[must_use]
     pub fn of_program(path: RelPath) -> Self {
         let mut tree = Self::default();
@@ -93,7 +93,7 @@ impl Tree {
         tree
     }
 
-    /// The tree of `entries`, which came out of a tree before.
+    /// Rebuilds a tree from the `entries` of an earlier tree.
     pub(crate) fn of_entries(entries: BTreeMap<RelPath, Entry>) -> Self {
         let bytes = |(path, entry): (&RelPath, &Entry)| {
             (path.as_bytes().len() as u64).saturating_add(target_bytes(entry))
@@ -105,7 +105,7 @@ impl Tree {
         }
     }
 
-    /// What lies below `directory`, by paths from there.
+    /// The entries below `directory`, with paths relative to it.
     #[must_use]
     pub fn below(&self, directory: &RelPath) -> Self {
         let from_there = |path: &RelPath| {
@@ -162,8 +162,8 @@ impl Tree {
             .count() as u64
     }
 
-    /// All entries as the canonical tar lists them: by the bytes of the member name, in which a
-    /// directory ends in `/`. What lies beneath a directory follows it without a gap.
+    /// All entries in the order of the canonical tar: by the bytes of the member name, in which a
+    /// directory ends in `/`. The contents of a directory follow it contiguously.
     #[must_use]
     pub fn in_archive_order(&self) -> Vec<(&RelPath, &Entry)> {
         let mut all: Vec<_> = self.entries.iter().collect();
@@ -177,11 +177,11 @@ impl Tree {
         all
     }
 
-    /// Puts `entry` at `path`; its parents become directories. A second entry of the same type
-    /// takes the first one's place.
+    /// Inserts `entry` at `path`; its parents become directories. A second entry of the same type
+    /// replaces the first.
     ///
     /// # Errors
-    /// A [`Conflict`]; the tree is as it was.
+    /// A [`Conflict`]; the tree is unchanged.
     pub fn insert(
         &mut self,
         path: RelPath,
@@ -244,7 +244,7 @@ fn target_bytes(entry: &Entry) -> u64 {
     }
 }
 
-/// Compares two member names, each given as its path and whether it is a directory's.
+/// Compares two member names, each given as a path and whether it is a directory.
 pub(crate) fn archive_order(a: (&[u8], bool), b: (&[u8], bool)) -> Ordering {
     let common = a.0.len().min(b.0.len());
     let next = |(path, is_directory): (&[u8], bool)| match path.get(common) {

@@ -1,6 +1,6 @@
-//! A tree and its image on disk, grown together: an entry is made only after the tree took it.
+//! Builds a tree together with its files on disk: an entry is created only after the tree accepts it.
 //!
-//! Without a directory to write into only the tree grows, by the same rules.
+//! Without a target directory only the tree is built, by the same rules.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -22,15 +22,15 @@ use sys::credentials::HostIds;
 
 /// Bytes of a file that are copied at once.
 const COPY_BYTES: usize = 64 * 1024;
-/// Directories of version control systems: left out, wherever they stand.
+/// Directories of version control systems, which are excluded at any depth.
 pub const LEFT_OUT: [&[u8]; 3] = [b".git", b".hg", b".svn"];
 
-/// Whether `path` lies in, or is, something that bundles leave out.
+/// Whether `path` is an excluded directory or lies beneath one.
 pub(crate) fn is_left_out(path: &RelPath) -> bool {
     path.segments().any(|segment| LEFT_OUT.contains(&segment))
 }
 
-/// Grows a tree and its image.
+/// Builds a tree and its files on disk.
 pub(crate) struct TreeWriter<'fd> {
     image: Option<Target<'fd>>,
     kept: Kept,
@@ -41,7 +41,7 @@ pub(crate) struct TreeWriter<'fd> {
     first_left_out: Option<RelPath>,
 }
 
-/// A file that is being written.
+/// A file being written.
 pub(crate) struct FileSink<'writer> {
     path: RelPath,
     file: Option<OwnedFd>,
@@ -65,20 +65,19 @@ impl FileSink<'_> {
         }
     }
 
-    /// Says that all data was written.
+    /// Ends the data of the file.
     pub(crate) fn end(self) {
         self.digest.end_of_file();
     }
 }
 
 impl<'fd> TreeWriter<'fd> {
-    /// An empty tree in the empty directory `root`; what is created belongs to `ids` where given.
+    /// Creates an empty tree in the empty directory `root`; created entries belong to `ids` if given.
     pub(crate) fn new(root: BorrowedFd<'fd>, limits: TreeLimits, ids: Option<HostIds>) -> Self {
         Self::with_image(Some(Target::new(root, ids)), limits)
     }
 
-    /// An empty tree without an image: nothing is made, and of the files only what
-    /// [`Kept`] wants stays.
+    /// Creates an empty tree without files on disk; keeps only the contents that [`Kept`] selects.
     pub(crate) fn without_image(limits: TreeLimits, kept: Kept) -> Self {
         Self {
             kept,
@@ -98,12 +97,12 @@ impl<'fd> TreeWriter<'fd> {
         }
     }
 
-    /// What was grown so far.
+    /// The current tree.
     pub(crate) fn tree(&self) -> &Tree {
         &self.tree
     }
 
-    /// Remembers that `path` was left out.
+    /// Records that `path` is excluded.
     pub(crate) fn leave_out(&mut self, path: RelPath) {
         self.left_out += 1;
         self.first_left_out.get_or_insert(path);
@@ -124,7 +123,7 @@ impl<'fd> TreeWriter<'fd> {
         Ok(())
     }
 
-    /// Adds a symbolic link; it is created at the end, once all are known.
+    /// Adds a symbolic link; links are created at the end, when all are known.
     ///
     /// # Errors
     /// A refusal about entry `index`, or [`UnpackError::Target`].
@@ -140,7 +139,7 @@ impl<'fd> TreeWriter<'fd> {
         Ok(())
     }
 
-    /// Adds a file of `bytes` bytes, whose data is then written to the sink.
+    /// Adds a file of `bytes` bytes; the caller writes its data to the sink.
     ///
     /// # Errors
     /// A refusal about entry `index`, or [`UnpackError::Target`].
@@ -189,7 +188,7 @@ impl<'fd> TreeWriter<'fd> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
         let Some(target) = &mut self.image else {
             let known = self.kept.of(from);
-            // Of what was not kept the digest cannot be computed.
+            // The digest cannot include contents that were not kept.
             self.digest.give_up();
             let mut sink = self.file(index, path, executable, bytes)?;
             if let Some(known) = known {
@@ -213,8 +212,8 @@ impl<'fd> TreeWriter<'fd> {
         Ok(())
     }
 
-    /// Checks the links against the whole tree, creates them, and computes the digest of what now
-    /// lies in `root`.
+    /// Checks the links against the whole tree, creates them, and computes the digest of the contents of
+    /// `root`.
     ///
     /// # Errors
     /// A link that breaks a rule, or [`UnpackError::Target`].
@@ -246,7 +245,7 @@ impl<'fd> TreeWriter<'fd> {
         })
     }
 
-    /// Checks the links against the whole tree, and says what was found.
+    /// Checks the links against the whole tree, and returns the result.
     ///
     /// # Errors
     /// A link that breaks a rule.
@@ -277,7 +276,7 @@ impl<'fd> TreeWriter<'fd> {
         })
     }
 
-    /// Puts the entry into the tree and creates the directories that it implies; what it replaces.
+    /// Inserts the entry into the tree and creates the implied directories; returns the replaced entry.
     fn insert(
         &mut self,
         index: u64,
@@ -331,7 +330,7 @@ fn refused(
     UnpackError::entry(index, path.as_bytes(), refusal)
 }
 
-/// A warning about paths that a file system without upper and lower case would take for one.
+/// A warning about paths that are equal on a case-insensitive file system.
 pub fn case_twins(tree: &Tree) -> Option<WarningReport> {
     let state = RandomState::new();
     let mut seen: HashMap<u64, &RelPath> = HashMap::with_capacity(tree.len());
@@ -365,9 +364,9 @@ fn folded(path: &RelPath) -> String {
 }
 
 impl UnpackLimits {
-    /// What the tree may hold: the entries, and 120 bytes of names for each on average.
+    /// Limits of the tree: the entries, and 120 bytes of names for each on average.
     pub fn tree(&self) -> TreeLimits {
-        // With more the supervisor itself would need more than 64 MiB for the longest lists of names.
+        // A higher value needs more than 64 MiB of memory for the longest lists of names.
         const NAME_BYTES_EACH: u64 = 120;
         const NAME_BYTES_LEAST: u64 = 1024 * 1024;
         TreeLimits {

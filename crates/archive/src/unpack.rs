@@ -1,4 +1,4 @@
-//! From a hostile tar.gz to files beneath an open directory.
+//! Unpacks an untrusted tar.gz beneath an open directory.
 
 use std::io::Read;
 use std::os::fd::BorrowedFd;
@@ -16,15 +16,15 @@ use spec::digest::Digest;
 use spec::path::RelPath;
 use spec::report::WarningReport;
 
-/// How large a bundle may be.
+/// Limits of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnpackLimits {
-    /// Bytes of the archive as it is read.
+    /// Size of the archive as read.
     pub compressed_bytes: u64,
-    /// Bytes of all files, also of those that a later entry replaces or that are left out.
+    /// Bytes of all files, including those that a later entry replaces or that are excluded.
     pub unpacked_bytes: u64,
-    /// Files, links and directories, also those directories that only a path implies. Names
-    /// may take 120 bytes and headers 4 KiB for each on average.
+    /// Files, links and directories, including implied parent directories. Names may take 120 bytes and
+    /// headers 4 KiB for each on average.
     pub entries: u64,
 }
 
@@ -54,31 +54,31 @@ impl UnpackLimits {
     }
 }
 
-/// What was unpacked.
+/// The result of unpacking.
 #[derive(Debug, Clone)]
 pub struct Unpacked {
     /// SHA-256 of the canonical tar: the bundle's identity.
     pub content_digest: Digest,
-    /// SHA-256 of the archive's bytes as they were read; `None` for a directory.
+    /// SHA-256 of the archive's bytes as read; `None` for a directory.
     pub archive_digest: Option<Digest>,
     /// Bytes of all files.
     pub bytes: u64,
     /// Files, directories and links.
     pub entries: u64,
     pub tree: Tree,
-    /// What was left out, and what may surprise elsewhere.
+    /// Warnings about excluded entries and portability.
     pub warnings: Vec<WarningReport>,
 }
 
 /// Unpacks `archive`, a gzip-compressed tar, into the empty directory `into`.
 ///
-/// Each entry is checked before anything is made of it; links are made last, after the whole
-/// archive was read and found whole. Contents never lie in memory beyond a few hundred KiB.
-/// After an error `into` holds some of the entries: throw it away.
+/// Each entry is checked before it is created; links are created last, after the whole archive is read
+/// and valid. At most a few hundred KiB of contents are in memory. After an error, `into` contains some
+/// of the entries: discard it.
 ///
 /// # Errors
-/// The first rule that the archive breaks, or what the file system could not do:
-/// [`UnpackError::is_refusal`] tells them apart.
+/// The first rule that the archive breaks, or a file system error: [`UnpackError::is_refusal`]
+/// distinguishes them.
 pub fn unpack(
     archive: impl Read + Send,
     into: BorrowedFd<'_>,
@@ -87,16 +87,16 @@ pub fn unpack(
     unpack_placed(archive, into, limits, Placing::AsNamed).map(|(unpacked, _)| unpacked)
 }
 
-/// Inflated bytes from which on [`unpack_ahead`] had better have its thread: what comes before is
-/// unpacked in the time that starting one takes.
+/// Number of inflated bytes after which [`unpack_ahead`] should start its thread: unpacking fewer bytes
+/// takes no longer than starting a thread.
 pub const AHEAD_FROM_BYTES: u64 = 512 * 1024;
 
-/// As [`unpack`], with a second thread that reads and inflates `archive` ahead, from the
-/// `ahead_from_bytes`th inflated byte on ([`AHEAD_FROM_BYTES`]). The result is the same, to the last
-/// word of an error, and the thread has ended when this returns.
+/// As [`unpack`], with a second thread that reads and inflates `archive` ahead after `ahead_from_bytes`
+/// inflated bytes ([`AHEAD_FROM_BYTES`]). Results and errors are identical, and the thread has ended when
+/// this returns.
 ///
-/// For an archive whose reads do not wait for anybody, such as a file: a refusal is told only when
-/// the read that goes on at the time has returned.
+/// For archives whose reads do not block, such as files: a refusal is returned only after a read in
+/// progress has returned.
 ///
 /// # Errors
 /// As [`unpack`].
@@ -109,8 +109,8 @@ pub fn unpack_ahead(
     read_ahead(archive, into, limits, ahead_from_bytes, Rules::Bundle)
 }
 
-/// As [`unpack_ahead`], for the snapshot of a source: a link of either kind, a device or anything
-/// else but a file or a directory is refused by its name, before anything is made of it.
+/// As [`unpack_ahead`], for the snapshot of a source: links, devices and all other entries except files
+/// and directories are refused by name before anything is created for them.
 ///
 /// # Errors
 /// As [`unpack`]; an entry that is neither a file nor a directory.
@@ -142,22 +142,22 @@ fn read_ahead(
     writer.finish(into, Some(archive.digest()))
 }
 
-/// What the service of a repository packed.
+/// An archive from a repository hosting service.
 #[derive(Debug)]
 pub struct HostedArchive {
-    /// The files of the folder that was asked for.
+    /// The files of the requested folder.
     pub unpacked: Unpacked,
     /// The comment of `git archive`: the commit.
     pub comment: Option<Vec<u8>>,
-    /// What the archive has instead of the folder that was asked for; `None`: it has the folder.
+    /// What the archive contains instead of the requested folder; `None` if it has the folder.
     pub instead: Option<&'static str>,
 }
 
-/// Unpacks an archive whose entries all lie in one top folder, which is stripped, as the services
-/// of repositories pack them. Only what lies below `folder` is unpacked, and becomes the top.
+/// Unpacks an archive of a repository hosting service, with all entries in one top folder, which is
+/// stripped. Only entries below `folder` are unpacked, with `folder` as the root.
 ///
 /// # Errors
-/// As [`unpack`]; entries outside of `folder` are counted, and may be links to anywhere.
+/// As [`unpack`]; entries outside `folder` count towards the limits, but their links are not checked.
 pub fn unpack_hosted(
     archive: impl Read + Send,
     into: BorrowedFd<'_>,
@@ -172,7 +172,7 @@ pub fn unpack_hosted(
     })
 }
 
-/// What was seen of an archive beside its entries.
+/// Properties of an archive besides its entries.
 pub(crate) struct Seen {
     comment: Option<Vec<u8>>,
     instead: Option<&'static str>,
@@ -190,7 +190,7 @@ fn unpack_placed(
     Ok((unpacked, seen))
 }
 
-/// Gives every entry of `archive` to `writer`; returns the digest of the archive's bytes.
+/// Passes every entry of `archive` to `writer`; returns the digest of the archive's bytes.
 pub(crate) fn read_archive(
     archive: impl Read + Send,
     writer: &mut TreeWriter<'_>,
@@ -218,8 +218,8 @@ fn read_placed(
         let Member {
             index, path, kind, ..
         } = member;
-        // The bundle's own directory is there already, and stays as it is; what is not below the
-        // folder that was asked for is passed over.
+        // The bundle's root directory exists and stays unchanged; entries outside the requested folder
+        // are skipped.
         let Some(path) = path else {
             continue;
         };
@@ -247,7 +247,7 @@ fn read_placed(
                 }
                 writer.copy(index, path, &target, executable, bytes)?;
             }
-            // No rules of a tree that is read here let one pass.
+            // The rules of bundles and snapshots refuse special files.
             MemberKind::Special { what } => {
                 let refusal = Refusal::not_in_snapshot(what);
                 return Err(UnpackError::entry(index, path.as_bytes(), refusal));
@@ -260,7 +260,7 @@ fn read_placed(
     })
 }
 
-/// Mode and size of the earlier regular file that a hard link names.
+/// Mode and size of the earlier regular file that is the target of a hard link.
 fn linked_file(
     tree: &Tree,
     index: u64,

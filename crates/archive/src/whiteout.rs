@@ -1,35 +1,35 @@
-//! Whiteouts: the names by which a layer says what of those below it is no more (OCI image-spec,
-//! layer.md, "Whiteouts").
+//! Whiteouts: names with which a layer removes entries of the layers below (OCI image-spec, layer.md,
+//! "Whiteouts").
 
 use crate::entry_rules::MemberKind;
 use crate::error::Refusal;
 use spec::path::RelPath;
 
 const PREFIX: &[u8] = b".wh.";
-/// Names with this belong to AUFS itself, but for the one of an opaque directory.
+/// Prefix of the internal names of AUFS, except the opaque marker.
 const AUFS: &[u8] = b".wh..wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
 
-/// What a name of a layer means.
+/// The meaning of a name in a layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meaning {
-    /// An entry as any other.
+    /// An ordinary entry.
     Plain,
-    /// AUFS's own bookkeeping: nothing that an image holds.
+    /// Internal data of AUFS, not part of the image.
     Aufs,
-    /// Of layers below, `name` of `directory` is no more; `None` is the root.
+    /// Removes `name` in `directory` of the layers below; `None` is the root.
     Gone {
         directory: Option<RelPath>,
         name: Vec<u8>,
     },
-    /// Of layers below, nothing in this directory is there; `None` is the root.
+    /// Hides the contents of this directory in the layers below; `None` is the root.
     Opaque { directory: Option<RelPath> },
 }
 
-/// What the entry at `path` means.
+/// The meaning of the entry at `path`.
 ///
 /// # Errors
-/// The entry is a whiteout that no reader of images would understand.
+/// The entry is a whiteout that image readers do not support.
 pub fn meaning(path: &RelPath, kind: &MemberKind) -> Result<Meaning, Refusal> {
     let mut above: Vec<&[u8]> = path.segments().collect();
     let name = above.pop().unwrap_or_default();
@@ -50,7 +50,7 @@ pub fn meaning(path: &RelPath, kind: &MemberKind) -> Result<Meaning, Refusal> {
     }
     match kind {
         MemberKind::File { bytes: 0 } => (),
-        // All whiteouts of AUFS were names of one file, and its layers say so.
+        // AUFS stores all whiteouts as hard links to one file.
         MemberKind::HardLink { .. } => (),
         MemberKind::File { bytes } => {
             return Err(Refusal::new(

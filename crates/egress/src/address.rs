@@ -1,4 +1,4 @@
-//! Which addresses are of the public network. Pure.
+//! Classification of addresses as public or not. Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -23,20 +23,20 @@ const PRIVATE_V4: [(Ipv4Addr, u32); 16] = [
     (Ipv4Addr::new(168, 63, 129, 16), 32),
 ];
 
-/// The one block of IPv6 out of which addresses of the public network are given (RFC 4291, IANA).
-/// Local, link-local, site-local, multicast and discard-only addresses are not in it.
+/// The only IPv6 block from which public addresses are allocated (RFC 4291, IANA). It excludes local,
+/// link-local, site-local, multicast and discard-only addresses.
 const GLOBAL_V6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
-/// Blocks inside it that are not public, besides those that hold an IPv4 address: special purposes
-/// (Teredo among them) and documentation.
+/// Blocks inside [`GLOBAL_V6`] that are not public and do not embed an IPv4 address: special purposes
+/// (including Teredo) and documentation.
 const PRIVATE_V6: [(Ipv6Addr, u32); 3] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
-/// Whether an address belongs to the public network. An IPv6 address that holds one of IPv4
-/// (mapped, compatible, translated, 6to4) is what that one is.
+/// Whether an address belongs to the public network. An IPv6 address that embeds an IPv4 address (mapped,
+/// compatible, translated, 6to4) is classified by the embedded address.
 #[must_use]
 pub fn is_public(address: IpAddr) -> bool {
     match address {
@@ -60,7 +60,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         .any(|(block, bits)| shares_v4(address, *block, *bits))
 }
 
-/// The IPv4 address that an IPv6 one stands for.
+/// The IPv4 address that an IPv6 address embeds.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [a, b, c, d, e, f, high, low] = address.segments();
     let of = |high: u16, low: u16| {
@@ -69,7 +69,7 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
         Some(Ipv4Addr::new(one, two, three, four))
     };
     match [a, b, c, d, e, f] {
-        // `::1` and `::` are no addresses of IPv4.
+        // `::1` and `::` embed no IPv4 address.
         [0, 0, 0, 0, 0, 0] if (high, low) != (0, 0) && (high, low) != (0, 1) => of(high, low),
         [0, 0, 0, 0, 0, 0xffff] | [0x64, 0xff9b, 0, 0, 0, 0] => of(high, low),
         [0x2002, ..] => of(b, c),

@@ -1,7 +1,7 @@
-//! What a person can change about a denial. Pure.
+//! Hints for denied attempts. Pure.
 //!
-//! Each hint holds something to paste: a flag, an entry of a list, a key of the host policy; or,
-//! where no list helps, what the program has to do otherwise.
+//! Each hint contains text to paste (a flag, a list entry, a key of the host policy) or, where no list
+//! entry helps, what the program must do instead.
 
 use std::net::IpAddr;
 
@@ -14,16 +14,16 @@ use spec::egress::{EgressHost, EgressRule};
 use spec::host_name::HostName;
 use spec::sources_policy::EgressPolicy;
 
-/// What held during the run.
+/// Settings that were in effect during the run.
 #[derive(Debug, Clone, Copy)]
 pub struct Circumstances<'run> {
-    /// What was asked, and the list that counted.
+    /// The requested entries and the effective list.
     pub plan: &'run EgressPlan,
-    /// What the host policy says.
+    /// The host policy.
     pub policy: &'run EgressPolicy,
 }
 
-/// What an attempt was aimed at: `evil.com:443`, `evil.com`, `udp 8.8.8.8:443`.
+/// The destination of an attempt: `evil.com:443`, `evil.com`, `udp 8.8.8.8:443`.
 #[must_use]
 pub fn object(attempt: &Attempt) -> String {
     let whom = match (&attempt.host, attempt.address, attempt.port) {
@@ -43,7 +43,7 @@ pub fn object(attempt: &Attempt) -> String {
     }
 }
 
-/// What to change so that the attempt succeeds.
+/// The change that makes the attempt succeed.
 #[must_use]
 pub fn hint(attempt: &Attempt, around: Circumstances<'_>) -> String {
     let host = attempt.host.as_deref().unwrap_or("the host");
@@ -86,7 +86,7 @@ pub fn hint(attempt: &Attempt, around: Circumstances<'_>) -> String {
     }
 }
 
-/// `--allow-net RULE`, and what stands in the way of that.
+/// `--allow-net RULE`, and what prevents it from taking effect.
 fn listing(attempt: &Attempt, around: Circumstances<'_>) -> String {
     let Some(wanted) = rule(attempt) else {
         return "only host names of letters, digits, `-` and `_` can be allowed".to_owned();
@@ -135,7 +135,7 @@ fn address(attempt: &Attempt, around: Circumstances<'_>) -> String {
 
 fn is_open(address: IpAddr, policy: &EgressPolicy) -> bool {
     let mut ranges = policy.private_ranges.iter();
-    // The host's own loopback is opened by no range that holds more.
+    // A wider range does not open the host's own loopback.
     match address.is_loopback() {
         true => ranges.any(|range| range.is_exactly(address)),
         false => ranges.any(|range| range.contains(address)),
@@ -150,7 +150,7 @@ fn opening(address: IpAddr) -> String {
     }
 }
 
-/// Where clouds tell a machine its own credentials.
+/// Addresses at which clouds serve instance credentials.
 fn is_metadata(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_link_local() || address.octets() == [168, 63, 129, 16],
@@ -178,11 +178,11 @@ fn uncaught(attempt: &Attempt) -> String {
     }
 }
 
-/// The entry that would allow an attempt.
+/// The entry that allows an attempt.
 fn rule(attempt: &Attempt) -> Option<EgressRule> {
     let host = match (&attempt.host, attempt.address) {
         (Some(host), _) => match HostName::parse(host.as_bytes()) {
-            // Only one dot at the end would be dropped; what is shown is what is pasted.
+            // `parse` may drop a trailing dot: an entry is suggested only if the name is unchanged.
             Ok(name) if name.as_str() == host => EgressHost::Name(name),
             _ => return None,
         },
@@ -195,7 +195,7 @@ fn rule(attempt: &Attempt) -> Option<EgressRule> {
     })
 }
 
-/// As an entry of a list in YAML.
+/// The rule as a YAML list entry.
 fn quoted(rule: &EgressRule) -> String {
     match rule.host {
         EgressHost::Name(_) => rule.to_string(),
@@ -232,7 +232,7 @@ mod tests {
             .collect()
     }
 
-    /// The hint of a run that was given `flags` under a policy.
+    /// The hint for a run with `flags` under a policy.
     fn told(attempt: &Attempt, flags: &[&str], policy: &EgressPolicy) -> String {
         let plan = settle(&[], &rules(flags), policy);
         hint(

@@ -1,47 +1,47 @@
-//! Who may be reached: the one decision, by name and port. Pure.
+//! The egress decision by name and port. Pure.
 
 use std::net::IpAddr;
 
 use spec::egress::{EgressHost, EgressRule};
 use spec::host_name::HostName;
 
-/// What was granted, as one list.
+/// The granted rules as one list.
 #[derive(Debug, Clone, Default)]
 pub struct Allowlist {
     rules: Vec<EgressRule>,
 }
 
-/// How a name stands in the list.
+/// How the list matches a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing<'list> {
-    /// It stands there itself.
+    /// The list contains the name itself.
     Named,
-    /// Only a `*.parent` allows it; the parent.
+    /// Only `*.parent` allows the name; holds the parent.
     Below(&'list HostName),
     Absent,
 }
 
 impl Allowlist {
-    /// The list of these rules; none at all allows nobody.
+    /// Creates a list of these rules. An empty list allows nothing.
     #[must_use]
     pub const fn new(rules: Vec<EgressRule>) -> Self {
         Self { rules }
     }
 
-    /// Whether nobody may be reached.
+    /// Whether the list allows no destination.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// How a name stands in the list, at whichever port: a question for a name has none.
+    /// How the list matches a name at any port: a DNS query has no port.
     #[must_use]
     pub fn standing(&self, name: &HostName) -> Standing<'_> {
         let mut below: Option<&HostName> = None;
         for rule in &self.rules {
             match &rule.host {
                 EgressHost::Name(allowed) if allowed == name => return Standing::Named,
-                // Of several the closest one, whatever their order.
+                // The closest parent wins, regardless of order.
                 EgressHost::Below(parent)
                     if name.is_below(parent)
                         && below.is_none_or(|other| parent.is_below(other)) =>
@@ -62,14 +62,14 @@ impl Allowlist {
             .any(|rule| rule.names(name) && rule.port.is_none_or(|allowed| allowed == port))
     }
 
-    /// Whether an address stands in the list as such, at whichever port.
+    /// Whether the list contains this address, at any port.
     #[must_use]
     pub(crate) fn names_address(&self, address: IpAddr) -> bool {
         let wanted = EgressHost::Address(address);
         self.rules.iter().any(|rule| rule.host == wanted)
     }
 
-    /// Whether an address stands in the list as such, for `port`.
+    /// Whether the list contains this address for `port`.
     #[must_use]
     pub(crate) fn allows_address(&self, address: IpAddr, port: u16) -> bool {
         let wanted = EgressHost::Address(address);
@@ -78,8 +78,8 @@ impl Allowlist {
             .any(|rule| rule.host == wanted && rule.port.is_none_or(|allowed| allowed == port))
     }
 
-    /// The ports that rules state, and the two that bare names are known by: where a listener is
-    /// needed when connections cannot be captured.
+    /// The ports that rules state, and the two default ports of bare names: listeners are needed at these
+    /// ports when connections cannot be captured.
     pub fn ports(&self) -> impl Iterator<Item = u16> {
         let mut ports: Vec<u16> = self.rules.iter().filter_map(|rule| rule.port).collect();
         ports.extend([80, 443]);

@@ -1,8 +1,8 @@
-//! The egress list that counts: what manifest and caller ask for, and what the host policy leaves.
+//! The effective egress list: the requests of manifest and caller, restricted by the host policy.
 //!
-//! The keys of the manifest (`network`, `sandbox.network`, the legacy `runtime.network`, and what
-//! was inherited) and `--allow-net` add up; the host policy's own list cuts. A missing list, an
-//! empty one and one of which nothing is left are the same: nothing can be reached.
+//! The keys of the manifest (`network`, `sandbox.network`, the legacy `runtime.network`, and inherited
+//! keys) and `--allow-net` are merged; the host policy's list restricts the result. A missing list, an
+//! empty list and a list with no remaining entry are equivalent: no destination is allowed.
 
 use core::net::IpAddr;
 use std::collections::HashMap;
@@ -18,33 +18,33 @@ use spec::typescript::NpmRegistry;
 /// The flag.
 pub const ALLOW_NET: &str = "--allow-net";
 
-/// The variable by which npm and npx are told their registry (npm-config(7)).
+/// The variable that sets the registry of npm and npx (npm-config(7)).
 const NPM_REGISTRY: &[u8] = b"npm_config_registry";
 
-/// One entry that somebody asks for.
+/// One requested entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestedHost {
     pub rule: EgressRule,
-    /// Indexes into the manifest's list, of every entry that is this rule.
+    /// Indexes of all entries of the manifest's list that equal this rule.
     pub entries: Vec<usize>,
-    /// Whether `--allow-net` names it too.
+    /// Whether `--allow-net` also requests it.
     pub by_flag: bool,
-    /// What the host policy leaves of it.
+    /// The rules that remain after the host policy is applied.
     pub left: Vec<EgressRule>,
 }
 
-/// Whom the body may reach.
+/// The destinations that the body may reach.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EgressPlan {
-    /// Every entry that somebody asks for, each once, the manifest's first.
+    /// All requested entries without duplicates, those of the manifest first.
     pub asked: Vec<RequestedHost>,
-    /// The list that counts.
+    /// The effective list.
     pub allowed: Vec<EgressRule>,
-    /// Whether a TLS hello that hides another one inside is refused.
+    /// Whether a TLS ClientHello with an encrypted inner ClientHello is refused.
     pub refuse_ech: bool,
 }
 
-/// Settles whom the body may reach.
+/// Computes the destinations that the body may reach.
 #[must_use]
 pub fn settle(
     manifest: &[EgressRequest],
@@ -82,8 +82,8 @@ pub fn settle(
     }
 }
 
-/// The rules, without those that another one for the same host covers. A name below an allowed
-/// `*.` stays: it does not count against the names below that.
+/// The rules without those that another rule for the same host covers. A name below an allowed `*.`
+/// stays: it does not count towards the limit of names under the wildcard.
 fn without_covered<'rules>(rules: impl Iterator<Item = &'rules EgressRule>) -> Vec<EgressRule> {
     let mut all: Vec<Option<EgressRule>> = Vec::new();
     let mut of_hosts: HashMap<&EgressHost, Vec<usize>> = HashMap::new();
@@ -103,10 +103,10 @@ fn without_covered<'rules>(rules: impl Iterator<Item = &'rules EgressRule>) -> V
     all.into_iter().flatten().collect()
 }
 
-/// Why an entry of the list can never be reached.
+/// Why an entry of the list has no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Vain {
-    /// The host policy's list leaves nothing of it.
+    /// The host policy allows no part of it.
     Policy,
     /// It is the body's own loopback.
     Loopback,
@@ -115,8 +115,8 @@ enum Vain {
 }
 
 impl EgressPlan {
-    /// From where `npx` could fetch a package: the registry that the body's `environment` names. One
-    /// that nobody names is not guessed at.
+    /// The registry from which `npx` can fetch a package: the one that the body's `environment` sets. No
+    /// default is assumed.
     #[must_use]
     pub fn npm_registry(&self, environment: &[(Vec<u8>, Vec<u8>)]) -> NpmRegistry {
         let named = environment
@@ -134,10 +134,9 @@ impl EgressPlan {
         }
     }
 
-    /// A warning for each entry by which nothing can be reached: a run goes on without it, and
-    /// `--strict` refuses.
+    /// A warning for each entry without effect. The run continues; `--strict` refuses.
     ///
-    /// `is_public` says which addresses belong to the public network.
+    /// `is_public` returns whether an address belongs to the public network.
     #[must_use]
     pub fn vain(
         &self,
@@ -179,7 +178,7 @@ impl EgressPlan {
 }
 
 impl EgressPlan {
-    /// The same for what `--add-host` says.
+    /// The same for `--add-host`.
     #[must_use]
     pub fn vain_hosts(
         &self,
@@ -210,7 +209,7 @@ impl EgressPlan {
 }
 
 impl RequestedHost {
-    /// The keys and flags that ask, each once.
+    /// The keys and flags that request the entry, without duplicates.
     #[must_use]
     pub fn asked_by<'asked>(&self, manifest: &'asked [EgressRequest]) -> Vec<&'asked str> {
         let mut names: Vec<&str> = Vec::new();
@@ -225,7 +224,7 @@ impl RequestedHost {
     }
 }
 
-/// The flag that would allow `rule`, as a shell takes it.
+/// The flag that allows `rule`, quoted for a shell.
 #[must_use]
 pub fn flag(rule: &EgressRule) -> String {
     let text = rule.to_string();
@@ -251,13 +250,12 @@ fn host_of_url(url: &[u8]) -> Option<(HostName, u16)> {
     Some((HostName::parse(host.as_bytes()).ok()?, port))
 }
 
-/// What opens an address and no other, as the host policy has it:
-/// `egress: {private_ranges: [10.1.2.3/32]}`.
+/// The host policy setting that opens exactly one address: `egress: {private_ranges: [10.1.2.3/32]}`.
 #[must_use]
 pub fn private_ranges(address: IpAddr) -> String {
     let block = match address {
         IpAddr::V4(address) => format!("{address}/32"),
-        // YAML gives a colon meanings of its own.
+        // YAML gives colons a special meaning.
         IpAddr::V6(address) => format!("'{address}/128'"),
     };
     format!("egress: {{private_ranges: [{block}]}}")
@@ -287,11 +285,11 @@ fn judge(
     }
 }
 
-/// Whether an address may be dialled, as far as is known before: whether it is the host's own is
-/// asked of the kernel for each dial.
+/// Whether an address may be dialled, as far as is known in advance. Whether it is an address of the host
+/// itself is checked with the kernel at each dial.
 fn is_open(address: IpAddr, policy: &EgressPolicy, is_public: &dyn Fn(IpAddr) -> bool) -> bool {
     let opens = |range: &IpRange| match address.is_loopback() {
-        // The host's own: only what names it alone opens it.
+        // An address of the host itself: only an entry for exactly this address opens it.
         true => range.is_exactly(address),
         false => range.contains(address),
     };
@@ -359,10 +357,10 @@ mod tests {
                 None,
                 &["a.com", "*.b.com:443", "c.org"],
             ),
-            // The wider of two entries for one host is kept, whoever asks for it.
+            // The wider of two entries for one host is kept, regardless of its source.
             (&BOTH, &["*.b.com"], None, &["a.com", "*.b.com"]),
             (&BOTH[..1], &["a.com:443"], None, &["a.com"]),
-            // A name keeps its place beside the star above it.
+            // A name is kept beside the wildcard above it.
             (
                 &BOTH,
                 &["x.b.com:443"],

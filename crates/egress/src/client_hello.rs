@@ -1,42 +1,41 @@
-//! The name in the first message of a TLS connection. Pure; RFC 8446, RFC 6066.
+//! The server name in the first message of a TLS connection. Pure; RFC 8446, RFC 6066.
 //!
-//! Only as much is read as says to whom the body wants to speak: the records that carry the
-//! ClientHello, and its `server_name` extension. Whatever two readers could read differently (two
-//! names, the extension twice, lengths that do not add up) is refused.
+//! Reads only the records that carry the ClientHello, and its `server_name` extension. Input that two
+//! parsers could read differently (two names, a duplicate extension, inconsistent lengths) is refused.
 
 use spec::host_name::HostName;
 
-/// Longest ClientHello, in bytes, over all its records.
+/// Maximum size of a ClientHello, in bytes, over all its records.
 pub const HELLO_BYTES_MAX: usize = 16 << 10;
-/// Longest that the records may be which carry it, in bytes, headers included: room for a usual
-/// hello in records of one byte each.
+/// Maximum size of the records that carry it, in bytes, with headers: enough for a typical ClientHello in
+/// records of one byte each.
 pub const WIRE_BYTES_MAX: usize = 2 * HELLO_BYTES_MAX;
-/// Longest plaintext record (RFC 8446, 5.1).
+/// Maximum size of a plaintext record (RFC 8446, 5.1).
 const RECORD_BYTES_MAX: usize = 1 << 14;
 const RECORD_HEADER_BYTES: usize = 5;
 const CONTENT_HANDSHAKE: u8 = 22;
 const MESSAGE_CLIENT_HELLO: u8 = 1;
 const EXTENSION_SERVER_NAME: u16 = 0;
 
-/// What the bytes so far say.
+/// Result of parsing the bytes received so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// Too little to say anything.
+    /// More bytes are needed.
     More,
-    /// The whole ClientHello was read.
+    /// The ClientHello is complete.
     Hello(ClientHello),
 }
 
-/// A ClientHello, as far as it matters.
+/// The relevant parts of a ClientHello.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientHello {
-    /// The one name of `server_name`; `None` where there is no such extension.
+    /// The name in `server_name`; `None` without that extension.
     pub server_name: Option<HostName>,
-    /// Whether there is an encrypted inner one, whose name nobody but the server can read.
+    /// Whether it contains an encrypted inner ClientHello, whose name only the server can read.
     pub has_encrypted: bool,
 }
 
-/// Why the bytes are not what is accepted.
+/// Why the bytes are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HelloError {
     #[error("this is not TLS")]
@@ -44,18 +43,18 @@ pub enum HelloError {
     /// More than 16 KiB.
     #[error("the ClientHello has more than 16 KiB")]
     TooLong,
-    /// Lengths that do not add up, or something twice.
+    /// Inconsistent lengths or a duplicate.
     #[error("the ClientHello is malformed")]
     Malformed,
-    /// The name is none: an address, a NUL character, more than one.
+    /// Not a valid name: an address, a NUL character, more than one name.
     #[error("the server name is not one host name")]
     BadName,
 }
 
-/// Reads what has arrived so far.
+/// Parses the bytes received so far.
 ///
 /// # Errors
-/// [`HelloError`]: no further byte can make it acceptable.
+/// [`HelloError`]: no further byte can make the input acceptable.
 pub fn parse(bytes: &[u8]) -> Result<Progress, HelloError> {
     let looked_at = &bytes[..bytes.len().min(WIRE_BYTES_MAX)];
     let progress = read_records(looked_at)?;
@@ -65,18 +64,18 @@ pub fn parse(bytes: &[u8]) -> Result<Progress, HelloError> {
     Ok(progress)
 }
 
-/// Joins what the records carry until the hello is whole.
+/// Joins the payloads of the records until the ClientHello is complete.
 fn read_records(bytes: &[u8]) -> Result<Progress, HelloError> {
     let mut message = Vec::new();
     let mut rest = bytes;
     loop {
-        // Judged byte by byte: what is no TLS is known from the first one.
+        // Checked byte by byte: the first byte already shows that input is not TLS.
         check_record_start(rest)?;
         let Some((header, after)) = rest.split_first_chunk::<RECORD_HEADER_BYTES>() else {
             return Ok(Progress::More);
         };
         let length = usize::from(u16::from_be_bytes([header[3], header[4]]));
-        // An empty fragment of a handshake may not be sent (RFC 8446, 5.1).
+        // Empty handshake fragments are forbidden (RFC 8446, 5.1).
         if length == 0 || RECORD_BYTES_MAX < length {
             return Err(HelloError::NotTls);
         }
@@ -93,7 +92,7 @@ fn read_records(bytes: &[u8]) -> Result<Progress, HelloError> {
             if HELLO_BYTES_MAX < 4 + hello_bytes {
                 return Err(HelloError::TooLong);
             }
-            // A second message in the record of the first: perhaps another hello.
+            // The record contains a second message, possibly another ClientHello.
             if 4 + hello_bytes < before + length {
                 return Err(HelloError::Malformed);
             }
@@ -114,14 +113,14 @@ fn check_record_start(bytes: &[u8]) -> Result<(), HelloError> {
         .iter()
         .zip(expected)
         .any(|(found, byte)| *found != byte);
-    // 3.0 to 3.4; what follows is none that was ever sent in a ClientHello.
+    // Versions 3.0 to 3.4; no ClientHello uses a later one.
     if differs || bytes.get(2).is_some_and(|minor| 4 < *minor) {
         return Err(HelloError::NotTls);
     }
     Ok(())
 }
 
-/// A slice that is read from its front.
+/// A slice that is consumed from the front.
 struct Cursor<'bytes>(&'bytes [u8]);
 
 impl<'bytes> Cursor<'bytes> {
@@ -143,13 +142,13 @@ impl<'bytes> Cursor<'bytes> {
         Ok(u16::from_be_bytes([two[0], two[1]]))
     }
 
-    /// What follows its own length in one byte.
+    /// A vector with a length prefix of one byte.
     fn short_vector(&mut self) -> Result<Self, HelloError> {
         let count = self.byte()?;
         self.take(count).map(Self)
     }
 
-    /// What follows its own length in two bytes.
+    /// A vector with a length prefix of two bytes.
     fn vector(&mut self) -> Result<Self, HelloError> {
         let count = usize::from(self.two_bytes()?);
         self.take(count).map(Self)
@@ -199,7 +198,7 @@ fn read_hello(body: &[u8]) -> Result<ClientHello, HelloError> {
     Ok(hello)
 }
 
-/// Encrypted Client Hello (RFC 9849), its drafts, and the encrypted server name before them.
+/// Encrypted Client Hello (RFC 9849), its drafts, and its predecessor, the encrypted server name.
 const fn is_encrypted_hello(kind: u16) -> bool {
     matches!(kind, 0xfe08..=0xfe0d | 0xff02..=0xff04 | 0xffce)
 }
@@ -209,7 +208,7 @@ fn read_server_name(mut content: Cursor<'_>) -> Result<HostName, HelloError> {
     if !content.is_empty() {
         return Err(HelloError::Malformed);
     }
-    // Type 0, host_name, is the only one that there is; a second entry would be a second name.
+    // Type 0, host_name, is the only defined type; a second entry would be a second name.
     if list.byte()? != 0 {
         return Err(HelloError::BadName);
     }
@@ -217,7 +216,7 @@ fn read_server_name(mut content: Cursor<'_>) -> Result<HostName, HelloError> {
     if !list.is_empty() {
         return Err(HelloError::BadName);
     }
-    // RFC 6066: without a dot at the end.
+    // RFC 6066: no trailing dot.
     if name.0.ends_with(b".") {
         return Err(HelloError::BadName);
     }

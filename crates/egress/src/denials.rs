@@ -1,4 +1,4 @@
-//! What was denied, merged: the same attempt a thousand times is one entry that counts. Pure.
+//! Denied attempts, with equal attempts merged into one counted entry. Pure.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,26 +6,26 @@ use std::net::IpAddr;
 
 use spec::denial_reason::DenialReason;
 
-/// Most entries that are kept apart; what comes after is only counted.
+/// Maximum number of distinct entries; further attempts are only counted.
 pub(crate) const DISTINCT_MAX: usize = 1_000;
 
-/// What was tried.
+/// The protocol of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// A question for a name.
+    /// A DNS query.
     Dns,
     Tcp,
     Udp,
-    /// An echo request, of either family.
+    /// An ICMP echo request of either family.
     Icmp,
     Sctp,
-    /// A datagram of another kind.
+    /// A UDP-Lite datagram.
     UdpLite,
-    /// Anything else, by its number.
+    /// Any other protocol, by number.
     Other(u8),
 }
 
-/// As the report has it: `tcp`, or the number.
+/// The form in the report: `tcp`, or the number.
 impl fmt::Display for Protocol {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self {
@@ -45,20 +45,20 @@ impl fmt::Display for Protocol {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Attempt {
     pub protocol: Protocol,
-    /// To whom, escaped, where a name is known.
+    /// The destination host, escaped, if known.
     pub host: Option<String>,
-    /// To which address, where one is known.
+    /// The destination address, if known.
     pub address: Option<IpAddr>,
-    /// At which port, where one is known.
+    /// The destination port, if known.
     pub port: Option<u16>,
     /// Why it was denied.
     pub reason: DenialReason,
 }
 
-/// Attempts of one kind.
+/// Count of equal attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// When the first was seen, in milliseconds since the body was started.
+    /// Time of the first attempt, in milliseconds since the start of the body.
     pub first_ms: u64,
     pub count: u64,
 }
@@ -89,12 +89,12 @@ impl Denials {
         }
     }
 
-    /// The kinds in the order in which each was first seen.
+    /// The distinct attempts, ordered by first occurrence.
     pub fn kinds(&self) -> impl Iterator<Item = &(Attempt, Seen)> {
         self.order.iter()
     }
 
-    /// Attempts that are only counted.
+    /// Number of attempts that are only counted.
     #[must_use]
     pub fn others(&self) -> u64 {
         self.others

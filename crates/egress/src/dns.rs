@@ -1,13 +1,13 @@
-//! Queries of bodies for names, and what is answered. Pure: no query is ever forwarded.
+//! DNS queries of bodies and their answers. Pure: no query is ever forwarded.
 //!
-//! One question a message, as every resolver library sends it. A name that is compressed in a
-//! question, a second question, an answer section: refused as malformed (FORMERR).
+//! A message has one question, as all resolver libraries send it. A compressed name in a question, a
+//! second question or an answer section is refused as malformed (FORMERR).
 
 use std::net::Ipv4Addr;
 
 use spec::host_name::HostName;
 
-/// Longest message over TCP that is read; over UDP queries are far shorter.
+/// Maximum size of a message over TCP; queries over UDP are far shorter.
 pub const QUERY_BYTES_MAX: usize = 4_096;
 /// Bytes of the header (RFC 1035, 4.1.1).
 const HEADER_BYTES: usize = 12;
@@ -18,31 +18,31 @@ pub(crate) const TYPE_PTR: u16 = 12;
 const CLASS_IN: u16 = 1;
 /// Type OPT (RFC 6891).
 const TYPE_OPT: u16 = 41;
-/// Additional records that a query may have: OPT and a signature.
+/// Maximum number of additional records in a query: OPT and a signature.
 const ADDITIONAL_MAX: u8 = 2;
-/// Longest name in a message, its length bytes and its end included (RFC 1035, 2.3.4).
+/// Maximum size of a name in a message, with length bytes and terminator (RFC 1035, 2.3.4).
 const NAME_BYTES_MAX: usize = 255;
-/// Bytes that we take over UDP, as OPT says.
+/// UDP payload size that OPT advertises, in bytes.
 const DATAGRAM_BYTES: u16 = 1_232;
-/// Seconds that a synthetic address may be remembered: it holds for the whole run.
+/// TTL of a synthetic address, in seconds: the address is valid for the whole run.
 const TTL_S: u32 = 300;
 
-/// A question that was understood.
+/// A parsed query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query<'message> {
     start: Start,
-    /// The question as it came, capitals included: resolvers compare (draft-vixie-dnsext-dns0x20).
+    /// The question as received, with its case: resolvers compare it (draft-vixie-dnsext-dns0x20).
     question: &'message [u8],
-    /// The name, where it is one that a host may have.
+    /// The name, if it is a valid host name.
     pub name: Option<HostName>,
-    /// What is asked for: [`TYPE_A`] or another.
+    /// The record type: [`TYPE_A`] or another.
     pub kind: u16,
     /// Whether the class is IN.
     pub is_internet: bool,
     extended: Option<Extended>,
 }
 
-/// What an answer repeats of the header.
+/// The header fields that an answer repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Start {
     id: [u8; 2],
@@ -50,40 +50,40 @@ struct Start {
     recursion_desired: bool,
 }
 
-/// The OPT record of whoever asks (RFC 6891): an answer then has one too.
+/// The OPT record of the query (RFC 6891): an answer then has one too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Extended {
-    /// DO, which an answer repeats (RFC 3225).
+    /// The DO bit, which an answer repeats (RFC 3225).
     wants_signatures: bool,
 }
 
-/// Why bytes are no query.
+/// Why bytes are not a valid query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Malformed {
-    /// Nothing can be answered: not even a header, or it is an answer itself.
+    /// Cannot be answered: shorter than a header, or itself an answer.
     Silent,
-    /// A FORMERR, NOTIMP or BADVERS can be answered, ready to be sent.
+    /// The encoded FORMERR, NOTIMP or BADVERS answer.
     Answerable(Vec<u8>),
 }
 
-/// What a name is answered with.
+/// The answer to a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     Address(Ipv4Addr),
-    /// The name of the address that was asked for.
+    /// The name of the address in the query.
     Name(HostName),
-    /// The name is allowed and has nothing of this type.
+    /// The name is allowed but has no record of this type.
     NoData,
-    /// There is no such name.
+    /// The name does not exist.
     NoName,
-    /// Too many queries: the library may ask again later.
+    /// Too many queries: the library may retry later.
     ServerFailure,
 }
 
-/// Reads a query, all of it: nothing may follow what its counts announce.
+/// Parses a complete query; no bytes may follow the announced records.
 ///
 /// # Errors
-/// [`Malformed`], with what to answer.
+/// [`Malformed`], with the answer to send.
 pub fn parse(message: &[u8]) -> Result<Query<'_>, Malformed> {
     let Some((header, rest)) = message.split_first_chunk::<HEADER_BYTES>() else {
         return Err(Malformed::Silent);
@@ -118,7 +118,7 @@ pub fn parse(message: &[u8]) -> Result<Query<'_>, Malformed> {
         }
         Some((_, Versions::Unknown)) => {
             let mut answer = start.response(Code::NoError, [0, 0, 1]).to_vec();
-            // BADVERS, 16: its low four bits stand in the header.
+            // BADVERS, 16: its low four bits are in the header.
             answer.extend_from_slice(&opt_record(1, false));
             Err(Malformed::Answerable(answer))
         }
@@ -147,7 +147,7 @@ enum Versions {
     Unknown,
 }
 
-/// The records after the question; `None` where they are not exactly `count`, or OPT is there twice.
+/// Reads the records after the question; `None` unless they are exactly `count` with at most one OPT.
 fn read_additional(mut bytes: &[u8], count: u8) -> Option<Versions> {
     let mut extended = None;
     let mut is_known = true;
@@ -176,7 +176,7 @@ fn read_additional(mut bytes: &[u8], count: u8) -> Option<Versions> {
     }
 }
 
-/// Whether these are options: code, length, and so many bytes, each.
+/// Whether the data is a list of options: code, length and value.
 fn are_options(mut data: &[u8]) -> bool {
     while let Some(([_, _, high, low], after)) = data.split_first_chunk() {
         let length = usize::from(u16::from_be_bytes([*high, *low]));
@@ -188,7 +188,7 @@ fn are_options(mut data: &[u8]) -> bool {
     data.is_empty()
 }
 
-/// The labels of a name that is written out, and how many bytes it takes, its end included.
+/// The labels of an uncompressed name, and its size in bytes with the terminator.
 fn read_name(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
     let mut labels = Vec::new();
     let mut at = 0;
@@ -198,7 +198,7 @@ fn read_name(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
         if length == 0 {
             return Some((labels, at));
         }
-        // The two high bits: a pointer, or a form that nobody uses. The name's end takes one byte.
+        // The two high bits mark a pointer or an unused form. The terminator takes one byte.
         if 63 < length || NAME_BYTES_MAX < at + length + 1 {
             return None;
         }
@@ -208,8 +208,8 @@ fn read_name(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
 }
 
 impl Query<'_> {
-    /// The name as it came, also one that no host may have: labels with dots between them. What is
-    /// no plain character stands as `\x..`, and so does a dot inside a label: it is none between two.
+    /// The name as received, even if it is not a valid host name: labels joined by dots. Special
+    /// characters, and dots inside a label, are written as `\x..`.
     #[must_use]
     pub(crate) fn written_name(&self) -> String {
         use std::fmt::Write as _;
@@ -233,7 +233,7 @@ impl Query<'_> {
         text
     }
 
-    /// The message that answers.
+    /// Encodes the answer message.
     #[must_use]
     pub fn answer(&self, answer: Answer) -> Vec<u8> {
         let (code, record) = match answer {
@@ -277,7 +277,7 @@ enum Code {
 }
 
 impl Start {
-    /// A header with so many questions, answers and additional records.
+    /// A header with these counts of questions, answers and additional records.
     fn response(self, code: Code, counts: [u8; 3]) -> [u8; HEADER_BYTES] {
         let code = match code {
             Code::NoError => 0,
@@ -286,7 +286,7 @@ impl Start {
             Code::NameError => 3,
             Code::NotImplemented => 4,
         };
-        // QR, the opcode as asked, AA, RD as asked; RA.
+        // QR, the opcode of the query, AA, RD of the query; RA.
         let first = 0x84 | self.opcode | u8::from(self.recursion_desired);
         let second = 0x80 | code;
         let [one, two] = self.id;
@@ -297,11 +297,11 @@ impl Start {
     }
 }
 
-/// A name as messages have it: each label after its length, and an end.
+/// Encodes a name: length-prefixed labels and a terminator.
 fn written_out(name: &HostName) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(NAME_BYTES_MAX);
     for label in name.as_str().split('.') {
-        // A label of a host's name has 63 bytes at most.
+        // A label of a host name has at most 63 bytes.
         bytes.push(u8::try_from(label.len()).unwrap_or(0));
         bytes.extend_from_slice(label.as_bytes());
     }
@@ -309,7 +309,7 @@ fn written_out(name: &HostName) -> Vec<u8> {
     bytes
 }
 
-/// The root, type 41, how much a datagram may hold, the high bits of the code, version 0, flags, no
+/// OPT: the root name, type 41, the UDP payload size, the high bits of the code, version 0, flags, no
 /// options.
 fn opt_record(code_high: u8, wants_signatures: bool) -> [u8; 11] {
     let [_, kind] = TYPE_OPT.to_be_bytes();
@@ -420,7 +420,7 @@ mod tests {
         assert_eq!(parse(&good[..11]), Err(Malformed::Silent));
     }
 
-    /// The query with these additional records, whose count is given.
+    /// The query with these additional records and this count.
     fn with_additional(records: &[u8], count: u8) -> Vec<u8> {
         let mut message = query(&[b"a", b"com"], TYPE_A);
         message[11] = count;

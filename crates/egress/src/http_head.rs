@@ -1,84 +1,84 @@
 //! The host that the first request of an HTTP/1 connection names. Pure; RFC 9112.
 //!
-//! Strict where readers have been known to differ: one Host, no folded lines, no bare CR or LF, no
-//! space before a colon, no control characters, no two lengths of one body, a target in one of the
-//! four forms. What is refused early, before the head is whole, is refused whatever follows.
+//! Strict where parsers are known to differ: one Host, no folded lines, no bare CR or LF, no space before
+//! a colon, no control characters, one body length only, a target in one of the four forms. Input that is
+//! refused before the head is complete is refused regardless of later bytes.
 
 use std::net::IpAddr;
 
 use spec::host_name::HostName;
 
-/// Longest head, in bytes.
+/// Maximum size of a head, in bytes.
 pub const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Longest method, in bytes: the longest that is registered has 17.
+/// Maximum length of a method, in bytes: the longest registered method has 17.
 const METHOD_BYTES_MAX: usize = 32;
 const END: &[u8] = b"\r\n\r\n";
 
-/// What the bytes so far say.
+/// Result of parsing the bytes received so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// Too little to say anything.
+    /// More bytes are needed.
     More,
-    /// The whole head was read.
+    /// The head is complete.
     Head(Head),
 }
 
-/// A host as a request names it.
+/// A host in a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Host {
     Name(HostName),
-    /// An address: four numbers, or IPv6 in brackets.
+    /// An IPv4 address, or an IPv6 address in brackets.
     Address(IpAddr),
 }
 
-/// A request's head, as far as it matters.
+/// The relevant parts of a request head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
-    /// What the request does: `GET`, `CONNECT`.
+    /// The method: `GET`, `CONNECT`.
     pub method: String,
-    /// The host of the Host header and of the target, where that names one: they are the same.
+    /// The host of the Host header and, if the target names one, of the target: both are equal.
     pub host: Host,
-    /// The port, where one is written. CONNECT always has one.
+    /// The port, if stated. CONNECT always has one.
     pub port: Option<u16>,
-    /// The target as it stands.
+    /// The target as received.
     pub target: String,
-    /// Bytes of the body, where Content-Length says so.
+    /// Size of the body, in bytes, if Content-Length states it.
     pub content_bytes: Option<u64>,
-    /// Whether the body's length is in its own encoding; never together with `content_bytes`.
+    /// Whether the request has Transfer-Encoding; never together with `content_bytes`.
     pub has_transfer_encoding: bool,
-    /// Bytes of the head, its empty line included.
+    /// Size of the head, in bytes, with the empty line.
     pub bytes: usize,
 }
 
-/// Why the bytes are not what is accepted.
+/// Why the bytes are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
-    /// No request of HTTP/1.
+    /// Not an HTTP/1 request.
     #[error("this is not a request of HTTP/1")]
     NotHttp,
     /// More than 16 KiB.
     #[error("the head of the request has more than 16 KiB")]
     TooLong,
-    /// A line that readers read differently.
+    /// A line that parsers read differently.
     #[error("the head of the request is malformed")]
     Malformed,
-    /// No Host, two, or one that is no host.
+    /// No Host, two, or an invalid one.
     #[error("the request does not name one host")]
     BadHost,
-    /// The target names another host than the Host header.
+    /// The target and the Host header name different hosts.
     #[error("the target of the request and its Host header name two hosts")]
     TwoHosts,
 }
 
-/// Reads what has arrived so far.
+/// Parses the bytes received so far.
 ///
 /// # Errors
-/// [`HeadError`]: no further byte can make it acceptable.
+/// [`HeadError`]: no further byte can make the input acceptable.
 pub fn parse(bytes: &[u8]) -> Result<Progress, HeadError> {
     let looked_at = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
     let end = find(looked_at, END);
-    // The same two checks, in this order, of a part and of the whole. A byte that fails the second
-    // stands behind the method, so the first has come to its end by then: no verdict changes.
+    // Partial and complete heads get the same two checks in the same order. A byte that fails the second
+    // check comes after the method, so the first check is complete by then: verdicts do not change.
     let head = &looked_at[..end.map_or(looked_at.len(), |at| at + END.len())];
     check_method(head)?;
     check_bytes(head)?;
@@ -112,7 +112,8 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
         .position(|window| window == wanted)
 }
 
-/// What cannot become a request is known from its first bytes: a method is capital letters.
+/// Checks the method, which is in capital letters, so that other protocols are refused at their first
+/// bytes.
 fn check_method(head: &[u8]) -> Result<(), HeadError> {
     let method = head.split(|byte| *byte == b' ').next().unwrap_or_default();
     if METHOD_BYTES_MAX < method.len()
@@ -125,7 +126,7 @@ fn check_method(head: &[u8]) -> Result<(), HeadError> {
     Ok(())
 }
 
-/// No control characters, and CR and LF only as the end of a line.
+/// Refuses control characters, and CR and LF except at the end of a line.
 fn check_bytes(head: &[u8]) -> Result<(), HeadError> {
     let mut before = 0;
     for byte in head {
@@ -198,7 +199,7 @@ fn read_fields<'head>(
         if name.eq_ignore_ascii_case(b"host") && fields.host.replace(value).is_some() {
             return Err(HeadError::BadHost);
         }
-        // Two lengths: two readers see two ends.
+        // With two lengths, two parsers see different ends of the body.
         if name.eq_ignore_ascii_case(b"content-length")
             && fields.content_bytes.replace(read_length(value)?).is_some()
         {
@@ -209,8 +210,8 @@ fn read_fields<'head>(
     Ok(fields)
 }
 
-/// A field's name, and its value without the space around it. The value may hold bytes beyond
-/// ASCII; nothing that is compared may.
+/// The name of a field, and its value without surrounding white space. The value may contain non-ASCII
+/// bytes, but no compared value may.
 fn read_field(line: &[u8]) -> Result<(&[u8], &[u8]), HeadError> {
     let colon = line.iter().position(|byte| *byte == b':');
     let (name, value) = line.split_at(colon.ok_or(HeadError::Malformed)?);
@@ -218,12 +219,12 @@ fn read_field(line: &[u8]) -> Result<(&[u8], &[u8]), HeadError> {
     if name.is_empty() || !name.iter().all(token) {
         return Err(HeadError::Malformed);
     }
-    // The colon, and then: no other ASCII whitespace is left in a line.
+    // Skips the colon and trims: a line contains no other ASCII white space here.
     Ok((name, value[1..].trim_ascii()))
 }
 
 fn read_length(value: &[u8]) -> Result<u64, HeadError> {
-    // `parse` alone would take a sign.
+    // `parse` alone accepts a sign.
     let digits = value.iter().all(u8::is_ascii_digit);
     str::from_utf8(value)
         .ok()
@@ -232,7 +233,7 @@ fn read_length(value: &[u8]) -> Result<u64, HeadError> {
         .ok_or(HeadError::Malformed)
 }
 
-/// The one host of the Host header and of the target.
+/// The host on which the Host header and the target agree.
 fn read_host(
     line: &RequestLine<'_>,
     fields: &Fields<'_>,
@@ -247,7 +248,7 @@ fn read_host(
         return Err(HeadError::BadHost);
     }
     let Some((named, named_port)) = named else {
-        // HTTP/1.0 has no Host, and CONNECT of some clients neither.
+        // HTTP/1.0 requests and CONNECT requests of some clients have no Host.
         return if line.is_1_0 || is_connect {
             Ok((host, port))
         } else {
@@ -261,8 +262,8 @@ fn read_host(
     Ok((host, port.or(named_port)))
 }
 
-/// The host and port that the target itself names: `http://host/…`, or the whole of it for CONNECT;
-/// and the port that its scheme has where none is written.
+/// The host and port that the target names (`http://host/…`, or the whole target of CONNECT), and the
+/// default port of its scheme.
 fn authority_of<'head>(
     line: &RequestLine<'head>,
 ) -> Result<Option<(&'head str, Option<u16>)>, HeadError> {
@@ -272,7 +273,7 @@ fn authority_of<'head>(
     if line.target.starts_with('/') || (line.target == "*" && line.method == "OPTIONS") {
         return Ok(None);
     }
-    // No form that a request may have: who reads on reads what he likes.
+    // Not a valid form of a target: parsers read it differently.
     let (scheme, rest) = line.target.split_once("://").ok_or(HeadError::Malformed)?;
     let usual_port = if scheme.eq_ignore_ascii_case("http") {
         80
@@ -308,7 +309,7 @@ fn read_authority(text: &[u8]) -> Result<(Host, Option<u16>), HeadError> {
         return Ok((host, None));
     }
     let digits = after.strip_prefix(':').ok_or(HeadError::BadHost)?;
-    // `parse` alone would take a sign, and zeros that make another number of it elsewhere.
+    // `parse` alone accepts a sign, and leading zeros that other parsers read as another base.
     let is_plain = !digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit());
     let port = digits.parse().ok().filter(|_| is_plain);
     Ok((host, Some(port.ok_or(HeadError::BadHost)?)))

@@ -1,8 +1,8 @@
-//! How a body reaches out, if at all: by name, through a relay, and nowhere else.
+//! Egress of a body: by name, through a relay, and in no other way.
 //!
-//! The body's network has no way out but the supervisor. Every name that is allowed has one
-//! synthetic address; a connection to it arrives at a listener that the supervisor holds, is
-//! checked by name, and is dialled outside by the very name that was checked.
+//! The body's network namespace has no route to the outside except through the supervisor. Each allowed
+//! name has one synthetic address. A connection to that address arrives at a listener of the supervisor,
+//! is checked by name, and is dialled outside by the name that was checked.
 #![forbid(unsafe_code)]
 
 pub mod address;

@@ -1,8 +1,8 @@
-//! One synthetic address for each name that a body asked for: how a connection that arrives by
-//! address is known by name. Pure.
+//! One synthetic address for each name that a body looks up, so that a connection to an address maps to a
+//! name. Pure.
 //!
-//! 198.18.0.0/15 belongs to nobody (RFC 2544), so a program that dials one of its addresses got it
-//! from us. An address is stable for its name and run, and never used for a second name.
+//! 198.18.0.0/15 is reserved for benchmarks (RFC 2544), so a program that dials one of its addresses got
+//! it from the relay. The address of a name is stable during a run and never reused for a second name.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -11,10 +11,10 @@ use spec::host_name::HostName;
 
 /// Most names in one run.
 pub const NAMES_MAX: usize = 4_096;
-/// Most distinct names under one `*.parent`: a body could otherwise tell a server that answers for
-/// all of them whatever fits into names.
+/// Maximum number of distinct names under one `*.parent`: otherwise a body could leak data in names to a
+/// server that answers for all of them.
 pub(crate) const NAMES_UNDER_WILDCARD_MAX: usize = 64;
-/// 198.18.0.16: the first address that is given out. Those before it are the relay's own.
+/// 198.18.0.16: the first address that is assigned. The relay uses the addresses before it.
 const FIRST: u32 = 0xc612_0010;
 
 /// The names of a run and their addresses.
@@ -25,7 +25,7 @@ pub struct Names {
     under_wildcard: HashMap<HostName, usize>,
 }
 
-/// The cap that one more name would cross.
+/// The limit that one more name would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamesFull {
     /// [`NAMES_MAX`].
@@ -35,11 +35,11 @@ pub enum NamesFull {
 }
 
 impl Names {
-    /// The address of `name`, given out now where it has none. `wildcard`: the parent of the
-    /// `*.parent` that allows it, where nothing else does.
+    /// The address of `name`, assigned now if it has none. `wildcard` is the parent of the `*.parent`
+    /// rule if no other rule allows the name.
     ///
     /// # Errors
-    /// [`NamesFull`]: a new name is one too many.
+    /// [`NamesFull`]: a new name would exceed a limit.
     pub fn address_of(
         &mut self,
         name: &HostName,
@@ -66,7 +66,7 @@ impl Names {
         Ok(address)
     }
 
-    /// The name that was told this address.
+    /// The name to which this address is assigned.
     #[must_use]
     pub fn name_of(&self, address: Ipv4Addr) -> Option<&HostName> {
         let number = address.to_bits().checked_sub(FIRST)?;
@@ -74,8 +74,8 @@ impl Names {
     }
 }
 
-/// The address that `name` asks the name of, as in `4.3.2.1.in-addr.arpa` for 1.2.3.4 (RFC 1035,
-/// 3.5), where it is one of 198.18.0.0/15.
+/// The synthetic address whose name `name` looks up: `4.3.2.1.in-addr.arpa` looks up 1.2.3.4 (RFC 1035,
+/// 3.5). `None` for other names and for addresses outside 198.18.0.0/15.
 #[must_use]
 pub(crate) fn own_address_asked_by(name: &HostName) -> Option<Ipv4Addr> {
     let written = name.as_str().strip_suffix(".in-addr.arpa")?;
@@ -84,7 +84,7 @@ pub(crate) fn own_address_asked_by(name: &HostName) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::new(first, second, third, last)).filter(|address| is_synthetic(*address))
 }
 
-/// Whether an address is one of 198.18.0.0/15, given out or not.
+/// Whether an address is in 198.18.0.0/15, assigned or not.
 #[must_use]
 pub(crate) fn is_synthetic(address: Ipv4Addr) -> bool {
     matches!(address.octets(), [198, 18 | 19, ..])

@@ -1,5 +1,5 @@
-//! What the kernel shows of packets that no listener gets. Pure, total functions over bytes that a
-//! body may have written.
+//! Parses packets that no listener receives, as the kernel reports them. Pure, total functions over bytes
+//! that a body may have written.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -25,16 +25,16 @@ pub struct Logged<'message> {
     pub packet: &'message [u8],
 }
 
-/// What a packet was on its way to do.
+/// The attempt that a packet belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Observed {
     pub protocol: Protocol,
     pub destination: IpAddr,
-    /// At which port, where the protocol has ports.
+    /// The destination port, if the protocol has ports.
     pub port: Option<u16>,
 }
 
-/// The messages of one read from a socket of NFLOG; what is none is passed over.
+/// The messages of one read from an NFLOG socket; other messages are skipped.
 pub fn logged(mut bytes: &[u8]) -> impl Iterator<Item = Logged<'_>> {
     std::iter::from_fn(move || {
         loop {
@@ -77,8 +77,9 @@ fn read_attributes(mut bytes: &[u8]) -> Option<Logged<'_>> {
     })
 }
 
-/// What a packet is that starts with its IP header. `None`: nothing that the body attempted — what
-/// the kernel itself sends (errors of ICMP, memberships), what is no packet, a later fragment.
+/// Parses a packet that starts with its IP header. `None` for packets that the body did not send as an
+/// attempt: packets of the kernel itself (ICMP errors, group memberships), malformed packets, later
+/// fragments.
 #[must_use]
 pub fn packet(bytes: &[u8]) -> Option<Observed> {
     let (number, destination, payload) = match bytes.first()? >> 4 {
@@ -93,7 +94,8 @@ pub fn packet(bytes: &[u8]) -> Option<Observed> {
     };
     let (protocol, port) = match number {
         6 => {
-            // Only what opens a connection: SYN, and no ACK. All else answers or goes on.
+            // Only packets that open a connection: SYN without ACK. All others belong to an existing
+            // connection.
             let flags = payload.get(13)?;
             if flags & 0x12 != 0x02 {
                 return None;
@@ -103,10 +105,10 @@ pub fn packet(bytes: &[u8]) -> Option<Observed> {
         17 => (Protocol::Udp, port()),
         132 => (Protocol::Sctp, port()),
         136 => (Protocol::UdpLite, port()),
-        // Only echo requests: a socket for them is all that a body without capabilities has.
+        // Only echo requests: a body without capabilities can open no other ICMP socket.
         1 => (*payload.first()? == 8).then_some((Protocol::Icmp, None))?,
         58 => (*payload.first()? == 128).then_some((Protocol::Icmp, None))?,
-        // IGMP: the kernel's own.
+        // IGMP: sent by the kernel itself.
         2 => return None,
         other => (Protocol::Other(other), None),
     };
@@ -129,16 +131,16 @@ fn read_v4(bytes: &[u8]) -> Option<(u8, IpAddr, &[u8])> {
     Some((header[9], Ipv4Addr::from(octets).into(), payload))
 }
 
-/// Over the extension headers that may stand before what is carried (RFC 8200, 4).
+/// Skips the extension headers before the payload (RFC 8200, 4).
 fn read_v6(bytes: &[u8]) -> Option<(u8, IpAddr, &[u8])> {
     let (header, mut rest) = bytes.split_first_chunk::<40>()?;
     let octets: [u8; 16] = *header.get(24..)?.first_chunk()?;
     let destination = IpAddr::from(Ipv6Addr::from(octets));
     let mut number = header[6];
-    // Each round takes at least 8 bytes.
+    // Each iteration consumes at least 8 bytes.
     loop {
         let length = match number {
-            // Hop by hop, routing, destination options.
+            // Hop-by-hop, routing, destination options.
             0 | 43 | 60 => 8 + usize::from(*rest.get(1)?) * 8,
             44 => {
                 let offset = u16::from_be_bytes([*rest.get(2)?, *rest.get(3)?]) >> 3;
@@ -209,7 +211,7 @@ mod tests {
             seen(&v6(0, &behind_options)),
             v6_at(Protocol::Udp, Some(443))
         );
-        // A header that was cut: what is known is told.
+        // A truncated header: the known fields are reported.
         assert_eq!(seen(&v4(17, &to_443[..3])), v4_at(Protocol::Udp, None));
     }
 

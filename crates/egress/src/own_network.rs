@@ -1,8 +1,8 @@
-//! For tests: a network namespace of their own, and messages to its kernel.
+//! Test support: a separate network namespace, and netlink messages to its kernel.
 
 use sys::netlink::{self, Batch, exchange};
 
-/// Runs this very test again in a user and a network namespace of its own.
+/// Runs the calling test again in a separate user and network namespace.
 pub(super) fn in_a_network_of_its_own(test: &str) -> bool {
     if std::env::var_os("RUNNER_TESTS_INSIDE").is_some() {
         return true;
@@ -16,7 +16,7 @@ pub(super) fn in_a_network_of_its_own(test: &str) -> bool {
         .output()
         .expect("unshare is there");
     let stdout = String::from_utf8_lossy(&output.stdout);
-    // A name that no test has is none that failed.
+    // A test name that does not match runs no test and does not fail.
     assert!(
         output.status.success() && stdout.contains("\nrunning 1 test\n"),
         "{stdout}{}",

@@ -1,10 +1,9 @@
-//! What is laid out in the body's network namespace: routes that make every address the body's
-//! own, and rules that lead every connection to the relay. Messages for the kernel, made before
-//! the child needs them.
+//! Network configuration of the body's namespace: routes that make every address local, and rules that
+//! direct every connection to the relay. The netlink messages are built before the child needs them.
 //!
-//! `local default dev lo`: whatever the body dials is delivered to its own namespace, and nothing
-//! can leave, since there is no other device. The rules only choose which socket gets it. TPROXY
-//! and not REDIRECT: no connection tracking, and getsockname(2) names the address that was dialled.
+//! `local default dev lo`: packets to any address are delivered in the namespace itself, and none can
+//! leave it, since it has no other device. The rules only select the receiving socket. TPROXY instead of
+//! REDIRECT: it needs no connection tracking, and getsockname(2) returns the dialled address.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -26,7 +25,7 @@ const RTN_LOCAL: u8 = 2;
 const RTA_OIF: u16 = 4;
 const RTA_PREFSRC: u16 = 7;
 
-/// Something new, and an answer to having made it.
+/// Create a new object and request an acknowledgement.
 const NEW: u16 = ACKNOWLEDGE | CREATE | EXCLUSIVE;
 
 const BATCH_BEGIN: u16 = 0x10;
@@ -39,26 +38,26 @@ const FAMILY_INET: u8 = 1;
 const TABLE: &str = "runner";
 const HOOK_PREROUTING: u32 = 0;
 const HOOK_OUTPUT: u32 = 3;
-/// What becomes of a packet (`NF_DROP`, `NF_ACCEPT`).
+/// Verdicts (`NF_DROP`, `NF_ACCEPT`).
 const DROP: u32 = 0;
 const ACCEPT: u32 = 1;
-/// Before anything that filters.
+/// Before all filter chains.
 const PRIORITY_MANGLE: i32 = -150;
 const IPPROTO_TCP: u8 = 6;
 const IPPROTO_UDP: u8 = 17;
-/// Places of the ports in a header of TCP or UDP.
+/// Offsets of the ports in a TCP or UDP header.
 const SOURCE_OFFSET: u32 = 0;
 const DESTINATION_OFFSET: u32 = 2;
-/// Place of the flags in a TCP header.
+/// Offset of the flags in a TCP header.
 const TCP_FLAGS_OFFSET: u32 = 13;
 const TCP_SYN: u8 = 0x02;
 const TCP_ACK: u8 = 0x10;
-/// The group of NFLOG that tells of what was dropped.
+/// The NFLOG group that reports dropped packets.
 pub(crate) const LOG_GROUP: u16 = 1;
-/// Bytes of each packet that are told.
+/// Bytes of each packet that are reported.
 pub const LOG_BYTES: u32 = 128;
 
-/// The family of addresses.
+/// An address family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// IPv4.
@@ -67,10 +66,10 @@ pub enum Family {
     V6,
 }
 
-/// Both, as most hosts have them.
+/// Both families, as most hosts have them.
 pub const BOTH: [Family; 2] = [Family::V4, Family::V6];
 
-/// The routes of these families; with that of IPv4, an address for the body.
+/// The routes of these families; for IPv4, also an address for the body.
 ///
 /// # Errors
 /// None in practice: EMSGSIZE for a message beyond 64 KiB.
@@ -81,7 +80,7 @@ pub fn routes(families: &[Family]) -> Result<Batch, Errno> {
         let (number, attributes) = match family {
             Family::V4 => {
                 own_address(&mut batch)?;
-                // Else the destination would be the source too, and a connection could meet
+                // Otherwise the source would equal the destination, and a connection could connect to
                 // itself.
                 let source = Ipv4Addr::LOCALHOST.octets().to_vec();
                 let source = Attribute::Bytes(RTA_PREFSRC, source);
@@ -105,9 +104,10 @@ fn own_address(batch: &mut Batch) -> Result<(), Errno> {
     batch.push(RTM_NEWADDR, NEW, &fixed, &[address])
 }
 
-/// The rules, as one batch that is applied whole or not at all.
+/// The rules as one atomic batch.
 ///
-/// Only the first packet of a connection is led: the rest finds its socket by all four ends.
+/// Only the first packet of a connection is redirected: later packets match the socket by address and
+/// port.
 ///
 /// # Errors
 /// None in practice: EMSGSIZE for a message beyond 64 KiB.
@@ -126,11 +126,11 @@ pub fn capture_rules(families: &[Family]) -> Result<Batch, Errno> {
     rules.chain("output", HOOK_OUTPUT, 0)?;
     for (index, family) in families.iter().enumerate() {
         let mut refused = [is_protocol(IPPROTO_UDP), is_outside(*family)].concat();
-        // What is asked, and what is answered: nobody but us can send from that port.
+        // Queries and their answers: only the relay can send from that port.
         refused.extend(is_no_port(DESTINATION_OFFSET, QUESTION_PORT));
         refused.extend(is_no_port(SOURCE_OFFSET, QUESTION_PORT));
         refused.extend([log(), verdict(DROP)]);
-        // The only answer that is asked for: a refusal comes unasked.
+        // Only the last message requests an acknowledgement: errors are always reported.
         let is_last = index + 1 == families.len();
         let flags = if is_last { ACKNOWLEDGE } else { 0 };
         rules.rule("output", refused, flags)?;
@@ -138,7 +138,8 @@ pub fn capture_rules(families: &[Family]) -> Result<Batch, Errno> {
     rules.end()
 }
 
-/// Asks for what the rules log: [`LOG_BYTES`] of each packet, a message for each at once, numbered.
+/// Subscribes to logged packets: [`LOG_BYTES`] of each packet, one message per packet without delay, with
+/// sequence numbers.
 ///
 /// # Errors
 /// None in practice: EMSGSIZE for a message beyond 64 KiB.
@@ -177,7 +178,7 @@ impl Rules {
             .push(kind, flags, &[FAMILY_INET, 0, 0, 0], attributes)
     }
 
-    /// A chain that lets through what no rule of it decides about.
+    /// A chain whose default policy is accept.
     fn chain(&mut self, name: &str, hook: u32, priority: i32) -> Result<(), Errno> {
         let hook = vec![
             Attribute::number(1, hook),
@@ -213,7 +214,7 @@ fn batch_header() -> [u8; 4] {
     [0, 0, high, low]
 }
 
-/// What is the body's own: 127.0.0.0/8, its address, ::1.
+/// The body's own addresses: 127.0.0.0/8, its assigned address, ::1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Own {
     LoopbackV4,
@@ -231,7 +232,7 @@ impl Own {
         }
     }
 
-    /// Loads of a packet's destination what tells, and what it then is.
+    /// Loads the relevant part of a packet's destination; returns the value that matches.
     fn destination(self) -> (Attribute, Vec<u8>) {
         match self {
             Self::LoopbackV4 => (
@@ -247,7 +248,7 @@ impl Own {
     }
 }
 
-/// Matches what of a family goes to nothing of the body's own.
+/// Matches packets of a family that do not go to the body's own addresses.
 fn is_outside(family: Family) -> Vec<Attribute> {
     let mut matches = is_family(family);
     for own in OWN.into_iter().filter(|own| own.family() == family) {
@@ -269,7 +270,7 @@ fn is_protocol(number: u8) -> Vec<Attribute> {
     vec![meta(Meta::Protocol), equals(&[number])]
 }
 
-/// Matches TCP packets that ask for a new connection.
+/// Matches TCP packets that open a connection.
 fn is_first_packet() -> Vec<Attribute> {
     let flags = expression(
         "bitwise",
@@ -288,7 +289,7 @@ fn is_first_packet() -> Vec<Attribute> {
     ]
 }
 
-/// Leads packets of a family to the relay's listener.
+/// Redirects packets of a family to the relay's listener.
 fn to_relay(family: Family) -> Vec<Attribute> {
     let (number, address) = match family {
         Family::V4 => (AF_INET, ADDRESS_V4.octets().to_vec()),
@@ -309,7 +310,7 @@ fn to_relay(family: Family) -> Vec<Attribute> {
     ]
 }
 
-/// Matches every other port.
+/// Matches all ports except this one.
 fn is_no_port(offset: u32, port: u16) -> [Attribute; 2] {
     [
         payload(Header::Transport, offset, 2),
@@ -336,7 +337,7 @@ fn expression(name: &str, data: Vec<Attribute>) -> Attribute {
     )
 }
 
-/// Loads a fact of the packet into register 1.
+/// Loads packet metadata into register 1.
 fn meta(key: Meta) -> Attribute {
     expression(
         "meta",
@@ -344,7 +345,7 @@ fn meta(key: Meta) -> Attribute {
     )
 }
 
-/// Loads bytes of a header into register 1.
+/// Loads header bytes into register 1.
 fn payload(header: Header, offset: u32, length: u32) -> Attribute {
     expression(
         "payload",
@@ -357,12 +358,12 @@ fn payload(header: Header, offset: u32, length: u32) -> Attribute {
     )
 }
 
-/// Goes on with the rule where register 1 holds these bytes.
+/// Continues the rule if register 1 equals these bytes.
 fn equals(bytes: &[u8]) -> Attribute {
     compare(0, bytes)
 }
 
-/// Goes on with the rule where it holds others.
+/// Continues the rule if register 1 differs from these bytes.
 fn differs(bytes: &[u8]) -> Attribute {
     compare(1, bytes)
 }
@@ -373,20 +374,20 @@ fn compare(operation: u32, bytes: &[u8]) -> Attribute {
     expression("cmp", vec![Attribute::number(1, 1), operation, value])
 }
 
-/// Puts bytes into a register.
+/// Loads constant bytes into a register.
 fn immediate(register: u32, bytes: Vec<u8>) -> Attribute {
     let value = Attribute::Nested(2, vec![Attribute::Bytes(1, bytes)]);
     expression("immediate", vec![Attribute::number(1, register), value])
 }
 
-/// The verdict that ends the chain: register 0.
+/// Sets the verdict that ends the chain: register 0.
 fn verdict(code: u32) -> Attribute {
     let code = Attribute::Nested(2, vec![Attribute::number(1, code)]);
     let value = Attribute::Nested(2, vec![code]);
     expression("immediate", vec![Attribute::number(1, 0), value])
 }
 
-/// Tells NFLOG, one packet a message.
+/// Logs to NFLOG, one packet per message.
 fn log() -> Attribute {
     expression(
         "log",
@@ -459,12 +460,12 @@ mod tests {
             let mut byte = [0];
             body.read_exact(&mut byte).expect("read");
         }
-        // The body's own listener gets nothing that was meant for somebody outside.
+        // A listener of the body receives no connection to an outside address.
         let everywhere = TcpListener::bind("0.0.0.0:0").expect("bound");
         let port = everywhere.local_addr().expect("bound").port();
         drop(TcpStream::connect(("8.8.8.8", port)).expect("connected"));
         v4.accept().expect("it came here");
-        // The body's own loopback is its own.
+        // Connections to the body's own loopback reach its own listener.
         for own in ["127.0.0.1", "127.1.2.3", "198.18.0.2"] {
             drop(TcpStream::connect((own, port)).expect(own));
             everywhere.accept().expect("it came here");

@@ -1,5 +1,5 @@
-//! Requests of SOCKS5 (RFC 1928), as far as a relay answers them: connect, without a password.
-//! Pure, total functions.
+//! SOCKS5 requests (RFC 1928) that the relay supports: CONNECT without authentication. Pure, total
+//! functions.
 
 use std::net::IpAddr;
 
@@ -7,49 +7,49 @@ use spec::host_name::HostName;
 
 /// The first byte of each message: version 5.
 pub const VERSION: u8 = 5;
-/// Longest request: a name of 255 bytes.
+/// Maximum size of a request, in bytes: a name of 255 bytes.
 pub const REQUEST_BYTES_MAX: usize = 4 + 1 + 255 + 2;
 /// "No authentication", the only method.
 const METHOD_NONE: u8 = 0;
 const COMMAND_CONNECT: u8 = 1;
 
-/// Something that may not be whole yet.
+/// Result of parsing a message that may be incomplete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part<Whole> {
-    /// Too little to say anything.
+    /// More bytes are needed.
     More,
-    /// What it says, and how many bytes it has.
+    /// The parsed message, and its size in bytes.
     Whole(Whole, usize),
 }
 
-/// Whom a request wants.
+/// The destination of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     Name(HostName),
     Address(IpAddr),
-    /// Bytes that are no host name: with a NUL, a space, a slash, or numbers that programs read
+    /// Bytes that are not a host name: with a NUL, a space, a slash, or numbers that programs parse
     /// differently.
     Unreadable(Vec<u8>),
 }
 
-/// Why bytes are no request that is answered.
+/// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SocksError {
-    /// Another version, or bytes that must be zero and are not.
+    /// Another version, or reserved bytes that are not zero.
     #[error("this is not SOCKS5")]
     NotSocks,
-    /// Only passwords are offered, or nothing.
+    /// The client does not offer "no authentication".
     #[error("the client does not offer to go without authentication")]
     NoMethod,
     #[error("only connecting is possible")]
     Command,
-    /// None of IPv4, IPv6 and name.
+    /// The address type is not IPv4, IPv6 or name.
     #[error("the kind of address is none of IPv4, IPv6 and name")]
     AddressKind,
 }
 
 impl SocksError {
-    /// The code that a reply to a request has (RFC 1928, 6).
+    /// The reply code for a request (RFC 1928, 6).
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -60,10 +60,10 @@ impl SocksError {
     }
 }
 
-/// Reads what a client opens with: the methods that it offers.
+/// Parses the greeting: the methods that the client offers.
 ///
 /// # Errors
-/// [`SocksError`]: no further byte can make it acceptable.
+/// [`SocksError`]: no further byte can make the input acceptable.
 pub fn greeting(bytes: &[u8]) -> Result<Part<()>, SocksError> {
     if bytes.first().is_some_and(|version| *version != VERSION) {
         return Err(SocksError::NotSocks);
@@ -81,10 +81,10 @@ pub fn greeting(bytes: &[u8]) -> Result<Part<()>, SocksError> {
     }
 }
 
-/// Reads a request: whom the client wants, at which port.
+/// Parses a request: the destination and its port.
 ///
 /// # Errors
-/// [`SocksError`]: no further byte can make it acceptable.
+/// [`SocksError`]: no further byte can make the input acceptable.
 pub fn request(bytes: &[u8]) -> Result<Part<(Target, u16)>, SocksError> {
     if bytes.first().is_some_and(|version| *version != VERSION) {
         return Err(SocksError::NotSocks);
@@ -125,7 +125,7 @@ pub fn request(bytes: &[u8]) -> Result<Part<(Target, u16)>, SocksError> {
     Ok(Part::Whole((target, u16::from_be_bytes(*port)), used))
 }
 
-/// A name, or an address that is written as one.
+/// A name, or an address in text form.
 fn read_name(name: &[u8]) -> Target {
     if let Ok(name) = HostName::parse(name) {
         return Target::Name(name);

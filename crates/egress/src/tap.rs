@@ -1,5 +1,5 @@
-//! What a tap on the body's loopback device is told of, where connections cannot all be captured:
-//! attempts that no listener of ours gets. A program for the kernel's packet filter. Pure.
+//! The packet filter of the tap on the body's loopback device, for hosts where not all connections can be
+//! captured: it selects attempts that no listener of the relay receives. A classic BPF program. Pure.
 
 use std::net::Ipv4Addr;
 
@@ -18,13 +18,13 @@ const LOAD_BYTE_AT_X: u16 = 0x50;
 const LOAD_HEADER_LENGTH: u16 = 0xb1;
 /// X = `k` (`BPF_LDX | BPF_IMM`).
 const LOAD_X: u16 = 0x01;
-/// What the kernel knows beside the bytes (`SKF_AD_OFF`, linux/filter.h).
+/// Base of the packet metadata that the kernel provides (`SKF_AD_OFF`, linux/filter.h).
 const ABOUT: u32 = 0xffff_f000;
 /// `SKF_AD_PROTOCOL`.
 const ABOUT_PROTOCOL: u32 = ABOUT;
 /// `SKF_AD_PKTTYPE`.
 const ABOUT_DIRECTION: u32 = ABOUT + 4;
-/// `PACKET_OUTGOING`: on the loopback device every packet is seen once more as it comes in.
+/// `PACKET_OUTGOING`: on the loopback device every packet is also seen as incoming.
 const OUTGOING: u32 = 4;
 const ETHERTYPE_IPV4: u32 = 0x0800;
 const ETHERTYPE_IPV6: u32 = 0x86dd;
@@ -32,10 +32,10 @@ const IPPROTO_TCP: u32 = 6;
 const IPPROTO_UDP: u32 = 17;
 const SYN: u32 = 0x02;
 const SYN_AND_ACK: u32 = 0x12;
-/// Bytes of each packet that are told: headers.
+/// Bytes of each packet that are reported: the headers.
 const TOLD_BYTES: u32 = 128;
 
-/// Instructions that tell of a packet at their end, or of nothing.
+/// Instructions that either report a packet or ignore it.
 #[derive(Default)]
 struct Program {
     instructions: Vec<Instruction>,
@@ -47,21 +47,21 @@ impl Program {
         self.instructions.push(Instruction::new(code, 0, 0, k));
     }
 
-    /// Goes on where A is `k`, else tells nothing.
+    /// Continues if A equals `k`, otherwise ignores the packet.
     fn only(&mut self, k: u32) {
         self.instructions
             .push(Instruction::new(JUMP_EQUAL, 1, 0, k));
         self.nothing();
     }
 
-    /// Goes on where A is not `k`, else tells nothing.
+    /// Continues if A differs from `k`, otherwise ignores the packet.
     fn never(&mut self, k: u32) {
         self.instructions
             .push(Instruction::new(JUMP_EQUAL, 0, 1, k));
         self.nothing();
     }
 
-    /// A jump of its own: a conditional one reaches 255 instructions only.
+    /// A separate jump: conditional jumps reach only 255 instructions.
     fn nothing(&mut self) {
         self.to_nothing.push(self.instructions.len());
         self.push(JUMP, 0);
@@ -82,10 +82,10 @@ fn count(instructions: usize) -> u32 {
     u32::try_from(instructions).unwrap_or(u32::MAX)
 }
 
-/// The filter: of packets to somebody outside, the first of each TCP connection to a port at which
-/// nobody listens (`ports` are those at which we do), and every datagram that is no question.
+/// The filter. Of packets to outside addresses, it selects the first packet of each TCP connection to a
+/// port without a listener of the relay (`ports` have listeners), and all datagrams except DNS queries.
 ///
-/// It wants packets from their network header on.
+/// Packets must start at their network header.
 #[must_use]
 pub fn filter(ports: &[u16]) -> Vec<Instruction> {
     let v4 = of_ipv4(ports);
@@ -125,7 +125,7 @@ fn of_ipv4(ports: &[u16]) -> Vec<Instruction> {
 
 fn of_ipv6(ports: &[u16]) -> Vec<Instruction> {
     let mut program = Program::default();
-    // Each word of ::1; the first that differs leads behind the last.
+    // Each word of ::1; the first difference jumps past the last comparison.
     for (offset, rest) in [(24, 7), (28, 5), (32, 3)] {
         program.push(LOAD, offset);
         let differs = Instruction::new(JUMP_EQUAL, 0, rest, 0);
@@ -133,14 +133,14 @@ fn of_ipv6(ports: &[u16]) -> Vec<Instruction> {
     }
     program.push(LOAD, 36);
     program.never(1);
-    // Headers between are for who has CAP_NET_RAW, which the body has not.
+    // Extension headers need CAP_NET_RAW, which the body does not have.
     program.push(LOAD_X, 40);
     program.push(LOAD_BYTE, 6);
     transport(&mut program, ports);
     program.end()
 }
 
-/// A is the protocol, X the place of its header.
+/// A is the protocol, X the offset of its header.
 fn transport(program: &mut Program, ports: &[u16]) {
     const UDP_INSTRUCTIONS: u8 = 9;
     let to_tcp = Instruction::new(JUMP_EQUAL, UDP_INSTRUCTIONS, 0, IPPROTO_TCP);

@@ -1,4 +1,4 @@
-//! The command provider: a program of the host's that prints the value of a slug.
+//! The command provider: a program of the host that prints the value of a slug.
 
 use std::time::Duration;
 
@@ -8,12 +8,13 @@ use crate::{Around, VALUE_BYTES_MAX, without_newline};
 use spec::request::EnvironmentEntry;
 use spec::secret::Secret;
 
-/// How long the program has.
+/// Timeout for the program.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Variables of the caller that the program gets: to be found, and to find its own files.
+/// Variables of the caller that are passed to the program, so that it finds executables and its own
+/// files.
 const PASSED: [&[u8]; 2] = [b"PATH", b"HOME"];
 
-/// What `words` and `slug`, which must be one, print.
+/// Runs `words` with `slug`, which must be valid, and returns the output.
 pub(super) fn ask(words: &[String], slug: &str, around: Around<'_>) -> Result<Secret, Unusable> {
     ask_within(words, slug, around, DEADLINE)
 }
@@ -107,7 +108,7 @@ mod tests {
         assert_eq!(told.expect("a value").bytes(), b"leader");
     }
 
-    /// F-04: what it wrote is in no message, whatever it did besides.
+    /// F-04: messages never contain the program's output.
     #[test]
     fn a_program_that_fails_gives_nothing_and_its_words_are_not_shown() {
         for (script, part) in [
@@ -140,7 +141,7 @@ mod tests {
         let pid = std::fs::read_to_string(&at).expect("written");
         let stat = format!("/proc/{}/stat", pid.trim());
         let started = Instant::now();
-        // Gone, or a zombie that its new parent has not waited for yet.
+        // Gone, or a zombie that its new parent has not reaped yet.
         while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
             assert!(started.elapsed() < Duration::from_secs(30), "it lives");
             std::thread::sleep(Duration::from_millis(5));

@@ -1,4 +1,4 @@
-//! The directory provider: one file for each slug, `namespace/slug` in a folder.
+//! The directory provider: one file per slug, `namespace/slug` in a directory.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -13,17 +13,17 @@ use crate::{VALUE_BYTES_MAX, without_newline};
 use spec::secret::Secret;
 use sys::file::{errno_of, open_beneath};
 
-/// Rights of the group and of others.
+/// Permission bits of group and others.
 const OTHERS: u32 = 0o077;
 
-/// The value in the file of `slug`, which must be one, beneath `directory`.
+/// Reads the value from the file of `slug`, which must be valid, beneath `directory`.
 ///
-/// The file is regular, nobody else may read or write it, and no link leads to it.
+/// The file must be regular, accessible to its owner only, and reached without symbolic links.
 pub(super) fn read(directory: &Path, slug: &str) -> Result<Secret, Unusable> {
     let file = || shown_file(directory, slug);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(directory, flags, Mode::empty()).map_err(Unusable::Directory)?;
-    // First without opening it for anything: opening a device can act, and a FIFO can block.
+    // First opened with O_PATH: opening a device can have side effects, and opening a FIFO can block.
     let look = open_beneath(
         root.as_fd(),
         slug.as_bytes(),
@@ -38,7 +38,7 @@ pub(super) fn read(directory: &Path, slug: &str) -> Result<Secret, Unusable> {
     let opened = open_beneath(root.as_fd(), slug.as_bytes(), flags, Mode::empty())
         .map_err(|errno| unopened(errno, file()))?;
     judge(opened.as_fd(), &file)?;
-    // Room for all of it at once: a vector that grows leaves copies behind.
+    // Allocated at full size: a growing vector leaves copies of the secret in freed memory.
     let mut bytes = Vec::with_capacity(VALUE_BYTES_MAX + 2);
     let bytes_max = u64::try_from(VALUE_BYTES_MAX).map_or(u64::MAX, |bytes| bytes + 2);
     let read = File::from(opened).take(bytes_max).read_to_end(&mut bytes);
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(longest.bytes().len(), VALUE_BYTES_MAX);
     }
 
-    /// Whatever lies there, it is judged before a byte of it is read.
+    /// The file type and mode are checked before any byte is read.
     #[test]
     fn what_is_no_private_regular_file_is_refused_and_nothing_is_waited_for() {
         let directory = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! Why a secret is not given out. No value is ever part of a text.
+//! Errors of secrets. No message contains a secret value.
 
 use rustix::io::Errno;
 
@@ -7,23 +7,23 @@ use spec::inventory::NotGranted;
 use spec::path::escape;
 use spec::units::limit;
 
-/// Why a secret is not given out.
+/// Why a secret is not provided.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    /// The inventory does not let this consumer have it.
+    /// The inventory does not grant the secret to this consumer.
     #[error(transparent)]
     NotGranted(Box<NotGranted>),
-    /// There is no usable value here.
+    /// No usable value is available on this host.
     #[error("the secret {variable} ({slug}) has no value here: {provider} {cause}")]
     Unresolved {
         variable: String,
         slug: String,
         provider: String,
-        /// Why it is none.
+        /// Why the value is not usable.
         #[source]
         cause: Unusable,
     },
-    /// The caller's signal came while a provider was waited for.
+    /// The caller received a signal while waiting for a provider.
     #[error("cancelled by signal {signal} while a secret was waited for")]
     Cancelled { signal: i32 },
 }
@@ -37,60 +37,60 @@ pub enum Unusable {
     /// The text is not a slug.
     #[error("is not asked, because that is no slug")]
     NoSlug,
-    /// A directory that cannot be opened.
+    /// The directory cannot be opened.
     #[error("cannot be opened: {0}")]
     Directory(Errno),
-    /// There is no such file.
+    /// The file does not exist.
     #[error("has no file {file}")]
     NoFile { file: String },
     /// The file cannot be read.
     #[error("has {file}, which cannot be read: {errno}")]
     Unreadable { file: String, errno: Errno },
-    /// A link stands at it or on the way to it.
+    /// The file or one of its parents is a symbolic link.
     #[error("has {file}, which is a link or lies behind one")]
     Link { file: String },
-    /// Something else than a regular file.
+    /// Not a regular file.
     #[error("has {file}, which is not a regular file")]
     NotRegular { file: String },
-    /// Others may read or write it.
+    /// Other users may read or write the file.
     #[error("has {file}, which others may read or change (mode {mode:04o})")]
     Shared { file: String, mode: u32 },
-    /// Too long for a variable.
+    /// Too long for an environment variable.
     #[error("gives more than {}", limit(&VALUE_BYTES_MAX))]
     TooLong,
-    /// There is no such variable.
+    /// The variable does not exist.
     #[error("has no variable {variable}")]
     NoVariable { variable: String },
     /// The program cannot be started.
     #[error("cannot be started: {0}")]
     NotStarted(std::io::Error),
-    /// What the program does cannot be followed.
+    /// The program cannot be monitored.
     #[error("cannot be waited for: {0}")]
     Lost(Errno),
-    /// The program ended in another way than with 0.
+    /// The program did not exit with status 0.
     #[error("ended with {0}")]
     Ended(String),
-    /// The program was too slow.
+    /// The program timed out.
     #[error("gave no answer within {seconds} s and was killed")]
     Late { seconds: u64 },
     #[error("gives nothing")]
     Empty,
-    /// It cannot be a variable.
+    /// The value contains a NUL byte, which no variable can hold.
     #[error("gives a value with a NUL byte, which no variable can hold")]
     Nul,
     /// The value has no such field.
     #[error("gives a value that is no JSON object with the text field `{field}`")]
     NoField { field: String },
-    /// The caller wanted an end.
+    /// The caller requested an end.
     #[error("was not waited for any longer")]
     Interrupted,
-    /// The caller's signal came.
+    /// The caller received a signal.
     #[error("was not waited for after signal {signal}")]
     Cancelled { signal: i32 },
 }
 
 impl SecretError {
-    /// Stable name of the problem.
+    /// Stable identifier of the error.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ impl SecretError {
         }
     }
 
-    /// What to do.
+    /// What the user can do.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

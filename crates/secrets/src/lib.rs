@@ -1,7 +1,7 @@
-//! Secrets: who may have one, where its value comes from, and that it is seen nowhere else.
+//! Secrets: permission, resolution of values, and masking.
 //!
-//! Nothing is asked of a provider before everything that is asked for is allowed: [`resolve`]. What
-//! a body prints of a value is masked in everything that is kept of its words: [`mask`].
+//! Values are requested from a provider only after all requests are permitted: [`resolve`]. Values that a
+//! body prints are masked in all captured output: [`mask`].
 
 mod command;
 mod directory;
@@ -22,19 +22,19 @@ use spec::request::EnvironmentEntry;
 use spec::secret::Secret;
 use spec::sources_policy::SecretsPolicy;
 
-/// Longest value that a provider may give, without the newline at its end.
+/// Maximum size of a value, in bytes, without its trailing newline.
 pub const VALUE_BYTES_MAX: usize = 64 << 10;
 
-/// What surrounds the run and a provider may need.
+/// Context of the run that a provider may need.
 #[derive(Clone, Copy)]
 pub struct Around<'run> {
     /// All of the caller's variables.
     pub environment: &'run [EnvironmentEntry],
-    /// A signal descriptor: once it is readable, nothing is waited for any longer.
+    /// A signalfd: waiting stops when it becomes readable.
     pub signals: Option<BorrowedFd<'run>>,
 }
 
-/// Nothing of the variables: they are where one provider has its values.
+/// Omits the variables: they contain the values of the environment provider.
 impl std::fmt::Debug for Around<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("Around")
@@ -46,40 +46,40 @@ impl std::fmt::Debug for Around<'_> {
 pub struct ResolvedSecret {
     pub variable: String,
     pub value: Secret,
-    /// How it was had; `None` for a literal, which is not a secret.
+    /// The source of the value; `None` for a literal, which is not a secret.
     pub reveal: Option<Reveal>,
 }
 
-/// How a value was had. For the report, which never has the value.
+/// The source of a value, for the report, which never contains the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reveal {
     /// `vault SLUG` or `oauth ID`.
     pub reference: String,
     /// `directory`, `environment` or `command`.
     pub provider: &'static str,
-    /// The word of the inventory that allowed it, where there is an inventory.
+    /// The permission of the inventory that allowed it, if there is an inventory.
     pub permission: Option<String>,
 }
 
-/// A request that may be fulfilled.
+/// A permitted request.
 enum Judged<'run> {
     Literal(&'run SecretRequest, &'run str),
     Allowed(Allowed<'run>),
 }
 
-/// A request whose slug is known and that is allowed.
+/// A permitted request with a known slug.
 struct Allowed<'run> {
     request: &'run SecretRequest,
     granted: Granted<'run>,
 }
 
-/// Finds the value of each request, in their order.
+/// Resolves the value of each request, in order.
 ///
-/// Where there are inventories only what they let `who` have is asked for; a slug that none has is
-/// nobody's. Every request is judged before the first value is asked for.
+/// If there are inventories, only secrets that they grant to `who` are requested; a slug in no inventory
+/// is refused. All requests are checked before the first value is requested.
 ///
 /// # Errors
-/// [`SecretError`]: not granted, or without a usable value here.
+/// [`SecretError`]: not granted, or no usable value on this host.
 pub fn resolve(
     requests: &[SecretRequest],
     policy: &SecretsPolicy,
@@ -105,18 +105,18 @@ pub fn resolve(
         .collect()
 }
 
-/// What would be asked for a request, and what lets it be asked.
+/// The expected resolution of a request, and its permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expected {
     pub variable: String,
-    /// The word of the inventory that allows it, where there is an inventory.
+    /// The permission of the inventory that allows it, if there is an inventory.
     pub permission: Option<String>,
 }
 
-/// Judges each request as [`resolve`] does; nobody is asked for a value.
+/// Checks each request as [`resolve`] does, without requesting values.
 ///
 /// # Errors
-/// [`SecretError`]: not granted, or nobody here to ask.
+/// [`SecretError`]: not granted, or no provider on this host.
 pub fn expect(
     requests: &[SecretRequest],
     policy: &SecretsPolicy,
@@ -144,7 +144,7 @@ pub fn expect(
     Ok(expected)
 }
 
-/// For messages and the report: `vault SLUG`, `oauth ID`, the texts escaped.
+/// For messages and the report: `vault SLUG` or `oauth ID`, escaped.
 #[must_use]
 pub fn shown(reference: &SecretReference) -> String {
     match reference {
@@ -181,14 +181,14 @@ impl Allowed<'_> {
         }
     }
 
-    /// Who is to be asked for the value.
+    /// Selects the provider of the value.
     fn ask<'run>(
         &self,
         provider: Option<&'run Provider<'run>>,
     ) -> Result<&'run Provider<'run>, SecretError> {
         match provider {
             None => Err(self.unresolved("no provider".to_owned(), Unusable::NoProvider)),
-            // The slug becomes a path and an argument: only what can be neither `..` nor a flag.
+            // The slug becomes a path and an argument, so it must be neither `..` nor a flag.
             Some(provider) if !is_slug(&self.granted.slug) => {
                 Err(self.unresolved(provider.shown(), Unusable::NoSlug))
             }
@@ -234,7 +234,7 @@ fn reveal(
     })
 }
 
-/// Why a value cannot be a variable.
+/// Why a value cannot be stored in a variable.
 fn unfit(value: &[u8]) -> Option<Unusable> {
     if value.is_empty() {
         Some(Unusable::Empty)
@@ -245,12 +245,12 @@ fn unfit(value: &[u8]) -> Option<Unusable> {
     }
 }
 
-/// One field of a structured value: who is exposed to one field does not get the others.
+/// Extracts one field of a structured value: a consumer of one field does not get the others.
 fn field_of(value: &Secret, field: &str) -> Result<Secret, Unusable> {
     let missing = || Unusable::NoField {
         field: excerpt(field),
     };
-    // What the parser says about the text may quote it.
+    // The parser's error is not shown: it may quote the value.
     let mut document: serde_json::Value =
         serde_json::from_slice(value.bytes()).map_err(|_quotes_it| missing())?;
     match document.get_mut(field).map(serde_json::Value::take) {
@@ -259,7 +259,7 @@ fn field_of(value: &Secret, field: &str) -> Result<Secret, Unusable> {
     }
 }
 
-/// The value as a provider gave it, without the one newline that nearly every file ends in.
+/// The provider's value without one trailing newline, which most files have.
 fn without_newline(mut bytes: Vec<u8>) -> Secret {
     if bytes.last() == Some(&b'\n') {
         bytes.pop();

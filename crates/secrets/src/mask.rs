@@ -1,28 +1,28 @@
-//! What a body prints of a value is replaced by `***` in everything that is kept of its words.
+//! Replaces secret values by `***` in captured output and in the report.
 //!
-//! All values are looked for at once, with the automaton of Aho and Corasick (1975): the time is
-//! that of reading the text once, however the values and the text repeat themselves.
+//! All values are searched at once with the Aho-Corasick automaton (1975): the time is linear in the
+//! text, even if values or text are repetitive.
 
 use spec::egress_report::EgressReport;
 use spec::path::escape;
 use spec::report::{Denial, Plan, Report};
 use spec::secret::Secret;
 
-/// What stands in place of a value.
+/// The replacement of a value.
 pub(crate) const MASK: &str = "***";
-/// Shorter values are not looked for: nearly every text has them.
+/// Shorter values are not searched: they occur in nearly every text.
 pub const VALUE_BYTES_MIN: usize = 4;
-/// Shorter lines of a value of several lines are not looked for by themselves.
+/// Shorter lines of a multi-line value are not searched separately.
 const LINE_BYTES_MIN: usize = 8;
 
-/// The values that are looked for.
+/// The values to mask.
 #[derive(Debug, Default)]
 pub struct Masks {
     values: Vec<Secret>,
 }
 
 impl Masks {
-    /// Adds a value. `false` where it is too short to be looked for.
+    /// Adds a value. Returns `false` if it is too short to be masked.
     pub fn add(&mut self, value: &[u8]) -> bool {
         if value.len() < VALUE_BYTES_MIN {
             return false;
@@ -41,7 +41,7 @@ impl Masks {
         Finder::new(&patterns).mask_text(text);
     }
 
-    /// Masks all that the body, or whoever else repeats a value, had put into the report.
+    /// Masks all texts in the report that the body, or a component that repeats a value, produced.
     pub fn mask_report(&self, report: &mut Report) {
         if self.values.is_empty() {
             return;
@@ -52,7 +52,7 @@ impl Masks {
             .flat_map(|value| patterns(value.bytes()))
             .collect();
         Finder::new(&patterns).mask_report(report);
-        // Names have no capitals: a value that was put into one has lost its own.
+        // Host names are in lower case: a value in a name has lost its capitals.
         let lowered: Vec<Secret> = patterns
             .iter()
             .map(|one| Secret::new(one.bytes().to_ascii_lowercase()))
@@ -61,8 +61,8 @@ impl Masks {
     }
 }
 
-/// What is looked for on behalf of one value: itself without white space around it, the forms in
-/// which messages and JSON write it, and, of several lines, each that is long enough.
+/// The patterns of one value: the value without surrounding white space, its escaped forms in messages
+/// and JSON, and each sufficiently long line of a multi-line value.
 fn patterns(value: &[u8]) -> Vec<Secret> {
     let trimmed = value.trim_ascii();
     let base = if trimmed.len() < VALUE_BYTES_MIN {
@@ -72,7 +72,7 @@ fn patterns(value: &[u8]) -> Vec<Secret> {
     };
     let mut found = vec![base.to_vec()];
     if base.contains(&b'\n') {
-        // A terminal writes both characters.
+        // A terminal may write CR and LF.
         let lines: Vec<&[u8]> = base
             .split(|byte| *byte == b'\n')
             .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
@@ -89,7 +89,7 @@ fn patterns(value: &[u8]) -> Vec<Secret> {
     for index in 0..found.len() {
         let escaped = escape(&found[index]);
         let quoted = std::str::from_utf8(&found[index]).ok().map(quoted);
-        // A message quotes JSON, and is escaped itself.
+        // A message may quote JSON and is escaped itself.
         let both = quoted.as_ref().map(|text| escape(text.as_bytes()));
         for form in [Some(escaped), quoted, both].into_iter().flatten() {
             if !found.iter().any(|known| known == form.as_bytes()) {
@@ -100,7 +100,7 @@ fn patterns(value: &[u8]) -> Vec<Secret> {
     found.into_iter().map(Secret::new).collect()
 }
 
-/// As JSON writes it between its quotation marks.
+/// The JSON form without the quotation marks.
 fn quoted(text: &str) -> String {
     let written = serde_json::Value::String(text.to_owned()).to_string();
     written
@@ -110,35 +110,35 @@ fn quoted(text: &str) -> String {
         .to_owned()
 }
 
-/// The state in which nothing has been read of any pattern.
+/// The start state, which matches no byte of a pattern.
 const ROOT: usize = 0;
 
 /// The automaton of all patterns.
 struct Finder {
     nodes: Vec<Node>,
-    /// The states that the root leads to, by byte.
+    /// The transitions of the root, by byte.
     first: Vec<usize>,
-    /// Whether replacing a value can make another one: only where one has the mask's character.
+    /// Whether a replacement can create another match: only if a value contains the mask character.
     again: bool,
 }
 
-/// One beginning of a pattern.
+/// One prefix of a pattern.
 #[derive(Clone, Copy)]
 struct Node {
     byte: u8,
-    /// The first of the longer beginnings, and the next one of those; [`ROOT`] for none.
+    /// The first longer prefix, and the next sibling; [`ROOT`] for none.
     child: usize,
     sibling: usize,
-    /// The longest end of this beginning that is a beginning too.
+    /// The longest proper suffix of this prefix that is also a prefix.
     fallback: usize,
-    /// Bytes of this beginning.
+    /// Length of this prefix, in bytes.
     depth: usize,
-    /// Bytes of the longest pattern that ends here; 0 for none.
+    /// Length of the longest pattern that ends here, in bytes; 0 for none.
     longest: usize,
 }
 
 impl Drop for Finder {
-    /// The nodes spell the values.
+    /// Erases the nodes, which contain the values.
     fn drop(&mut self) {
         for node in &mut self.nodes {
             node.byte = 0;
@@ -159,7 +159,7 @@ impl Finder {
         };
         let total: usize = patterns.iter().map(|one| one.bytes().len()).sum();
         let mut finder = Self {
-            // All at once: a vector that grows leaves copies behind.
+            // Allocated at full size: a growing vector leaves copies of the values in freed memory.
             nodes: Vec::with_capacity(total + 1),
             first: vec![ROOT; 256],
             again: patterns
@@ -214,7 +214,7 @@ impl Finder {
         child
     }
 
-    /// Sets the fallbacks, shorter beginnings first.
+    /// Sets the fallbacks, shorter prefixes first.
     fn link(&mut self) {
         let mut order = vec![ROOT];
         let mut next = 0;
@@ -245,8 +245,8 @@ impl Finder {
         }
     }
 
-    /// Which bytes of `text` belong to a value; `None` where none does. With `cut` the text goes on
-    /// where nobody sees it: a beginning of a value at its end belongs to one too.
+    /// The bytes of `text` that belong to a value; `None` if there are none. With `cut`, the text is
+    /// truncated: a prefix of a value at its end counts as well.
     fn covered(&self, text: &[u8], cut: bool) -> Option<Covered> {
         let mut covered: Option<Covered> = None;
         let mut cover = |from, to| {
@@ -272,7 +272,7 @@ impl Finder {
     fn mask(&self, text: &mut Vec<u8>, cut: bool) {
         while let Some(covered) = self.covered(text, cut) {
             covered.replace_in(text);
-            // What stands at the end now is the mask.
+            // The text now ends with the mask.
             if !self.again {
                 return;
             }
@@ -321,14 +321,14 @@ impl Finder {
 
     fn mask_output(&self, output: &mut serde_json::Value) {
         self.mask_json(output);
-        // A value that is itself a piece of JSON is spread over keys and texts.
+        // A value that is itself JSON may span several keys and strings.
         if self.covered(output.to_string().as_bytes(), false).is_some() {
             *output = serde_json::Value::String(MASK.to_owned());
         }
     }
 
     fn mask_report(&self, report: &mut Report) {
-        // Every field is named, so that a new one is decided about here.
+        // All fields are listed, so that a new field requires a decision here.
         let Report {
             error,
             stdout,
@@ -365,7 +365,7 @@ impl Finder {
             bound_programs: _,
             runner: _,
             image: _,
-            // Its runs are over before a secret is asked for.
+            // The runs of the preparation end before a secret is requested.
             preparation: _,
         } = plan;
         for stream in [stdout, stderr] {
@@ -394,7 +394,7 @@ impl Finder {
         }
     }
 
-    /// Masks what holds names of hosts.
+    /// Masks the fields that contain host names.
     fn mask_names(&self, report: &mut Report) {
         for denial in &mut report.denials {
             self.mask_denial(denial);
@@ -410,7 +410,7 @@ impl Finder {
     }
 
     fn mask_egress(&self, egress: &mut EgressReport) {
-        // What is allowed are the caller's words and the manifest's, and no body's.
+        // The allowed entries come from the caller and the manifest, never from a body.
         let EgressReport {
             hosts,
             unreachable,
@@ -428,12 +428,12 @@ impl Finder {
     }
 }
 
-/// Which bytes of a text belong to a value: one bit for each, so that a text of many short values
-/// costs no more memory than one of few.
+/// The bytes of a text that belong to a value, one bit each, so that memory does not depend on the number
+/// of values.
 struct Covered {
     bits: Vec<u64>,
     bytes: usize,
-    /// What was added last, with what touches it: all of it is set.
+    /// The last added range, merged with adjacent ranges: all its bits are set.
     solid: std::ops::Range<usize>,
 }
 
@@ -446,7 +446,7 @@ impl Covered {
         }
     }
 
-    /// Adds a range that ends behind all that were added before, or where the last one did.
+    /// Adds a range. Its end is not before the end of any earlier range.
     fn add(&mut self, from: usize, to: usize) {
         if self.solid.end < from {
             self.set(from, to);
@@ -468,7 +468,7 @@ impl Covered {
         index < self.bytes && self.bits[index / 64] & (1 << (index % 64)) != 0
     }
 
-    /// Puts one mask in place of each run of bytes that is set.
+    /// Replaces each run of set bytes by one mask.
     fn replace_in(&self, text: &mut Vec<u8>) {
         let mask = MASK.as_bytes();
         let mut written = 0;
@@ -485,7 +485,7 @@ impl Covered {
                 end += 1;
             }
             if end == text.len() {
-                // A beginning of a value may be shorter than the mask.
+                // A prefix of a value may be shorter than the mask.
                 text[written..].fill(0);
                 text.truncate(written);
                 text.extend_from_slice(mask);
@@ -694,7 +694,7 @@ mod tests {
 
     #[test]
     fn a_long_text_of_repetitions_is_read_once() {
-        // Quadratic in either would be hours.
+        // With quadratic time in either size, this takes hours.
         let value = vec![b'a'; 64 << 10];
         let mut almost = vec![b'a'; 8 << 20];
         for at in (0..almost.len()).step_by(value.len()) {
@@ -709,7 +709,7 @@ mod tests {
         assert_eq!(text, MASK.as_bytes());
     }
 
-    /// Few characters, so that values overlap, contain each other and repeat themselves.
+    /// A small alphabet, so that values overlap, contain each other and repeat.
     fn word(least: usize) -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![Just(b'a'), Just(b'b'), Just(b'*'), Just(0xff)];
         prop::collection::vec(byte, least..9)

@@ -1,7 +1,7 @@
-//! A program of the host's that is asked one thing: it has so long and may say so much.
+//! Runs a program of the host with a time limit and an output limit.
 //!
-//! It is in a process group of its own, which is gone when the answer is there, and no shell starts
-//! it. What it writes to standard error is thrown away, since it may quote the value.
+//! The program runs in its own process group, which is killed before the function returns, and is started
+//! without a shell. Its standard error is discarded, since it may quote the value.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -25,27 +25,27 @@ use sys::file::errno_of;
 use sys::process::kill;
 use sys::signal;
 
-/// How long is waited between two looks at whether to go on.
+/// Interval between two checks whether to continue.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// What a program is asked.
+/// The inputs of a program.
 #[derive(Clone, Copy)]
 pub struct Question<'run> {
     /// The program and its arguments.
     pub words: &'run [String],
-    /// What it reads from standard input.
+    /// The data on standard input.
     pub input: &'run [u8],
-    /// All of its variables.
+    /// The complete environment.
     pub environment: &'run [EnvironmentEntry],
-    /// How long it has.
+    /// The time limit.
     pub deadline: Duration,
-    /// A signal descriptor: once a signal that ends a run is there, nothing is waited for.
+    /// A signalfd: waiting stops when a signal arrives that ends the run.
     pub signals: Option<BorrowedFd<'run>>,
-    /// Whether nothing is to be waited for any longer.
+    /// Whether waiting must stop.
     pub is_over: &'run dyn Fn() -> bool,
 }
 
-/// Nothing of the input and the variables: they may be secrets.
+/// Omits input and variables: they may contain secrets.
 impl std::fmt::Debug for Question<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
@@ -55,24 +55,25 @@ impl std::fmt::Debug for Question<'_> {
     }
 }
 
-/// What a program said.
+/// The output of a program.
 #[derive(Debug)]
 pub struct Answer {
     pub status: ExitStatus,
-    /// What it wrote to standard output, at most [`VALUE_BYTES_MAX`] and a newline.
+    /// Its standard output, at most [`VALUE_BYTES_MAX`] and a newline.
     pub output: Secret,
 }
 
-/// Asks a program.
+/// Runs a program and returns its output.
 ///
 /// # Errors
-/// [`Unusable`]: it cannot be started, says too much, is too slow, or the caller wants an end.
+/// [`Unusable`]: the start failed, the output is too long, the time is over, or the caller requested an
+/// end.
 pub fn ask(question: &Question<'_>) -> Result<Answer, Unusable> {
     let mut asked = start(question)?;
-    // Room for all of it at once: a vector that grows leaves copies behind.
+    // Allocated at full size: a growing vector leaves copies of the secret in freed memory.
     let mut bytes = Vec::with_capacity(VALUE_BYTES_MAX + 1);
     let followed = asked.follow(&mut bytes, question);
-    // Whatever came of it, the group is not there any longer when this returns.
+    // The process group is gone when this returns, also after an error.
     let ended = asked.end();
     let output = Secret::new(bytes);
     let status = followed.and(ended)?;
@@ -121,7 +122,7 @@ fn start(question: &Question<'_>) -> Result<RunningProvider, Unusable> {
             output: File::from(output),
         }),
         Err(errno) => {
-            // Not followed, so not left behind either.
+            // The program cannot be monitored, so it is killed.
             let ended = kill(-pid, libc::SIGKILL)
                 .and_then(|()| child.wait().map_err(|error| errno_of(&error)));
             Err(Unusable::Lost(ended.err().unwrap_or(errno)))
@@ -129,7 +130,7 @@ fn start(question: &Question<'_>) -> Result<RunningProvider, Unusable> {
     }
 }
 
-/// A file in memory rather than a pipe: nobody has to write while the program reads or ends.
+/// A memory file instead of a pipe: no writer is needed while the program runs.
 fn input(bytes: &[u8]) -> std::io::Result<Stdio> {
     if bytes.is_empty() {
         return Ok(Stdio::null());
@@ -141,7 +142,7 @@ fn input(bytes: &[u8]) -> std::io::Result<Stdio> {
 }
 
 impl RunningProvider {
-    /// Reads until the program has ended, says too much, is too slow, or the caller's signal comes.
+    /// Reads until the program exits, the output is too long, the time is over, or a signal arrives.
     fn follow(&mut self, bytes: &mut Vec<u8>, question: &Question<'_>) -> Result<(), Unusable> {
         let (signals, deadline) = (question.signals, question.deadline);
         let started = Instant::now();
@@ -164,7 +165,7 @@ impl RunningProvider {
                 open = false;
             }
             if ready.ended {
-                // What it wrote before its end is all there. Who else holds the pipe is not asked.
+                // All output of the program is in the pipe. Other holders of the pipe are ignored.
                 while open && self.take(bytes)? == Taken::Bytes {}
                 return Ok(());
             }
@@ -203,13 +204,13 @@ impl RunningProvider {
         })
     }
 
-    /// Takes what is there.
+    /// Reads the available output.
     fn take(&mut self, bytes: &mut Vec<u8>) -> Result<Taken, Unusable> {
         let mut chunk = [0; 4_096];
         let read = self.output.read(&mut chunk);
         let taken = match read {
             Ok(0) => Ok(Taken::End),
-            // Never beyond what was reserved.
+            // Never exceed the reserved capacity.
             Ok(count) if bytes.capacity() - bytes.len() < count => Err(Unusable::TooLong),
             Ok(count) => {
                 bytes.extend_from_slice(&chunk[..count]);
@@ -227,11 +228,11 @@ impl RunningProvider {
         taken
     }
 
-    /// Ends the whole group and reaps the program, whose pid names the group until then.
+    /// Kills the process group and reaps the program; the pid identifies the group until then.
     fn end(&mut self) -> Result<ExitStatus, Unusable> {
         match kill(-self.pid, libc::SIGKILL) {
             Ok(()) | Err(Errno::SRCH) => self.child.wait(),
-            // A program that became somebody else cannot be ended by us: it is not waited for.
+            // The program runs as another user and cannot be killed: do not wait for it.
             Err(errno) => self
                 .child
                 .try_wait()
@@ -241,7 +242,7 @@ impl RunningProvider {
     }
 }
 
-/// What a look at the output found.
+/// Result of reading the output.
 #[derive(PartialEq, Eq)]
 enum Taken {
     Bytes,
@@ -249,14 +250,14 @@ enum Taken {
     End,
 }
 
-/// What a wait was ended by.
+/// The events that ended a wait.
 struct Ready {
     ended: bool,
     output: bool,
     signal: bool,
 }
 
-/// Takes the signals that are there; one that cancels the run is an error.
+/// Reads pending signals; a signal that cancels the run is an error.
 fn check_signals(signals: BorrowedFd<'_>) -> Result<(), Unusable> {
     while let Some(number) = signal::take(signals).map_err(Unusable::Lost)? {
         if signal::ends_a_run(number) {
@@ -266,7 +267,7 @@ fn check_signals(signals: BorrowedFd<'_>) -> Result<(), Unusable> {
     Ok(())
 }
 
-/// How a program ended.
+/// Describes an exit status.
 #[must_use]
 pub fn described(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {

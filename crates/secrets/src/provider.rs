@@ -1,4 +1,4 @@
-//! The host's provider: who is asked for values.
+//! The host's provider of secret values.
 
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -8,7 +8,7 @@ use spec::path::escape;
 use spec::secret::Secret;
 use spec::sources_policy::SecretsProvider;
 
-/// The host's provider, ready to be asked.
+/// The host's provider with its context.
 #[derive(Debug)]
 pub(super) struct Provider<'run> {
     kind: &'run SecretsProvider,
@@ -20,7 +20,7 @@ impl<'run> Provider<'run> {
         Self { kind, around }
     }
 
-    /// One word for the report.
+    /// The name of the provider in the report.
     pub(super) const fn name(&self) -> &'static str {
         match self.kind {
             SecretsProvider::Directory(_) => "directory",
@@ -44,7 +44,7 @@ impl<'run> Provider<'run> {
         }
     }
 
-    /// The value of `slug`, which must be one.
+    /// The value of `slug`, which must be valid.
     pub(super) fn value(&self, slug: &str) -> Result<Secret, Unusable> {
         match self.kind {
             SecretsProvider::Directory(path) => directory::read(path, slug),
@@ -67,7 +67,7 @@ impl<'run> Provider<'run> {
     }
 }
 
-/// `prod/db-password` is `PROD_DB_PASSWORD`.
+/// Converts `prod/db-password` to `PROD_DB_PASSWORD`.
 fn variable_of_slug(slug: &str) -> String {
     slug.to_ascii_uppercase().replace(['-', '/'], "_")
 }
@@ -92,7 +92,7 @@ mod tests {
         };
         let provider = Provider::new(&kind, around);
         let value = provider.value("prod/db-password").expect("set");
-        // A variable is exact: nobody's editor put a newline there.
+        // Variables keep their trailing newline: only files get one from editors.
         assert_eq!(value.bytes(), b"s3cret\n");
         let error = provider.value("missing-key").expect_err("not set");
         assert_eq!(error.to_string(), "has no variable VAULT_MISSING_KEY");

@@ -1,4 +1,4 @@
-//! A client of the compatibility proxy: what it wants, and its last word where that is refused.
+//! A client of the compatibility proxy: its request, and the final answer if the request is refused.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -17,11 +17,11 @@ use crate::relay::shared::Shared;
 use crate::relay::slots::Key;
 use spec::denial_reason::DenialReason;
 
-/// How long a client may take to read why it was refused.
+/// How long a client may take to read the final answer.
 const FAREWELL_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Connection {
-    /// A client of the proxy.
+    /// A connection to the proxy.
     pub(super) fn of_proxy(near: OwnedFd, dialled: SocketAddr, now: Instant) -> Self {
         Self {
             near,
@@ -37,7 +37,7 @@ impl Connection {
         }
     }
 
-    /// What a client of the proxy wants.
+    /// Reads the request of a client of the proxy.
     pub(super) fn greeting(
         &mut self,
         mut received: Vec<u8>,
@@ -93,7 +93,7 @@ impl Connection {
             Some(refused) => Some(refused),
             None => match self.wanted.refusal(port, &shared.settings.allowed) {
                 Some(reason) => return Next::Denied(reason),
-                // As a transparent connection to 443 that does not speak TLS.
+                // Treated as a transparent connection to port 443 that does not speak TLS.
                 None if speech == Speech::Request && port == HTTPS_PORT => {
                     return Next::Denied(DenialReason::NotTls);
                 }
@@ -108,8 +108,8 @@ impl Connection {
         self.begin_reach(first, limit, shared, key, now)
     }
 
-    /// Says the last word. What the client still sends is read, since closing before that would
-    /// take the word back.
+    /// Sends the final answer. Further input is read and discarded: closing with unread input would reset
+    /// the connection before the client reads the answer.
     pub(super) fn say_farewell(&mut self, answer: &[u8], now: Instant) -> Stage {
         let said = self.say(answer)
             && matches!(

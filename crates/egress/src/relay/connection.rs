@@ -1,4 +1,4 @@
-//! One connection, from its first packet to its last: stages, each of which can end it.
+//! One connection from accept to close: a sequence of stages, each of which can end it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -20,13 +20,13 @@ use spec::egress_report::UnreachableCause;
 
 /// How long the first bytes of a connection may take.
 pub(super) const FIRST_BYTES_PATIENCE: Duration = Duration::from_secs(5);
-/// A connection for questions that nobody asks is closed after this.
+/// A DNS connection without queries is closed after this time.
 pub(super) const QUESTIONS_PATIENCE: Duration = Duration::from_secs(10);
-/// Reads of one step where what is read is answered or thrown away.
+/// Reads of one step where the input is answered or discarded.
 pub(super) const READS_A_STEP: usize = 16;
 const DNS_PORT: u16 = 53;
 
-/// What is to be done about a connection after a step.
+/// What a connection needs after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stepped {
     /// Wait for an event or the deadline.
@@ -35,18 +35,18 @@ pub(super) enum Stepped {
     Over,
 }
 
-/// How a connection came.
+/// How a connection arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// The body dialled whom it wants.
+    /// The body dialled the destination itself.
     Dialled,
-    /// The body dialled the proxy and has not said yet what it wants.
+    /// The body dialled the proxy and has not sent a request yet.
     Proxy,
-    /// It has said it, and has not been answered.
+    /// The request is complete and not answered yet.
     Asked(Speech),
-    /// It was told that the connection stands.
+    /// The client was told that the connection is established.
     Answered,
-    /// From outside, to a port of the body's.
+    /// From outside, to a published port of the body.
     Published(u16),
 }
 
@@ -55,23 +55,23 @@ pub(super) enum Stage {
     Questions {
         received: Vec<u8>,
     },
-    /// The proxy's client says what it wants.
+    /// The client of the proxy sends its request.
     Greeting {
         received: Vec<u8>,
         greeted: bool,
     },
-    /// The first bytes must name the host; the proxy's connection stands already.
+    /// The first bytes must name the host; a proxy connection is already established.
     First {
         received: Vec<u8>,
         far: Option<OwnedFd>,
     },
-    /// The host is looked up and dialled.
+    /// The host is resolved and dialled.
     Reach {
         received: Vec<u8>,
         limit: Option<u64>,
         reach: Box<Reach>,
     },
-    /// A socket inside was asked for.
+    /// A socket inside the namespace was requested.
     Inside {
         id: i32,
         is_v6: bool,
@@ -81,7 +81,7 @@ pub(super) enum Stage {
         is_v6: bool,
     },
     Flow(Box<Flow>),
-    /// The last word was said; what still comes is thrown away.
+    /// The final answer was sent; further input is discarded.
     Farewell,
     Over,
 }
@@ -94,29 +94,29 @@ pub(super) struct Connection {
     pub(super) port: u16,
     pub(super) stage: Stage,
     pub(super) deadline: Option<Instant>,
-    /// Whether it waits to be stepped again.
+    /// Whether the connection is queued for another step.
     pub(super) is_queued: bool,
 }
 
-/// Where a stage leads.
+/// The transition to the next stage.
 pub(super) enum Next {
-    /// This stage, until something happens.
+    /// Stay in this stage until an event.
     Stay(Stage, Stepped),
-    /// Another stage, at once.
+    /// Enter another stage immediately.
     Go(Stage),
     Denied(DenialReason),
-    /// Its first address, which must not be dialled.
+    /// The address must not be dialled; holds the first such address.
     Private(IpAddr),
-    /// Allowed, and nobody answers outside.
+    /// Allowed, but the destination is unreachable.
     Unreachable(UnreachableCause),
-    /// Closed as it stands.
+    /// Close without a reset.
     Closed,
-    /// Closed with a reset.
+    /// Close with a reset.
     Reset,
 }
 
 impl Connection {
-    /// What the body dialled itself. `None`: denied already, and reset.
+    /// A connection that the body dialled itself. `None`: already denied and reset.
     pub(super) fn dialled(
         near: OwnedFd,
         dialled: SocketAddr,
@@ -156,7 +156,7 @@ impl Connection {
         self.near.as_fd()
     }
 
-    /// When to step it though nothing happened.
+    /// When to step the connection if no event arrives.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.stage {
             Stage::Reach { reach, .. } => Some(reach.deadline()),
@@ -164,7 +164,7 @@ impl Connection {
         }
     }
 
-    /// Whether nothing is on its way that the body had sent when it ended.
+    /// Whether all bytes that the body had sent before it ended are forwarded.
     pub(super) fn is_settled(&self) -> bool {
         match &self.stage {
             Stage::Flow(flow) => flow.is_drained(self.side_of_body()),
@@ -181,16 +181,16 @@ impl Connection {
         }
     }
 
-    /// Notes what an event says.
+    /// Records an event.
     pub(super) fn note(&mut self, side: Side, events: EventFlags) {
-        // Every other stage tries what it waits for.
+        // Every other stage retries its call.
         if let Stage::Flow(flow) = &mut self.stage {
             flow.note(side, events);
         }
     }
 
-    /// Takes note of what flowed, and closes. What the body had not sent to its end is cut off
-    /// with a reset, so that nobody takes it for the whole.
+    /// Records the traffic, and closes. If the body's data is incomplete, the connection is reset, so
+    /// that the peer does not take the data as complete.
     pub(super) fn end(self, shared: &mut Shared) {
         let body = self.side_of_body();
         if let Stage::Flow(flow) = self.stage {
@@ -205,7 +205,7 @@ impl Connection {
         }
     }
 
-    /// Denies; what a client of the proxy is told. `found`: an address of the name's.
+    /// Denies, with the answer for a client of the proxy. `found` is an address of the name.
     fn deny_next(
         &self,
         found: Option<IpAddr>,
@@ -244,7 +244,7 @@ impl Connection {
         shared.deny(attempt, now);
     }
 
-    /// Goes as far as it can.
+    /// Advances the connection as far as possible.
     pub(super) fn step(&mut self, shared: &mut Shared, key: Key, now: Instant) -> Stepped {
         loop {
             if let Stage::Flow(flow) = &mut self.stage {
@@ -276,7 +276,7 @@ impl Connection {
         }
     }
 
-    /// `None`: on with the next stage.
+    /// `None`: continue with the next stage.
     fn follow(&mut self, next: Next, shared: &mut Shared, now: Instant) -> Option<Stepped> {
         let answer = match next {
             Next::Stay(stage, stepped) => {
@@ -342,7 +342,7 @@ impl Connection {
         })
     }
 
-    /// The bytes that say to whom the body speaks, where the port is one where they do.
+    /// Reads the first bytes, which name the host at some ports.
     fn first(
         &mut self,
         mut received: Vec<u8>,
@@ -415,20 +415,20 @@ impl Connection {
 
     pub(super) fn begin_flow(&mut self, far: OwnedFd, first: Vec<u8>, limit: Option<u64>) -> Next {
         self.deadline = None;
-        // What one side wrote at once is not held back here.
+        // Small writes are not delayed here.
         if rustix::net::sockopt::set_tcp_nodelay(&self.near, true).is_err() {
             return Next::Reset;
         }
         Next::Go(Stage::Flow(Box::new(Flow::new(far, first, limit))))
     }
 
-    /// Whether all of it was taken. Only for what is short and expected.
+    /// Returns whether all bytes were sent. Only for short, expected messages.
     pub(super) fn say(&self, bytes: &[u8]) -> bool {
         bytes.is_empty()
             || rustix::net::send(&self.near, bytes, SendFlags::NOSIGNAL) == Ok(bytes.len())
     }
 
-    /// Reads until it would block or `bytes_max` are there.
+    /// Reads until the read would block or `bytes_max` bytes are buffered.
     pub(super) fn read_more(
         &self,
         received: &mut Vec<u8>,
@@ -449,7 +449,7 @@ impl Connection {
     }
 }
 
-/// Why no more was read.
+/// Why reading stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Read {
     Ended,
@@ -457,8 +457,8 @@ pub(super) enum Read {
     Full,
 }
 
-/// Closing sends a reset from now on.
+/// Makes close send a reset.
 pub(super) fn reset(socket: &OwnedFd) {
-    // Where it fails an ordinary close is left: the connection is over in either way.
+    // If this fails, the socket is closed normally: the connection ends in both cases.
     rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO)).unwrap_or_default();
 }

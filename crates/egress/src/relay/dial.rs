@@ -1,5 +1,5 @@
-//! The way outside: the addresses of a name, one look-up for each connection, and then a
-//! connection to one of exactly these addresses, each judged before it is dialled.
+//! Outbound dialling: one look-up of a name for each connection, then a connection to one of the
+//! resulting addresses, each checked before it is dialled.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -17,19 +17,19 @@ use spec::denial_reason::DenialReason;
 use spec::egress_report::UnreachableCause;
 use spec::host_name::HostName;
 
-/// How long a look-up and all its addresses together may take.
+/// Timeout for a look-up and all its addresses together.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Most addresses of a name that are tried.
+/// Maximum number of addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 16;
 
-/// An attempt to reach whom the body wants.
+/// An attempt to connect to the requested destination.
 #[derive(Debug)]
 pub(super) struct Reach {
     port: u16,
     far: Token,
     state: State,
     until: Instant,
-    /// What became of the last address that was dialled, or to which no route led.
+    /// The failure of the last address that was dialled or had no route.
     last: Option<UnreachableCause>,
     /// The first address that must not be dialled.
     refused: Option<IpAddr>,
@@ -37,13 +37,13 @@ pub(super) struct Reach {
 
 #[derive(Debug)]
 enum State {
-    /// A name that is looked up when there were not too many within the second.
+    /// Waits for the look-up rate limit, then looks the name up.
     Ask {
         name: HostName,
         at: Instant,
     },
     LookUp(Lookup),
-    /// Addresses that have not been tried, the next one last.
+    /// Untried addresses, the next one last.
     Dial(Vec<IpAddr>),
     Connecting {
         socket: OwnedFd,
@@ -53,21 +53,21 @@ enum State {
     Over,
 }
 
-/// What came of it so far.
+/// The current result.
 #[derive(Debug)]
 pub(super) enum Reached {
     Waits,
-    /// A connection, watched already.
+    /// A connection, already registered with epoll.
     Connected(OwnedFd),
-    /// There is no descriptor to be had.
+    /// No descriptor is available.
     Denied(DenialReason),
-    /// No address may be dialled; this is the first.
+    /// No address may be dialled; holds the first one.
     Private(IpAddr),
     Nobody(UnreachableCause),
 }
 
 impl Reach {
-    /// Starts; [`Reach::turn`] goes on. `far`: what events of its sockets are told as.
+    /// Starts the attempt; [`Reach::turn`] continues it. `far` is the token of events of its sockets.
     pub(super) fn begin(
         wanted: &Wanted,
         port: u16,
@@ -99,7 +99,7 @@ impl Reach {
         }
     }
 
-    /// When to call [`Reach::turn`] though nothing happened.
+    /// When to call [`Reach::turn`] if no event arrives.
     pub(super) fn deadline(&self) -> Instant {
         match &self.state {
             State::Ask { at, .. } => (*at).min(self.until),
@@ -109,7 +109,7 @@ impl Reach {
         }
     }
 
-    /// Goes on as far as it can.
+    /// Advances the attempt as far as possible.
     pub(super) fn turn(&mut self, shared: &mut Shared, now: Instant) -> Reached {
         loop {
             if self.until <= now {
@@ -180,7 +180,7 @@ impl Reach {
         Reached::Nobody(self.last.unwrap_or(UnreachableCause::NoAddress))
     }
 
-    /// Judges and dials the next address, whatever the others are.
+    /// Checks and dials the next address, independent of the others.
     fn dial(
         &mut self,
         mut rest: Vec<IpAddr>,
@@ -226,17 +226,17 @@ impl Reach {
     }
 }
 
-/// What connect(2) says (tcp(7), ip(7)).
+/// The cause for an error of connect(2) (tcp(7), ip(7)).
 fn cause_of(errno: Errno) -> UnreachableCause {
     match errno {
         Errno::CONNREFUSED | Errno::CONNRESET => UnreachableCause::Refused,
         Errno::TIMEDOUT => UnreachableCause::TimedOut,
-        // ENETUNREACH, EHOSTUNREACH, EACCES where a rule of the host forbids it.
+        // ENETUNREACH, EHOSTUNREACH; EACCES if a firewall rule of the host forbids it.
         _ => UnreachableCause::NoRoute,
     }
 }
 
-/// Each once and in its one form, the first one last.
+/// Without duplicates, in canonical form, the first address last.
 fn in_order(addresses: Vec<IpAddr>) -> State {
     let mut rest: Vec<IpAddr> = Vec::new();
     for address in addresses {
@@ -249,10 +249,10 @@ fn in_order(addresses: Vec<IpAddr>) -> State {
     State::Dial(rest)
 }
 
-/// Whether a socket that was told to connect has done so.
+/// Whether a non-blocking connect has completed.
 ///
 /// # Errors
-/// Why it cannot.
+/// The errno of the failed connect.
 pub(super) fn is_connected(socket: &OwnedFd) -> Result<bool, Errno> {
     rustix::net::sockopt::socket_error(socket)??;
     match rustix::net::getpeername(socket) {
@@ -271,7 +271,7 @@ fn connect(to: SocketAddr) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// A socket that never blocks, of the family that `to` is of.
+/// A non-blocking socket of the address family of `to`.
 pub(super) fn socket_for(to: SocketAddr, kind: SocketType) -> Result<OwnedFd, Errno> {
     let family = match to {
         SocketAddr::V4(_) => AddressFamily::INET,

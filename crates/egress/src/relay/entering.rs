@@ -1,4 +1,4 @@
-//! A connection from outside to a port of the body's, until the socket inside stands.
+//! A connection from outside to a published port of the body, until the inner socket is connected.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -12,11 +12,11 @@ use crate::relay::judge::Wanted;
 use crate::relay::shared::Shared;
 use crate::relay::slots::{EDGE, Key, Side, Token};
 
-/// How long a port inside may take to answer.
+/// How long the inner port may take to accept.
 const INSIDE_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Connection {
-    /// A connection from outside to `port` of the body's.
+    /// A connection from outside to `port` of the body.
     pub(super) fn published(
         near: OwnedFd,
         own_end: SocketAddr,
@@ -42,7 +42,7 @@ impl Connection {
         matches!(self.way, Way::Published(_))
     }
 
-    /// The id of the socket inside that is waited for.
+    /// The id of the pending request for an inner socket.
     pub(super) fn waits_for(&self) -> Option<i32> {
         match self.stage {
             Stage::Inside { id, .. } => Some(id),
@@ -50,7 +50,7 @@ impl Connection {
         }
     }
 
-    /// The socket inside, or why there is none; the connection is stepped afterwards.
+    /// Takes the inner socket or the error; the caller steps the connection afterwards.
     pub(super) fn let_in(&mut self, socket: Result<OwnedFd, Errno>, shared: &mut Shared, key: Key) {
         let Stage::Inside { is_v6, .. } = self.stage else {
             return;
@@ -68,7 +68,7 @@ impl Connection {
         };
     }
 
-    /// The body may listen on ::1 alone.
+    /// Retries with the other family: the body may listen on ::1 only.
     fn other_family(&mut self, is_v6: bool, shared: &mut Shared) -> Stage {
         match self.way {
             Way::Published(port) if !is_v6 => Stage::Inside {

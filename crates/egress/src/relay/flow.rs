@@ -1,8 +1,8 @@
-//! Bytes from one side of a connection to the other: copied when they come, kept only where the
-//! other side does not take them.
+//! Copies bytes between the two sides of a connection. Bytes are buffered only if the receiver does not
+//! accept them.
 //!
-//! Both sockets are watched for changes and not for states, so what is known of them is noted here
-//! and forgotten only when a call says that it would block.
+//! Both sockets are edge-triggered, so their readiness is recorded here and cleared only when a call
+//! would block.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -15,15 +15,15 @@ use crate::relay::connection::Stepped;
 use crate::relay::judge::FIRST_BYTES_MAX;
 use crate::relay::slots::Side;
 
-/// Bytes that are copied at once. Measured against 64 and 128 KiB and against splice(2): as fast
-/// for one stream as splice, which costs the reader what it saves here, and faster than less.
+/// Size of the copy buffer, in bytes. In measurements it is faster than 64 and 128 KiB, and as fast for
+/// one stream as splice(2), which moves the cost to the reader.
 pub(super) const SCRATCH_BYTES: usize = 256 << 10;
-/// What every direction may keep: 1,024 directions keep 16 MiB.
+/// Buffer space that is guaranteed to each direction: 16 MiB for 1,024 directions.
 const KEPT_FLOOR_BYTES: usize = 16 << 10;
-/// What all directions together may keep beyond that.
+/// Additional buffer space that all directions share.
 const KEPT_SHARED_BYTES: usize = 6 << 20;
-/// What a run's relay holds at most: what directions keep, what is read before it is judged, and
-/// what is copied through.
+/// Memory limit of a run's relay: direction buffers, first bytes that are not judged yet, and the copy
+/// buffer.
 const MEMORY_BYTES_MAX: usize = 32 << 20;
 const _: () = assert!(
     4 * CONNECTIONS_MAX * KEPT_FLOOR_BYTES
@@ -32,17 +32,17 @@ const _: () = assert!(
         + SCRATCH_BYTES
         <= MEMORY_BYTES_MAX
 );
-/// Reads of one step: a fast stream does not keep the others waiting.
+/// Reads of one step, so that a fast stream does not block the others.
 const READS_A_STEP: usize = 4;
-/// Bytes that all streams together move in one turn: streams do not keep the run waiting.
+/// Bytes that all streams together move in one turn, so that streams do not block the run.
 const TURN_BYTES: usize = 16 << 20;
 
-/// Memory that all connections share.
+/// Buffers that all connections share.
 #[derive(Debug)]
 pub(super) struct Buffers {
     pub(super) scratch: Vec<u8>,
     left: usize,
-    /// Bytes that were moved in this turn.
+    /// Bytes moved in this turn.
     moved: usize,
 }
 
@@ -59,13 +59,13 @@ impl Buffers {
         self.moved = 0;
     }
 
-    /// Whether what is left to do is left to the next turn.
+    /// Whether the remaining work is deferred to the next turn.
     pub(super) fn is_spent(&self) -> bool {
         TURN_BYTES <= self.moved
     }
 }
 
-/// What is known of one socket.
+/// The recorded readiness of one socket.
 #[derive(Debug, Clone, Copy)]
 struct Ready {
     readable: bool,
@@ -76,14 +76,15 @@ struct Ready {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Health {
     Whole,
-    /// Its end has come, or is about to: a read that is short does not mean that nothing is left.
+    /// The end of the stream has arrived or is imminent: a short read does not mean that the socket is
+    /// drained.
     Ending,
-    /// It is broken; what it had received can still be read.
+    /// The socket has an error; data that it received before can still be read.
     Broken,
 }
 
 impl Ready {
-    /// Nothing is known: everything is tried.
+    /// The readiness is unknown: every call is tried.
     const UNKNOWN: Self = Self {
         readable: true,
         writable: true,
@@ -105,40 +106,40 @@ impl Ready {
 /// One direction of a connection.
 #[derive(Debug, Default)]
 struct Direction {
-    /// Taken from the source and not yet taken by the sink.
+    /// Bytes read from the source and not accepted by the sink yet.
     kept: Vec<u8>,
-    /// How many of them the sink has taken.
+    /// How many of them the sink has accepted.
     taken: usize,
-    /// How much of the shared memory this takes.
+    /// How much of the shared buffer space this direction uses.
     shared: usize,
-    /// How many bytes may still pass, where that is known; what comes after them is dropped.
+    /// How many bytes may still pass, if limited; later bytes are discarded.
     limit: Option<u64>,
     source_ended: bool,
-    /// The end was passed on, or nothing more can be.
+    /// The end of the stream was passed on, or the sink is closed.
     over: bool,
-    /// Bytes that the sink has taken.
+    /// Bytes that the sink has accepted.
     bytes: u64,
 }
 
-/// What is to be done about a direction.
+/// What a direction needs next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     /// Wait for an event.
     Waits,
-    /// There is more to do at once.
+    /// More work is possible now.
     Again,
-    /// Everything was taken and the end was passed on.
+    /// All bytes and the end of the stream were passed on.
     Ended,
 }
 
-/// Which socket is broken.
+/// Which socket failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Broken {
     Source,
     Sink,
 }
 
-/// One socket of a flow, and what is known of it.
+/// One socket of a flow, and its readiness.
 struct End<'flow> {
     socket: &'flow OwnedFd,
     ready: &'flow mut Ready,
@@ -151,7 +152,7 @@ impl<'flow> End<'flow> {
 }
 
 impl Direction {
-    /// Moves what there is. The end of the source closes only this half of the sink.
+    /// Copies available bytes. The end of the source closes only this half of the sink.
     fn pump(
         &mut self,
         source: End<'_>,
@@ -162,7 +163,7 @@ impl Direction {
         let (sink, sink_ready) = (sink.socket, sink.ready);
         for _ in 0..READS_A_STEP {
             if !self.flush(sink, sink_ready, buffers)? {
-                // The end of a source is told in its order; that it broke is told at once.
+                // An end of stream is passed on in order; an error is passed on immediately.
                 return if source_ready.health == Health::Broken {
                     Err(Broken::Source)
                 } else {
@@ -186,7 +187,7 @@ impl Direction {
                     source_ready.readable = read == room || source_ready.health != Health::Whole;
                     buffers.moved += read;
                     let passed = self.pass(read);
-                    // Nothing is kept, so the sink has not said that it is full.
+                    // No bytes are buffered, so the sink is not known to be full.
                     let sent = send(sink, &scratch[..passed])?;
                     self.bytes += sent as u64;
                     if sent < passed {
@@ -198,7 +199,7 @@ impl Direction {
                 }
                 Err(Errno::AGAIN) => {
                     source_ready.readable = false;
-                    // Nothing came before this: what happens from now on is told.
+                    // All data before the end was read: later changes cause events.
                     if source_ready.health == Health::Ending {
                         source_ready.health = Health::Whole;
                     }
@@ -210,7 +211,7 @@ impl Direction {
         Ok(Progress::Again)
     }
 
-    /// How many of so many bytes may pass.
+    /// How many of `read` bytes may pass.
     fn pass(&mut self, read: usize) -> usize {
         match &mut self.limit {
             None => read,
@@ -222,7 +223,7 @@ impl Direction {
         }
     }
 
-    /// Whether nothing is kept afterwards.
+    /// Returns whether the buffer is empty afterwards.
     fn flush(
         &mut self,
         sink: &OwnedFd,
@@ -236,7 +237,7 @@ impl Direction {
             let sent = send(sink, &self.kept[self.taken..])?;
             self.bytes += sent as u64;
             self.taken += sent;
-            // Less than all: the sink is full, and will say when it is not.
+            // A short write: the sink is full, and an event will report when it is writable.
             sink_ready.writable = self.taken == self.kept.len();
         }
         self.release(buffers);
@@ -263,8 +264,8 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// `first`: what was read of the near side already. `limit`: how many bytes of the near side
-    /// may pass at all.
+    /// `first` are bytes already read from the near side. `limit` is the total number of bytes that may
+    /// pass from the near side.
     pub(super) fn new(far: OwnedFd, first: Vec<u8>, limit: Option<u64>) -> Self {
         Self {
             far,
@@ -280,7 +281,7 @@ impl Flow {
         }
     }
 
-    /// Notes what an event says.
+    /// Records an event.
     pub(super) fn note(&mut self, side: Side, events: EventFlags) {
         match side {
             Side::Near => self.near_ready.note(events),
@@ -288,9 +289,8 @@ impl Flow {
         }
     }
 
-    /// Moves what there is, in both directions. When it is over and `broken` came with it, both
-    /// sockets are to be reset: what broke one side is told the other as it would see it without
-    /// a relay between them.
+    /// Copies available bytes in both directions. If the result is over with `broken`, both sockets must
+    /// be reset: each peer then sees the failure as it would without a relay.
     pub(super) fn turn(&mut self, near: &OwnedFd, buffers: &mut Buffers) -> Stepped {
         let mut again = false;
         if !self.out.over {
@@ -301,7 +301,7 @@ impl Flow {
                 Ok(Progress::Again) => again = true,
                 Ok(Progress::Ended) => self.out.over = true,
                 Err(Broken::Source) => return self.break_off(),
-                // What the other side sent before it broke is still passed on.
+                // Data that the other side sent before it failed is still passed on.
                 Err(Broken::Sink) => {
                     self.out.over = true;
                     self.out.release(buffers);
@@ -342,7 +342,7 @@ impl Flow {
         Stepped::Over
     }
 
-    /// Whether one side is to be told that the other broke.
+    /// Whether one side failed, so that the other must be reset.
     pub(super) fn is_broken(&self) -> bool {
         self.broken
     }
@@ -351,7 +351,7 @@ impl Flow {
         &self.far
     }
 
-    /// Whether everything that came from this side has been passed on.
+    /// Whether all bytes received from this side are passed on.
     pub(super) fn is_drained(&self, side: Side) -> bool {
         match side {
             Side::Near => self.out.over,
@@ -359,7 +359,7 @@ impl Flow {
         }
     }
 
-    /// Gives its memory back; how many bytes went out and came back.
+    /// Releases its shared memory; returns the bytes sent out and received.
     pub(super) fn end(mut self, buffers: &mut Buffers) -> (u64, u64) {
         self.out.release(buffers);
         self.back.release(buffers);
@@ -367,7 +367,7 @@ impl Flow {
     }
 }
 
-/// How many bytes were taken; 0 where none is at the moment.
+/// Returns how many bytes were accepted; 0 if the call would block.
 fn send(sink: &OwnedFd, bytes: &[u8]) -> Result<usize, Broken> {
     if bytes.is_empty() {
         return Ok(0);
@@ -384,7 +384,7 @@ fn send(sink: &OwnedFd, bytes: &[u8]) -> Result<usize, Broken> {
 
 fn close_half(sink: &OwnedFd) -> Result<(), Errno> {
     match rustix::net::shutdown(sink, Shutdown::Write) {
-        // The other side is gone already: it has seen the end.
+        // The peer has already disconnected and has seen the end.
         Ok(()) | Err(Errno::NOTCONN) => Ok(()),
         Err(errno) => Err(errno),
     }

@@ -1,4 +1,4 @@
-//! Which addresses may be dialled. Asked for each one, right before it is dialled.
+//! Decides which addresses may be dialled. Called for each address immediately before the dial.
 
 use std::net::IpAddr;
 
@@ -8,18 +8,18 @@ use crate::address::is_public;
 use spec::sources_policy::IpRange;
 use sys::route::{RouteKind, Routes};
 
-/// What is to be done with an address.
+/// The decision about an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It belongs to another host that may be reached.
+    /// The address is a reachable, permitted address of another host.
     Dial,
-    /// It is not public, or one of the host's own, and nothing opens it.
+    /// The address is not public, or belongs to the host itself, and no range opens it.
     Private,
-    /// No route leads there.
+    /// There is no route to the address.
     NoRoute,
 }
 
-/// Knows the ranges that are opened, and asks the kernel for the rest.
+/// Holds the opened ranges, and queries the kernel for routes.
 #[derive(Debug)]
 pub(super) struct Guard {
     opened: Vec<IpRange>,
@@ -32,7 +32,7 @@ impl Guard {
         Ok(Self { opened, routes })
     }
 
-    /// `address` is written in its one form: an IPv4 address not as IPv6.
+    /// `address` must be in canonical form: IPv4-mapped addresses as IPv4.
     pub(super) fn judge(&mut self, address: IpAddr) -> Verdict {
         let mut opened = self.opened.iter();
         if !is_public(address) && !opened.any(|range| range.contains(address)) {

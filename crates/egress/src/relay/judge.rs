@@ -1,4 +1,4 @@
-//! The decision about one connection: whom the body wants, whether it may, and whether the first
+//! The decision about one connection: its destination, whether that is allowed, and whether the first
 //! bytes name the same host.
 
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use spec::host_name::HostName;
 
 pub(super) const HTTP_PORT: u16 = 80;
 pub(super) const HTTPS_PORT: u16 = 443;
-/// Most bytes that are read before they are judged.
+/// Maximum number of bytes that are read before a verdict.
 pub(super) const FIRST_BYTES_MAX: usize =
     if client_hello::WIRE_BYTES_MAX < http_head::HEAD_BYTES_MAX {
         http_head::HEAD_BYTES_MAX
@@ -20,7 +20,7 @@ pub(super) const FIRST_BYTES_MAX: usize =
         client_hello::WIRE_BYTES_MAX
     };
 
-/// Whom the body wants.
+/// The requested destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wanted {
     Name(HostName),
@@ -28,7 +28,7 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
-    /// Whom an address that the body dials stands for.
+    /// The destination of a dialled address.
     pub(super) fn at(address: IpAddr, names: &Names) -> Self {
         let address = address.to_canonical();
         let name = match address {
@@ -45,7 +45,7 @@ impl Wanted {
         }
     }
 
-    /// Why it may not be reached at `port`, if it may not.
+    /// The reason for a denial at `port`; `None` if allowed.
     pub(super) fn refusal(&self, port: u16, allowed: &Allowlist) -> Option<DenialReason> {
         match self {
             Self::Name(name) if allowed.allows(name, port) => None,
@@ -62,17 +62,17 @@ impl Wanted {
     }
 }
 
-/// What the first bytes of a connection say.
+/// The verdict on the first bytes of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Judged {
-    /// Too little to say anything.
+    /// More bytes are needed.
     More,
-    /// They name the host that is wanted, or the port is one where nothing does.
+    /// They name the requested host, or the protocol of the port names none.
     Same,
     Denied(DenialReason),
 }
 
-/// Judges the first bytes. `is_last`: none will follow, or none is waited for any longer.
+/// Judges the first bytes. `is_last`: no further bytes are expected.
 pub(super) fn first_bytes(
     received: &[u8],
     wanted: &Wanted,

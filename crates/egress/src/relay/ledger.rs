@@ -1,4 +1,4 @@
-//! What is told in the end, written down as it happens and bounded whatever a body does.
+//! Collects the data of the final report, with bounded memory.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use spec::egress_report::UnreachableCause;
 pub(super) struct Ledger {
     started: Instant,
     pub(super) outcome: Outcome,
-    /// Where each host stands in the traffic: as many as there are names in a run.
+    /// Index of each host in the traffic list; bounded by the number of names in a run.
     by_host: HashMap<String, usize>,
 }
 
@@ -50,7 +50,7 @@ impl Ledger {
         }
     }
 
-    /// One connection that reached `host` and is over.
+    /// Records a finished connection that reached `host`.
     pub(super) fn traffic(&mut self, host: String, sent_bytes: u64, received_bytes: u64) {
         let list = &mut self.outcome.traffic;
         let at = *self.by_host.entry(host).or_insert_with_key(|host| {

@@ -1,4 +1,4 @@
-//! What no listener gets: packets that the kernel shows, told as denials.
+//! Packets that no listener receives, recorded as denials.
 
 use std::time::Instant;
 
@@ -15,11 +15,11 @@ use spec::network::Capture;
 
 /// Reads of one turn.
 const READS_A_TURN: usize = 512;
-/// Longer than any message: one packet is cut at 128 bytes.
+/// Larger than any message: the kernel truncates packets to 128 bytes.
 const READ_BYTES: usize = 64 << 10;
 const DNS_PORT: u16 = 53;
 
-/// How the messages were numbered.
+/// Tracks the sequence numbers of the messages.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     next: u32,
@@ -29,21 +29,21 @@ pub(super) struct Numbers {
 impl Numbers {
     fn note(&mut self, sequence: u32) {
         let gap = sequence.wrapping_sub(self.next);
-        // Half of all numbers: it is behind us and not before us.
+        // A gap of more than half the number space means that the number is older.
         if gap <= u32::MAX / 2 {
             self.missing += u64::from(gap);
             self.next = sequence.wrapping_add(1);
         }
     }
 
-    /// How many messages never came, as far as those that came tell.
+    /// How many messages are missing, as far as sequence numbers show.
     pub(super) fn missing(&self) -> u64 {
         self.missing
     }
 }
 
 impl Relay {
-    /// Whether there may be more.
+    /// Returns whether more messages may be available.
     pub(super) fn read_log(&mut self, now: Instant) -> bool {
         let Some(log) = &self.sockets.log else {
             return false;
@@ -58,7 +58,7 @@ impl Relay {
                     more = false;
                     break;
                 }
-                // ENOBUFS: messages are missing. The kernel counts them.
+                // ENOBUFS: messages were dropped. The kernel counts them.
                 Err(_) => continue,
             };
             let bytes = scratch.get(..read).unwrap_or_default();
@@ -80,7 +80,7 @@ impl Relay {
 }
 
 impl Shared {
-    /// `is_tap`: connections are shown too, those that a listener gets among them.
+    /// `is_tap`: all connections are visible, including those that a listener receives.
     fn deny_packet(&mut self, packet: &[u8], is_tap: bool, now: Instant) {
         let Some(Observed {
             protocol,

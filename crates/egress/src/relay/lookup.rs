@@ -1,5 +1,5 @@
-//! One name, looked up outside: both families at the same time, one server after another. What
-//! does not fit into a datagram is asked for again over a connection to the same server.
+//! Looks one name up outside: both families in parallel, one server after another. Truncated answers are
+//! requested again over TCP from the same server.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -13,18 +13,18 @@ use crate::relay::slots::{EDGE, Watch};
 use crate::resolver::answer::{self, Answer, AnswerError, Family};
 use spec::host_name::HostName;
 
-/// How long one server is waited for.
+/// Timeout for one server.
 const SERVER_PATIENCE: Duration = Duration::from_secs(2);
-/// How long one family is waited for when the other has addresses already.
+/// How long to wait for one family after the other has returned addresses.
 const OTHER_FAMILY_PATIENCE: Duration = Duration::from_millis(300);
 /// Rounds over all servers.
 const ROUNDS: usize = 2;
-/// Datagrams that are read at once: a server that sends more is not waited for any longer than others.
+/// Datagrams that are read at once, so that a server that floods does not extend its timeout.
 const DATAGRAMS_A_TURN: usize = 64;
-/// Longest message over a connection, with its length before it.
+/// Maximum size of a TCP message with its length prefix.
 const FRAME_BYTES_MAX: usize = 2 + u16::MAX as usize;
 
-/// A look-up that is under way.
+/// A look-up in progress.
 #[derive(Debug)]
 pub(super) struct Lookup {
     name: HostName,
@@ -37,7 +37,7 @@ pub(super) struct Lookup {
 
 #[derive(Debug)]
 enum Channel {
-    /// No server is being asked.
+    /// No query is pending.
     None,
     Datagrams(OwnedFd),
     Stream {
@@ -47,31 +47,31 @@ enum Channel {
     },
 }
 
-/// What came of it so far.
+/// The current result.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Not everything has been answered.
+    /// Some answers are missing.
     Waits,
-    /// The addresses, IPv4 first; none where there is no such name.
+    /// The addresses, IPv4 first; empty if the name does not exist.
     Addresses(Vec<IpAddr>),
     Nobody,
 }
 
-/// What one server said.
+/// The result of reading from one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Heard {
-    /// Nothing that ends it.
+    /// No final answer yet.
     Waits,
-    /// An answer that did not fit.
+    /// A truncated answer.
     Truncated,
-    /// It will not answer.
+    /// The server failed.
     Failed,
 }
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
 impl Lookup {
-    /// Asks the first server. `ids` must not be guessable.
+    /// Queries the first server. `ids` must be unpredictable.
     pub(super) fn begin(
         name: HostName,
         servers: &[SocketAddr],
@@ -91,12 +91,12 @@ impl Lookup {
         lookup
     }
 
-    /// When to call [`Lookup::turn`] though nothing came.
+    /// When to call [`Lookup::turn`] if no event arrives.
     pub(super) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Reads what came, and asks the next server where it is time.
+    /// Reads answers, and queries the next server after a timeout.
     pub(super) fn turn(&mut self, servers: &[SocketAddr], watch: Watch<'_>, now: Instant) -> Found {
         loop {
             let heard = match &mut self.channel {
@@ -111,7 +111,7 @@ impl Lookup {
                 Heard::Truncated => self.ask_over_stream(servers, watch, now),
                 Heard::Waits if now < self.deadline => return Found::Waits,
                 Heard::Waits | Heard::Failed => {
-                    // One family's answer is enough where the other's does not come.
+                    // The answer of one family is sufficient if the other times out.
                     let known: Vec<IpAddr> =
                         self.answers.iter().flatten().flatten().copied().collect();
                     if !known.is_empty() {
@@ -132,7 +132,7 @@ impl Lookup {
         servers.get(at).copied()
     }
 
-    /// Whoever cannot be asked at all has failed: the next turn goes on.
+    /// A server that cannot be queried has failed: the next turn continues with the next one.
     fn ask(&mut self, servers: &[SocketAddr], watch: Watch<'_>, now: Instant) {
         self.deadline = now + SERVER_PATIENCE;
         self.channel = match self.server(servers).map(|server| self.send(server, watch)) {
@@ -154,7 +154,7 @@ impl Lookup {
         Ok(socket)
     }
 
-    /// The questions that have no answer yet.
+    /// The queries without an answer.
     fn questions(&self) -> Vec<Vec<u8>> {
         FAMILIES
             .into_iter()
@@ -168,7 +168,7 @@ impl Lookup {
     fn ask_over_stream(&mut self, servers: &[SocketAddr], watch: Watch<'_>, now: Instant) {
         let mut unsent = Vec::new();
         for question in self.questions() {
-            // A question has at most 300 bytes.
+            // A query has at most 300 bytes.
             let length = u16::try_from(question.len()).unwrap_or(0);
             unsent.extend_from_slice(&length.to_be_bytes());
             unsent.extend_from_slice(&question);
@@ -210,7 +210,7 @@ impl Lookup {
                 },
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => (),
-                // ECONNREFUSED and its like: nobody listens there.
+                // ECONNREFUSED and similar errors: no server listens there.
                 Err(_) => return Heard::Failed,
             }
         }
@@ -237,7 +237,7 @@ impl Lookup {
         }
         let mut buffer = [0; 4_096];
         let ended = loop {
-            // Two answers, and no more: whatever follows is not read.
+            // At most two answers are read.
             if 2 * FRAME_BYTES_MAX <= received.len() {
                 break true;
             }
@@ -257,7 +257,7 @@ impl Lookup {
             let Some((message, after)) = after.split_at_checked(length) else {
                 break;
             };
-            // Truncated over a connection too: that server cannot say it.
+            // Truncated over TCP too: this server cannot answer.
             failed |= self.take(message, now) != Heard::Waits;
             rest = after;
         }
@@ -279,8 +279,8 @@ impl Lookup {
                     return Heard::Waits;
                 }
                 Ok(Answer::NoName) => {
-                    // Of this family: some servers say of a name without IPv6 addresses that it does
-                    // not exist.
+                    // Only for this family: some servers return NXDOMAIN for names without IPv6
+                    // addresses.
                     *answered = Some(Vec::new());
                     return Heard::Waits;
                 }

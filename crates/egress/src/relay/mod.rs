@@ -1,11 +1,11 @@
-//! The relay: one event loop for everything that the body's network namespace asks of the outside,
-//! and for what is asked of the body at published ports.
+//! The relay: one event loop for all outbound traffic of the body's network namespace, and for inbound
+//! connections to published ports.
 //!
-//! The supervisor holds sockets of that namespace (the child made them and handed them over) and
-//! sockets of its own. A connection goes through stages, each of which can end it with a denial:
-//! its destination is known by name, its port is allowed, its first bytes name the same host
-//! (443 and 80), the name has a public address outside, that address is dialled. Then bytes flow.
-//! Whatever is denied is closed with a reset; the proxy's clients are told why.
+//! The supervisor holds sockets of that namespace (created and passed by the child) and sockets of its
+//! own. A connection goes through stages, each of which can end it with a denial: its destination maps to
+//! a name, its port is allowed, its first bytes name the same host (443 and 80), the name has a public
+//! address outside, that address is dialled. Then bytes are copied. Denied connections are reset; clients
+//! of the proxy get a reason.
 
 mod client;
 mod connection;
@@ -50,22 +50,23 @@ use spec::denial_reason::DenialReason;
 use spec::network::Capture;
 use sys::dropped::dropped;
 
-/// Most connections of the body's at once; as many again may come to published ports.
+/// Maximum number of concurrent connections of the body; published ports have the same limit of their
+/// own.
 pub(crate) const CONNECTIONS_MAX: usize = 256;
-/// Most names that are looked up outside in one second, two questions each; the others wait. More
-/// than there are connections: a body that opens them all at once does not wait.
+/// Maximum number of outside look-ups in one second, with two queries each; further look-ups wait. The
+/// value exceeds the number of connections, so a body that opens all of them at once does not wait.
 const LOOKUPS_A_SECOND: u32 = 500;
-/// Connections that are accepted in one round.
+/// Connections accepted in one round.
 const ACCEPTS_A_ROUND: usize = 64;
-/// Rounds of one turn, while there is something to do: others wait for the turn's end.
+/// Maximum number of rounds of one turn; other work of the caller waits for the end of the turn.
 const ROUNDS_A_TURN: usize = 8;
-/// Rounds over one socket at the end: far more than its queue holds. A body that the kernel does not
-/// end could go on filling it.
+/// Maximum number of rounds over one socket during the final drain: far more than its queue holds. A
+/// process that survives could fill the queue indefinitely.
 const DRAIN_ROUNDS_MAX: u32 = 10_000;
 /// Events of one round.
 const EVENTS_A_ROUND: usize = 128;
 const DNS_PORT: u16 = 53;
-/// How long nobody is accepted after there was no descriptor for somebody.
+/// Pause of accepting after no descriptor was available.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The event loop of one run.
@@ -75,22 +76,22 @@ pub struct Relay {
     sockets: Sockets,
     doors: Vec<Door>,
     slots: Slots,
-    /// Connections of the body's, and to published ports.
+    /// Number of open connections: of the body, and to published ports.
     open: [usize; 2],
-    /// Connections with more to do although no event will say so.
+    /// Connections with remaining work that cause no event.
     again: Vec<Key>,
-    /// No connection's deadline is before this.
+    /// No connection has an earlier deadline.
     earliest: Option<Instant>,
-    /// Nobody is accepted before this.
+    /// Accepting is paused until then.
     paused_until: Option<Instant>,
-    /// Whether whoever accepts is watched.
+    /// Whether the events of accepting sockets are enabled.
     listens: bool,
     numbers: Numbers,
     started: Instant,
     has_ended: bool,
 }
 
-/// A published port; its listener is closed when the body has ended.
+/// A published port; its listener is closed when the body ends.
 #[derive(Debug)]
 struct Door {
     listener: Option<OwnedFd>,
@@ -100,10 +101,10 @@ struct Door {
 }
 
 impl Relay {
-    /// Takes the sockets over. Without sockets of the body's only published ports are served.
+    /// Takes ownership of the sockets. Without sockets of the body, only published ports are served.
     ///
     /// # Errors
-    /// The errno of epoll_create1(2), epoll_ctl(2), or socket(2) for the questions for routes.
+    /// The errno of epoll_create1(2), epoll_ctl(2), or of socket(2) for the route queries.
     pub fn new(
         sockets: Option<Sockets>,
         published: Vec<Published>,
@@ -161,14 +162,14 @@ impl Relay {
         Ok(relay)
     }
 
-    /// Readable when [`Relay::turn`] has something to do.
+    /// Readable when [`Relay::turn`] has work.
     #[must_use]
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.epoll.as_fd()
     }
 
-    /// When to call [`Relay::turn`] though nothing became readable; a time that has passed where
-    /// there is something to do at once.
+    /// When to call [`Relay::turn`] if the descriptor does not become readable; a time in the past if
+    /// work is pending.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         if !self.again.is_empty() {
@@ -180,10 +181,10 @@ impl Relay {
         }
     }
 
-    /// Does what there is to do, and never waits.
+    /// Does all pending work without blocking.
     ///
     /// # Errors
-    /// The errno of epoll_wait(2). What goes wrong with one connection ends that one only.
+    /// The errno of epoll_wait(2). An error of one connection ends only that connection.
     pub fn turn(&mut self, now: Instant) -> Result<(), Errno> {
         self.shared.buffers.begin_turn();
         let mut room = [const { MaybeUninit::uninit() }; EVENTS_A_ROUND];
@@ -208,7 +209,7 @@ impl Relay {
                 }
                 self.step(key, now);
             }
-            // Whoever had no turn comes before those that had one.
+            // Connections without a turn go before those that had one.
             self.again.splice(..0, again);
             if idle || self.shared.buffers.is_spent() {
                 break;
@@ -225,7 +226,7 @@ impl Relay {
             Token::Listener(_) | Token::Proxy(_) | Token::Published(_) => {
                 self.accept(token, now);
             }
-            // Where there is more the next round tells.
+            // If more queries are available, the next round reports the socket again.
             Token::Questions(index) => drop(self.answer_questions(index, now)),
             Token::Log => drop(self.read_log(now)),
             Token::Connection(key, side) => {
@@ -269,7 +270,7 @@ impl Relay {
         }
     }
 
-    /// All connections are looked through only when one of them may be late.
+    /// Iterates over all connections only if one of them may be past its deadline.
     fn step_those_that_are_late(&mut self, now: Instant) {
         if self.earliest.is_none_or(|earliest| now < earliest) {
             return;
@@ -289,20 +290,20 @@ impl Relay {
             .min();
     }
 
-    /// The next socket of the body's namespace that is needed; to be asked for after each
-    /// [`Relay::turn`] and [`Relay::answered`], until there is none.
+    /// The next request for a socket of the body's namespace. Call after each [`Relay::turn`] and
+    /// [`Relay::answered`] until it returns `None`.
     pub fn next_ask(&mut self) -> Option<Ask> {
         self.shared.asks.pop_front()
     }
 
-    /// The answer to an [`Ask`]: the socket, connected or about to be, or why there is none.
+    /// Takes the answer to an [`Ask`]: the socket, connected or connecting, or the errno.
     pub fn answered(&mut self, id: i32, socket: Result<OwnedFd, Errno>, now: Instant) {
         let waiting = self
             .slots
             .iter()
             .find(|(_, connection)| connection.waits_for() == Some(id))
             .map(|(key, _)| key);
-        // Nobody: the caller has gone or has waited too long, and the socket is closed.
+        // No match: the client has disconnected or timed out, and the socket is closed.
         if let Some(key) = waiting
             && let Some(connection) = self.slots.get(key)
         {
@@ -311,8 +312,8 @@ impl Relay {
         }
     }
 
-    /// No process of the body's is left: what it has sent is still forwarded, and nobody is let
-    /// in any longer.
+    /// All processes of the body have ended: data that they sent is still forwarded, and no inbound
+    /// connection is accepted.
     pub fn body_has_ended(&mut self, now: Instant) {
         self.has_ended = true;
         self.shared.asks.clear();
@@ -331,12 +332,12 @@ impl Relay {
         self.drain(now);
     }
 
-    /// Takes all that the body has left in queues: nothing is added to them any longer.
+    /// Drains the queues of the body's sockets; nothing is added to them any more.
     fn drain(&mut self, now: Instant) {
         let tokens: Vec<Token> = self.accepting().map(|(token, _)| token).collect();
         for token in tokens {
             let mut rounds = 0..DRAIN_ROUNDS_MAX;
-            // A pause ends it: there is no descriptor for whoever is left.
+            // A pause ends the loop: no descriptor is available for the remaining connections.
             while self.paused_until.is_none() && rounds.next().is_some() && self.accept(token, now)
             {
             }
@@ -350,14 +351,14 @@ impl Relay {
         while rounds.next().is_some() && self.read_log(now) {}
     }
 
-    /// Whether everything is forwarded that the body had sent when it ended.
+    /// Whether all data that the body had sent before it ended is forwarded.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let mut connections = self.slots.iter();
         self.has_ended && connections.all(|(_, connection)| connection.is_settled())
     }
 
-    /// Closes everything that belongs to the namespace: one descriptor left open would keep it.
+    /// Closes all sockets of the namespace: an open descriptor would keep it alive.
     #[must_use]
     pub fn finish(mut self, now: Instant) -> Outcome {
         self.drain(now);
@@ -366,7 +367,7 @@ impl Relay {
             self.close(key);
         }
         let mut outcome = self.shared.ledger.outcome;
-        // A kernel that does not tell has nothing to tell of: the numbers are left.
+        // If the kernel does not return a drop count, the sequence numbers remain as the source.
         let lost = |socket: &OwnedFd| u64::from(dropped(socket).unwrap_or(0));
         outcome.lost_questions = self.sockets.questions.iter().map(lost).sum();
         let logs = self.sockets.log.iter();
@@ -379,7 +380,7 @@ impl Relay {
         outcome
     }
 
-    /// Every socket that accepts.
+    /// All accepting sockets.
     fn accepting(&self) -> impl Iterator<Item = (Token, &OwnedFd)> {
         let listeners = self.sockets.listeners.iter().zip(0..);
         let proxies = self.sockets.proxies.iter().zip(0..);
@@ -401,7 +402,7 @@ impl Relay {
         }
     }
 
-    /// Whether there may be more.
+    /// Returns whether more connections may be pending.
     fn accept(&mut self, token: Token, now: Instant) -> bool {
         for _ in 0..ACCEPTS_A_ROUND {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -411,9 +412,9 @@ impl Relay {
             match rustix::net::accept_with(listener, flags) {
                 Ok(near) => self.admit(token, near, now),
                 Err(Errno::AGAIN) => return false,
-                // That one has gone already.
+                // The connection has already been aborted.
                 Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO) => (),
-                // No descriptor, no memory: whoever waits would be told of again at once.
+                // No descriptor or memory: the pending connection would cause an event again immediately.
                 Err(_) => {
                     self.paused_until = Some(now + PAUSE);
                     return false;
@@ -423,7 +424,7 @@ impl Relay {
         true
     }
 
-    /// Stops and starts watching whoever accepts.
+    /// Disables the events of accepting sockets during a pause and enables them afterwards.
     fn resume_after_pause(&mut self, now: Instant) -> Result<(), Errno> {
         if self.paused_until.is_some_and(|until| until <= now) {
             self.paused_until = None;
@@ -486,7 +487,7 @@ impl Relay {
     fn deny_for_want_of_room(&mut self, dialled: SocketAddr, now: Instant) {
         let wanted = Wanted::at(dialled.ip(), &self.shared.names);
         let port = dialled.port();
-        // What is denied anyway is denied for the same reason as ever.
+        // A destination that is denied anyway keeps its usual denial reason.
         let refusal = wanted
             .refusal(port, &self.shared.settings.allowed)
             .filter(|_| port != DNS_PORT && !dialled.ip().is_loopback());

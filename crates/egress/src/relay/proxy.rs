@@ -1,5 +1,5 @@
-//! The compatibility proxy's two protocols on one port: what a client says, and what it is told.
-//! Pure. Who may be reached is decided elsewhere, as for every other connection.
+//! The two protocols of the compatibility proxy on one port: requests and answers. Pure. The egress
+//! decision is made elsewhere, as for every other connection.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use crate::socks::{self, Part, Target};
 use spec::denial_reason::DenialReason;
 use spec::egress_report::UnreachableCause;
 
-/// How a client asked, and so how it is answered.
+/// The protocol of a request, which determines the form of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speech {
     /// SOCKS5.
@@ -19,38 +19,38 @@ pub(super) enum Speech {
     Request,
 }
 
-/// What a client wants.
+/// A client's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wish {
     pub(super) speech: Speech,
-    /// The bytes of a name that is none, where it is none.
+    /// The destination, or the bytes of an invalid name.
     pub(super) wanted: Result<Wanted, Vec<u8>>,
     pub(super) port: u16,
-    /// What goes to the host first.
+    /// Bytes to send to the host first.
     pub(super) first: Vec<u8>,
-    /// How many bytes may follow that, where that is known.
+    /// How many bytes may follow, if limited.
     pub(super) limit: Option<u64>,
 }
 
-/// What the bytes so far say.
+/// Result of parsing the bytes received so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Heard {
     More,
-    /// A greeting of so many bytes, to be answered with [`SOCKS_METHOD`].
+    /// A SOCKS greeting of this many bytes; the answer is [`SOCKS_METHOD`].
     Greeting(usize),
     Wish(Wish),
-    /// Nothing that is answered with more than this.
+    /// An invalid request; holds the complete answer.
     Refused(Vec<u8>),
 }
 
-/// "No authentication" is chosen.
+/// Selects "no authentication".
 pub(super) const SOCKS_METHOD: [u8; 2] = [socks::VERSION, 0];
 const SOCKS_NO_METHOD: [u8; 2] = [socks::VERSION, 0xff];
 const SOCKS_DENIED: u8 = 2;
 const SOCKS_UNREACHABLE: u8 = 4;
 const HTTP_PORT: u16 = 80;
 
-/// Reads what a client has said. `greeted`: it was answered once already.
+/// Parses the bytes of a client. `greeted`: the SOCKS greeting is already answered.
 pub(super) fn hear(received: &[u8], greeted: bool) -> Heard {
     match (received.first(), greeted) {
         (None, _) => Heard::More,
@@ -126,14 +126,14 @@ fn hear_http(received: &[u8]) -> Heard {
     })
 }
 
-/// What follows the scheme, where it is `http`.
+/// The rest after the scheme, if the scheme is `http`.
 fn strip_scheme(target: &str) -> Option<&str> {
     let (scheme, rest) = target.split_once("://")?;
     scheme.eq_ignore_ascii_case("http").then_some(rest)
 }
 
-/// The head as the host itself would have got it, and for one request only. Fields that are meant
-/// for a proxy stay here (RFC 9110, 7.6.1); `written` has been read as a head.
+/// The head as the client would send it to the host directly, for one request only. Removes hop-by-hop
+/// and proxy fields (RFC 9110, 7.6.1); `written` is a head that was parsed.
 fn rewrite(written: &[u8], head: &Head, authority_and_path: &str) -> Vec<u8> {
     let start = authority_and_path.find(['/', '?', '#']);
     let (authority, path) = authority_and_path.split_at(start.unwrap_or(authority_and_path.len()));
@@ -179,7 +179,7 @@ fn is_hop_by_hop(name: &[u8], fields: &[(&[u8], &[u8])]) -> bool {
     if always.iter().any(|known| name.eq_ignore_ascii_case(known)) {
         return true;
     }
-    // What says where the body ends is never taken out by the body's own word.
+    // A Connection field of the body cannot remove the fields that determine the body length.
     if name.eq_ignore_ascii_case(b"content-length") {
         return false;
     }
@@ -200,7 +200,7 @@ fn refuse(status: &str, why: impl std::fmt::Display) -> Heard {
 fn page(status: &str, why: &str) -> Vec<u8> {
     let text = format!("runner: {why}\n");
     let mut answer = format!("HTTP/1.1 {status}\r\nContent-Type: text/plain\r\n");
-    // Writing into text does not fail.
+    // Writing to a string does not fail.
     write!(
         answer,
         "Content-Length: {}\r\nConnection: close\r\n\r\n{text}",
@@ -211,11 +211,11 @@ fn page(status: &str, why: &str) -> Vec<u8> {
 }
 
 fn socks_reply(code: u8) -> Vec<u8> {
-    // The address that we dialled from is nobody's business: 0.0.0.0:0.
+    // The bound address is not disclosed: 0.0.0.0:0.
     vec![socks::VERSION, code, 0, 1, 0, 0, 0, 0, 0, 0]
 }
 
-/// What a client is told when its connection stands. A request is answered by the host itself.
+/// The answer after the connection is established. The host itself answers an HTTP request.
 pub(super) fn connected(speech: Speech) -> Vec<u8> {
     match speech {
         Speech::Socks => socks_reply(0),
@@ -224,7 +224,7 @@ pub(super) fn connected(speech: Speech) -> Vec<u8> {
     }
 }
 
-/// What a client is told when nobody answers.
+/// The answer if the destination is unreachable.
 pub(super) fn unreachable(
     speech: Speech,
     host: &str,
@@ -243,7 +243,7 @@ pub(super) fn unreachable(
     }
 }
 
-/// What a client is told that is denied, and what to change.
+/// The answer to a denied request, with a hint.
 pub(super) fn denied(speech: Speech, host: &str, port: u16, reason: DenialReason) -> Vec<u8> {
     if speech == Speech::Socks {
         return socks_reply(SOCKS_DENIED);
@@ -274,8 +274,8 @@ pub(super) fn denied(speech: Speech, host: &str, port: u16, reason: DenialReason
     page("403 Forbidden", &why)
 }
 
-/// Bytes that are no name, as they are shown: at most this many of them, and none beyond ASCII as
-/// it is, for a letter of another alphabet looks like one of a name.
+/// The printable form of bytes that are not a valid name, with a length limit. Non-ASCII bytes are
+/// escaped, since letters of other alphabets can imitate ASCII letters.
 pub(super) fn shown(bytes: &[u8]) -> String {
     const SHOWN_BYTES_MAX: usize = 128;
     let bytes = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
@@ -318,7 +318,7 @@ mod tests {
         );
     }
 
-    /// H-12: what is told of each.
+    /// H-12: the message for each case.
     #[test]
     fn connect_names_a_host_an_address_or_nothing() {
         let tunnel = wish(b"CONNECT a.com:443 HTTP/1.1\r\n\r\nhello");

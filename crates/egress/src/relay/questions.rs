@@ -1,4 +1,4 @@
-//! Questions for names, over datagrams and over connections.
+//! DNS queries over UDP and TCP.
 
 use std::time::{Duration, Instant};
 
@@ -16,12 +16,12 @@ use crate::relay::shared::{Shared, merged_name};
 use spec::denial_reason::DenialReason;
 use sys::datagram;
 
-/// Most questions for allowed names in one second.
+/// Maximum number of queries for allowed names in one second.
 pub(super) const QUESTIONS_A_SECOND: u32 = 200;
-/// Datagrams that are answered in one turn.
+/// Maximum number of datagrams that are answered in one turn.
 const DATAGRAMS_A_TURN: usize = 256;
 
-/// How fast something comes: so many times a second at most.
+/// A rate limit per second.
 #[derive(Debug)]
 pub(super) struct Pace {
     most: u32,
@@ -38,7 +38,7 @@ impl Pace {
         }
     }
 
-    /// Whether one more may be asked now.
+    /// Whether one more event is allowed now.
     pub(super) fn allows(&mut self, now: Instant) -> bool {
         if self.next() <= now {
             *self = Self::new(self.most, now);
@@ -47,14 +47,14 @@ impl Pace {
         self.asked <= self.most
     }
 
-    /// When it is time again for those that came too fast.
+    /// When delayed events are allowed again.
     pub(super) fn next(&self) -> Instant {
         self.second + Duration::from_secs(1)
     }
 }
 
 impl Relay {
-    /// Whether there may be more.
+    /// Returns whether more queries may be available.
     pub(super) fn answer_questions(&mut self, index: u32, now: Instant) -> bool {
         let mut buffer = [0; dns::QUERY_BYTES_MAX];
         let Some(socket) = self.sockets.questions.get(index as usize) else {
@@ -64,12 +64,12 @@ impl Relay {
             let (bytes, ends) = match datagram::receive(socket, &mut buffer) {
                 Ok(received) => received,
                 Err(Errno::AGAIN) => return false,
-                // That one is gone; the next may be there.
+                // This datagram is lost; the next one may be readable.
                 Err(_) => continue,
             };
             let message = buffer.get(..bytes).unwrap_or(&buffer);
             if let Some(answer) = self.shared.answer(message, now) {
-                // No room, or nobody there any longer: as any datagram that is lost on its way.
+                // The buffer is full or the client has gone: the datagram is lost, as on any network.
                 datagram::answer(socket, &answer, ends).unwrap_or_default();
             }
         }
@@ -78,7 +78,7 @@ impl Relay {
 }
 
 impl Connection {
-    /// Messages with their length in two bytes before each (RFC 7766).
+    /// Messages with a length prefix of two bytes (RFC 7766).
     pub(super) fn questions(
         &mut self,
         mut received: Vec<u8>,
@@ -101,7 +101,7 @@ impl Connection {
                 if let Some(answer) = shared.answer(message, now) {
                     let length = u16::try_from(answer.len()).unwrap_or(0);
                     let framed = [&length.to_be_bytes(), answer.as_slice()].concat();
-                    // Answers are short and the body asked: a full buffer is its own doing.
+                    // Answers are short and requested by the body: a full buffer is the body's fault.
                     if !self.say(&framed) {
                         return Next::Reset;
                     }
@@ -124,7 +124,7 @@ impl Connection {
 }
 
 impl Shared {
-    /// What is answered to these bytes; `None`: nothing.
+    /// The answer to a message; `None` if there is no answer.
     pub(super) fn answer(&mut self, message: &[u8], now: Instant) -> Option<Vec<u8>> {
         match dns::parse(message) {
             Ok(query) => {
@@ -141,7 +141,8 @@ impl Shared {
             self.deny_question(query.written_name(), DenialReason::NameNotAllowed, now);
             return Answer::NoName;
         };
-        // Many a program asks for the name of whom it is connected to. Nothing outside is meant.
+        // Many programs look up the name of their peer's address. This is not an attempt to reach the
+        // outside.
         if let Some(address) = own_address_asked_by(name) {
             let known = self.names.name_of(address);
             return match known {

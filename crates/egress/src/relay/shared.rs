@@ -1,4 +1,4 @@
-//! What all connections of a run share.
+//! State that all connections of a run share.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -25,17 +25,17 @@ pub(super) struct Shared {
     pub(super) names: Names,
     pub(super) ledger: Ledger,
     pub(super) pace: Pace,
-    /// Of look-ups outside: a body dials as fast as it can, and the host's name servers are not
-    /// its own.
+    /// Rate limit of look-ups outside: a body can dial at a high rate, and the name servers belong to the
+    /// host.
     pub(super) lookups: Pace,
-    /// `None`: nothing of the body's may dial.
+    /// `None`: the body may not dial.
     pub(super) guard: Option<Guard>,
     pub(super) buffers: Buffers,
     pub(super) ids: QuestionIds,
     pub(super) asks: VecDeque<Ask>,
-    /// The id of the last one.
+    /// The id of the last request.
     pub(super) last_ask: i32,
-    /// What the `hosts` file says of the names that were looked up in it: the file may be long.
+    /// Cached results of look-ups in the `hosts` file, which may be long.
     pub(super) known: HashMap<HostName, Vec<IpAddr>>,
 }
 
@@ -47,7 +47,7 @@ impl Shared {
         }
     }
 
-    /// The addresses of a name that need not be asked for.
+    /// The known addresses of a name, which need no DNS query.
     pub(super) fn known_addresses(&mut self, name: &HostName) -> Vec<IpAddr> {
         if let Some(known) = self.known.get(name) {
             return known.clone();
@@ -60,7 +60,7 @@ impl Shared {
         if known.is_empty() {
             known = hosts::look_up(&self.settings.hosts, name);
         }
-        // As many names as may be asked for at all, at most.
+        // At most as many names as a run may look up.
         self.known.insert(name.clone(), known.clone());
         known
     }
@@ -72,7 +72,7 @@ impl Shared {
         }
     }
 
-    /// Counts a name that did not come through a question as one of the run's.
+    /// Counts a name that arrived without a DNS query towards the limits of the run.
     pub(super) fn admit(&mut self, wanted: &Wanted) -> Result<(), (String, DenialReason)> {
         let Wanted::Name(name) = wanted else {
             return Ok(());
@@ -89,7 +89,7 @@ impl Shared {
         }
     }
 
-    /// Asks for a socket inside; the id that its answer has.
+    /// Requests an inner socket; returns the id that the answer will carry.
     pub(super) fn ask(&mut self, port: u16, is_v6: bool) -> i32 {
         self.last_ask = self.last_ask.wrapping_add(1);
         let id = self.last_ask;
@@ -102,7 +102,7 @@ impl Shared {
     }
 }
 
-/// One entry for all names beyond a cap: they are what a body would tell something with.
+/// One report entry for all names beyond a limit: a body could use the names to leak data.
 pub(super) fn merged_name(name: &HostName, wildcard: Option<&HostName>) -> String {
     match wildcard {
         Some(parent) => format!("*.{parent}"),
@@ -110,7 +110,7 @@ pub(super) fn merged_name(name: &HostName, wildcard: Option<&HostName>) -> Strin
     }
 }
 
-/// Ids of questions that nobody outside can guess: from a seed and a number that is used once.
+/// Unpredictable DNS query ids, derived from a seed and a counter.
 #[derive(Debug)]
 pub(super) struct QuestionIds {
     seed: [u8; 16],

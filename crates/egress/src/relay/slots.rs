@@ -1,5 +1,5 @@
-//! Where connections stand, and how an event finds its own: a place that is used again has another
-//! generation, so that an event of the connection before is nobody's.
+//! Storage of connections, and the mapping of events to them: a reused slot gets a new generation, so
+//! that stale events match no connection.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -8,33 +8,33 @@ use rustix::io::Errno;
 
 use crate::relay::connection::Connection;
 
-/// One connection among all that there ever were.
+/// Unique identifier of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     place: u32,
     generation: u32,
 }
 
-/// Which of a connection's sockets.
+/// One of a connection's two sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
-    /// The one that was accepted.
+    /// The accepted socket.
     Near,
-    /// The one that was opened for it.
+    /// The socket that was opened for the connection.
     Far,
 }
 
-/// What an event is about.
+/// The object that an event refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token {
-    /// A listener that gets what the body dials.
+    /// A listener for connections that the body dials.
     Listener(u32),
     /// A listener of the compatibility proxy.
     Proxy(u32),
     Published(u32),
-    /// A socket for questions.
+    /// A DNS socket.
     Questions(u32),
-    /// What no listener gets.
+    /// The socket that reports packets that no listener receives.
     Log,
     Connection(Key, Side),
 }
@@ -57,7 +57,7 @@ impl Token {
         u64::from(generation) << u32::BITS | u64::from(place) << KIND_BITS | kind
     }
 
-    /// What the number of an event says.
+    /// Decodes the number in an event.
     pub(super) fn of(number: u64) -> Self {
         let place = u32::try_from(number >> KIND_BITS & PLACE_MASK).unwrap_or(u32::MAX);
         let key = Key {
@@ -76,15 +76,15 @@ impl Token {
     }
 }
 
-/// Readable, as long as it is.
+/// Level-triggered readability.
 pub(super) const LEVEL: epoll::EventFlags = epoll::EventFlags::IN;
-/// Each change once: for sockets that are used until they would block.
+/// Edge-triggered: for sockets that are used until a call would block.
 pub(super) const EDGE: epoll::EventFlags = epoll::EventFlags::IN
     .union(epoll::EventFlags::OUT)
     .union(epoll::EventFlags::RDHUP)
     .union(epoll::EventFlags::ET);
 
-/// Where sockets are watched.
+/// The epoll instance and the token of a socket.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Watch<'epoll> {
     pub(super) epoll: &'epoll OwnedFd,
@@ -120,7 +120,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Puts a connection somewhere.
+    /// Stores a connection in a free slot.
     pub(super) fn insert(&mut self, connection: Connection) -> Key {
         let connection = Some(Box::new(connection));
         if let Some(place) = self.free.pop()

@@ -1,24 +1,24 @@
-//! Questions to name servers and what they answer (RFC 1035). Pure; an answer may come from
-//! anybody, so everything in it is checked and bounded.
+//! DNS queries to name servers and their answers (RFC 1035). Pure; answers are untrusted, so all fields
+//! are checked and bounded.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use spec::host_name::HostName;
 
-/// The longest answer over UDP that is asked for (EDNS, RFC 6891): fits every path unfragmented.
+/// Maximum size of a UDP answer that the query advertises (EDNS, RFC 6891): fits all paths unfragmented.
 pub(crate) const DATAGRAM_BYTES_MAX: u16 = 1_232;
-/// Most aliases that one name may lead over.
+/// Maximum number of aliases in the chain of a name.
 const ALIASES_MAX: usize = 16;
-/// Most records of an answer that are looked at.
+/// Maximum number of records of an answer that are read.
 const RECORDS_MAX: usize = 256;
-/// Most pointers that one name may lead over: a name has at most 127 labels.
+/// Maximum number of compression pointers in a name: a name has at most 127 labels.
 const POINTERS_MAX: usize = 128;
-/// Longest name in a message, its length bytes and its end included (RFC 1035, 2.3.4).
+/// Maximum size of a name in a message, with length bytes and terminator (RFC 1035, 2.3.4).
 const NAME_BYTES_MAX: usize = 255;
 const CLASS_IN: u16 = 1;
 const TYPE_CNAME: u16 = 5;
 
-/// Which family of addresses is asked for.
+/// The requested address family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// Records of type A.
@@ -36,32 +36,32 @@ impl Family {
     }
 }
 
-/// What a server answered.
+/// The answer of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The addresses, in the server's order; none where the name has none of this family.
+    /// The addresses in the server's order; empty if the name has none of this family.
     Addresses(Vec<IpAddr>),
-    /// There is no such name.
+    /// The name does not exist.
     NoName,
-    /// The answer did not fit into a datagram: it is to be asked for over TCP.
+    /// The answer is truncated and must be requested over TCP.
     Truncated,
 }
 
-/// Why bytes are not the answer.
+/// Why bytes are not a usable answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
-    /// Another id, another question, or no answer at all: somebody else's, to be passed over.
+    /// Another id, another question, or not an answer: ignore it.
     #[error("this answers another question")]
     Foreign,
-    /// The server could not or would not answer; the next one is asked.
+    /// The server returned an error code; query the next one.
     #[error("the server answered with code {0}")]
     Code(u8),
-    /// Lengths that do not add up, pointers in a circle.
+    /// Inconsistent lengths or circular pointers.
     #[error("the answer is malformed")]
     Malformed,
 }
 
-/// The message that asks for the addresses of `name`.
+/// The query for the addresses of `name`.
 #[must_use]
 pub fn question(id: u16, name: &HostName, family: Family) -> Vec<u8> {
     let mut message = Vec::with_capacity(64);
@@ -76,14 +76,14 @@ pub fn question(id: u16, name: &HostName, family: Family) -> Vec<u8> {
     message.push(0);
     message.extend_from_slice(&family.number().to_be_bytes());
     message.extend_from_slice(&CLASS_IN.to_be_bytes());
-    // OPT: the root, type 41, how much a datagram may hold.
+    // OPT: the root name, type 41, the UDP payload size.
     message.extend_from_slice(&[0, 0, 41]);
     message.extend_from_slice(&DATAGRAM_BYTES_MAX.to_be_bytes());
     message.extend_from_slice(&[0; 6]);
     message
 }
 
-/// Reads the answer to the question with this id.
+/// Parses the answer to the query with this id.
 ///
 /// # Errors
 /// [`AnswerError`].
@@ -125,7 +125,7 @@ enum Record {
     Other,
 }
 
-/// The addresses of `name`, over its aliases in whichever order the records stand.
+/// The addresses of `name`, through its aliases, in any order of records.
 fn addresses(
     message: &[u8],
     mut at: usize,
@@ -162,7 +162,7 @@ fn read_record(message: &[u8], at: &mut usize, family: Family) -> Result<Record,
     let owner = read_name(message, at)?;
     let kind = read_two(message, at)?;
     let class = read_two(message, at)?;
-    // Time to live: an address is used once, now.
+    // Time to live: ignored, since an address is used immediately and only once.
     take(message, at, 4)?;
     let length = usize::from(read_two(message, at)?);
     let start = *at;
@@ -208,11 +208,11 @@ fn read_two(message: &[u8], at: &mut usize) -> Result<u16, AnswerError> {
     Ok(u16::from_be_bytes([two[0], two[1]]))
 }
 
-/// A name, where it is one that a host may have; `at` stands behind it afterwards. A pointer leads
-/// only backwards, so that none leads in a circle, and a long chain of them is not a name's.
+/// Reads a name; `None` if it is not a valid host name. Advances `at` past it. Pointers must lead
+/// backwards, which excludes cycles, and their number is limited.
 fn read_name(message: &[u8], at: &mut usize) -> Result<Option<HostName>, AnswerError> {
     let mut labels: Vec<&[u8]> = Vec::new();
-    // Its end takes one byte.
+    // The terminator takes one byte.
     let mut bytes = 1;
     let mut pointers = 0;
     let mut cursor = *at;
@@ -256,7 +256,7 @@ mod tests {
         HostName::parse(text.as_bytes()).expect(text)
     }
 
-    /// An answer to a question for `a.com`: the records' bytes, and how many they are.
+    /// An answer to a query for `a.com` with these encoded records.
     fn answer(records: &[&[u8]]) -> Vec<u8> {
         let mut message = question(7, &name("a.com"), Family::V4);
         message.truncate(12 + 7 + 4);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     const ADDRESS: &[u8] = &[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 93, 184, 216, 34];
-    /// `a.com` is `b.com`, written out to the pointer at `com`.
+    /// `a.com` is an alias of `b.com`, compressed with the pointer at `com`.
     const ALIAS: &[u8] = &[0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 9, 0, 4, 1, b'b', 0xc0, 14];
     const ALIASED: &[u8] = &[
         1, b'b', 3, b'c', b'o', b'm', 0, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 1, 2, 3, 4,
@@ -323,7 +323,8 @@ mod tests {
 
     #[test]
     fn a_chain_of_pointers_that_no_name_needs_is_malformed() {
-        // A record of another type whose data is the chain, and one whose owner is its end.
+        // A record of another type with the chain in its data, and one whose owner is the end of the
+        // chain.
         let chain = |links: usize| {
             let mut data = vec![0, 0];
             let start = answer(&[]).len() + 12;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use spec::host_name::HostName;
 
-/// The addresses that the file gives `name`, in its order.
+/// The addresses of `name` in the file, in file order.
 #[must_use]
 pub fn look_up(text: &[u8], name: &HostName) -> Vec<IpAddr> {
     let mut found = Vec::new();

@@ -1,8 +1,8 @@
-//! Names outside: how the address of an allowed name is found, without the C library's resolver,
-//! which a static program cannot load.
+//! Resolution of allowed names outside, without the resolver of the C library, which a static program
+//! cannot load.
 //!
-//! The host's `hosts` file first, then the name servers of its `resolv.conf`, one question for
-//! each family. The name is already allowed and complete: search lists are not used.
+//! Reads the host's `hosts` file first, then queries the name servers of its `resolv.conf`, with one
+//! query for each family. Names are fully qualified: search lists are not used.
 
 pub mod answer;
 pub mod hosts;

@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 
-/// As many as the C library asks.
+/// The limit of the C library.
 const SERVERS_MAX: usize = 3;
 const PORT: u16 = 53;
 
-/// The servers in the order in which they are asked; the host itself where none is named.
+/// The servers in query order; localhost if the file names none.
 #[must_use]
 pub fn name_servers(text: &[u8]) -> Vec<SocketAddr> {
     let mut servers = named_servers(text);
@@ -16,7 +16,7 @@ pub fn name_servers(text: &[u8]) -> Vec<SocketAddr> {
     servers
 }
 
-/// The servers that are named in a form that can be asked.
+/// The servers with a valid address.
 #[must_use]
 pub fn named_servers(text: &[u8]) -> Vec<SocketAddr> {
     let mut servers = Vec::new();
@@ -38,7 +38,8 @@ pub fn named_servers(text: &[u8]) -> Vec<SocketAddr> {
     servers
 }
 
-/// An address; one of a link carries its zone, as a number: names of devices are not looked up.
+/// Parses an address. The zone of a link-local address must be a number: interface names are not
+/// resolved.
 fn server(text: &str) -> Option<SocketAddr> {
     if let Some((address, zone)) = text.split_once('%') {
         let IpAddr::V6(address) = address.parse().ok()? else {
@@ -69,7 +70,7 @@ mod tests {
             let shown: Vec<String> = name_servers(text).iter().map(ToString::to_string).collect();
             assert_eq!(shown, servers, "{:?}", String::from_utf8_lossy(text));
         }
-        // A name is not an address: who wrote that has named nobody.
+        // A host name is not an address, so the line is ignored.
         assert_eq!(named_servers(b"nameserver dns.example\nnameserver\n"), []);
         assert_eq!(named_servers(b"nameserver 127.0.0.1\n").len(), 1);
     }

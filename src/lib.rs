@@ -34,7 +34,7 @@
 //!   written as text. No effects.
 //! - `filter`: system call policies, read from YAML and compiled to seccomp programs.
 //! - [`sys`]: one module for each primitive of the Linux kernel. All raw system calls.
-//! - [`archive`]: archives of strangers to a tree beneath an open directory, and back. One reader for
+//! - [`archive`]: untrusted archives to a tree beneath an open directory, and back. One reader for
 //!   bundles, snapshots of sources, layers of images and Debian packages.
 //! - [`store`]: what is kept for later runs, by one protocol; the cache of unpacked bundles.
 //! - [`secrets`]: who may have a secret, the provider of the host, masking.
@@ -73,10 +73,10 @@
 //! - A path that a body or an archive can influence is opened beneath a descriptor, with
 //!   openat2(2), and never through a link.
 //! - A process clones while it has one thread: [`run::execute`] and all that calls it ask for that.
-//!   The thread that sows a child outlives the run, since the child dies with it. The threads of an unpacking have ended
-//!   before anything is cloned, and so has the one that looked up a name, unless no answer came in
-//!   time: then it ends with getaddrinfo(3).
-//! - A seed knows nothing of a run: no id of the host, group, path or stream.
+//!   The thread that clones a child outlives the run, since the child dies with it. The threads of an
+//!   unpacking have ended before anything is cloned, and so has the thread that resolved a name, unless
+//!   no answer came in time: then it ends with getaddrinfo(3).
+//! - A prefork has no data of a run: no id of the host, group, path or stream.
 //! - A body reaches a kept tree through its overlayfs, a read-only mount or a copy only, and a tree is
 //!   never written again. No writable mount holds what is kept for later runs.
 //! - Before the root is entered, no path in an image is walked through a link: what is mounted in it
@@ -90,16 +90,16 @@
 //!   something back is added to the report and hides nothing.
 //! - A bundle depends on its resolution alone: on no clock, umask, uid, order of a directory or
 //!   locale. Where every reference is a commit, the same sources give the same bytes anywhere.
-//! - A file of a workspace is named by a path beneath it and reached without links, whoever wrote
-//!   the manifest: what a manifest names elsewhere stands in the host's configuration.
+//! - A file of a workspace is named by a path beneath it and opened without links, for every
+//!   manifest. Files elsewhere are named by the host's configuration only.
 //! - A source artifact depends on its files, on what git says of them and on what was asked for
 //!   alone, and on no clock: the same sources have the same digest anywhere.
 //! - Nothing that a repository says is executed: git reads a configuration that this program wrote,
 //!   never the repository's.
 //! - What is fetched, listed or read for a bundle is bounded before it is done: bytes, entries,
 //!   depth, sources, answers, time.
-//! - A body reaches nobody but through the relay, and the relay decides on a name before it looks
-//!   it up, looks it up once, and dials the very address that it judged.
+//! - A body reaches other hosts through the relay only. The relay decides on a name before it resolves
+//!   it, resolves it once, and connects to the address that it checked.
 //! - No descriptor of the body's network namespace stays open after the run: one would keep it.
 //! - A preparation run has no secret, variable or workspace of the caller's, and reaches the host's
 //!   indexes only; what it leaves is read as what a stranger left.
@@ -109,10 +109,10 @@
 //!
 //! # Public surface
 //!
-//! The program is [`cli::dispatch::dispatch`]. A caller that is a program of its own starts the `runner` binary and reads the report (`--json=fd:N`); the other modules are public
-//! for the tests, and for reading. The blocks of the specifications as types are [`define_io`], [`define_runner`] and
-//! [`define_sandbox`]: pure
-//! functions, for a host that composes manifests itself.
+//! The program is [`cli::dispatch::dispatch`]. Other programs start the `runner` binary and read the
+//! report (`--json=fd:N`); the other modules are public for the tests. [`define_io`], [`define_runner`]
+//! and [`define_sandbox`] are the blocks of the specifications as types: pure functions, for a host that
+//! composes manifests itself.
 
 pub mod cli;
 pub mod plan;

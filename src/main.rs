@@ -1,7 +1,7 @@
 //! The `runner` program.
 //!
-//! Rust's `main` has opened /dev/null in place of closed standard descriptors and ignores SIGPIPE.
-//! [`dispatch`] ensures that there is enough room for the stack.
+//! Rust's `main` has opened /dev/null in place of closed standard descriptors and ignores SIGPIPE. Room
+//! for a stack as large as was ever needed is made sure of by [`dispatch`].
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -20,6 +20,11 @@ fn pulled(ground: &Ground, fake: &Fake, which: &Which) -> Result<pull::Snapshot,
 
 /// The manifest of a source after `change`, its blobs, and what pulling it says.
 fn refused(change: impl FnOnce(&mut Value)) -> (String, String) {
+    let error = refusal(change);
+    (error.code().to_owned(), error.to_string())
+}
+
+fn refusal(change: impl FnOnce(&mut Value)) -> OciError {
     let layer = snapshot(&[("a", b"a")]);
     let config = config(1);
     let mut manifest = source_manifest(&config, &layer);
@@ -37,7 +42,7 @@ fn refused(change: impl FnOnce(&mut Value)) -> (String, String) {
         !ground.path("oci/1/snapshots/1/trees").exists(),
         "nothing is unpacked"
     );
-    (error.code().to_owned(), error.to_string())
+    error
 }
 
 #[test]
@@ -117,6 +122,14 @@ fn a_manifest_of_another_artifact_type_is_refused() {
         assert_eq!(found, code, "{message}");
         assert!(message.contains(part), "{part}: {message}");
     }
+}
+
+#[test]
+fn only_the_limit_of_layers_is_one_of_the_configuration() {
+    let layer = refusal(|m| m["layers"][0]["size"] = json!(1_u64 << 50));
+    assert!(layer.hint().is_some_and(|hint| hint.contains("oci.layer")));
+    let config = refusal(|m| m["config"]["size"] = json!(1_u64 << 40));
+    assert_eq!(config.hint(), None);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use spec::oci::source_config::{CONFIG_BYTES_MAX, SourceConfigError};
 use spec::path::escape;
 use spec::units::limit;
 
+const CONFIG_LIMIT_BYTES: u64 = CONFIG_BYTES_MAX as u64;
 /// The only schema version that the image-spec defines.
 const SCHEMA_VERSION: u32 = 2;
 /// Content of the empty descriptor (image-spec, manifest.md).
@@ -49,12 +50,10 @@ pub enum ArtifactProblem {
     LayerType { found: String },
     #[error("found the digest `{found}`, expected sha256: and 64 hexadecimal digits")]
     Algorithm { found: String },
-    #[error("{what} has {bytes} bytes, this host takes {}", limit(.limit_bytes))]
-    TooLarge {
-        what: &'static str,
-        bytes: u64,
-        limit_bytes: u64,
-    },
+    #[error("its layer has {bytes} bytes, this host takes {}", limit(.limit_bytes))]
+    LayerTooLarge { bytes: u64, limit_bytes: u64 },
+    #[error("its config has {bytes} bytes, this host takes {}", limit(&CONFIG_LIMIT_BYTES))]
+    ConfigTooLarge { bytes: u64 },
     #[error("its config is refused: {0}")]
     Config(SourceConfigError),
 }
@@ -78,7 +77,7 @@ impl ArtifactProblem {
             Self::Layers { .. } => "artifact_layers",
             Self::LayerType { .. } => "artifact_layer_type",
             Self::Algorithm { .. } => "artifact_digest",
-            Self::TooLarge { .. } => "artifact_too_large",
+            Self::LayerTooLarge { .. } | Self::ConfigTooLarge { .. } => "artifact_too_large",
             Self::Config(_) => "artifact_config_invalid",
         }
     }
@@ -91,7 +90,7 @@ impl ArtifactProblem {
             Self::Type { .. } => {
                 "a source artifact is what `runner source build` makes; an image goes to --image"
             }
-            Self::TooLarge { .. } => "the host's configuration says how large: oci.layer",
+            Self::LayerTooLarge { .. } => "the limit is `oci.layer` of the host's configuration",
             Self::Config(error) => return Some(error.hint()),
             _ => return None,
         };
@@ -256,13 +255,9 @@ pub fn source_parts(manifest: &ImageManifest) -> Result<SourceParts, ArtifactPro
             });
         }
     };
-    let limit_bytes = CONFIG_BYTES_MAX as u64;
-    if let Some(config) = config.filter(|config| limit_bytes < config.bytes) {
-        return Err(ArtifactProblem::TooLarge {
-            what: "its config",
-            bytes: config.bytes,
-            limit_bytes,
-        });
+    if let Some(config) = config.filter(|config| CONFIG_LIMIT_BYTES < config.bytes) {
+        let bytes = config.bytes;
+        return Err(ArtifactProblem::ConfigTooLarge { bytes });
     }
     let [layer] = manifest.layers().as_slice() else {
         return Err(ArtifactProblem::Layers {
@@ -277,6 +272,15 @@ pub fn source_parts(manifest: &ImageManifest) -> Result<SourceParts, ArtifactPro
     }
     let layer = blob_descriptor(layer)?;
     Ok(SourceParts { config, layer })
+}
+
+/// Refuses a snapshot that is larger than the host allows, before anything of it is read.
+pub(super) fn check_layer(layer: &BlobDescriptor, limit_bytes: u64) -> Result<(), ArtifactProblem> {
+    let bytes = layer.bytes;
+    if bytes > limit_bytes {
+        return Err(ArtifactProblem::LayerTooLarge { bytes, limit_bytes });
+    }
+    Ok(())
 }
 
 pub(super) fn shown(text: &str) -> String {

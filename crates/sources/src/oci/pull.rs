@@ -8,7 +8,9 @@ use std::io::{self, Read};
 use oci_spec::image::ImageManifest;
 use rustix::io::Errno;
 
-use crate::oci::artifact::{ArtifactProblem, Document, for_this_platform, source_parts};
+use crate::oci::artifact::{
+    ArtifactProblem, Document, check_layer, for_this_platform, source_parts,
+};
 use crate::oci::error::OciError;
 use crate::oci::fetcher::Fetcher;
 use crate::oci::observer::{NoObserver, Observer};
@@ -144,14 +146,7 @@ pub fn snapshot(
     let described = source(store, origin, which, tags, observer)?;
     let layer = described.layer;
     let place = &described.artifact.place;
-    if limits.compressed_bytes < layer.bytes {
-        let problem = ArtifactProblem::TooLarge {
-            what: "its layer",
-            bytes: layer.bytes,
-            limit_bytes: limits.compressed_bytes,
-        };
-        return Err(problem.at(place.clone()));
-    }
+    check_layer(&layer, limits.compressed_bytes).map_err(|problem| problem.at(place.clone()))?;
     let unpacking = Unpacking {
         fetcher: Fetcher::new(store, origin, observer),
         snapshots: store.snapshots()?,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use oci_spec::image::{ANNOTATION_VERSION, ImageManifest};
 
-use crate::oci::artifact::{ArtifactProblem, Document, source_parts};
+use crate::oci::artifact::{ArtifactProblem, Document, check_layer, source_parts};
 use crate::oci::error::OciError;
 use crate::oci::layout::{LayoutEntry, LayoutWriter};
 use crate::oci::observer::Observer;
@@ -72,13 +72,7 @@ impl HeldArtifact {
     ) -> Result<(), OciError> {
         let refused = |problem: ArtifactProblem| problem.at(origin.shown());
         let parts = source_parts(manifest).map_err(refused)?;
-        if limits.compressed_bytes < parts.layer.bytes {
-            return Err(refused(ArtifactProblem::TooLarge {
-                what: "its layer",
-                bytes: parts.layer.bytes,
-                limit_bytes: limits.compressed_bytes,
-            }));
-        }
+        check_layer(&parts.layer, limits.compressed_bytes).map_err(refused)?;
         for wanted in parts.config.iter().chain([&parts.layer]) {
             store.fetch(wanted, origin, observer)?;
         }

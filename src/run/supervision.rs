@@ -1,6 +1,6 @@
 //! Supervises the running body: its streams and limits.
 
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::run::error::RunError;
 use crate::run::exec::Supervised;
@@ -12,7 +12,6 @@ use sandbox::resources::Resources;
 use sandbox::supervise::meter::Meter;
 use sandbox::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer};
 use sandbox::supervise::watch::{Observed, Streams, WatchLimits, watch};
-use sandbox::supervise::without_cgroup::Sampler;
 use spec::limits::Limit;
 use spec::report::StreamReport;
 use sys::terminal;
@@ -47,13 +46,8 @@ impl Run<'_> {
         let mut streams = self.streams(launched, pipes, supervised)?;
         let proc = launched.proc.take();
         let memory_bytes = proc.is_some().then_some(supervised.limits.memory_bytes());
-        let mut meter = Meter {
-            group: &mut resources.group,
-            counted: None,
-            sampler: proc
-                .as_ref()
-                .map(|proc| Sampler::new(proc.as_fd(), memory_bytes)),
-        };
+        let sampled = proc.as_ref().map(AsFd::as_fd);
+        let mut meter = Meter::new(&mut resources.group, sampled, memory_bytes);
         let limits = WatchLimits {
             wall_time: supervised.wall_time,
             grace: supervised.limits.grace,

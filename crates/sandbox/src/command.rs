@@ -1,7 +1,7 @@
 //! A command confined and limited, for programs that have no bundle: all parts of this crate in
 //! order, see `examples/sandbox.rs`.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,7 +21,6 @@ use crate::supervise::judge::{Facts, judge};
 use crate::supervise::meter::Meter;
 use crate::supervise::streams::{OutputPump, Sink, make_pipes};
 use crate::supervise::watch::{Observed, Streams, WatchLimits, watch};
-use crate::supervise::without_cgroup::Sampler;
 use crate::{rlimits, ruleset, seccomp, unix_sockets, view};
 use spec::host_policy::UidRange;
 use spec::limits::{Coverage, LimitValues};
@@ -281,13 +280,8 @@ impl Sandbox {
             stop_signal: Request::SIGTERM,
             processors: host::processors(),
         };
-        let mut meter = Meter {
-            group: &mut resources.group,
-            counted: None,
-            sampler: proc
-                .as_ref()
-                .map(|proc| Sampler::new(proc.as_fd(), memory_bytes)),
-        };
+        let sampled = proc.as_ref().map(AsFd::as_fd);
+        let mut meter = Meter::new(&mut resources.group, sampled, memory_bytes);
         // Never written to: the caller handles signals itself.
         let signals = eventfd(0, EventfdFlags::CLOEXEC).map_err(call("make an eventfd"))?;
         let signals = signals.as_fd();

@@ -1,5 +1,7 @@
 //! Resource use of a run: counters of its cgroups, or samples of its processes.
 
+use std::os::fd::BorrowedFd;
+
 use crate::cgroups::{CgroupError, Counted, RunCgroup};
 use crate::supervise::without_cgroup::Sampler;
 
@@ -9,11 +11,24 @@ pub struct Meter<'run> {
     pub group: &'run mut RunCgroup,
     /// Final counts, once the cgroups are empty.
     pub counted: Option<Counted>,
-    /// Samples the processes; only without a cgroup.
-    pub sampler: Option<Sampler<'run>>,
+    sampler: Option<Sampler<'run>>,
 }
 
-impl Meter<'_> {
+impl<'run> Meter<'run> {
+    /// `proc` is the directory of the run's processes, which are sampled through it; only without a
+    /// cgroup.
+    pub fn new(
+        group: &'run mut RunCgroup,
+        proc: Option<BorrowedFd<'run>>,
+        memory_limit_bytes: Option<u64>,
+    ) -> Self {
+        Self {
+            group,
+            counted: None,
+            sampler: proc.map(|proc| Sampler::new(proc, memory_limit_bytes)),
+        }
+    }
+
     /// CPU time of the whole tree, microseconds; `None` if unknown.
     pub(super) fn cpu_time_us(&mut self) -> Option<u64> {
         if let Ok(Some(time)) = self.group.cpu_time() {

@@ -6,4 +6,4 @@ pub mod meter;
 mod relaying;
 pub mod streams;
 pub mod watch;
-pub mod without_cgroup;
+pub(crate) mod without_cgroup;

@@ -13,7 +13,7 @@ use sys::proc;
 
 /// Current use of the run's processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// Below the limit an upper bound, in which shared pages count per process; above the limit
     /// exact.
     pub memory_bytes: u64,
@@ -25,11 +25,11 @@ pub struct Sample {
 /// The processes of the run cannot be counted.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot count the processes of the sandbox")]
-pub struct SampleError(#[source] CallError);
+pub(crate) struct SampleError(#[source] CallError);
 
 /// Samples the processes of one /proc, which must be that of the run's pid namespace.
 #[derive(Debug)]
-pub struct Sampler<'proc> {
+pub(crate) struct Sampler<'proc> {
     proc: BorrowedFd<'proc>,
     memory_limit_bytes: Option<u64>,
     page_bytes: u64,
@@ -40,7 +40,7 @@ pub struct Sampler<'proc> {
 impl<'proc> Sampler<'proc> {
     /// Creates a sampler; `proc` is the open root of the pid namespace's proc.
     #[must_use]
-    pub fn new(proc: BorrowedFd<'proc>, memory_limit_bytes: Option<u64>) -> Self {
+    pub(crate) fn new(proc: BorrowedFd<'proc>, memory_limit_bytes: Option<u64>) -> Self {
         Self {
             proc,
             memory_limit_bytes,
@@ -56,7 +56,7 @@ impl<'proc> Sampler<'proc> {
     /// # Errors
     /// [`SampleError`]; a process that ends meanwhile is not an error. After init's death the
     /// sample is empty except for the CPU time.
-    pub fn sample(&mut self) -> Result<Sample, SampleError> {
+    pub(crate) fn sample(&mut self) -> Result<Sample, SampleError> {
         let failed = |file| move |errno| SampleError(CallError::new("read", file, errno));
         let ids = proc::process_ids(self.proc).map_err(failed("/proc of the sandbox"))?;
         let mut sample = Sample::default();

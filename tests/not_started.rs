@@ -5,6 +5,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use support::bodies::copy_program;
 use support::{Done, Ground};
 
 fn executable(ground: &Ground, name: &str, contents: &str) {
@@ -98,7 +99,7 @@ fn a_program_in_the_callers_directory_gets_a_hint_with_its_path() {
 fn a_missing_interpreter_gets_a_hint_with_flags_or_an_alternative() {
     let ground = Ground::new();
     executable(&ground, "opt/bin/interpret", "");
-    std::fs::copy("/bin/sh", ground.path("opt/bin/interpret")).expect("copied");
+    copy_program("/bin/sh", &ground.path("opt/bin/interpret"));
     let interpreter = ground.path("opt/bin/interpret");
     let script = format!("#!{}\nexit 7\n", interpreter.display());
     executable(&ground, "here/script", &script);
@@ -193,7 +194,7 @@ fn a_missing_loader_is_distinguished_from_a_missing_program() {
 fn a_program_that_only_the_host_has_gets_a_hint_with_the_flags() {
     let ground = Ground::new();
     executable(&ground, "opt/bin/tool", "");
-    std::fs::copy("/bin/sh", ground.path("opt/bin/tool")).expect("copied");
+    copy_program("/bin/sh", &ground.path("opt/bin/tool"));
     let tool = ground.path("opt/bin/tool");
     let manifest = format!("run: [{}, -c, exit 7]\n", tool.display());
     let bundle = ground.bundle(&[("manifest.yaml", &manifest)]);
@@ -321,7 +322,7 @@ fn a_file_of_another_format_is_reported_as_not_executable() {
 fn an_interpreter_that_is_named_by_a_relative_path_is_that_of_the_working_directory() {
     let ground = Ground::new();
     executable(&ground, "here/own-sh", "");
-    std::fs::copy("/bin/sh", ground.path("here/own-sh")).expect("copied");
+    copy_program("/bin/sh", &ground.path("here/own-sh"));
     for (line, outcome) in [
         ("./own-sh", "would_start"),
         ("usr/bin/env sh", "would_fail"),

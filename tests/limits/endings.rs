@@ -16,7 +16,7 @@ fn an_exit_code_in_the_reserved_range_is_an_exit() {
         done.assert_exited(code);
         assert_eq!(done.report["exit"]["code"], code);
         assert!(done.report["exit"]["signal"].is_null());
-        assert_eq!(done.stderr, "");
+        assert_eq!(done.own_errors(), [""; 0]);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::bundling::exec_bundled;
 use support::Ground;
-use support::bodies::c_body;
+use support::bodies::{c_body, copy_program};
 
 const THREADS: &str = include_str!("../bodies/real/programs_threads.c");
 
@@ -27,7 +27,7 @@ fn a_static_binary_in_a_bundle_starts_threads_and_children() {
     let program = c_body("threads", THREADS);
     let folder = ground.path("static");
     std::fs::create_dir_all(folder.join("bin")).expect("made");
-    std::fs::copy(&program, folder.join("bin/threads")).expect("copied");
+    copy_program(&program, &folder.join("bin/threads"));
     std::fs::write(folder.join("manifest.yaml"), "name: t\nrun: bin/threads\n").expect("written");
     let done = exec_bundled(&ground, &[], &folder, &["word"]);
     done.assert_exited(0);

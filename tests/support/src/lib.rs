@@ -440,6 +440,15 @@ impl Done {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
+    /// Standard error without the warning that a killed run of another test was cleaned up after: any
+    /// run on this machine may be the one that finds it.
+    pub fn own_errors(&self) -> Vec<&str> {
+        let lines = self.stderr.lines();
+        lines
+            .filter(|line| !line.contains("(leftover_removed)"))
+            .collect()
+    }
+
     /// Asserts that the body ended by itself with `code`; else shows what happened.
     #[track_caller]
     pub fn assert_exited(&self, code: i32) -> &Self {

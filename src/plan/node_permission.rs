@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use sandbox::view::{BUNDLE, HOME, INPUT, SCRATCH};
 use spec::detection::{Interpreter, NodeVersion, ResolvedForm};
 use spec::path::escape;
-use spec::report::RunForm;
 use spec::request::ViewEntry;
+use spec::run_form::RunForm;
 
 /// What Node may write, besides writable mounts. What it may write it may read.
 const WRITTEN: [&str; 5] = [BUNDLE, SCRATCH, "/tmp", HOME, "/runner/out"];

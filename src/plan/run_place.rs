@@ -2,8 +2,7 @@
 
 use sandbox::view::BUNDLE;
 use spec::detection::ResolvedForm;
-use spec::report::RunForm;
-use spec::run_form::{Run, bundle_path};
+use spec::run_form::{Run, RunForm, bundle_path};
 use spec::sandbox_block::Shell;
 
 /// The shell form by this shell instead of `bash`; every other form as it was.

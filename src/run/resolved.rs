@@ -21,8 +21,9 @@ use spec::host_policy::HostPolicy;
 use spec::inventory::Inventory;
 use spec::manifest::{Manifest, STRICT_REFUSES};
 use spec::path::escape;
-use spec::report::{RunForm, RunnerReport, WarningReport};
+use spec::report::{RunnerReport, WarningReport};
 use spec::request::{BundleArgument, EnvironmentEntry, Grants, Request, Subject, ViewEntry};
+use spec::run_form::RunForm;
 use spec::syscall_policy::SyscallPolicyName;
 
 /// A run that is resolved from request, manifest, bundle and host.

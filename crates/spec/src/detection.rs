@@ -4,8 +4,8 @@
 
 use crate::did_you_mean::difference;
 use crate::path::RelPath;
-use crate::report::{RunForm, WarningReport};
-use crate::run_form::{Run, RunError, TextForm, bundle_path, text_form};
+use crate::report::WarningReport;
+use crate::run_form::{Run, RunError, RunForm, TextForm, bundle_path, text_form};
 use crate::typescript::{NpmRegistry, TsxLack, typescript};
 
 const NAMES_LISTED_MAX: usize = 10;

@@ -15,6 +15,7 @@ use crate::manifest::SourceCommit;
 use crate::named::{Named, by_name};
 use crate::outcome::Outcome;
 use crate::preparation_report::PreparationReport;
+use crate::run_form::RunForm;
 pub use crate::runner_report::RunnerReport;
 use crate::syscall_policy::SyscallPolicyName;
 use crate::workspace_source_report::WorkspaceSourceReport;
@@ -469,19 +470,6 @@ pub enum BundleView {
     Copy,
     /// It was unpacked for this run alone.
     Own,
-}
-
-/// How the body is started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum RunForm {
-    /// An interpreter chosen by the file's extension.
-    File,
-    /// An argument vector.
-    Exec,
-    /// `bash -c`.
-    Shell,
 }
 
 /// One secret whose value the body was given.

@@ -1,5 +1,7 @@
 //! The `run` field as written: a string, an array, or an object.
 
+use serde::{Serialize, Serializer};
+
 use crate::path::{PathError, RelPath, escape};
 use crate::runner_block::Language;
 use crate::units::limit;
@@ -16,6 +18,40 @@ pub enum Run {
     File(String),
     Exec(Vec<String>),
     Shell(String),
+}
+
+// A new form is a variant, its place in `ALL` and its name.
+/// How the body is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename_all = "snake_case"))]
+pub enum RunForm {
+    /// An interpreter chosen by the file's extension.
+    File,
+    /// An argument vector.
+    Exec,
+    /// `bash -c`.
+    Shell,
+}
+
+impl RunForm {
+    pub const ALL: [Self; 3] = [Self::File, Self::Exec, Self::Shell];
+
+    /// The key of `run` in a manifest, and the value in plans and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Exec => "exec",
+            Self::Shell => "shell",
+        }
+    }
+}
+
+impl Serialize for RunForm {
+    fn serialize<Into: Serializer>(&self, into: Into) -> Result<Into::Ok, Into::Error> {
+        into.serialize_str(self.name())
+    }
 }
 
 /// The form of a `run` string.
@@ -39,12 +75,13 @@ pub enum RunError {
     #[error("`{text}` is a path in quotes")]
     QuotedPath { text: String, path: String },
     #[error(
-        "found {found}, expected text, a list of texts, or a map with one of file, exec, shell"
+        "found {found}, expected text, a list of texts, or a map with one of {}",
+        RunForm::ALL.map(RunForm::name).join(", ")
     )]
     Shape { found: String },
     #[error("the value of `--run` starts like JSON: {reason}")]
     Json {
-        /// The parser's message.
+        /// The place, and what is wrong there.
         reason: String,
     },
 }
@@ -82,64 +119,6 @@ impl RunError {
 }
 
 impl Run {
-    /// Parses the value of `--run`: JSON if it starts with `[` or `{`, else the string itself.
-    ///
-    /// # Errors
-    /// [`RunError`].
-    pub fn from_option(value: &str) -> Result<Self, RunError> {
-        if !value.trim_start().starts_with(['[', '{']) {
-            return Self::Text(value.to_owned()).checked();
-        }
-        let document = crate::document::parse(value.as_bytes(), crate::document::Format::Json)
-            .and_then(|node| node.to_json())
-            .map_err(|error| RunError::Json {
-                reason: match error.place {
-                    Some(place) => format!("{place}: {error}"),
-                    None => error.to_string(),
-                },
-            })?;
-        Self::from_json(&document)
-    }
-
-    /// Reads `run` from JSON.
-    ///
-    /// # Errors
-    /// [`RunError`].
-    pub fn from_json(value: &serde_json::Value) -> Result<Self, RunError> {
-        let run = match value {
-            serde_json::Value::String(text) => Self::Text(text.clone()),
-            serde_json::Value::Array(items) => Self::Array(texts(items)?),
-            serde_json::Value::Object(entries) if entries.len() == 1 => {
-                match entries
-                    .iter()
-                    .next()
-                    .map(|(key, value)| (key.as_str(), value))
-                {
-                    Some(("file", serde_json::Value::String(text))) => Self::File(text.clone()),
-                    Some(("shell", serde_json::Value::String(text))) => Self::Shell(text.clone()),
-                    Some(("exec", serde_json::Value::Array(items))) => Self::Exec(texts(items)?),
-                    Some((key @ ("file" | "shell" | "exec"), _)) => {
-                        return Err(shape(&format!("a map whose `{key}` has another type")));
-                    }
-                    Some((key, _)) => {
-                        return Err(shape(&format!(
-                            "a map with the key `{}`",
-                            crate::document::excerpt(key)
-                        )));
-                    }
-                    None => return Err(shape("an empty map")),
-                }
-            }
-            serde_json::Value::Object(entries) => {
-                return Err(shape(&format!("a map with {} keys", entries.len())));
-            }
-            serde_json::Value::Null => return Err(shape("nothing (null)")),
-            serde_json::Value::Bool(_) => return Err(shape("a boolean")),
-            serde_json::Value::Number(_) => return Err(shape("a number")),
-        };
-        run.checked()
-    }
-
     /// Validates the value.
     ///
     /// # Errors
@@ -277,25 +256,6 @@ fn check_argument(text: &str) -> Result<(), RunError> {
     Ok(())
 }
 
-fn texts(items: &[serde_json::Value]) -> Result<Vec<String>, RunError> {
-    items
-        .iter()
-        .map(|item| match item {
-            serde_json::Value::String(text) => Ok(text.clone()),
-            other => Err(shape(&format!(
-                "a list with {} in it",
-                crate::document::excerpt(&other.to_string())
-            ))),
-        })
-        .collect()
-}
-
-fn shape(found: &str) -> RunError {
-    RunError::Shape {
-        found: found.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,6 +296,15 @@ mod tests {
         ] {
             assert_eq!(text_form(text), TextForm::Path, "{text}");
         }
+    }
+
+    #[test]
+    fn the_schema_has_the_name_of_each_form() {
+        let schema = schemars::schema_for!(RunForm);
+        let variants = schema.get("oneOf").and_then(|list| list.as_array());
+        let variants = variants.expect("a list of variants").iter();
+        let in_schema: Vec<_> = variants.filter_map(|one| one["const"].as_str()).collect();
+        assert_eq!(in_schema, RunForm::ALL.map(RunForm::name));
     }
 
     #[test]

@@ -10,7 +10,8 @@ use spec::plan_report::{
     BUILT_IN_MAXIMUM, DEFAULT, FIXED, HOST_POLICY, PlanReport, PlanVerdict, PlannedEntry,
     PlannedPath, PlannedProgram, PlannedSource, PlannedStdin,
 };
-use spec::report::{EnforcementState, LimitReport, LimitSource, Plan, RunForm};
+use spec::report::{EnforcementState, LimitReport, LimitSource, Plan};
+use spec::run_form::RunForm;
 use spec::runner_report::EngineName;
 use spec::units::{bytes, milliseconds};
 
@@ -169,12 +170,7 @@ impl Page<'_> {
     }
 
     fn program(&mut self, plan: &Plan, program: &PlannedProgram) {
-        let form = match plan.run_form {
-            None => "command",
-            Some(RunForm::File) => "file",
-            Some(RunForm::Exec) => "exec",
-            Some(RunForm::Shell) => "shell",
-        };
+        let form = plan.run_form.map_or("command", RunForm::name);
         let by = program.interpreter.as_deref();
         let by = by.map_or_else(String::new, |by| format!(" by {by}"));
         self.row("run form", &format!("{form}{by} ({})", program.decided_by));

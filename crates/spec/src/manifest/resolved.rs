@@ -11,7 +11,7 @@ use crate::manifest::blocks::reference_of;
 use crate::manifest::{
     BlockDocuments, Kind, Manifest, SecretReference, SecretRequest, legacy, slug_of_variable,
 };
-use crate::run_form::Run;
+use crate::run_form::{Run, RunForm};
 use crate::runner_block::Engine;
 
 /// Keys that are written from the parsed manifest, or left out.
@@ -111,9 +111,9 @@ fn run(run: &Run) -> Json {
     match run {
         Run::Text(text) => json!(text),
         Run::Array(arguments) => json!(arguments),
-        Run::File(path) => json!({ "file": path }),
-        Run::Exec(arguments) => json!({ "exec": arguments }),
-        Run::Shell(command) => json!({ "shell": command }),
+        Run::File(path) => json!({ RunForm::File.name(): path }),
+        Run::Exec(arguments) => json!({ RunForm::Exec.name(): arguments }),
+        Run::Shell(command) => json!({ RunForm::Shell.name(): command }),
     }
 }
 

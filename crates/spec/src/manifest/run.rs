@@ -2,42 +2,51 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::document::{Node, Value, excerpt};
+use crate::document::{Format, Node, Value, excerpt, parse};
 use crate::manifest::reader::{Reader, describe};
 use crate::manifest::schema::{described, form, reference};
-use crate::manifest::{ManifestError, Problem};
-use crate::run_form::{Run, RunError, TextForm, text_form};
+use crate::manifest::{BlockDocuments, ManifestError, Problem};
+use crate::run_form::{Run, RunError, RunForm, TextForm, text_form};
 use crate::runner_block::Language;
 
 /// The schema of `run`.
 pub(crate) fn schema() -> Json {
     let segments = r"(?:\./)?(?!\.{1,2}(?:/|$))[^/\x00]+(?:/(?!\.{1,2}(?:/|$))[^/\x00]+)*$";
-    let file = json!({
+    let path = segments.replace(r"\x00", "");
+    let text = json!({
+        "description": "The path of a file in the bundle, or a shell command if it has an unquoted \
+                        space or one of `| ; > < & $( ${` or a backtick.",
+        "allOf": [
+            reference("runText"),
+            {"pattern": r#"^(?!\s*"[^"]+"\s*$)(?!\s*'[^']+'\s*$)"#},
+            {"pattern": format!(r#"[|;><`&\n\r \t\"']|\$[({{]|^{path}"#)},
+        ],
+    });
+    let map = |run_form: RunForm| {
+        let (description, value) = match run_form {
+            RunForm::File => ("A file.", file_schema(segments)),
+            RunForm::Exec => (
+                "A program with arguments.",
+                described("The program and its arguments.", reference("command")),
+            ),
+            RunForm::Shell => (
+                "A shell command.",
+                described("A command for `bash -c`.", reference("runText")),
+            ),
+        };
+        form(run_form.name(), description, value)
+    };
+    let shapes = [text, reference("command")].into_iter();
+    let shapes: Vec<Json> = shapes.chain(RunForm::ALL.map(map)).collect();
+    json!({"description": "The program to start.", "oneOf": shapes})
+}
+
+fn file_schema(segments: &str) -> Json {
+    json!({
         "description": "A file of the bundle, whatever its name looks like.",
         "type": "string",
         "maxLength": 4097,
         "pattern": format!(r"^(?=[^\x00]*\S){segments}"),
-    });
-    let exec = described("The program and its arguments.", reference("command"));
-    let shell = described("A command for `bash -c`.", reference("runText"));
-    let path = segments.replace(r"\x00", "");
-    json!({
-        "description": "The program to start.",
-        "oneOf": [
-            {
-                "description": "The path of a file in the bundle, or a shell command if it has an \
-                                unquoted space or one of `| ; > < & $( ${` or a backtick.",
-                "allOf": [
-                    reference("runText"),
-                    {"pattern": r#"^(?!\s*"[^"]+"\s*$)(?!\s*'[^']+'\s*$)"#},
-                    {"pattern": format!(r#"[|;><`&\n\r \t\"']|\$[({{]|^{path}"#)},
-                ],
-            },
-            reference("command"),
-            form("file", "A file.", file),
-            form("exec", "A program with arguments.", exec),
-            form("shell", "A shell command.", shell),
-        ],
     })
 }
 
@@ -52,7 +61,32 @@ pub(crate) fn command_schema() -> Json {
     })
 }
 
-/// Reads `run`: text, a list, or a map with one of three keys.
+impl Run {
+    /// Parses the value of `--run`: JSON if it starts with `[` or `{`, else the text itself.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn from_option(value: &str) -> Result<Self, RunError> {
+        if !value.trim_start().starts_with(['[', '{']) {
+            return Self::Text(value.to_owned()).checked();
+        }
+        let found = |place, problem: &dyn std::fmt::Display| RunError::Json {
+            reason: match place {
+                Some(place) => format!("{place}: {problem}"),
+                None => problem.to_string(),
+            },
+        };
+        let root = parse(value.as_bytes(), Format::Json)
+            .map_err(|error| found(error.place, &error.problem))?;
+        let reader = Reader::with_blocks("--run", &root, BlockDocuments::EMPTY);
+        read(&reader, &root).map_err(|error| match *error.problem {
+            Problem::Run(refused) => refused,
+            problem => found(error.place, &problem),
+        })
+    }
+}
+
+/// Reads `run`: text, a list, or a map with the key of one form.
 pub(crate) fn read<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
@@ -61,17 +95,16 @@ pub(crate) fn read<'document>(
         Value::Text(text) => Run::Text(text.clone()),
         Value::List(_) => Run::Array(arguments(reader, node)?),
         Value::Map(_) => {
-            let entries = reader.known_map(node, &["file", "exec", "shell"])?;
+            let entries = reader.known_map(node, &RunForm::ALL.map(RunForm::name))?;
             let [(key, value)] = entries else {
                 return Err(shape(reader, node));
             };
-            match key.name.as_str() {
-                "file" => Run::File(text(reader, value)?),
-                "shell" => Run::Shell(text(reader, value)?),
-                _ => {
-                    reader.list(value)?;
-                    Run::Exec(arguments(reader, value)?)
-                }
+            let mut forms = RunForm::ALL.into_iter();
+            match forms.find(|form| form.name() == key.name) {
+                Some(RunForm::File) => Run::File(text(reader, value)?),
+                Some(RunForm::Exec) => Run::Exec(arguments(reader, value)?),
+                Some(RunForm::Shell) => Run::Shell(text(reader, value)?),
+                None => return Err(shape(reader, node)),
             }
         }
         _ => return Err(shape(reader, node)),

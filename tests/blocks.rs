@@ -548,7 +548,7 @@ fn a_mounted_directory_replaces_an_unsupported_storage() {
         let done = ground.exec(&["--grant", "mounts"], &bundle);
         done.assert_error("refused", "storage_unsupported")
             .assert_nothing_ran();
-        let hinted = if mode == "read-only" { ":ro" } else { "" };
+        let hinted = if mode == "read-only" { ":ro" } else { ":rw" };
         done.assert_hint(&format!("--mount DIR:/vendor/libs{hinted}"));
         let mount = format!("{data}:/vendor/libs{flag}");
         let done = ground.exec(&["--mount", &mount], &bundle);

@@ -18,8 +18,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use reader::{Question, Refused, judge};
 use serde_json::json;
+use spec::access_mode::AccessMode;
 use spec::document::{self, Node, Value};
-use spec::io::{Contract, FileMode, declare_fs_root, inject_fs_root, read_document};
+use spec::io::{Contract, declare_fs_root, inject_fs_root, read_document};
 use spec::manifest::{self, Format, Kind, Manifest, ManifestError, SecretReference};
 use spec::run_form::Run;
 use spec::runner_block::{Engine, Language};
@@ -160,7 +161,7 @@ fn a_whole_manifest_is_read() {
     let input = &manifest.io.input_files[0];
     assert_eq!(input.key.as_bytes(), b"data.csv");
     assert_eq!(input.path.to_string(), "in/data.csv");
-    assert_eq!(input.mode, Some(FileMode::ReadOnly));
+    assert_eq!(input.mode, Some(AccessMode::ReadOnly));
     assert_eq!(input.content_type.as_deref(), Some("text/csv"));
     let output = &manifest.io.output_files[0];
     assert!(output.required);
@@ -1229,7 +1230,7 @@ fn the_sandbox_block_is_read() {
     let mounts: Vec<(&str, bool)> = manifest
         .mounts
         .iter()
-        .map(|mount| (mount.target.as_str(), mount.writable))
+        .map(|mount| (mount.target.as_str(), mount.mode.is_writable()))
         .collect();
     assert_eq!(
         mounts,

@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::cli::args::ViewFlags;
 use crate::cli::request::{RequestError, absolute};
 use crate::cli::surroundings::Surroundings;
+use spec::access_mode::AccessMode;
 use spec::path::escape;
 use spec::request::ViewEntry;
 use spec::units::parse_size_bytes;
@@ -57,8 +58,12 @@ fn mount(given: &OsStr, surroundings: &Surroundings) -> Result<ViewEntry, Reques
     };
     let parts: Vec<&[u8]> = given.as_bytes().split(|byte| *byte == b':').collect();
     let (source, target, writable) = match parts.as_slice() {
-        [source, target] | [source, target, b"rw"] => (*source, *target, true),
-        [source, target, b"ro"] => (*source, *target, false),
+        [source, target] => (*source, *target, true),
+        [source, target, mode] => {
+            let mut modes = AccessMode::ALL.into_iter();
+            let mode = modes.find(|known| known.short().as_bytes() == *mode);
+            (*source, *target, mode.ok_or_else(malformed)?.is_writable())
+        }
         _ => return Err(malformed()),
     };
     let target = Path::new(OsStr::from_bytes(target));

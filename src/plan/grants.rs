@@ -84,11 +84,7 @@ pub fn ungranted(manifest: &Manifest, origin: Origin, given: &Given<'_>) -> Vec<
             given.grants.mounts,
             format!(
                 "{} mount of the workspace at {target} ({})",
-                if mount.writable {
-                    "read-write"
-                } else {
-                    "read-only"
-                },
+                mount.mode.name(),
                 mount.source
             ),
             "--grant mounts".to_owned(),

@@ -103,11 +103,7 @@ pub(super) fn check_directory(
 pub(super) fn give_storage(request: &Request, manifest: &mut Manifest) -> Vec<ViewEntry> {
     let mut view = request.view.clone();
     manifest.refusals.retain(|refusal| {
-        let Problem::StorageUnsupported {
-            at,
-            writable: asked,
-        } = refusal.problem.as_ref()
-        else {
+        let Problem::StorageUnsupported { at, mode } = refusal.problem.as_ref() else {
             return true;
         };
         let mut is_given = false;
@@ -117,7 +113,7 @@ pub(super) fn give_storage(request: &Request, manifest: &mut Manifest) -> Vec<Vi
             } = entry
                 && *target == Path::new(at)
             {
-                *writable &= *asked;
+                *writable &= mode.is_writable();
                 is_given = true;
             }
         }

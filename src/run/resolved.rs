@@ -447,7 +447,7 @@ impl ResolvedRun {
             self.view.push(ViewEntry::Bind {
                 source: workspace.clone(),
                 target: PathBuf::from(mount.target.as_str()),
-                writable: mount.writable,
+                writable: mount.mode.is_writable(),
             });
         }
         Ok(())

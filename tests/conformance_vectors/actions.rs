@@ -13,7 +13,7 @@ use spec::image::ImageTemplate;
 use spec::io::Mismatch;
 use spec::manifest::{self, BlockDocuments, Format, ManifestError};
 use spec::path::RelPath;
-use spec::report::{RunForm, WarningReport};
+use spec::report::WarningReport;
 use spec::run_form::Run;
 use spec::runner_block::Language;
 use spec::tokens::{TokenPath, TokenValues};
@@ -133,16 +133,12 @@ fn exec_form(vector: &Vector) -> Result<Outcome, Told> {
         .collect();
     let resolved = match &vector.run {
         None => Err(detection::missing(&files)),
-        Some(value) => Run::from_json(value)
+        Some(value) => Run::from_json(&value.to_string())
             .map_err(Into::into)
             .and_then(|run| detection::resolve(&run, &files, &host, &arguments)),
     };
     let resolved = resolved.map_err(|error| told(error.code(), None, &error, error.hint()))?;
-    let form = match resolved.form {
-        RunForm::File => "file",
-        RunForm::Exec => "exec",
-        RunForm::Shell => "shell",
-    };
+    let form = resolved.form.name();
     let argv = resolved
         .argv
         .iter()

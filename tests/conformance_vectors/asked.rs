@@ -1,8 +1,9 @@
 //! What a manifest asks for, in the shape that README.md defines under `asks`.
 
 use serde_json::{Map, Value, json};
+use spec::access_mode::AccessMode;
 use spec::code_block::{CodeSource, SourceTarget};
-use spec::io::{FileEntry, FileMode};
+use spec::io::FileEntry;
 use spec::manifest::{Kind, Manifest, SecretReference};
 use spec::run_form::Run;
 use spec::runner_block::{Engine, Language};
@@ -23,7 +24,7 @@ pub(crate) fn asks(manifest: &Manifest) -> Value {
     let mounts: Vec<Value> = manifest
         .mounts
         .iter()
-        .map(|mount| json!({"at": mount.target.as_str(), "writable": mount.writable}))
+        .map(|mount| json!({"at": mount.target.as_str(), "writable": mount.mode.is_writable()}))
         .collect();
     let restrictions: Vec<&str> = manifest
         .restrictions
@@ -164,10 +165,7 @@ fn files(files: &[FileEntry]) -> Value {
         json!({
             "path": file.path.to_string(),
             "required": file.required,
-            "mode": file.mode.map(|mode| match mode {
-                FileMode::ReadOnly => "ro",
-                FileMode::ReadWrite => "rw",
-            }),
+            "mode": file.mode.map(AccessMode::short),
             "content_type": file.content_type,
         })
     };

@@ -2,6 +2,7 @@
 //! crates of the workspace.
 #![forbid(unsafe_code)]
 
+pub mod access_mode;
 pub mod base64;
 pub mod body_network;
 pub mod cache_report;

@@ -2,6 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
+use crate::access_mode::AccessMode;
 use crate::document::{Node, Value, excerpt};
 use crate::manifest::fields::{Field, Kind, object};
 use crate::manifest::reader::Reader;
@@ -13,7 +14,7 @@ use crate::mount_target::MountTarget;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountRequest {
     pub target: MountTarget,
-    pub writable: bool,
+    pub mode: AccessMode,
     /// A storage or another workspace. The caller may provide a directory instead.
     pub is_storage: bool,
     pub source: String,
@@ -44,14 +45,13 @@ pub(crate) fn read_mounts<'document>(
 }
 
 /// The keys of an entry that were read.
-#[derive(Default)]
 struct WrittenMount {
     is_storage: Option<bool>,
     target: Option<MountTarget>,
-    is_read_only: bool,
+    mode: AccessMode,
 }
 
-const MODES: [(&str, bool); 2] = [("read-write", false), ("read-only", true)];
+const DEFAULT_MODE: AccessMode = AccessMode::ReadWrite;
 
 const FIELDS: [Field<WrittenMount>; 3] = [
     Field::required(
@@ -77,9 +77,10 @@ const FIELDS: [Field<WrittenMount>; 3] = [
         "mode",
         "Whether the body may write there.",
         Kind::Other(
-            || json!({"enum": MODES.map(|(word, _)| word), "default": "read-write"}),
+            || json!({"enum": AccessMode::ALL.map(AccessMode::name), "default": DEFAULT_MODE.name()}),
             |reader, node, mount| {
-                mount.is_read_only = reader.word(node, &MODES)?;
+                let modes = AccessMode::ALL.map(|mode| (mode.name(), mode));
+                mount.mode = reader.word(node, &modes)?;
                 Ok(())
             },
         ),
@@ -106,20 +107,24 @@ fn read_mount<'document>(
     node: &'document Node,
     pointer: String,
 ) -> Result<MountRequest, ManifestError> {
-    let mut mount = WrittenMount::default();
+    let mut mount = WrittenMount {
+        is_storage: None,
+        target: None,
+        mode: DEFAULT_MODE,
+    };
     reader.fields(node, &FIELDS, &mut mount)?;
     let target = reader.present(node, "at", mount.target)?;
-    let writable = !mount.is_read_only;
+    let mode = mount.mode;
     let is_storage = mount.is_storage == Some(true);
     if is_storage {
         let at = target.to_string();
         let source = reader.required(node, "source")?;
-        let refusal = reader.error(source, Problem::StorageUnsupported { at, writable });
+        let refusal = reader.error(source, Problem::StorageUnsupported { at, mode });
         reader.refusals.push(refusal);
     }
     Ok(MountRequest {
         target,
-        writable,
+        mode,
         is_storage,
         source: pointer,
     })

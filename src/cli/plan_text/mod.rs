@@ -434,9 +434,10 @@ impl Page<'_> {
 }
 
 fn described(path: &PlannedPath) -> String {
-    let access = match path.writable {
-        true => "writable",
-        false => "read-only",
+    let access = if path.writable {
+        "writable"
+    } else {
+        "read-only"
     };
     let what = match (path.what, &path.from) {
         (PlannedEntry::Link, Some(to)) => format!("link to {to}"),

@@ -4,8 +4,7 @@ use spec::detection::{
     BundleView, EntryKind, Interpreter, Interpreters, NodeVersion, ProgramLookup, resolve,
 };
 use spec::path::RelPath;
-use spec::report::RunForm;
-use spec::run_form::{Run, TextForm, text_form};
+use spec::run_form::{Run, RunForm, TextForm, text_form};
 use spec::typescript::NpmRegistry;
 
 /// A bundle of files that the input names: those of even length are executable.
@@ -99,7 +98,7 @@ fn check_written(run: &Run) {
         Run::Exec(words) => serde_json::json!({ "exec": words }),
         Run::Shell(text) => serde_json::json!({ "shell": text }),
     };
-    assert_eq!(Run::from_json(&json).as_ref(), Ok(run));
+    assert_eq!(Run::from_json(&json.to_string()).as_ref(), Ok(run));
 }
 
 /// Words pass as they are: nothing is split, nothing is joined, nothing ends one early.

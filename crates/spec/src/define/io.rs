@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::access_mode::AccessMode;
 use crate::define::{DefineError, read};
 use crate::did_you_mean::nearest;
 use crate::document::{excerpt, pointer_step};
+use crate::io::FileEntry;
 use crate::io::contract::{Contract, Mismatch};
 use crate::io::fs_root::{FS_ROOT, FsRootError, declare_fs_root, inject_fs_root};
-use crate::io::{FileEntry, FileMode};
 use crate::manifest::{ManifestError, Problem};
 
 const FUNCTION: &str = "define_io";
@@ -166,10 +167,7 @@ fn fs_root_type() -> ManifestError {
 fn files(entries: &[FileEntry]) -> BTreeMap<String, FileContract> {
     let contract = |entry: &FileEntry| FileContract {
         path: entry.path.to_string(),
-        mode: entry.mode.map(|mode| match mode {
-            FileMode::ReadOnly => "ro",
-            FileMode::ReadWrite => "rw",
-        }),
+        mode: entry.mode.map(AccessMode::short),
         content_type: entry.content_type.clone(),
         required: entry.required,
     };

@@ -152,11 +152,7 @@ pub fn define_sandbox(definition: &Value) -> Result<SandboxHandle, DefineError> 
                 .cloned()
                 .unwrap_or(Value::Null),
             at: mount.target.as_str().to_owned(),
-            mode: if mount.writable {
-                "read-write"
-            } else {
-                "read-only"
-            },
+            mode: mount.mode.name(),
         })
         .collect();
     Ok(SandboxHandle {

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value as Json, json};
 
+use crate::access_mode::AccessMode;
 use crate::document::{Node, excerpt, pointer_step};
 use crate::manifest::fields::{Field, Kind, LINE, object};
 use crate::manifest::reader::{Reader, relative_path};
@@ -41,17 +42,10 @@ pub struct FileEntry {
     /// Always true for input files.
     pub required: bool,
     /// A convention between author and body. Not enforced.
-    pub mode: Option<FileMode>,
+    pub mode: Option<AccessMode>,
     /// MIME type. Informational.
     pub content_type: Option<String>,
     pub source: String,
-}
-
-/// The `mode` of a declared file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileMode {
-    ReadOnly,
-    ReadWrite,
 }
 
 pub(crate) fn read_schema<'document>(
@@ -132,11 +126,9 @@ pub(crate) fn file_key(key: &str) -> Result<RelPath, String> {
 struct WrittenFile {
     path: Option<TokenPath>,
     is_required: bool,
-    mode: Option<FileMode>,
+    mode: Option<AccessMode>,
     content_type: Option<String>,
 }
-
-const MODES: [(&str, FileMode); 2] = [("ro", FileMode::ReadOnly), ("rw", FileMode::ReadWrite)];
 
 const FILE: [Field<WrittenFile>; 4] = [
     Field::required(
@@ -154,9 +146,10 @@ const FILE: [Field<WrittenFile>; 4] = [
         "mode",
         "A convention between author and body. Not enforced.",
         Kind::Other(
-            || json!({"enum": MODES.map(|(word, _)| word)}),
+            || json!({"enum": AccessMode::ALL.map(AccessMode::short)}),
             |reader, node, file| {
-                file.mode = Some(reader.word(node, &MODES)?);
+                let modes = AccessMode::ALL.map(|mode| (mode.short(), mode));
+                file.mode = Some(reader.word(node, &modes)?);
                 Ok(())
             },
         ),

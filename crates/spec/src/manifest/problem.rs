@@ -1,5 +1,6 @@
 //! Why a manifest is refused: place, found, expected, hint.
 
+use crate::access_mode::AccessMode;
 use crate::document::{DocumentError, DocumentProblem, Place};
 use crate::path::escape;
 use crate::units::limit;
@@ -140,11 +141,7 @@ pub enum Problem {
     },
     /// A mount of a storage block, or of another workspace.
     #[error("a storage at `{at}` is not mounted here: only the workspace is")]
-    StorageUnsupported {
-        at: String,
-        /// Whether the mount is writable for the body.
-        writable: bool,
-    },
+    StorageUnsupported { at: String, mode: AccessMode },
     #[error("`{key}` names sources that have not been fetched")]
     CodeUnresolved {
         /// `code` or `source`.
@@ -267,10 +264,10 @@ impl Problem {
             Self::ProviderUnavailable { .. } => "use `provider: local`",
             Self::SandboxReadOnly => "remove `read_only: true`",
             Self::MountTarget { .. } => "mount below a folder of its own, such as `/workspace`",
-            Self::StorageUnsupported { at, writable } => {
-                let mode = if *writable { "" } else { ":ro" };
+            Self::StorageUnsupported { at, mode } => {
                 return Some(format!(
-                    "give a directory with the data in its place: --mount DIR:{at}{mode}"
+                    "give a directory with the data in its place: --mount DIR:{at}:{}",
+                    mode.short()
                 ));
             }
             Self::CodeUnresolved { .. } => "run `runner bundle` first, then execute what it made",

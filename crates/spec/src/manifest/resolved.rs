@@ -5,8 +5,9 @@
 
 use serde_json::{Map, Value as Json, json};
 
+use crate::access_mode::AccessMode;
 use crate::document::{Key, Node, Value};
-use crate::io::{FileEntry, FileMode};
+use crate::io::FileEntry;
 use crate::manifest::blocks::reference_of;
 use crate::manifest::{
     BlockDocuments, Kind, Manifest, SecretReference, SecretRequest, legacy, slug_of_variable,
@@ -234,10 +235,7 @@ fn files(files: &[FileEntry]) -> Option<Json> {
             let key = String::from_utf8_lossy(file.key.as_bytes()).into_owned();
             let mut entry = Map::new();
             entry.insert("path".to_owned(), json!(file.path.written()));
-            let mode = file.mode.map(|mode| match mode {
-                FileMode::ReadOnly => "ro",
-                FileMode::ReadWrite => "rw",
-            });
+            let mode = file.mode.map(AccessMode::short);
             entry.extend(mode.map(|mode| ("mode".to_owned(), json!(mode))));
             let mime = file.content_type.as_ref();
             entry.extend(mime.map(|mime| ("contentType".to_owned(), json!(mime))));
@@ -289,7 +287,7 @@ mod tests {
         secrets.sort();
         let mounts: Vec<_> = mounts
             .iter()
-            .map(|one| (&one.target, one.writable))
+            .map(|one| (&one.target, one.mode.name()))
             .collect();
         let files = |files: &[FileEntry]| {
             let told = files.iter().map(|file| {

@@ -67,16 +67,25 @@ impl Run {
     /// # Errors
     /// [`RunError`].
     pub fn from_option(value: &str) -> Result<Self, RunError> {
-        if !value.trim_start().starts_with(['[', '{']) {
-            return Self::Text(value.to_owned()).checked();
+        if value.trim_start().starts_with(['[', '{']) {
+            Self::from_json(value)
+        } else {
+            Self::Text(value.to_owned()).checked()
         }
+    }
+
+    /// Parses JSON text.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn from_json(text: &str) -> Result<Self, RunError> {
         let found = |place, problem: &dyn std::fmt::Display| RunError::Json {
             reason: match place {
                 Some(place) => format!("{place}: {problem}"),
                 None => problem.to_string(),
             },
         };
-        let root = parse(value.as_bytes(), Format::Json)
+        let root = parse(text.as_bytes(), Format::Json)
             .map_err(|error| found(error.place, &error.problem))?;
         let reader = Reader::with_blocks("--run", &root, BlockDocuments::EMPTY);
         read(&reader, &root).map_err(|error| match *error.problem {

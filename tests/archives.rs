@@ -13,8 +13,6 @@
 mod ahead;
 #[path = "archives/arena.rs"]
 mod arena;
-#[path = "archives/builder.rs"]
-mod builder;
 #[path = "archives/corpus.rs"]
 mod corpus;
 #[path = "archives/directories.rs"]

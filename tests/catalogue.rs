@@ -113,13 +113,17 @@ fn files(directory: &str) -> Vec<String> {
     found
 }
 
-/// `tests/exec/main.rs` is `exec`, `tests/exec/grants.rs` is `exec::grants`, and
-/// `crates/spec/src/path.rs` is `runner_spec::path`.
+/// `tests/exec/main.rs` is `exec`, `tests/exec/grants.rs` is `exec::grants`,
+/// `crates/egress/tests/relay/floods.rs` is `relay::floods`, and `crates/spec/src/path.rs` is
+/// `runner_spec::path`.
 fn module_path(path: &str) -> String {
     let path = path.strip_suffix(".rs").unwrap_or(path);
     let path = match (path.strip_prefix("src/"), path.strip_prefix("crates/")) {
         (Some(path), _) => format!("runner/{path}"),
-        (None, Some(path)) => format!("runner_{}", path.replacen("/src/", "/", 1)),
+        (None, Some(path)) => match path.split_once("/tests/") {
+            Some((_, test)) => test.to_owned(),
+            None => format!("runner_{}", path.replacen("/src/", "/", 1)),
+        },
         (None, None) => path.trim_start_matches("tests/").to_owned(),
     };
     let path = ["/mod", "/main", "/lib"]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use archive::{UnpackError, UnpackLimits, Unpacked, unpack_ahead};
 
 use crate::arena::Arena;
-use crate::builder::Tar;
+use support::tar::Tar;
 
 /// What was seen of the thread that reads.
 #[derive(Clone, Default)]

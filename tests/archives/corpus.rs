@@ -1,6 +1,6 @@
 //! Hostile archives as data, each with the row that it belongs to and what must come of it.
 
-use super::builder::{Block, Tar, gzip, header, record, seal};
+use support::tar::{Block, Tar, gzip, header, record, seal};
 
 /// What must come of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

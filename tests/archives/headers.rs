@@ -1,7 +1,7 @@
 //! Headers that contradict themselves or each other.
 
 use crate::arena::{Arena, kept, refused, refused_in};
-use crate::builder::{Tar, header, record, seal};
+use support::tar::{Tar, header, record, seal};
 
 ///
 #[test]

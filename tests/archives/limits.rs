@@ -5,7 +5,7 @@ use std::io::Read;
 use archive::UnpackLimits;
 
 use crate::arena::{Arena, kept};
-use crate::builder::{Tar, gzip, header, record};
+use support::tar::{Tar, gzip, header, record};
 
 fn limits() -> UnpackLimits {
     UnpackLimits::default()

@@ -1,7 +1,7 @@
 //! Links, symbolic and hard, and what is tried through them.
 
 use crate::arena::{Arena, kept, refused, refused_in};
-use crate::builder::Tar;
+use support::tar::Tar;
 
 ///
 #[test]

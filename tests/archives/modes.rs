@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt as _;
 
 use crate::arena::{Arena, kept, refused};
-use crate::builder::Tar;
+use support::tar::Tar;
 
 ///
 #[test]

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd as _;
 
 use crate::arena::{Arena, kept, refused, refused_in};
-use crate::builder::{Tar, header};
+use support::tar::{Tar, header};
 
 ///
 #[test]

@@ -4,7 +4,7 @@ use archive::UnpackLimits;
 use proptest::prelude::*;
 
 use crate::arena::Arena;
-use crate::builder::{Tar, gzip, header, record, seal};
+use support::tar::{Tar, gzip, header, record, seal};
 
 const LIMITS: UnpackLimits = UnpackLimits {
     compressed_bytes: 1 << 20,

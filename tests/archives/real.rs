@@ -9,8 +9,8 @@ use archive::{UnpackLimits, Unpacked};
 use spec::digest::Digest;
 
 use crate::arena::{Arena, kept, skipped};
-use crate::builder::{Tar, gzip};
 use crate::directories::sample;
+use support::tar::{Tar, gzip};
 
 /// What a program writes to its standard output; `None` where the program is not there.
 fn output(program: &str, arguments: &[&str], directory: &Path) -> Option<Vec<u8>> {

@@ -10,7 +10,7 @@ use archive::{UnpackLimits, unpack};
 use spec::digest::Digest;
 use store::UNPACK_RULES;
 
-use crate::builder::{Tar, gzip};
+use support::tar::{Tar, gzip};
 
 /// Archives with each thing that a rule speaks of.
 fn archives() -> Vec<Tar> {

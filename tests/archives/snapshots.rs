@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use archive::{UnpackError, UnpackLimits, Unpacked, unpack_snapshot};
 
 use crate::arena::Arena;
-use crate::builder::Tar;
+use support::tar::Tar;
 
 fn unpack(arena: &Arena, tar: Tar) -> Result<Unpacked, UnpackError> {
     let target = fs::File::open(arena.target()).expect("opened");

@@ -5,7 +5,7 @@ use std::io::Read;
 use archive::UnpackLimits;
 
 use crate::arena::{Arena, kept, refused, refused_in};
-use crate::builder::{Tar, gzip};
+use support::tar::{Tar, gzip};
 
 fn simple() -> Tar {
     Tar::new().directory("d/").file("d/f", b"contents")

@@ -9,7 +9,7 @@ use archive::{OpenedArchive, UnpackError, UnpackLimits, open_archive};
 use spec::digest::Digest;
 
 use crate::arena::{Arena, kept};
-use crate::builder::Tar;
+use support::tar::Tar;
 
 /// what lies in the target already is never replaced, whether file or link.
 #[test]

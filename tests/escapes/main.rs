@@ -8,10 +8,10 @@
     reason = "test code: a failure is a panic"
 )]
 
-#[path = "../filter/policies.rs"]
+#[path = "../../crates/sandbox/tests/filter/policies.rs"]
 mod policies;
-#[path = "../filter/vectors.rs"]
-#[expect(dead_code, reason = "what tests/filter.rs needs alone")]
+#[path = "../../crates/sandbox/tests/filter/vectors.rs"]
+#[expect(dead_code, reason = "what the tests of the filter need alone")]
 mod vectors;
 
 mod attempts;

@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use super::builder::{Tar, gzip};
 use super::inputs::make_fifo;
+use support::tar::{Tar, gzip};
 use support::text;
 use support::{Done, Ground};
 
@@ -131,9 +131,9 @@ fn a_manifest_that_is_a_link_is_not_followed() {
 #[test]
 fn set_id_modes_and_devices_do_not_come_out_of_an_archive() {
     let ground = Ground::new();
-    let mut set_id = super::builder::header(b'0', b"set", 0);
+    let mut set_id = support::tar::header(b'0', b"set", 0);
     set_id[100..108].copy_from_slice(b"0006777\0");
-    super::builder::seal(&mut set_id);
+    support::tar::seal(&mut set_id);
     let bundle = tar("stat -c %a set\n").raw(&set_id);
     let done = ground.exec(&[], &write_archive(&ground, &bundle.gz()));
     if done.outcome() == "exited" {
@@ -142,7 +142,7 @@ fn set_id_modes_and_devices_do_not_come_out_of_an_archive() {
         done.assert_nothing_ran();
     }
     for kind in [b'3', b'4', b'6', b'7'] {
-        let device = super::builder::header(kind, b"device", 0);
+        let device = support::tar::header(kind, b"device", 0);
         let done = ground.exec(
             &[],
             &write_archive(&ground, &tar("echo ran\n").raw(&device).gz()),

@@ -7,9 +7,6 @@
 
 mod archives;
 mod attacks;
-#[path = "../archives/builder.rs"]
-#[expect(dead_code, reason = "the tests of archives use all of it")]
-mod builder;
 mod destinations;
 mod documents;
 mod environment;

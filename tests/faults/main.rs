@@ -10,7 +10,7 @@
     reason = "a test says what went wrong by ending"
 )]
 
-#[path = "../filter/policies.rs"]
+#[path = "../../crates/sandbox/tests/filter/policies.rs"]
 mod policies;
 #[path = "../lifetime/runtime.rs"]
 mod runtime;

@@ -10,7 +10,7 @@ use spec::digest::Digest;
 use spec::oci::media;
 use spec::oci::reference::{Reference, Which};
 
-use crate::builder::{Tar, gzip};
+use support::tar::{Tar, gzip};
 
 /// A manifest and all that it names.
 pub(crate) struct Artifact {

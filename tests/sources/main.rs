@@ -6,13 +6,6 @@
     reason = "test code: a failure is a panic"
 )]
 
-#[expect(
-    dead_code,
-    reason = "the builder of other tests, of which a part is used"
-)]
-#[path = "../archives/builder.rs"]
-mod builder;
-
 mod artifact;
 mod endings;
 mod grants;

@@ -4,8 +4,8 @@ use serde_json::json;
 use spec::oci::media;
 
 use crate::artifact::Artifact;
-use crate::builder::Tar;
 use crate::host::{Host, one, said};
+use support::tar::Tar;
 
 fn good() -> Artifact {
     Artifact::of(&[("a", "a\n")])

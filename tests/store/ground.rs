@@ -17,7 +17,7 @@ use spec::digest::Digest;
 use spec::oci::media;
 use spec::oci::reference::Which;
 
-use crate::builder::{Tar, gzip};
+use support::tar::{Tar, gzip};
 
 pub(crate) const LARGE: u64 = 1 << 40;
 

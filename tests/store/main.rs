@@ -3,13 +3,6 @@
 
 #![expect(clippy::expect_used, reason = "a test says what went wrong by ending")]
 
-#[path = "../archives/builder.rs"]
-#[expect(
-    dead_code,
-    reason = "made for the tests of archives, which use the rest"
-)]
-mod builder;
-
 mod artifacts;
 mod collecting;
 mod fetching;

@@ -8,11 +8,11 @@ use sources::oci::observer::NoObserver;
 use sources::oci::pull::{self, Snapshot, Tags};
 use sources::oci::store::Store;
 
-use crate::builder::{Tar, gzip};
 use crate::ground::{
     Artifact, Ending, Fake, Ground, Sends, limits, noise, snapshot, source, source_of,
 };
 use support::invariants::eventually;
+use support::tar::{Tar, gzip};
 
 fn pulled(store: &Store, fake: &Fake, artifact: &Artifact) -> Result<Snapshot, OciError> {
     let which = artifact.which();

@@ -29,6 +29,7 @@ impl AccessMode {
         }
     }
 
+    /// Whether the body may write there.
     #[must_use]
     pub const fn is_writable(self) -> bool {
         matches!(self, Self::ReadWrite)

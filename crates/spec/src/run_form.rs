@@ -35,6 +35,7 @@ pub enum RunForm {
 }
 
 impl RunForm {
+    /// In the order of the schemas.
     pub const ALL: [Self; 3] = [Self::File, Self::Exec, Self::Shell];
 
     /// The key of `run` in a manifest, and the value in plans and reports.

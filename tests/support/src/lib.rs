@@ -24,6 +24,7 @@ pub mod screen;
 mod scripts;
 mod skips;
 mod source;
+pub mod tar;
 mod unique;
 
 pub use scripts::text;

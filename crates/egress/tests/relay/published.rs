@@ -1,0 +1,146 @@
+//! Ports of the body's that are reached from outside.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use runner_egress::relay::{Published, Relay};
+
+use crate::ground::{Ground, Plan, connect, enter, exchange, is_reset};
+
+fn ground(port: u16) -> Ground {
+    Ground::new(Plan {
+        publishes: Some(port),
+        ..Plan::default()
+    })
+}
+
+/// The caller, in the host's network.
+fn call<R: Send + 'static>(act: impl FnOnce() -> R + Send + 'static) -> mpsc::Receiver<R> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || drop(sender.send(act())));
+    receiver
+}
+
+fn give_back(door: &TcpListener) {
+    for mut stream in door.incoming().flatten() {
+        let mut buffer = [0; 1_000];
+        while let Ok(read) = stream.read(&mut buffer) {
+            if read == 0 || stream.write_all(&buffer[..read]).is_err() {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_caller_reaches_a_server_of_the_body_s() {
+    if !enter("published::a_caller_reaches_a_server_of_the_body_s") {
+        return;
+    }
+    let mut ground = ground(5_000);
+    ground.body.run(|| {
+        let door = TcpListener::bind("127.0.0.1:5000").expect("bound");
+        std::thread::spawn(move || give_back(&door));
+    });
+    let caller = call(|| {
+        let mut stream = connect("127.0.0.1:7000");
+        let mut writer = stream.try_clone().expect("cloned");
+        let writing = std::thread::spawn(move || {
+            writer.write_all(&[7; 1_000_000]).expect("written");
+            writer.shutdown(Shutdown::Write).expect("shut down");
+        });
+        let mut back = Vec::new();
+        stream.read_to_end(&mut back).expect("an orderly end");
+        writing.join().expect("written");
+        back.len()
+    });
+    assert_eq!(ground.wait(&caller), 1_000_000);
+    let outcome = ground.finish();
+    assert_eq!(outcome.published, [(7_000, 5_000, 1)]);
+    assert_eq!(outcome.denials.kinds().count(), 0);
+    assert!(outcome.traffic.is_empty());
+}
+
+#[test]
+fn a_server_on_the_loopback_of_ipv6_alone_is_reached_too() {
+    if !enter("published::a_server_on_the_loopback_of_ipv6_alone_is_reached_too") {
+        return;
+    }
+    let mut ground = ground(5_000);
+    ground.body.run(|| {
+        let door = TcpListener::bind("[::1]:5000").expect("bound");
+        std::thread::spawn(move || give_back(&door));
+    });
+    let caller = call(|| exchange(&mut connect("127.0.0.1:7000"), b"hello"));
+    assert_eq!(ground.wait(&caller), b"hello");
+}
+
+#[test]
+fn a_caller_is_reset_where_nobody_listens_inside_and_where_the_body_has_ended() {
+    if !enter(
+        "published::a_caller_is_reset_where_nobody_listens_inside_and_where_the_body_has_ended",
+    ) {
+        return;
+    }
+    let mut ground = ground(5_000);
+    let caller = call(|| is_reset(&mut connect("127.0.0.1:7000")));
+    assert!(ground.wait(&caller));
+    let now = ground.now();
+    ground.relay().body_has_ended(now);
+    assert!(ground.relay().is_settled());
+    assert!(
+        TcpStream::connect("127.0.0.1:7000").is_err(),
+        "the port is closed"
+    );
+}
+
+#[test]
+fn a_socket_that_never_comes_ends_in_a_reset_and_a_late_one_is_closed() {
+    if !enter("published::a_socket_that_never_comes_ends_in_a_reset_and_a_late_one_is_closed") {
+        return;
+    }
+    let door = TcpListener::bind("127.0.0.1:0");
+    // This network's loopback is down until a ground is made.
+    drop(door);
+    std::process::Command::new("ip")
+        .args(["link", "set", "lo", "up"])
+        .status()
+        .expect("ip is there");
+    let door = TcpListener::bind("127.0.0.1:7000").expect("bound");
+    door.set_nonblocking(true).expect("set");
+    let published = Published {
+        listener: door.into(),
+        host_port: 7_000,
+        body_port: 5_000,
+    };
+    let start = std::time::Instant::now();
+    let settings = runner_egress::relay::Settings {
+        allowed: runner_egress::allow::Allowlist::default(),
+        private_ranges: Vec::new(),
+        added_hosts: Vec::new(),
+        hosts: Vec::new(),
+        servers: Vec::new(),
+        refuse_ech: false,
+        seed: [0; 16],
+    };
+    let mut relay = Relay::new(None, vec![published], settings, start).expect("a relay");
+    let caller = call(|| is_reset(&mut connect("127.0.0.1:7000")));
+    let ask = loop {
+        relay.turn(start).expect("turned");
+        if let Some(ask) = relay.next_ask() {
+            break ask;
+        }
+    };
+    assert_eq!((ask.port, ask.is_v6), (5_000, false));
+    assert_eq!(relay.deadline(), Some(start + Duration::from_secs(10)));
+    let late = start + Duration::from_secs(11);
+    relay.turn(late).expect("turned");
+    assert!(caller.recv().expect("done"));
+    let (one, mut other) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    relay.answered(ask.id, Ok(one.into()), late);
+    assert_eq!(other.read(&mut [0]).expect("closed"), 0);
+    assert_eq!(relay.next_ask(), None);
+    assert_eq!(relay.finish(late).published, [(7_000, 5_000, 1)]);
+}

@@ -1,8 +1,8 @@
 //! The cache of fetched repositories, shared by concurrent processes.
 //!
-//! A [`StoreDirectory`] in `github` of the cache directory. An entry holds the archive of a commit,
-//! or the files of one folder out of it. Both are verified on each use. `refs/KEY` has the commit of
-//! a version tag, and the time when it was resolved.
+//! A [`StoreDirectory`] in `github` of the cache directory. An entry contains the archive of a commit,
+//! or the files of one folder of it. Both are verified on each use. `refs/KEY` has the commit of a
+//! version tag, and the time when it was resolved.
 
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
@@ -27,8 +27,8 @@ const REFERENCES: &str = "refs";
 /// The layout of earlier versions of this program, which had no version.
 const UNVERSIONED: [&str; 5] = ["entries", "building", "claims", "refs", "lock"];
 const RESOLUTION_BYTES_MAX: u64 = 64 << 10;
-/// What an archive takes on the disk beyond its bytes.
-const DISK_BYTES_EACH: u64 = 4096;
+/// Bytes on the disk for an archive, in addition to its size.
+const DISK_BYTES_OVERHEAD: u64 = 4096;
 
 /// An archive of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub(super) struct ArchiveNote {
     pub(super) digest: Digest,
 }
 
-/// The first line of the note of a tree. The list of its files follows.
+/// First line of the note of a tree. The list of its files follows.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TreeNote {
@@ -55,7 +55,7 @@ struct Resolution {
     since_unix_s: u64,
 }
 
-/// An archive that is being received. Dropping it unpublished removes it.
+/// An archive that is being downloaded. Dropping it unpublished removes it.
 pub(super) struct Download {
     building: Building,
     file: File,
@@ -89,11 +89,11 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Opens or makes the cache in `directory`. Above `size_bytes` the least recently used entries
+    /// Opens or creates the cache in `directory`. Above `size_bytes` the least recently used entries
     /// are removed.
     ///
     /// # Errors
-    /// [`GitHubError::Cache`]: cannot be made, has another owner, or others can write to it or
+    /// [`GitHubError::Cache`]: cannot be created, has another owner, or others can write to it or
     /// replace it.
     pub(super) fn open(directory: &Path, size_bytes: u64) -> Result<Self, GitHubError> {
         Ok(Self {
@@ -117,8 +117,7 @@ impl Cache {
         })
     }
 
-    /// Begins an entry. First removes leftovers of killed processes and of earlier versions of this program
-    /// first.
+    /// Begins an entry. First removes leftovers of killed processes and of earlier versions.
     ///
     /// # Errors
     /// [`GitHubError::Cache`].
@@ -187,7 +186,7 @@ impl Cache {
     ) -> Result<(), GitHubError> {
         let label = Label {
             bytes: archive.bytes,
-            disk_bytes: archive.bytes.saturating_add(DISK_BYTES_EACH),
+            disk_bytes: archive.bytes.saturating_add(DISK_BYTES_OVERHEAD),
             note: &json(&archive),
             is_verified_on_use: true,
         };
@@ -224,23 +223,23 @@ impl Cache {
         Ok(published)
     }
 
-    /// Returns the recorded commit of `key`, if at most [`TAG_LIFETIME`] old.
-    pub(super) fn resolution(&self, key: &Digest) -> Option<String> {
+    /// Returns the recorded commit of `key`, unless it is older than [`TAG_LIFETIME`].
+    pub(super) fn recorded_commit(&self, key: &Digest) -> Option<String> {
         let name = format!("{REFERENCES}/{}", key.hexadecimal());
         let bytes = self.directory.root().read(&name, RESOLUTION_BYTES_MAX);
         let resolution: Resolution = serde_json::from_slice(&bytes.ok()??).ok()?;
         let since = UNIX_EPOCH.checked_add(Duration::from_secs(resolution.since_unix_s))?;
-        // Fails if the clock was set back: resolve again.
+        // Fails if the clock was set back. The reference is then resolved again.
         let age = SystemTime::now().duration_since(since).ok()?;
-        let is_good = resolution.key == *key && is_commit(&resolution.sha) && age < TAG_LIFETIME;
-        is_good.then_some(resolution.sha)
+        let is_valid = resolution.key == *key && is_commit(&resolution.sha) && age < TAG_LIFETIME;
+        is_valid.then_some(resolution.sha)
     }
 
     /// Records the commit of `key`, and removes the records that are too old.
     ///
     /// # Errors
     /// [`GitHubError::Cache`].
-    pub(super) fn remember(&self, key: &Digest, sha: &str) -> Result<(), GitHubError> {
+    pub(super) fn record_commit(&self, key: &Digest, sha: &str) -> Result<(), GitHubError> {
         let root = self.directory.root();
         for name in root.names(REFERENCES)? {
             let name = format!("{REFERENCES}/{name}");
@@ -282,8 +281,8 @@ fn verified_archive(found: &KeyedTree) -> Result<Option<File>, CacheError> {
         return Ok(None);
     };
     let mut file = File::from(file);
-    let is_whole = store::hash(&mut file).is_ok_and(|digest| digest == note.digest);
-    Ok((is_whole && file.rewind().is_ok()).then_some(file))
+    let is_intact = store::hash(&mut file).is_ok_and(|digest| digest == note.digest);
+    Ok((is_intact && file.rewind().is_ok()).then_some(file))
 }
 
 fn json(value: &impl Serialize) -> Vec<u8> {

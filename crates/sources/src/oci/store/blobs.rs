@@ -13,7 +13,7 @@ use sys::file::errno_of;
 /// Most attempts to open a blob that another process replaces.
 const ATTEMPTS_MAX: u32 = 8;
 
-/// A locked blob: it is not removed while this value lives.
+/// A locked blob. It is not removed while this value lives.
 #[derive(Debug)]
 pub struct Blob {
     pub digest: Digest,
@@ -39,7 +39,7 @@ impl Store {
                 return Ok(None);
             }
             store::share(found.as_fd(), &root.path().join(&name))?;
-            // Removed before it was locked.
+            // Another process removed or replaced it before it was locked.
             if !root.is_still(&found, &name)? {
                 continue;
             }
@@ -53,34 +53,37 @@ impl Store {
         Ok(None)
     }
 
-    /// Checks whether the blob exists. Does not count as a use.
+    /// Whether the blob exists. Does not count as a use.
     #[must_use]
     pub fn has(&self, digest: &Digest) -> bool {
         let path = self.path().join(blob_name(digest));
         std::fs::symlink_metadata(path).is_ok_and(|status| status.is_file())
     }
 
-    /// Opens the blob that a descriptor names. On a size mismatch it hashes the blob: a damaged
-    /// blob is removed, otherwise the descriptor is wrong.
+    /// Opens the blob of `descriptor`. If the size differs, hashes the blob: a damaged blob is removed,
+    /// else the descriptor is wrong.
     ///
     /// # Errors
     /// [`StoreError::Size`], [`StoreError::Cache`].
-    pub(crate) fn find_blob(&self, wanted: &BlobDescriptor) -> Result<Option<Blob>, StoreError> {
-        let Some(blob) = self.blob(&wanted.digest)? else {
+    pub(crate) fn find_blob(
+        &self,
+        descriptor: &BlobDescriptor,
+    ) -> Result<Option<Blob>, StoreError> {
+        let Some(blob) = self.blob(&descriptor.digest)? else {
             return Ok(None);
         };
-        if blob.bytes == wanted.bytes {
+        if blob.bytes == descriptor.bytes {
             return Ok(Some(blob));
         }
-        if self.digest_of(&blob)? == wanted.digest {
+        if self.digest_of(&blob)? == descriptor.digest {
             return Err(StoreError::Size {
                 place: "the store".to_owned(),
-                digest: wanted.digest,
+                digest: descriptor.digest,
                 found: format!("{} bytes", blob.bytes),
-                bytes: wanted.bytes,
+                bytes: descriptor.bytes,
             });
         }
-        self.remove_damaged(&wanted.digest)?;
+        self.remove_damaged(&descriptor.digest)?;
         Ok(None)
     }
 

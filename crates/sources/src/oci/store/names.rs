@@ -19,7 +19,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Cache`].
-    pub fn name(&self, name: &str, digest: &Digest) -> Result<(), StoreError> {
+    pub fn set_name(&self, name: &str, digest: &Digest) -> Result<(), StoreError> {
         if self.named(name)? == Some(*digest) {
             return Ok(());
         }
@@ -54,17 +54,18 @@ impl Store {
         Ok(names)
     }
 
-    pub(super) fn forget_names(&self) -> Result<(), StoreError> {
+    /// Removes the names of missing manifests.
+    pub(super) fn remove_stale_names(&self) -> Result<(), StoreError> {
         for file in self.directory.root().names(NAMES)? {
             match self.read_name(&file)? {
                 Some((_, digest)) if self.has(&digest) => (),
-                _ => self.forget_name(&file)?,
+                _ => self.remove_name(&file)?,
             }
         }
         Ok(())
     }
 
-    pub(super) fn forget_name(&self, file: &str) -> Result<(), StoreError> {
+    pub(super) fn remove_name(&self, file: &str) -> Result<(), StoreError> {
         Ok(self.directory.root().unlink(&format!("{NAMES}/{file}"))?)
     }
 

@@ -1,7 +1,7 @@
 //! Sources of files: repositories of GitHub, OCI registries and OCI layouts.
 //!
-//! [`github`] and the registries of [`oci`] share one HTTP client. Downloads are verified before use
-//! and stored in a [`store::StoreDirectory`].
+//! [`github`] and the registries of [`oci`] share one HTTP client. Downloads are verified before
+//! use and stored in a [`store::StoreDirectory`].
 #![forbid(unsafe_code)]
 
 pub mod github;

@@ -1,8 +1,8 @@
 //! The cache of fetched repositories, shared by concurrent processes.
 //!
-//! A [`StoreDirectory`] in `github` of the cache directory. An entry contains the archive of a commit,
-//! or the files of one folder of it. Both are verified on each use. `refs/KEY` has the commit of a
-//! version tag, and the time when it was resolved.
+//! A [`StoreDirectory`] in `github` of the cache directory. An entry contains the archive of a
+//! commit, or the files of one folder of it. Both are verified on each use. `refs/KEY` has the
+//! commit of a version tag, and the time when it was resolved.
 
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
@@ -89,8 +89,8 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Opens or creates the cache in `directory`. Above `size_bytes` the least recently used entries
-    /// are removed.
+    /// Opens or creates the cache in `directory`. Above `size_bytes` the least recently used
+    /// entries are removed.
     ///
     /// # Errors
     /// [`GitHubError::Cache`]: cannot be created, has another owner, or others can write to it or

@@ -103,8 +103,8 @@ impl Client {
         self.publish(request, building, archive, &hosted, false)
     }
 
-    /// Unpacks the requested folder into the empty directory `into`. Checks that the archive is of the
-    /// requested commit.
+    /// Unpacks the requested folder into the empty directory `into`. Checks that the archive is of
+    /// the requested commit.
     fn unpack(
         &self,
         request: &FetchRequest<'_>,

@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_could_lead_elsewhere_in_a_url_are_none() {
+    fn names_that_change_the_path_of_a_url_are_refused() {
         for name in ["owner/name", "o-r_g/a.b", "a/..b"] {
             assert!(is_repository(name), "{name}");
         }

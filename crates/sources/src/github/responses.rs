@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_a_commit_a_tag_or_something_that_is_named() {
+    fn the_type_of_an_object_is_parsed() {
         for (kind, expected) in [
             ("commit", ObjectKind::Commit),
             ("tag", ObjectKind::Tag),

@@ -188,8 +188,8 @@ impl Service {
     /// Copies the body of an archive to `out` and returns its size in bytes.
     ///
     /// # Errors
-    /// [`AttemptError`]: wrong content type, `too_large` above `bytes_max`, truncated, or an error of
-    /// `write`.
+    /// [`AttemptError`]: wrong content type, `too_large` above `bytes_max`, truncated, or an error
+    /// of `write`.
     pub(super) fn archive(
         &self,
         response: Response,

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_shown_in_no_debug_text_and_in_no_error() {
+    fn neither_debug_texts_nor_errors_contain_the_token() {
         let token = Token::new(b"canary-token", "env:T").expect("a token");
         assert_eq!(format!("{token:?}"), "Token(of `env:T`)");
         assert!(!format!("{:?}", token.header()).contains("canary"));

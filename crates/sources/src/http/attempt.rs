@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_limit_is_shown_in_utc() {
+    fn the_end_of_a_rate_limit_is_formatted_in_utc() {
         assert_eq!(utc(0), "1970-01-01T00:00:00Z");
         assert_eq!(utc(1_700_000_000), "2023-11-14T22:13:20Z");
     }

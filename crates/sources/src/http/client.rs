@@ -73,7 +73,8 @@ impl Client {
     /// without any, `https://` fails in TLS.
     ///
     /// # Errors
-    /// The outer error is the one of `roots`, or an invalid request. The inner one is of the transfer.
+    /// The outer error is the one of `roots`, or an invalid request. The inner one is of the
+    /// transfer.
     pub(crate) fn send<E>(
         &self,
         request: http::Result<Request<impl AsSendBody>>,
@@ -139,8 +140,8 @@ impl Client {
         self.classify(&ureq::Error::from(error))
     }
 
-    /// Quotes the text of the library only where it cannot contain a URL: the URL of a redirect may be
-    /// a credential.
+    /// Quotes the text of the library only where it cannot contain a URL: the URL of a redirect may
+    /// be a credential.
     fn classify(&self, error: &ureq::Error) -> TransferError {
         let temporary = TransferError::Temporary;
         match error {

@@ -6,8 +6,8 @@ use ureq::http::{HeaderMap, HeaderValue, header};
 
 use spec::path::escape;
 
-/// Creates a value of `Authorization`, which [`std::fmt::Debug`] hides. Returns `None` if `secret` is not
-/// valid in a header.
+/// Creates a value of `Authorization`, which [`std::fmt::Debug`] hides. Returns `None` if `secret`
+/// is not valid in a header.
 #[must_use]
 pub(crate) fn authorization(scheme: &str, secret: &[u8]) -> Option<HeaderValue> {
     let value = [scheme.as_bytes(), b" ", secret].concat();

@@ -109,7 +109,7 @@ mod tests {
     const ONE: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 
     #[test]
-    fn the_certificates_of_one_registry_are_the_crt_files_of_its_directory() {
+    fn the_crt_files_of_a_directory_are_loaded() {
         let ground = tempfile::tempdir().expect("a directory");
         let directory = ground.path().join("r.test:5000");
         assert_eq!(load_directory(&directory).expect("none").len(), 0);

@@ -245,8 +245,8 @@ impl Resolver for NameResolver {
 }
 
 impl NameResolver {
-    /// getaddrinfo(3) cannot be interrupted, so it runs in a thread. After a time-out the thread ends
-    /// by itself.
+    /// getaddrinfo(3) cannot be interrupted, so it runs in a thread. After a time-out the thread
+    /// ends by itself.
     fn look_up(
         &self,
         host: String,

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_leads_where_a_browser_would_go() {
+    fn a_location_is_resolved_as_in_a_browser() {
         let from = "https://a.example.org/x/y?z";
         for (location, to) in [
             (
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_away_from_tls_or_from_http_leads_nowhere() {
+    fn a_redirect_to_plain_http_or_to_another_scheme_is_refused() {
         let from = "https://a.example.org/x";
         for location in [
             "http://a.example.org/x",
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn one_origin_is_one_scheme_host_and_port() {
+    fn an_origin_is_scheme_host_and_port() {
         let same = |one: &str, other: &str| {
             let url = |text| parse_url(text).expect("a URL");
             is_same_origin(&url(one), &url(other))

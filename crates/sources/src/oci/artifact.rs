@@ -153,6 +153,16 @@ impl Document {
             other => Err(invalid(format!("its schemaVersion is {other}"))),
         }
     }
+
+    /// Like [`Document::parse`], but refuses an index.
+    pub(super) fn parse_manifest(bytes: &[u8]) -> Result<ImageManifest, ArtifactProblem> {
+        match Self::parse(bytes)? {
+            Self::Manifest(manifest) => Ok(*manifest),
+            Self::Index(_) => Err(ArtifactProblem::Document {
+                problem: "it is an index, expected a manifest".to_owned(),
+            }),
+        }
+    }
 }
 
 /// Returns this machine's platform in OCI notation.
@@ -269,7 +279,7 @@ pub fn source_parts(manifest: &ImageManifest) -> Result<SourceParts, ArtifactPro
     Ok(SourceParts { config, layer })
 }
 
-/// Refuses a snapshot that is larger than the limit of the host. Call it before the snapshot is read.
+/// Refuses a snapshot above the limit of the host, before it is read.
 pub(super) fn check_layer(layer: &BlobDescriptor, limit_bytes: u64) -> Result<(), ArtifactProblem> {
     let bytes = layer.bytes;
     if bytes > limit_bytes {

@@ -68,23 +68,35 @@ impl<'call> Fetcher<'call> {
         Ok(bytes.unwrap_or_default())
     }
 
-    /// Passes a blob to `unpack`. A blob that is damaged on the disk is downloaded again.
-    pub(super) fn unpack<T>(
+    /// Returns the result of `find`, else unpacks the blob, and whether `find` succeeded. Concurrent
+    /// processes with the same `claim` unpack once. A blob that is damaged on the disk is downloaded
+    /// again.
+    pub(super) fn find_or_unpack<T>(
         &self,
+        claim: &str,
         descriptor: &BlobDescriptor,
+        find: impl Fn() -> Result<Option<T>, OciError>,
         unpack: impl Fn(&Blob) -> Result<T, OciError>,
-    ) -> Result<T, OciError> {
+    ) -> Result<(T, bool), OciError> {
+        if let Some(found) = find()? {
+            return Ok((found, true));
+        }
+        let _claim = self.store.claim(claim, self.observer)?;
+        // Another process may have unpacked it meanwhile.
+        if let Some(found) = find()? {
+            return Ok((found, true));
+        }
         if let Some(blob) = self.store.find_blob(descriptor)? {
             match unpack(&blob) {
                 Err(OciError::Store(error)) if error.is_wrong_digest() => (),
-                unpacked => return unpacked,
+                unpacked => return Ok((unpacked?, false)),
             }
         }
-        unpack(&self.fetch(descriptor)?)
+        Ok((unpack(&self.fetch(descriptor)?)?, false))
     }
 
-    /// Ends the progress of unpacking `blob`. If the layer was refused or is not as expected, checks
-    /// the digest of the blob, since its bytes may be damaged. A damaged blob is removed.
+    /// Ends the progress of unpacking `blob`. If the layer was refused or is not as expected,
+    /// checks the digest of the blob, since its bytes may be damaged. A damaged blob is removed.
     pub(super) fn finish_unpacking<T>(
         &self,
         blob: &Blob,

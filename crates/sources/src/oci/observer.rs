@@ -11,8 +11,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Receives the progress of a transfer and can cancel it.
 ///
-/// It is called for each piece of a body and several times a second during waits. The connections of
-/// a registry share it.
+/// It is called for each piece of a body and several times a second during waits. The connections
+/// of a registry share it.
 pub trait Observer: Send + Sync {
     fn progress(&self, now: &Progress<'_>) {
         now.emit();

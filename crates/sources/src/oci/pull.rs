@@ -93,33 +93,30 @@ pub fn artifact(
         return Err(problem.at(name));
     }
     let fetcher = Fetcher::new(store, origin, observer);
-    let (asked, bytes) = fetcher.manifest(which)?;
-    let refused = |problem: ArtifactProblem| problem.at(format!("{}@{asked}", origin.shown()));
+    let place = |digest: Digest| format!("{}@{digest}", origin.shown());
+    let (named_digest, bytes) = fetcher.manifest(which)?;
+    let refused = |problem: ArtifactProblem| problem.at(place(named_digest));
     let (digest, manifest) = match Document::parse(&bytes).map_err(refused)? {
-        Document::Manifest(manifest) => (asked, *manifest),
+        Document::Manifest(manifest) => (named_digest, *manifest),
         Document::Index(index) => {
             let entry = for_this_platform(&index).map_err(refused)?;
             let (digest, bytes) = fetcher.manifest(&Which::Digest(entry.digest))?;
-            let refused =
-                |problem: ArtifactProblem| problem.at(format!("{}@{digest}", origin.shown()));
-            match Document::parse(&bytes).map_err(refused)? {
-                Document::Manifest(manifest) => (digest, *manifest),
-                Document::Index(_) => {
-                    let problem = "it is an index in an index, expected a manifest".to_owned();
-                    return Err(refused(ArtifactProblem::Document { problem }));
-                }
-            }
+            let manifest = Document::parse_manifest(&bytes);
+            (
+                digest,
+                manifest.map_err(|problem| problem.at(place(digest)))?,
+            )
         }
     };
     let from_store = !fetcher.has_fetched();
     if !from_store {
-        store.set_name(&name, &asked)?;
+        store.set_name(&name, &named_digest)?;
     }
     Ok(Artifact {
         digest,
         manifest,
         from_store,
-        place: format!("{}@{digest}", origin.shown()),
+        place: place(digest),
     })
 }
 
@@ -148,10 +145,12 @@ pub fn snapshot(
         layer: &layer,
         place,
     };
-    let (tree, cached) = match unpacking.find()? {
-        Some(tree) => (tree, true),
-        None => unpacking.claim_and_unpack()?,
-    };
+    let (tree, cached) = unpacking.fetcher.find_or_unpack(
+        &format!("unpack-{}", layer.digest.hexadecimal()),
+        &layer,
+        || unpacking.find(),
+        |blob| unpacking.unpack(blob),
+    )?;
     let mut warnings = tree.warnings;
     let config = source.config;
     warnings.extend(check_file_count(config.as_ref(), tree.files, place));
@@ -256,25 +255,7 @@ impl Unpacking<'_> {
         Ok(self.snapshots.kept(bytes, digest, self.limits)?)
     }
 
-    /// Unpacks the layer. Returns `true` if another process unpacked it meanwhile.
-    fn claim_and_unpack(&self) -> Result<(CachedTree, bool), OciError> {
-        let Fetcher {
-            store, observer, ..
-        } = self.fetcher;
-        let name = format!("unpack-{}", self.layer.digest.hexadecimal());
-        let _claim = store.claim(&name, observer)?;
-        match self.find()? {
-            Some(tree) => Ok((tree, true)),
-            None => {
-                let tree = self
-                    .fetcher
-                    .unpack(self.layer, |blob| self.unpack_blob(blob))?;
-                Ok((tree, false))
-            }
-        }
-    }
-
-    fn unpack_blob(&self, blob: &Blob) -> Result<CachedTree, OciError> {
+    fn unpack(&self, blob: &Blob) -> Result<CachedTree, OciError> {
         let Fetcher {
             store, observer, ..
         } = self.fetcher;

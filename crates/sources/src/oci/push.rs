@@ -19,7 +19,7 @@ use spec::oci::media::{MANIFEST, MANIFEST_BYTES_MAX, SOURCE};
 use spec::oci::reference::Which;
 use spec::oci::source_config::is_version;
 
-/// A source artifact in the store. All parts are locked.
+/// A source artifact in the store. Its config and its layer are locked.
 #[derive(Debug)]
 pub struct StoredArtifact {
     pub digest: Digest,
@@ -38,13 +38,7 @@ impl StoredArtifact {
             return Ok(None);
         };
         let refused = |problem: ArtifactProblem| problem.at(format!("the store: {digest}"));
-        let parsed = match Document::parse(&manifest).map_err(refused)? {
-            Document::Manifest(parsed) => *parsed,
-            Document::Index(_) => {
-                let problem = "it is an index, expected a manifest".to_owned();
-                return Err(refused(ArtifactProblem::Document { problem }));
-            }
-        };
+        let parsed = Document::parse_manifest(&manifest).map_err(refused)?;
         let parts = source_parts(&parsed).map_err(refused)?;
         let mut blobs = Vec::new();
         for part in parts.config.iter().chain([&parts.layer]) {
@@ -88,8 +82,8 @@ impl StoredArtifact {
         is_version(version).then(|| version.clone())
     }
 
-    /// Uploads the missing parts, the manifest last, so that it never refers to missing blobs. Without
-    /// `tag` the manifest is pushed by digest.
+    /// Uploads the missing parts, the manifest last, so that it never refers to missing blobs.
+    /// Without `tag` the manifest is pushed by digest.
     ///
     /// # Errors
     /// [`OciError::Registry`], [`OciError::Cancelled`].
@@ -102,8 +96,8 @@ impl StoredArtifact {
         Ok(())
     }
 
-    /// Writes the artifact into the layout `directory` under `name`, which is taken from another entry
-    /// of that name.
+    /// Writes the artifact into the layout `directory` under `name`, which is taken from another
+    /// entry of that name.
     ///
     /// # Errors
     /// [`OciError::Layout`]; [`OciError::Cancelled`], which leaves the layout unchanged.

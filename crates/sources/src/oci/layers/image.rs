@@ -113,22 +113,23 @@ pub fn image(
     observer: &dyn Observer,
     origin: &dyn Origin,
 ) -> Result<Image, OciError> {
-    let mut builder = ImageBuilder {
+    let builder = ImageBuilder {
         fetcher: Fetcher::new(store, origin, observer),
         cache: store.layers()?,
         limits,
         place: &artifact.place,
-        has_unpacked: false,
     };
     let config = builder.read_config(artifact)?;
     let layers = builder.check_layers(artifact, &config)?;
     let mut locked: Vec<LockedLayer> = Vec::new();
     let mut has_entries: Vec<bool> = Vec::new();
     let mut warnings = Vec::new();
+    let mut cached = true;
     let mut chain: Option<Digest> = None;
     for layer in &layers {
         let id = chain_id(chain.as_ref(), &layer.diff_id);
-        let unpacked = builder.find_or_unpack(layer, &id, &locked)?;
+        let (unpacked, is_cached) = builder.find_or_unpack(layer, &id, &locked)?;
+        cached &= is_cached;
         let note = read_note(&unpacked)?;
         builder.check_limits(layer, &unpacked, &note)?;
         if note.hides_all {
@@ -145,7 +146,7 @@ pub fn image(
         digest: artifact.digest,
         config,
         layers: builder.drop_empty(locked, has_entries)?,
-        cached: !builder.has_unpacked,
+        cached,
         from_store: artifact.from_store && !builder.fetcher.has_fetched(),
         warnings,
     })
@@ -165,7 +166,6 @@ struct ImageBuilder<'call> {
     cache: StoreDirectory,
     limits: &'call UnpackLimits,
     place: &'call str,
-    has_unpacked: bool,
 }
 
 impl ImageBuilder<'_> {
@@ -288,22 +288,17 @@ impl ImageBuilder<'_> {
     }
 
     fn find_or_unpack(
-        &mut self,
+        &self,
         layer: &LayerDescriptor,
         id: &Digest,
         below: &[LockedLayer],
-    ) -> Result<LockedLayer, OciError> {
-        if let Some(unpacked) = self.cache.find(id)? {
-            return Ok(unpacked);
-        }
-        let name = format!("layer-{}", id.hexadecimal());
-        let _claim = self.fetcher.store.claim(&name, self.fetcher.observer)?;
-        if let Some(unpacked) = self.cache.find(id)? {
-            return Ok(unpacked);
-        }
-        self.has_unpacked = true;
-        self.fetcher
-            .unpack(&layer.blob, |blob| self.unpack(layer, id, below, blob))
+    ) -> Result<(LockedLayer, bool), OciError> {
+        self.fetcher.find_or_unpack(
+            &format!("layer-{}", id.hexadecimal()),
+            &layer.blob,
+            || Ok(self.cache.find(id)?),
+            |blob| self.unpack(layer, id, below, blob),
+        )
     }
 
     fn unpack(

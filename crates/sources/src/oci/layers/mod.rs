@@ -63,8 +63,8 @@ impl Image {
         self.merged().read_file(path, bytes_max)
     }
 
-    /// Lists the directories in the directory `path`, without links. The list is empty for the root,
-    /// for a non-directory and for more than `most` names.
+    /// Lists the directories in the directory `path`, without links. The list is empty for the
+    /// root, for a non-directory and for more than `most` names.
     ///
     /// # Errors
     /// [`LookupError`]: a failed system call.

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_belongs_to_one_manifest_and_foreign_entries_stay() {
+    fn a_name_belongs_to_one_manifest_and_other_entries_stay() {
         let first = add_entry(None, &entry("a", Some("x"))).expect("written");
         let second = add_entry(Some(first.as_bytes()), &entry("b", Some("y"))).expect("written");
         assert_eq!(parse_index(second.as_bytes()).expect("read").len(), 2);

@@ -86,8 +86,8 @@ impl Layout {
         })
     }
 
-    /// Finds an entry of the layout or of its nested indexes. Without a name the layout must have one
-    /// entry.
+    /// Finds an entry of the layout or of its nested indexes. Without a name the layout must have
+    /// one entry.
     fn find_entry(&self, which: &Which) -> Result<LayoutEntry, LayoutError> {
         match which {
             Which::Unnamed => match self.entries.as_slice() {

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::escape_path;
@@ -155,8 +155,8 @@ impl LayoutWriter {
         Ok((digest, file.bytes()))
     }
 
-    /// Adds a manifest, which was added as a blob, to the index and renames a new layout to its name.
-    /// The name of `entry` is removed from another entry.
+    /// Adds a manifest, which was added as a blob, to the index and renames a new layout to its
+    /// name. The name of `entry` is removed from another entry.
     ///
     /// # Errors
     /// [`OciError::Layout`]: not writable, or the name was taken meanwhile;
@@ -178,16 +178,9 @@ impl LayoutWriter {
         else {
             return Ok(());
         };
-        let flags = RenameFlags::NOREPLACE;
-        let renamed = rustix::fs::renameat_with(&*parent, &**temporary, &*parent, &**name, flags);
-        let renamed = match renamed {
-            // rename(2) replaces an empty directory only.
-            Err(Errno::EXIST | Errno::INVAL) => {
-                rustix::fs::renameat(&*parent, &**temporary, &*parent, &**name)
-            }
-            other => other,
-        };
-        renamed.map_err(self.directory.failed("rename", ".", "written"))?;
+        // rename(2) of a directory replaces an empty directory and nothing else.
+        rustix::fs::renameat(&*parent, &**temporary, &*parent, &**name)
+            .map_err(self.directory.failed("rename", ".", "written"))?;
         *is_renamed = true;
         Ok(())
     }

@@ -139,8 +139,8 @@ impl Registry {
             .ok_or_else(|| unusable("the token is not valid in a header".to_owned()))
     }
 
-    /// Parses the URL of the token service. Plain HTTP is allowed only if the registry may use it, to
-    /// the host of the registry and to loopback.
+    /// Parses the URL of the token service. Plain HTTP is allowed only if the registry may use it,
+    /// to the host of the registry and to loopback.
     fn parse_realm(&self, realm: &str) -> Result<Uri, AttemptError<OciError>> {
         let refused = |found: String| {
             AttemptError::Unusable(format!(

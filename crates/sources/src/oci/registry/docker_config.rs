@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_an_index_counts_for_its_registry_where_that_has_none_itself() {
+    fn the_key_of_an_index_is_used_if_the_registry_has_no_entry() {
         let index = "\"https://index.r.test/v1/\":{\"auth\":\"dTpw\"}";
         let alone = format!("{{{index}}}");
         assert_eq!(login(&alone, "r.test", "a"), Ok(Some("u:p".to_owned())));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_key_decides_and_an_empty_entry_nothing() {
+    fn the_longest_key_decides_and_an_empty_entry_is_ignored() {
         let auths = "{\"r.test\":{\"auth\":\"dTpw\"},\"r.test/a\":{\"username\":\"x\",\
                      \"password\":\"y\"},\"r.test/a/b\":{}}";
         assert_eq!(login(auths, "r.test", "a/b"), Ok(Some("x:y".to_owned())));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_of_one_registry_goes_before_the_one_of_all() {
+    fn the_helper_of_one_registry_has_priority() {
         let text = "{\"credsStore\":\"all\",\"credHelpers\":{\"r.test\":\"own\"}}";
         let config = DockerConfig::parse(text.as_bytes()).expect("parsed");
         let named = |registry| {

@@ -21,7 +21,6 @@ use spec::document::excerpt;
 const CERTIFICATES_DIRECTORY: &str = "/etc/docker/certs.d";
 const ERROR_BYTES_MAX: u64 = 64 << 10;
 const ERRORS_SHOWN_MAX: usize = 3;
-
 const WAITING: &str = "waiting for a registry";
 
 #[derive(Clone, Copy)]
@@ -113,13 +112,9 @@ impl Registry {
 
     /// Returns the URL of `path` below `/v2/REPOSITORY/`.
     pub(super) fn url(&self, path: &str) -> String {
-        let reference = &self.reference;
-        format!(
-            "{}://{}/v2/{}/{path}",
-            self.known_scheme(),
-            reference.registry,
-            reference.repository
-        )
+        let scheme = self.scheme.get().copied().unwrap_or("https");
+        let (registry, repository) = (&self.reference.registry, &self.reference.repository);
+        format!("{scheme}://{registry}/v2/{repository}/{path}")
     }
 
     /// Sends a request. Follows redirects of read requests only.
@@ -266,18 +261,12 @@ impl Registry {
         Ok(())
     }
 
-    fn known_scheme(&self) -> &'static str {
-        self.scheme.get().copied().unwrap_or("https")
-    }
-
     fn is_own(&self, url: &Uri) -> bool {
-        let scheme = self.known_scheme();
-        parse_url(&format!("{scheme}://{}/", self.reference.registry))
-            .is_some_and(|own| is_same_origin(&own, url))
+        parse_url(&self.url("")).is_some_and(|own| is_same_origin(&own, url))
     }
 
     pub(super) fn host(&self) -> Option<String> {
-        let url = parse_url(&format!("https://{}/", self.reference.registry))?;
+        let url = parse_url(&self.url(""))?;
         url.host().map(str::to_ascii_lowercase)
     }
 

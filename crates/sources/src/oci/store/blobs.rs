@@ -60,8 +60,8 @@ impl Store {
         std::fs::symlink_metadata(path).is_ok_and(|status| status.is_file())
     }
 
-    /// Opens the blob of `descriptor`. If the size differs, hashes the blob: a damaged blob is removed,
-    /// else the descriptor is wrong.
+    /// Opens the blob of `descriptor`. If the size differs, hashes the blob: a damaged blob is
+    /// removed, else the descriptor is wrong.
     ///
     /// # Errors
     /// [`StoreError::Size`], [`StoreError::Cache`].

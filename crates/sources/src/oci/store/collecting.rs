@@ -63,8 +63,8 @@ impl Store {
         Ok(total_bytes(&self.removable()?))
     }
 
-    /// Removes garbage and unused objects: all if `all`, else the least recently used until the size
-    /// limit is met.
+    /// Removes garbage and unused objects: all if `all`, else the least recently used until the
+    /// size limit is met.
     ///
     /// # Errors
     /// [`StoreError::Cache`].

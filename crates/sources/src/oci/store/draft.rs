@@ -128,7 +128,7 @@ impl Store {
             .ok_or(StoreError::Gone { digest: *digest })?;
         rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock)
             .map_err(root.failed("flock", &to))?;
-        // No process removes the blob here: that requires the lock on the names, which `names` holds.
+        // No process can remove the blob meanwhile, since `names` locks the names.
         store::share(reader.as_fd(), &root.path().join(&to))?;
         self.shrink(&names)?;
         Ok(Blob {

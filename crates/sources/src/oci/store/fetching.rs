@@ -1,5 +1,5 @@
-//! Downloads missing blobs. One process downloads a blob, the others wait. Interrupted downloads are
-//! resumed.
+//! Downloads missing blobs. One process downloads a blob, the others wait. Interrupted downloads
+//! are resumed.
 
 use std::fs::File;
 use std::io::{Read, Write as _};

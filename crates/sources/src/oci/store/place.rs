@@ -19,8 +19,8 @@ pub struct StorePlace {
 }
 
 impl StorePlace {
-    /// Selects the directory of the caller, else of the host policy, else `oci` in the cache directory
-    /// of the caller.
+    /// Selects the directory of the caller, else of the host policy, else `oci` in the cache
+    /// directory of the caller.
     ///
     /// # Errors
     /// [`StoreError::Cache`]: the file system cannot be inspected.

@@ -45,14 +45,14 @@ impl Service {
             problem,
         };
         let base_url = base_url.trim_end_matches('/').to_owned();
-        let shown = escape(base_url.as_bytes());
+        let found = escape(base_url.as_bytes());
         let expected = "expected https://HOST[/PATH] without a user name, a query or a fragment";
         let base = parse_url(&base_url)
             .filter(|base| base.query().is_none() && !base_url.contains('#'))
-            .ok_or_else(|| refused(format!("found `{shown}`, {expected}")))?;
+            .ok_or_else(|| refused(format!("found `{found}`, {expected}")))?;
         if token.is_some() && !is_tls_or_loopback(&base) {
             return Err(refused(format!(
-                "found `{shown}`, expected https://: a token is not sent over plain HTTP to \
+                "found `{found}`, expected https://: a token is not sent over plain HTTP to \
                  another machine"
             )));
         }
@@ -89,14 +89,14 @@ impl Service {
         retry(self.client.timeouts(), &mut pause, &mut once).map_err(|error| match error {
             RetryError::Final(error) => *error,
             RetryError::RateLimited(limit) => GitHubError::RateLimited {
-                request: self.shown(path),
+                request: self.describe_request(path),
                 status: limit.status,
                 until: limit.until,
                 with_token: self.has_token(),
             },
             RetryError::Unusable { tries, cause } | RetryError::Unavailable { tries, cause } => {
                 GitHubError::Unavailable {
-                    request: self.shown(path),
+                    request: self.describe_request(path),
                     tries,
                     cause,
                 }
@@ -104,7 +104,7 @@ impl Service {
         })
     }
 
-    fn shown(&self, path: &str) -> String {
+    fn describe_request(&self, path: &str) -> String {
         format!("GET {}{path}", self.base_url)
     }
 
@@ -148,7 +148,7 @@ impl Service {
         }
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             return Err(GitHubError::Unauthorized {
-                request: self.shown(path),
+                request: self.describe_request(path),
                 token: self.token.as_ref().map(|token| token.origin().to_owned()),
             }
             .into());
@@ -185,7 +185,7 @@ impl Service {
         })
     }
 
-    /// Copies the body of an archive to `out` and returns its size in bytes.
+    /// Passes the body of an archive to `write`.
     ///
     /// # Errors
     /// [`AttemptError`]: wrong content type, `too_large` above `bytes_max`, truncated, or an error
@@ -197,7 +197,7 @@ impl Service {
         bytes_max: u64,
         too_large: &dyn Fn() -> AttemptError,
         write: &mut dyn FnMut(&[u8]) -> Result<(), GitHubError>,
-    ) -> Result<u64, AttemptError> {
+    ) -> Result<(), AttemptError> {
         check_content_type(
             &response.headers,
             &["gzip", "octet-stream", "x-tar", "x-compressed"],
@@ -213,7 +213,7 @@ impl Service {
         let mut bytes: u64 = 0;
         loop {
             let count = match source.read(&mut buffer) {
-                Ok(0) => return Ok(bytes),
+                Ok(0) => return Ok(()),
                 Ok(count) => count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(self.client.read_error(error).into()),

@@ -100,7 +100,7 @@ impl Terms<'_> {
 pub struct StoreAlone;
 
 impl Origin for StoreAlone {
-    fn shown(&self) -> String {
+    fn name(&self) -> String {
         "the store".to_owned()
     }
 

@@ -10,7 +10,7 @@ use spec::oci::reference::Which;
 /// A repository of a registry, or a layout.
 pub trait Origin {
     /// Returns the name for messages. It contains no credentials.
-    fn shown(&self) -> String;
+    fn name(&self) -> String;
 
     /// Fetches a manifest or an index of at most
     /// [`MANIFEST_BYTES_MAX`](spec::oci::media::MANIFEST_BYTES_MAX) bytes. Implementations verify

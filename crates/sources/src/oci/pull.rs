@@ -83,8 +83,8 @@ pub fn artifact(
     observer: &dyn Observer,
 ) -> Result<Artifact, OciError> {
     let name = match which {
-        Which::Digest(digest) => format!("{}@{digest}", origin.shown()),
-        tag => format!("{}:{tag}", origin.shown()),
+        Which::Digest(digest) => format!("{}@{digest}", origin.name()),
+        tag => format!("{}:{tag}", origin.name()),
     };
     if !matches!(which, Which::Digest(_)) && tags == Tags::Refused {
         let problem = ArtifactProblem::Tag {
@@ -93,7 +93,7 @@ pub fn artifact(
         return Err(problem.at(name));
     }
     let fetcher = Fetcher::new(store, origin, observer);
-    let place = |digest: Digest| format!("{}@{digest}", origin.shown());
+    let place = |digest: Digest| format!("{}@{digest}", origin.name());
     let (named_digest, bytes) = fetcher.manifest(which)?;
     let refused = |problem: ArtifactProblem| problem.at(place(named_digest));
     let (digest, manifest) = match Document::parse(&bytes).map_err(refused)? {

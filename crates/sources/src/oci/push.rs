@@ -65,7 +65,7 @@ impl StoredArtifact {
         limits: &UnpackLimits,
         observer: &dyn Observer,
     ) -> Result<(), OciError> {
-        let refused = |problem: ArtifactProblem| problem.at(origin.shown());
+        let refused = |problem: ArtifactProblem| problem.at(origin.name());
         let parts = source_parts(manifest).map_err(refused)?;
         check_layer(&parts.layer, limits.compressed_bytes).map_err(refused)?;
         for part in parts.config.iter().chain([&parts.layer]) {

@@ -63,13 +63,13 @@ enum Resolved {
 }
 
 impl<'layers> Merged<'layers> {
-    /// Merges `layers`, given lowest first.
+    /// Merges `layers`, lowest first.
     #[must_use]
     pub fn new(layers: impl IntoIterator<Item = &'layers LockedLayer>) -> Self {
         Self::of_roots(layers.into_iter().map(|layer| layer.root.as_fd()))
     }
 
-    /// Merges the roots of layers, given lowest first.
+    /// Merges the roots of layers, lowest first.
     #[must_use]
     pub fn of_roots(roots: impl IntoIterator<Item = BorrowedFd<'layers>>) -> Self {
         let mut roots: Vec<_> = roots.into_iter().collect();
@@ -82,17 +82,13 @@ impl<'layers> Merged<'layers> {
     /// # Errors
     /// The system call that failed.
     pub fn has(&self, path: &RelPath) -> Result<bool, CallError> {
-        let mut parent: Option<Vec<OwnedFd>> = None;
+        let mut cursor = Cursor::new(&self.roots);
         let last = path.segments().count() - 1;
         for (index, name) in path.segments().enumerate() {
-            let found = match &parent {
-                None => look_up(&self.roots, name)?,
-                Some(parent) => look_up(parent, name)?,
-            };
-            match found {
+            match cursor.look_up(name)? {
                 None => return Ok(false),
                 Some(Found::Other { .. }) => return Ok(index == last),
-                Some(Found::Directory(directories)) => parent = Some(directories),
+                Some(Found::Directory(directories)) => cursor.enter(name.to_vec(), directories),
             }
         }
         Ok(true)
@@ -151,7 +147,11 @@ impl<'layers> Merged<'layers> {
     ///
     /// # Errors
     /// [`LookupError`].
-    pub fn directories_in(&self, path: &[u8], most: usize) -> Result<Vec<Vec<u8>>, LookupError> {
+    pub fn directories_in(
+        &self,
+        path: &[u8],
+        names_max: usize,
+    ) -> Result<Vec<Vec<u8>>, LookupError> {
         let failed = |errno| LookupError::Call(CallError::new("getdents64", escape(path), errno));
         let Some(Resolved::Directory(Some(layers))) = self.find(path)? else {
             return Ok(Vec::new());
@@ -165,7 +165,7 @@ impl<'layers> Merged<'layers> {
                     continue;
                 }
                 names.insert(name.to_vec());
-                if names.len() > most {
+                if names.len() > names_max {
                     return Ok(Vec::new());
                 }
             }

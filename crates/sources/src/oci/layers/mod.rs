@@ -64,12 +64,16 @@ impl Image {
     }
 
     /// Lists the directories in the directory `path`, without links. The list is empty for the
-    /// root, for a non-directory and for more than `most` names.
+    /// root, for a non-directory and for more than `names_max` names.
     ///
     /// # Errors
     /// [`LookupError`]: a failed system call.
-    pub fn directories_in(&self, path: &[u8], most: usize) -> Result<Vec<Vec<u8>>, LookupError> {
-        self.merged().directories_in(path, most)
+    pub fn directories_in(
+        &self,
+        path: &[u8],
+        names_max: usize,
+    ) -> Result<Vec<Vec<u8>>, LookupError> {
+        self.merged().directories_in(path, names_max)
     }
 
     /// Returns the type of the entry at `path`, following links inside the root; `None` if it does

@@ -15,17 +15,21 @@ use sys::file::{CallError, Unread, open_beneath, read_regular};
 
 #[derive(Debug)]
 pub(super) struct Directory {
-    pub(super) shown: String,
+    /// Escaped.
+    pub(super) display_path: String,
     pub(super) descriptor: OwnedFd,
 }
 
 impl Directory {
     pub(super) fn open(path: &Path) -> Result<Self, LayoutError> {
-        let shown = escape_path(path);
+        let display_path = escape_path(path);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open(path, flags, Mode::empty())
-            .map_err(|errno| call_error(&shown, "open", ".", "opened", errno))?;
-        Ok(Self { shown, descriptor })
+            .map_err(|errno| call_error(&display_path, "open", ".", "opened", errno))?;
+        Ok(Self {
+            display_path,
+            descriptor,
+        })
     }
 
     /// Opens a file; `None` if it does not exist.
@@ -69,7 +73,7 @@ impl Directory {
 
     pub(super) fn invalid(&self, file: &str, problem: &str) -> LayoutError {
         LayoutError::File {
-            directory: self.shown.clone(),
+            directory: self.display_path.clone(),
             file: file.to_owned(),
             problem: problem.to_owned(),
         }
@@ -81,7 +85,7 @@ impl Directory {
         file: &'name str,
         act: &'static str,
     ) -> impl Fn(Errno) -> LayoutError + use<'name> {
-        let directory = self.shown.clone();
+        let directory = self.display_path.clone();
         move |errno| call_error(&directory, call, file, act, errno)
     }
 }

@@ -73,7 +73,7 @@ impl Layout {
         let found = Digest::of(&bytes);
         if found != *digest {
             return Err(LayoutError::WrongDigest {
-                directory: self.directory.shown.clone(),
+                directory: self.directory.display_path.clone(),
                 file: name,
                 found,
                 expected: *digest,
@@ -178,7 +178,7 @@ impl Layout {
             .map(excerpt)
             .collect();
         LayoutError::Which {
-            directory: self.directory.shown.clone(),
+            directory: self.directory.display_path.clone(),
             found,
             known: match names.as_slice() {
                 [] => format!("it lists {} without a name", self.entries.len()),
@@ -189,8 +189,8 @@ impl Layout {
 }
 
 impl Origin for Layout {
-    fn shown(&self) -> String {
-        format!("oci:{}", self.directory.shown)
+    fn name(&self) -> String {
+        format!("oci:{}", self.directory.display_path)
     }
 
     fn manifest(&self, which: &Which) -> Result<FetchedManifest, OciError> {

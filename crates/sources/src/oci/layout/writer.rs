@@ -86,7 +86,7 @@ impl LayoutWriter {
         let directory = Directory::open(path)?;
         if directory.open_file(LAYOUT_FILE)?.is_none() {
             return Err(LayoutError::Occupied {
-                directory: directory.shown,
+                directory: directory.display_path,
                 found: "it is a directory with other files",
             }
             .into());
@@ -120,7 +120,7 @@ impl LayoutWriter {
             .map_err(failed("openat"))?;
         let mut writer = Self {
             directory: Directory {
-                shown: escape_path(path),
+                display_path: escape_path(path),
                 descriptor,
             },
             target: Target::New {

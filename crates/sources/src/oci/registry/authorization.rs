@@ -82,7 +82,7 @@ impl Registry {
     ) -> Result<HeaderValue, AttemptError<OciError>> {
         let realm = self.parse_realm(challenge.realm)?;
         let credentials = self.credentials()?;
-        let response = match credentials.as_ref().map(|found| &found.login) {
+        let (method, response) = match credentials.as_ref().map(|found| &found.login) {
             Some(Login::Identity(identity)) => {
                 let form = challenge.form(identity);
                 let length = form.len();
@@ -91,32 +91,33 @@ impl Registry {
                     .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
                     .header(header::CONTENT_LENGTH, length)
                     .body(SendBody::from_reader(&mut body));
-                self.send_http(request)?
+                ("POST", self.send_http(request)?)
             }
             login => {
                 let mut request = Request::get(challenge.url(&realm, login)?);
                 if let Some(authorization) = credentials.as_ref().and_then(basic) {
                     request = request.header(header::AUTHORIZATION, authorization);
                 }
-                self.send_http(request.body(SendBody::none()))?
+                ("GET", self.send_http(request.body(SendBody::none()))?)
             }
         };
-        let shown = format!("GET {}{}", format_origin(&realm), excerpt(realm.path()));
-        self.read_token(response, &shown, credentials.as_ref())
+        let origin = format_origin(&realm);
+        let request = format!("{method} {origin}{}", excerpt(realm.path()));
+        self.read_token(response, &request, credentials.as_ref())
     }
 
     fn read_token(
         &self,
         response: Response,
-        shown: &str,
+        request: &str,
         credentials: Option<&Credentials>,
     ) -> Result<HeaderValue, AttemptError<OciError>> {
         let status = response.status;
         check_retryable(&response)?;
-        let unusable = |cause: String| AttemptError::Unusable(format!("{shown}: {cause}"));
+        let unusable = |cause: String| AttemptError::Unusable(format!("{request}: {cause}"));
         if status.is_client_error() {
             return Err(RegistryError::Unauthorized {
-                request: shown.to_owned(),
+                request: request.to_owned(),
                 credentials: credentials.map(|found| found.origin.clone()),
                 detail: self.error_detail(response),
             }

@@ -27,13 +27,13 @@ struct Typed {
 }
 
 impl Origin for Registry {
-    fn shown(&self) -> String {
+    fn name(&self) -> String {
         format!("{}/{}", self.reference.registry, self.reference.repository)
     }
 
     fn manifest(&self, which: &Which) -> Result<FetchedManifest, OciError> {
         let path = format!("manifests/{which}");
-        let place = format!("{}:{which}", self.shown());
+        let place = format!("{}:{which}", self.name());
         let observer = &self.connection.observer;
         observer.progress(&Progress::Asking { place: &place });
         let accept = MANIFESTS.join(", ");
@@ -83,7 +83,7 @@ impl Origin for Registry {
                 starts_at,
                 reader: Box::new(Body {
                     client: &self.client,
-                    request: self.shown_request(&Method::GET, &path),
+                    request: self.describe_request(&Method::GET, &path),
                     bytes: 0,
                     waited: Duration::ZERO,
                     period_start: 0,
@@ -101,7 +101,7 @@ impl Registry {
         path: &str,
         response: Response,
     ) -> Result<FetchedManifest, AttemptError<OciError>> {
-        let request = self.shown_request(&Method::GET, path);
+        let request = self.describe_request(&Method::GET, path);
         let stated = self.stated_digest(&response.headers)?;
         let media_type = stated_type(&response.headers);
         let bytes =
@@ -198,12 +198,12 @@ impl Registry {
         let detail = self.error_detail(response);
         let error = match status {
             StatusCode::NOT_FOUND => RegistryError::NotFound {
-                place: self.shown(),
+                place: self.name(),
                 what: what.to_owned(),
                 detail,
             },
             _ => RegistryError::Refused {
-                request: self.shown_request(request.method, request.path),
+                request: self.describe_request(request.method, request.path),
                 status: status.as_u16(),
                 detail,
             },

@@ -105,7 +105,7 @@ impl Registry {
     ) -> Result<(), OciError> {
         match stated {
             Some(found) if found != *expected => Err(RegistryError::WrongDigest {
-                request: self.shown_request(request.method, request.path),
+                request: self.describe_request(request.method, request.path),
                 what,
                 found: found.to_string(),
                 expected: *expected,
@@ -132,7 +132,7 @@ impl Registry {
             payload: Payload::Manifest { bytes, media_type },
             ..RegistryRequest::new(&Method::PUT, &path)
         };
-        let place = self.shown();
+        let place = self.name();
         let observer = &self.connection.observer;
         observer.progress(&Progress::Asking { place: &place });
         let stated = self.retry(request.method, request.path, &mut || {

@@ -84,7 +84,7 @@ impl Registry {
             observer.pause(cause, pause, WAITING)
         };
         retry(self.client.timeouts(), &mut pause, once).map_err(|error| {
-            let request = self.shown_request(method, path);
+            let request = self.describe_request(method, path);
             match error {
                 RetryError::Final(error) => *error,
                 RetryError::RateLimited(limit) => RegistryError::RateLimited {
@@ -106,7 +106,7 @@ impl Registry {
         })
     }
 
-    pub(super) fn shown_request(&self, method: &Method, path: &str) -> String {
+    pub(super) fn describe_request(&self, method: &Method, path: &str) -> String {
         format!("{method} {}", self.url(path))
     }
 
@@ -351,7 +351,7 @@ impl Registry {
         let credentials = self.credentials.get().cloned().flatten();
         let credentials = credentials.map(|found| found.origin);
         let detail = self.error_detail(response);
-        let request = self.shown_request(request.method, request.path);
+        let request = self.describe_request(request.method, request.path);
         Err(if status == StatusCode::UNAUTHORIZED {
             RegistryError::Unauthorized {
                 request,

@@ -103,7 +103,7 @@ impl Download<'_> {
         }
         if found != self.descriptor.digest {
             return Err(StoreError::Digest {
-                place: self.origin.shown(),
+                place: self.origin.name(),
                 digest: self.descriptor.digest,
                 found,
             }
@@ -216,7 +216,7 @@ impl Download<'_> {
         let missing = self.descriptor.bytes - self.file.bytes();
         if piece.len() as u64 > missing {
             return Err(StoreError::Size {
-                place: self.origin.shown(),
+                place: self.origin.name(),
                 digest: self.descriptor.digest,
                 found: "more".to_owned(),
                 bytes: self.descriptor.bytes,
@@ -235,7 +235,7 @@ impl Download<'_> {
             None => None,
         };
         StoreError::Truncated {
-            place: self.origin.shown(),
+            place: self.origin.name(),
             digest: self.descriptor.digest,
             found_bytes: self.file.bytes(),
             bytes: self.descriptor.bytes,

@@ -103,9 +103,6 @@ impl Cache {
     }
 
     /// Waits until no other process fetches `key`. `wait` sleeps between the attempts.
-    ///
-    /// # Errors
-    /// [`GitHubError::Cache`].
     pub(super) fn claim(
         &self,
         key: &Digest,
@@ -118,9 +115,6 @@ impl Cache {
     }
 
     /// Begins an entry. First removes leftovers of killed processes and of earlier versions.
-    ///
-    /// # Errors
-    /// [`GitHubError::Cache`].
     pub(super) fn begin(&self) -> Result<Building, GitHubError> {
         self.directory.remove_beside(&UNVERSIONED)?;
         Ok(self.directory.begin()?)
@@ -133,9 +127,6 @@ impl Cache {
     }
 
     /// Finds the files of `key`. Damaged ones are removed.
-    ///
-    /// # Errors
-    /// [`GitHubError::Cache`].
     pub(super) fn tree(&self, key: &Digest) -> Result<Option<FetchedTree>, GitHubError> {
         let Some(found) = self.directory.find(key)? else {
             return Ok(None);
@@ -151,9 +142,6 @@ impl Cache {
     }
 
     /// Finds the archive of `key`. A damaged one is removed.
-    ///
-    /// # Errors
-    /// [`GitHubError::Cache`].
     pub(super) fn archive(&self, key: &Digest) -> Result<Option<File>, GitHubError> {
         let Some(found) = self.directory.find(key)? else {
             return Ok(None);
@@ -167,17 +155,11 @@ impl Cache {
     }
 
     /// Removes the damaged entry `key`; current users keep it.
-    ///
-    /// # Errors
-    /// [`GitHubError::Cache`].
     pub(super) fn discard(&self, key: &Digest) -> Result<(), GitHubError> {
         Ok(self.directory.discard(&key.hexadecimal())?)
     }
 
     /// Publishes an archive and shrinks the cache.
-    ///
-    /// # Errors
-    /// [`GitHubError::Cache`].
     pub(super) fn publish_archive(
         &self,
         download: Download,
@@ -196,9 +178,6 @@ impl Cache {
     }
 
     /// Publishes the files that were unpacked and shrinks the cache.
-    ///
-    /// # Errors
-    /// [`GitHubError::Cache`].
     pub(super) fn publish_tree(
         &self,
         building: Building,
@@ -236,9 +215,6 @@ impl Cache {
     }
 
     /// Records the commit of `key`, and removes the records that are too old.
-    ///
-    /// # Errors
-    /// [`GitHubError::Cache`].
     pub(super) fn record_commit(&self, key: &Digest, sha: &str) -> Result<(), GitHubError> {
         let root = self.directory.root();
         for name in root.names(REFERENCES)? {

@@ -19,9 +19,6 @@ const TAGS_MAX: usize = 5;
 
 impl Client {
     /// Resolves `reference`, which is not a commit.
-    ///
-    /// # Errors
-    /// [`GitHubError`].
     pub(super) fn resolve(
         &self,
         repository: &str,

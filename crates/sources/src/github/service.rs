@@ -110,9 +110,6 @@ impl Service {
 
     /// Sends one request and follows redirects. Returns any other response, such as 404, unless it
     /// refuses the caller or reports a server failure.
-    ///
-    /// # Errors
-    /// [`AttemptError`].
     pub(super) fn get(&self, path: &str, accept: &str) -> Result<Response, AttemptError> {
         let url = request_url(&format!("{}{path}", self.base_url))?;
         let (_, response) = follow_redirects(url, |url| self.send(url, accept))?;

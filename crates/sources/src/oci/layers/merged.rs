@@ -95,9 +95,6 @@ impl<'layers> Merged<'layers> {
     }
 
     /// See [`Image::kind_of`](crate::oci::layers::Image::kind_of).
-    ///
-    /// # Errors
-    /// [`LookupError`].
     pub fn kind_of(&self, path: &[u8]) -> Result<Option<Kind>, LookupError> {
         Ok(match self.find(path)? {
             Some(Resolved::Directory(_)) => Some(Kind::Directory),
@@ -110,9 +107,6 @@ impl<'layers> Merged<'layers> {
     }
 
     /// See [`Image::read_file`](crate::oci::layers::Image::read_file).
-    ///
-    /// # Errors
-    /// [`LookupError`].
     pub fn read_file(&self, path: &[u8], bytes_max: u64) -> Result<Option<Vec<u8>>, LookupError> {
         let Some(Resolved::Other {
             parent,
@@ -144,9 +138,6 @@ impl<'layers> Merged<'layers> {
     }
 
     /// See [`Image::directories_in`](crate::oci::layers::Image::directories_in).
-    ///
-    /// # Errors
-    /// [`LookupError`].
     pub fn directories_in(
         &self,
         path: &[u8],

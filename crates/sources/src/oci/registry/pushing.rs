@@ -20,9 +20,6 @@ use sys::file::CallError;
 
 impl Registry {
     /// Checks whether the repository has a blob.
-    ///
-    /// # Errors
-    /// [`OciError`].
     pub fn has_blob(&self, digest: &Digest) -> Result<bool, OciError> {
         let path = format!("blobs/{digest}");
         let request = RegistryRequest::new(&Method::HEAD, &path);

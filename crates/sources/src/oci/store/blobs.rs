@@ -24,9 +24,6 @@ pub struct Blob {
 
 impl Store {
     /// Opens the blob and marks it as used now.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn blob(&self, digest: &Digest) -> Result<Option<Blob>, StoreError> {
         let name = blob_name(digest);
         let root = self.directory.root();
@@ -89,9 +86,6 @@ impl Store {
 
     /// Reads a small blob and verifies it. Returns `None` if it is missing, longer than
     /// `bytes_max`, or damaged; a damaged blob is removed.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn read(&self, digest: &Digest, bytes_max: u64) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(blob) = self.blob(digest)? else {
             return Ok(None);
@@ -110,9 +104,6 @@ impl Store {
     }
 
     /// Like [`Store::read`], but does not count as a use and removes nothing.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn peek(&self, digest: &Digest, bytes_max: u64) -> Result<Option<Vec<u8>>, StoreError> {
         let name = blob_name(digest);
         let bytes = self
@@ -123,18 +114,12 @@ impl Store {
     }
 
     /// Removes a damaged blob. Open file descriptors of it stay valid.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn remove_damaged(&self, digest: &Digest) -> Result<(), StoreError> {
         let _names = self.directory.lock_names()?;
         Ok(self.directory.root().unlink(&blob_name(digest))?)
     }
 
     /// Hashes the bytes on the disk.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn digest_of(&self, blob: &Blob) -> Result<Digest, StoreError> {
         let mut file = &blob.file;
         let hashed = file

@@ -40,9 +40,6 @@ struct Removable {
 
 impl Store {
     /// Lists the named manifests in the store, most recently used first.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn list(&self) -> Result<Vec<NamedManifest>, StoreError> {
         let mut manifests = Vec::new();
         for (name, digest) in self.names()? {
@@ -56,18 +53,12 @@ impl Store {
     }
 
     /// Returns the size of the whole store in bytes.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn used_bytes(&self) -> Result<u64, StoreError> {
         Ok(total_bytes(&self.removable()?))
     }
 
     /// Removes garbage and unused objects: all if `all`, else the least recently used until the
     /// size limit is met.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn gc(&self, all: bool) -> Result<Removed, StoreError> {
         let names = self.directory.lock_names()?;
         self.directory.sweep(&names)?;
@@ -86,9 +77,6 @@ impl Store {
     }
 
     /// Removes `name`, and the blobs and the snapshot unless they are in use.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn remove(
         &self,
         name: &str,
@@ -114,9 +102,6 @@ impl Store {
     }
 
     /// Shrinks the store to its size limit. Call it after a tree was added.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn enforce_size_limit(&self) -> Result<(), StoreError> {
         self.shrink(&self.directory.lock_names()?)
     }

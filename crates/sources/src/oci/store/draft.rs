@@ -67,9 +67,6 @@ impl Drop for Draft<'_> {
 
 impl Store {
     /// Begins a blob. Removes drafts of killed processes first.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn draft(&self) -> Result<Draft<'_>, StoreError> {
         let root = self.directory.root();
         root.make_directory(BUILDING)?;
@@ -87,9 +84,6 @@ impl Store {
     }
 
     /// Stores `bytes` and returns their digest.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn put(&self, bytes: &[u8]) -> Result<Digest, StoreError> {
         let digest = Digest::of(bytes);
         if self.read(&digest, bytes.len() as u64)?.is_some() {

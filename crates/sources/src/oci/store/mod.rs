@@ -56,7 +56,7 @@ const SNAPSHOTS: &str = "snapshots";
 const LAYERS: &str = "layers";
 const PREPARED: &str = "prepared";
 
-/// An opened store.
+/// An opened store. Methods that document no errors fail with [`StoreError::Cache`] only.
 #[derive(Debug)]
 pub struct Store {
     directory: StoreDirectory,
@@ -96,26 +96,17 @@ impl Store {
     }
 
     /// Opens the cache of unpacked source snapshots.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn snapshots(&self) -> Result<Cache, StoreError> {
         // The store evicts across all parts.
         Ok(Cache::below(&self.directory, SNAPSHOTS, self.size_bytes)?)
     }
 
     /// Opens the store of unpacked image layers, by `ChainID`.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn layers(&self) -> Result<StoreDirectory, StoreError> {
         Ok(self.directory.below(LAYERS, LAYER_RULES)?)
     }
 
     /// Opens the store of layers from provisioning, by the digest of their inputs.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn prepared(&self) -> Result<StoreDirectory, StoreError> {
         Ok(self.directory.below(PREPARED, LAYER_RULES)?)
     }

@@ -16,9 +16,6 @@ struct Named {
 
 impl Store {
     /// Records that `name` refers to the manifest `digest`.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn set_name(&self, name: &str, digest: &Digest) -> Result<(), StoreError> {
         if self.named(name)? == Some(*digest) {
             return Ok(());
@@ -33,18 +30,12 @@ impl Store {
     }
 
     /// Returns the manifest that `name` last referred to.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn named(&self, name: &str) -> Result<Option<Digest>, StoreError> {
         let found = self.read_name(&file_of(name))?;
         Ok(found.and_then(|(found, digest)| (found == name).then_some(digest)))
     }
 
     /// Lists all names, sorted, with their digests.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn names(&self) -> Result<Vec<(String, Digest)>, StoreError> {
         let mut names = Vec::new();
         for file in self.directory.root().names(NAMES)? {

@@ -11,6 +11,16 @@ pub mod progress;
 
 pub use http::Timeouts;
 
+fn to_json(value: &impl serde::Serialize) -> Vec<u8> {
+    // Serialization of the types of this crate cannot fail.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+fn unix_s() -> u64 {
+    let since = std::time::UNIX_EPOCH.elapsed();
+    since.unwrap_or_default().as_secs()
+}
+
 fn escape_path(path: &std::path::Path) -> String {
     spec::path::escape(path.as_os_str().as_encoded_bytes())
 }

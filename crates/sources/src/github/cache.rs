@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::github::FetchedTree;
 use crate::github::error::GitHubError;
 use crate::github::reference::{TAG_LIFETIME, is_commit};
+use crate::{to_json, unix_s};
 use archive::{Tree, Unpacked, listing};
 use spec::digest::Digest;
 use store::{Building, CacheError, Claim, KeyedTree, Label, StoreDirectory};
@@ -169,7 +170,7 @@ impl Cache {
         let label = Label {
             bytes: archive.bytes,
             disk_bytes: archive.bytes.saturating_add(DISK_BYTES_OVERHEAD),
-            note: &json(&archive),
+            note: &to_json(&archive),
             is_verified_on_use: true,
         };
         drop(self.directory.publish(download.building, key, label)?);
@@ -185,7 +186,7 @@ impl Cache {
         archive: ArchiveNote,
         unpacked: &Unpacked,
     ) -> Result<KeyedTree, GitHubError> {
-        let mut note = json(&TreeNote {
+        let mut note = to_json(&TreeNote {
             archive,
             content: unpacked.content_digest,
         });
@@ -227,13 +228,11 @@ impl Cache {
                 root.unlink(&name)?;
             }
         }
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let resolution = Resolution {
+        let bytes = to_json(&Resolution {
             key: *key,
             sha: sha.to_owned(),
-            since_unix_s: since.unwrap_or_default().as_secs(),
-        };
-        let bytes = json(&resolution);
+            since_unix_s: unix_s(),
+        });
         Ok(self
             .directory
             .write(REFERENCES, &key.hexadecimal(), &bytes)?)
@@ -259,9 +258,4 @@ fn verified_archive(found: &KeyedTree) -> Result<Option<File>, CacheError> {
     let mut file = File::from(file);
     let is_intact = store::hash(&mut file).is_ok_and(|digest| digest == note.digest);
     Ok((is_intact && file.rewind().is_ok()).then_some(file))
-}
-
-fn json(value: &impl Serialize) -> Vec<u8> {
-    // Serialization of these types cannot fail.
-    serde_json::to_vec(value).unwrap_or_default()
 }

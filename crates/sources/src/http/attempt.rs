@@ -1,11 +1,12 @@
 //! Errors of one attempt of a request, and whether a retry may help.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ureq::http::StatusCode;
 
 use crate::http::headers::parse_retry_after;
 use crate::http::response::Response;
+use crate::unix_s;
 use spec::tokens::iso_date;
 
 /// Error of one attempt; `E` is the caller's error type.
@@ -100,13 +101,6 @@ pub(crate) fn check_retryable<E>(response: &Response) -> Result<(), AttemptError
         });
     }
     Ok(())
-}
-
-fn unix_s() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs()
 }
 
 /// Format: `2026-05-03T12:30:00Z`.

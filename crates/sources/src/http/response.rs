@@ -41,7 +41,6 @@ impl Response {
         self.body.into_with_config().limit(u64::MAX).reader()
     }
 
-    /// Reads the whole body.
     pub(crate) fn bytes(self, client: &Client, bytes_max: u64) -> Result<Vec<u8>, TransferError> {
         if self.stated_bytes().is_some_and(|stated| stated > bytes_max) {
             return Err(TransferError::TooLarge { bytes_max });

@@ -11,7 +11,6 @@ use rustls::pki_types::pem::PemObject as _;
 use crate::escape_path;
 use sys::file::{CallError, Unread, read_regular};
 
-/// End of the message for a host without trusted certificate authorities.
 pub(crate) const NO_ROOTS: &str = "no certificate authority is known to this host, so https:// cannot be \
                                    trusted; install ca-certificates, or name a file with SSL_CERT_FILE";
 const FILE_BYTES_MAX: usize = 4 << 20;

@@ -61,7 +61,6 @@ impl Deadline {
         }
     }
 
-    /// Returns the duration of the next wait.
     fn next_wait(self) -> Result<Duration, Error> {
         let left = match self.at {
             Some(at) => at.saturating_duration_since(Instant::now()),

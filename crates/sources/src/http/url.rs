@@ -7,7 +7,6 @@ use ureq::http::{HeaderMap, StatusCode, Uri, header};
 use crate::http::{AttemptError, Response};
 use spec::path::escape;
 
-/// Most redirects that are followed.
 const REDIRECTS_MAX: u32 = 5;
 
 /// Parses an http or https URL with a host. A URL with user information is refused.
@@ -22,7 +21,6 @@ pub(crate) fn parse_url(text: &str) -> Option<Uri> {
     (is_http && is_plain && has_host).then_some(url)
 }
 
-/// Parses a URL of a request.
 pub(crate) fn request_url<E>(text: &str) -> Result<Uri, AttemptError<E>> {
     parse_url(text).ok_or_else(|| AttemptError::Unusable("the URL is invalid".to_owned()))
 }

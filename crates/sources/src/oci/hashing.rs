@@ -29,7 +29,6 @@ impl HashingFile {
         self.bytes += bytes.len() as u64;
     }
 
-    /// Empties the file.
     pub(super) fn restart(&mut self) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.seek(SeekFrom::Start(0))?;

@@ -14,6 +14,7 @@ use crate::oci::observer::Observer;
 use crate::oci::origin::Origin;
 use crate::oci::pull::{Artifact, LayerReader, unpack_error};
 use crate::oci::store::{Blob, BlobDescriptor, Store};
+use crate::to_json;
 use archive::{Compression, LayerView, UnpackError, UnpackLimits, UnpackedLayer};
 use spec::digest::Digest;
 use spec::oci::image_config::ImageConfig;
@@ -56,8 +57,7 @@ fn encode_note(unpacked: &UnpackedLayer) -> Result<Vec<u8>, UnpackError> {
             .map(|warning| (warning.code.clone(), warning.message.clone()))
             .collect(),
     };
-    // Serialization of this type cannot fail.
-    let mut bytes = serde_json::to_vec(&note).unwrap_or_default();
+    let mut bytes = to_json(&note);
     bytes.push(b'\n');
     bytes.extend(unpacked.view.write());
     if bytes.len() > NOTE_BYTES_MAX {

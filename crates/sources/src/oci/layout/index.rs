@@ -14,7 +14,6 @@ pub(super) const LAYOUT_FILE: &str = "oci-layout";
 pub(super) const LAYOUT_FILE_TEXT: &str = "{\"imageLayoutVersion\":\"1.0.0\"}";
 pub(super) const INDEX_FILE: &str = "index.json";
 const NAME_ANNOTATION: &str = "org.opencontainers.image.ref.name";
-/// Largest `oci-layout`.
 pub(super) const LAYOUT_FILE_BYTES_MAX: u64 = 4 << 10;
 
 /// A manifest in the index of a layout.

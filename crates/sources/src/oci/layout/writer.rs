@@ -35,7 +35,6 @@ const BLOBS_SHA256: &str = "blobs/sha256";
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 const PIECE_BYTES: usize = 64 << 10;
-/// Interval between attempts to lock.
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A layout that is being written.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::oci::store::{NAMES, Store, StoreError};
+use crate::to_json;
 use spec::digest::Digest;
 
 const NAME_BYTES_MAX: u64 = 16 << 10;
@@ -20,12 +21,10 @@ impl Store {
         if self.named(name)? == Some(*digest) {
             return Ok(());
         }
-        let named = Named {
+        let bytes = to_json(&Named {
             name: name.to_owned(),
             digest: *digest,
-        };
-        // Serialization of this type cannot fail.
-        let bytes = serde_json::to_vec(&named).unwrap_or_default();
+        });
         Ok(self.directory.write(NAMES, &file_of(name), &bytes)?)
     }
 

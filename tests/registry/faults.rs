@@ -172,7 +172,7 @@ fn permanent_errors_are_not_retried() {
         (
             Reply::of(403).body(says),
             "registry_denied",
-            "forbids it to a caller without credentials; it says",
+            "denies the request to a caller without credentials; it says",
         ),
         (
             Reply::of(401),

@@ -46,7 +46,7 @@ pub enum ImageProblem {
         found: Digest,
         expected: Digest,
     },
-    #[error("the note of an unpacked layer in the store is damaged: {entry}")]
+    #[error("the metadata of an unpacked layer in the store is damaged: {entry}")]
     Damaged { entry: String },
 }
 

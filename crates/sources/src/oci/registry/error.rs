@@ -26,7 +26,7 @@ pub enum RegistryError {
         credentials: Option<String>,
         detail: Option<String>,
     },
-    #[error("{request}: the registry forbids it to {}{}", describe_credentials(.credentials.as_deref()), describe_detail(.detail))]
+    #[error("{request}: the registry denies the request to {}{}", describe_credentials(.credentials.as_deref()), describe_detail(.detail))]
     Denied {
         request: String,
         credentials: Option<String>,

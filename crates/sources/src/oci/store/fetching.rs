@@ -20,7 +20,7 @@ const PIECE_BYTES: usize = 256 << 10;
 const FRUITLESS_MAX: u32 = 5;
 /// Most attempts in all, for a server that sends one byte per response.
 const TRIES_MAX: u32 = 64;
-/// Delay before the second attempt in a row; it doubles for each later one.
+/// Delay after an attempt with new bytes. It doubles with each attempt in a row without.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -175,8 +175,7 @@ impl Download<'_> {
         let origin = self.origin;
         let mut stream = match origin.blob(&self.descriptor.digest, self.file.bytes()) {
             Ok(stream) => stream,
-            Err(error) if error.is_temporary() => return Ok(Some(error.into_read())),
-            Err(error) => return Err(error),
+            Err(error) => return self.classify(error.into_read()).map(Some),
         };
         if stream.starts_at != self.file.bytes() {
             self.restart()?;
@@ -203,7 +202,7 @@ impl Download<'_> {
         }
     }
 
-    /// Returns an error of a body that a retry may solve. Fails with any other.
+    /// Returns an error of the origin that a retry may solve. Fails with any other.
     fn classify(&self, error: std::io::Error) -> Result<std::io::Error, OciError> {
         match OciError::of_read(error) {
             Ok(error) if error.is_temporary() => Ok(error.into_read()),

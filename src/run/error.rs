@@ -302,7 +302,7 @@ impl RunError {
         match self {
             Self::Unpack(error) if !error.is_refusal() => Outcome::Failed,
             Self::Source(error) if !error.is_refusal() => Outcome::Failed,
-            Self::ImagePull { error, .. } if error.is_passing() => Outcome::Failed,
+            Self::ImagePull { error, .. } if error.is_temporary() => Outcome::Failed,
             Self::Sandbox { .. }
             | Self::Program { .. }
             | Self::Cgroup(_)

@@ -8,7 +8,7 @@ use sources::oci::error::OciError;
 use sources::oci::opening::{StoreAlone, Terms};
 use sources::oci::origin::Origin;
 use sources::oci::pull::{self, Source, Tags};
-use sources::oci::store::{BlobDescriptor, Listed, Store, StoreError};
+use sources::oci::store::{BlobDescriptor, NamedManifest, Store, StoreError};
 use spec::digest::Digest;
 use spec::oci::media::{MANIFEST_BYTES_MAX, SOURCE, SOURCE_SNAPSHOT};
 use spec::oci::reference::{Place, Reference, ReferenceError, Which};
@@ -119,7 +119,7 @@ pub(crate) fn list(terms: &Terms<'_>) -> Result<SourceListing, ErrorReport> {
 }
 
 /// `None` if it is not a source.
-fn kept(store: &Store, listed: Listed) -> Result<Option<SourceKept>, OciError> {
+fn kept(store: &Store, listed: NamedManifest) -> Result<Option<SourceKept>, OciError> {
     let Some(bytes) = store.peek(&listed.digest, MANIFEST_BYTES_MAX)? else {
         return Ok(None);
     };
@@ -185,7 +185,7 @@ pub(crate) fn remove(terms: &Terms<'_>, name: &str) -> Result<SourceRemoval, Err
                 snapshot = None;
             }
         }
-        Ok(Some(store.forget(name, &blobs, snapshot.as_ref())?))
+        Ok(Some(store.remove(name, &blobs, snapshot.as_ref())?))
     };
     let gone = removing().map_err(|error: OciError| explain(&error))?;
     let gone = gone.ok_or_else(|| ErrorReport {

@@ -109,8 +109,8 @@ fn a_folder_is_extracted_alone_and_a_missing_one_is_named() {
     let core = fetch("lib/core").expect("there");
     assert_eq!(files(&core), pairs(&[("a", "1")]));
     for (folder, problem) in [
-        ("lib/none", "is not there"),
-        ("li", "is not there"),
+        ("lib/none", "does not exist"),
+        ("li", "does not exist"),
         ("library", "is a file; expected a folder"),
         ("outside", "is a symlink; expected a folder"),
     ] {

@@ -180,17 +180,17 @@ fn permanent_errors_are_not_retried() {
         (
             json!({"location": "ftp://elsewhere/"}),
             "github_unavailable",
-            "leads nowhere",
+            "is not a usable http",
         ),
         (
             json!({"location": ""}),
             "github_unavailable",
-            "leads nowhere",
+            "is not a usable http",
         ),
         (
             json!({"location": "http://user:canary-word@127.0.0.1/"}),
             "github_unavailable",
-            "leads nowhere",
+            "is not a usable http",
         ),
     ] {
         service.forget();

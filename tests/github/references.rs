@@ -230,7 +230,7 @@ fn a_missing_repository_is_distinguished_from_a_missing_reference() {
     assert_eq!(error.code(), "github_not_found");
     let text = error.to_string();
     assert!(
-        text.contains("org/other") && text.contains("no such repository"),
+        text.contains("org/other") && text.contains("not found at"),
         "{text}"
     );
     let hint = error.hint().expect("a hint");
@@ -269,7 +269,7 @@ fn a_tag_of_a_non_commit_object_is_refused() {
             .expect_err("refused");
         assert_eq!(error.code(), "github_not_found");
         assert!(
-            error.to_string().contains(&format!("one of {found}")),
+            error.to_string().contains(&format!("refers to a {found}")),
             "{error}"
         );
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sources::oci::error::OciError;
 use sources::oci::observer::NoObserver;
 use sources::oci::pull::{self, Tags};
-use sources::oci::push::HeldArtifact;
+use sources::oci::push::StoredArtifact;
 use spec::digest::Digest;
 use spec::oci::media;
 use spec::oci::reference::Which;
@@ -58,10 +58,10 @@ fn a_document_that_is_a_manifest_and_an_index_is_not_sent_on() {
         let bytes = serde_json::to_vec(manifest).expect("JSON");
         store.put(&bytes).expect("put")
     };
-    let found = HeldArtifact::find(&store, &put(&manifest)).expect("a source");
+    let found = StoredArtifact::find(&store, &put(&manifest)).expect("a source");
     assert!(found.is_some());
     manifest["manifests"] = json!([]);
-    let error = HeldArtifact::find(&store, &put(&manifest)).expect_err("refused");
+    let error = StoredArtifact::find(&store, &put(&manifest)).expect_err("refused");
     assert_eq!(error.code(), "artifact_invalid", "{error}");
 }
 

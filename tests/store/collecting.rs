@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use sources::oci::observer::NoObserver;
 use sources::oci::pull::{self, Tags};
-use sources::oci::store::{Gone, Store};
+use sources::oci::store::{Removed, Store};
 use spec::digest::Digest;
 use store::Label;
 
@@ -54,7 +54,7 @@ fn a_lookup_counts_as_use_and_a_listing_does_not() {
     for digest in &digests {
         used(&ground.blob_file(digest), 500);
         store
-            .name(&format!("name:{digest}"), digest)
+            .set_name(&format!("name:{digest}"), digest)
             .expect("named");
     }
     assert!(store.blob(&digests[1]).expect("looked at").is_some());
@@ -93,7 +93,10 @@ fn blobs_in_use_are_never_evicted() {
     drop((blob, snapshot));
     let gone = ground.store().gc(true).expect("collected");
     assert_eq!((gone.blobs, gone.trees), (1, 1));
-    assert_eq!(ground.store().gc(true).expect("collected"), Gone::default());
+    assert_eq!(
+        ground.store().gc(true).expect("collected"),
+        Removed::default()
+    );
     assert_eq!(store.used_bytes().expect("counted"), 0);
     assert!(!pulled().cached);
 }
@@ -112,14 +115,17 @@ fn active_downloads_stay_and_abandoned_ones_are_removed() {
         while !partial.exists() || fake.sent() < 10_000 {
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!(ground.store().gc(true).expect("collected"), Gone::default());
+        assert_eq!(
+            ground.store().gc(true).expect("collected"),
+            Removed::default()
+        );
         assert!(partial.exists());
         ending.now.store(true, Ordering::SeqCst);
         assert!(thread.join().expect("ended"));
     });
     assert_eq!(
         ground.store().gc(false).expect("collected"),
-        Gone::default()
+        Removed::default()
     );
     assert!(partial.exists(), "the next one goes on with it");
     assert_eq!(ground.store().gc(true).expect("collected").blobs, 1);
@@ -196,7 +202,10 @@ fn a_layer_is_found_by_its_key_with_its_note_and_stays_while_it_is_used() {
         assert_eq!((kept.bytes, kept.disk_bytes), (1, 4096));
     }
     let held = layers.find(&key).expect("looked at").expect("there");
-    assert_eq!(ground.store().gc(true).expect("collected"), Gone::default());
+    assert_eq!(
+        ground.store().gc(true).expect("collected"),
+        Removed::default()
+    );
     assert!(held.path.join("file").exists());
     drop(held);
     assert_eq!(ground.store().gc(true).expect("collected").trees, 1);

@@ -283,7 +283,7 @@ fn gone(digest: &Digest) -> OciError {
 }
 
 impl Origin for Fake {
-    fn shown(&self) -> String {
+    fn name(&self) -> String {
         "registry.test/team/backend".to_owned()
     }
 

@@ -1,4 +1,4 @@
-//! What a transfer does now: an event of tracing at level TRACE, for a status line.
+//! Progress of transfers, as TRACE events for a status line.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,17 +6,16 @@ use std::time::Duration;
 use spec::digest::Digest;
 
 const BAR_COLUMNS: u64 = 24;
-/// Digits that distinguish digests and commits for people.
+/// Digits of an abbreviated digest or commit.
 const SHORT_DIGITS: usize = 12;
 
-/// What a transfer does now.
+/// The current activity of a transfer.
 #[derive(Debug, Clone, Copy)]
 pub enum Progress<'now> {
     Asking {
         /// Name of the origin, for messages.
         place: &'now str,
     },
-    /// A reference of a repository is looked up.
     Resolving {
         repository: &'now str,
         reference: &'now str,
@@ -26,13 +25,13 @@ pub enum Progress<'now> {
         bytes: u64,
         of_bytes: u64,
     },
-    /// The size is known only if the service states it, the digest not at all.
+    /// `of_bytes` is `None` if the service does not state the size.
     Downloading {
         place: &'now str,
         bytes: u64,
         of_bytes: Option<u64>,
     },
-    /// Part of a blob was unpacked; both counts are of compressed bytes.
+    /// Both counts are compressed bytes.
     Unpacking {
         digest: &'now Digest,
         bytes: u64,
@@ -50,7 +49,6 @@ pub enum Progress<'now> {
 }
 
 impl Progress<'_> {
-    /// Emits the event of this progress.
     pub fn emit(&self) {
         match self {
             Self::Done => tracing::trace!(is_over = true, "transfer ended"),
@@ -58,7 +56,8 @@ impl Progress<'_> {
         }
     }
 
-    /// Emits the event with the purpose of the transfer, which comes last because a narrow line is cut.
+    /// Emits the event with the purpose of the transfer, which comes last because a narrow line is
+    /// cut.
     pub fn emit_for(&self, what: &str) {
         match self {
             Self::Done | Self::Asking { .. } => self.emit(),
@@ -104,7 +103,7 @@ impl fmt::Display for Progress<'_> {
     }
 }
 
-/// The first digits of a digest or a commit.
+/// Abbreviates a digest or a commit.
 #[must_use]
 pub fn short(digits: &str) -> &str {
     let digits = digits.trim_start_matches("sha256:");
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn each_activity_has_its_words() {
+    fn each_activity_has_its_text() {
         let place = "org/repo at 4f3a2b1c4f3a";
         let download = |bytes, of_bytes| Progress::Downloading {
             place,

@@ -16,7 +16,7 @@ use bundler::source::{BuildHost, BuildRequest, Snapshot, SourceDirectory, docume
 use bundler::write::WrittenBundle;
 use sources::oci::error::OciError;
 use sources::oci::opening::Terms;
-use sources::oci::push::HeldArtifact;
+use sources::oci::push::StoredArtifact;
 use sources::oci::store::{Store, StoreError};
 use spec::digest::Digest;
 use spec::host_policy::UnpackCaps;
@@ -197,8 +197,8 @@ fn report(
     }
 }
 
-pub(super) fn find(store: &Store, digest: &Digest) -> Result<HeldArtifact, SourceError> {
-    let found = HeldArtifact::find(store, digest)?;
+pub(super) fn find(store: &Store, digest: &Digest) -> Result<StoredArtifact, SourceError> {
+    let found = StoredArtifact::find(store, digest)?;
     found.ok_or_else(|| OciError::from(StoreError::Gone { digest: *digest }).into())
 }
 

@@ -11,7 +11,7 @@ use sources::oci::error::OciError;
 use sources::oci::layout::Layout;
 use sources::oci::opening::Terms;
 use sources::oci::pull::{Tags, artifact};
-use sources::oci::push::HeldArtifact;
+use sources::oci::push::StoredArtifact;
 use sources::oci::store::Store;
 use spec::digest::Digest;
 use spec::oci::reference::{Place, Reference};
@@ -137,7 +137,7 @@ fn stored(what: &str, store: &Store, terms: &Terms<'_>) -> Result<Digest, Source
     let observer = terms.observer.as_ref();
     let found = artifact(store, &layout, &which, Tags::Allowed, observer)?;
     let limits = terms.layer_limits();
-    HeldArtifact::fetch(store, &found.manifest, &layout, &limits, observer)?;
+    StoredArtifact::fetch(store, &found.manifest, &layout, &limits, observer)?;
     Ok(found.digest)
 }
 
@@ -147,7 +147,7 @@ fn is_layout(directory: &Path) -> bool {
 
 /// Sends an artifact.
 pub(super) fn push(
-    artifact: HeldArtifact,
+    artifact: StoredArtifact,
     target: &Target,
     terms: &Terms<'_>,
 ) -> Result<(), SourceError> {
@@ -158,6 +158,6 @@ pub(super) fn push(
 /// Remembers what a name stands for.
 pub(super) fn keep_name(store: &Store, name: &str, digest: &Digest) -> Result<(), SourceError> {
     store
-        .name(name, digest)
+        .set_name(name, digest)
         .map_err(|error| OciError::from(error).into())
 }

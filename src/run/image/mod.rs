@@ -17,7 +17,7 @@ use crate::run::image::having::have;
 use crate::run::interpreters;
 use crate::run::needs::installed;
 use sandbox::image_user::ImageUser;
-use sources::oci::layers::{HeldLayer, Image, Kind, LookError};
+use sources::oci::layers::{Image, Kind, LockedLayer, LookupError};
 use spec::detection::{Interpreters, NodeVersion};
 use spec::host_policy::HostPolicy;
 use spec::image::Picked;
@@ -218,7 +218,7 @@ impl OpenedImage {
     ///
     /// # Errors
     /// [`RunError`] where they cannot be listed.
-    pub(super) fn add_layers(&mut self, layers: Vec<HeldLayer>) -> Result<(), RunError> {
+    pub(super) fn add_layers(&mut self, layers: Vec<LockedLayer>) -> Result<(), RunError> {
         self.image.layers.extend(layers);
         self.top = directories_in_root(&self.image)?;
         Ok(())
@@ -302,12 +302,12 @@ impl OpenedImage {
         })
     }
 
-    fn unreadable(&self, error: &LookError) -> RunError {
+    fn unreadable(&self, error: &LookupError) -> RunError {
         unreadable(&self.image.digest.to_string(), error)
     }
 }
 
-fn unreadable(shown: &str, error: &LookError) -> RunError {
+fn unreadable(shown: &str, error: &LookupError) -> RunError {
     refused("image_unreadable", shown, with_causes(error))
 }
 

@@ -27,7 +27,7 @@ pub(super) use crate::run::preparation::nested::Preparing;
 use crate::run::preparation::nested::{Nested, run_step};
 use crate::run::progress::Act;
 use crate::run::refusals::Refusals;
-use sources::oci::layers::HeldLayer;
+use sources::oci::layers::LockedLayer;
 use sources::oci::observer::Observer as _;
 use sources::oci::opening::open_store;
 use sources::oci::store::Store;
@@ -270,7 +270,7 @@ impl Preparer<'_> {
         store: &Store,
         until: &UntilSignal,
         row: &mut PreparationReport,
-    ) -> Result<HeldLayer, RunError> {
+    ) -> Result<LockedLayer, RunError> {
         let layers = store.prepared().map_err(PreparationProblem::from)?;
         let held = |row: &mut PreparationReport| {
             let tree = held(&layers, step, row)?;
@@ -329,7 +329,9 @@ impl Preparer<'_> {
         let tree = layers
             .publish(building, &step.key, label)
             .map_err(PreparationProblem::from)?;
-        store.settle().map_err(PreparationProblem::from)?;
+        store
+            .enforce_size_limit()
+            .map_err(PreparationProblem::from)?;
         report_note(note, PreparationFound::Made, row);
         until.act.succeeded("installed");
         Ok(tree)
@@ -341,7 +343,7 @@ fn held(
     layers: &StoreDirectory,
     step: &Step,
     row: &mut PreparationReport,
-) -> Result<Option<HeldLayer>, RunError> {
+) -> Result<Option<LockedLayer>, RunError> {
     let Some(tree) = layers.find(&step.key).map_err(PreparationProblem::from)? else {
         return Ok(None);
     };

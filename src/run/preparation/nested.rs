@@ -16,7 +16,7 @@ use crate::run::resolved::ResolvedRun;
 use crate::run::{Run, contract, random_bytes};
 use sandbox::launch::Launched;
 use secrets::mask::Masks;
-use sources::oci::layers::HeldLayer;
+use sources::oci::layers::LockedLayer;
 use spec::host_policy::{HostPolicy, Maxima, Maximum};
 use spec::limits::{Limit, milliseconds};
 use spec::network::NetworkOptions;
@@ -37,7 +37,7 @@ pub(in crate::run) struct Preparing<'run> {
     files: &'run [GivenFile],
     harvest: &'run Harvest<'run>,
     /// Additional layers of its root; taken when the root is resolved.
-    below: &'run RefCell<Option<HeldLayer>>,
+    below: &'run RefCell<Option<LockedLayer>>,
 }
 
 /// Context of a nested run.
@@ -49,7 +49,7 @@ pub(super) struct Nested<'run> {
     /// The image, by its digest.
     pub(super) place: Place,
     /// The layer of native packages, if any.
-    pub(super) below: Option<HeldLayer>,
+    pub(super) below: Option<LockedLayer>,
 }
 
 impl<'run> Preparing<'run> {

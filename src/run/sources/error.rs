@@ -65,7 +65,7 @@ impl SourceError {
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         match &self.problem {
-            SourceProblem::Artifact(error) => !error.is_passing(),
+            SourceProblem::Artifact(error) => !error.is_temporary(),
             SourceProblem::Copy(error) => error.is_refusal(),
             _ => true,
         }

@@ -1,8 +1,8 @@
 //! The cache of fetched repositories, shared by concurrent processes.
 //!
-//! A [`StoreDirectory`] in `github` of the cache directory. An entry holds the archive of a commit,
-//! or the files of one folder out of it. Both are verified on each use. `refs/KEY` has the commit of
-//! a version tag, and the time when it was resolved.
+//! A [`StoreDirectory`] in `github` of the cache directory. An entry contains the archive of a
+//! commit, or the files of one folder of it. Both are verified on each use. `refs/KEY` has the
+//! commit of a version tag, and the time when it was resolved.
 
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::github::FetchedTree;
 use crate::github::error::GitHubError;
 use crate::github::reference::{TAG_LIFETIME, is_commit};
+use crate::{to_json, unix_s};
 use archive::{Tree, Unpacked, listing};
 use spec::digest::Digest;
 use store::{Building, CacheError, Claim, KeyedTree, Label, StoreDirectory};
@@ -27,8 +28,8 @@ const REFERENCES: &str = "refs";
 /// The layout of earlier versions of this program, which had no version.
 const UNVERSIONED: [&str; 5] = ["entries", "building", "claims", "refs", "lock"];
 const RESOLUTION_BYTES_MAX: u64 = 64 << 10;
-/// What an archive takes on the disk beyond its bytes.
-const DISK_BYTES_EACH: u64 = 4096;
+/// Bytes on the disk for an archive, in addition to its size.
+const DISK_BYTES_OVERHEAD: u64 = 4096;
 
 /// An archive of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +39,7 @@ pub(super) struct ArchiveNote {
     pub(super) digest: Digest,
 }
 
-/// The first line of the note of a tree. The list of its files follows.
+/// First line of the note of a tree. The list of its files follows.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TreeNote {
@@ -55,7 +56,7 @@ struct Resolution {
     since_unix_s: u64,
 }
 
-/// An archive that is being received. Dropping it unpublished removes it.
+/// An archive that is being downloaded. Dropping it unpublished removes it.
 pub(super) struct Download {
     building: Building,
     file: File,
@@ -89,11 +90,11 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Opens or makes the cache in `directory`. Above `size_bytes` the least recently used entries
-    /// are removed.
+    /// Opens or creates the cache in `directory`. Above `size_bytes` the least recently used
+    /// entries are removed.
     ///
     /// # Errors
-    /// [`GitHubError::Cache`]: cannot be made, has another owner, or others can write to it or
+    /// [`GitHubError::Cache`]: cannot be created, has another owner, or others can write to it or
     /// replace it.
     pub(super) fn open(directory: &Path, size_bytes: u64) -> Result<Self, GitHubError> {
         Ok(Self {
@@ -103,9 +104,6 @@ impl Cache {
     }
 
     /// Waits until no other process fetches `key`. `wait` sleeps between the attempts.
-    ///
-    /// # Errors
-    /// [`GitHubError::Cache`].
     pub(super) fn claim(
         &self,
         key: &Digest,
@@ -117,11 +115,7 @@ impl Cache {
         })
     }
 
-    /// Begins an entry. First removes leftovers of killed processes and of earlier versions of this program
-    /// first.
-    ///
-    /// # Errors
-    /// [`GitHubError::Cache`].
+    /// Begins an entry. First removes leftovers of killed processes and of earlier versions.
     pub(super) fn begin(&self) -> Result<Building, GitHubError> {
         self.directory.remove_beside(&UNVERSIONED)?;
         Ok(self.directory.begin()?)
@@ -134,9 +128,6 @@ impl Cache {
     }
 
     /// Finds the files of `key`. Damaged ones are removed.
-    ///
-    /// # Errors
-    /// [`GitHubError::Cache`].
     pub(super) fn tree(&self, key: &Digest) -> Result<Option<FetchedTree>, GitHubError> {
         let Some(found) = self.directory.find(key)? else {
             return Ok(None);
@@ -152,9 +143,6 @@ impl Cache {
     }
 
     /// Finds the archive of `key`. A damaged one is removed.
-    ///
-    /// # Errors
-    /// [`GitHubError::Cache`].
     pub(super) fn archive(&self, key: &Digest) -> Result<Option<File>, GitHubError> {
         let Some(found) = self.directory.find(key)? else {
             return Ok(None);
@@ -168,17 +156,11 @@ impl Cache {
     }
 
     /// Removes the damaged entry `key`; current users keep it.
-    ///
-    /// # Errors
-    /// [`GitHubError::Cache`].
     pub(super) fn discard(&self, key: &Digest) -> Result<(), GitHubError> {
         Ok(self.directory.discard(&key.hexadecimal())?)
     }
 
     /// Publishes an archive and shrinks the cache.
-    ///
-    /// # Errors
-    /// [`GitHubError::Cache`].
     pub(super) fn publish_archive(
         &self,
         download: Download,
@@ -187,8 +169,8 @@ impl Cache {
     ) -> Result<(), GitHubError> {
         let label = Label {
             bytes: archive.bytes,
-            disk_bytes: archive.bytes.saturating_add(DISK_BYTES_EACH),
-            note: &json(&archive),
+            disk_bytes: archive.bytes.saturating_add(DISK_BYTES_OVERHEAD),
+            note: &to_json(&archive),
             is_verified_on_use: true,
         };
         drop(self.directory.publish(download.building, key, label)?);
@@ -197,9 +179,6 @@ impl Cache {
     }
 
     /// Publishes the files that were unpacked and shrinks the cache.
-    ///
-    /// # Errors
-    /// [`GitHubError::Cache`].
     pub(super) fn publish_tree(
         &self,
         building: Building,
@@ -207,7 +186,7 @@ impl Cache {
         archive: ArchiveNote,
         unpacked: &Unpacked,
     ) -> Result<KeyedTree, GitHubError> {
-        let mut note = json(&TreeNote {
+        let mut note = to_json(&TreeNote {
             archive,
             content: unpacked.content_digest,
         });
@@ -224,23 +203,20 @@ impl Cache {
         Ok(published)
     }
 
-    /// Returns the recorded commit of `key`, if at most [`TAG_LIFETIME`] old.
-    pub(super) fn resolution(&self, key: &Digest) -> Option<String> {
+    /// Returns the recorded commit of `key`, unless it is older than [`TAG_LIFETIME`].
+    pub(super) fn recorded_commit(&self, key: &Digest) -> Option<String> {
         let name = format!("{REFERENCES}/{}", key.hexadecimal());
         let bytes = self.directory.root().read(&name, RESOLUTION_BYTES_MAX);
         let resolution: Resolution = serde_json::from_slice(&bytes.ok()??).ok()?;
         let since = UNIX_EPOCH.checked_add(Duration::from_secs(resolution.since_unix_s))?;
-        // Fails if the clock was set back: resolve again.
+        // Fails if the clock was set back. The reference is then resolved again.
         let age = SystemTime::now().duration_since(since).ok()?;
-        let is_good = resolution.key == *key && is_commit(&resolution.sha) && age < TAG_LIFETIME;
-        is_good.then_some(resolution.sha)
+        let is_valid = resolution.key == *key && is_commit(&resolution.sha) && age < TAG_LIFETIME;
+        is_valid.then_some(resolution.sha)
     }
 
     /// Records the commit of `key`, and removes the records that are too old.
-    ///
-    /// # Errors
-    /// [`GitHubError::Cache`].
-    pub(super) fn remember(&self, key: &Digest, sha: &str) -> Result<(), GitHubError> {
+    pub(super) fn record_commit(&self, key: &Digest, sha: &str) -> Result<(), GitHubError> {
         let root = self.directory.root();
         for name in root.names(REFERENCES)? {
             let name = format!("{REFERENCES}/{name}");
@@ -252,13 +228,11 @@ impl Cache {
                 root.unlink(&name)?;
             }
         }
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let resolution = Resolution {
+        let bytes = to_json(&Resolution {
             key: *key,
             sha: sha.to_owned(),
-            since_unix_s: since.unwrap_or_default().as_secs(),
-        };
-        let bytes = json(&resolution);
+            since_unix_s: unix_s(),
+        });
         Ok(self
             .directory
             .write(REFERENCES, &key.hexadecimal(), &bytes)?)
@@ -282,11 +256,6 @@ fn verified_archive(found: &KeyedTree) -> Result<Option<File>, CacheError> {
         return Ok(None);
     };
     let mut file = File::from(file);
-    let is_whole = store::hash(&mut file).is_ok_and(|digest| digest == note.digest);
-    Ok((is_whole && file.rewind().is_ok()).then_some(file))
-}
-
-fn json(value: &impl Serialize) -> Vec<u8> {
-    // Serialization of these types cannot fail.
-    serde_json::to_vec(value).unwrap_or_default()
+    let is_intact = store::hash(&mut file).is_ok_and(|digest| digest == note.digest);
+    Ok((is_intact && file.rewind().is_ok()).then_some(file))
 }

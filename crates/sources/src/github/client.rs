@@ -5,15 +5,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use ureq::http::StatusCode;
-
 use crate::github::cache::Cache;
 use crate::github::error::GitHubError;
-use crate::github::fault::Fault;
 use crate::github::fetching::FetchRequest;
 use crate::github::reference::is_commit;
 use crate::github::resolving::{is_reference, is_repository};
-use crate::github::service::Service;
+use crate::github::service::{Service, wait};
 use crate::github::{FetchedTree, GitHub, RefShape, ResolvedRef, Timeouts, Token};
 use crate::progress::Progress;
 use archive::UnpackLimits;
@@ -22,7 +19,7 @@ use spec::path::{RelPath, escape};
 
 /// Settings of a client.
 pub struct ClientSettings {
-    /// Base of the REST API: `HostPolicy::github.base_url`.
+    /// Base URL of the REST API: `HostPolicy::github.base_url`.
     pub base_url: String,
     /// Sent only to `base_url`.
     pub token: Option<Token>,
@@ -51,7 +48,7 @@ pub struct Client {
     pub(super) settings: ClientSettings,
     pub(super) service: Service,
     cache: OnceCell<Cache>,
-    /// Within one process a reference resolves to one commit.
+    /// References that this process resolved. Each resolves to one commit.
     resolved: RefCell<BTreeMap<(String, String), ResolvedRef>>,
 }
 
@@ -93,7 +90,13 @@ impl Client {
     }
 
     /// Hashes the parts that identify an entry of the cache. No part contains NUL.
-    pub(super) fn key(&self, kind: &str, repository: &str, name: &[u8], folder: &[u8]) -> Digest {
+    pub(super) fn cache_key(
+        &self,
+        kind: &str,
+        repository: &str,
+        name: &[u8],
+        folder: &[u8],
+    ) -> Digest {
         let service = self.service.base_url().as_bytes();
         let parts = [
             kind.as_bytes(),
@@ -105,7 +108,7 @@ impl Client {
         Digest::of(&parts.join(&0))
     }
 
-    pub(super) fn no_repository(&self, repository: &str) -> GitHubError {
+    pub(super) fn repository_not_found(&self, repository: &str) -> GitHubError {
         GitHubError::RepositoryNotFound {
             repository: escape(repository.as_bytes()),
             service: self.service.base_url().to_owned(),
@@ -133,7 +136,7 @@ impl GitHub for Client {
             });
         }
         if !is_repository(repository) {
-            return Err(self.no_repository(repository));
+            return Err(self.repository_not_found(repository));
         }
         if !is_reference(reference) {
             return Err(GitHubError::RefNotFound {
@@ -143,14 +146,14 @@ impl GitHub for Client {
                 near: None,
             });
         }
-        let known = (repository.to_owned(), reference.to_owned());
-        if let Some(resolved) = self.resolved.borrow().get(&known) {
+        let key = (repository.to_owned(), reference.to_owned());
+        if let Some(resolved) = self.resolved.borrow().get(&key) {
             return Ok(resolved.clone());
         }
         let resolved = self.resolve(repository, reference, shape);
         Progress::Done.emit();
         let resolved = resolved?;
-        self.resolved.borrow_mut().insert(known, resolved.clone());
+        self.resolved.borrow_mut().insert(key, resolved.clone());
         Ok(resolved)
     }
 
@@ -161,41 +164,35 @@ impl GitHub for Client {
         path: Option<&RelPath>,
     ) -> Result<FetchedTree, GitHubError> {
         if !is_repository(repository) {
-            return Err(self.no_repository(repository));
+            return Err(self.repository_not_found(repository));
         }
         let folder = path.map_or(&b""[..], RelPath::as_bytes);
         let request = FetchRequest {
             repository,
             sha,
             folder: path,
-            tree_key: self.key("tree", repository, sha.as_bytes(), folder),
-            archive_key: self.key("archive", repository, sha.as_bytes(), b""),
+            tree_key: self.cache_key("tree", repository, sha.as_bytes(), folder),
+            archive_key: self.cache_key("archive", repository, sha.as_bytes(), b""),
         };
         if !is_commit(sha) {
-            return Err(request.no_commit());
+            return Err(request.commit_not_found());
         }
         let cache = self.cache()?;
         if let Some(tree) = cache.tree(&request.tree_key)? {
             return Ok(tree);
         }
         let _claim = cache.claim(&request.archive_key, |pause| {
-            let cause = "another process fetches it";
-            Progress::Waiting { cause, pause }.emit();
-            std::thread::sleep(pause);
+            wait("another process fetches it", pause);
         })?;
         // The previous holder of the claim may have fetched it.
         if let Some(tree) = cache.tree(&request.tree_key)? {
             return Ok(tree);
         }
-        if let Some(tree) = self.unpack_kept(&request)? {
+        if let Some(tree) = self.unpack_cached(&request)? {
             return Ok(tree);
         }
-        let fetched = self.fetch_anew(&request);
+        let fetched = self.download(&request);
         Progress::Done.emit();
         fetched
     }
-}
-
-pub(super) fn unexpected(status: StatusCode) -> Fault {
-    Fault::Unusable(format!("the answer was {}", status.as_u16()))
 }

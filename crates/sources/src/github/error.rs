@@ -1,7 +1,7 @@
 //! Errors of repositories.
 
 use crate::github::reference::RefShape;
-use crate::http::{tries_shown, until_shown};
+use crate::http::{self, format_tries, format_until};
 use archive::UnpackError;
 use spec::path::RelPath;
 use store::CacheError;
@@ -16,14 +16,14 @@ pub enum GitHubError {
         reference: String,
         shape: RefShape,
     },
-    #[error("{repository}: the service at {service} knows no such repository, or does not show it")]
+    #[error("{repository}: not found at {service}, or not accessible")]
     RepositoryNotFound {
         /// `owner/name`.
         repository: String,
         service: String,
         with_token: bool,
     },
-    #[error("{repository}: no tag and no branch `{reference}`{}", meant(.near.as_ref()))]
+    #[error("{repository}: no tag and no branch `{reference}`{}", suggest(.near.as_ref()))]
     RefNotFound {
         repository: String,
         reference: String,
@@ -31,14 +31,14 @@ pub enum GitHubError {
         /// A similar existing name, escaped.
         near: Option<String>,
     },
-    #[error("{repository}: no commit {sha}, or the service does not show it")]
+    #[error("{repository}: no commit {sha}, or it is not accessible")]
     CommitNotFound {
         /// `owner/name`.
         repository: String,
         sha: String,
     },
-    /// The tag points to a tree or a blob.
-    #[error("{repository}: the tag `{reference}` is one of {found}; expected one of a commit")]
+    /// The tag refers to a tree or a blob.
+    #[error("{repository}: the tag `{reference}` refers to {found}, expected a commit")]
     NotACommit {
         repository: String,
         reference: String,
@@ -54,23 +54,23 @@ pub enum GitHubError {
         repository: String,
         sha: String,
         path: RelPath,
-        /// `is not there`, or its type.
+        /// `does not exist`, or its type.
         problem: String,
     },
-    #[error("{request}: the service refuses {}", credentials(.token.as_deref()))]
+    #[error("{request}: the service refuses {}", describe_credentials(.token.as_deref()))]
     Unauthorized {
         request: String,
         /// Source of the token; `None` without a token.
         token: Option<String>,
     },
-    #[error("{request}: the service answered {status}{}", until_shown(.until.as_deref()))]
+    #[error("{request}: the service answered {status}{}", format_until(.until.as_deref()))]
     RateLimited {
         request: String,
         status: u16,
         until: Option<String>,
         with_token: bool,
     },
-    #[error("{request}: no usable answer after {}: {cause}", tries_shown(*.tries))]
+    #[error("{request}: no usable answer after {}: {cause}", format_tries(*.tries))]
     Unavailable {
         request: String,
         tries: u32,
@@ -84,7 +84,7 @@ pub enum GitHubError {
         #[source]
         source: Option<Box<UnpackError>>,
     },
-    #[error("what is fetched from repositories cannot be kept")]
+    #[error("the cache of repositories cannot be used")]
     Cache(#[from] CacheError),
     #[error("{setting}: {problem}")]
     Setting {
@@ -94,11 +94,26 @@ pub enum GitHubError {
     },
 }
 
-fn meant(near: Option<&String>) -> String {
+/// Error of one attempt of a request.
+pub(super) type AttemptError = http::AttemptError<GitHubError>;
+
+impl From<GitHubError> for AttemptError {
+    fn from(error: GitHubError) -> Self {
+        Self::Final(Box::new(error))
+    }
+}
+
+impl From<CacheError> for AttemptError {
+    fn from(error: CacheError) -> Self {
+        GitHubError::from(error).into()
+    }
+}
+
+fn suggest(near: Option<&String>) -> String {
     near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
 }
 
-fn credentials(token: Option<&str>) -> String {
+fn describe_credentials(token: Option<&str>) -> String {
     match token {
         Some(origin) => format!("the token of `{origin}` (github.token)"),
         None => "requests without a token".to_owned(),
@@ -162,14 +177,14 @@ impl GitHubError {
                 "check owner and name, and that the token of github.token may read it"
             }
             Self::CommitNotFound { .. } => {
-                "check that the commit was pushed to this repository, and that github.token may read it"
+                "check that the commit was pushed to this repository, and that the token of github.token may read it"
             }
             Self::FolderNotFound { .. } => "`path` is relative to the top of the repository",
             Self::Unauthorized { token: None, .. } => {
                 "set github.token to env:NAME or file:PATH in the host's configuration"
             }
             Self::Unauthorized { .. } => {
-                "the token may have expired or been revoked: put a new one where github.token says"
+                "the token of github.token may have expired or been revoked: replace it"
             }
             Self::RateLimited {
                 with_token: false, ..
@@ -177,19 +192,15 @@ impl GitHubError {
             Self::RateLimited { .. } => {
                 "wait, or pin commits: a commit that was fetched before needs no request"
             }
-            Self::Unavailable { .. } => {
-                "try again later; github.base_url says where the service is expected"
-            }
+            Self::Unavailable { .. } => "check github.base_url, and try again later",
             Self::Cache { .. } => {
-                "cache.directory in the host's configuration names another directory"
+                "set cache.directory in the host's configuration to another directory"
             }
             Self::NotLocked { .. } => "write the lock file again: `runner bundle … --lock FILE`",
             Self::RefNotFound { .. }
             | Self::NotACommit { .. }
             | Self::ArchiveRefused { .. }
-            | Self::Setting { .. } => {
-                return None;
-            }
+            | Self::Setting { .. } => return None,
         };
         Some(text.to_owned())
     }

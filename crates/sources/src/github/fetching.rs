@@ -7,9 +7,8 @@ use ureq::http::StatusCode;
 
 use crate::github::FetchedTree;
 use crate::github::cache::ArchiveNote;
-use crate::github::client::{Client, unexpected};
-use crate::github::error::GitHubError;
-use crate::github::fault::Fault;
+use crate::github::client::Client;
+use crate::github::error::{AttemptError, GitHubError};
 use crate::github::reference::is_commit;
 use crate::progress::{Progress, short};
 use archive::unpack::HostedArchive;
@@ -28,14 +27,14 @@ pub(super) struct FetchRequest<'a> {
 }
 
 impl FetchRequest<'_> {
-    pub(super) fn no_commit(&self) -> GitHubError {
+    pub(super) fn commit_not_found(&self) -> GitHubError {
         GitHubError::CommitNotFound {
             repository: escape(self.repository.as_bytes()),
             sha: escape(self.sha.as_bytes()),
         }
     }
 
-    fn refused(&self, cause: String, source: Option<Box<UnpackError>>) -> Fault {
+    fn refused(&self, cause: String, source: Option<Box<UnpackError>>) -> AttemptError {
         GitHubError::ArchiveRefused {
             repository: self.repository.to_owned(),
             sha: self.sha.to_owned(),
@@ -47,7 +46,7 @@ impl FetchRequest<'_> {
 }
 
 impl Client {
-    pub(super) fn unpack_kept(
+    pub(super) fn unpack_cached(
         &self,
         request: &FetchRequest<'_>,
     ) -> Result<Option<FetchedTree>, GitHubError> {
@@ -60,19 +59,16 @@ impl Client {
             Ok((archive, hosted)) => self
                 .publish(request, building, archive, &hosted, true)
                 .map(Some),
-            Err(Fault::Final(error)) => Err(*error),
-            // Incomplete with the right digest: treat as damaged.
-            Err(Fault::Unusable(_) | Fault::Passing { .. }) => {
+            Err(AttemptError::Final(error)) => Err(*error),
+            // The archive has the right digest but is incomplete. Treat it as damaged.
+            Err(AttemptError::Unusable(_) | AttemptError::Temporary { .. }) => {
                 cache.discard(&request.archive_key)?;
                 Ok(None)
             }
         }
     }
 
-    pub(super) fn fetch_anew(
-        &self,
-        request: &FetchRequest<'_>,
-    ) -> Result<FetchedTree, GitHubError> {
+    pub(super) fn download(&self, request: &FetchRequest<'_>) -> Result<FetchedTree, GitHubError> {
         let (repository, sha) = (request.repository, request.sha);
         let place = format!("{repository} at {}", short(sha));
         Progress::Asking { place: &place }.emit();
@@ -85,9 +81,9 @@ impl Client {
             match response.status {
                 StatusCode::OK => (),
                 StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY => {
-                    return Err(request.no_commit().into());
+                    return Err(request.commit_not_found().into());
                 }
-                other => return Err(unexpected(other)),
+                other => return Err(AttemptError::unexpected_status(other)),
             }
             let mut download = cache.begin_download()?;
             let limit_bytes = self.settings.limits.compressed_bytes;
@@ -107,14 +103,14 @@ impl Client {
         self.publish(request, building, archive, &hosted, false)
     }
 
-    /// Unpacks the requested folder into the empty directory `into`, and checks that the archive is of
+    /// Unpacks the requested folder into the empty directory `into`. Checks that the archive is of
     /// the requested commit.
     fn unpack(
         &self,
         request: &FetchRequest<'_>,
         archive: File,
         into: BorrowedFd<'_>,
-    ) -> Result<(ArchiveNote, HostedArchive), Fault> {
+    ) -> Result<(ArchiveNote, HostedArchive), AttemptError> {
         let bytes = archive.metadata().map_or(0, |status| status.len());
         let hosted = unpack_hosted(
             archive,
@@ -122,18 +118,19 @@ impl Client {
             &self.settings.limits,
             request.folder.cloned(),
         )
-        .map_err(|error| unpack_fault(request, error))?;
+        .map_err(|error| classify(request, error))?;
         let comment = hosted.comment.as_deref().map(<[u8]>::trim_ascii);
         if let Some(comment) = comment.and_then(|comment| str::from_utf8(comment).ok())
             && is_commit(comment)
             && comment != request.sha
         {
-            let cause = format!("it says that it is the one of {comment}");
+            let cause = format!("it is of the commit {comment}");
             return Err(request.refused(cause, None));
         }
         let digest = hosted.unpacked.archive_digest;
-        let digest = digest
-            .ok_or_else(|| Fault::passing("the archive was not read to its end".to_owned()))?;
+        let digest = digest.ok_or_else(|| {
+            AttemptError::temporary("the archive was not read to its end".to_owned())
+        })?;
         Ok((ArchiveNote { bytes, digest }, hosted))
     }
 
@@ -151,7 +148,7 @@ impl Client {
                 sha: request.sha.to_owned(),
                 path: folder.clone(),
                 problem: match found {
-                    "nothing" => "is not there".to_owned(),
+                    "nothing" => "does not exist".to_owned(),
                     other => format!("is {other}; expected a folder"),
                 },
             });
@@ -162,8 +159,8 @@ impl Client {
     }
 }
 
-/// A truncated or garbled archive may arrive whole on the next attempt.
-fn unpack_fault(request: &FetchRequest<'_>, error: UnpackError) -> Fault {
+/// A truncated or damaged archive is a temporary error.
+fn classify(request: &FetchRequest<'_>, error: UnpackError) -> AttemptError {
     if !error.is_damage() && error.is_refusal() {
         return request.refused(error.to_string(), Some(Box::new(error)));
     }
@@ -171,6 +168,6 @@ fn unpack_fault(request: &FetchRequest<'_>, error: UnpackError) -> Fault {
         UnpackError::Target { source, .. } | UnpackError::Source { source, .. } => {
             GitHubError::Cache(CacheError::Call(source)).into()
         }
-        other => Fault::passing(other.to_string()),
+        other => AttemptError::temporary(other.to_string()),
     }
 }

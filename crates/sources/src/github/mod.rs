@@ -1,11 +1,10 @@
 //! Repository sources: resolves references and fetches files.
 //!
-//! Only this module handles credentials (AIP-26, "Github auth boundary").
+//! Only this module handles the token (AIP-26, "Github auth boundary").
 
 mod cache;
 mod client;
 mod error;
-mod fault;
 mod fetching;
 mod reference;
 mod resolving;
@@ -56,19 +55,19 @@ pub struct ResolvedRef {
     pub shape: RefShape,
     /// No request was made.
     pub cached: bool,
-    /// Such as a tag and a branch of the same name.
+    /// For example, a tag and a branch have the same name.
     pub warnings: Vec<WarningReport>,
 }
 
-/// Files of a repository. Treat as read-only: others may have the same directory open.
+/// Files of a repository. Do not change them: other processes may use the same directory.
 pub struct FetchedTree {
     /// The requested folder: regular files, directories, and links within it. `.git` is excluded.
     pub directory: OwnedFd,
     pub archive_bytes: u64,
-    /// SHA-256 of that archive. The service may pack the same commit differently.
+    /// SHA-256 of the archive. The service may pack the same commit differently.
     pub archive_digest: Digest,
     pub from_cache: bool,
-    /// Prevents removal of the directory.
+    /// Lock that prevents the removal of the directory.
     pub hold: Option<OwnedFd>,
 }
 
@@ -84,7 +83,7 @@ impl FetchedTree {
         }
     }
 
-    /// Wraps a directory of the caller, for tests and other services.
+    /// Wraps a directory of the caller.
     #[must_use]
     pub fn of_directory(directory: OwnedFd, archive_bytes: u64, archive_digest: Digest) -> Self {
         Self {

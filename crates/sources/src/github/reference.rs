@@ -10,14 +10,14 @@ pub(crate) const TAG_LIFETIME: Duration = Duration::from_secs(24 * 3_600);
 /// Shape of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefShape {
-    /// `^[0-9a-f]{40}$`: never changes.
+    /// `^[0-9a-f]{40}$`. It never changes.
     Commit,
-    /// `^v[0-9]+(\.[0-9]+)*$`: resolved again after `TAG_LIFETIME`.
+    /// `^v[0-9]+(\.[0-9]+)*$`. It is resolved again after `TAG_LIFETIME`.
     VersionTag,
     /// 7 to 39 hexadecimal digits: probably an abbreviated commit. Treated as
     /// [`RefShape::Floating`].
     Abbreviated,
-    /// A branch or another tag: resolved each time.
+    /// A branch or another tag. It is resolved each time.
     Floating,
 }
 
@@ -44,15 +44,13 @@ impl RefShape {
     }
 }
 
-/// `a commit`, `a version tag` and so on, for messages.
+/// Formats `a commit`, `a version tag` … for messages.
 impl fmt::Display for RefShape {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Commit => "a commit",
             Self::VersionTag => "a version tag, which can be moved",
-            Self::Abbreviated => {
-                "an abbreviated commit, which is read as the name of a branch or tag"
-            }
+            Self::Abbreviated => "an abbreviated commit, which is read as a branch or tag",
             Self::Floating => "the name of a branch or tag, which can be moved",
         })
     }

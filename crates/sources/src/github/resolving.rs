@@ -4,10 +4,9 @@
 
 use ureq::http::StatusCode;
 
-use crate::github::client::{Client, unexpected};
-use crate::github::error::GitHubError;
-use crate::github::fault::Fault;
-use crate::github::responses::{Named, ObjectKind, Pointed, named, pointed};
+use crate::github::client::Client;
+use crate::github::error::{AttemptError, GitHubError};
+use crate::github::responses::{GitObject, ObjectKind, RefLookup, parse_object, parse_refs};
 use crate::github::{RefShape, ResolvedRef};
 use crate::progress::Progress;
 use spec::did_you_mean::nearest;
@@ -20,18 +19,15 @@ const TAGS_MAX: usize = 5;
 
 impl Client {
     /// Resolves `reference`, which is not a commit.
-    ///
-    /// # Errors
-    /// [`GitHubError`].
     pub(super) fn resolve(
         &self,
         repository: &str,
         reference: &str,
         shape: RefShape,
     ) -> Result<ResolvedRef, GitHubError> {
-        let key = self.key("ref", repository, reference.as_bytes(), b"");
+        let key = self.cache_key("ref", repository, reference.as_bytes(), b"");
         if shape == RefShape::VersionTag
-            && let Some(sha) = self.cache()?.resolution(&key)
+            && let Some(sha) = self.cache()?.recorded_commit(&key)
         {
             return Ok(ResolvedRef {
                 sha,
@@ -45,25 +41,24 @@ impl Client {
             reference,
         };
         resolving.emit();
-        let tag = self.named(repository, "tags", reference)?;
-        let head = self.named(repository, "heads", reference)?;
+        let tag = self.find_ref(repository, "tags", reference)?;
+        let head = self.find_ref(repository, "heads", reference)?;
         let mut warnings = Vec::new();
         let found = match (tag, head) {
-            (Named::There(tag), Named::There(head)) => {
+            (RefLookup::Found(tag), RefLookup::Found(head)) => {
                 warnings.push(ambiguous(repository, reference, &tag, &head));
                 tag
             }
-            (Named::There(found), Named::Others(_)) | (Named::Others(_), Named::There(found)) => {
-                found
-            }
-            (Named::Others(tags), Named::Others(heads)) => {
+            (RefLookup::Found(found), RefLookup::NotFound(_))
+            | (RefLookup::NotFound(_), RefLookup::Found(found)) => found,
+            (RefLookup::NotFound(tags), RefLookup::NotFound(heads)) => {
                 let others = [tags, heads].concat();
-                return Err(self.nothing_of(repository, reference, shape, others));
+                return Err(self.ref_not_found(repository, reference, shape, others));
             }
         };
-        let sha = self.commit_of(repository, reference, found)?;
+        let sha = self.peel(repository, reference, found)?;
         if shape == RefShape::VersionTag {
-            self.cache()?.remember(&key, &sha)?;
+            self.cache()?.record_commit(&key, &sha)?;
         }
         Ok(ResolvedRef {
             sha,
@@ -73,7 +68,12 @@ impl Client {
         })
     }
 
-    fn named(&self, repository: &str, kind: &str, reference: &str) -> Result<Named, GitHubError> {
+    fn find_ref(
+        &self,
+        repository: &str,
+        kind: &str,
+        reference: &str,
+    ) -> Result<RefLookup, GitHubError> {
         let wanted = format!("{kind}/{reference}");
         let path = format!(
             "/repos/{repository}/git/refs/{kind}/{}",
@@ -84,20 +84,21 @@ impl Client {
             match response.status {
                 StatusCode::OK => {
                     let document = self.service.json(response)?;
-                    named(&document, &wanted).map_err(Fault::Unusable)
+                    parse_refs(&document, &wanted).map_err(AttemptError::Unusable)
                 }
                 // 409: the repository is empty.
-                StatusCode::NOT_FOUND | StatusCode::CONFLICT => Ok(Named::Others(Vec::new())),
-                other => Err(unexpected(other)),
+                StatusCode::NOT_FOUND | StatusCode::CONFLICT => Ok(RefLookup::NotFound(Vec::new())),
+                other => Err(AttemptError::unexpected_status(other)),
             }
         })
     }
 
-    fn commit_of(
+    /// Follows annotated tags to the commit.
+    fn peel(
         &self,
         repository: &str,
         reference: &str,
-        mut found: Pointed,
+        mut found: GitObject,
     ) -> Result<String, GitHubError> {
         for _ in 0..=TAGS_MAX {
             let path = match found.kind {
@@ -107,7 +108,7 @@ impl Client {
                     return Err(GitHubError::NotACommit {
                         repository: repository.to_owned(),
                         reference: escape(reference.as_bytes()),
-                        found: escape(found.as_bytes()),
+                        found: format!("a {}", escape(found.as_bytes())),
                     });
                 }
             };
@@ -116,20 +117,20 @@ impl Client {
                 match response.status {
                     StatusCode::OK => {
                         let document = self.service.json(response)?;
-                        pointed(&document).map_err(Fault::Unusable)
+                        parse_object(&document).map_err(AttemptError::Unusable)
                     }
-                    other => Err(unexpected(other)),
+                    other => Err(AttemptError::unexpected_status(other)),
                 }
             })?;
         }
         Err(GitHubError::NotACommit {
             repository: repository.to_owned(),
             reference: escape(reference.as_bytes()),
-            found: format!("more than {TAGS_MAX} tags in a row"),
+            found: format!("a chain of more than {TAGS_MAX} tags"),
         })
     }
 
-    fn nothing_of(
+    fn ref_not_found(
         &self,
         repository: &str,
         reference: &str,
@@ -137,27 +138,27 @@ impl Client {
         mut others: Vec<String>,
     ) -> GitHubError {
         let path = format!("/repos/{repository}");
-        let is_there = self.service.retry(&path, || {
+        let exists = self.service.retry(&path, || {
             let response = self.service.get(&path, JSON)?;
             match response.status {
                 StatusCode::OK => Ok(true),
                 StatusCode::NOT_FOUND => Ok(false),
-                other => Err(unexpected(other)),
+                other => Err(AttemptError::unexpected_status(other)),
             }
         });
-        match is_there {
+        match exists {
             Ok(true) => (),
-            Ok(false) => return self.no_repository(repository),
+            Ok(false) => return self.repository_not_found(repository),
             Err(error) => return error,
         }
         for kind in ["tags", "heads"] {
-            // Similar names only improve the message, so a failure is ignored.
+            // Ignore a failure: similar names only improve the message.
             let path = format!("/repos/{repository}/git/refs/{kind}");
             let listed = self.service.get(&path, JSON).and_then(|response| {
                 let document = self.service.json(response)?;
-                named(&document, "").map_err(Fault::Unusable)
+                parse_refs(&document, "").map_err(AttemptError::Unusable)
             });
-            if let Ok(Named::Others(listed)) = listed {
+            if let Ok(RefLookup::NotFound(listed)) = listed {
                 others.extend(listed);
             }
         }
@@ -175,18 +176,23 @@ impl Client {
     }
 }
 
-fn ambiguous(repository: &str, reference: &str, tag: &Pointed, head: &Pointed) -> WarningReport {
+fn ambiguous(
+    repository: &str,
+    reference: &str,
+    tag: &GitObject,
+    head: &GitObject,
+) -> WarningReport {
     let reference = escape(reference.as_bytes());
     WarningReport::new(
         "reference_ambiguous",
         format!(
-            "{repository}: `{reference}` is a tag ({}) and a branch ({}); the tag is taken",
+            "{repository}: `{reference}` is a tag ({}) and a branch ({}); the tag is used",
             tag.sha, head.sha
         ),
     )
 }
 
-/// `owner/name` of valid characters, without `..`.
+/// Whether `text` is `owner/name` of valid characters, without `..`.
 pub(super) fn is_repository(text: &str) -> bool {
     let is_name = |name: &str| {
         !matches!(name, "" | "." | "..")
@@ -198,7 +204,7 @@ pub(super) fn is_repository(text: &str) -> bool {
         .is_some_and(|(owner, name)| is_name(owner) && is_name(name))
 }
 
-/// The rules of git-check-ref-format(1) for segments.
+/// Checks the rules of git-check-ref-format(1) for segments.
 pub(super) fn is_reference(text: &str) -> bool {
     !text.contains("..")
         && text
@@ -212,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_could_lead_elsewhere_in_a_url_are_none() {
+    fn names_that_change_the_path_of_a_url_are_refused() {
         for name in ["owner/name", "o-r_g/a.b", "a/..b"] {
             assert!(is_repository(name), "{name}");
         }

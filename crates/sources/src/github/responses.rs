@@ -1,11 +1,11 @@
-//! Parsing of references in the service's JSON.
+//! Parsing of references in the JSON of the service.
 
 use serde_json::Value;
 
 use crate::github::reference::is_commit;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pointed {
+pub(super) struct GitObject {
     pub(super) sha: String,
     /// An annotated tag must be resolved further.
     pub(super) kind: ObjectKind,
@@ -19,41 +19,34 @@ pub(super) enum ObjectKind {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Named {
-    There(Pointed),
-    /// No exact match; names with this prefix.
-    Others(Vec<String>),
+pub(super) enum RefLookup {
+    Found(GitObject),
+    /// No exact match. The names start with the requested one.
+    NotFound(Vec<String>),
 }
 
 /// Parses the response to `git/refs/{wanted}`: one reference, or all with this prefix. Only an
 /// exact match counts. `wanted` is `tags/NAME` or `heads/NAME`.
-///
-/// # Errors
-/// What is wrong with the document.
-pub(super) fn named(document: &Value, wanted: &str) -> Result<Named, String> {
+pub(super) fn parse_refs(document: &Value, wanted: &str) -> Result<RefLookup, String> {
     let full = format!("refs/{wanted}");
-    let one = std::slice::from_ref(document);
     let items = match document {
         Value::Array(items) => items.as_slice(),
-        _ => one,
+        one => std::slice::from_ref(one),
     };
     let mut others = Vec::new();
     for item in items {
         let name = item.get("ref").and_then(Value::as_str);
         let name = name.ok_or("a reference has no `ref`")?;
         if name == full {
-            return pointed(item).map(Named::There);
+            return parse_object(item).map(RefLookup::Found);
         }
         others.extend(short(name));
     }
-    Ok(Named::Others(others))
+    Ok(RefLookup::NotFound(others))
 }
 
 /// Parses the `object` of a reference or of an annotated tag.
-///
-/// # Errors
-/// What is wrong with the document.
-pub(super) fn pointed(item: &Value) -> Result<Pointed, String> {
+pub(super) fn parse_object(item: &Value) -> Result<GitObject, String> {
     let field = |name: &str| {
         let value = item.get("object").and_then(|object| object.get(name));
         value.and_then(Value::as_str).map(str::to_owned)
@@ -66,7 +59,7 @@ pub(super) fn pointed(item: &Value) -> Result<Pointed, String> {
         "tag" => ObjectKind::Tag,
         other => ObjectKind::Other(other.chars().take(20).collect()),
     };
-    Ok(Pointed { sha, kind })
+    Ok(GitObject { sha, kind })
 }
 
 fn short(full: &str) -> Option<String> {
@@ -88,7 +81,7 @@ mod tests {
 
     #[test]
     fn only_an_exact_match_counts() {
-        let pointed = Pointed {
+        let pointed = GitObject {
             sha: SHA.to_owned(),
             kind: ObjectKind::Commit,
         };
@@ -96,25 +89,28 @@ mod tests {
         let longer = reference("refs/tags/v1.2", "commit");
         let head = reference("refs/heads/v1", "commit");
         for (document, expected) in [
-            (exact.clone(), Named::There(pointed.clone())),
-            (json!([longer, exact]), Named::There(pointed)),
-            (json!([longer]), Named::Others(vec!["v1.2".to_owned()])),
-            (longer, Named::Others(vec!["v1.2".to_owned()])),
-            (head, Named::Others(vec!["v1".to_owned()])),
-            (json!([]), Named::Others(Vec::new())),
+            (exact.clone(), RefLookup::Found(pointed.clone())),
+            (json!([longer, exact]), RefLookup::Found(pointed)),
+            (
+                json!([longer]),
+                RefLookup::NotFound(vec!["v1.2".to_owned()]),
+            ),
+            (longer, RefLookup::NotFound(vec!["v1.2".to_owned()])),
+            (head, RefLookup::NotFound(vec!["v1".to_owned()])),
+            (json!([]), RefLookup::NotFound(Vec::new())),
         ] {
-            assert_eq!(named(&document, "tags/v1"), Ok(expected), "{document}");
+            assert_eq!(parse_refs(&document, "tags/v1"), Ok(expected), "{document}");
         }
     }
 
     #[test]
-    fn an_object_is_a_commit_a_tag_or_something_that_is_named() {
+    fn the_type_of_an_object_is_parsed() {
         for (kind, expected) in [
             ("commit", ObjectKind::Commit),
             ("tag", ObjectKind::Tag),
             ("tree", ObjectKind::Other("tree".to_owned())),
         ] {
-            let found = pointed(&reference("x", kind)).expect("well formed");
+            let found = parse_object(&reference("x", kind)).expect("well formed");
             assert_eq!(found.kind, expected);
         }
     }
@@ -130,7 +126,7 @@ mod tests {
             json!({"ref": "refs/tags/v1", "object": {"type": "commit", "sha": "../../x"}}),
             json!({"ref": "refs/tags/v1", "object": {"sha": SHA}}),
         ] {
-            assert!(named(&document, "tags/v1").is_err(), "{document}");
+            assert!(parse_refs(&document, "tags/v1").is_err(), "{document}");
         }
     }
 }

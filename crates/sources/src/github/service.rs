@@ -1,18 +1,20 @@
 //! Requests to the service: token, retries, time-outs.
 
 use std::io::Read as _;
+use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use ureq::http::{Request, StatusCode, Uri, header};
 
 use crate::github::Timeouts;
-use crate::github::error::GitHubError;
-use crate::github::fault::Fault;
+use crate::github::error::{AttemptError, GitHubError};
 use crate::github::token::Token;
-pub(super) use crate::http::Response;
-use crate::http::url::{follow, is_private_way, is_same_origin, plain_url};
+use crate::http::url::{
+    follow_redirects, is_same_origin, is_tls_or_loopback, parse_url, request_url,
+};
 use crate::http::{
-    Client, GaveUp, Watch, check_retryable, expect_content, number, of_host, retry, retry_after,
+    Cancellation, Client, NO_ROOTS, Response, RetryError, check_content_type, check_retryable,
+    load_host_roots, parse_number, parse_retry_after, retry,
 };
 use crate::progress::Progress;
 use spec::path::escape;
@@ -43,14 +45,14 @@ impl Service {
             problem,
         };
         let base_url = base_url.trim_end_matches('/').to_owned();
-        let shown = escape(base_url.as_bytes());
+        let found = escape(base_url.as_bytes());
         let expected = "expected https://HOST[/PATH] without a user name, a query or a fragment";
-        let base = plain_url(&base_url)
+        let base = parse_url(&base_url)
             .filter(|base| base.query().is_none() && !base_url.contains('#'))
-            .ok_or_else(|| refused(format!("found `{shown}`, {expected}")))?;
-        if token.is_some() && !is_private_way(&base) {
+            .ok_or_else(|| refused(format!("found `{found}`, {expected}")))?;
+        if token.is_some() && !is_tls_or_loopback(&base) {
             return Err(refused(format!(
-                "found `{shown}`, expected https://: a token never goes over plain HTTP to \
+                "found `{found}`, expected https://: a token is not sent over plain HTTP to \
                  another machine"
             )));
         }
@@ -58,7 +60,7 @@ impl Service {
             base_url,
             base,
             token,
-            client: Client::new(timeouts, Watch::default()),
+            client: Client::new(timeouts, Cancellation::default()),
         })
     }
 
@@ -78,54 +80,43 @@ impl Service {
     pub(super) fn retry<T>(
         &self,
         path: &str,
-        mut once: impl FnMut() -> Result<T, Fault>,
+        mut once: impl FnMut() -> Result<T, AttemptError>,
     ) -> Result<T, GitHubError> {
-        let watch = self.client.watch();
         let mut pause = |cause: &str, pause| {
-            Progress::Waiting { cause, pause }.emit();
-            watch
-                .pause(pause)
-                .map_err(|cancelled| self.unavailable(path, 1, cancelled.to_string()))
+            wait(cause, pause);
+            Ok(())
         };
-        retry(self.client.timeouts(), &mut pause, &mut once).map_err(|gave_up| match gave_up {
-            GaveUp::Final(error) => *error,
-            GaveUp::Unavailable {
-                limit: Some(limit), ..
-            } => GitHubError::RateLimited {
-                request: self.shown(path),
+        retry(self.client.timeouts(), &mut pause, &mut once).map_err(|error| match error {
+            RetryError::Final(error) => *error,
+            RetryError::RateLimited(limit) => GitHubError::RateLimited {
+                request: self.describe_request(path),
                 status: limit.status,
                 until: limit.until,
                 with_token: self.has_token(),
             },
-            GaveUp::Unavailable { tries, cause, .. } => self.unavailable(path, tries, cause),
+            RetryError::Unusable { tries, cause } | RetryError::Unavailable { tries, cause } => {
+                GitHubError::Unavailable {
+                    request: self.describe_request(path),
+                    tries,
+                    cause,
+                }
+            }
         })
     }
 
-    fn unavailable(&self, path: &str, tries: u32, cause: String) -> GitHubError {
-        GitHubError::Unavailable {
-            request: self.shown(path),
-            tries,
-            cause,
-        }
-    }
-
-    fn shown(&self, path: &str) -> String {
+    fn describe_request(&self, path: &str) -> String {
         format!("GET {}{path}", self.base_url)
     }
 
     /// Sends one request and follows redirects. Returns any other response, such as 404, unless it
     /// refuses the caller or reports a server failure.
-    ///
-    /// # Errors
-    /// [`Fault`].
-    pub(super) fn get(&self, path: &str, accept: &str) -> Result<Response, Fault> {
-        let url = plain_url(&format!("{}{path}", self.base_url))
-            .ok_or_else(|| Fault::Unusable("the URL cannot be written".to_owned()))?;
-        let (_, response) = follow(url, |url| self.one(url, accept))?;
+    pub(super) fn get(&self, path: &str, accept: &str) -> Result<Response, AttemptError> {
+        let url = request_url(&format!("{}{path}", self.base_url))?;
+        let (_, response) = follow_redirects(url, |url| self.send(url, accept))?;
         self.check_status(path, response)
     }
 
-    fn one(&self, url: &Uri, accept: &str) -> Result<Response, Fault> {
+    fn send(&self, url: &Uri, accept: &str) -> Result<Response, AttemptError> {
         let mut request = Request::get(url.clone())
             .header(header::ACCEPT, accept)
             .header("X-GitHub-Api-Version", "2022-11-28");
@@ -134,30 +125,27 @@ impl Service {
         {
             request = request.header(header::AUTHORIZATION, token.header());
         }
-        let request = request
-            .body(())
-            .map_err(|_never| Fault::Unusable("the request cannot be written".to_owned()))?;
-        let response = self.client.send(request, || self.trusted())?;
+        let response = self.client.send(request.body(()), || self.roots())?;
         Ok(response?)
     }
 
-    fn check_status(&self, path: &str, response: Response) -> Result<Response, Fault> {
+    fn check_status(&self, path: &str, response: Response) -> Result<Response, AttemptError> {
         let status = response.status;
-        let wait = retry_after(&response.headers);
-        let is_used_up = number(&response.headers, "x-ratelimit-remaining") == Some(0);
+        let wait = parse_retry_after(&response.headers);
+        let is_exhausted = parse_number(&response.headers, "x-ratelimit-remaining") == Some(0);
         let is_limited = status == StatusCode::TOO_MANY_REQUESTS
-            || (status == StatusCode::FORBIDDEN && (is_used_up || wait.is_some()));
+            || (status == StatusCode::FORBIDDEN && (is_exhausted || wait.is_some()));
         if is_limited {
-            let reset = number(&response.headers, "x-ratelimit-reset");
-            return Err(Fault::rate_limited(
+            let reset = parse_number(&response.headers, "x-ratelimit-reset");
+            return Err(AttemptError::rate_limited(
                 status,
                 wait,
-                reset.filter(|_| is_used_up),
+                reset.filter(|_| is_exhausted),
             ));
         }
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             return Err(GitHubError::Unauthorized {
-                request: self.shown(path),
+                request: self.describe_request(path),
                 token: self.token.as_ref().map(|token| token.origin().to_owned()),
             }
             .into());
@@ -166,53 +154,55 @@ impl Service {
         Ok(response)
     }
 
-    fn trusted(&self) -> Result<Vec<CertificateDer<'static>>, Fault> {
-        let is_plain = self.base.scheme_str() == Some("http");
-        let found = if is_plain { Vec::new() } else { of_host() };
-        if found.is_empty() && !is_plain {
+    fn roots(&self) -> Result<Vec<CertificateDer<'static>>, AttemptError> {
+        if self.base.scheme_str() == Some("http") {
+            return Ok(Vec::new());
+        }
+        let roots = load_host_roots();
+        if roots.is_empty() {
             return Err(GitHubError::Setting {
                 setting: "github.base_url",
-                problem: "no certificate authority is known to this host, so https:// cannot be \
-                          trusted; install ca-certificates, or name a file with SSL_CERT_FILE"
-                    .to_owned(),
+                problem: NO_ROOTS.to_owned(),
             }
             .into());
         }
-        Ok(found)
+        Ok(roots)
     }
 
     /// Parses a JSON response.
     ///
     /// # Errors
-    /// [`Fault`]: wrong content type, too large, invalid JSON, or truncated.
-    pub(super) fn json(&self, response: Response) -> Result<serde_json::Value, Fault> {
-        expect_content(&response.headers, &["json"], "a JSON document").map_err(Fault::Unusable)?;
+    /// [`AttemptError`]: wrong content type, too large, invalid JSON, or truncated.
+    pub(super) fn json(&self, response: Response) -> Result<serde_json::Value, AttemptError> {
+        check_content_type(&response.headers, &["json"], "a JSON document")
+            .map_err(AttemptError::Unusable)?;
         let bytes = response.bytes(&self.client, JSON_BYTES_MAX)?;
-        serde_json::from_slice(&bytes)
-            .map_err(|error| Fault::Unusable(format!("the answer is not a JSON document: {error}")))
+        serde_json::from_slice(&bytes).map_err(|error| {
+            AttemptError::Unusable(format!("the answer is not a JSON document: {error}"))
+        })
     }
 
-    /// Copies the body of an archive to `out` and returns its size in bytes.
+    /// Passes the body of an archive to `write`.
     ///
     /// # Errors
-    /// [`Fault`]: wrong content type, `too_large` above `bytes_max`, truncated, or an error of
-    /// `write`.
+    /// [`AttemptError`]: wrong content type, `too_large` above `bytes_max`, truncated, or an error
+    /// of `write`.
     pub(super) fn archive(
         &self,
         response: Response,
         place: &str,
         bytes_max: u64,
-        too_large: &dyn Fn() -> Fault,
+        too_large: &dyn Fn() -> AttemptError,
         write: &mut dyn FnMut(&[u8]) -> Result<(), GitHubError>,
-    ) -> Result<u64, Fault> {
-        expect_content(
+    ) -> Result<(), AttemptError> {
+        check_content_type(
             &response.headers,
             &["gzip", "octet-stream", "x-tar", "x-compressed"],
             "a gzip-compressed tar",
         )
-        .map_err(Fault::Unusable)?;
+        .map_err(AttemptError::Unusable)?;
         let stated = response.stated_bytes();
-        if stated.is_some_and(|stated| bytes_max < stated) {
+        if stated.is_some_and(|stated| stated > bytes_max) {
             return Err(too_large());
         }
         let mut source = response.reader();
@@ -220,23 +210,28 @@ impl Service {
         let mut bytes: u64 = 0;
         loop {
             let count = match source.read(&mut buffer) {
-                Ok(0) => return Ok(bytes),
+                Ok(0) => return Ok(()),
                 Ok(count) => count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(self.client.read_error(error).into()),
             };
             bytes = bytes.saturating_add(count as u64);
-            if bytes_max < bytes {
+            if bytes > bytes_max {
                 return Err(too_large());
             }
             write(&buffer[..count])?;
-            let of_bytes = stated;
-            let downloading = Progress::Downloading {
+            Progress::Downloading {
                 place,
                 bytes,
-                of_bytes,
-            };
-            downloading.emit();
+                of_bytes: stated,
+            }
+            .emit();
         }
     }
+}
+
+/// Reports the pause and sleeps.
+pub(super) fn wait(cause: &str, pause: Duration) {
+    Progress::Waiting { cause, pause }.emit();
+    std::thread::sleep(pause);
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use ureq::http::HeaderValue;
 
 use crate::github::error::GitHubError;
+use crate::http::authorization;
 
 /// A token and its source. [`fmt::Debug`] shows the source only.
 #[derive(Clone)]
@@ -14,7 +15,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// Takes the token `value` from `origin`, such as `env:NAME`.
+    /// Creates a token from `value`. `origin` is its source, such as `env:NAME`.
     ///
     /// # Errors
     /// [`GitHubError::Setting`]: empty, or not visible ASCII.
@@ -28,17 +29,13 @@ impl Token {
             return Err(refused("is empty"));
         }
         if !value.iter().all(u8::is_ascii_graphic) {
-            return Err(refused(
-                "holds white space or other characters that no token has",
-            ));
+            return Err(refused("has white space, control or non-ASCII characters"));
         }
-        let mut header = HeaderValue::from_bytes(&[b"Bearer ", value].concat())
-            .map_err(|_never| refused("fits into no header"))?;
-        header.set_sensitive(true);
+        let header =
+            authorization("Bearer", value).ok_or_else(|| refused("is not valid in a header"))?;
         Ok(Self { header, origin })
     }
 
-    /// Returns the source of the token.
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin
@@ -60,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_shown_in_no_debug_text_and_in_no_error() {
+    fn neither_debug_texts_nor_errors_contain_the_token() {
         let token = Token::new(b"canary-token", "env:T").expect("a token");
         assert_eq!(format!("{token:?}"), "Token(of `env:T`)");
         assert!(!format!("{:?}", token.header()).contains("canary"));

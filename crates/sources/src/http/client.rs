@@ -1,39 +1,37 @@
-//! The HTTP client and the meaning of its errors.
+//! The HTTP client and the classification of its errors.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
 
 use rustls::pki_types::CertificateDer;
-use ureq::http::Request;
+use ureq::http::{self, Request};
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::unversioned::transport::{Connector as _, RustlsConnector};
 use ureq::{Agent, AsSendBody, Timeout};
 
-use crate::http::fault::Fault;
+use crate::http::attempt::AttemptError;
+use crate::http::cancellation::{Cancellation, Cancelled};
 use crate::http::response::Response;
+use crate::http::tcp::{NameResolver, TcpConnector};
 use crate::http::timeouts::Timeouts;
-use crate::http::watch::{Cancelled, Watch};
-use crate::http::wire::{Dialler, Lookup};
 use spec::path::escape;
 use spec::units::limit;
 use sys::name_lookup;
-
-const NO_TLS: &str = "TLS: the server does not speak TLS";
 
 /// HTTP client. It follows no redirects: a redirect must not receive credentials.
 #[derive(Debug)]
 pub(crate) struct Client {
     timeouts: Timeouts,
-    watch: Watch,
+    cancellation: Cancellation,
     agent: OnceCell<Agent>,
 }
 
 /// Classified error of the HTTP library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TransferError {
-    Passing(String),
+    Temporary(String),
     Unusable(String),
-    /// The body is larger than its reader takes.
+    /// The body is larger than the limit of its reader.
     TooLarge {
         bytes_max: u64,
     },
@@ -41,68 +39,64 @@ pub(crate) enum TransferError {
     Cancelled,
 }
 
-impl<E> From<TransferError> for Fault<E> {
+impl<E> From<TransferError> for AttemptError<E> {
     fn from(error: TransferError) -> Self {
         match error {
-            TransferError::Passing(cause) => Self::passing(cause),
+            TransferError::Temporary(cause) => Self::temporary(cause),
             TransferError::Unusable(cause) => Self::Unusable(cause),
             TransferError::TooLarge { bytes_max } => {
                 Self::Unusable(format!("the answer has more than {}", limit(&bytes_max)))
             }
-            TransferError::NoTls => Self::Unusable(NO_TLS.to_owned()),
+            TransferError::NoTls => Self::Unusable("TLS: the server does not speak TLS".to_owned()),
             TransferError::Cancelled => Self::Unusable(Cancelled.to_string()),
         }
     }
 }
 
 impl Client {
-    /// Creates a client. `watch` can end its waits. No connection is opened yet.
+    /// Creates a client without a connection. `cancellation` ends its waits.
     #[must_use]
-    pub(crate) fn new(timeouts: Timeouts, watch: Watch) -> Self {
+    pub(crate) fn new(timeouts: Timeouts, cancellation: Cancellation) -> Self {
         Self {
             timeouts,
-            watch,
+            cancellation,
             agent: OnceCell::new(),
         }
     }
 
-    /// Returns the watch that can end the waits.
-    #[must_use]
-    pub(crate) fn watch(&self) -> &Watch {
-        &self.watch
-    }
-
-    /// Returns the time-outs.
     #[must_use]
     pub(crate) fn timeouts(&self) -> &Timeouts {
         &self.timeouts
     }
 
-    /// Sends one request. The first request calls `trust` for the trusted certificate authorities;
+    /// Sends one request. The first request calls `roots` for the trusted certificate authorities;
     /// without any, `https://` fails in TLS.
     ///
     /// # Errors
-    /// The error of `trust`, or a [`TransferError`] as a [`Fault`].
+    /// The outer error is the one of `roots`, or an invalid request. The inner one is of the
+    /// transfer.
     pub(crate) fn send<E>(
         &self,
-        request: Request<impl AsSendBody>,
-        trust: impl FnOnce() -> Result<Vec<CertificateDer<'static>>, Fault<E>>,
-    ) -> Result<Result<Response, TransferError>, Fault<E>> {
+        request: http::Result<Request<impl AsSendBody>>,
+        roots: impl FnOnce() -> Result<Vec<CertificateDer<'static>>, AttemptError<E>>,
+    ) -> Result<Result<Response, TransferError>, AttemptError<E>> {
+        let request = request
+            .map_err(|_never| AttemptError::Unusable("the request is invalid".to_owned()))?;
         let agent = match self.agent.get() {
             Some(agent) => agent,
             None => {
-                let agent = self.made(&trust()?);
+                let agent = self.build_agent(&roots()?);
                 self.agent.get_or_init(|| agent)
             }
         };
         Ok(agent
             .run(request)
             .map(Response::new)
-            .map_err(|error| self.error(&error)))
+            .map_err(|error| self.classify(&error)))
     }
 
-    fn made(&self, trusted: &[CertificateDer<'static>]) -> Agent {
-        let roots: Vec<Certificate<'static>> = trusted
+    fn build_agent(&self, roots: &[CertificateDer<'static>]) -> Agent {
+        let roots: Vec<Certificate<'static>> = roots
             .iter()
             .map(|certificate| Certificate::from_der(certificate).to_owned())
             .collect();
@@ -125,47 +119,52 @@ impl Client {
             .timeout_per_write(Some(timeouts.stall))
             .timeout_per_call(Some(timeouts.whole))
             .build();
-        // If the C library ignores it, nsswitch.conf applies, which usually has the same order.
-        let _taken = name_lookup::only_files_and_dns();
-        let watch = self.watch.clone();
-        let connector = Dialler {
-            watch: watch.clone(),
-        }
-        .chain(RustlsConnector::default());
-        Agent::with_parts(config, connector, Lookup { watch })
+        // A failure leaves the order of nsswitch.conf, which is usually the same.
+        let _result = name_lookup::only_files_and_dns();
+        let connector = TcpConnector {
+            cancellation: self.cancellation.clone(),
+        };
+        let resolver = NameResolver {
+            cancellation: self.cancellation.clone(),
+        };
+        Agent::with_parts(
+            config,
+            connector.chain(RustlsConnector::default()),
+            resolver,
+        )
     }
 
-    /// Classifies an error of a body's reader.
+    /// Classifies an error of the reader of a body.
     #[must_use]
     pub(crate) fn read_error(&self, error: std::io::Error) -> TransferError {
-        self.error(&ureq::Error::from(error))
+        self.classify(&ureq::Error::from(error))
     }
 
-    /// Uses the library's text only where it cannot contain a URL: the URL of a redirect may be a
-    /// credential.
-    fn error(&self, error: &ureq::Error) -> TransferError {
-        let passing = TransferError::Passing;
+    /// Quotes the text of the library only where it cannot contain a URL: the URL of a redirect may
+    /// be a credential.
+    fn classify(&self, error: &ureq::Error) -> TransferError {
+        let temporary = TransferError::Temporary;
         match error {
-            ureq::Error::Timeout(which) => passing(self.timed_out(*which)),
+            ureq::Error::Timeout(which) => temporary(self.timed_out(*which)),
             ureq::Error::Io(error) if is_cancelled(error) => TransferError::Cancelled,
             ureq::Error::Rustls(rustls::Error::InvalidMessage(_)) => TransferError::NoTls,
             ureq::Error::Io(error) if is_no_tls(error) => TransferError::NoTls,
             ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                TransferError::Unusable(shown("TLS: ", error))
+                TransferError::Unusable(describe("TLS: ", error))
             }
             ureq::Error::Io(error) => match timeout_inside(error) {
-                Some(which) => passing(self.timed_out(which)),
-                None => passing(shown("", error)),
+                Some(which) => temporary(self.timed_out(which)),
+                None => temporary(describe("", error)),
             },
-            ureq::Error::HostNotFound => passing("the host has no address".to_owned()),
-            ureq::Error::ConnectionFailed => passing("no connection".to_owned()),
-            // Which limit of a head applies first depends on how the data is split.
+            ureq::Error::HostNotFound => temporary("the host has no address".to_owned()),
+            ureq::Error::ConnectionFailed => temporary("no connection".to_owned()),
+            // How the data is split decides whether this limit or `LargeResponseHeader` applies.
             ureq::Error::Protocol(ureq_proto::Error::HttpParseTooManyHeaders) => {
                 TransferError::Unusable("the head of the answer has too many fields".to_owned())
             }
-            ureq::Error::Protocol(error) => passing(shown("no HTTP: ", error)),
-            ureq::Error::Rustls(error) => TransferError::Unusable(shown("TLS: ", error)),
-            ureq::Error::Tls(error) => TransferError::Unusable(shown("TLS: ", error)),
+            ureq::Error::Protocol(error) => temporary(describe("no HTTP: ", error)),
+            ureq::Error::Rustls(error) => TransferError::Unusable(describe("TLS: ", error)),
+            ureq::Error::Tls(error) => TransferError::Unusable(describe("TLS: ", error)),
             ureq::Error::LargeResponseHeader(found, limit) => TransferError::Unusable(format!(
                 "the head of the answer has {found} bytes, expected at most {limit}"
             )),
@@ -187,10 +186,9 @@ impl Client {
     }
 }
 
-/// The library may quote the server: a name in a certificate, a line of a head. So the text is
-/// escaped.
-fn shown(start: &str, error: &dyn std::fmt::Display) -> String {
-    escape(format!("{start}{error}").as_bytes())
+/// Escapes the text, since the library may quote the server.
+fn describe(prefix: &str, error: &dyn std::fmt::Display) -> String {
+    escape(format!("{prefix}{error}").as_bytes())
 }
 
 fn timeout_inside(error: &std::io::Error) -> Option<Timeout> {

@@ -1,16 +1,23 @@
-//! Response headers.
+//! Headers of requests and responses.
 
 use std::time::{Duration, SystemTime};
 
-use ureq::http::{HeaderMap, header};
+use ureq::http::{HeaderMap, HeaderValue, header};
 
 use spec::path::escape;
 
-/// Checks that `Content-Type`, if present, contains one of `known`.
-///
-/// # Errors
-/// Describes the type found and the `expected` one.
-pub(crate) fn expect_content(
+/// Creates a value of `Authorization`, which [`std::fmt::Debug`] hides. Returns `None` if `secret`
+/// is not valid in a header.
+#[must_use]
+pub(crate) fn authorization(scheme: &str, secret: &[u8]) -> Option<HeaderValue> {
+    let value = [scheme.as_bytes(), b" ", secret].concat();
+    let mut header = HeaderValue::from_bytes(&value).ok()?;
+    header.set_sensitive(true);
+    Some(header)
+}
+
+/// Checks that `Content-Type`, if present, contains one of `known`. The error names `expected`.
+pub(crate) fn check_content_type(
     headers: &HeaderMap,
     known: &[&str],
     expected: &str,
@@ -28,16 +35,15 @@ pub(crate) fn expect_content(
     ))
 }
 
-/// Parses a header that is one number.
 #[must_use]
-pub(crate) fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
+pub(crate) fn parse_number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }
 
 /// Parses `Retry-After`, in seconds or as a date, relative to now. A date in the past gives zero.
 #[must_use]
-pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    if let Some(seconds) = number(headers, "retry-after") {
+pub(crate) fn parse_retry_after(headers: &HeaderMap) -> Option<Duration> {
+    if let Some(seconds) = parse_number(headers, "retry-after") {
         return Some(Duration::from_secs(seconds));
     }
     let date = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
@@ -64,11 +70,11 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::RETRY_AFTER, text.parse().expect("a value"));
-            assert_eq!(retry_after(&headers), read, "{text}");
+            assert_eq!(parse_retry_after(&headers), read, "{text}");
         }
         let mut headers = HeaderMap::new();
         let date = "Fri, 31 Dec 2100 00:00:00 GMT".parse().expect("a value");
         headers.insert(header::RETRY_AFTER, date);
-        assert!(retry_after(&headers).is_some_and(|wait| far < wait));
+        assert!(parse_retry_after(&headers).is_some_and(|wait| wait > far));
     }
 }

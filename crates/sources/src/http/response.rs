@@ -41,15 +41,11 @@ impl Response {
         self.body.into_with_config().limit(u64::MAX).reader()
     }
 
-    /// Reads the whole body.
-    ///
-    /// # Errors
-    /// [`TransferError`].
     pub(crate) fn bytes(self, client: &Client, bytes_max: u64) -> Result<Vec<u8>, TransferError> {
-        if self.stated_bytes().is_some_and(|stated| bytes_max < stated) {
+        if self.stated_bytes().is_some_and(|stated| stated > bytes_max) {
             return Err(TransferError::TooLarge { bytes_max });
         }
-        let timeouts = client.timeouts().document;
+        let timeout = client.timeouts().document;
         let started = Instant::now();
         let mut reader = self.reader().take(bytes_max.saturating_add(1));
         let mut bytes = Vec::new();
@@ -61,15 +57,15 @@ impl Response {
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
                 Err(error) => return Err(client.read_error(error)),
             }
-            // The connection's own time-outs restart with each byte.
-            if timeouts < started.elapsed() {
-                let cause = format!("the body took longer than {timeouts:?}");
-                return Err(TransferError::Passing(cause));
+            // The time-outs of the connection restart with each byte.
+            if started.elapsed() > timeout {
+                let cause = format!("the body took longer than {timeout:?}");
+                return Err(TransferError::Temporary(cause));
             }
         }
-        match u64::try_from(bytes.len()).is_ok_and(|found| found <= bytes_max) {
-            true => Ok(bytes),
-            false => Err(TransferError::TooLarge { bytes_max }),
+        if bytes.len() as u64 > bytes_max {
+            return Err(TransferError::TooLarge { bytes_max });
         }
+        Ok(bytes)
     }
 }

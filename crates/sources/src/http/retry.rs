@@ -2,62 +2,58 @@
 
 use std::time::Duration;
 
-use crate::http::fault::{Fault, RateLimit};
+use crate::http::attempt::{AttemptError, RateLimit};
 use crate::http::timeouts::Timeouts;
 
-pub(crate) const TRIES_MAX: u32 = 4;
+const TRIES_MAX: u32 = 4;
 
 /// Why no further attempt is made.
 #[derive(Debug)]
-pub(crate) enum GaveUp<E> {
+pub(crate) enum RetryError<E> {
+    /// The error of the caller.
     Final(Box<E>),
+    /// The response is unusable, and a retry would not change it.
+    Unusable {
+        tries: u32,
+        cause: String,
+    },
+    RateLimited(RateLimit),
+    /// The last attempt failed with a temporary error.
     Unavailable {
         tries: u32,
         cause: String,
-        limit: Option<RateLimit>,
-        is_final: bool,
     },
 }
 
-/// Calls `once` until it succeeds, fails for good, or `TRIES_MAX` is reached. Calls `pause` with
-/// cause and delay before each retry; its error ends the loop.
-///
-/// # Errors
-/// [`GaveUp`].
+/// Calls `once` until it succeeds, fails permanently, or [`TRIES_MAX`] is reached. Calls `pause`
+/// with cause and delay before each retry; its error ends the loop.
 pub(crate) fn retry<T, E>(
     timeouts: &Timeouts,
     pause: &mut dyn FnMut(&str, Duration) -> Result<(), E>,
-    once: &mut dyn FnMut() -> Result<T, Fault<E>>,
-) -> Result<T, GaveUp<E>> {
+    once: &mut dyn FnMut() -> Result<T, AttemptError<E>>,
+) -> Result<T, RetryError<E>> {
     let mut delay = timeouts.first_delay;
     let mut tries = 0;
     loop {
         tries += 1;
         let (cause, wait, limit) = match once() {
             Ok(done) => return Ok(done),
-            Err(Fault::Final(error)) => return Err(GaveUp::Final(error)),
-            Err(Fault::Unusable(cause)) => {
-                return Err(GaveUp::Unavailable {
-                    tries,
-                    cause,
-                    limit: None,
-                    is_final: true,
-                });
+            Err(AttemptError::Final(error)) => return Err(RetryError::Final(error)),
+            Err(AttemptError::Unusable(cause)) => {
+                return Err(RetryError::Unusable { tries, cause });
             }
-            Err(Fault::Passing { cause, wait, limit }) => (cause, wait, limit),
+            Err(AttemptError::Temporary { cause, wait, limit }) => (cause, wait, limit),
         };
-        let is_too_long = wait.is_some_and(|wait| timeouts.wait_max < wait);
-        if TRIES_MAX <= tries || is_too_long {
-            return Err(GaveUp::Unavailable {
-                tries,
-                cause,
-                limit,
-                is_final: false,
+        let is_too_long = wait.is_some_and(|wait| wait > timeouts.wait_max);
+        if tries >= TRIES_MAX || is_too_long {
+            return Err(match limit {
+                Some(limit) => RetryError::RateLimited(limit),
+                None => RetryError::Unavailable { tries, cause },
             });
         }
-        // Never less than `Retry-After`, which would only be refused again.
-        let for_now = wait.map_or(delay, |wait| wait.max(delay));
-        pause(&cause, for_now).map_err(|error| GaveUp::Final(Box::new(error)))?;
+        // At least `Retry-After`: the server refuses an earlier request.
+        let next_delay = wait.map_or(delay, |wait| wait.max(delay));
+        pause(&cause, next_delay).map_err(|error| RetryError::Final(Box::new(error)))?;
         delay = delay.saturating_mul(2);
     }
 }

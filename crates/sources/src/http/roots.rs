@@ -8,9 +8,11 @@ use rustix::io::Errno;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use spec::path::escape;
+use crate::escape_path;
 use sys::file::{CallError, Unread, read_regular};
 
+pub(crate) const NO_ROOTS: &str = "no certificate authority is known to this host, so https:// cannot be \
+                                   trusted; install ca-certificates, or name a file with SSL_CERT_FILE";
 const FILE_BYTES_MAX: usize = 4 << 20;
 const FILES_MAX: usize = 64;
 
@@ -24,10 +26,10 @@ pub(crate) struct RootsError {
     pub source: Option<CallError>,
 }
 
-/// Loads the host's certificates: `SSL_CERT_FILE` and `SSL_CERT_DIR` if set, else the system's. May
-/// be empty.
+/// Loads the certificates of the host: of `SSL_CERT_FILE` and `SSL_CERT_DIR` if set, else the
+/// system's. The list may be empty.
 #[must_use]
-pub(crate) fn of_host() -> Vec<CertificateDer<'static>> {
+pub(crate) fn load_host_roots() -> Vec<CertificateDer<'static>> {
     rustls_native_certs::load_native_certs().certs
 }
 
@@ -35,14 +37,14 @@ pub(crate) fn of_host() -> Vec<CertificateDer<'static>> {
 ///
 /// # Errors
 /// [`RootsError`]: unreadable, or without a certificate.
-pub(crate) fn of_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> {
+pub(crate) fn load_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> {
     let refused = |problem: &str, source| RootsError {
-        file: escape(path.as_os_str().as_encoded_bytes()),
+        file: escape_path(path),
         problem: problem.to_owned(),
         source,
     };
     let failed = |call: &'static str, errno: Errno| {
-        let name = escape(path.as_os_str().as_encoded_bytes());
+        let name = escape_path(path);
         refused("it cannot be read", Some(CallError::new(call, name, errno)))
     };
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -57,20 +59,20 @@ pub(crate) fn of_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, Roots
     let found: Vec<_> = CertificateDer::pem_slice_iter(&text)
         .collect::<Result<_, _>>()
         .map_err(|error| refused(&format!("it is not PEM: {error}"), None))?;
-    match found.is_empty() {
-        true => Err(refused("it has no certificate in PEM", None)),
-        false => Ok(found),
+    if found.is_empty() {
+        return Err(refused("it has no certificate in PEM", None));
     }
+    Ok(found)
 }
 
-/// Loads the `*.crt` files of a directory, as Docker keeps them per registry
+/// Loads the `*.crt` files of a directory, where Docker keeps the certificates of one registry
 /// (`/etc/docker/certs.d/HOST:PORT`). A missing directory gives an empty list.
 ///
 /// # Errors
 /// [`RootsError`]: a file is unreadable or has no certificate.
-pub(crate) fn beside(directory: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> {
+pub(crate) fn load_directory(directory: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> {
     let failed = |error: &std::io::Error| {
-        let name = escape(directory.as_os_str().as_encoded_bytes());
+        let name = escape_path(directory);
         let errno = sys::file::errno_of(error);
         RootsError {
             file: name.clone(),
@@ -93,7 +95,7 @@ pub(crate) fn beside(directory: &Path) -> Result<Vec<CertificateDer<'static>>, R
     files.sort();
     let mut all = Vec::new();
     for file in files {
-        all.extend(of_file(&file)?);
+        all.extend(load_file(&file)?);
     }
     Ok(all)
 }
@@ -102,14 +104,14 @@ pub(crate) fn beside(directory: &Path) -> Result<Vec<CertificateDer<'static>>, R
 mod tests {
     use super::*;
 
-    /// What is in it is looked at by TLS only.
+    /// Only TLS parses the content.
     const ONE: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 
     #[test]
-    fn the_certificates_of_one_registry_are_the_crt_files_of_its_directory() {
+    fn the_crt_files_of_a_directory_are_loaded() {
         let ground = tempfile::tempdir().expect("a directory");
         let directory = ground.path().join("r.test:5000");
-        assert_eq!(beside(&directory).expect("none").len(), 0);
+        assert_eq!(load_directory(&directory).expect("none").len(), 0);
         std::fs::create_dir(&directory).expect("made");
         for (name, text) in [
             ("a.crt", ONE),
@@ -119,9 +121,9 @@ mod tests {
         ] {
             std::fs::write(directory.join(name), text).expect("written");
         }
-        assert_eq!(beside(&directory).expect("read").len(), 3);
+        assert_eq!(load_directory(&directory).expect("read").len(), 3);
         std::fs::write(directory.join("c.crt"), "x").expect("written");
-        let error = beside(&directory).expect_err("refused").to_string();
+        let error = load_directory(&directory).expect_err("refused").to_string();
         assert!(error.contains("c.crt") && error.contains("PEM"), "{error}");
     }
 }

@@ -5,17 +5,18 @@ use std::time::Duration;
 /// Time-outs and delays of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Name lookup, connection and TLS handshake.
+    /// Limit of the name lookup, and of connecting with the TLS handshake.
     pub connect: Duration,
-    /// Until the head of the response is complete.
+    /// Limit until the head of the response is complete.
     pub head: Duration,
-    /// Without a byte sent or received.
+    /// Limit without a byte sent or received.
     pub stall: Duration,
-    /// One request with its whole response.
+    /// Limit of a request with its whole response.
     pub whole: Duration,
-    /// Reading a body into memory, from the end of the head.
+    /// Limit of reading a body into memory, from the end of the head.
     pub document: Duration,
-    /// Period in which a body must bring `slow_bytes`, so that a trickle cannot last for days.
+    /// Period in which `slow_bytes` of a body must arrive, so that a slow server cannot keep a
+    /// download open for days.
     pub slow: Duration,
     /// See `slow`; 0 disables the check.
     pub slow_bytes: u64,
@@ -23,7 +24,7 @@ pub struct Timeouts {
     pub first_delay: Duration,
     /// Longest `Retry-After` that is honoured.
     pub wait_max: Duration,
-    /// Run time of a credential helper.
+    /// Limit of the run time of a credential helper.
     pub program: Duration,
 }
 
@@ -45,7 +46,7 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// For bodies of any size: only a stall ends one.
+    /// Time-outs for bodies of any size: `stall` and `slow` end a transfer, `whole` is a day.
     #[must_use]
     pub(crate) fn of_large_bodies() -> Self {
         Self {

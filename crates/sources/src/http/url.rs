@@ -4,15 +4,14 @@ use std::net::IpAddr;
 
 use ureq::http::{HeaderMap, StatusCode, Uri, header};
 
-use crate::http::{Fault, Response};
+use crate::http::{AttemptError, Response};
 use spec::path::escape;
 
-/// Most redirects that are followed.
 const REDIRECTS_MAX: u32 = 5;
 
-/// Parses an http or https URL with a host and without user information.
+/// Parses an http or https URL with a host. A URL with user information is refused.
 #[must_use]
-pub(crate) fn plain_url(text: &str) -> Option<Uri> {
+pub(crate) fn parse_url(text: &str) -> Option<Uri> {
     let url: Uri = text.parse().ok()?;
     let is_http = matches!(url.scheme_str(), Some("http" | "https"));
     let is_plain = url
@@ -22,38 +21,52 @@ pub(crate) fn plain_url(text: &str) -> Option<Uri> {
     (is_http && is_plain && has_host).then_some(url)
 }
 
-/// Whether the traffic is private: TLS or loopback.
+pub(crate) fn request_url<E>(text: &str) -> Result<Uri, AttemptError<E>> {
+    parse_url(text).ok_or_else(|| AttemptError::Unusable("the URL is invalid".to_owned()))
+}
+
+/// Returns the host, without the brackets of an IPv6 address.
 #[must_use]
-pub(crate) fn is_private_way(url: &Uri) -> bool {
+pub(crate) fn bare_host(url: &Uri) -> &str {
     let host = url.host().unwrap_or_default();
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let is_here = bare == "localhost" || bare.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-    url.scheme_str() == Some("https") || is_here
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// Returns the port, or the default one of the scheme.
+#[must_use]
+pub(crate) fn port(url: &Uri) -> u16 {
+    let default = match url.scheme_str() {
+        Some("https") => 443,
+        _ => 80,
+    };
+    url.port_u16().unwrap_or(default)
+}
+
+/// Whether others on the network cannot read the traffic.
+#[must_use]
+pub(crate) fn is_tls_or_loopback(url: &Uri) -> bool {
+    let host = bare_host(url);
+    let is_loopback = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    url.scheme_str() == Some("https") || is_loopback
 }
 
 /// Whether scheme, host and port are equal, so that credentials may be sent.
 #[must_use]
 pub(crate) fn is_same_origin(one: &Uri, other: &Uri) -> bool {
-    let port = |url: &Uri| match url.scheme_str() {
-        Some("https") => url.port_u16().unwrap_or(443),
-        _ => url.port_u16().unwrap_or(80),
-    };
     let host = |url: &Uri| url.host().unwrap_or_default().to_ascii_lowercase();
     one.scheme_str() == other.scheme_str() && host(one) == host(other) && port(one) == port(other)
 }
 
-/// Whether the status is a redirect.
-#[must_use]
 fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-/// Resolves the `Location` header. Path and query may be a credential, so messages show the host
+/// Resolves the `Location` header. Path and query may be a credential, so messages show the origin
 /// only.
 ///
 /// # Errors
-/// The reason why it is refused, such as a redirect from TLS to plain HTTP on another machine.
-pub(crate) fn next(from: &Uri, headers: &HeaderMap) -> Result<Uri, String> {
+/// The reason for a refusal, such as a redirect from TLS to plain HTTP on another machine.
+pub(crate) fn resolve_location(from: &Uri, headers: &HeaderMap) -> Result<Uri, String> {
     let location = headers
         .get(header::LOCATION)
         .and_then(|value| value.to_str().ok())
@@ -79,39 +92,39 @@ pub(crate) fn next(from: &Uri, headers: &HeaderMap) -> Result<Uri, String> {
         format!("{origin}{folder}/{location}")
     };
     let text = text.split('#').next().unwrap_or_default();
-    let to = plain_url(text)
+    let to = parse_url(text)
         .filter(|_| !location.is_empty())
-        .ok_or_else(|| "a redirect leads nowhere".to_owned())?;
-    if from.scheme_str() == Some("https") && !is_private_way(&to) {
+        .ok_or_else(|| "the `Location` is not a usable http or https URL".to_owned())?;
+    if from.scheme_str() == Some("https") && !is_tls_or_loopback(&to) {
         return Err(format!(
-            "a redirect leads from https:// to {}",
-            origin_shown(&to)
+            "a redirect from https:// to {} is refused",
+            format_origin(&to)
         ));
     }
     Ok(to)
 }
 
-/// Calls `send` for `url`, and then for each redirect. Returns the last URL and its response.
-pub(crate) fn follow<E>(
+/// Calls `send` for `url`, then for each redirect. Returns the last URL and its response.
+pub(crate) fn follow_redirects<E>(
     mut url: Uri,
-    mut send: impl FnMut(&Uri) -> Result<Response, Fault<E>>,
-) -> Result<(Uri, Response), Fault<E>> {
+    mut send: impl FnMut(&Uri) -> Result<Response, AttemptError<E>>,
+) -> Result<(Uri, Response), AttemptError<E>> {
     for _ in 0..=REDIRECTS_MAX {
         let response = send(&url)?;
         if !is_redirect(response.status) {
             return Ok((url, response));
         }
-        url = next(&url, &response.headers).map_err(Fault::Unusable)?;
+        url = resolve_location(&url, &response.headers).map_err(AttemptError::Unusable)?;
     }
-    Err(Fault::Unusable(format!(
+    Err(AttemptError::Unusable(format!(
         "more than {REDIRECTS_MAX} redirects, the last one to {}",
-        origin_shown(&url)
+        format_origin(&url)
     )))
 }
 
 /// Formats scheme, host and port, escaped.
 #[must_use]
-pub(crate) fn origin_shown(url: &Uri) -> String {
+pub(crate) fn format_origin(url: &Uri) -> String {
     let authority = url.authority().map_or("", |authority| authority.as_str());
     let scheme = url.scheme_str().unwrap_or_default();
     escape(format!("{scheme}://{authority}").as_bytes())
@@ -122,16 +135,16 @@ mod tests {
     use super::*;
     use ureq::http::HeaderValue;
 
-    fn led(from: &str, location: &str) -> Result<String, String> {
+    fn resolve(from: &str, location: &str) -> Result<String, String> {
         let mut headers = HeaderMap::new();
         let location = HeaderValue::from_str(location).expect("a header");
         headers.insert(header::LOCATION, location);
-        let from = plain_url(from).expect("a URL");
-        next(&from, &headers).map(|to| to.to_string())
+        let from = parse_url(from).expect("a URL");
+        resolve_location(&from, &headers).map(|to| to.to_string())
     }
 
     #[test]
-    fn a_redirect_leads_where_a_browser_would_go() {
+    fn a_location_is_resolved_as_in_a_browser() {
         let from = "https://a.example.org/x/y?z";
         for (location, to) in [
             (
@@ -144,12 +157,12 @@ mod tests {
             ("p?a:b", "https://a.example.org/x/p?a:b"),
             ("http://127.0.0.1:80/p", "http://127.0.0.1:80/p"),
         ] {
-            assert_eq!(led(from, location).expect("leads"), to, "{location}");
+            assert_eq!(resolve(from, location).expect("resolved"), to, "{location}");
         }
     }
 
     #[test]
-    fn a_redirect_away_from_tls_or_from_http_leads_nowhere() {
+    fn a_redirect_to_plain_http_or_to_another_scheme_is_refused() {
         let from = "https://a.example.org/x";
         for location in [
             "http://a.example.org/x",
@@ -161,15 +174,15 @@ mod tests {
             "https://",
             "",
         ] {
-            assert!(led(from, location).is_err(), "{location}");
+            assert!(resolve(from, location).is_err(), "{location}");
         }
-        assert!(led("http://a.example.org/", "http://b.example.org/").is_ok());
+        assert!(resolve("http://a.example.org/", "http://b.example.org/").is_ok());
     }
 
     #[test]
-    fn one_origin_is_one_scheme_host_and_port() {
+    fn an_origin_is_scheme_host_and_port() {
         let same = |one: &str, other: &str| {
-            let url = |text| plain_url(text).expect("a URL");
+            let url = |text| parse_url(text).expect("a URL");
             is_same_origin(&url(one), &url(other))
         };
         assert!(same(

@@ -1,4 +1,4 @@
-//! Parsing and validation of OCI manifests and indexes of source artifacts.
+//! Parsing and validation of manifests and indexes.
 
 use oci_spec::image::{Descriptor, ImageIndex, ImageManifest};
 use serde::Deserialize;
@@ -18,10 +18,10 @@ const CONFIG_LIMIT_BYTES: u64 = CONFIG_BYTES_MAX as u64;
 const SCHEMA_VERSION: u32 = 2;
 /// Content of the empty descriptor (image-spec, manifest.md).
 const EMPTY_BYTES: &[u8] = b"{}";
-const SHOWN_CHARACTERS_MAX: usize = 120;
-const PLATFORMS_MAX: usize = 16;
+const TEXT_CHARACTERS_MAX: usize = 120;
+const PLATFORMS_SHOWN_MAX: usize = 16;
 
-/// Why an artifact is refused. Nothing of it was unpacked. All texts are escaped.
+/// Why an artifact is refused. No file of it was unpacked. All texts are escaped.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactProblem {
     #[error("`{tag}` is a tag, which can be moved; expected @sha256:DIGEST")]
@@ -50,9 +50,9 @@ pub enum ArtifactProblem {
     LayerType { found: String },
     #[error("found the digest `{found}`, expected sha256: and 64 hexadecimal digits")]
     Algorithm { found: String },
-    #[error("its layer has {bytes} bytes, this host takes {}", limit(.limit_bytes))]
+    #[error("its layer has {bytes} bytes, this host allows {}", limit(.limit_bytes))]
     LayerTooLarge { bytes: u64, limit_bytes: u64 },
-    #[error("its config has {bytes} bytes, this host takes {}", limit(&CONFIG_LIMIT_BYTES))]
+    #[error("its config has {bytes} bytes, this host allows {}", limit(&CONFIG_LIMIT_BYTES))]
     ConfigTooLarge { bytes: u64 },
     #[error("its config is refused: {0}")]
     Config(SourceConfigError),
@@ -88,7 +88,7 @@ impl ArtifactProblem {
                 "`runner source inspect` shows the digest; --allow-tags accepts the tag"
             }
             Self::Type { .. } => {
-                "a source artifact is what `runner source build` makes; an image goes to --image"
+                "build a source artifact with `runner source build`; use an image with --image"
             }
             Self::LayerTooLarge { .. } => "the limit is `oci.layer` of the host's configuration",
             Self::Config(error) => return Some(error.hint()),
@@ -104,8 +104,8 @@ pub(super) enum Document {
     Index(Box<ImageIndex>),
 }
 
-/// Keys that distinguish a manifest from an index. A document with the keys of both is refused: two
-/// readers could take the same digest for different artifacts.
+/// Keys that distinguish a manifest from an index. A document with the keys of both is refused,
+/// because two readers could parse the same digest as different artifacts.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Kind {
@@ -116,11 +116,11 @@ struct Kind {
 }
 
 impl Document {
-    /// Parses a document by its own `mediaType` and keys: the digest covers these, not the HTTP
+    /// Parses a document by its own `mediaType` and keys. The digest covers them, but not the HTTP
     /// header.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, ArtifactProblem> {
         let invalid = |problem: String| ArtifactProblem::Document { problem };
-        let no_json = |error: serde_json::Error| invalid(shown(&error.to_string()));
+        let no_json = |error: serde_json::Error| invalid(abbreviate(&error.to_string()));
         let kind: Kind = serde_json::from_slice(bytes).map_err(no_json)?;
         let is_index = kind.manifests.is_some();
         if is_index && (kind.layers.is_some() || kind.config.is_some()) {
@@ -128,31 +128,39 @@ impl Document {
                 "it has the keys of a manifest and of an index".to_owned(),
             ));
         }
-        let expected = match is_index {
-            true => [INDEX, DOCKER_LIST],
-            false => [MANIFEST, DOCKER_MANIFEST],
+        let expected = if is_index {
+            [INDEX, DOCKER_LIST]
+        } else {
+            [MANIFEST, DOCKER_MANIFEST]
         };
         if let Some(found) = kind
             .media_type
             .filter(|found| !expected.contains(&&**found))
         {
-            return Err(invalid(format!("its mediaType is {}", shown(&found))));
+            return Err(invalid(format!("its mediaType is {}", abbreviate(&found))));
         }
-        let (document, version) = match is_index {
-            true => {
-                let index: ImageIndex = serde_json::from_slice(bytes).map_err(no_json)?;
-                let version = index.schema_version();
-                (Self::Index(Box::new(index)), version)
-            }
-            false => {
-                let manifest: ImageManifest = serde_json::from_slice(bytes).map_err(no_json)?;
-                let version = manifest.schema_version();
-                (Self::Manifest(Box::new(manifest)), version)
-            }
+        let (document, version) = if is_index {
+            let index: ImageIndex = serde_json::from_slice(bytes).map_err(no_json)?;
+            let version = index.schema_version();
+            (Self::Index(Box::new(index)), version)
+        } else {
+            let manifest: ImageManifest = serde_json::from_slice(bytes).map_err(no_json)?;
+            let version = manifest.schema_version();
+            (Self::Manifest(Box::new(manifest)), version)
         };
         match version {
             SCHEMA_VERSION => Ok(document),
             other => Err(invalid(format!("its schemaVersion is {other}"))),
+        }
+    }
+
+    /// Like [`Document::parse`], but refuses an index.
+    pub(super) fn parse_manifest(bytes: &[u8]) -> Result<ImageManifest, ArtifactProblem> {
+        match Self::parse(bytes)? {
+            Self::Manifest(manifest) => Ok(*manifest),
+            Self::Index(_) => Err(ArtifactProblem::Document {
+                problem: "it is an index, expected a manifest".to_owned(),
+            }),
         }
     }
 }
@@ -185,24 +193,21 @@ pub(super) fn for_this_platform(index: &ImageIndex) -> Result<BlobDescriptor, Ar
     if let Some(found) = found {
         return blob_descriptor(found);
     }
-    let platforms = all.iter().take(PLATFORMS_MAX);
+    let platforms = all.iter().take(PLATFORMS_SHOWN_MAX);
     let platforms =
-        platforms.map(|one| name(one).map_or("no platform".to_owned(), |text| shown(&text)));
+        platforms.map(|one| name(one).map_or("no platform".to_owned(), |text| abbreviate(&text)));
     let mut platforms: Vec<String> = platforms.collect();
     platforms.dedup();
     Err(ArtifactProblem::Platform {
-        found: match platforms.is_empty() {
-            true => "nothing".to_owned(),
-            false => platforms.join(", "),
+        found: if platforms.is_empty() {
+            "nothing".to_owned()
+        } else {
+            platforms.join(", ")
         },
         expected,
     })
 }
 
-/// Converts a descriptor.
-///
-/// # Errors
-/// [`ArtifactProblem::Algorithm`].
 pub(crate) fn blob_descriptor(descriptor: &Descriptor) -> Result<BlobDescriptor, ArtifactProblem> {
     let text = descriptor.digest().to_string();
     match Digest::parse(&text) {
@@ -211,7 +216,7 @@ pub(crate) fn blob_descriptor(descriptor: &Descriptor) -> Result<BlobDescriptor,
             bytes: descriptor.size(),
         }),
         None => Err(ArtifactProblem::Algorithm {
-            found: shown(&text),
+            found: abbreviate(&text),
         }),
     }
 }
@@ -237,25 +242,25 @@ pub fn source_parts(manifest: &ImageManifest) -> Result<SourceParts, ArtifactPro
     let found = stated.unwrap_or_else(|| config_type.clone());
     if found != SOURCE {
         return Err(ArtifactProblem::Type {
-            found: shown(&found),
+            found: abbreviate(&found),
         });
     }
-    let config_wanted = blob_descriptor(config)?;
+    let config_descriptor = blob_descriptor(config)?;
     let empty = BlobDescriptor {
         digest: Digest::of(EMPTY_BYTES),
         bytes: EMPTY_BYTES.len() as u64,
     };
     let config = match &*config_type {
-        SOURCE_CONFIG => Some(config_wanted),
-        SOURCE if is_by_config => Some(config_wanted),
-        EMPTY if config_wanted == empty => None,
+        SOURCE_CONFIG => Some(config_descriptor),
+        SOURCE if is_by_config => Some(config_descriptor),
+        EMPTY if config_descriptor == empty => None,
         other => {
             return Err(ArtifactProblem::ConfigType {
-                found: shown(other),
+                found: abbreviate(other),
             });
         }
     };
-    if let Some(config) = config.filter(|config| CONFIG_LIMIT_BYTES < config.bytes) {
+    if let Some(config) = config.filter(|config| config.bytes > CONFIG_LIMIT_BYTES) {
         let bytes = config.bytes;
         return Err(ArtifactProblem::ConfigTooLarge { bytes });
     }
@@ -267,14 +272,14 @@ pub fn source_parts(manifest: &ImageManifest) -> Result<SourceParts, ArtifactPro
     let layer_type = layer.media_type().to_string();
     if layer_type != SOURCE_SNAPSHOT {
         return Err(ArtifactProblem::LayerType {
-            found: shown(&layer_type),
+            found: abbreviate(&layer_type),
         });
     }
     let layer = blob_descriptor(layer)?;
     Ok(SourceParts { config, layer })
 }
 
-/// Refuses a snapshot that is larger than the host allows, before anything of it is read.
+/// Refuses a snapshot above the limit of the host, before it is read.
 pub(super) fn check_layer(layer: &BlobDescriptor, limit_bytes: u64) -> Result<(), ArtifactProblem> {
     let bytes = layer.bytes;
     if bytes > limit_bytes {
@@ -283,9 +288,10 @@ pub(super) fn check_layer(layer: &BlobDescriptor, limit_bytes: u64) -> Result<()
     Ok(())
 }
 
-pub(super) fn shown(text: &str) -> String {
+/// Escapes a text and cuts it.
+pub(super) fn abbreviate(text: &str) -> String {
     let text = escape(text.as_bytes());
-    match text.char_indices().nth(SHOWN_CHARACTERS_MAX) {
+    match text.char_indices().nth(TEXT_CHARACTERS_MAX) {
         Some((cut, _)) => format!("{}…", &text[..cut]),
         None => text,
     }

@@ -78,10 +78,10 @@ impl OciError {
         std::io::Error::other(self)
     }
 
-    /// Whether a retry may succeed, resuming where it broke off.
+    /// Whether a retry may succeed. It can resume from the received bytes.
     #[must_use]
-    pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Registry(error) if error.is_passing())
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Registry(error) if error.is_temporary())
     }
 
     /// Returns the stable name of the cause, in snake case.
@@ -93,10 +93,8 @@ impl OciError {
             Self::Store(error) => error.code(),
             Self::Artifact { problem, .. } => problem.code(),
             Self::Image { problem, .. } => problem.code(),
-            Self::Unpack { source, .. } => match source.is_refusal() {
-                true => "artifact_layer_refused",
-                false => "store_unusable",
-            },
+            Self::Unpack { source, .. } if source.is_refusal() => "artifact_layer_refused",
+            Self::Unpack { .. } => "store_unusable",
             Self::Cancelled { .. } => "cancelled",
         }
     }
@@ -116,15 +114,15 @@ impl OciError {
     }
 }
 
-/// The hints of the error itself are about bundles.
+/// The hints of [`UnpackError`] are about bundles.
 fn unpack_hint(error: &UnpackError) -> Option<String> {
     match error {
         UnpackError::NotOpaque { .. } => error.hint(),
         UnpackError::TooManyBytes { .. } => {
-            Some("the host's configuration says how many: oci.unpacked".to_owned())
+            Some("the limit is `oci.unpacked` of the host's configuration".to_owned())
         }
         UnpackError::TooManyEntries { .. } => {
-            Some("the host's configuration says how many: oci.entries".to_owned())
+            Some("the limit is `oci.entries` of the host's configuration".to_owned())
         }
         _ => None,
     }

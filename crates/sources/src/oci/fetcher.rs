@@ -1,22 +1,23 @@
-//! Takes manifests and blobs from the store, or from an origin if they are missing.
+//! Reads manifests and blobs from the store, or fetches missing ones from an origin.
 
 use std::cell::Cell;
 
 use crate::oci::error::OciError;
 use crate::oci::observer::Observer;
-use crate::oci::origin::{FetchedManifest, Origin};
+use crate::oci::origin::Origin;
 use crate::oci::store::{Blob, BlobDescriptor, Store, StoreError};
 use crate::progress::Progress;
+use archive::UnpackError;
 use spec::digest::Digest;
 use spec::oci::media::MANIFEST_BYTES_MAX;
 use spec::oci::reference::Which;
 
-/// A store, and the origin of blobs that it lacks.
+/// A store, and the origin of missing blobs.
 pub(super) struct Fetcher<'call> {
     pub(super) store: &'call Store,
     pub(super) origin: &'call dyn Origin,
     pub(super) observer: &'call dyn Observer,
-    has_asked: Cell<bool>,
+    has_fetched: Cell<bool>,
 }
 
 impl<'call> Fetcher<'call> {
@@ -29,13 +30,13 @@ impl<'call> Fetcher<'call> {
             store,
             origin,
             observer,
-            has_asked: Cell::new(false),
+            has_fetched: Cell::new(false),
         }
     }
 
     /// Whether anything was requested from the origin.
-    pub(super) fn has_asked(&self) -> bool {
-        self.has_asked.get()
+    pub(super) fn has_fetched(&self) -> bool {
+        self.has_fetched.get()
     }
 
     /// Returns a manifest or an index with its digest.
@@ -45,23 +46,11 @@ impl<'call> Fetcher<'call> {
         {
             return Ok((*digest, bytes));
         }
-        self.observer.check("asking for a manifest")?;
-        self.has_asked.set(true);
-        let fetched = match self.origin.is_local() {
-            true => self.origin.manifest(which)?,
-            false => self.wait_for(which)?,
-        };
+        self.observer.check("fetching a manifest")?;
+        self.has_fetched.set(true);
+        let fetched = self.origin.manifest(which)?;
         let digest = self.store.put(&fetched.bytes)?;
         Ok((digest, fetched.bytes))
-    }
-
-    fn wait_for(&self, which: &Which) -> Result<FetchedManifest, OciError> {
-        self.observer.progress(&Progress::Asking {
-            place: &self.origin.shown(),
-        });
-        let fetched = self.origin.manifest(which);
-        self.observer.progress(&Progress::Done);
-        fetched
     }
 
     /// Returns the content of a blob of at most `bytes_max` bytes.
@@ -73,30 +62,56 @@ impl<'call> Fetcher<'call> {
         if let Some(bytes) = self.store.read(&descriptor.digest, bytes_max)? {
             return Ok(bytes);
         }
-        // Holds the lock of the blob until it is read.
+        // Keeps the blob locked until it is read.
         let _blob = self.fetch(descriptor)?;
         let bytes = self.store.read(&descriptor.digest, bytes_max)?;
         Ok(bytes.unwrap_or_default())
     }
 
-    /// Passes a blob to `unpack`. A blob that is damaged on the disk is downloaded once more.
-    pub(super) fn unpack<T>(
+    /// Returns the result of `find`, else unpacks the blob, and whether `find` succeeded. Concurrent
+    /// processes with the same `claim` unpack once. A blob that is damaged on the disk is downloaded
+    /// again.
+    pub(super) fn find_or_unpack<T>(
         &self,
+        claim: &str,
         descriptor: &BlobDescriptor,
+        find: impl Fn() -> Result<Option<T>, OciError>,
         unpack: impl Fn(&Blob) -> Result<T, OciError>,
-    ) -> Result<T, OciError> {
+    ) -> Result<(T, bool), OciError> {
+        if let Some(found) = find()? {
+            return Ok((found, true));
+        }
+        let _claim = self.store.claim(claim, self.observer)?;
+        // Another process may have unpacked it meanwhile.
+        if let Some(found) = find()? {
+            return Ok((found, true));
+        }
         if let Some(blob) = self.store.find_blob(descriptor)? {
             match unpack(&blob) {
-                Err(OciError::Store(error)) if error.is_other_bytes() => (),
-                unpacked => return unpacked,
+                Err(OciError::Store(error)) if error.is_wrong_digest() => (),
+                unpacked => return Ok((unpacked?, false)),
             }
         }
-        unpack(&self.fetch(descriptor)?)
+        Ok((unpack(&self.fetch(descriptor)?)?, false))
     }
 
-    /// Checks the digest of a blob that cannot be unpacked: a refusal counts only for the right
-    /// bytes. A damaged blob is removed.
-    pub(super) fn check(&self, blob: &Blob) -> Result<(), OciError> {
+    /// Ends the progress of unpacking `blob`. If the layer was refused or is not as expected,
+    /// checks the digest of the blob, since its bytes may be damaged. A damaged blob is removed.
+    pub(super) fn finish_unpacking<T>(
+        &self,
+        blob: &Blob,
+        unpacked: &Result<T, UnpackError>,
+        is_expected: impl Fn(&T) -> bool,
+    ) -> Result<(), OciError> {
+        self.observer.progress(&Progress::Done);
+        self.observer.check("unpacking a layer")?;
+        let is_suspect = match unpacked {
+            Ok(unpacked) => !is_expected(unpacked),
+            Err(error) => error.is_refusal(),
+        };
+        if !is_suspect {
+            return Ok(());
+        }
         let found = self.store.digest_of(blob)?;
         if found == blob.digest {
             return Ok(());
@@ -111,7 +126,7 @@ impl<'call> Fetcher<'call> {
     }
 
     fn fetch(&self, descriptor: &BlobDescriptor) -> Result<Blob, OciError> {
-        self.has_asked.set(true);
+        self.has_fetched.set(true);
         self.store.fetch(descriptor, self.origin, self.observer)
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct HashingFile {
 }
 
 impl HashingFile {
-    /// `file` is empty, or all of its content is passed to [`HashingFile::update`].
+    /// Pass the content that `file` already has to [`HashingFile::update`].
     pub(super) fn new(file: File) -> Self {
         Self {
             file,
@@ -23,13 +23,12 @@ impl HashingFile {
         }
     }
 
-    /// Hashes bytes that are in the file already.
+    /// Hashes bytes that are already in the file.
     pub(super) fn update(&mut self, bytes: &[u8]) {
         self.hasher.update(bytes);
         self.bytes += bytes.len() as u64;
     }
 
-    /// Empties the file.
     pub(super) fn restart(&mut self) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.seek(SeekFrom::Start(0))?;

@@ -1,8 +1,8 @@
 //! OCI registries, layouts and the local store.
 //!
-//! [`origin::Origin`] abstracts over [`registry::Registry`] and [`layout::Layout`]. Only `registry`
-//! handles credentials. [`pull`] fetches missing blobs into [`store::Store`]. Every digest
-//! is verified before use.
+//! [`registry::Registry`] and [`layout::Layout`] implement [`origin::Origin`]. Only `registry`
+//! handles credentials. [`pull`] fetches missing blobs into [`store::Store`]. Every digest is
+//! verified before use.
 
 pub mod artifact;
 pub mod error;

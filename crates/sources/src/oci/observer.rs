@@ -7,22 +7,22 @@ use crate::progress::Progress;
 use crate::oci::error::OciError;
 
 /// Longest time between two checks for cancellation.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Decides about cancellation, and may add to the events of a transfer.
+/// Receives the progress of a transfer and can cancel it.
 ///
-/// It is called for each piece of a body and several times a second during waits, also from within
-/// a connection. Hence `Send`, `Sync` and the `Arc` of a registry.
+/// It is called for each piece of a body and several times a second during waits. The connections
+/// of a registry share it.
 pub trait Observer: Send + Sync {
     fn progress(&self, now: &Progress<'_>) {
         now.emit();
     }
 
-    /// Returns whether the caller cancelled. Once true, it must stay true.
+    /// Whether the caller cancelled. Once true, it must stay true.
     fn is_cancelled(&self) -> bool;
 }
 
-/// Observer that emits nothing and never cancels.
+/// Observer that ignores progress and never cancels.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoObserver;
 
@@ -37,10 +37,10 @@ impl Observer for NoObserver {
 impl dyn Observer + '_ {
     /// Fails if the caller cancelled.
     pub(super) fn check(&self, during: &'static str) -> Result<(), OciError> {
-        match self.is_cancelled() {
-            true => Err(OciError::Cancelled { during }),
-            false => Ok(()),
+        if self.is_cancelled() {
+            return Err(OciError::Cancelled { during });
         }
+        Ok(())
     }
 
     /// Reports `cause` and sleeps.
@@ -54,7 +54,7 @@ impl dyn Observer + '_ {
         self.progress(&Progress::Waiting { cause, pause });
         let mut left = pause;
         while !left.is_zero() {
-            let now = left.min(LOOK_EVERY);
+            let now = left.min(POLL_INTERVAL);
             std::thread::sleep(now);
             left -= now;
             self.check(during)?;

@@ -95,17 +95,13 @@ impl Terms<'_> {
     }
 }
 
-/// Origin without content, for use of the store alone.
+/// Origin without content, for reads from the store alone.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StoreAlone;
 
 impl Origin for StoreAlone {
-    fn shown(&self) -> String {
+    fn name(&self) -> String {
         "the store".to_owned()
-    }
-
-    fn is_local(&self) -> bool {
-        true
     }
 
     fn manifest(&self, which: &Which) -> Result<FetchedManifest, OciError> {

@@ -9,13 +9,8 @@ use spec::oci::reference::Which;
 
 /// A repository of a registry, or a layout.
 pub trait Origin {
-    /// Returns the name for messages, without credentials.
-    fn shown(&self) -> String;
-
-    /// Whether the origin is on this machine.
-    fn is_local(&self) -> bool {
-        false
-    }
+    /// Returns the name for messages. It contains no credentials.
+    fn name(&self) -> String;
 
     /// Fetches a manifest or an index of at most
     /// [`MANIFEST_BYTES_MAX`](spec::oci::media::MANIFEST_BYTES_MAX) bytes. Implementations verify
@@ -25,7 +20,7 @@ pub trait Origin {
     /// [`OciError`]: missing, not allowed, too large, or a wrong digest.
     fn manifest(&self, which: &Which) -> Result<FetchedManifest, OciError>;
 
-    /// Opens a blob at byte `from_byte`. The reader must verify the digest.
+    /// Opens a blob at byte `from_byte`. The caller verifies the digest.
     ///
     /// # Errors
     /// [`OciError`]: missing, or not allowed.
@@ -46,7 +41,7 @@ pub struct FetchedManifest {
 pub struct BlobStream<'origin> {
     /// First byte of the reader: the requested one, or 0 if the origin cannot resume.
     pub starts_at: u64,
-    /// Reports an early end only if the origin states the size; compare with the expected size.
+    /// An early end is an error only if the origin states the size. Compare with the expected size.
     pub reader: Box<dyn Read + 'origin>,
 }
 

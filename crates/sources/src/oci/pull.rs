@@ -36,10 +36,7 @@ impl Tags {
     /// Converts the flag of the command line.
     #[must_use]
     pub fn allowed(flag: bool) -> Self {
-        match flag {
-            true => Self::Allowed,
-            false => Self::Refused,
-        }
+        if flag { Self::Allowed } else { Self::Refused }
     }
 }
 
@@ -48,12 +45,10 @@ impl Tags {
 pub struct Artifact {
     /// For an index, the digest of the manifest for this machine.
     pub digest: Digest,
-    /// The digest that the reference resolves to: the index if there is one, else `digest`.
-    pub asked: Digest,
     pub manifest: ImageManifest,
     /// No request was made.
     pub from_store: bool,
-    /// Origin for messages: `PLACE@DIGEST`.
+    /// Name for messages: `ORIGIN@DIGEST`.
     pub place: String,
 }
 
@@ -64,7 +59,7 @@ pub struct Snapshot {
     /// `None` for the empty descriptor.
     pub config: Option<SourceConfig>,
     pub layer: BlobDescriptor,
-    /// Locked while this lives. [`InUse::tree`] lists it.
+    /// Locked while this value lives. [`InUse::tree`] lists the files.
     pub tree: InUse,
     pub bytes: u64,
     /// Number of regular files, if known.
@@ -87,45 +82,41 @@ pub fn artifact(
     tags: Tags,
     observer: &dyn Observer,
 ) -> Result<Artifact, OciError> {
-    let (written, digest) = match which {
-        Which::Digest(digest) => (format!("{}@{digest}", origin.shown()), Some(*digest)),
-        tag => (format!("{}:{tag}", origin.shown()), None),
+    let name = match which {
+        Which::Digest(digest) => format!("{}@{digest}", origin.name()),
+        tag => format!("{}:{tag}", origin.name()),
     };
-    if digest.is_none() && tags == Tags::Refused {
+    if !matches!(which, Which::Digest(_)) && tags == Tags::Refused {
         let problem = ArtifactProblem::Tag {
             tag: which.to_string(),
         };
-        return Err(problem.at(written));
+        return Err(problem.at(name));
     }
     let fetcher = Fetcher::new(store, origin, observer);
-    let (asked, bytes) = fetcher.manifest(which)?;
-    let refused = |problem: ArtifactProblem| problem.at(format!("{}@{asked}", origin.shown()));
+    let place = |digest: Digest| format!("{}@{digest}", origin.name());
+    let (named_digest, bytes) = fetcher.manifest(which)?;
+    let refused = |problem: ArtifactProblem| problem.at(place(named_digest));
     let (digest, manifest) = match Document::parse(&bytes).map_err(refused)? {
-        Document::Manifest(manifest) => (asked, *manifest),
+        Document::Manifest(manifest) => (named_digest, *manifest),
         Document::Index(index) => {
-            let wanted = for_this_platform(&index).map_err(refused)?;
-            let (digest, bytes) = fetcher.manifest(&Which::Digest(wanted.digest))?;
-            let refused =
-                |problem: ArtifactProblem| problem.at(format!("{}@{digest}", origin.shown()));
-            match Document::parse(&bytes).map_err(refused)? {
-                Document::Manifest(manifest) => (digest, *manifest),
-                Document::Index(_) => {
-                    let problem = "an index lists it, and it is an index itself".to_owned();
-                    return Err(refused(ArtifactProblem::Document { problem }));
-                }
-            }
+            let entry = for_this_platform(&index).map_err(refused)?;
+            let (digest, bytes) = fetcher.manifest(&Which::Digest(entry.digest))?;
+            let manifest = Document::parse_manifest(&bytes);
+            (
+                digest,
+                manifest.map_err(|problem| problem.at(place(digest)))?,
+            )
         }
     };
-    let from_store = !fetcher.has_asked();
+    let from_store = !fetcher.has_fetched();
     if !from_store {
-        store.name(&written, &asked)?;
+        store.set_name(&name, &named_digest)?;
     }
     Ok(Artifact {
         digest,
-        asked,
         manifest,
         from_store,
-        place: format!("{}@{digest}", origin.shown()),
+        place: place(digest),
     })
 }
 
@@ -143,9 +134,9 @@ pub fn snapshot(
     limits: &UnpackLimits,
     observer: &dyn Observer,
 ) -> Result<Snapshot, OciError> {
-    let described = source(store, origin, which, tags, observer)?;
-    let layer = described.layer;
-    let place = &described.artifact.place;
+    let source = source(store, origin, which, tags, observer)?;
+    let layer = source.layer;
+    let place = &source.artifact.place;
     check_layer(&layer, limits.compressed_bytes).map_err(|problem| problem.at(place.clone()))?;
     let unpacking = Unpacking {
         fetcher: Fetcher::new(store, origin, observer),
@@ -154,22 +145,24 @@ pub fn snapshot(
         layer: &layer,
         place,
     };
-    let (tree, cached) = match unpacking.find()? {
-        Some(tree) => (tree, true),
-        None => unpacking.claim_and_unpack()?,
-    };
+    let (tree, cached) = unpacking.fetcher.find_or_unpack(
+        &format!("unpack-{}", layer.digest.hexadecimal()),
+        &layer,
+        || unpacking.find(),
+        |blob| unpacking.unpack(blob),
+    )?;
     let mut warnings = tree.warnings;
-    let config = described.config;
-    warnings.extend(miscounted(config.as_ref(), tree.files, place));
+    let config = source.config;
+    warnings.extend(check_file_count(config.as_ref(), tree.files, place));
     Ok(Snapshot {
-        digest: described.artifact.digest,
+        digest: source.artifact.digest,
         config,
         layer,
         tree: tree.in_use,
         bytes: tree.bytes,
         files: tree.files,
         cached,
-        from_store: described.artifact.from_store && !unpacking.fetcher.has_asked(),
+        from_store: source.artifact.from_store && !unpacking.fetcher.has_fetched(),
         warnings,
     })
 }
@@ -199,13 +192,13 @@ pub fn source(
     let parts = source_parts(&artifact.manifest).map_err(refused)?;
     let fetcher = Fetcher::new(store, origin, observer);
     let config = match &parts.config {
-        Some(wanted) => {
-            let parsed = SourceConfig::parse(&fetcher.read(wanted, CONFIG_BYTES_MAX as u64)?);
+        Some(descriptor) => {
+            let parsed = SourceConfig::parse(&fetcher.read(descriptor, CONFIG_BYTES_MAX as u64)?);
             Some(parsed.map_err(|error| refused(ArtifactProblem::Config(error)))?)
         }
         None => None,
     };
-    artifact.from_store &= !fetcher.has_asked();
+    artifact.from_store &= !fetcher.has_fetched();
     Ok(Source {
         artifact,
         config,
@@ -235,7 +228,7 @@ pub fn is_kept(store: &Store, digest: &Digest, limits: &UnpackLimits) -> Result<
     Ok(store.snapshots()?.kept(bytes, layer, limits)?.is_some())
 }
 
-fn miscounted(
+fn check_file_count(
     config: Option<&SourceConfig>,
     files: Option<u64>,
     place: &str,
@@ -262,47 +255,23 @@ impl Unpacking<'_> {
         Ok(self.snapshots.kept(bytes, digest, self.limits)?)
     }
 
-    /// Also returns whether another process unpacked it meanwhile.
-    fn claim_and_unpack(&self) -> Result<(CachedTree, bool), OciError> {
-        let Fetcher {
-            store, observer, ..
-        } = self.fetcher;
-        let name = format!("unpack-{}", self.layer.digest.hexadecimal());
-        let _claim = store.claim(&name, observer)?;
-        match self.find()? {
-            Some(tree) => Ok((tree, true)),
-            None => {
-                let tree = self
-                    .fetcher
-                    .unpack(self.layer, |blob| self.unpack_blob(blob))?;
-                Ok((tree, false))
-            }
-        }
-    }
-
-    fn unpack_blob(&self, blob: &Blob) -> Result<CachedTree, OciError> {
+    fn unpack(&self, blob: &Blob) -> Result<CachedTree, OciError> {
         let Fetcher {
             store, observer, ..
         } = self.fetcher;
         let building = self.snapshots.begin()?;
-        let mut source = Watched::new(&blob.file, observer, self.layer);
+        let mut source = LayerReader::new(&blob.file, observer, self.layer);
         let unpacked = archive::unpack_snapshot(&mut source, building.tree(), self.limits);
-        observer.progress(&Progress::Done);
-        observer.check("unpacking a layer")?;
-        let is_suspect = match &unpacked {
-            Ok(unpacked) => unpacked.archive_digest != Some(self.layer.digest),
-            Err(error) => error.is_refusal(),
-        };
-        if is_suspect {
-            self.fetcher.check(blob)?;
-        }
+        self.fetcher.finish_unpacking(blob, &unpacked, |unpacked| {
+            unpacked.archive_digest == Some(self.layer.digest)
+        })?;
         let unpacked =
             unpacked.map_err(|error| unpack_error(store, self.place, self.layer.digest, error))?;
         let bytes = self.layer.bytes;
         let published = self
             .snapshots
             .publish_kept(building, unpacked, bytes, self.limits)?;
-        store.settle()?;
+        store.enforce_size_limit()?;
         Ok(published)
     }
 }
@@ -316,7 +285,7 @@ pub(super) fn unpack_error(
     if let UnpackError::Target { source, .. } = &error
         && (is_full(source.errno) || source.errno == Errno::ROFS)
     {
-        return store.no_room(source.errno).into();
+        return store.write_error(source.errno).into();
     }
     OciError::Unpack {
         place: place.to_owned(),
@@ -325,15 +294,15 @@ pub(super) fn unpack_error(
     }
 }
 
-/// Reader that reports progress to the observer and fails when cancelled.
-pub(super) struct Watched<'call> {
+/// Reader of a layer that reports progress and fails if cancelled.
+pub(super) struct LayerReader<'call> {
     file: &'call File,
     observer: &'call dyn Observer,
     layer: &'call BlobDescriptor,
     bytes: u64,
 }
 
-impl<'call> Watched<'call> {
+impl<'call> LayerReader<'call> {
     pub(super) fn new(
         file: &'call File,
         observer: &'call dyn Observer,
@@ -348,7 +317,7 @@ impl<'call> Watched<'call> {
     }
 }
 
-impl Read for Watched<'_> {
+impl Read for LayerReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.observer.is_cancelled() {
             return Err(io::Error::from(Errno::CANCELED));

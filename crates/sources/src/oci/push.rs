@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use oci_spec::image::{ANNOTATION_VERSION, ImageManifest};
+use rustix::io::Errno;
 
 use crate::oci::artifact::{ArtifactProblem, Document, check_layer, source_parts};
 use crate::oci::error::OciError;
@@ -18,17 +19,17 @@ use spec::oci::media::{MANIFEST, MANIFEST_BYTES_MAX, SOURCE};
 use spec::oci::reference::Which;
 use spec::oci::source_config::is_version;
 
-/// A source artifact whose parts are all in the store and locked.
+/// A source artifact in the store. Its config and its layer are locked.
 #[derive(Debug)]
-pub struct HeldArtifact {
+pub struct StoredArtifact {
     pub digest: Digest,
     manifest: Vec<u8>,
     /// Config and layer; only the layer for the empty descriptor.
     blobs: Vec<Blob>,
 }
 
-impl HeldArtifact {
-    /// Finds the artifact with this digest; `None` if a part is not in the store.
+impl StoredArtifact {
+    /// Finds the artifact whose manifest has this digest; `None` if a part is not in the store.
     ///
     /// # Errors
     /// [`OciError::Artifact`]: not a source artifact; [`OciError::Store`].
@@ -37,17 +38,11 @@ impl HeldArtifact {
             return Ok(None);
         };
         let refused = |problem: ArtifactProblem| problem.at(format!("the store: {digest}"));
-        let parsed = match Document::parse(&manifest).map_err(refused)? {
-            Document::Manifest(parsed) => *parsed,
-            Document::Index(_) => {
-                let problem = "it is an index, expected a manifest".to_owned();
-                return Err(refused(ArtifactProblem::Document { problem }));
-            }
-        };
+        let parsed = Document::parse_manifest(&manifest).map_err(refused)?;
         let parts = source_parts(&parsed).map_err(refused)?;
         let mut blobs = Vec::new();
-        for wanted in parts.config.iter().chain([&parts.layer]) {
-            match store.find_blob(wanted)? {
+        for part in parts.config.iter().chain([&parts.layer]) {
+            match store.find_blob(part)? {
                 Some(blob) => blobs.push(blob),
                 None => return Ok(None),
             }
@@ -70,11 +65,11 @@ impl HeldArtifact {
         limits: &UnpackLimits,
         observer: &dyn Observer,
     ) -> Result<(), OciError> {
-        let refused = |problem: ArtifactProblem| problem.at(origin.shown());
+        let refused = |problem: ArtifactProblem| problem.at(origin.name());
         let parts = source_parts(manifest).map_err(refused)?;
         check_layer(&parts.layer, limits.compressed_bytes).map_err(refused)?;
-        for wanted in parts.config.iter().chain([&parts.layer]) {
-            store.fetch(wanted, origin, observer)?;
+        for part in parts.config.iter().chain([&parts.layer]) {
+            store.fetch(part, origin, observer)?;
         }
         Ok(())
     }
@@ -88,7 +83,7 @@ impl HeldArtifact {
     }
 
     /// Uploads the missing parts, the manifest last, so that it never refers to missing blobs.
-    /// Without `tag` it is pushed by digest.
+    /// Without `tag` the manifest is pushed by digest.
     ///
     /// # Errors
     /// [`OciError::Registry`], [`OciError::Cancelled`].
@@ -97,17 +92,12 @@ impl HeldArtifact {
             registry.push_blob(&blob.digest, blob.bytes, &mut blob.file)?;
         }
         let which = tag.map_or(Which::Digest(self.digest), |tag| Which::Tag(tag.to_owned()));
-        let taken = registry.push_manifest(&which, &self.manifest, MANIFEST)?;
-        match taken == self.digest {
-            true => Ok(()),
-            false => Err(ArtifactProblem::Document {
-                problem: format!("the registry took it as {taken}, it is {}", self.digest),
-            }
-            .at(registry.shown())),
-        }
+        registry.push_manifest(&which, &self.manifest, MANIFEST)?;
+        Ok(())
     }
 
-    /// Writes it into the layout `directory` under `name`. An entry with the same name loses it.
+    /// Writes the artifact into the layout `directory` under `name`, which is taken from another
+    /// entry of that name.
     ///
     /// # Errors
     /// [`OciError::Layout`]; [`OciError::Cancelled`], which leaves the layout unchanged.
@@ -119,14 +109,11 @@ impl HeldArtifact {
     ) -> Result<(), OciError> {
         let mut writer = LayoutWriter::create(directory)?;
         for mut blob in self.blobs {
-            let mut heeded = CancellableReader {
+            let added = writer.add_blob(&mut CancellableReader {
                 inner: &mut blob.file,
                 observer,
-            };
-            let added = writer.add_blob(&mut heeded);
-            if observer.is_cancelled() {
-                return Err(cancelled());
-            }
+            });
+            observer.check("writing the layout")?;
             let (found, _bytes) = added?;
             if found != blob.digest {
                 return Err(StoreError::Digest {
@@ -149,12 +136,6 @@ impl HeldArtifact {
     }
 }
 
-fn cancelled() -> OciError {
-    OciError::Cancelled {
-        during: "writing the layout",
-    }
-}
-
 struct CancellableReader<'call> {
     inner: &'call mut dyn Read,
     observer: &'call dyn Observer,
@@ -162,9 +143,9 @@ struct CancellableReader<'call> {
 
 impl Read for CancellableReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        match self.observer.is_cancelled() {
-            true => Err(cancelled().into_read()),
-            false => self.inner.read(buffer),
+        if self.observer.is_cancelled() {
+            return Err(Errno::CANCELED.into());
         }
+        self.inner.read(buffer)
     }
 }

@@ -148,8 +148,8 @@ fn a_helper_that_is_not_there_or_has_the_name_of_a_path_is_not_started() {
     let service = closed();
     for (name, part) in [
         ("nowhere", "cannot be started"),
-        ("../../x", "expected a name"),
-        ("x y", "expected a name"),
+        ("../../x", "expected letters"),
+        ("x y", "expected letters"),
     ] {
         let entry = for_this(&service).replace("\"test\"", &format!("\"{name}\""));
         let connection = with_helper(&service, directory.path(), GIVES, &entry);
@@ -198,11 +198,8 @@ fn an_invalid_credentials_file_is_refused_without_showing_it() {
     let service = closed();
     let large = format!("{{\"x\":\"{}\"}}", "canary".repeat(200_000));
     for (text, part) in [
-        ("canary", "is not what Docker's client writes: line 1"),
-        (
-            "{\"auths\":[\"canary\"]}",
-            "is not what Docker's client writes",
-        ),
+        ("canary", "is not valid: line 1"),
+        ("{\"auths\":[\"canary\"]}", "is not valid"),
         (large.as_str(), "has more than 1 MiB"),
     ] {
         let connection = with_helper(&service, directory.path(), GIVES, text);

@@ -172,7 +172,7 @@ fn permanent_errors_are_not_retried() {
         (
             Reply::of(403).body(says),
             "registry_denied",
-            "forbids it to a caller without credentials; it says",
+            "denies the request to a caller without credentials; it says",
         ),
         (
             Reply::of(401),
@@ -221,12 +221,12 @@ fn permanent_errors_are_not_retried() {
         (
             Reply::of(302).with("Location", "ftp://x/"),
             "registry_unusable",
-            "leads nowhere",
+            "is not a usable http",
         ),
         (
             Reply::of(302).with("Location", "http://user:canary@127.0.0.1/"),
             "registry_unusable",
-            "leads nowhere",
+            "is not a usable http",
         ),
     ] {
         let shown = format!("{} {:?}", reply.status, reply.way);
@@ -294,7 +294,7 @@ fn a_body_that_breaks_off_is_gone_on_with_where_it_ended() {
     let mut had = Vec::new();
     let error = reader.read_to_end(&mut had).expect_err("broken off");
     let error = OciError::of_read(error).expect("an error of ours");
-    assert!(error.is_passing(), "{error}");
+    assert!(error.is_temporary(), "{error}");
     assert_eq!(error.code(), "registry_truncated");
     assert_eq!(had, bytes[..had.len()]);
     let from = had.len() as u64;
@@ -426,7 +426,7 @@ fn a_stalled_download_times_out_and_can_be_resumed() {
     let registry = service.registry_with(connection);
     let stream = registry.blob(&Digest::of(b"x"), 0).expect("begun");
     let error = rest(stream).expect_err("given up");
-    assert!(error.is_passing(), "{error}");
+    assert!(error.is_temporary(), "{error}");
     let text = error.to_string();
     assert!(
         text.contains("after 100 bytes: nothing was sent or received for 300ms"),
@@ -467,7 +467,7 @@ fn a_download_that_drips_bytes_times_out() {
     assert!(error.to_string().contains("longer than 200ms"), "{error}");
     let stream = registry.blob(&Digest::of(b"x"), 0).expect("begun");
     let error = rest(stream).expect_err("given up");
-    assert!(error.is_passing(), "{error}");
+    assert!(error.is_temporary(), "{error}");
     assert!(error.to_string().contains("expected 1048576"), "{error}");
 }
 

@@ -130,7 +130,10 @@ fn a_rejected_push_is_reported() {
     }
     let service = taking("ftp://x/up", |_| Reply::of(201));
     let error = pushed(&service).expect_err("refused");
-    assert!(error.to_string().contains("leads nowhere"), "{error}");
+    assert!(
+        error.to_string().contains("is not a usable http"),
+        "{error}"
+    );
 }
 
 /// Has less than it says, or cannot be read.

@@ -5,15 +5,16 @@ use serde::{Deserialize, Serialize};
 
 use oci_spec::image::Descriptor;
 
-use crate::oci::artifact::{self, blob_descriptor, shown};
+use crate::escape_path;
+use crate::oci::artifact::{self, abbreviate, blob_descriptor};
 use crate::oci::error::OciError;
 use crate::oci::fetcher::Fetcher;
-use crate::oci::layers::{HeldLayer, Image, ImageProblem, LAYERS_MAX, Merged};
+use crate::oci::layers::{Image, ImageProblem, LAYERS_MAX, LockedLayer, Merged};
 use crate::oci::observer::Observer;
 use crate::oci::origin::Origin;
-use crate::oci::pull::{Artifact, Watched, unpack_error};
+use crate::oci::pull::{Artifact, LayerReader, unpack_error};
 use crate::oci::store::{Blob, BlobDescriptor, Store};
-use crate::progress::Progress;
+use crate::to_json;
 use archive::{Compression, LayerView, UnpackError, UnpackLimits, UnpackedLayer};
 use spec::digest::Digest;
 use spec::oci::image_config::ImageConfig;
@@ -21,7 +22,6 @@ use spec::oci::media::{
     DOCKER_CONFIG, DOCKER_LAYER, DOCKER_LAYER_PLAIN, IMAGE_CONFIG, LAYER_GZIP, LAYER_TAR,
     LAYER_ZSTD,
 };
-use spec::path::escape;
 use spec::report::WarningReport;
 use spec::units;
 use store::{Label, StoreDirectory};
@@ -29,24 +29,24 @@ use sys::file::CallError;
 
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
 const MANIFEST_LAYERS_MAX: usize = 256;
-/// Longest note of a layer, in bytes. The store reads somewhat more than this.
+/// Longest note of a layer. The store reads notes that are somewhat longer.
 const NOTE_BYTES_MAX: usize = 60 << 20;
 
 /// First line of the note of a layer. The encoded [`LayerView`] follows.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Note {
-    /// An opaque root hides all layers below.
+    /// The root is opaque, so that it hides all layers below.
     hides_all: bool,
     is_empty: bool,
     entries: u64,
     warnings: Vec<(String, String)>,
 }
 
-/// Encodes the note that is stored with an unpacked or prepared layer.
+/// Encodes the note of an unpacked layer.
 ///
 /// # Errors
 /// [`UnpackError::TooLongNames`]: the names of all layers exceed the limit of a note.
-pub(crate) fn note_of(unpacked: &UnpackedLayer) -> Result<Vec<u8>, UnpackError> {
+fn encode_note(unpacked: &UnpackedLayer) -> Result<Vec<u8>, UnpackError> {
     let note = Note {
         hides_all: unpacked.hides_all,
         is_empty: unpacked.is_empty,
@@ -57,43 +57,41 @@ pub(crate) fn note_of(unpacked: &UnpackedLayer) -> Result<Vec<u8>, UnpackError> 
             .map(|warning| (warning.code.clone(), warning.message.clone()))
             .collect(),
     };
-    // Serialization of this type cannot fail.
-    let mut bytes = serde_json::to_vec(&note).unwrap_or_default();
+    let mut bytes = to_json(&note);
     bytes.push(b'\n');
     bytes.extend(unpacked.view.write());
-    match bytes.len() <= NOTE_BYTES_MAX {
-        true => Ok(bytes),
-        false => Err(UnpackError::TooLongNames {
+    if bytes.len() > NOTE_BYTES_MAX {
+        return Err(UnpackError::TooLongNames {
             index: 0,
             name: "all layers together".to_owned(),
             limit_bytes: NOTE_BYTES_MAX as u64,
-        }),
+        });
     }
+    Ok(bytes)
 }
 
 /// Reads the view that the next layer needs of `layer` and the layers below.
-pub(super) fn view_beside(layer: &HeldLayer) -> Result<LayerView, OciError> {
+pub(super) fn read_view(layer: &LockedLayer) -> Result<LayerView, OciError> {
     let note = layer.note()?;
     let cut = note.iter().position(|byte| *byte == b'\n');
     let view = cut.and_then(|cut| LayerView::read(&note[cut + 1..]));
     view.ok_or_else(|| damaged(layer))
 }
 
-fn note_beside(layer: &HeldLayer) -> Result<Note, OciError> {
+fn read_note(layer: &LockedLayer) -> Result<Note, OciError> {
     let note = layer.note()?;
     let line = note.split(|byte| *byte == b'\n').next();
     line.and_then(|line| serde_json::from_slice(line).ok())
         .ok_or_else(|| damaged(layer))
 }
 
-fn damaged(layer: &HeldLayer) -> OciError {
-    let entry = escape(layer.path.as_os_str().as_encoded_bytes());
+fn damaged(layer: &LockedLayer) -> OciError {
+    let entry = escape_path(&layer.path);
     ImageProblem::Damaged { entry }.at("the store")
 }
 
 /// Computes the `ChainID` of a layer (OCI image-spec, config.md, "Layer `ChainID`").
-#[must_use]
-pub(crate) fn chain_id(below: Option<&Digest>, diff_id: &Digest) -> Digest {
+fn chain_id(below: Option<&Digest>, diff_id: &Digest) -> Digest {
     match below {
         None => *diff_id,
         Some(below) => Digest::of(format!("{below} {diff_id}").as_bytes()),
@@ -115,45 +113,48 @@ pub fn image(
     observer: &dyn Observer,
     origin: &dyn Origin,
 ) -> Result<Image, OciError> {
-    let mut builder = ImageBuilder {
+    let builder = ImageBuilder {
         fetcher: Fetcher::new(store, origin, observer),
         cache: store.layers()?,
         limits,
         place: &artifact.place,
-        unpacked: false,
     };
-    let config = builder.config(artifact)?;
-    let described = builder.layers(artifact, &config)?;
-    let mut held: Vec<HeldLayer> = Vec::new();
-    let mut seen: Vec<bool> = Vec::new();
+    let config = builder.read_config(artifact)?;
+    let layers = builder.check_layers(artifact, &config)?;
+    let mut locked: Vec<LockedLayer> = Vec::new();
+    let mut has_entries: Vec<bool> = Vec::new();
     let mut warnings = Vec::new();
+    let mut cached = true;
     let mut chain: Option<Digest> = None;
-    for layer in &described {
+    for layer in &layers {
         let id = chain_id(chain.as_ref(), &layer.diff_id);
-        let one = builder.layer(layer, &id, &held)?;
-        let note = note_beside(&one)?;
-        builder.check_limits(layer, &one, &note)?;
+        let (unpacked, is_cached) = builder.find_or_unpack(layer, &id, &locked)?;
+        cached &= is_cached;
+        let note = read_note(&unpacked)?;
+        builder.check_limits(layer, &unpacked, &note)?;
         if note.hides_all {
-            held.clear();
-            seen.clear();
+            locked.clear();
+            has_entries.clear();
         }
         let noted = note.warnings.into_iter();
         warnings.extend(noted.map(|(code, message)| WarningReport::new(&code, message)));
-        held.push(one);
-        seen.push(!note.is_empty);
+        locked.push(unpacked);
+        has_entries.push(!note.is_empty);
         chain = Some(id);
     }
     Ok(Image {
         digest: artifact.digest,
         config,
-        layers: builder.drop_empty(held, seen)?,
-        cached: !builder.unpacked,
-        from_store: artifact.from_store && !builder.fetcher.has_asked(),
+        layers: builder.drop_empty(locked, has_entries)?,
+        cached,
+        from_store: artifact.from_store && !builder.fetcher.has_fetched(),
         warnings,
     })
 }
 
-struct Described {
+/// A layer of the manifest.
+struct LayerDescriptor {
+    /// Counted from 1.
     index: usize,
     blob: BlobDescriptor,
     compression: Compression,
@@ -165,7 +166,6 @@ struct ImageBuilder<'call> {
     cache: StoreDirectory,
     limits: &'call UnpackLimits,
     place: &'call str,
-    unpacked: bool,
 }
 
 impl ImageBuilder<'_> {
@@ -173,37 +173,37 @@ impl ImageBuilder<'_> {
         problem.at(self.place)
     }
 
-    fn config(&self, artifact: &Artifact) -> Result<ImageConfig, OciError> {
+    fn read_config(&self, artifact: &Artifact) -> Result<ImageConfig, OciError> {
         let descriptor = artifact.manifest.config();
         let found = descriptor.media_type().to_string();
         if ![IMAGE_CONFIG, DOCKER_CONFIG].contains(&found.as_str()) {
-            let found = shown(&found);
+            let found = abbreviate(&found);
             return Err(self.refused(ImageProblem::ConfigType { found }));
         }
-        let wanted = blob_descriptor(descriptor).map_err(|problem| problem.at(self.place))?;
-        if CONFIG_BYTES_MAX < wanted.bytes {
+        let blob = blob_descriptor(descriptor).map_err(|problem| problem.at(self.place))?;
+        if blob.bytes > CONFIG_BYTES_MAX {
             return Err(self.refused(ImageProblem::ConfigTooLarge {
-                bytes: wanted.bytes,
+                bytes: blob.bytes,
                 limit_bytes: CONFIG_BYTES_MAX,
             }));
         }
-        let bytes = self.fetcher.read(&wanted, CONFIG_BYTES_MAX)?;
+        let bytes = self.fetcher.read(&blob, CONFIG_BYTES_MAX)?;
         let config = ImageConfig::parse(&bytes)
             .map_err(|error| self.refused(ImageProblem::Config(error)))?;
         let found = format!("{}/{}", config.os, config.architecture);
         let expected = artifact::platform();
         if found != expected {
-            let found = shown(&found);
+            let found = abbreviate(&found);
             return Err(self.refused(ImageProblem::Platform { found, expected }));
         }
         Ok(config)
     }
 
-    fn layers(
+    fn check_layers(
         &self,
         artifact: &Artifact,
         config: &ImageConfig,
-    ) -> Result<Vec<Described>, OciError> {
+    ) -> Result<Vec<LayerDescriptor>, OciError> {
         let layers = artifact.manifest.layers();
         if layers.len() != config.diff_ids.len() {
             return Err(self.refused(ImageProblem::Layers {
@@ -211,26 +211,26 @@ impl ImageBuilder<'_> {
                 diff_ids: config.diff_ids.len(),
             }));
         }
-        if MANIFEST_LAYERS_MAX < layers.len() {
+        if layers.len() > MANIFEST_LAYERS_MAX {
             return Err(self.refused(ImageProblem::TooManyLayers {
                 found: layers.len(),
                 limit: LAYERS_MAX,
             }));
         }
-        let pairs = layers.iter().zip(&config.diff_ids).enumerate();
+        let pairs = layers.iter().zip(&config.diff_ids).zip(1..);
         pairs
-            .map(|(before, (descriptor, diff_id))| self.described(before + 1, descriptor, *diff_id))
+            .map(|((descriptor, diff_id), index)| self.check_layer(index, descriptor, *diff_id))
             .collect()
     }
 
-    fn described(
+    fn check_layer(
         &self,
         index: usize,
         descriptor: &Descriptor,
         diff_id: Digest,
-    ) -> Result<Described, OciError> {
+    ) -> Result<LayerDescriptor, OciError> {
         if let Some(url) = descriptor.urls().as_ref().and_then(|urls| urls.first()) {
-            let url = shown(url);
+            let url = abbreviate(url);
             return Err(self.refused(ImageProblem::ForeignLayer { index, url }));
         }
         let compression = match descriptor.media_type().to_string().as_str() {
@@ -238,7 +238,7 @@ impl ImageBuilder<'_> {
             LAYER_ZSTD => Compression::Zstd,
             LAYER_TAR | DOCKER_LAYER_PLAIN => Compression::Plain,
             other => {
-                let found = shown(other);
+                let found = abbreviate(other);
                 return Err(self.refused(ImageProblem::LayerType { index, found }));
             }
         };
@@ -246,15 +246,15 @@ impl ImageBuilder<'_> {
             let problem = problem.to_string();
             self.refused(ImageProblem::Layer { index, problem })
         })?;
-        if self.limits.compressed_bytes < blob.bytes {
+        if blob.bytes > self.limits.compressed_bytes {
             let problem = format!(
-                "it has {} bytes, this host takes {}",
+                "it has {} bytes, this host allows {}",
                 blob.bytes,
                 units::bytes(self.limits.compressed_bytes)
             );
             return Err(self.refused(ImageProblem::Layer { index, problem }));
         }
-        Ok(Described {
+        Ok(LayerDescriptor {
             index,
             blob,
             compression,
@@ -265,79 +265,72 @@ impl ImageBuilder<'_> {
     /// A cached layer may have been unpacked under larger limits.
     fn check_limits(
         &self,
-        layer: &Described,
-        held: &HeldLayer,
+        layer: &LayerDescriptor,
+        unpacked: &LockedLayer,
         note: &Note,
     ) -> Result<(), OciError> {
         let (index, limits) = (layer.index, self.limits);
-        let problem = match () {
-            () if limits.unpacked_bytes < held.bytes => format!(
-                "its files have {} bytes, this host takes {}",
-                held.bytes,
+        let problem = if unpacked.bytes > limits.unpacked_bytes {
+            format!(
+                "its files have {} bytes, this host allows {}",
+                unpacked.bytes,
                 units::bytes(limits.unpacked_bytes)
-            ),
-            () if limits.entries < note.entries => format!(
-                "it has {} entries, this host takes {}",
+            )
+        } else if note.entries > limits.entries {
+            format!(
+                "it has {} entries, this host allows {}",
                 note.entries, limits.entries
-            ),
-            () => return Ok(()),
+            )
+        } else {
+            return Ok(());
         };
         Err(self.refused(ImageProblem::Layer { index, problem }))
     }
 
-    fn layer(
-        &mut self,
-        layer: &Described,
+    fn find_or_unpack(
+        &self,
+        layer: &LayerDescriptor,
         id: &Digest,
-        below: &[HeldLayer],
-    ) -> Result<HeldLayer, OciError> {
-        if let Some(held) = self.cache.find(id)? {
-            return Ok(held);
-        }
-        let name = format!("layer-{}", id.hexadecimal());
-        let _claim = self.fetcher.store.claim(&name, self.fetcher.observer)?;
-        if let Some(held) = self.cache.find(id)? {
-            return Ok(held);
-        }
-        self.unpacked = true;
-        self.fetcher
-            .unpack(&layer.blob, |blob| self.unpack(layer, id, below, blob))
+        below: &[LockedLayer],
+    ) -> Result<(LockedLayer, bool), OciError> {
+        self.fetcher.find_or_unpack(
+            &format!("layer-{}", id.hexadecimal()),
+            &layer.blob,
+            || Ok(self.cache.find(id)?),
+            |blob| self.unpack(layer, id, below, blob),
+        )
     }
 
     fn unpack(
         &self,
-        layer: &Described,
+        layer: &LayerDescriptor,
         id: &Digest,
-        below: &[HeldLayer],
+        below: &[LockedLayer],
         blob: &Blob,
-    ) -> Result<HeldLayer, OciError> {
+    ) -> Result<LockedLayer, OciError> {
         let observer = self.fetcher.observer;
-        let view = below.last().map(view_beside).transpose()?;
+        let view = below.last().map(read_view).transpose()?;
         let merged = Merged::new(below);
         let building = self.cache.begin()?;
         let unpacked = archive::unpack_layer(
-            Watched::new(&blob.file, observer, &layer.blob),
+            LayerReader::new(&blob.file, observer, &layer.blob),
             layer.compression,
             building.tree(),
             view.unwrap_or_default(),
-            &|path| match observer.is_cancelled() {
-                // After the end of the blob only the layers below are read, so `Watched` cannot
+            &|path| {
+                // After the end of the blob only the layers below are read, so `LayerReader` cannot
                 // report cancellation.
-                true => Err(CallError::new("fstatat", path.to_string(), Errno::CANCELED)),
-                false => merged.has(path),
+                if observer.is_cancelled() {
+                    return Err(CallError::new("fstatat", path.to_string(), Errno::CANCELED));
+                }
+                merged.has(path)
             },
             self.limits,
             &|| observer.is_cancelled(),
         );
-        observer.progress(&Progress::Done);
-        observer.check("unpacking a layer")?;
-        let is_suspect = match &unpacked {
-            Ok(unpacked) => unpacked.diff_id != layer.diff_id,
-            Err(error) => error.is_refusal(),
-        };
-        if is_suspect {
-            self.fetcher.check(blob)?;
-        }
+        self.fetcher.finish_unpacking(blob, &unpacked, |unpacked| {
+            unpacked.diff_id == layer.diff_id
+        })?;
         let unpacked = unpacked.map_err(|error| self.unpack_error(layer, error))?;
         if unpacked.diff_id != layer.diff_id {
             return Err(self.refused(ImageProblem::DiffId {
@@ -346,40 +339,40 @@ impl ImageBuilder<'_> {
                 expected: layer.diff_id,
             }));
         }
-        let note = note_of(&unpacked).map_err(|error| self.unpack_error(layer, error))?;
+        let note = encode_note(&unpacked).map_err(|error| self.unpack_error(layer, error))?;
         let label = Label {
             bytes: unpacked.bytes,
             disk_bytes: unpacked.disk_bytes,
             note: &note,
             is_verified_on_use: false,
         };
-        let held = self.cache.publish(building, id, label)?;
-        self.fetcher.store.settle()?;
-        Ok(held)
+        let published = self.cache.publish(building, id, label)?;
+        self.fetcher.store.enforce_size_limit()?;
+        Ok(published)
     }
 
-    fn unpack_error(&self, layer: &Described, error: UnpackError) -> OciError {
+    fn unpack_error(&self, layer: &LayerDescriptor, error: UnpackError) -> OciError {
         unpack_error(self.fetcher.store, self.place, layer.blob.digest, error)
     }
 
-    /// Drops empty layers, except the last: its note has the view of all layers.
+    /// Drops empty layers, except the last, whose note has the view of all layers.
     fn drop_empty(
         &self,
-        held: Vec<HeldLayer>,
-        seen: Vec<bool>,
-    ) -> Result<Vec<HeldLayer>, OciError> {
-        let last = held.len().saturating_sub(1);
-        let pairs = held.into_iter().zip(seen).enumerate();
-        let kept: Vec<HeldLayer> = pairs
-            .filter(|(index, (_, is_seen))| *is_seen || *index == last)
+        layers: Vec<LockedLayer>,
+        has_entries: Vec<bool>,
+    ) -> Result<Vec<LockedLayer>, OciError> {
+        let last = layers.len().saturating_sub(1);
+        let pairs = layers.into_iter().zip(has_entries).enumerate();
+        let layers: Vec<LockedLayer> = pairs
+            .filter(|(index, (_, has_entries))| *has_entries || *index == last)
             .map(|(_, (layer, _))| layer)
             .collect();
-        match kept.len() <= LAYERS_MAX {
-            true => Ok(kept),
-            false => Err(self.refused(ImageProblem::TooManyLayers {
-                found: kept.len(),
+        if layers.len() > LAYERS_MAX {
+            return Err(self.refused(ImageProblem::TooManyLayers {
+                found: layers.len(),
                 limit: LAYERS_MAX,
-            })),
+            }));
         }
+        Ok(layers)
     }
 }

@@ -1,5 +1,5 @@
-//! Reads several layers as overlayfs would show them, without a mount. It applies whiteouts, opaque
-//! directories and links. No path leaves the root.
+//! Reads layers as overlayfs would merge them, without a mount. Whiteouts, opaque directories and
+//! links apply. No path leaves the root.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::oci::layers::HeldLayer;
+use crate::oci::layers::LockedLayer;
 use spec::path::{PATH_BYTES_MAX, RelPath, escape};
 use spec::units::limit;
 use sys::file::{CallError, Unread, read_regular};
@@ -30,19 +30,20 @@ pub enum Kind {
 
 /// Error of a lookup in the layers.
 #[derive(Debug, thiserror::Error)]
-pub enum LookError {
-    #[error("the image cannot be looked at")]
+pub enum LookupError {
+    #[error("the image cannot be read")]
     Call(#[source] CallError),
     #[error("`{path}` of the image is larger than {}", limit(.bytes_max))]
     TooLarge { path: String, bytes_max: u64 },
 }
 
-/// Several layers, merged as by overlayfs.
+/// Layers, merged as by overlayfs.
 #[derive(Debug, Clone)]
 pub struct Merged<'layers> {
     roots: Vec<BorrowedFd<'layers>>,
 }
 
+/// One name in the merged directories.
 enum Found {
     /// The directory in each layer that contributes, uppermost first.
     Directory(Vec<OwnedFd>),
@@ -50,7 +51,8 @@ enum Found {
     Other { parent: OwnedFd, status: Box<Stat> },
 }
 
-enum Place {
+/// Result of a lookup that follows links.
+enum Resolved {
     /// The directory in each layer that contributes; `None` for the root.
     Directory(Option<Vec<OwnedFd>>),
     Other {
@@ -61,13 +63,13 @@ enum Place {
 }
 
 impl<'layers> Merged<'layers> {
-    /// Merges `layers`, given lowest first.
+    /// Merges `layers`, lowest first.
     #[must_use]
-    pub fn new(layers: impl IntoIterator<Item = &'layers HeldLayer>) -> Self {
+    pub fn new(layers: impl IntoIterator<Item = &'layers LockedLayer>) -> Self {
         Self::of_roots(layers.into_iter().map(|layer| layer.root.as_fd()))
     }
 
-    /// Merges the roots of layers, given lowest first.
+    /// Merges the roots of layers, lowest first.
     #[must_use]
     pub fn of_roots(roots: impl IntoIterator<Item = BorrowedFd<'layers>>) -> Self {
         let mut roots: Vec<_> = roots.into_iter().collect();
@@ -80,30 +82,23 @@ impl<'layers> Merged<'layers> {
     /// # Errors
     /// The system call that failed.
     pub fn has(&self, path: &RelPath) -> Result<bool, CallError> {
-        let mut here: Option<Vec<OwnedFd>> = None;
+        let mut cursor = Cursor::new(&self.roots);
         let last = path.segments().count() - 1;
         for (index, name) in path.segments().enumerate() {
-            let found = match &here {
-                None => step(&self.roots, name)?,
-                Some(here) => step(here, name)?,
-            };
-            match found {
+            match cursor.look_up(name)? {
                 None => return Ok(false),
                 Some(Found::Other { .. }) => return Ok(index == last),
-                Some(Found::Directory(directories)) => here = Some(directories),
+                Some(Found::Directory(directories)) => cursor.enter(name.to_vec(), directories),
             }
         }
         Ok(true)
     }
 
     /// See [`Image::kind_of`](crate::oci::layers::Image::kind_of).
-    ///
-    /// # Errors
-    /// [`LookError`].
-    pub fn kind_of(&self, path: &[u8]) -> Result<Option<Kind>, LookError> {
+    pub fn kind_of(&self, path: &[u8]) -> Result<Option<Kind>, LookupError> {
         Ok(match self.find(path)? {
-            Some(Place::Directory(_)) => Some(Kind::Directory),
-            Some(Place::Other { status, .. }) => {
+            Some(Resolved::Directory(_)) => Some(Kind::Directory),
+            Some(Resolved::Other { status, .. }) => {
                 let executable = status.st_mode & 0o111 != 0;
                 is_file(&status).then_some(Kind::File { executable })
             }
@@ -112,11 +107,8 @@ impl<'layers> Merged<'layers> {
     }
 
     /// See [`Image::read_file`](crate::oci::layers::Image::read_file).
-    ///
-    /// # Errors
-    /// [`LookError`].
-    pub fn read_file(&self, path: &[u8], bytes_max: u64) -> Result<Option<Vec<u8>>, LookError> {
-        let Some(Place::Other {
+    pub fn read_file(&self, path: &[u8], bytes_max: u64) -> Result<Option<Vec<u8>>, LookupError> {
+        let Some(Resolved::Other {
             parent,
             name,
             status,
@@ -128,13 +120,14 @@ impl<'layers> Merged<'layers> {
             return Ok(None);
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let failed = |call| move |errno| LookError::Call(CallError::new(call, escape(path), errno));
+        let failed =
+            |call| move |errno| LookupError::Call(CallError::new(call, escape(path), errno));
         let file = rustix::fs::openat(&parent, &name[..], flags, Mode::empty())
             .map_err(failed("openat"))?;
-        let most = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-        match read_regular(file, most) {
+        let limit_bytes = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        match read_regular(file, limit_bytes) {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(Unread::TooLarge) => Err(LookError::TooLarge {
+            Err(Unread::TooLarge) => Err(LookupError::TooLarge {
                 path: escape(path),
                 bytes_max,
             }),
@@ -145,12 +138,13 @@ impl<'layers> Merged<'layers> {
     }
 
     /// See [`Image::directories_in`](crate::oci::layers::Image::directories_in).
-    ///
-    /// # Errors
-    /// [`LookError`].
-    pub fn directories_in(&self, path: &[u8], most: usize) -> Result<Vec<Vec<u8>>, LookError> {
-        let failed = |errno| LookError::Call(CallError::new("getdents64", escape(path), errno));
-        let Some(Place::Directory(Some(layers))) = self.find(path)? else {
+    pub fn directories_in(
+        &self,
+        path: &[u8],
+        names_max: usize,
+    ) -> Result<Vec<Vec<u8>>, LookupError> {
+        let failed = |errno| LookupError::Call(CallError::new("getdents64", escape(path), errno));
+        let Some(Resolved::Directory(Some(layers))) = self.find(path)? else {
             return Ok(Vec::new());
         };
         let mut names = BTreeSet::new();
@@ -162,62 +156,62 @@ impl<'layers> Merged<'layers> {
                     continue;
                 }
                 names.insert(name.to_vec());
-                if most < names.len() {
+                if names.len() > names_max {
                     return Ok(Vec::new());
                 }
             }
         }
         let mut directories = Vec::new();
         for name in names {
-            // The listing of a lower layer includes names that an upper layer hides.
-            if matches!(step(&layers, &name), Ok(Some(Found::Directory(_)))) {
+            // A lower layer also lists names that an upper layer hides.
+            if matches!(look_up(&layers, &name), Ok(Some(Found::Directory(_)))) {
                 directories.push(name);
             }
         }
         Ok(directories)
     }
 
-    fn find(&self, path: &[u8]) -> Result<Option<Place>, LookError> {
-        self.walk(path).map_err(LookError::Call)
+    fn find(&self, path: &[u8]) -> Result<Option<Resolved>, LookupError> {
+        self.resolve(path).map_err(LookupError::Call)
     }
 
-    fn walk(&self, path: &[u8]) -> Result<Option<Place>, CallError> {
-        if PATH_BYTES_MAX < path.len() {
+    fn resolve(&self, path: &[u8]) -> Result<Option<Resolved>, CallError> {
+        if path.len() > PATH_BYTES_MAX {
             return Ok(None);
         }
-        let mut here = Here::new(&self.roots);
-        let mut ahead: Vec<Vec<u8>> = Vec::new();
-        push(&mut ahead, path);
+        let mut cursor = Cursor::new(&self.roots);
+        let mut pending: Vec<Vec<u8>> = Vec::new();
+        push(&mut pending, path);
         let mut links = 0;
-        while let Some(name) = ahead.pop() {
-            let is_last = ahead.is_empty();
+        while let Some(name) = pending.pop() {
+            let is_last = pending.is_empty();
             let found = match &name[..] {
                 b".." => {
-                    if !here.up()? {
+                    if !cursor.go_up()? {
                         return Ok(None);
                     }
                     continue;
                 }
-                name => here.look(name)?,
+                name => cursor.look_up(name)?,
             };
             match found {
                 None => return Ok(None),
-                Some(Found::Directory(directories)) => here.enter(name, directories),
+                Some(Found::Directory(directories)) => cursor.enter(name, directories),
                 Some(Found::Other { parent, status }) if is_link(&status) => {
                     links += 1;
-                    if LINKS_MAX < links {
+                    if links > LINKS_MAX {
                         return Ok(None);
                     }
                     let target = rustix::fs::readlinkat(&parent, &name[..], Vec::new())
                         .map_err(|errno| CallError::new("readlinkat", escape(&name), errno))?;
                     let target = target.as_bytes();
                     if target.starts_with(b"/") {
-                        here.restart();
+                        cursor.go_to_root();
                     }
-                    push(&mut ahead, target);
+                    push(&mut pending, target);
                 }
                 Some(Found::Other { parent, status }) => {
-                    return Ok(is_last.then_some(Place::Other {
+                    return Ok(is_last.then_some(Resolved::Other {
                         parent,
                         name,
                         status,
@@ -225,18 +219,20 @@ impl<'layers> Merged<'layers> {
                 }
             }
         }
-        Ok(Some(Place::Directory(here.directories)))
+        Ok(Some(Resolved::Directory(cursor.directories)))
     }
 }
 
-struct Here<'a, 'layers> {
+/// A directory of the merged layers, and the path to it.
+struct Cursor<'a, 'layers> {
     roots: &'a [BorrowedFd<'layers>],
     names: Vec<Vec<u8>>,
+    /// `None` for the root.
     directories: Option<Vec<OwnedFd>>,
     steps: u32,
 }
 
-impl<'a, 'layers> Here<'a, 'layers> {
+impl<'a, 'layers> Cursor<'a, 'layers> {
     fn new(roots: &'a [BorrowedFd<'layers>]) -> Self {
         Self {
             roots,
@@ -246,15 +242,15 @@ impl<'a, 'layers> Here<'a, 'layers> {
         }
     }
 
-    /// Returns `None` also above [`STEPS_MAX`].
-    fn look(&mut self, name: &[u8]) -> Result<Option<Found>, CallError> {
+    /// Returns `None` for a missing name and above [`STEPS_MAX`].
+    fn look_up(&mut self, name: &[u8]) -> Result<Option<Found>, CallError> {
         self.steps += 1;
-        if STEPS_MAX < self.steps {
+        if self.steps > STEPS_MAX {
             return Ok(None);
         }
         match &self.directories {
-            None => step(self.roots, name),
-            Some(directories) => step(directories, name),
+            None => look_up(self.roots, name),
+            Some(directories) => look_up(directories, name),
         }
     }
 
@@ -263,19 +259,19 @@ impl<'a, 'layers> Here<'a, 'layers> {
         self.directories = Some(directories);
     }
 
-    fn restart(&mut self) {
+    fn go_to_root(&mut self) {
         self.names.clear();
         self.directories = None;
     }
 
     /// Moves to the parent; the parent of the root is the root. Returns `false` above
     /// [`STEPS_MAX`].
-    fn up(&mut self) -> Result<bool, CallError> {
+    fn go_up(&mut self) -> Result<bool, CallError> {
         let mut names = std::mem::take(&mut self.names);
         names.pop();
-        self.restart();
+        self.go_to_root();
         for name in names {
-            match self.look(&name)? {
+            match self.look_up(&name)? {
                 Some(Found::Directory(directories)) => self.enter(name, directories),
                 _ => return Ok(false),
             }
@@ -284,16 +280,19 @@ impl<'a, 'layers> Here<'a, 'layers> {
     }
 }
 
-/// `ahead` is a stack: the next name is the last element.
-fn push(ahead: &mut Vec<Vec<u8>>, path: &[u8]) {
+/// Pushes the names of `path` to a stack: the first name is the last element.
+fn push(pending: &mut Vec<Vec<u8>>, path: &[u8]) {
     let names = path.rsplit(|byte| *byte == b'/');
     let names = names.filter(|name| !matches!(*name, b"" | b"."));
-    ahead.extend(names.map(<[u8]>::to_vec));
+    pending.extend(names.map(<[u8]>::to_vec));
 }
 
 /// Looks up `name` in `directories`, uppermost first (Documentation/filesystems/overlayfs.rst,
 /// "whiteouts and opaque directories").
-fn step(directories: &[impl std::os::fd::AsFd], name: &[u8]) -> Result<Option<Found>, CallError> {
+fn look_up(
+    directories: &[impl std::os::fd::AsFd],
+    name: &[u8],
+) -> Result<Option<Found>, CallError> {
     let failed = |call: &'static str| move |errno: Errno| CallError::new(call, escape(name), errno);
     let mut merged = Vec::new();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -309,13 +308,14 @@ fn step(directories: &[impl std::os::fd::AsFd], name: &[u8]) -> Result<Option<Fo
                 let opened = rustix::fs::openat(directory, name, flags, Mode::empty())
                     .map_err(failed("openat"))?;
                 let is_last = index + 1 == directories.len();
-                let hides = !is_last && is_opaque(opened.as_fd()).map_err(failed("fgetxattr"))?;
+                let is_opaque =
+                    !is_last && has_opaque_mark(opened.as_fd()).map_err(failed("fgetxattr"))?;
                 merged.push(opened);
-                if hides {
+                if is_opaque {
                     break;
                 }
             }
-            // A whiteout. Layers have no other devices.
+            // A whiteout: layers have no other devices.
             FileType::CharacterDevice => break,
             _ if merged.is_empty() => {
                 let parent =
@@ -329,7 +329,7 @@ fn step(directories: &[impl std::os::fd::AsFd], name: &[u8]) -> Result<Option<Fo
     Ok((!merged.is_empty()).then_some(Found::Directory(merged)))
 }
 
-fn is_opaque(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
+fn has_opaque_mark(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
     let mut value = [0_u8; 8];
     match rustix::fs::fgetxattr(directory, OPAQUE, &mut value) {
         Ok(count) => Ok(value.get(..count) == Some(b"y")),

@@ -1,8 +1,8 @@
 //! Images, unpacked layer by layer for overlayfs.
 //!
 //! The store keeps each layer under its `ChainID` (OCI image-spec, config.md), because links in the
-//! layers below decide where its entries go. The note of a layer has the [`LayerView`] for the
-//! next.
+//! layers below decide the paths of its entries. The note of a layer contains the [`LayerView`] for
+//! the next one.
 
 mod image;
 mod merged;
@@ -15,10 +15,10 @@ use spec::oci::image_config::ImageConfig;
 use spec::report::WarningReport;
 
 pub use image::image;
-pub use merged::{Kind, LookError, Merged};
+pub use merged::{Kind, LookupError, Merged};
 pub use problem::ImageProblem;
-/// A locked layer: it is not removed while this value lives.
-pub use store::KeyedTree as HeldLayer;
+/// A locked layer. It is not removed while this value lives.
+pub use store::KeyedTree as LockedLayer;
 
 /// Most layers with entries: the limit of lower directories for overlayfs.
 pub const LAYERS_MAX: usize = 40;
@@ -29,10 +29,10 @@ pub struct Image {
     pub digest: Digest,
     pub config: ImageConfig,
     /// Lowest first, without empty and hidden layers.
-    pub layers: Vec<HeldLayer>,
+    pub layers: Vec<LockedLayer>,
     /// All layers were already unpacked.
     pub cached: bool,
-    /// Nothing was requested from the origin.
+    /// No request was made to the origin.
     pub from_store: bool,
     pub warnings: Vec<WarningReport>,
 }
@@ -50,7 +50,7 @@ impl Image {
     /// [`OciError::Store`], or [`OciError::Image`] if the note of the last layer is damaged.
     pub fn view(&self) -> Result<LayerView, OciError> {
         match self.layers.last() {
-            Some(layer) => image::view_beside(layer),
+            Some(layer) => image::read_view(layer),
             None => Ok(LayerView::default()),
         }
     }
@@ -58,26 +58,30 @@ impl Image {
     /// Reads the file at `path`, following links inside the root; `None` if no file is there.
     ///
     /// # Errors
-    /// [`LookError`]: larger than `bytes_max`, or a failed system call.
-    pub fn read_file(&self, path: &[u8], bytes_max: u64) -> Result<Option<Vec<u8>>, LookError> {
+    /// [`LookupError`]: larger than `bytes_max`, or a failed system call.
+    pub fn read_file(&self, path: &[u8], bytes_max: u64) -> Result<Option<Vec<u8>>, LookupError> {
         self.merged().read_file(path, bytes_max)
     }
 
     /// Lists the directories in the directory `path`, without links. The list is empty for the
-    /// root, for a non-directory and above `most` names.
+    /// root, for a non-directory and for more than `names_max` names.
     ///
     /// # Errors
-    /// [`LookError`]: a failed system call.
-    pub fn directories_in(&self, path: &[u8], most: usize) -> Result<Vec<Vec<u8>>, LookError> {
-        self.merged().directories_in(path, most)
+    /// [`LookupError`]: a failed system call.
+    pub fn directories_in(
+        &self,
+        path: &[u8],
+        names_max: usize,
+    ) -> Result<Vec<Vec<u8>>, LookupError> {
+        self.merged().directories_in(path, names_max)
     }
 
     /// Returns the type of the entry at `path`, following links inside the root; `None` if it does
     /// not exist or the links form a loop.
     ///
     /// # Errors
-    /// [`LookError`]: a failed system call.
-    pub fn kind_of(&self, path: &[u8]) -> Result<Option<Kind>, LookError> {
+    /// [`LookupError`]: a failed system call.
+    pub fn kind_of(&self, path: &[u8]) -> Result<Option<Kind>, LookupError> {
         self.merged().kind_of(path)
     }
 }

@@ -17,7 +17,7 @@ pub enum ImageProblem {
     Config(ImageConfigError),
     #[error("it is for {found}, expected {expected}")]
     Platform { found: String, expected: String },
-    #[error("it has {layers} layers, and its config names {diff_ids}; expected as many")]
+    #[error("it has {layers} layers, its config names {diff_ids}")]
     Layers { layers: usize, diff_ids: usize },
     #[error("it has {found} layers, expected at most {limit}")]
     TooManyLayers { found: usize, limit: usize },
@@ -27,7 +27,7 @@ pub enum ImageProblem {
         index: usize,
         found: String,
     },
-    /// The descriptor has `urls`: the layer is stored elsewhere.
+    /// The descriptor has `urls`.
     #[error("layer {index} is stored elsewhere ({url}), which is not supported")]
     ForeignLayer {
         /// Counted from 1.
@@ -46,7 +46,7 @@ pub enum ImageProblem {
         found: Digest,
         expected: Digest,
     },
-    #[error("the note of an unpacked layer in the store is damaged: {entry}")]
+    #[error("the metadata of an unpacked layer in the store is damaged: {entry}")]
     Damaged { entry: String },
 }
 
@@ -78,7 +78,7 @@ impl ImageProblem {
     pub(in crate::oci) fn hint(&self) -> Option<String> {
         let text = match self {
             Self::ConfigType { .. } => "name an image, not a source artifact",
-            Self::Platform { .. } => "name an image for this machine, or an index with one",
+            Self::Platform { .. } => "use an image for this machine, or an index with one",
             Self::TooManyLayers { .. } => {
                 "build the image with fewer layers, or squash it, e.g. with `skopeo` and `umoci`"
             }

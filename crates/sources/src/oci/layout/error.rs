@@ -11,7 +11,7 @@ pub enum LayoutError {
         directory: String,
         /// Path in the layout; `.` for the layout itself.
         file: String,
-        /// `read` or `written`.
+        /// `opened`, `read`, `made` or `written`.
         act: &'static str,
         #[source]
         source: CallError,
@@ -20,7 +20,7 @@ pub enum LayoutError {
     File {
         directory: String,
         file: String,
-        /// What was found and what is expected; completes the sentence.
+        /// Completes the sentence: what was found and what is expected.
         problem: String,
     },
     /// No manifest of that name, or several and no name.
@@ -67,7 +67,7 @@ impl LayoutError {
                 "name one of them: oci:DIRECTORY:NAME or oci:DIRECTORY@sha256:HEX"
             }
             Self::Occupied { .. } => {
-                "give the name of a directory that is not there yet, or a layout"
+                "name a layout, an empty directory, or a directory that does not exist"
             }
             Self::Call { .. } | Self::File { .. } | Self::WrongDigest { .. } => return None,
         };

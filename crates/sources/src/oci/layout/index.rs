@@ -5,17 +5,16 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::oci::artifact::shown;
+use crate::oci::artifact::abbreviate;
 use spec::digest::Digest;
 use spec::oci::media::INDEX;
 use spec::path::escape;
 
-pub(super) const MARK: &str = "oci-layout";
-pub(super) const MARK_TEXT: &str = "{\"imageLayoutVersion\":\"1.0.0\"}";
-pub(super) const LIST: &str = "index.json";
-const NAME: &str = "org.opencontainers.image.ref.name";
-/// Largest `oci-layout`, in bytes.
-pub(super) const MARK_BYTES_MAX: u64 = 4 << 10;
+pub(super) const LAYOUT_FILE: &str = "oci-layout";
+pub(super) const LAYOUT_FILE_TEXT: &str = "{\"imageLayoutVersion\":\"1.0.0\"}";
+pub(super) const INDEX_FILE: &str = "index.json";
+const NAME_ANNOTATION: &str = "org.opencontainers.image.ref.name";
+pub(super) const LAYOUT_FILE_BYTES_MAX: u64 = 4 << 10;
 
 /// A manifest in the index of a layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,20 +29,20 @@ pub struct LayoutEntry {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Mark {
+struct LayoutFile {
     image_layout_version: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WrittenIndex {
+struct IndexDocument {
     schema_version: u32,
-    manifests: Vec<WrittenEntry>,
+    manifests: Vec<IndexDescriptor>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WrittenEntry {
+struct IndexDescriptor {
     media_type: String,
     #[serde(default)]
     artifact_type: Option<String>,
@@ -53,25 +52,21 @@ struct WrittenEntry {
     annotations: BTreeMap<String, String>,
 }
 
-/// Checks `oci-layout`; the problem completes "`oci-layout` …".
-pub(super) fn mark_problem(bytes: &[u8]) -> Option<String> {
-    match serde_json::from_slice::<Mark>(bytes) {
-        Ok(mark) if mark.image_layout_version.starts_with("1.") => None,
-        Ok(mark) => Some(format!(
-            "is of version {}, expected 1.0.0",
-            escape(mark.image_layout_version.as_bytes())
-        )),
-        Err(error) => Some(format!(
-            "is not a version mark: {}",
-            shown(&error.to_string())
-        )),
+/// Checks the version in `oci-layout`. The error completes the sentence "`oci-layout` …".
+pub(super) fn check_layout_file(bytes: &[u8]) -> Result<(), String> {
+    let file: LayoutFile = serde_json::from_slice(bytes)
+        .map_err(|error| format!("has no version: {}", abbreviate(&error.to_string())))?;
+    if !file.image_layout_version.starts_with("1.") {
+        let version = escape(file.image_layout_version.as_bytes());
+        return Err(format!("is of version {version}, expected 1.0.0"));
     }
+    Ok(())
 }
 
-/// Lists the manifests of an index; the error completes "`index.json` …".
-pub(super) fn listed(bytes: &[u8]) -> Result<Vec<LayoutEntry>, String> {
-    let index: WrittenIndex = serde_json::from_slice(bytes)
-        .map_err(|error| format!("is not an image index: {}", shown(&error.to_string())))?;
+/// Lists the manifests of an index. The error completes the sentence "`index.json` …".
+pub(super) fn parse_index(bytes: &[u8]) -> Result<Vec<LayoutEntry>, String> {
+    let index: IndexDocument = serde_json::from_slice(bytes)
+        .map_err(|error| format!("is not an image index: {}", abbreviate(&error.to_string())))?;
     if index.schema_version != 2 {
         return Err(format!(
             "has the schemaVersion {}, expected 2",
@@ -91,33 +86,38 @@ pub(super) fn listed(bytes: &[u8]) -> Result<Vec<LayoutEntry>, String> {
                 media_type: entry.media_type,
                 artifact_type: entry.artifact_type,
                 bytes: entry.size,
-                name: entry.annotations.remove(NAME),
+                name: entry.annotations.remove(NAME_ANNOTATION),
             })
         })
         .collect()
 }
 
-/// Returns `index.json` with `new` appended. It replaces the entry with the same name, and an
-/// unnamed entry with the same digest. Other entries stay unchanged.
-pub(super) fn with_entry(before: Option<&[u8]>, new: &LayoutEntry) -> Result<String, String> {
+/// Appends `new` to an `index.json`. It replaces the entry with the same name, and an unnamed entry
+/// with the same digest. Other entries stay unchanged.
+pub(super) fn add_entry(before: Option<&[u8]>, new: &LayoutEntry) -> Result<String, String> {
     let mut entries = match before {
         Some(before) => {
-            listed(before)?;
-            let index: Value = serde_json::from_slice(before)
-                .map_err(|error| format!("is not an image index: {}", shown(&error.to_string())))?;
+            parse_index(before)?;
+            let index: Value = serde_json::from_slice(before).map_err(|error| {
+                format!("is not an image index: {}", abbreviate(&error.to_string()))
+            })?;
             index["manifests"].as_array().cloned().unwrap_or_default()
         }
         None => Vec::new(),
     };
-    let name_of = |entry: &Value| entry["annotations"][NAME].as_str().map(str::to_owned);
+    let name_of = |entry: &Value| {
+        entry["annotations"][NAME_ANNOTATION]
+            .as_str()
+            .map(str::to_owned)
+    };
     entries.retain(|entry| {
-        let is_same_bytes = entry["digest"].as_str() == Some(new.digest.to_string().as_str());
+        let is_same_digest = entry["digest"].as_str() == Some(new.digest.to_string().as_str());
         match name_of(entry) {
             Some(name) => Some(name) != new.name,
-            None => !is_same_bytes,
+            None => !is_same_digest,
         }
     });
-    entries.push(written(new));
+    entries.push(entry_value(new));
     let mut index = Map::new();
     index.insert("manifests".to_owned(), Value::Array(entries));
     index.insert("mediaType".to_owned(), json!(INDEX));
@@ -125,10 +125,10 @@ pub(super) fn with_entry(before: Option<&[u8]>, new: &LayoutEntry) -> Result<Str
     Ok(Value::Object(index).to_string())
 }
 
-fn written(new: &LayoutEntry) -> Value {
+fn entry_value(new: &LayoutEntry) -> Value {
     let mut entry = Map::new();
     if let Some(name) = &new.name {
-        entry.insert("annotations".to_owned(), json!({ NAME: name }));
+        entry.insert("annotations".to_owned(), json!({ NAME_ANNOTATION: name }));
     }
     if let Some(artifact_type) = &new.artifact_type {
         entry.insert("artifactType".to_owned(), json!(artifact_type));
@@ -154,15 +154,15 @@ mod tests {
     }
 
     #[test]
-    fn a_name_belongs_to_one_manifest_and_foreign_entries_stay() {
-        let first = with_entry(None, &entry("a", Some("x"))).expect("written");
-        let second = with_entry(Some(first.as_bytes()), &entry("b", Some("y"))).expect("written");
-        assert_eq!(listed(second.as_bytes()).expect("read").len(), 2);
-        let third = with_entry(Some(second.as_bytes()), &entry("c", Some("x"))).expect("written");
-        let names: Vec<_> = listed(third.as_bytes())
+    fn a_name_belongs_to_one_manifest_and_other_entries_stay() {
+        let first = add_entry(None, &entry("a", Some("x"))).expect("written");
+        let second = add_entry(Some(first.as_bytes()), &entry("b", Some("y"))).expect("written");
+        assert_eq!(parse_index(second.as_bytes()).expect("read").len(), 2);
+        let third = add_entry(Some(second.as_bytes()), &entry("c", Some("x"))).expect("written");
+        let names: Vec<_> = parse_index(third.as_bytes())
             .expect("read")
             .into_iter()
-            .map(|listed| (listed.name, listed.digest))
+            .map(|entry| (entry.name, entry.digest))
             .collect();
         assert_eq!(
             names,
@@ -172,9 +172,9 @@ mod tests {
             ]
         );
         let foreign = third.replacen("\"size\":3", "\"size\":3,\"platform\":{\"os\":\"o\"}", 1);
-        let fourth = with_entry(Some(foreign.as_bytes()), &entry("d", None)).expect("written");
+        let fourth = add_entry(Some(foreign.as_bytes()), &entry("d", None)).expect("written");
         assert!(fourth.contains("platform"), "{fourth}");
-        let fifth = with_entry(Some(fourth.as_bytes()), &entry("d", None)).expect("written");
+        let fifth = add_entry(Some(fourth.as_bytes()), &entry("d", None)).expect("written");
         assert_eq!(fourth, fifth);
     }
 
@@ -196,12 +196,12 @@ mod tests {
                 "is not an image index",
             ),
         ] {
-            let error = listed(text.as_bytes()).expect_err(text);
+            let error = parse_index(text.as_bytes()).expect_err(text);
             assert!(error.contains(part), "{text}: {error}");
         }
-        assert_eq!(mark_problem(MARK_TEXT.as_bytes()), None);
+        assert_eq!(check_layout_file(LAYOUT_FILE_TEXT.as_bytes()), Ok(()));
         for text in ["", "{}", "{\"imageLayoutVersion\":\"2.0.0\"}"] {
-            assert!(mark_problem(text.as_bytes()).is_some(), "{text}");
+            assert!(check_layout_file(text.as_bytes()).is_err(), "{text}");
         }
     }
 }

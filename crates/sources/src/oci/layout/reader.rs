@@ -7,7 +7,9 @@ use std::path::Path;
 use crate::oci::error::OciError;
 use crate::oci::layout::error::LayoutError;
 use crate::oci::layout::files::{Directory, blob_name};
-use crate::oci::layout::index::{LIST, LayoutEntry, MARK, MARK_BYTES_MAX, listed, mark_problem};
+use crate::oci::layout::index::{
+    INDEX_FILE, LAYOUT_FILE, LAYOUT_FILE_BYTES_MAX, LayoutEntry, check_layout_file, parse_index,
+};
 use crate::oci::origin::{BlobStream, FetchedManifest, Origin};
 use spec::digest::Digest;
 use spec::document::excerpt;
@@ -15,17 +17,17 @@ use spec::oci::media::{MANIFEST_BYTES_MAX, is_index};
 use spec::oci::reference::Which;
 
 const DEPTH_MAX: u32 = 4;
-/// Most nested indexes; each digest is read once, since indexes can refer to each other many times.
+/// Most nested indexes. Each digest is read once, since indexes can refer to each other many times.
 const INDEXES_MAX: usize = 256;
 /// Most manifests in all nested indexes.
-const LISTED_MAX: usize = 100_000;
-const SHOWN_MAX: usize = 10;
+const ENTRIES_MAX: usize = 100_000;
+const NAMES_SHOWN_MAX: usize = 10;
 
 /// An OCI layout, read beneath its directory descriptor and without following links.
 #[derive(Debug)]
 pub struct Layout {
     directory: Directory,
-    listed: Vec<LayoutEntry>,
+    entries: Vec<LayoutEntry>,
 }
 
 impl Layout {
@@ -35,35 +37,43 @@ impl Layout {
     /// [`OciError::Layout`]: missing, or not a layout.
     pub fn open(directory: &Path) -> Result<Self, OciError> {
         let directory = Directory::open(directory)?;
-        let mark = directory.read(MARK, MARK_BYTES_MAX)?.ok_or_else(|| {
-            directory.wrong(MARK, "is missing: the directory is not an OCI layout")
+        let layout_file = directory.read(LAYOUT_FILE, LAYOUT_FILE_BYTES_MAX)?;
+        let layout_file = layout_file.ok_or_else(|| {
+            directory.invalid(
+                LAYOUT_FILE,
+                "is missing: the directory is not an OCI layout",
+            )
         })?;
-        if let Some(problem) = mark_problem(&mark) {
-            return Err(directory.wrong(MARK, &problem).into());
-        }
-        let list = directory
-            .read(LIST, MANIFEST_BYTES_MAX)?
-            .ok_or_else(|| directory.wrong(LIST, "is missing"))?;
-        let listed = listed(&list).map_err(|problem| directory.wrong(LIST, &problem))?;
-        Ok(Self { directory, listed })
+        check_layout_file(&layout_file)
+            .map_err(|problem| directory.invalid(LAYOUT_FILE, &problem))?;
+        let index = directory
+            .read(INDEX_FILE, MANIFEST_BYTES_MAX)?
+            .ok_or_else(|| directory.invalid(INDEX_FILE, "is missing"))?;
+        let entries =
+            parse_index(&index).map_err(|problem| directory.invalid(INDEX_FILE, &problem))?;
+        Ok(Self { directory, entries })
     }
 
     /// Lists the manifests in the order of the index.
     #[must_use]
     pub fn entries(&self) -> &[LayoutEntry] {
-        &self.listed
+        &self.entries
     }
 
-    fn document(&self, digest: &Digest, media_type: &str) -> Result<FetchedManifest, LayoutError> {
+    fn read_document(
+        &self,
+        digest: &Digest,
+        media_type: &str,
+    ) -> Result<FetchedManifest, LayoutError> {
         let name = blob_name(digest);
         let bytes = self
             .directory
             .read(&name, MANIFEST_BYTES_MAX)?
-            .ok_or_else(|| self.directory.wrong(&name, "is missing"))?;
+            .ok_or_else(|| self.directory.invalid(&name, "is missing"))?;
         let found = Digest::of(&bytes);
         if found != *digest {
             return Err(LayoutError::WrongDigest {
-                directory: self.directory.shown.clone(),
+                directory: self.directory.display_path.clone(),
                 file: name,
                 found,
                 expected: *digest,
@@ -76,27 +86,29 @@ impl Layout {
         })
     }
 
-    /// Finds the entry of that name, nested indexes included. Without a name the layout must have
+    /// Finds an entry of the layout or of its nested indexes. Without a name the layout must have
     /// one entry.
-    fn named(&self, which: &Which) -> Result<LayoutEntry, LayoutError> {
+    fn find_entry(&self, which: &Which) -> Result<LayoutEntry, LayoutError> {
         match which {
-            Which::Unnamed => match self.listed.as_slice() {
+            Which::Unnamed => match self.entries.as_slice() {
                 [only] => Ok(only.clone()),
-                several => Err(self.no(format!("{} manifests, expected one", several.len()))),
+                several => {
+                    Err(self.not_found(format!("{} manifests, expected one", several.len())))
+                }
             },
             Which::Tag(name) => {
-                let of_name = |listed: &[LayoutEntry]| -> Vec<LayoutEntry> {
-                    let is_it = |one: &&LayoutEntry| one.name.as_deref() == Some(name.as_str());
-                    listed.iter().filter(is_it).cloned().collect()
+                let with_name = |entries: &[LayoutEntry]| -> Vec<LayoutEntry> {
+                    let has_name = |one: &&LayoutEntry| one.name.as_deref() == Some(name.as_str());
+                    entries.iter().filter(has_name).cloned().collect()
                 };
-                let mut found = of_name(&self.listed);
+                let mut found = with_name(&self.entries);
                 if found.is_empty() {
-                    found = of_name(&self.nested()?);
+                    found = with_name(&self.nested_entries()?);
                 }
                 match found.as_slice() {
                     [one] => Ok(one.clone()),
-                    [] => Err(self.no(format!("no manifest `{}`", excerpt(name)))),
-                    more => Err(self.no(format!(
+                    [] => Err(self.not_found(format!("no manifest `{}`", excerpt(name)))),
+                    more => Err(self.not_found(format!(
                         "{} manifests `{}`, expected one",
                         more.len(),
                         excerpt(name)
@@ -104,24 +116,24 @@ impl Layout {
                 }
             }
             Which::Digest(digest) => {
-                let is_it = |one: &&LayoutEntry| one.digest == *digest;
-                match self.listed.iter().find(is_it) {
+                let has_digest = |one: &&LayoutEntry| one.digest == *digest;
+                match self.entries.iter().find(has_digest) {
                     Some(one) => Ok(one.clone()),
                     None => self
-                        .nested()?
+                        .nested_entries()?
                         .iter()
-                        .find(is_it)
+                        .find(has_digest)
                         .cloned()
-                        .ok_or_else(|| self.no(format!("no manifest {digest}"))),
+                        .ok_or_else(|| self.not_found(format!("no manifest {digest}"))),
                 }
             }
         }
     }
 
-    fn nested(&self) -> Result<Vec<LayoutEntry>, LayoutError> {
+    fn nested_entries(&self) -> Result<Vec<LayoutEntry>, LayoutError> {
         let mut read = BTreeSet::new();
         let mut all = Vec::new();
-        let mut level = self.listed.clone();
+        let mut level = self.entries.clone();
         for depth in 0..=DEPTH_MAX {
             let mut below = Vec::new();
             for index in level.iter().filter(|one| is_index(&one.media_type)) {
@@ -129,18 +141,19 @@ impl Layout {
                     continue;
                 }
                 let file = blob_name(&index.digest);
-                let problem = match (depth == DEPTH_MAX, INDEXES_MAX < read.len()) {
-                    (true, _) => format!("is an index more than {DEPTH_MAX} indexes deep"),
-                    (false, true) => format!("is one of more than {INDEXES_MAX} indexes"),
-                    (false, false) => {
-                        below.extend(self.listed_in(index)?);
-                        if below.len() <= LISTED_MAX {
-                            continue;
-                        }
-                        format!("is one of indexes that list more than {LISTED_MAX} manifests")
-                    }
-                };
-                return Err(self.directory.wrong(&file, &problem));
+                let invalid = |problem: String| Err(self.directory.invalid(&file, &problem));
+                if depth == DEPTH_MAX {
+                    return invalid(format!("is an index more than {DEPTH_MAX} indexes deep"));
+                }
+                if read.len() > INDEXES_MAX {
+                    return invalid(format!("is one of more than {INDEXES_MAX} indexes"));
+                }
+                below.extend(self.read_index(index)?);
+                if below.len() > ENTRIES_MAX {
+                    return invalid(format!(
+                        "is one of the indexes that list more than {ENTRIES_MAX} manifests"
+                    ));
+                }
             }
             all.extend(below.iter().cloned());
             level = below;
@@ -148,27 +161,27 @@ impl Layout {
         Ok(all)
     }
 
-    fn listed_in(&self, index: &LayoutEntry) -> Result<Vec<LayoutEntry>, LayoutError> {
-        let document = self.document(&index.digest, &index.media_type)?;
-        listed(&document.bytes).map_err(|problem| {
+    fn read_index(&self, index: &LayoutEntry) -> Result<Vec<LayoutEntry>, LayoutError> {
+        let document = self.read_document(&index.digest, &index.media_type)?;
+        parse_index(&document.bytes).map_err(|problem| {
             let file = blob_name(&index.digest);
-            self.directory.wrong(&file, &problem)
+            self.directory.invalid(&file, &problem)
         })
     }
 
-    fn no(&self, found: String) -> LayoutError {
+    fn not_found(&self, found: String) -> LayoutError {
         let names: Vec<String> = self
-            .listed
+            .entries
             .iter()
-            .filter_map(|listed| listed.name.as_deref())
-            .take(SHOWN_MAX)
+            .filter_map(|entry| entry.name.as_deref())
+            .take(NAMES_SHOWN_MAX)
             .map(excerpt)
             .collect();
         LayoutError::Which {
-            directory: self.directory.shown.clone(),
+            directory: self.directory.display_path.clone(),
             found,
             known: match names.as_slice() {
-                [] => format!("it lists {} without a name", self.listed.len()),
+                [] => format!("it lists {} without a name", self.entries.len()),
                 names => format!("it has {}", names.join(", ")),
             },
         }
@@ -176,25 +189,21 @@ impl Layout {
 }
 
 impl Origin for Layout {
-    fn shown(&self) -> String {
-        format!("oci:{}", self.directory.shown)
-    }
-
-    fn is_local(&self) -> bool {
-        true
+    fn name(&self) -> String {
+        format!("oci:{}", self.directory.display_path)
     }
 
     fn manifest(&self, which: &Which) -> Result<FetchedManifest, OciError> {
-        let listed = self.named(which)?;
-        Ok(self.document(&listed.digest, &listed.media_type)?)
+        let entry = self.find_entry(which)?;
+        Ok(self.read_document(&entry.digest, &entry.media_type)?)
     }
 
     fn blob(&self, digest: &Digest, from_byte: u64) -> Result<BlobStream<'_>, OciError> {
         let name = blob_name(digest);
-        let (mut file, _) = self
+        let mut file = self
             .directory
-            .file(&name)?
-            .ok_or_else(|| self.directory.wrong(&name, "is missing"))?;
+            .open_file(&name)?
+            .ok_or_else(|| self.directory.invalid(&name, "is missing"))?;
         file.seek(SeekFrom::Start(from_byte)).map_err(|error| {
             self.directory.failed("lseek", &name, "read")(sys::file::errno_of(&error))
         })?;

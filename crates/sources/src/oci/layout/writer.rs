@@ -1,57 +1,58 @@
 //! Writes a layout.
 //!
-//! A new layout is written under a temporary name and renamed at the end, so an interrupted write
-//! leaves nothing under its name. In an existing layout the blobs are added first, then the index
-//! is replaced.
+//! A new layout is written under a temporary name and renamed at the end, so an interrupted writer
+//! leaves no partial layout. In an existing layout the blobs are added first, then the index is
+//! replaced.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::escape_path;
 use crate::oci::error::OciError;
 use crate::oci::hashing::HashingFile;
 use crate::oci::layout::error::LayoutError;
-use crate::oci::layout::files::{Directory, blob_name};
-use crate::oci::layout::index::{LIST, LayoutEntry, MARK, MARK_TEXT, with_entry};
+use crate::oci::layout::files::{Directory, blob_name, call_error};
+use crate::oci::layout::index::{
+    INDEX_FILE, LAYOUT_FILE, LAYOUT_FILE_TEXT, LayoutEntry, add_entry,
+};
 use crate::oci::layout::reader::Layout;
 use crate::oci::observer::Observer;
 use spec::digest::Digest;
 use spec::oci::media::MANIFEST_BYTES_MAX;
-use spec::path::escape;
-use sys::file::{CallError, errno_of, open_beneath};
+use sys::file::{errno_of, open_beneath};
 use sys::lock::try_claim_file;
 use sys::process::random;
 
 const BLOBS: &str = "blobs";
-const OF_SHA256: &str = "blobs/sha256";
+const BLOBS_SHA256: &str = "blobs/sha256";
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 const PIECE_BYTES: usize = 64 << 10;
-/// Interval between attempts on a held lock.
-const TRIED_EVERY: Duration = Duration::from_millis(50);
+const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A layout that is being written.
 #[derive(Debug)]
 pub struct LayoutWriter {
     directory: Directory,
-    place: Place,
+    target: Target,
 }
 
 #[derive(Debug)]
-enum Place {
-    Kept,
-    /// Renamed at the end from a random temporary name.
+enum Target {
+    Existing,
+    /// Renamed at the end from `temporary` to `name`, both in `parent`.
     New {
-        above: OwnedFd,
+        parent: OwnedFd,
         temporary: String,
         name: Vec<u8>,
-        is_named: bool,
+        is_renamed: bool,
     },
 }
 
@@ -63,70 +64,72 @@ impl LayoutWriter {
     pub fn create(path: &Path) -> Result<Self, OciError> {
         match std::fs::read_dir(path) {
             Ok(mut entries) => match entries.next() {
-                None => Ok(Self::beside(path)?),
-                Some(_) => Self::into_kept(path),
+                None => Ok(Self::create_new(path)?),
+                Some(_) => Self::open_existing(path),
             },
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::beside(path)?),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Ok(Self::create_new(path)?)
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
                 Err(LayoutError::Occupied {
-                    directory: shown(path),
-                    found: "a file is there, expected a directory or nothing",
+                    directory: escape_path(path),
+                    found: "it is a file",
                 }
                 .into())
             }
-            Err(error) => Err(failed_at(path, "opendir")(errno_of(&error)).into()),
+            Err(error) => Err(write_error(path, "opendir")(errno_of(&error)).into()),
         }
     }
 
-    fn into_kept(path: &Path) -> Result<Self, OciError> {
+    fn open_existing(path: &Path) -> Result<Self, OciError> {
         let directory = Directory::open(path)?;
-        if directory.file(MARK)?.is_none() {
+        if directory.open_file(LAYOUT_FILE)?.is_none() {
             return Err(LayoutError::Occupied {
-                directory: directory.shown,
-                found: "the directory has files and is not an OCI layout",
+                directory: directory.display_path,
+                found: "it is a directory with other files",
             }
             .into());
         }
-        // Reports an invalid layout before anything is written.
+        // Refuses an invalid layout before anything is written.
         Layout::open(path)?;
         Ok(Self {
             directory,
-            place: Place::Kept,
+            target: Target::Existing,
         })
     }
 
-    fn beside(path: &Path) -> Result<Self, LayoutError> {
+    fn create_new(path: &Path) -> Result<Self, LayoutError> {
         let name = path.file_name().map(|name| name.as_bytes().to_vec());
         let name = name.ok_or_else(|| LayoutError::Occupied {
-            directory: shown(path),
-            found: "the path has no name at its end",
+            directory: escape_path(path),
+            found: "the path ends without a name",
         })?;
-        let above = match path.parent() {
-            Some(above) if !above.as_os_str().is_empty() => above.to_owned(),
-            _ => PathBuf::from("."),
+        let parent = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
         };
-        let temporary = temporary_name().map_err(failed_at(path, "getrandom"))?;
+        let failed = |call| write_error(path, call);
+        let temporary = temporary_name().map_err(failed("getrandom"))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let failed = |call| failed_at(path, call);
-        let above = rustix::fs::open(&above, flags, Mode::empty()).map_err(failed("open"))?;
-        rustix::fs::mkdirat(&above, temporary.as_str(), DIRECTORY_MODE)
+        let parent = rustix::fs::open(parent, flags, Mode::empty()).map_err(failed("open"))?;
+        rustix::fs::mkdirat(&parent, temporary.as_str(), DIRECTORY_MODE)
             .map_err(failed("mkdirat"))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let descriptor = rustix::fs::openat(&above, temporary.as_str(), flags, Mode::empty())
+        let descriptor = rustix::fs::openat(&parent, temporary.as_str(), flags, Mode::empty())
             .map_err(failed("openat"))?;
         let mut writer = Self {
             directory: Directory {
-                shown: shown(path),
+                display_path: escape_path(path),
                 descriptor,
             },
-            place: Place::New {
-                above,
+            target: Target::New {
+                parent,
                 temporary,
                 name,
-                is_named: false,
+                is_renamed: false,
             },
         };
-        writer.write_whole(MARK, MARK_TEXT.as_bytes())?;
+        writer.write_file(LAYOUT_FILE, LAYOUT_FILE_TEXT.as_bytes())?;
         Ok(writer)
     }
 
@@ -136,72 +139,66 @@ impl LayoutWriter {
     /// [`OciError::Layout`]: reading or writing failed.
     pub fn add_blob(&mut self, source: &mut dyn Read) -> Result<(Digest, u64), OciError> {
         self.make_directories()?;
-        let temporary = self.temporary()?;
-        let mut file = HashingFile::new(self.begin(&temporary)?);
+        let (temporary, file) = self.create_temporary()?;
+        let mut file = HashingFile::new(file);
         if let Err(error) = io::copy(
             &mut BufReader::with_capacity(PIECE_BYTES, source),
             &mut file,
         ) {
             let failed = self.directory.failed("write", &temporary, "written");
-            return Err(self.without(&temporary, failed(errno_of(&error))).into());
+            self.remove(&temporary);
+            return Err(failed(errno_of(&error)).into());
         }
         let digest = file.digest();
-        self.settle(&file.file, &temporary, &blob_name(&digest))?;
+        self.publish(&file.file, &temporary, &blob_name(&digest))?;
         Ok((digest, file.bytes()))
     }
 
-    /// Adds a manifest to the index and renames a new layout to its name. The manifest was added as
-    /// a blob. An entry with the same name loses it.
+    /// Adds a manifest, which was added as a blob, to the index and renames a new layout to its
+    /// name. The name of `entry` is removed from another entry.
     ///
     /// # Errors
     /// [`OciError::Layout`]: not writable, or the name was taken meanwhile;
     /// [`OciError::Cancelled`].
     pub fn finish(mut self, entry: &LayoutEntry, observer: &dyn Observer) -> Result<(), OciError> {
-        self.claim(observer)?;
-        let before = self.directory.read(LIST, MANIFEST_BYTES_MAX)?;
-        let text = with_entry(before.as_deref(), entry)
-            .map_err(|problem| self.directory.wrong(LIST, &problem))?;
-        self.write_whole(LIST, text.as_bytes())?;
+        self.lock(observer)?;
+        let before = self.directory.read(INDEX_FILE, MANIFEST_BYTES_MAX)?;
+        let text = add_entry(before.as_deref(), entry)
+            .map_err(|problem| self.directory.invalid(INDEX_FILE, &problem))?;
+        self.write_file(INDEX_FILE, text.as_bytes())?;
         rustix::fs::fsync(&self.directory.descriptor)
             .map_err(self.directory.failed("fsync", ".", "written"))?;
-        let Place::New {
-            above,
+        let Target::New {
+            parent,
             temporary,
             name,
-            is_named,
-        } = &mut self.place
+            is_renamed,
+        } = &mut self.target
         else {
             return Ok(());
         };
-        let flags = RenameFlags::NOREPLACE;
-        let renamed = rustix::fs::renameat_with(&*above, &**temporary, &*above, &**name, flags);
-        let renamed = match renamed {
-            // rename(2) replaces an empty directory and refuses anything else.
-            Err(Errno::EXIST | Errno::INVAL) => {
-                rustix::fs::renameat(&*above, &**temporary, &*above, &**name)
-            }
-            other => other,
-        };
-        renamed.map_err(self.directory.failed("rename", ".", "written"))?;
-        *is_named = true;
+        // rename(2) of a directory replaces an empty directory and nothing else.
+        rustix::fs::renameat(&*parent, &**temporary, &*parent, &**name)
+            .map_err(self.directory.failed("rename", ".", "written"))?;
+        *is_renamed = true;
         Ok(())
     }
 
-    /// Serializes writers. Every process that can read the directory can keep its lock, so
-    /// the wait must be cancellable.
-    fn claim(&self, observer: &dyn Observer) -> Result<(), OciError> {
+    /// Waits until no other process writes the index. Each process that can read the directory can
+    /// hold its lock, so the wait must be cancellable.
+    fn lock(&self, observer: &dyn Observer) -> Result<(), OciError> {
         let failed = self.directory.failed("flock", ".", "written");
         while !try_claim_file(self.directory.descriptor.as_fd()).map_err(&failed)? {
             let during = "waiting for another process that writes the layout";
-            observer.pause("another process writes the layout", TRIED_EVERY, during)?;
+            observer.pause("another process writes the layout", LOCK_INTERVAL, during)?;
         }
         Ok(())
     }
 
     fn make_directories(&self) -> Result<(), LayoutError> {
-        for name in [BLOBS, OF_SHA256] {
-            let (folder, last) = self.folder_of(name)?;
-            match rustix::fs::mkdirat(&folder, last, DIRECTORY_MODE) {
+        for name in [BLOBS, BLOBS_SHA256] {
+            let (parent, last) = self.open_parent(name)?;
+            match rustix::fs::mkdirat(&parent, last, DIRECTORY_MODE) {
                 Ok(()) | Err(Errno::EXIST) => (),
                 Err(errno) => return Err(self.directory.failed("mkdirat", name, "made")(errno)),
             }
@@ -209,107 +206,95 @@ impl LayoutWriter {
         Ok(())
     }
 
-    fn write_whole(&mut self, name: &str, bytes: &[u8]) -> Result<(), LayoutError> {
-        let temporary = self.temporary()?;
-        let mut file = self.begin(&temporary)?;
+    fn write_file(&mut self, name: &str, bytes: &[u8]) -> Result<(), LayoutError> {
+        let (temporary, mut file) = self.create_temporary()?;
         if let Err(error) = file.write_all(bytes) {
-            let error = self.directory.failed("write", name, "written")(errno_of(&error));
-            return Err(self.without(&temporary, error));
+            self.remove(&temporary);
+            return Err(self.directory.failed("write", name, "written")(errno_of(
+                &error,
+            )));
         }
-        self.settle(&file, &temporary, name)
+        self.publish(&file, &temporary, name)
     }
 
-    fn temporary(&self) -> Result<String, LayoutError> {
-        temporary_name().map_err(self.directory.failed("getrandom", ".", "written"))
-    }
-
-    fn begin(&self, name: &str) -> Result<File, LayoutError> {
+    fn create_temporary(&self) -> Result<(String, File), LayoutError> {
+        let name = temporary_name().map_err(self.directory.failed("getrandom", ".", "written"))?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        open_beneath(
-            self.directory.descriptor.as_fd(),
-            name.as_bytes(),
-            flags,
-            FILE_MODE,
-        )
-        .map(File::from)
-        .map_err(self.directory.failed("openat2", name, "written"))
+        let directory = self.directory.descriptor.as_fd();
+        let file = open_beneath(directory, name.as_bytes(), flags, FILE_MODE)
+            .map_err(self.directory.failed("openat2", &name, "written"))?;
+        Ok((name, File::from(file)))
     }
 
-    fn settle(&self, file: &File, temporary: &str, name: &str) -> Result<(), LayoutError> {
+    /// Syncs the temporary file and renames it to `name`. Removes it on failure.
+    fn publish(&self, file: &File, temporary: &str, name: &str) -> Result<(), LayoutError> {
         let failed = |call| self.directory.failed(call, name, "written");
-        let settled = rustix::fs::fsync(file)
+        let published = rustix::fs::fsync(file)
             .map_err(failed("fsync"))
             .and_then(|()| {
-                let (folder, last) = self.folder_of(name)?;
+                let (parent, last) = self.open_parent(name)?;
                 let from = &self.directory.descriptor;
-                rustix::fs::renameat(from, temporary, &folder, last).map_err(failed("rename"))
+                rustix::fs::renameat(from, temporary, &parent, last).map_err(failed("rename"))
             });
-        settled.map_err(|error| self.without(temporary, error))
+        if published.is_err() {
+            self.remove(temporary);
+        }
+        published
     }
 
-    fn folder_of<'name>(&self, name: &'name str) -> Result<(OwnedFd, &'name str), LayoutError> {
-        let (folder, last) = name.rsplit_once('/').unwrap_or((".", name));
+    /// Returns the parent directory and the last component of `name`.
+    fn open_parent<'name>(&self, name: &'name str) -> Result<(OwnedFd, &'name str), LayoutError> {
+        let (parent, last) = name.rsplit_once('/').unwrap_or((".", name));
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let descriptor = self.directory.descriptor.as_fd();
-        let folder = open_beneath(descriptor, folder.as_bytes(), flags, Mode::empty())
+        let directory = self.directory.descriptor.as_fd();
+        let parent = open_beneath(directory, parent.as_bytes(), flags, Mode::empty())
             .map_err(self.directory.failed("openat2", name, "written"))?;
-        Ok((folder, last))
+        Ok((parent, last))
     }
 
-    /// Removes the temporary file and returns `error`. A failed removal leaves an unused name and
-    /// is not reported.
-    fn without(&self, temporary: &str, error: LayoutError) -> LayoutError {
-        let _left = rustix::fs::unlinkat(&self.directory.descriptor, temporary, AtFlags::empty());
-        error
+    /// A failure leaves an unused file and is not reported.
+    fn remove(&self, temporary: &str) {
+        let _result = rustix::fs::unlinkat(&self.directory.descriptor, temporary, AtFlags::empty());
     }
 }
 
 impl Drop for LayoutWriter {
     fn drop(&mut self) {
-        if let Place::New {
-            above,
+        if let Target::New {
+            parent,
             temporary,
-            is_named: false,
+            is_renamed: false,
             ..
-        } = &self.place
+        } = &self.target
         {
-            let _left = remove(above, temporary.as_bytes());
+            let _result = remove_tree(parent, temporary.as_bytes());
         }
     }
 }
 
-fn remove(above: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+fn remove_tree(parent: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = rustix::fs::openat(above, name, flags, Mode::empty())?;
+    let directory = rustix::fs::openat(parent, name, flags, Mode::empty())?;
     for entry in rustix::fs::Dir::read_from(&directory)? {
         let entry = entry?;
         let name = entry.file_name();
         match name.to_bytes() {
             b"." | b".." => (),
             _ if entry.file_type() == rustix::fs::FileType::Directory => {
-                remove(&directory, name.to_bytes())?;
+                remove_tree(&directory, name.to_bytes())?;
             }
             _ => rustix::fs::unlinkat(&directory, name, AtFlags::empty())?,
         }
     }
-    rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)
+    rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
 }
 
-fn shown(path: &Path) -> String {
-    escape(path.as_os_str().as_bytes())
+fn write_error(path: &Path, call: &'static str) -> impl Fn(Errno) -> LayoutError + use<> {
+    let directory = escape_path(path);
+    move |errno| call_error(&directory, call, ".", "written", errno)
 }
 
-fn failed_at(path: &Path, call: &'static str) -> impl Fn(Errno) -> LayoutError + use<> {
-    let directory = shown(path);
-    move |errno| LayoutError::Call {
-        source: CallError::new(call, directory.clone(), errno),
-        directory: directory.clone(),
-        file: ".".to_owned(),
-        act: "written",
-    }
-}
-
-/// Random, so that it differs from the leftovers of killed writers.
+/// A killed writer leaves its file, so the name is random.
 fn temporary_name() -> Result<String, Errno> {
     let mut bytes = [0; 8];
     random(&mut bytes)?;

@@ -1,14 +1,12 @@
-//! Authorization: turns a `401` into a header, with Basic credentials or a token (distribution
+//! Answers a `401` with an `Authorization` header: Basic credentials or a token (distribution
 //! project, "Token Authentication Specification", and its OAuth2 form).
-
-use std::fmt;
 
 use serde::Deserialize;
 use ureq::SendBody;
 use ureq::http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 
-use crate::http::url::{is_private_way, origin_shown, plain_url};
-use crate::http::{Fault, check_retryable};
+use crate::http::url::{format_origin, is_tls_or_loopback, parse_url, request_url};
+use crate::http::{AttemptError, Response, authorization, check_retryable};
 use crate::oci::error::OciError;
 use crate::oci::registry::Registry;
 use crate::oci::registry::credentials::{self, Credentials};
@@ -22,18 +20,6 @@ const TOKEN_BYTES_MAX: u64 = 1 << 20;
 /// The `client_id` for token services.
 const CLIENT: &str = "runner";
 
-/// Value of the `Authorization` header. [`fmt::Debug`] hides it.
-#[derive(Clone)]
-pub(super) struct Authorization {
-    pub(super) header: HeaderValue,
-}
-
-impl fmt::Debug for Authorization {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Authorization")
-    }
-}
-
 #[derive(Deserialize)]
 struct TokenResponse {
     #[serde(default)]
@@ -43,15 +29,15 @@ struct TokenResponse {
 }
 
 impl Registry {
-    /// Returns the header that answers a `401`; `None` without a supported challenge or
-    /// credentials.
+    /// Creates the header for the challenges of a `401`; `None` without a supported challenge or
+    /// without credentials.
     ///
     /// # Errors
-    /// [`Fault`]: unreadable credentials, or the token service returned no token.
-    pub(super) fn authorized(
+    /// [`AttemptError`]: unreadable credentials, or the token service returned no token.
+    pub(super) fn authorize(
         &self,
         headers: &HeaderMap,
-    ) -> Result<Option<Authorization>, Fault<OciError>> {
+    ) -> Result<Option<HeaderValue>, AttemptError<OciError>> {
         let offered: Vec<Challenge> = headers
             .get_all(header::WWW_AUTHENTICATE)
             .iter()
@@ -70,19 +56,19 @@ impl Registry {
             }),
             Challenge::Basic => None,
         });
-        if let Some(asked) = bearer {
-            return self.token(&asked).map(Some);
+        if let Some(challenge) = bearer {
+            return self.fetch_token(&challenge).map(Some);
         }
         let credentials = self.credentials()?;
         match (offered.contains(&Challenge::Basic), credentials) {
-            (true, Some(credentials)) => basic(&credentials)
-                .map(Some)
-                .ok_or_else(|| Fault::Unusable("the password fits into no header".to_owned())),
+            (true, Some(credentials)) => basic(&credentials).map(Some).ok_or_else(|| {
+                AttemptError::Unusable("the password is not valid in a header".to_owned())
+            }),
             _ => Ok(None),
         }
     }
 
-    pub(super) fn credentials(&self) -> Result<Option<Credentials>, Fault<OciError>> {
+    pub(super) fn credentials(&self) -> Result<Option<Credentials>, AttemptError<OciError>> {
         if let Some(found) = self.credentials.get() {
             return Ok(found.clone());
         }
@@ -90,45 +76,48 @@ impl Registry {
         Ok(self.credentials.get_or_init(|| found).clone())
     }
 
-    fn token(&self, asked: &TokenChallenge<'_>) -> Result<Authorization, Fault<OciError>> {
-        let realm = self.realm(asked.realm)?;
+    fn fetch_token(
+        &self,
+        challenge: &TokenChallenge<'_>,
+    ) -> Result<HeaderValue, AttemptError<OciError>> {
+        let realm = self.parse_realm(challenge.realm)?;
         let credentials = self.credentials()?;
-        let response = match credentials.as_ref().map(|found| &found.login) {
+        let (method, response) = match credentials.as_ref().map(|found| &found.login) {
             Some(Login::Identity(identity)) => {
-                let form = asked.form(identity);
+                let form = challenge.form(identity);
                 let length = form.len();
                 let mut body = form.as_bytes();
                 let request = Request::post(realm.clone())
                     .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
                     .header(header::CONTENT_LENGTH, length)
                     .body(SendBody::from_reader(&mut body));
-                self.sent(request)?
+                ("POST", self.send_http(request)?)
             }
             login => {
-                let url = asked.url(&realm, login)?;
-                let mut request = Request::get(url);
+                let mut request = Request::get(challenge.url(&realm, login)?);
                 if let Some(authorization) = credentials.as_ref().and_then(basic) {
-                    request = request.header(header::AUTHORIZATION, authorization.header);
+                    request = request.header(header::AUTHORIZATION, authorization);
                 }
-                self.sent(request.body(SendBody::none()))?
+                ("GET", self.send_http(request.body(SendBody::none()))?)
             }
         };
-        let shown = format!("GET {}{}", origin_shown(&realm), excerpt(realm.path()));
-        self.token_in(response, &shown, credentials.as_ref())
+        let origin = format_origin(&realm);
+        let request = format!("{method} {origin}{}", excerpt(realm.path()));
+        self.read_token(response, &request, credentials.as_ref())
     }
 
-    fn token_in(
+    fn read_token(
         &self,
-        response: crate::http::Response,
-        shown: &str,
+        response: Response,
+        request: &str,
         credentials: Option<&Credentials>,
-    ) -> Result<Authorization, Fault<OciError>> {
+    ) -> Result<HeaderValue, AttemptError<OciError>> {
         let status = response.status;
         check_retryable(&response)?;
-        let unusable = |cause: String| Fault::Unusable(format!("{shown}: {cause}"));
+        let unusable = |cause: String| AttemptError::Unusable(format!("{request}: {cause}"));
         if status.is_client_error() {
             return Err(RegistryError::Unauthorized {
-                request: shown.to_owned(),
+                request: request.to_owned(),
                 credentials: credentials.map(|found| found.origin.clone()),
                 detail: self.error_detail(response),
             }
@@ -138,7 +127,7 @@ impl Registry {
             return Err(unusable(format!("the answer was {}", status.as_u16())));
         }
         let bytes = response.bytes(&self.client, TOKEN_BYTES_MAX);
-        let bytes = bytes.map_err(|error| self.fault(error))?;
+        let bytes = bytes.map_err(|error| self.classify(error))?;
         // The parser's message could quote a part of the token.
         let response: TokenResponse = serde_json::from_slice(&bytes)
             .map_err(|_text| unusable("the answer is not a JSON object with a token".to_owned()))?;
@@ -147,28 +136,28 @@ impl Registry {
             .or(response.access_token)
             .filter(|token| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()))
             .ok_or_else(|| unusable("the answer has no usable `token`".to_owned()))?;
-        authorization("Bearer", &token)
-            .ok_or_else(|| unusable("the token fits into no header".to_owned()))
+        authorization("Bearer", token.as_bytes())
+            .ok_or_else(|| unusable("the token is not valid in a header".to_owned()))
     }
 
-    /// Validates the URL of the token service. Plain HTTP is allowed only for a registry that may
-    /// use it, and for loopback.
-    fn realm(&self, realm: &str) -> Result<Uri, Fault<OciError>> {
+    /// Parses the URL of the token service. Plain HTTP is allowed only if the registry may use it,
+    /// to the host of the registry and to loopback.
+    fn parse_realm(&self, realm: &str) -> Result<Uri, AttemptError<OciError>> {
         let refused = |found: String| {
-            Fault::Unusable(format!(
-                "the registry names the token service {found}, expected https://HOST[/PATH]"
+            AttemptError::Unusable(format!(
+                "the URL of the token service is {found}, expected https://HOST[/PATH]"
             ))
         };
-        let url = plain_url(realm)
+        let url = parse_url(realm)
             .filter(|_| !realm.contains('#'))
-            .ok_or_else(|| refused("of no usable URL".to_owned()))?;
+            .ok_or_else(|| refused("invalid".to_owned()))?;
         let is_own = url.host().map(str::to_ascii_lowercase) == self.host();
-        let is_here = is_private_way(&url);
         let is_tls = url.scheme_str() == Some("https");
-        match is_tls || (self.connection.insecure && (is_own || is_here)) {
-            true => Ok(url),
-            false => Err(refused(origin_shown(&url))),
+        let may_be_plain = self.connection.insecure && (is_own || is_tls_or_loopback(&url));
+        if !is_tls && !may_be_plain {
+            return Err(refused(format_origin(&url)));
         }
+        Ok(url)
     }
 }
 
@@ -179,13 +168,13 @@ struct TokenChallenge<'header> {
 }
 
 impl TokenChallenge<'_> {
-    fn url(&self, realm: &Uri, login: Option<&Login>) -> Result<Uri, Fault<OciError>> {
+    fn url(&self, realm: &Uri, login: Option<&Login>) -> Result<Uri, AttemptError<OciError>> {
         let mut url = realm.to_string();
-        let mut mark = if realm.query().is_some() { '&' } else { '?' };
+        let mut separator = if realm.query().is_some() { '&' } else { '?' };
         let mut add = |name: &str, value: &str| {
-            url.push(mark);
+            url.push(separator);
             url.push_str(&query_pair(name, value));
-            mark = '&';
+            separator = '&';
         };
         if let Some(service) = self.service {
             add("service", service);
@@ -199,8 +188,7 @@ impl TokenChallenge<'_> {
         if let Some(Login::Password { user, .. }) = login {
             add("account", user);
         }
-        plain_url(&url)
-            .ok_or_else(|| Fault::Unusable("the token service has no usable URL".to_owned()))
+        request_url(&url)
     }
 
     fn form(&self, identity: &str) -> String {
@@ -216,17 +204,11 @@ impl TokenChallenge<'_> {
 }
 
 /// Returns `None` for an identity token and for credentials that are not valid in a header.
-fn basic(credentials: &Credentials) -> Option<Authorization> {
+fn basic(credentials: &Credentials) -> Option<HeaderValue> {
     match &credentials.login {
-        Login::Password { .. } => authorization("Basic", &credentials.login.written()),
+        Login::Password { .. } => authorization("Basic", credentials.login.encode().as_bytes()),
         Login::Identity(_) => None,
     }
-}
-
-fn authorization(scheme: &str, value: &str) -> Option<Authorization> {
-    let mut header = HeaderValue::from_str(&format!("{scheme} {value}")).ok()?;
-    header.set_sensitive(true);
-    Some(Authorization { header })
 }
 
 fn query_pair(name: &str, value: &str) -> String {

@@ -8,6 +8,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::Deserialize;
 
+use crate::escape_path;
 use crate::oci::error::OciError;
 use crate::oci::registry::Connection;
 use crate::oci::registry::docker_config::{DockerConfig, Helper, Login};
@@ -21,10 +22,10 @@ use sys::file::{CallError, Unread, read_regular};
 
 const FILE: &str = "config.json";
 const FILE_BYTES_MAX: usize = 1 << 20;
-const FOR_ALL: u32 = 0o0002;
-/// Output of a helper without credentials, with a non-zero exit code (docker-credential-helpers,
+const WRITABLE_FOR_OTHERS: u32 = 0o0002;
+/// What a helper without credentials prints, with a non-zero exit code (docker-credential-helpers,
 /// credentials/error.go).
-const NOTHING_FOUND: &[u8] = b"credentials not found in native keychain";
+const NOT_FOUND: &[u8] = b"credentials not found in native keychain";
 /// User name of a helper whose secret is an identity token.
 const TOKEN_USER: &str = "<token>";
 
@@ -43,7 +44,7 @@ impl fmt::Debug for Credentials {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Printed {
+struct HelperOutput {
     #[serde(default)]
     username: String,
     #[serde(default)]
@@ -62,17 +63,17 @@ pub(super) fn find(
         return Ok(None);
     };
     let path = directory.join(FILE);
-    let refusal = Refusal {
+    let file = CredentialSource {
         registry: &reference.registry,
-        origin: shown(&path),
+        origin: format!("`{}`", escape_path(&path)),
     };
-    let Some(config) = read(&path, &refusal)? else {
+    let Some(config) = read_config(&path, &file)? else {
         return Ok(None);
     };
     let helper = config.helper(&reference.registry);
     let is_own = helper.as_ref().is_some_and(|helper| helper.is_own);
     if let Some(helper) = helper
-        && let Some(found) = ask(&helper, reference, connection, &refusal)?
+        && let Some(found) = run_helper(&helper, connection, &file)?
     {
         return Ok(Some(found));
     }
@@ -81,19 +82,20 @@ pub(super) fn find(
     }
     let login = config
         .login(&reference.registry, &reference.repository)
-        .map_err(|problem| refusal.error(problem, None))?;
+        .map_err(|problem| file.error(problem, None))?;
     Ok(login.map(|login| Credentials {
         login,
-        origin: refusal.origin.clone(),
+        origin: file.origin.clone(),
     }))
 }
 
-struct Refusal<'registry> {
+/// The file or the helper that has the credentials of `registry`.
+struct CredentialSource<'registry> {
     registry: &'registry str,
     origin: String,
 }
 
-impl Refusal<'_> {
+impl CredentialSource<'_> {
     fn error(&self, problem: String, source: Option<CallError>) -> OciError {
         RegistryError::Credentials {
             registry: self.registry.to_owned(),
@@ -106,10 +108,13 @@ impl Refusal<'_> {
 }
 
 /// Reads the file, if it exists. Refuses one that others can write: it may name a program to run.
-fn read(path: &Path, refusal: &Refusal<'_>) -> Result<Option<DockerConfig>, OciError> {
+fn read_config(
+    path: &Path,
+    source: &CredentialSource<'_>,
+) -> Result<Option<DockerConfig>, OciError> {
     let failed = |call, errno| {
-        let source = CallError::new(call, shown(path), errno);
-        refusal.error("cannot be read".to_owned(), Some(source))
+        let cause = CallError::new(call, escape_path(path), errno);
+        source.error("cannot be read".to_owned(), Some(cause))
     };
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file: OwnedFd = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -123,44 +128,45 @@ fn read(path: &Path, refusal: &Refusal<'_>) -> Result<Option<DockerConfig>, OciE
             "is a file of uid {}, expected one of this user or of root",
             status.st_uid
         );
-        return Err(refusal.error(problem, None));
+        return Err(source.error(problem, None));
     }
-    if status.st_mode & FOR_ALL != 0 {
+    if status.st_mode & WRITABLE_FOR_OTHERS != 0 {
         let problem = format!(
             "is a file with mode {:04o}, expected one that is not writable for others",
             status.st_mode & 0o7777
         );
-        return Err(refusal.error(problem, None));
+        return Err(source.error(problem, None));
     }
     let bytes = read_regular(file, FILE_BYTES_MAX).map_err(|unread| match unread {
         Unread::Stat(errno) => failed("fstat", errno),
         Unread::Read(errno) => failed("read", errno),
-        Unread::NotRegular => refusal.error("is not a regular file".to_owned(), None),
-        Unread::TooLarge => refusal.error("has more than 1 MiB".to_owned(), None),
+        Unread::NotRegular => source.error("is not a regular file".to_owned(), None),
+        Unread::TooLarge => source.error("has more than 1 MiB".to_owned(), None),
     })?;
     DockerConfig::parse(&bytes)
         .map(Some)
-        .map_err(|problem| refusal.error(problem, None))
+        .map_err(|problem| source.error(problem, None))
 }
 
-fn ask(
+fn run_helper(
     helper: &Helper<'_>,
-    reference: &Reference,
     connection: &Connection,
-    file: &Refusal<'_>,
+    file: &CredentialSource<'_>,
 ) -> Result<Option<Credentials>, OciError> {
-    if !helper.is_name() {
+    if !helper.has_valid_name() {
         let name = escape(helper.name.as_bytes());
-        let problem = format!("names the program `docker-credential-{name}`, expected a name");
+        let problem = format!(
+            "names the program `docker-credential-{name}`, expected letters, digits, `-`, `_` and `.`"
+        );
         return Err(file.error(problem, None));
     }
     let program = format!("docker-credential-{}", helper.name);
-    let refusal = Refusal {
-        registry: &reference.registry,
+    let source = CredentialSource {
+        registry: file.registry,
         origin: format!("`{program}`"),
     };
     let observer = &connection.observer;
-    let said = program::ask(&Question {
+    let answer = program::ask(&Question {
         words: &[program, "get".to_owned()],
         input: helper.server.as_bytes(),
         environment: &connection.environment,
@@ -168,25 +174,23 @@ fn ask(
         signals: None,
         is_over: &|| observer.is_cancelled(),
     });
-    let said = said.map_err(|unusable| match unusable {
+    let answer = answer.map_err(|unusable| match unusable {
         Unusable::Interrupted => OciError::Cancelled {
-            during: "a credential helper was asked",
+            during: "waiting for a credential helper",
         },
-        unusable => refusal.error(unusable.to_string(), None),
+        unusable => source.error(unusable.to_string(), None),
     })?;
-    let output = said.output.bytes();
-    if said.status.code() != Some(0) {
-        return match output.trim_ascii().starts_with(NOTHING_FOUND) {
-            true => Ok(None),
-            false => {
-                let ended = program::described(said.status);
-                Err(refusal.error(format!("ended with {ended}"), None))
-            }
-        };
+    let output = answer.output.bytes();
+    if answer.status.code() != Some(0) {
+        if output.trim_ascii().starts_with(NOT_FOUND) {
+            return Ok(None);
+        }
+        let status = program::described(answer.status);
+        return Err(source.error(format!("ended with {status}"), None));
     }
-    let printed: Printed = serde_json::from_slice(output).map_err(|_text| {
-        let problem = "did not print a JSON object with the texts `Username` and `Secret`";
-        refusal.error(problem.to_owned(), None)
+    let printed: HelperOutput = serde_json::from_slice(output).map_err(|_text| {
+        let problem = "did not print a JSON object with the strings `Username` and `Secret`";
+        source.error(problem.to_owned(), None)
     })?;
     if printed.secret.is_empty() {
         return Ok(None);
@@ -200,10 +204,6 @@ fn ask(
     };
     Ok(Some(Credentials {
         login,
-        origin: refusal.origin,
+        origin: source.origin,
     }))
-}
-
-fn shown(path: &Path) -> String {
-    format!("`{}`", escape(path.as_os_str().as_encoded_bytes()))
 }

@@ -52,7 +52,7 @@ impl Login {
 
     /// Returns the form that requests contain: `user:password` in Base64, or a percent-encoded
     /// token.
-    pub(super) fn written(&self) -> String {
+    pub(super) fn encode(&self) -> String {
         match self {
             Self::Password { user, password } => {
                 let pair = format!("{user}:{password}");
@@ -74,8 +74,8 @@ impl fmt::Debug for Login {
 
 const HELPER_BYTES_MAX: usize = 100;
 
-/// The key of Docker's client for a registry with an index.
-fn index_of(registry: &str) -> String {
+/// Key of Docker's client for a registry with an index, such as Docker Hub.
+fn index_key(registry: &str) -> String {
     format!("https://index.{registry}/v1/")
 }
 
@@ -84,7 +84,7 @@ impl DockerConfig {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(bytes).map_err(|error| {
             format!(
-                "is not what Docker's client writes: line {}, column {}",
+                "is not valid: line {}, column {}",
                 error.line(),
                 error.column()
             )
@@ -92,7 +92,7 @@ impl DockerConfig {
     }
 
     pub(super) fn helper(&self, registry: &str) -> Option<Helper<'_>> {
-        let index = index_of(registry);
+        let index = index_key(registry);
         let own = self.cred_helpers.get_key_value(registry);
         let own = own.or_else(|| self.cred_helpers.get_key_value(&index));
         if let Some((server, name)) = own {
@@ -107,32 +107,27 @@ impl DockerConfig {
         let is_index = !self.auths.contains_key(registry) && self.auths.contains_key(&index);
         Some(Helper {
             name,
-            server: match is_index {
-                true => index,
-                false => registry.to_owned(),
-            },
+            server: if is_index { index } else { registry.to_owned() },
             is_own: false,
         })
     }
 
     /// Finds the login in the file: under the longest key that is a prefix of the repository, else
-    /// under the registry, as a name or as a URL, else under its index.
-    ///
-    /// # Errors
-    /// What is wrong with the entry, without quoting it.
+    /// under the registry, as a name or as a URL, else under its index. The error quotes nothing of
+    /// the entry.
     pub(super) fn login(&self, registry: &str, repository: &str) -> Result<Option<Login>, String> {
         let wanted = format!("{registry}/{repository}/");
-        let index = index_of(registry);
+        let index = index_key(registry);
         let mut keys: Vec<(&str, &Entry)> = self
             .auths
             .iter()
             .filter(|(key, _)| {
-                let plain = bare(key);
-                **key == index || plain == registry || wanted.starts_with(&format!("{plain}/"))
+                let name = registry_name(key);
+                **key == index || name == registry || wanted.starts_with(&format!("{name}/"))
             })
             .map(|(key, entry)| (key.as_str(), entry))
             .collect();
-        keys.sort_by_key(|(key, _)| (*key != index, bare(key).len(), *key == registry));
+        keys.sort_by_key(|(key, _)| (*key != index, registry_name(key).len(), *key == registry));
         for (_, entry) in keys.into_iter().rev() {
             if let Some(login) = entry.login()? {
                 return Ok(Some(login));
@@ -146,13 +141,13 @@ impl DockerConfig {
 pub(super) struct Helper<'config> {
     pub(super) name: &'config str,
     pub(super) server: String,
-    /// Configured for this registry: no other source is used.
+    /// Configured for this registry alone. No other source is used.
     pub(super) is_own: bool,
 }
 
 impl Helper<'_> {
     /// Whether the name is valid in a program name and contains no path.
-    pub(super) fn is_name(&self) -> bool {
+    pub(super) fn has_valid_name(&self) -> bool {
         let is_plain =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         !self.name.is_empty()
@@ -162,7 +157,7 @@ impl Helper<'_> {
 }
 
 /// Strips the scheme, and a trailing `/`, `/v1/` or `/v2/`.
-fn bare(key: &str) -> &str {
+fn registry_name(key: &str) -> &str {
     let key = key
         .strip_prefix("https://")
         .or_else(|| key.strip_prefix("http://"))
@@ -176,25 +171,27 @@ fn bare(key: &str) -> &str {
 
 impl Entry {
     fn login(&self) -> Result<Option<Login>, String> {
-        let stated = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-        if let Some(token) = stated(&self.identitytoken) {
+        let non_empty = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        if let Some(token) = non_empty(&self.identitytoken) {
             return Ok(Some(Login::Identity(token)));
         }
-        if let Some(auth) = stated(&self.auth) {
-            let broken = || "has an `auth` that is not base64 of USER:PASSWORD".to_owned();
-            let text = decode(auth.as_bytes()).ok_or_else(broken)?;
-            let text = String::from_utf8(text).map_err(|_bytes| broken())?;
-            // Some writers append a NUL byte.
-            let (user, password) = text.split_once(':').ok_or_else(broken)?;
+        if let Some(auth) = non_empty(&self.auth) {
+            let invalid = || "has an `auth` that is not base64 of USER:PASSWORD".to_owned();
+            let text = decode(auth.as_bytes()).ok_or_else(invalid)?;
+            let text = String::from_utf8(text).map_err(|_bytes| invalid())?;
+            let (user, password) = text.split_once(':').ok_or_else(invalid)?;
             return Ok(Some(Login::Password {
                 user: user.to_owned(),
+                // Some programs append a NUL byte.
                 password: password.trim_end_matches('\0').to_owned(),
             }));
         }
-        Ok(match (stated(&self.username), stated(&self.password)) {
-            (Some(user), Some(password)) => Some(Login::Password { user, password }),
-            _ => None,
-        })
+        Ok(
+            match (non_empty(&self.username), non_empty(&self.password)) {
+                (Some(user), Some(password)) => Some(Login::Password { user, password }),
+                _ => None,
+            },
+        )
     }
 }
 
@@ -247,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_an_index_counts_for_its_registry_where_that_has_none_itself() {
+    fn the_key_of_an_index_is_used_if_the_registry_has_no_entry() {
         let index = "\"https://index.r.test/v1/\":{\"auth\":\"dTpw\"}";
         let alone = format!("{{{index}}}");
         assert_eq!(login(&alone, "r.test", "a"), Ok(Some("u:p".to_owned())));
@@ -277,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_key_decides_and_an_empty_entry_nothing() {
+    fn the_longest_key_decides_and_an_empty_entry_is_ignored() {
         let auths = "{\"r.test\":{\"auth\":\"dTpw\"},\"r.test/a\":{\"username\":\"x\",\
                      \"password\":\"y\"},\"r.test/a/b\":{}}";
         assert_eq!(login(auths, "r.test", "a/b"), Ok(Some("x:y".to_owned())));
@@ -306,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_of_one_registry_goes_before_the_one_of_all() {
+    fn the_helper_of_one_registry_has_priority() {
         let text = "{\"credsStore\":\"all\",\"credHelpers\":{\"r.test\":\"own\"}}";
         let config = DockerConfig::parse(text.as_bytes()).expect("parsed");
         let named = |registry| {
@@ -316,7 +313,7 @@ mod tests {
         };
         assert_eq!(named("r.test"), Some(("own", true)));
         assert_eq!(named("s.test"), Some(("all", false)));
-        for (name, is_name) in [
+        for (name, is_valid) in [
             ("pass", true),
             ("ecr-login", true),
             ("", false),
@@ -329,7 +326,7 @@ mod tests {
                 server: String::new(),
                 is_own: true,
             };
-            assert_eq!(helper.is_name(), is_name, "{name}");
+            assert_eq!(helper.has_valid_name(), is_valid, "{name}");
         }
     }
 }

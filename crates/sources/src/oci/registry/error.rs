@@ -1,6 +1,6 @@
 //! Errors of registries. No variant contains a credential.
 
-use crate::http::{tries_shown, until_shown};
+use crate::http::{format_tries, format_until};
 use spec::digest::Digest;
 use spec::units::limit;
 use sys::file::CallError;
@@ -14,31 +14,31 @@ pub enum RegistryError {
         /// `HOST[:PORT]`.
         registry: String,
     },
-    #[error("{place}: the registry has no {what}{}", said(.detail))]
+    #[error("{place}: the registry has no {what}{}", describe_detail(.detail))]
     NotFound {
         place: String,
         what: String,
         detail: Option<String>,
     },
-    #[error("{request}: the registry refuses {}{}", asked_with(.credentials.as_deref()), said(.detail))]
+    #[error("{request}: the registry refuses {}{}", describe_credentials(.credentials.as_deref()), describe_detail(.detail))]
     Unauthorized {
         request: String,
         credentials: Option<String>,
         detail: Option<String>,
     },
-    #[error("{request}: the registry forbids it to {}{}", asked_with(.credentials.as_deref()), said(.detail))]
+    #[error("{request}: the registry denies the request to {}{}", describe_credentials(.credentials.as_deref()), describe_detail(.detail))]
     Denied {
         request: String,
         credentials: Option<String>,
         detail: Option<String>,
     },
-    #[error("{request}: the registry answered {status}{}", until_shown(.until.as_deref()))]
+    #[error("{request}: the registry answered {status}{}", format_until(.until.as_deref()))]
     RateLimited {
         request: String,
         status: u16,
         until: Option<String>,
     },
-    #[error("{request}: no usable answer after {}: {cause}", tries_shown(*.tries))]
+    #[error("{request}: no usable answer after {}: {cause}", format_tries(*.tries))]
     Unavailable {
         request: String,
         tries: u32,
@@ -70,7 +70,7 @@ pub enum RegistryError {
         what: &'static str,
         bytes_max: u64,
     },
-    #[error("{request}: the registry answered {status}{}", said(.detail))]
+    #[error("{request}: the registry answered {status}{}", describe_detail(.detail))]
     Refused {
         request: String,
         status: u16,
@@ -99,13 +99,13 @@ pub enum RegistryError {
     },
 }
 
-fn said(detail: &Option<String>) -> String {
+fn describe_detail(detail: &Option<String>) -> String {
     detail
         .as_ref()
         .map_or_else(String::new, |detail| format!("; it says: {detail}"))
 }
 
-fn asked_with(credentials: Option<&str>) -> String {
+fn describe_credentials(credentials: Option<&str>) -> String {
     match credentials {
         Some(origin) => format!("the credentials of {origin}"),
         None => "a caller without credentials".to_owned(),
@@ -113,9 +113,9 @@ fn asked_with(credentials: Option<&str>) -> String {
 }
 
 impl RegistryError {
-    /// Whether a retry may succeed, resuming where it broke off.
+    /// Whether a retry may succeed. It can resume from the received bytes.
     #[must_use]
-    pub fn is_passing(&self) -> bool {
+    pub fn is_temporary(&self) -> bool {
         matches!(self, Self::BrokenOff { .. })
     }
 
@@ -145,12 +145,12 @@ impl RegistryError {
     pub fn hint(&self) -> Option<String> {
         let text = match self {
             Self::PlainHttp { .. } => {
-                "give --insecure, or name it in oci.insecure of the host's configuration: then \
-                 others on the network can read and change the traffic"
+                "to allow plain HTTP, use --insecure or add the registry to oci.insecure of the \
+                 host's configuration; others on the network can then read and change the traffic"
             }
             Self::NotFound { .. } => {
-                "check the repository and the tag; many registries answer so to a caller who may \
-                 not read it: `docker login` or `skopeo login` write credentials for it"
+                "check the repository and the tag; many registries answer like this to a caller \
+                 without access: log in with `docker login` or `skopeo login`"
             }
             Self::Unauthorized {
                 credentials: None, ..
@@ -162,12 +162,12 @@ impl RegistryError {
                 "the credentials may have expired or been revoked: log in again"
             }
             Self::Denied { .. } => "ask the operator of the registry for this permission",
-            Self::RateLimited { .. } => "wait, or log in; what is in the store needs no request",
+            Self::RateLimited { .. } => "wait, or log in; artifacts in the store need no request",
             Self::Unavailable { .. } | Self::BrokenOff { .. } => {
-                "check that the registry is up and can be reached from this host, then try again"
+                "check that the registry can be reached from this host, then try again"
             }
             Self::WrongDigest { .. } => {
-                "the registry, or a proxy before it, changed it; nothing of it was used"
+                "the registry or a proxy returned other bytes; nothing of them was used"
             }
             Self::Credentials { .. } => {
                 "log in again, or name another directory with config.json in DOCKER_CONFIG"

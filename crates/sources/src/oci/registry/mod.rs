@@ -1,12 +1,12 @@
 //! Client for one repository of a registry (OCI distribution-spec).
 
-mod asking;
 mod authorization;
 mod credentials;
 mod docker_config;
 pub mod error;
 mod pulling;
 mod pushing;
+mod requests;
 
 use std::cell::{OnceCell, RefCell};
 use std::fmt;
@@ -14,11 +14,12 @@ use std::io::{Read, Seek};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::http::url::plain_url;
-use crate::http::{Client, Timeouts, Watch};
+use ureq::http::HeaderValue;
+
+use crate::http::url::parse_url;
+use crate::http::{Cancellation, Client, Timeouts};
 use crate::oci::error::OciError;
 use crate::oci::observer::{NoObserver, Observer};
-use crate::oci::registry::authorization::Authorization;
 use crate::oci::registry::credentials::Credentials;
 use crate::oci::registry::error::RegistryError;
 use spec::document::excerpt;
@@ -28,14 +29,14 @@ use spec::request::EnvironmentEntry;
 /// Connection settings of a registry.
 #[derive(Clone)]
 pub struct Connection {
-    /// Allows plain HTTP. Loopback registries need it too.
+    /// Allows plain HTTP, which is refused by default even for loopback.
     pub insecure: bool,
     /// Additional certificate authorities, in PEM.
     pub ca_file: Option<PathBuf>,
     /// Directory of Docker's `config.json`.
     pub docker_config: Option<PathBuf>,
-    /// Environment of credential helpers: all of the caller's, as with Docker's client, since
-    /// helpers are the caller's programs and read their settings there.
+    /// Environment of credential helpers: all of the caller's, as with Docker's client. Helpers are
+    /// programs of the caller and read their settings there.
     pub environment: Vec<EnvironmentEntry>,
     pub timeouts: Timeouts,
     pub observer: Arc<dyn Observer>,
@@ -62,7 +63,7 @@ impl fmt::Debug for Connection {
             .field("insecure", &self.insecure)
             .field("ca_file", &self.ca_file)
             .field("docker_config", &self.docker_config)
-            .field("patience", &self.timeouts)
+            .field("timeouts", &self.timeouts)
             .finish_non_exhaustive()
     }
 }
@@ -79,7 +80,8 @@ pub struct Registry {
     client: Client,
     scheme: OnceCell<&'static str>,
     credentials: OnceCell<Option<Credentials>>,
-    authorization: RefCell<Option<Authorization>>,
+    /// Value of the `Authorization` header.
+    authorization: RefCell<Option<HeaderValue>>,
 }
 
 impl fmt::Debug for Registry {
@@ -100,11 +102,11 @@ impl Registry {
     /// [`OciError::Registry`]: the registry is not valid in a URL.
     pub fn new(reference: &Reference, connection: Connection) -> Result<Self, OciError> {
         let registry = &reference.registry;
-        let place = plain_url(&format!("https://{registry}/")).filter(|url| {
+        let is_host = parse_url(&format!("https://{registry}/")).is_some_and(|url| {
             url.authority()
                 .is_some_and(|found| found == registry.as_str())
         });
-        if place.is_none() {
+        if !is_host {
             return Err(RegistryError::Setting {
                 registry: excerpt(registry),
                 problem: "expected HOST or HOST:PORT".to_owned(),
@@ -112,10 +114,10 @@ impl Registry {
             .into());
         }
         let observer = Arc::clone(&connection.observer);
-        let watch = Watch::new(Arc::new(move || observer.is_cancelled()));
+        let cancellation = Cancellation::new(Arc::new(move || observer.is_cancelled()));
         Ok(Self {
             reference: reference.clone(),
-            client: Client::new(connection.timeouts, watch),
+            client: Client::new(connection.timeouts, cancellation),
             connection,
             scheme: OnceCell::new(),
             credentials: OnceCell::new(),

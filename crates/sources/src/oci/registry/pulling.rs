@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use ureq::http::{HeaderMap, Method, StatusCode, header};
 
-use crate::http::{Client, Fault, Response, TransferError};
+use crate::http::{AttemptError, Client, Response, TransferError};
 use crate::oci::error::OciError;
 use crate::oci::origin::{BlobStream, FetchedManifest, Origin};
 use crate::oci::registry::Registry;
-use crate::oci::registry::asking::{Ask, cancelled};
 use crate::oci::registry::error::RegistryError;
+use crate::oci::registry::requests::{RegistryRequest, cancelled};
 use crate::progress::Progress;
 use spec::digest::Digest;
 use spec::oci::media::{MANIFEST_BYTES_MAX, MANIFESTS};
@@ -27,25 +27,25 @@ struct Typed {
 }
 
 impl Origin for Registry {
-    fn shown(&self) -> String {
+    fn name(&self) -> String {
         format!("{}/{}", self.reference.registry, self.reference.repository)
     }
 
     fn manifest(&self, which: &Which) -> Result<FetchedManifest, OciError> {
         let path = format!("manifests/{which}");
-        let place = format!("{}:{which}", self.shown());
+        let place = format!("{}:{which}", self.name());
         let observer = &self.connection.observer;
         observer.progress(&Progress::Asking { place: &place });
         let accept = MANIFESTS.join(", ");
-        let ask = Ask {
+        let request = RegistryRequest {
             accept: Some(&accept),
-            ..Ask::new(&Method::GET, &path)
+            ..RegistryRequest::new(&Method::GET, &path)
         };
-        let fetched = self.retry(ask.method, ask.path, &mut || {
-            let response = self.ask(&ask)?;
+        let fetched = self.retry(request.method, request.path, &mut || {
+            let response = self.send(&request)?;
             match response.status {
-                StatusCode::OK => self.received(which, &path, response),
-                _ => Err(self.refused(&ask, &format!("manifest {which}"), response)),
+                StatusCode::OK => self.read_manifest(which, &path, response),
+                _ => Err(self.status_error(&request, &format!("manifest {which}"), response)),
             }
         });
         observer.progress(&Progress::Done);
@@ -54,39 +54,39 @@ impl Origin for Registry {
 
     fn blob(&self, digest: &Digest, from_byte: u64) -> Result<BlobStream<'_>, OciError> {
         let path = format!("blobs/{digest}");
-        let mut ask = Ask {
+        let mut request = RegistryRequest {
             from_byte,
-            ..Ask::new(&Method::GET, &path)
+            ..RegistryRequest::new(&Method::GET, &path)
         };
         self.retry(&Method::GET, &path, &mut || {
-            let response = self.ask(&ask)?;
+            let response = self.send(&request)?;
             let starts_at = match response.status {
                 StatusCode::OK => 0,
-                StatusCode::PARTIAL_CONTENT if 0 < ask.from_byte => {
-                    self.starts_at(&response.headers, ask.from_byte)?
+                StatusCode::PARTIAL_CONTENT if request.from_byte > 0 => {
+                    self.starts_at(&response.headers, request.from_byte)?
                 }
                 // The partial file is not a prefix of the blob.
-                StatusCode::RANGE_NOT_SATISFIABLE if 0 < ask.from_byte => {
-                    ask.from_byte = 0;
-                    return Err(Fault::passing("the answer was 416".to_owned()));
+                StatusCode::RANGE_NOT_SATISFIABLE if request.from_byte > 0 => {
+                    request.from_byte = 0;
+                    return Err(AttemptError::temporary("the answer was 416".to_owned()));
                 }
-                _ => return Err(self.refused(&ask, &format!("blob {digest}"), response)),
+                _ => return Err(self.status_error(&request, &format!("blob {digest}"), response)),
             };
             if let Some(coding) = response.headers.get(header::CONTENT_ENCODING)
                 && coding != "identity"
             {
-                let found = self.quoted(&String::from_utf8_lossy(coding.as_bytes()));
-                let cause = format!("the answer is encoded as `{found}`, expected as it is");
-                return Err(Fault::Unusable(cause));
+                let found = self.quote(&String::from_utf8_lossy(coding.as_bytes()));
+                let cause = format!("the answer is encoded as `{found}`, expected no encoding");
+                return Err(AttemptError::Unusable(cause));
             }
             Ok(BlobStream {
                 starts_at,
                 reader: Box::new(Body {
                     client: &self.client,
-                    request: self.shown_request(&Method::GET, &path),
+                    request: self.describe_request(&Method::GET, &path),
                     bytes: 0,
                     waited: Duration::ZERO,
-                    since: 0,
+                    period_start: 0,
                     source: response.reader(),
                 }),
             })
@@ -95,13 +95,13 @@ impl Origin for Registry {
 }
 
 impl Registry {
-    fn received(
+    fn read_manifest(
         &self,
         which: &Which,
         path: &str,
         response: Response,
-    ) -> Result<FetchedManifest, Fault<OciError>> {
-        let request = self.shown_request(&Method::GET, path);
+    ) -> Result<FetchedManifest, AttemptError<OciError>> {
+        let request = self.describe_request(&Method::GET, path);
         let stated = self.stated_digest(&response.headers)?;
         let media_type = stated_type(&response.headers);
         let bytes =
@@ -114,14 +114,14 @@ impl Registry {
                         bytes_max,
                     }
                     .into(),
-                    other => self.fault(other),
+                    other => self.classify(other),
                 })?;
         let found = Digest::of(&bytes);
-        let asked = match which {
-            Which::Digest(asked) => Some(*asked),
+        let requested = match which {
+            Which::Digest(digest) => Some(*digest),
             Which::Tag(_) | Which::Unnamed => None,
         };
-        for expected in [asked, stated].into_iter().flatten() {
+        for expected in [requested, stated].into_iter().flatten() {
             if expected != found {
                 return Err(RegistryError::WrongDigest {
                     request,
@@ -147,23 +147,27 @@ impl Registry {
     pub(super) fn stated_digest(
         &self,
         headers: &HeaderMap,
-    ) -> Result<Option<Digest>, Fault<OciError>> {
+    ) -> Result<Option<Digest>, AttemptError<OciError>> {
         let Some(stated) = headers.get(DIGEST_HEADER) else {
             return Ok(None);
         };
         let text = String::from_utf8_lossy(stated.as_bytes());
         match Digest::parse(text.trim()) {
             Some(digest) => Ok(Some(digest)),
-            // Other algorithm: the requested digest is verified instead.
+            // Another algorithm: only the requested digest is verified.
             None if text.starts_with("sha512:") => Ok(None),
-            None => Err(Fault::Unusable(format!(
+            None => Err(AttemptError::Unusable(format!(
                 "the answer states the digest `{}`, expected sha256: and 64 digits",
-                self.quoted(&text)
+                self.quote(&text)
             ))),
         }
     }
 
-    fn starts_at(&self, headers: &HeaderMap, from_byte: u64) -> Result<u64, Fault<OciError>> {
+    fn starts_at(
+        &self,
+        headers: &HeaderMap,
+        from_byte: u64,
+    ) -> Result<u64, AttemptError<OciError>> {
         let stated = headers
             .get(header::CONTENT_RANGE)
             .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
@@ -174,27 +178,32 @@ impl Registry {
             .and_then(|(first, _)| first.parse().ok());
         match first {
             Some(first) if first == from_byte => Ok(first),
-            _ => Err(Fault::Unusable(format!(
+            _ => Err(AttemptError::Unusable(format!(
                 "the answer is the part `{}`, expected one from byte {from_byte} on",
-                self.quoted(&stated)
+                self.quote(&stated)
             ))),
         }
     }
 
-    pub(super) fn refused(&self, ask: &Ask<'_>, what: &str, response: Response) -> Fault<OciError> {
+    pub(super) fn status_error(
+        &self,
+        request: &RegistryRequest<'_>,
+        what: &str,
+        response: Response,
+    ) -> AttemptError<OciError> {
         let status = response.status;
         if !status.is_client_error() {
-            return Fault::Unusable(format!("the answer was {}", status.as_u16()));
+            return AttemptError::unexpected_status(status);
         }
         let detail = self.error_detail(response);
         let error = match status {
             StatusCode::NOT_FOUND => RegistryError::NotFound {
-                place: self.shown(),
+                place: self.name(),
                 what: what.to_owned(),
                 detail,
             },
             _ => RegistryError::Refused {
-                request: self.shown_request(ask.method, ask.path),
+                request: self.describe_request(request.method, request.path),
                 status: status.as_u16(),
                 detail,
             },
@@ -205,12 +214,12 @@ impl Registry {
 
 fn stated_type(headers: &HeaderMap) -> Option<String> {
     let stated = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
-    let bare = stated.split(';').next()?.trim().to_ascii_lowercase();
+    let media_type = stated.split(';').next()?.trim().to_ascii_lowercase();
     let is_vague = matches!(
-        bare.as_str(),
+        media_type.as_str(),
         "" | "application/json" | "application/octet-stream" | "text/plain"
     );
-    (!is_vague).then_some(bare)
+    (!is_vague).then_some(media_type)
 }
 
 /// Reader of a blob. Its errors contain an [`OciError`].
@@ -220,7 +229,8 @@ struct Body<'registry, R> {
     bytes: u64,
     /// Time spent waiting for the server in the current period.
     waited: Duration,
-    since: u64,
+    /// Value of `bytes` at the start of the period.
+    period_start: u64,
     source: R,
 }
 
@@ -231,39 +241,39 @@ impl<R: Read> Read for Body<'_, R> {
             Ok(count) => {
                 self.bytes += count as u64;
                 self.waited += started.elapsed();
-                match count {
-                    0 => Ok(0),
-                    _ => self.not_too_slow().map(|()| count),
+                if count > 0 {
+                    self.check_rate()?;
                 }
+                Ok(count)
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
-            Err(error) => Err(self.broken(self.client.read_error(error)).into_read()),
+            Err(error) => Err(self.read_error(self.client.read_error(error)).into_read()),
         }
     }
 }
 
 impl<R> Body<'_, R> {
-    /// Checks the rate. Time that the caller spends between reads does not count.
-    fn not_too_slow(&mut self) -> io::Result<()> {
+    /// Ends a transfer that is too slow. Time that the caller spends between reads does not count.
+    fn check_rate(&mut self) -> io::Result<()> {
         let timeouts = self.client.timeouts();
         if self.waited < timeouts.slow {
             return Ok(());
         }
-        let came = self.bytes - self.since;
-        if came < timeouts.slow_bytes {
+        let received = self.bytes - self.period_start;
+        if received < timeouts.slow_bytes {
             let (slow, expected) = (timeouts.slow, timeouts.slow_bytes);
-            let cause = format!("{came} bytes came in {slow:?}, expected {expected}");
-            return Err(self.broken(TransferError::Passing(cause)).into_read());
+            let cause = format!("received {received} bytes in {slow:?}, expected {expected}");
+            return Err(self.read_error(TransferError::Temporary(cause)).into_read());
         }
-        (self.waited, self.since) = (Duration::ZERO, self.bytes);
+        (self.waited, self.period_start) = (Duration::ZERO, self.bytes);
         Ok(())
     }
 
-    fn broken(&self, error: TransferError) -> OciError {
+    fn read_error(&self, error: TransferError) -> OciError {
         let request = self.request.clone();
         match error {
             TransferError::Cancelled => cancelled(),
-            TransferError::Passing(cause) => RegistryError::BrokenOff {
+            TransferError::Temporary(cause) => RegistryError::BrokenOff {
                 request,
                 bytes: self.bytes,
                 cause,

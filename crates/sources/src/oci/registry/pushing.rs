@@ -5,13 +5,13 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 use ureq::http::{Method, StatusCode, Uri};
 
-use crate::http::Fault;
-use crate::http::url::{next, plain_url};
+use crate::http::AttemptError;
+use crate::http::url::{request_url, resolve_location};
 use crate::oci::error::OciError;
 use crate::oci::observer::Observer;
 use crate::oci::origin::Origin as _;
-use crate::oci::registry::asking::{Ask, Payload};
 use crate::oci::registry::error::RegistryError;
+use crate::oci::registry::requests::{Payload, RegistryRequest};
 use crate::oci::registry::{BlobSource, Registry};
 use crate::progress::Progress;
 use spec::digest::Digest;
@@ -20,18 +20,15 @@ use sys::file::CallError;
 
 impl Registry {
     /// Checks whether the repository has a blob.
-    ///
-    /// # Errors
-    /// [`OciError`].
     pub fn has_blob(&self, digest: &Digest) -> Result<bool, OciError> {
         let path = format!("blobs/{digest}");
-        let ask = Ask::new(&Method::HEAD, &path);
-        self.retry(ask.method, ask.path, &mut || {
-            let response = self.ask(&ask)?;
+        let request = RegistryRequest::new(&Method::HEAD, &path);
+        self.retry(request.method, request.path, &mut || {
+            let response = self.send(&request)?;
             match response.status {
                 StatusCode::OK => Ok(true),
                 StatusCode::NOT_FOUND => Ok(false),
-                _ => Err(self.refused(&ask, &format!("blob {digest}"), response)),
+                _ => Err(self.status_error(&request, &format!("blob {digest}"), response)),
             }
         })
     }
@@ -60,7 +57,8 @@ impl Registry {
         let sent = {
             let source: RefCell<&mut dyn BlobSource> = RefCell::new(&mut reader);
             self.retry(&Method::PUT, &format!("blobs/{digest}"), &mut || {
-                self.upload(digest, Payload::Source(&source, bytes))
+                let source = &source;
+                self.upload(digest, Payload::Blob { source, bytes })
             })
         };
         self.connection.observer.progress(&Progress::Done);
@@ -74,28 +72,40 @@ impl Registry {
         }
     }
 
-    fn upload(&self, digest: &Digest, payload: Payload<'_>) -> Result<(), Fault<OciError>> {
-        let begin = Ask::new(&Method::POST, "blobs/uploads/");
-        let begun = self.ask(&begin)?;
-        if begun.status != StatusCode::ACCEPTED {
-            return Err(self.refused(&begin, "uploads", begun));
+    fn upload(&self, digest: &Digest, payload: Payload<'_>) -> Result<(), AttemptError<OciError>> {
+        let start = RegistryRequest::new(&Method::POST, "blobs/uploads/");
+        let started = self.send(&start)?;
+        if started.status != StatusCode::ACCEPTED {
+            return Err(self.status_error(&start, "uploads", started));
         }
-        let own = self.own_url(begin.path)?;
-        let place = next(&own, &begun.headers).map_err(Fault::Unusable)?;
-        let ask = Ask {
+        let start_url = request_url(&self.url(start.path))?;
+        let upload_url =
+            resolve_location(&start_url, &started.headers).map_err(AttemptError::Unusable)?;
+        let request = RegistryRequest {
             payload,
-            ..Ask::new(&Method::PUT, "blobs/uploads/…")
+            ..RegistryRequest::new(&Method::PUT, "blobs/uploads/…")
         };
-        let sent = self.ask_at(with_digest(&place, digest)?, &ask)?;
-        if sent.status != StatusCode::CREATED {
-            return Err(self.refused(&ask, "upload", sent));
+        let response = self.send_to(with_digest(&upload_url, digest)?, &request)?;
+        if response.status != StatusCode::CREATED {
+            return Err(self.status_error(&request, "upload", response));
         }
-        match self.stated_digest(&sent.headers)? {
-            Some(found) if found != *digest => Err(RegistryError::WrongDigest {
-                request: self.shown_request(ask.method, ask.path),
-                what: "a blob",
+        let stated = self.stated_digest(&response.headers)?;
+        Ok(self.check_stated(&request, "a blob", stated, digest)?)
+    }
+
+    fn check_stated(
+        &self,
+        request: &RegistryRequest<'_>,
+        what: &'static str,
+        stated: Option<Digest>,
+        expected: &Digest,
+    ) -> Result<(), OciError> {
+        match stated {
+            Some(found) if found != *expected => Err(RegistryError::WrongDigest {
+                request: self.describe_request(request.method, request.path),
+                what,
                 found: found.to_string(),
-                expected: *digest,
+                expected: *expected,
             }
             .into()),
             _ => Ok(()),
@@ -115,46 +125,33 @@ impl Registry {
     ) -> Result<Digest, OciError> {
         let digest = Digest::of(bytes);
         let path = format!("manifests/{which}");
-        let ask = Ask {
-            payload: Payload::Bytes(bytes, media_type),
-            ..Ask::new(&Method::PUT, &path)
+        let request = RegistryRequest {
+            payload: Payload::Manifest { bytes, media_type },
+            ..RegistryRequest::new(&Method::PUT, &path)
         };
-        let place = self.shown();
+        let place = self.name();
         let observer = &self.connection.observer;
         observer.progress(&Progress::Asking { place: &place });
-        let sent = self.retry(ask.method, ask.path, &mut || {
-            let response = self.ask(&ask)?;
+        let stated = self.retry(request.method, request.path, &mut || {
+            let response = self.send(&request)?;
             if response.status != StatusCode::CREATED {
-                return Err(self.refused(&ask, &format!("manifest {which}"), response));
+                return Err(self.status_error(&request, &format!("manifest {which}"), response));
             }
             self.stated_digest(&response.headers)
         });
         observer.progress(&Progress::Done);
-        match sent? {
-            Some(found) if found != digest => Err(RegistryError::WrongDigest {
-                request: self.shown_request(ask.method, ask.path),
-                what: "a manifest",
-                found: found.to_string(),
-                expected: digest,
-            }
-            .into()),
-            _ => Ok(digest),
-        }
-    }
-
-    fn own_url(&self, path: &str) -> Result<Uri, Fault<OciError>> {
-        let shown = self.shown_request(&Method::GET, path);
-        shown
-            .strip_prefix("GET ")
-            .and_then(plain_url)
-            .ok_or_else(|| Fault::Unusable("the URL cannot be written".to_owned()))
+        self.check_stated(&request, "a manifest", stated?, &digest)?;
+        Ok(digest)
     }
 }
 
-fn with_digest(place: &Uri, digest: &Digest) -> Result<Uri, Fault<OciError>> {
-    let mark = if place.query().is_some() { '&' } else { '?' };
-    plain_url(&format!("{place}{mark}digest={digest}"))
-        .ok_or_else(|| Fault::Unusable("the place of the upload cannot be written".to_owned()))
+fn with_digest(upload_url: &Uri, digest: &Digest) -> Result<Uri, AttemptError<OciError>> {
+    let separator = if upload_url.query().is_some() {
+        '&'
+    } else {
+        '?'
+    };
+    request_url(&format!("{upload_url}{separator}digest={digest}"))
 }
 
 struct UploadReader<'push> {
@@ -169,7 +166,7 @@ struct UploadReader<'push> {
 impl Read for UploadReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = match self.source.read(buffer) {
-            // With fewer bytes than announced, the server would wait for the rest.
+            // The server would wait for the rest of the announced bytes.
             Ok(0) if self.bytes < self.of_bytes && !buffer.is_empty() => {
                 self.failed = Some(rustix::io::Errno::IO);
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -191,8 +188,8 @@ impl Read for UploadReader<'_> {
 }
 
 impl Seek for UploadReader<'_> {
-    fn seek(&mut self, place: SeekFrom) -> io::Result<u64> {
-        self.bytes = self.source.seek(place)?;
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        self.bytes = self.source.seek(position)?;
         Ok(self.bytes)
     }
 }

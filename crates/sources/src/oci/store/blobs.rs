@@ -13,7 +13,7 @@ use sys::file::errno_of;
 /// Most attempts to open a blob that another process replaces.
 const ATTEMPTS_MAX: u32 = 8;
 
-/// A locked blob: it is not removed while this value lives.
+/// A locked blob. It is not removed while this value lives.
 #[derive(Debug)]
 pub struct Blob {
     pub digest: Digest,
@@ -24,9 +24,6 @@ pub struct Blob {
 
 impl Store {
     /// Opens the blob and marks it as used now.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn blob(&self, digest: &Digest) -> Result<Option<Blob>, StoreError> {
         let name = blob_name(digest);
         let root = self.directory.root();
@@ -39,7 +36,7 @@ impl Store {
                 return Ok(None);
             }
             store::share(found.as_fd(), &root.path().join(&name))?;
-            // Removed before it was locked.
+            // Another process removed or replaced it before it was locked.
             if !root.is_still(&found, &name)? {
                 continue;
             }
@@ -53,42 +50,42 @@ impl Store {
         Ok(None)
     }
 
-    /// Checks whether the blob exists. Does not count as a use.
+    /// Whether the blob exists. Does not count as a use.
     #[must_use]
     pub fn has(&self, digest: &Digest) -> bool {
         let path = self.path().join(blob_name(digest));
         std::fs::symlink_metadata(path).is_ok_and(|status| status.is_file())
     }
 
-    /// Opens the blob that a descriptor names. On a size mismatch it hashes the blob: a damaged
-    /// blob is removed, otherwise the descriptor is wrong.
+    /// Opens the blob of `descriptor`. If the size differs, hashes the blob: a damaged blob is
+    /// removed, else the descriptor is wrong.
     ///
     /// # Errors
     /// [`StoreError::Size`], [`StoreError::Cache`].
-    pub(crate) fn find_blob(&self, wanted: &BlobDescriptor) -> Result<Option<Blob>, StoreError> {
-        let Some(blob) = self.blob(&wanted.digest)? else {
+    pub(crate) fn find_blob(
+        &self,
+        descriptor: &BlobDescriptor,
+    ) -> Result<Option<Blob>, StoreError> {
+        let Some(blob) = self.blob(&descriptor.digest)? else {
             return Ok(None);
         };
-        if blob.bytes == wanted.bytes {
+        if blob.bytes == descriptor.bytes {
             return Ok(Some(blob));
         }
-        if self.digest_of(&blob)? == wanted.digest {
+        if self.digest_of(&blob)? == descriptor.digest {
             return Err(StoreError::Size {
                 place: "the store".to_owned(),
-                digest: wanted.digest,
+                digest: descriptor.digest,
                 found: format!("{} bytes", blob.bytes),
-                bytes: wanted.bytes,
+                bytes: descriptor.bytes,
             });
         }
-        self.remove_damaged(&wanted.digest)?;
+        self.remove_damaged(&descriptor.digest)?;
         Ok(None)
     }
 
     /// Reads a small blob and verifies it. Returns `None` if it is missing, longer than
     /// `bytes_max`, or damaged; a damaged blob is removed.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn read(&self, digest: &Digest, bytes_max: u64) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(blob) = self.blob(digest)? else {
             return Ok(None);
@@ -107,9 +104,6 @@ impl Store {
     }
 
     /// Like [`Store::read`], but does not count as a use and removes nothing.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn peek(&self, digest: &Digest, bytes_max: u64) -> Result<Option<Vec<u8>>, StoreError> {
         let name = blob_name(digest);
         let bytes = self
@@ -120,18 +114,12 @@ impl Store {
     }
 
     /// Removes a damaged blob. Open file descriptors of it stay valid.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn remove_damaged(&self, digest: &Digest) -> Result<(), StoreError> {
         let _names = self.directory.lock_names()?;
         Ok(self.directory.root().unlink(&blob_name(digest))?)
     }
 
     /// Hashes the bytes on the disk.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn digest_of(&self, blob: &Blob) -> Result<Digest, StoreError> {
         let mut file = &blob.file;
         let hashed = file

@@ -13,18 +13,18 @@ use spec::digest::Digest;
 use store::{EntryUse, Names};
 use sys::lock::try_claim_file;
 
-/// What [`Store::gc`] removed.
+/// Objects that were removed from the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Gone {
+pub struct Removed {
     /// Includes abandoned downloads.
     pub blobs: u64,
     pub trees: u64,
     pub bytes: u64,
 }
 
-/// A named manifest.
+/// A manifest with a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct NamedManifest {
     pub name: String,
     pub digest: Digest,
     pub used: SystemTime,
@@ -40,103 +40,85 @@ struct Removable {
 
 impl Store {
     /// Lists the named manifests in the store, most recently used first.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
-    pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
-        let mut listed = Vec::new();
+    pub fn list(&self) -> Result<Vec<NamedManifest>, StoreError> {
+        let mut manifests = Vec::new();
         for (name, digest) in self.names()? {
             let path = self.path().join(blob_name(&digest));
             if let Ok(used) = std::fs::metadata(path).and_then(|status| status.modified()) {
-                listed.push(Listed { name, digest, used });
+                manifests.push(NamedManifest { name, digest, used });
             }
         }
-        listed.sort_by_key(|one| std::cmp::Reverse(one.used));
-        Ok(listed)
+        manifests.sort_by_key(|manifest| std::cmp::Reverse(manifest.used));
+        Ok(manifests)
     }
 
     /// Returns the size of the whole store in bytes.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn used_bytes(&self) -> Result<u64, StoreError> {
-        let all = self.removable()?;
-        Ok(all.iter().fold(0, |sum, one| one.bytes.saturating_add(sum)))
+        Ok(total_bytes(&self.removable()?))
     }
 
-    /// Removes garbage and unused objects: all if `all`, else until the store fits its size
-    /// limit.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
-    pub fn gc(&self, all: bool) -> Result<Gone, StoreError> {
+    /// Removes garbage and unused objects: all if `all`, else the least recently used until the
+    /// size limit is met.
+    pub fn gc(&self, all: bool) -> Result<Removed, StoreError> {
         let names = self.directory.lock_names()?;
         self.directory.sweep(&names)?;
-        let gone = self.shrink_to(&names, if all { 0 } else { self.size_bytes })?;
-        self.forget_names()?;
-        if self.is_made(SNAPSHOTS) {
+        let removed = self.shrink_to(&names, if all { 0 } else { self.size_bytes })?;
+        self.remove_stale_names()?;
+        if self.has_part(SNAPSHOTS) {
             self.snapshots()?.collect(false)?;
         }
         for part in [LAYERS, PREPARED] {
-            if self.is_made(part) {
+            if self.has_part(part) {
                 self.directory.below(part, LAYER_RULES)?.tidy()?;
             }
         }
         self.directory.remove_other_versions()?;
-        Ok(gone)
+        Ok(removed)
     }
 
-    /// Removes `name`, and those of the blobs and the snapshot that are not in use.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
-    pub fn forget(
+    /// Removes `name`, and the blobs and the snapshot unless they are in use.
+    pub fn remove(
         &self,
         name: &str,
         blobs: &[Digest],
         snapshot: Option<&Digest>,
-    ) -> Result<Gone, StoreError> {
+    ) -> Result<Removed, StoreError> {
         let names = self.directory.lock_names()?;
-        self.forget_name(&file_of(name))?;
-        let mut gone = Gone::default();
+        self.remove_name(&file_of(name))?;
+        let mut removed = Removed::default();
         for one in self.removable()? {
             let is_named = |digest: &Digest| digest.hexadecimal() == one.name;
-            let (goes, count) = match one.part {
-                BLOBS => (blobs.iter().any(is_named), &mut gone.blobs),
-                SNAPSHOTS => (snapshot.is_some_and(is_named), &mut gone.trees),
+            let (is_selected, count) = match one.part {
+                BLOBS => (blobs.iter().any(is_named), &mut removed.blobs),
+                SNAPSHOTS => (snapshot.is_some_and(is_named), &mut removed.trees),
                 _ => continue,
             };
-            if goes && self.remove_unused(&names, &one)? {
+            if is_selected && self.remove_unused(&names, &one)? {
                 *count += 1;
-                gone.bytes = gone.bytes.saturating_add(one.bytes);
+                removed.bytes = removed.bytes.saturating_add(one.bytes);
             }
         }
-        Ok(gone)
+        Ok(removed)
     }
 
-    /// Shrinks the store to its size limit after a tree was added.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
-    pub fn settle(&self) -> Result<(), StoreError> {
+    /// Shrinks the store to its size limit. Call it after a tree was added.
+    pub fn enforce_size_limit(&self) -> Result<(), StoreError> {
         self.shrink(&self.directory.lock_names()?)
     }
 
     pub(super) fn shrink(&self, names: &Names) -> Result<(), StoreError> {
-        let gone = self.shrink_to(names, self.size_bytes)?;
-        match gone.blobs {
-            0 => Ok(()),
-            _ => self.forget_names(),
+        let removed = self.shrink_to(names, self.size_bytes)?;
+        if removed.blobs > 0 {
+            self.remove_stale_names()?;
         }
+        Ok(())
     }
 
-    fn shrink_to(&self, names: &Names, size_bytes: u64) -> Result<Gone, StoreError> {
+    fn shrink_to(&self, names: &Names, size_bytes: u64) -> Result<Removed, StoreError> {
         let mut all = self.removable()?;
         all.sort();
-        let mut total = all
-            .iter()
-            .fold(0, |sum: u64, one| sum.saturating_add(one.bytes));
-        let mut gone = Gone::default();
+        let mut total = total_bytes(&all);
+        let mut removed = Removed::default();
         for one in all {
             if total <= size_bytes {
                 break;
@@ -145,13 +127,13 @@ impl Store {
                 continue;
             }
             total = total.saturating_sub(one.bytes);
-            gone.bytes = gone.bytes.saturating_add(one.bytes);
+            removed.bytes = removed.bytes.saturating_add(one.bytes);
             match one.part {
-                BLOBS | PARTIAL => gone.blobs += 1,
-                _ => gone.trees += 1,
+                BLOBS | PARTIAL => removed.blobs += 1,
+                _ => removed.trees += 1,
             }
         }
-        Ok(gone)
+        Ok(removed)
     }
 
     fn removable(&self) -> Result<Vec<Removable>, StoreError> {
@@ -170,7 +152,7 @@ impl Store {
             }
         }
         for part in [SNAPSHOTS, LAYERS, PREPARED] {
-            if !self.is_made(part) {
+            if !self.has_part(part) {
                 continue;
             }
             let trees = match part {
@@ -188,7 +170,7 @@ impl Store {
         Ok(all)
     }
 
-    /// Returns `false` if it is in use.
+    /// Returns whether it was removed: `false` if it is in use.
     fn remove_unused(&self, _names: &Names, one: &Removable) -> Result<bool, StoreError> {
         let key = &one.name;
         match one.part {
@@ -208,7 +190,11 @@ impl Store {
         Ok(is_free)
     }
 
-    fn is_made(&self, part: &str) -> bool {
+    fn has_part(&self, part: &str) -> bool {
         self.path().join(part).exists()
     }
+}
+
+fn total_bytes(all: &[Removable]) -> u64 {
+    all.iter().fold(0, |sum, one| sum.saturating_add(one.bytes))
 }

@@ -1,4 +1,4 @@
-//! Blobs made locally: a config, a manifest, a packed layer.
+//! Blobs that are made locally: a config, a manifest, a packed layer.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ pub struct Draft<'store> {
     /// Locked, so that cleanup does not take it for the file of a killed process.
     file: HashingFile,
     name: String,
-    published: bool,
+    is_published: bool,
 }
 
 impl std::fmt::Debug for Draft<'_> {
@@ -52,24 +52,21 @@ impl Draft<'_> {
         let (digest, bytes) = (self.file.digest(), self.file.bytes());
         let file = self.file.file.as_fd();
         let _in_use = self.store.publish(&self.name, &digest, file, bytes)?;
-        self.published = true;
+        self.is_published = true;
         Ok((digest, bytes))
     }
 }
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        if !self.published && self.store.directory.root().unlink(&self.name).is_err() {
-            // Closing the file releases the lock; the next draft removes the file.
+        if !self.is_published && self.store.directory.root().unlink(&self.name).is_err() {
+            // Closing the file releases the lock, so that the next draft removes the file.
         }
     }
 }
 
 impl Store {
     /// Begins a blob. Removes drafts of killed processes first.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn draft(&self) -> Result<Draft<'_>, StoreError> {
         let root = self.directory.root();
         root.make_directory(BUILDING)?;
@@ -82,14 +79,11 @@ impl Store {
             store: self,
             file: HashingFile::new(file),
             name,
-            published: false,
+            is_published: false,
         })
     }
 
     /// Stores `bytes` and returns their digest.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn put(&self, bytes: &[u8]) -> Result<Digest, StoreError> {
         let digest = Digest::of(bytes);
         if self.read(&digest, bytes.len() as u64)?.is_some() {
@@ -119,16 +113,16 @@ impl Store {
         let to = blob_name(digest);
         let names = self.directory.lock_names()?;
         root.rename(name, &to)?;
-        // Not earlier: a resumed download opens the file for writing.
+        // Not before the rename: a resumed download opens the file for writing.
         rustix::fs::fchmod(file, Mode::from_raw_mode(BLOB_MODE))
             .map_err(root.failed("fchmod", &to))?;
-        // A separate open file description: the writer's lock ends when its own is closed.
+        // A separate open file description: the lock of the writer ends with that of `file`.
         let reader = root
             .file(&to, OFlags::RDONLY)?
             .ok_or(StoreError::Gone { digest: *digest })?;
         rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock)
             .map_err(root.failed("flock", &to))?;
-        // Removal takes the lock on the names, which is held here.
+        // No process can remove the blob meanwhile, since `names` locks the names.
         store::share(reader.as_fd(), &root.path().join(&to))?;
         self.shrink(&names)?;
         Ok(Blob {

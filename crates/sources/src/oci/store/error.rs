@@ -10,14 +10,14 @@ use store::CacheError;
 pub enum StoreError {
     #[error("the store of artifacts cannot be used")]
     Cache(#[from] CacheError),
-    /// Fewer bytes than the descriptor states, also after retries.
+    /// The blob has fewer bytes than the descriptor states, also after retries.
     #[error("{place}: blob {digest} ends after {found_bytes} of {bytes} bytes")]
     Truncated {
         place: String,
         digest: Digest,
         found_bytes: u64,
         bytes: u64,
-        /// The read error that ended it; `None` for a plain end of file.
+        /// The read error, or `None` for an end of file.
         #[source]
         source: Option<std::io::Error>,
     },
@@ -56,12 +56,12 @@ impl StoreError {
     }
 
     #[must_use]
-    pub(crate) fn is_other_bytes(&self) -> bool {
+    pub(crate) fn is_wrong_digest(&self) -> bool {
         matches!(self, Self::Digest { .. })
     }
 
-    /// Whether the received bytes are wrong, so that a later attempt cannot resume from them.
-    pub(super) fn is_about_bytes(&self) -> bool {
+    /// Whether the received bytes are wrong. A later attempt cannot resume from them.
+    pub(super) fn is_wrong_content(&self) -> bool {
         matches!(self, Self::Size { .. } | Self::Digest { .. })
     }
 
@@ -86,17 +86,17 @@ impl StoreError {
     pub fn hint(&self) -> Option<String> {
         let hint = match self.code() {
             "store_unsafe" | "store_unusable" => {
-                "name a directory of this user on a disk: oci.directory"
+                "set oci.directory to a directory of this user on a disk"
             }
             "store_full" => {
-                "`runner source gc --all` removes what no run uses; oci.directory names another place"
+                "`runner source gc --all` removes unused objects; oci.directory sets another directory"
             }
             "store_read_only" => {
-                "existing artifacts can be used; name a writable directory: oci.directory"
+                "existing artifacts can be used; set oci.directory to a writable directory"
             }
             "store_blob_truncated" => "repeat the command: it resumes the download",
             "store_blob_wrong_size" | "store_blob_wrong_digest" => {
-                "nothing of it was used; its publisher has to push it again"
+                "nothing of it was used; the publisher must push it again"
             }
             "store_blob_gone" => "pull it again",
             "store_unnamed" => "`runner source list` shows the artifacts",

@@ -1,5 +1,5 @@
-//! Downloads missing blobs: one process downloads, the others wait. Interrupted downloads are
-//! resumed.
+//! Downloads missing blobs. One process downloads a blob, the others wait. Interrupted downloads
+//! are resumed.
 
 use std::fs::File;
 use std::io::{Read, Write as _};
@@ -18,11 +18,11 @@ use sys::file::errno_of;
 const PIECE_BYTES: usize = 256 << 10;
 /// Most attempts in a row without a new byte.
 const FRUITLESS_MAX: u32 = 5;
-/// Most attempts in all: bounds a server that sends one byte per response.
+/// Most attempts in all, for a server that sends one byte per response.
 const TRIES_MAX: u32 = 64;
-/// Delay before the second attempt in a row; it doubles for each later one.
+/// Delay after an attempt with new bytes. It doubles with each attempt in a row without.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
-const ASKED_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Store {
     /// Opens the blob, or downloads it from `origin`. Concurrent processes download it once.
@@ -34,33 +34,33 @@ impl Store {
     /// [`OciError::Store`]: wrong size or digest, full disk; the origin; [`OciError::Cancelled`].
     pub fn fetch(
         &self,
-        wanted: &BlobDescriptor,
+        descriptor: &BlobDescriptor,
         origin: &dyn Origin,
         observer: &dyn Observer,
     ) -> Result<Blob, OciError> {
-        if let Some(blob) = self.find_blob(wanted)? {
+        if let Some(blob) = self.find_blob(descriptor)? {
             return Ok(blob);
         }
         let root = self.directory.root();
         root.make_directory(PARTIAL)?;
-        let name = format!("{PARTIAL}/{}", wanted.digest.hexadecimal());
+        let name = format!("{PARTIAL}/{}", descriptor.digest.hexadecimal());
         let file = loop {
             if let Some(file) = self.directory.try_claim(&name)? {
                 break HashingFile::new(File::from(file));
             }
-            wait(observer, ASKED_EVERY)?;
-            if let Some(blob) = self.find_blob(wanted)? {
+            wait(observer, POLL_INTERVAL)?;
+            if let Some(blob) = self.find_blob(descriptor)? {
                 return Ok(blob);
             }
         };
         // The previous holder may have finished between the check and the claim.
-        if let Some(blob) = self.find_blob(wanted)? {
+        if let Some(blob) = self.find_blob(descriptor)? {
             root.unlink(&name)?;
             return Ok(blob);
         }
         let mut download = Download {
             store: self,
-            wanted,
+            descriptor,
             origin,
             observer,
             name,
@@ -68,13 +68,13 @@ impl Store {
         };
         let fetched = download.fetch();
         observer.progress(&Progress::Done);
-        let is_useless = match &fetched {
+        let is_discarded = match &fetched {
             Ok(_) => false,
-            Err(OciError::Store(error)) if error.is_full() || error.is_about_bytes() => true,
-            // Remove an empty file: garbage collection counts by bytes and would not see it.
+            Err(OciError::Store(error)) if error.is_full() || error.is_wrong_content() => true,
+            // Garbage collection counts bytes and would ignore an empty file.
             Err(_) => download.is_empty()?,
         };
-        if is_useless {
+        if is_discarded {
             root.unlink(&download.name)?;
         }
         fetched
@@ -83,7 +83,7 @@ impl Store {
 
 struct Download<'call> {
     store: &'call Store,
-    wanted: &'call BlobDescriptor,
+    descriptor: &'call BlobDescriptor,
     origin: &'call dyn Origin,
     observer: &'call dyn Observer,
     name: String,
@@ -92,44 +92,45 @@ struct Download<'call> {
 
 impl Download<'_> {
     fn fetch(&mut self) -> Result<Blob, OciError> {
-        let resumed = self.take_up()?;
+        let resumed = self.resume()?;
         self.receive()?;
         let mut found = self.file.digest();
-        if found != self.wanted.digest && resumed {
+        if found != self.descriptor.digest && resumed {
             // The partial file is damaged or of another blob.
             self.restart()?;
             self.receive()?;
             found = self.file.digest();
         }
-        if found != self.wanted.digest {
+        if found != self.descriptor.digest {
             return Err(StoreError::Digest {
-                place: self.origin.shown(),
-                digest: self.wanted.digest,
+                place: self.origin.name(),
+                digest: self.descriptor.digest,
                 found,
             }
             .into());
         }
         let (file, bytes) = (self.file.file.as_fd(), self.file.bytes());
-        let digest = &self.wanted.digest;
+        let digest = &self.descriptor.digest;
         Ok(self.store.publish(&self.name, digest, file, bytes)?)
     }
 
-    /// Checks the file, since not all of it may be hashed.
+    /// Checks the file, because not all of it may be hashed.
     fn is_empty(&self) -> Result<bool, StoreError> {
         let status = rustix::fs::fstat(&self.file.file).map_err(self.failed("fstat"))?;
         Ok(status.st_size == 0)
     }
 
-    fn take_up(&mut self) -> Result<bool, OciError> {
+    /// Hashes the partial file. Returns whether it has bytes.
+    fn resume(&mut self) -> Result<bool, OciError> {
         let status = rustix::fs::fstat(&self.file.file).map_err(self.failed("fstat"))?;
         let left = u64::try_from(status.st_size).unwrap_or(u64::MAX);
-        if self.wanted.bytes < left {
+        if left > self.descriptor.bytes {
             self.restart()?;
             return Ok(false);
         }
         let mut buffer = vec![0; PIECE_BYTES];
         loop {
-            self.observer.check("reading what is there of a blob")?;
+            self.observer.check("reading a partial blob")?;
             match self.file.file.read(&mut buffer) {
                 Ok(0) => return Ok(self.file.bytes() > 0),
                 Ok(count) => self.file.update(&buffer[..count]),
@@ -146,23 +147,23 @@ impl Download<'_> {
 
     fn receive(&mut self) -> Result<(), OciError> {
         let (mut fruitless, mut tries) = (0, 0);
-        while self.file.bytes() < self.wanted.bytes {
+        while self.file.bytes() < self.descriptor.bytes {
             let before = self.file.bytes();
-            let ended = self.receive_once()?;
-            if self.file.bytes() == self.wanted.bytes {
+            let read_error = self.receive_once()?;
+            if self.file.bytes() == self.descriptor.bytes {
                 break;
             }
-            fruitless = if before < self.file.bytes() {
+            fruitless = if self.file.bytes() > before {
                 0
             } else {
                 fruitless + 1
             };
             tries += 1;
             if fruitless == FRUITLESS_MAX || tries == TRIES_MAX {
-                return Err(self.truncated(ended));
+                return Err(self.truncated(read_error));
             }
             let pause = FIRST_DELAY * 2_u32.pow(fruitless);
-            let during = "waiting to go on with a download";
+            let during = "waiting to resume a download";
             self.observer
                 .pause("the download broke off", pause, during)?;
         }
@@ -172,10 +173,9 @@ impl Download<'_> {
     /// Reads one response of the origin to its end. Returns the read error, if one ended it.
     fn receive_once(&mut self) -> Result<Option<std::io::Error>, OciError> {
         let origin = self.origin;
-        let mut stream = match origin.blob(&self.wanted.digest, self.file.bytes()) {
+        let mut stream = match origin.blob(&self.descriptor.digest, self.file.bytes()) {
             Ok(stream) => stream,
-            Err(error) if error.is_passing() => return Ok(Some(error.into_read())),
-            Err(error) => return Err(error),
+            Err(error) => return self.classify(error.into_read()).map(Some),
         };
         if stream.starts_at != self.file.bytes() {
             self.restart()?;
@@ -191,34 +191,34 @@ impl Download<'_> {
                 Ok(0) => return Ok(None),
                 Ok(count) => count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => return self.broken(error).map(Some),
+                Err(error) => return self.classify(error).map(Some),
             };
-            self.keep(&buffer[..count])?;
+            self.append(&buffer[..count])?;
             self.observer.progress(&Progress::Receiving {
-                digest: &self.wanted.digest,
+                digest: &self.descriptor.digest,
                 bytes: self.file.bytes(),
-                of_bytes: self.wanted.bytes,
+                of_bytes: self.descriptor.bytes,
             });
         }
     }
 
-    /// Sorts an error within a body: returns one that a retry may solve, fails with any other.
-    fn broken(&self, error: std::io::Error) -> Result<std::io::Error, OciError> {
+    /// Returns an error of the origin that a retry may solve. Fails with any other.
+    fn classify(&self, error: std::io::Error) -> Result<std::io::Error, OciError> {
         match OciError::of_read(error) {
-            Ok(error) if error.is_passing() => Ok(error.into_read()),
+            Ok(error) if error.is_temporary() => Ok(error.into_read()),
             Ok(error) => Err(error),
             Err(error) => Ok(error),
         }
     }
 
-    fn keep(&mut self, piece: &[u8]) -> Result<(), OciError> {
-        let room = self.wanted.bytes - self.file.bytes();
-        if room < piece.len() as u64 {
+    fn append(&mut self, piece: &[u8]) -> Result<(), OciError> {
+        let missing = self.descriptor.bytes - self.file.bytes();
+        if piece.len() as u64 > missing {
             return Err(StoreError::Size {
-                place: self.origin.shown(),
-                digest: self.wanted.digest,
+                place: self.origin.name(),
+                digest: self.descriptor.digest,
                 found: "more".to_owned(),
-                bytes: self.wanted.bytes,
+                bytes: self.descriptor.bytes,
             }
             .into());
         }
@@ -234,10 +234,10 @@ impl Download<'_> {
             None => None,
         };
         StoreError::Truncated {
-            place: self.origin.shown(),
-            digest: self.wanted.digest,
+            place: self.origin.name(),
+            digest: self.descriptor.digest,
             found_bytes: self.file.bytes(),
-            bytes: self.wanted.bytes,
+            bytes: self.descriptor.bytes,
             source,
         }
         .into()

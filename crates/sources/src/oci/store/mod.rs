@@ -12,8 +12,9 @@
 //!             layers/, prepared/   unpacked layers of images and of provisioning: keyed trees
 //! ```
 //!
-//! Locks, claims and drafts are those of every store ([`store::StoreDirectory`]). A blob is written to `partial`, hashed, synced and then renamed, so `blobs` survives a kill or
-//! power loss. Trees are not synced; those of an earlier boot are verified before use.
+//! [`store::StoreDirectory`] implements locks, claims and drafts. A blob is written to `partial`,
+//! hashed, synced and then renamed, so that `blobs` survives a kill or power loss. Trees are not
+//! synced; those of an earlier boot are verified before use.
 //!
 //! A user of a blob or tree holds a shared lock on it, which prevents removal and ends with the
 //! process. Above the size limit the least recently used objects are removed.
@@ -37,7 +38,7 @@ use spec::digest::Digest;
 use store::{Cache, Claim, StoreDirectory};
 
 pub use blobs::Blob;
-pub use collecting::{Gone, Listed};
+pub use collecting::{NamedManifest, Removed};
 pub use draft::Draft;
 pub use error::StoreError;
 pub use place::StorePlace;
@@ -55,14 +56,14 @@ const SNAPSHOTS: &str = "snapshots";
 const LAYERS: &str = "layers";
 const PREPARED: &str = "prepared";
 
-/// An opened store.
+/// An opened store. Methods that document no errors fail with [`StoreError::Cache`] only.
 #[derive(Debug)]
 pub struct Store {
     directory: StoreDirectory,
     size_bytes: u64,
 }
 
-/// A blob as named by a descriptor.
+/// Digest and size of a blob in an OCI descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlobDescriptor {
     pub digest: Digest,
@@ -95,31 +96,22 @@ impl Store {
     }
 
     /// Opens the cache of unpacked source snapshots.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn snapshots(&self) -> Result<Cache, StoreError> {
-        // The store decides on evictions across all parts.
+        // The store evicts across all parts.
         Ok(Cache::below(&self.directory, SNAPSHOTS, self.size_bytes)?)
     }
 
     /// Opens the store of unpacked image layers, by `ChainID`.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn layers(&self) -> Result<StoreDirectory, StoreError> {
         Ok(self.directory.below(LAYERS, LAYER_RULES)?)
     }
 
     /// Opens the store of layers from provisioning, by the digest of their inputs.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn prepared(&self) -> Result<StoreDirectory, StoreError> {
         Ok(self.directory.below(PREPARED, LAYER_RULES)?)
     }
 
-    /// Claims `name`, a plain file name; waits while another process holds it.
+    /// Claims `name`, a plain file name. Waits while another process holds the claim.
     ///
     /// # Errors
     /// [`OciError::Cancelled`], [`OciError::Store`].
@@ -128,7 +120,7 @@ impl Store {
     }
 
     #[must_use]
-    pub(crate) fn no_room(&self, errno: Errno) -> StoreError {
+    pub(crate) fn write_error(&self, errno: Errno) -> StoreError {
         self.directory.root().failed("write", SNAPSHOTS)(errno).into()
     }
 }

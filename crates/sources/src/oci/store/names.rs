@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::oci::store::{NAMES, Store, StoreError};
+use crate::to_json;
 use spec::digest::Digest;
 
 const NAME_BYTES_MAX: u64 = 16 << 10;
@@ -16,35 +17,24 @@ struct Named {
 
 impl Store {
     /// Records that `name` refers to the manifest `digest`.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
-    pub fn name(&self, name: &str, digest: &Digest) -> Result<(), StoreError> {
+    pub fn set_name(&self, name: &str, digest: &Digest) -> Result<(), StoreError> {
         if self.named(name)? == Some(*digest) {
             return Ok(());
         }
-        let named = Named {
+        let bytes = to_json(&Named {
             name: name.to_owned(),
             digest: *digest,
-        };
-        // Serialization of this type cannot fail.
-        let bytes = serde_json::to_vec(&named).unwrap_or_default();
+        });
         Ok(self.directory.write(NAMES, &file_of(name), &bytes)?)
     }
 
     /// Returns the manifest that `name` last referred to.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn named(&self, name: &str) -> Result<Option<Digest>, StoreError> {
         let found = self.read_name(&file_of(name))?;
         Ok(found.and_then(|(found, digest)| (found == name).then_some(digest)))
     }
 
     /// Lists all names, sorted, with their digests.
-    ///
-    /// # Errors
-    /// [`StoreError::Cache`].
     pub fn names(&self) -> Result<Vec<(String, Digest)>, StoreError> {
         let mut names = Vec::new();
         for file in self.directory.root().names(NAMES)? {
@@ -54,17 +44,18 @@ impl Store {
         Ok(names)
     }
 
-    pub(super) fn forget_names(&self) -> Result<(), StoreError> {
+    /// Removes the names of missing manifests.
+    pub(super) fn remove_stale_names(&self) -> Result<(), StoreError> {
         for file in self.directory.root().names(NAMES)? {
             match self.read_name(&file)? {
                 Some((_, digest)) if self.has(&digest) => (),
-                _ => self.forget_name(&file)?,
+                _ => self.remove_name(&file)?,
             }
         }
         Ok(())
     }
 
-    pub(super) fn forget_name(&self, file: &str) -> Result<(), StoreError> {
+    pub(super) fn remove_name(&self, file: &str) -> Result<(), StoreError> {
         Ok(self.directory.root().unlink(&format!("{NAMES}/{file}"))?)
     }
 

@@ -1,4 +1,4 @@
-//! Location of the store: on a disk, not in memory.
+//! Location and size limit of the store.
 
 use std::path::PathBuf;
 
@@ -7,9 +7,9 @@ use spec::host_policy::HostPolicy;
 use spec::request::Caller;
 use store::file_system;
 
-const SIZE_BYTES: u64 = 20 << 30;
-/// The default size limit is at most the file system size divided by this.
-const PART_OF_DISK: u64 = 4;
+const DEFAULT_SIZE_BYTES: u64 = 20 << 30;
+/// The default size limit is at most the size of the file system divided by this number.
+const DISK_DIVISOR: u64 = 4;
 
 /// Location and size limit of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +19,8 @@ pub struct StorePlace {
 }
 
 impl StorePlace {
-    /// Selects the directory: set by the caller, else by the host policy, else `oci` in the
-    /// caller's cache directory.
+    /// Selects the directory of the caller, else of the host policy, else `oci` in the cache
+    /// directory of the caller.
     ///
     /// # Errors
     /// [`StoreError::Cache`]: the file system cannot be inspected.
@@ -32,7 +32,7 @@ impl StorePlace {
             Some(bytes) => bytes,
             None => {
                 let (_, total_bytes) = file_system(&directory)?.unwrap_or((false, u64::MAX));
-                SIZE_BYTES.min(total_bytes / PART_OF_DISK)
+                DEFAULT_SIZE_BYTES.min(total_bytes / DISK_DIVISOR)
             }
         };
         Ok(Self {

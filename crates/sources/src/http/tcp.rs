@@ -1,7 +1,7 @@
-//! Connections with cancellable waits.
+//! TCP connections with cancellable waits.
 //!
 //! Sockets are non-blocking. Waits use poll(2) in steps of
-//! [`LOOK_EVERY`](super::watch::LOOK_EVERY), up to the time-out that ureq sets.
+//! [`POLL_INTERVAL`](super::cancellation::POLL_INTERVAL), up to the time-out that ureq sets.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
@@ -22,34 +22,35 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Error, Timeout};
 
-use crate::http::watch::{Cancelled, LOOK_EVERY, Watch};
+use crate::http::cancellation::{Cancellation, Cancelled, POLL_INTERVAL};
+use crate::http::url::{bare_host, port};
 
 const ADDRESSES_MAX: usize = 16;
 
 #[derive(Debug)]
-pub(super) struct Dialler {
-    pub(super) watch: Watch,
+pub(super) struct TcpConnector {
+    pub(super) cancellation: Cancellation,
 }
 
 #[derive(Debug)]
-pub(super) struct Lookup {
-    pub(super) watch: Watch,
+pub(super) struct NameResolver {
+    pub(super) cancellation: Cancellation,
 }
 
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct TcpTransport {
     stream: TcpStream,
     buffers: LazyBuffers,
-    watch: Watch,
+    cancellation: Cancellation,
 }
 
 #[derive(Clone, Copy)]
-struct Until {
+struct Deadline {
     at: Option<Instant>,
     reason: Timeout,
 }
 
-impl Until {
+impl Deadline {
     fn of(timeout: NextTimeout) -> Self {
         let is_bounded = !timeout.after.is_not_happening();
         Self {
@@ -60,15 +61,15 @@ impl Until {
         }
     }
 
-    fn piece(self) -> Result<Duration, Error> {
+    fn next_wait(self) -> Result<Duration, Error> {
         let left = match self.at {
             Some(at) => at.saturating_duration_since(Instant::now()),
-            None => LOOK_EVERY,
+            None => POLL_INTERVAL,
         };
-        match left.is_zero() {
-            true => Err(Error::Timeout(self.reason)),
-            false => Ok(left.min(LOOK_EVERY)),
+        if left.is_zero() {
+            return Err(Error::Timeout(self.reason));
         }
+        Ok(left.min(POLL_INTERVAL))
     }
 }
 
@@ -76,18 +77,23 @@ fn cancelled() -> Error {
     Error::Io(std::io::Error::other(Cancelled))
 }
 
-fn wait(stream: &TcpStream, flags: PollFlags, until: Until, watch: &Watch) -> Result<(), Error> {
+fn wait(
+    stream: &TcpStream,
+    flags: PollFlags,
+    deadline: Deadline,
+    cancellation: &Cancellation,
+) -> Result<(), Error> {
     loop {
-        if watch.is_over() {
+        if cancellation.is_cancelled() {
             return Err(cancelled());
         }
-        let piece = until.piece()?;
+        let left = deadline.next_wait()?;
         let timeout = Timespec {
             tv_sec: 0,
-            tv_nsec: piece.subsec_nanos().into(),
+            tv_nsec: left.subsec_nanos().into(),
         };
-        let mut ends = [PollFd::from_borrowed_fd(stream.as_fd(), flags)];
-        match poll(&mut ends, Some(&timeout)) {
+        let mut descriptors = [PollFd::from_borrowed_fd(stream.as_fd(), flags)];
+        match poll(&mut descriptors, Some(&timeout)) {
             Ok(0) | Err(Errno::INTR) => (),
             Ok(_) => return Ok(()),
             Err(errno) => return Err(Error::Io(errno.into())),
@@ -95,40 +101,40 @@ fn wait(stream: &TcpStream, flags: PollFlags, until: Until, watch: &Watch) -> Re
     }
 }
 
-impl Connector<()> for Dialler {
-    type Out = Wire;
+impl Connector<()> for TcpConnector {
+    type Out = TcpTransport;
 
     fn connect(
         &self,
         details: &ConnectionDetails<'_>,
         _chained: Option<()>,
-    ) -> Result<Option<Wire>, Error> {
-        let whole = Until::of(details.timeout);
+    ) -> Result<Option<TcpTransport>, Error> {
+        let whole = Deadline::of(details.timeout);
         let mut last = Error::ConnectionFailed;
         let count = details.addrs.len();
         for (index, address) in details.addrs.iter().enumerate() {
-            // Splits the time-out, so that a dead address leaves time for the others.
+            // A dead address must leave time for the others.
             let shares = u32::try_from(count - index).unwrap_or(1);
-            let until = Until {
+            let deadline = Deadline {
                 at: whole.at.map(|at| {
                     let now = Instant::now();
                     now + at.saturating_duration_since(now) / shares
                 }),
                 reason: whole.reason,
             };
-            match self.dial(*address, until) {
+            match self.dial(*address, deadline) {
                 Ok(stream) => {
                     let config = details.config;
-                    return Ok(Some(Wire {
+                    return Ok(Some(TcpTransport {
                         stream,
                         buffers: LazyBuffers::new(
                             config.input_buffer_size(),
                             config.output_buffer_size(),
                         ),
-                        watch: self.watch.clone(),
+                        cancellation: self.cancellation.clone(),
                     }));
                 }
-                Err(_) if self.watch.is_over() => return Err(cancelled()),
+                Err(_) if self.cancellation.is_cancelled() => return Err(cancelled()),
                 Err(error) => last = error,
             }
         }
@@ -136,8 +142,8 @@ impl Connector<()> for Dialler {
     }
 }
 
-impl Dialler {
-    fn dial(&self, address: SocketAddr, until: Until) -> Result<TcpStream, Error> {
+impl TcpConnector {
+    fn dial(&self, address: SocketAddr, deadline: Deadline) -> Result<TcpStream, Error> {
         let failed = |errno: Errno| Error::Io(errno.into());
         let family = match address {
             SocketAddr::V4(_) => AddressFamily::INET,
@@ -145,12 +151,12 @@ impl Dialler {
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::STREAM, flags, None).map_err(failed)?;
-        let begun = connect(&socket, &address);
+        let connected = connect(&socket, &address);
         let stream = TcpStream::from(socket);
-        match begun {
+        match connected {
             Ok(()) => (),
             Err(Errno::INPROGRESS | Errno::INTR) => {
-                wait(&stream, PollFlags::OUT, until, &self.watch)?;
+                wait(&stream, PollFlags::OUT, deadline, &self.cancellation)?;
                 sockopt::socket_error(&stream)
                     .map_err(failed)?
                     .map_err(failed)?;
@@ -162,7 +168,7 @@ impl Dialler {
     }
 }
 
-impl Transport for Wire {
+impl Transport for TcpTransport {
     fn buffers(&mut self) -> &mut dyn Buffers {
         &mut self.buffers
     }
@@ -170,13 +176,13 @@ impl Transport for Wire {
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
         let mut sent = 0;
         while sent < amount {
-            let until = Until::of(timeout.for_write());
+            let deadline = Deadline::of(timeout.for_write());
             match (&self.stream).write(&self.buffers.output()[sent..amount]) {
                 Ok(0) => return Err(Error::Io(ErrorKind::WriteZero.into())),
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    wait(&self.stream, PollFlags::OUT, until, &self.watch)?;
+                    wait(&self.stream, PollFlags::OUT, deadline, &self.cancellation)?;
                 }
                 Err(error) => return Err(Error::Io(error)),
             }
@@ -185,19 +191,19 @@ impl Transport for Wire {
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
-        let until = Until::of(timeout.for_read());
-        if self.watch.is_over() {
+        let deadline = Deadline::of(timeout.for_read());
+        if self.cancellation.is_cancelled() {
             return Err(cancelled());
         }
         loop {
             match (&self.stream).read(self.buffers.input_append_buf()) {
                 Ok(count) => {
                     self.buffers.input_appended(count);
-                    return Ok(0 < count);
+                    return Ok(count > 0);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    wait(&self.stream, PollFlags::IN, until, &self.watch)?;
+                    wait(&self.stream, PollFlags::IN, deadline, &self.cancellation)?;
                 }
                 Err(error) => return Err(Error::Io(error)),
             }
@@ -214,52 +220,51 @@ impl Transport for Wire {
     }
 }
 
-impl Resolver for Lookup {
+impl Resolver for NameResolver {
     fn resolve(
         &self,
         uri: &Uri,
         _config: &Config,
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, Error> {
-        let usual = match uri.scheme_str() {
-            Some("https") => 443,
-            _ => 80,
-        };
-        let host = uri.host().unwrap_or_default();
-        let port = uri.port_u16().unwrap_or(usual);
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let found = match bare.parse::<IpAddr>() {
+        let (host, port) = (bare_host(uri), port(uri));
+        let found = match host.parse::<IpAddr>() {
             Ok(ip) => vec![SocketAddr::new(ip, port)],
-            Err(_) => self.look_up(bare.to_owned(), port, Until::of(timeout))?,
+            Err(_) => self.look_up(host.to_owned(), port, Deadline::of(timeout))?,
         };
         let mut result = self.empty();
         for address in found.into_iter().take(ADDRESSES_MAX) {
             result.push(address);
         }
-        match result.is_empty() {
-            true => Err(Error::HostNotFound),
-            false => Ok(result),
+        if result.is_empty() {
+            return Err(Error::HostNotFound);
         }
+        Ok(result)
     }
 }
 
-impl Lookup {
+impl NameResolver {
     /// getaddrinfo(3) cannot be interrupted, so it runs in a thread. After a time-out the thread
     /// ends by itself.
-    fn look_up(&self, host: String, port: u16, until: Until) -> Result<Vec<SocketAddr>, Error> {
-        let (answer, answered) = sync_channel(1);
+    fn look_up(
+        &self,
+        host: String,
+        port: u16,
+        deadline: Deadline,
+    ) -> Result<Vec<SocketAddr>, Error> {
+        let (sender, receiver) = sync_channel(1);
         let thread = std::thread::Builder::new()
             .name("lookup".to_owned())
             .spawn(move || {
                 let found = (host.as_str(), port).to_socket_addrs();
                 // The receiver is gone after a time-out.
-                let _late = answer.send(found.map(Vec::from_iter));
+                let _late = sender.send(found.map(Vec::from_iter));
             })?;
         loop {
-            if self.watch.is_over() {
+            if self.cancellation.is_cancelled() {
                 return Err(cancelled());
             }
-            match answered.recv_timeout(until.piece()?) {
+            match receiver.recv_timeout(deadline.next_wait()?) {
                 Ok(found) => {
                     let _panicked = thread.join();
                     return found.map_err(|_cause| Error::HostNotFound);

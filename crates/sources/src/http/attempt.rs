@@ -1,21 +1,25 @@
 //! Errors of one attempt of a request, and whether a retry may help.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ureq::http::StatusCode;
 
-use crate::http::headers::retry_after;
+use crate::http::headers::parse_retry_after;
 use crate::http::response::Response;
+use crate::unix_s;
 use spec::tokens::iso_date;
 
 /// Error of one attempt; `E` is the caller's error type.
 #[derive(Debug)]
-pub(crate) enum Fault<E> {
+pub(crate) enum AttemptError<E> {
+    /// Error of the caller. No retry follows.
     Final(Box<E>),
+    /// The response is unusable. No retry follows.
     Unusable(String),
-    Passing {
+    /// A retry may succeed.
+    Temporary {
         cause: String,
-        /// Delay that the server asks for.
+        /// Delay that the server requests.
         wait: Option<Duration>,
         limit: Option<RateLimit>,
     },
@@ -25,22 +29,27 @@ pub(crate) enum Fault<E> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RateLimit {
     pub status: u16,
+    /// UTC, RFC 3339.
     pub until: Option<String>,
 }
 
-impl<E> Fault<E> {
-    /// Creates a temporary error without a stated delay.
+impl<E> AttemptError<E> {
     #[must_use]
-    pub(crate) fn passing(cause: String) -> Self {
-        Self::Passing {
+    pub(crate) fn temporary(cause: String) -> Self {
+        Self::Temporary {
             cause,
             wait: None,
             limit: None,
         }
     }
 
-    /// Creates a rate limit error. It lasts for `wait`, or until `reset` in seconds since 1970;
-    /// both may be unknown.
+    #[must_use]
+    pub(crate) fn unexpected_status(status: StatusCode) -> Self {
+        Self::Unusable(format!("the answer was {}", status.as_u16()))
+    }
+
+    /// Creates a rate limit error. The limit ends after `wait`, else at `reset`, in seconds since
+    /// 1970. Both may be unknown.
     #[must_use]
     pub(crate) fn rate_limited(
         status: StatusCode,
@@ -54,7 +63,7 @@ impl<E> Fault<E> {
         });
         let until = wait.map(|wait| utc(now.saturating_add(wait.as_secs())));
         let status = status.as_u16();
-        Self::Passing {
+        Self::Temporary {
             cause: format!("the answer was {status}, too many requests"),
             wait,
             limit: Some(RateLimit { status, until }),
@@ -62,43 +71,36 @@ impl<E> Fault<E> {
     }
 }
 
-/// Completes the message of a rate limit.
-pub(crate) fn until_shown(until: Option<&str>) -> String {
+/// Formats the end of the message of a rate limit.
+pub(crate) fn format_until(until: Option<&str>) -> String {
     until.map_or_else(String::new, |until| {
         format!("; it accepts requests again at {until}")
     })
 }
 
-/// `one try` or `3 tries`.
-pub(crate) fn tries_shown(tries: u32) -> String {
+/// Formats `one try` or `3 tries`.
+pub(crate) fn format_tries(tries: u32) -> String {
     match tries {
         1 => "one try".to_owned(),
         more => format!("{more} tries"),
     }
 }
 
-/// Fails with a temporary error for a status that a retry may change.
-pub(crate) fn check_retryable<E>(response: &Response) -> Result<(), Fault<E>> {
+/// Fails with a temporary error for 408, 429 and server errors.
+pub(crate) fn check_retryable<E>(response: &Response) -> Result<(), AttemptError<E>> {
     let status = response.status;
-    let wait = retry_after(&response.headers);
+    let wait = parse_retry_after(&response.headers);
     if status == StatusCode::TOO_MANY_REQUESTS {
-        return Err(Fault::rate_limited(status, wait, None));
+        return Err(AttemptError::rate_limited(status, wait, None));
     }
     if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT {
-        return Err(Fault::Passing {
+        return Err(AttemptError::Temporary {
             cause: format!("the answer was {}", status.as_u16()),
             wait,
             limit: None,
         });
     }
     Ok(())
-}
-
-fn unix_s() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs()
 }
 
 /// Format: `2026-05-03T12:30:00Z`.
@@ -114,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_limit_is_shown_in_utc() {
+    fn the_end_of_a_rate_limit_is_formatted_in_utc() {
         assert_eq!(utc(0), "1970-01-01T00:00:00Z");
         assert_eq!(utc(1_700_000_000), "2023-11-14T22:13:20Z");
     }

@@ -2,6 +2,8 @@
 
 use serde::{Serialize, Serializer};
 
+use crate::document::Place;
+use crate::manifest::Problem;
 use crate::path::{PathError, RelPath, escape};
 use crate::runner_block::Language;
 use crate::units::limit;
@@ -80,10 +82,11 @@ pub enum RunError {
         RunForm::ALL.map(RunForm::name).join(", ")
     )]
     Shape { found: String },
-    #[error("the value of `--run` starts like JSON: {reason}")]
-    Json {
-        /// The place, and what is wrong there.
-        reason: String,
+    /// In the JSON value of `--run`.
+    #[error("{}{problem}", place.map_or_else(String::new, |place| format!("{place}: ")))]
+    Part {
+        place: Option<Place>,
+        problem: Box<Problem>,
     },
 }
 
@@ -112,9 +115,13 @@ impl RunError {
                 "write `run: main.py`, `run: [python, -m, main]` or `run: {shell: \"a | b\"}`"
                     .to_owned(),
             ),
-            Self::Json { .. } => {
-                Some("write JSON, or `{\"shell\": \"…\"}` for a command that starts so".to_owned())
-            }
+            Self::Part { problem, .. } => match **problem {
+                Problem::Document(_) => Some(
+                    "write JSON, or `{\"shell\": \"…\"}` for a command that starts like it"
+                        .to_owned(),
+                ),
+                _ => problem.hint(),
+            },
         }
     }
 }
@@ -349,6 +356,31 @@ mod tests {
         ] {
             let error = Run::from_option(text).expect_err(text);
             assert_eq!(error.code(), "run_invalid", "{text}");
+        }
+    }
+
+    #[test]
+    fn an_error_in_the_json_of_the_flag_has_its_place() {
+        for (text, message, hint) in [
+            (
+                r#"{"fille":"a"}"#,
+                "1:2: found the key `fille`, expected one of file, exec, shell",
+                "did you mean `file`?",
+            ),
+            (
+                r#"["a",1]"#,
+                "1:6: found the number 1, expected text",
+                "put it in quotes",
+            ),
+            (
+                r#"{"exec":["a""#,
+                "1:13: found the end of the text, expected `,` or `]`",
+                "write JSON, or `{\"shell\": \"…\"}` for a command that starts like it",
+            ),
+        ] {
+            let error = Run::from_option(text).expect_err(text);
+            assert_eq!(error.to_string(), message);
+            assert_eq!(error.hint().as_deref(), Some(hint), "{text}");
         }
     }
 

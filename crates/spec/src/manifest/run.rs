@@ -79,18 +79,17 @@ impl Run {
     /// # Errors
     /// [`RunError`].
     pub fn from_json(text: &str) -> Result<Self, RunError> {
-        let found = |place, problem: &dyn std::fmt::Display| RunError::Json {
-            reason: match place {
-                Some(place) => format!("{place}: {problem}"),
-                None => problem.to_string(),
-            },
-        };
-        let root = parse(text.as_bytes(), Format::Json)
-            .map_err(|error| found(error.place, &error.problem))?;
+        let root = parse(text.as_bytes(), Format::Json).map_err(|error| RunError::Part {
+            place: error.place,
+            problem: Box::new(Problem::Document(error.problem)),
+        })?;
         let reader = Reader::with_blocks("--run", &root, BlockDocuments::EMPTY);
         read(&reader, &root).map_err(|error| match *error.problem {
             Problem::Run(refused) => refused,
-            problem => found(error.place, &problem),
+            problem => RunError::Part {
+                place: error.place,
+                problem: Box::new(problem),
+            },
         })
     }
 }

@@ -239,7 +239,7 @@ impl<R: Read> Read for ZstdReader<R> {
                     .map_err(std::io::Error::other)?;
             }
             let count = self.decoder.read(buffer)?;
-            if 0 < count || buffer.is_empty() {
+            if count > 0 || buffer.is_empty() {
                 return Ok(count);
             }
             self.end_frame()?;

@@ -23,8 +23,8 @@ pub fn check_target(link: &RelPath, target: &[u8]) -> Result<(), Refusal> {
             "is a symlink whose target contains a NUL byte",
         ));
     }
-    if PATH_BYTES_MAX < target.len()
-        || TARGET_SEGMENTS_MAX < target.split(|byte| *byte == b'/').count()
+    if target.len() > PATH_BYTES_MAX
+        || target.split(|byte| *byte == b'/').count() > TARGET_SEGMENTS_MAX
     {
         return Err(too_long());
     }
@@ -121,7 +121,7 @@ fn walk(
             here.push(b'/');
         }
         here.extend_from_slice(segment);
-        if PATH_BYTES_MAX < here.len() {
+        if here.len() > PATH_BYTES_MAX {
             return Err(too_long());
         }
         visit(&here, segments.peek().is_none())?;

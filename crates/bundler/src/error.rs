@@ -1,6 +1,6 @@
 //! The errors of this crate; `advice.rs` has the code and the hint of each.
 
-use crate::left_out::{LeftOut, entries};
+use crate::left_out::{LeftOut, count_entries};
 use crate::manifests::Unread;
 use crate::origin::SourceOrigin;
 use archive::Refusal;
@@ -126,13 +126,13 @@ pub enum BundleError {
         segments: usize,
         limit: usize,
     },
-    #[error("`{path}` is {here}, but `{there_path}` is {there} of {other}")]
+    #[error("`{path}` is {kind}, but `{other_path}` is {other_kind} of {other_source}")]
     Conflict {
         path: RelPath,
-        here: &'static str,
-        there_path: RelPath,
-        there: &'static str,
-        other: Box<SourceOrigin>,
+        kind: &'static str,
+        other_path: RelPath,
+        other_kind: &'static str,
+        other_source: Box<SourceOrigin>,
     },
     #[error("`{path}` changed while it was read")]
     Changed { path: RelPath },
@@ -223,7 +223,7 @@ pub enum BundleError {
     #[error("--submodules is for checkouts of git, and `{directory}` is taken as a directory")]
     NoSubmodules { directory: String },
     /// Under `--strict`: entries would be skipped without a rule.
-    #[error("{} cannot be in a snapshot: {}", entries(.0.count), .0.words(usize::MAX))]
+    #[error("{} cannot be in a snapshot: {}", count_entries(.0.count), .0.describe(usize::MAX))]
     Strict(LeftOut),
     #[error("`{entry}` makes the snapshot too large: {}", .what.words(["oci.entries", "oci.unpacked", "oci.layer"]))]
     SnapshotSize { entry: String, what: SizeLimit },
@@ -335,8 +335,8 @@ impl BundleError {
         }
     }
 
-    /// Reports the size limits of snapshots instead of those of bundles.
-    pub(crate) fn of_snapshot(self) -> Self {
+    /// Names the size limits of snapshots instead of those of bundles.
+    pub(crate) fn for_snapshot(self) -> Self {
         match self {
             Self::Size { entry, what } => Self::SnapshotSize { entry, what },
             error => error,

@@ -1,4 +1,4 @@
-//! Checks of `check` and `bundle` for errors on which `exec` always fails, with any grants.
+//! Errors of a bundle that `exec` always refuses, with any grants, checked by `check` and `bundle`.
 
 use crate::error::BundleError;
 use crate::resolve::Resolution;
@@ -70,11 +70,8 @@ pub fn check_manifest(
             found.push(at(resolution, &pointer, problem));
         }
     }
-    let stated = manifest
-        .secrets
-        .iter()
-        .filter(|one| one.source == "secrets");
-    for secret in stated {
+    let secrets = manifest.secrets.iter();
+    for secret in secrets.filter(|secret| secret.source == "secrets") {
         if found.len() >= ERRORS_MAX {
             break;
         }
@@ -95,9 +92,10 @@ pub fn check_manifest(
             found.push(at(resolution, &pointer, problem));
         }
     }
-    match found.is_empty() {
-        true => Ok(()),
-        false => Err(BundleError::Manifest(found)),
+    if found.is_empty() {
+        Ok(())
+    } else {
+        Err(BundleError::Manifest(found))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Warnings about a snapshot.
 
 use crate::gather::Gathered;
-use crate::left_out::{LeftOut, entries, first};
+use crate::left_out::{LeftOut, count_entries, join_first};
 use crate::source::git::GitFacts;
 use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
@@ -9,7 +9,7 @@ use spec::report::WarningReport;
 const LARGE_BYTES: u64 = 10 << 20;
 const NAMES_MAX: usize = 20;
 
-/// What the warnings are about.
+/// Causes of warnings.
 pub(super) struct Facts<'call> {
     pub(super) distrust: Option<&'call str>,
     pub(super) git: Option<&'call GitFacts>,
@@ -35,8 +35,8 @@ impl Facts<'_> {
                 "source_left_out",
                 format!(
                     "{} cannot be in a snapshot and are left out: {}",
-                    entries(self.left_out.count),
-                    self.left_out.words(NAMES_MAX)
+                    count_entries(self.left_out.count),
+                    self.left_out.describe(NAMES_MAX)
                 ),
             );
         }
@@ -104,5 +104,5 @@ impl Facts<'_> {
 }
 
 fn list(names: &[String]) -> String {
-    first(names.iter().cloned(), NAMES_MAX)
+    join_first(names.iter().cloned(), NAMES_MAX)
 }

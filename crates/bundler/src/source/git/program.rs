@@ -24,7 +24,7 @@ use sys::signal::{SignalSet, is_pending, set_mask};
 
 /// Time limit of one call: a repository may be huge, or have a FIFO in place of a file.
 const TIMEOUT: Duration = Duration::from_secs(120);
-const CHECKED_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const STDERR_BYTES_MAX: usize = 300;
 /// Passed on the command line, which nothing overrides: each setting could run a program.
 const SETTINGS: [&str; 6] = [
@@ -36,7 +36,7 @@ const SETTINGS: [&str; 6] = [
     "gc.auto=0",
 ];
 
-/// Searches the program in `PATH`. Relative directories are skipped: they could select a program
+/// Searches git in `PATH`. Relative directories are skipped: they could select a program
 /// from the source.
 pub(super) fn find(path: &[u8]) -> Option<PathBuf> {
     path.split(|byte| *byte == b':')
@@ -166,7 +166,7 @@ impl Drop for TemporaryGitDirectory {
         let removed = std::fs::remove_dir_all(&self.directory);
         let unmasked = set_mask(SignalSet::NONE);
         if removed.is_err() || unmasked.is_err() {
-            // Best effort: the leftovers contain no secret.
+            // Drop cannot report it; the leftovers contain no secret.
         }
     }
 }
@@ -180,7 +180,7 @@ fn read_all(child: &mut Child, bytes_max: usize) -> Result<Vec<u8>, String> {
     let mut buffer = vec![0; 64 << 10];
     let timeout = Timespec {
         tv_sec: 0,
-        tv_nsec: CHECKED_EVERY.subsec_nanos().into(),
+        tv_nsec: POLL_INTERVAL.subsec_nanos().into(),
     };
     loop {
         let mut fds = [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN)];
@@ -201,7 +201,7 @@ fn read_all(child: &mut Child, bytes_max: usize) -> Result<Vec<u8>, String> {
             return Err(format!("it has not ended after {} s", TIMEOUT.as_secs()));
         }
         if is_pending(SignalSet::of(&ENDING)).map_err(words)? {
-            return Err("a signal came".to_owned());
+            return Err("interrupted by a signal".to_owned());
         }
     }
 }

@@ -68,11 +68,11 @@ pub enum BundleError {
         found: &'static str,
     },
     /// The first and the last folder are the same.
-    #[error("code-workspaces refer to each other in a circle: {}", .chain.join(" → "))]
+    #[error("code-workspaces refer to each other in a cycle: {}", .chain.join(" → "))]
     Cycle { chain: Vec<String> },
-    #[error("code-workspaces lie more than {limit} deep: {}", .chain.join(" → "))]
+    #[error("code-workspaces are nested more than {limit} deep: {}", .chain.join(" → "))]
     Depth { chain: Vec<String>, limit: usize },
-    #[error("more than {limit} sources, those of all code-workspaces counted")]
+    #[error("more than {limit} sources, including those of all code-workspaces")]
     TooManySources { limit: usize },
 
     // Files of sources.
@@ -87,9 +87,9 @@ pub enum BundleError {
     #[error("`{path}` is {found}; expected a directory")]
     NotDirectory { path: RelPath, found: &'static str },
     /// `folder` is the one that `path` is relative to.
-    #[error("`{path}`, seen from the folder `{folder}`, leaves the workspace")]
+    #[error("`{path}`, relative to the folder `{folder}`, leaves the workspace")]
     Outside { path: String, folder: String },
-    #[error("`{path}` is {found}; a bundle holds files, directories and relative links")]
+    #[error("`{path}` is {found}; a bundle contains files, directories and relative links")]
     SpecialFile { path: RelPath, found: &'static str },
     #[error("the pattern `{pattern}` cannot be read: {reason}")]
     Pattern { pattern: String, reason: String },
@@ -143,7 +143,7 @@ pub enum BundleError {
         source: CallError,
     },
     /// Counts replaced files too.
-    #[error("more than {limit} files in all sources, those that others replace counted")]
+    #[error("more than {limit} files in all sources, including replaced ones")]
     TooManyFiles { limit: u64 },
     /// `entry` is the one that exceeds the limit.
     #[error("`{entry}` makes the bundle too large: {}", .what.words(["unpack.entries", "unpack.unpacked", "unpack.archive"]))]
@@ -164,7 +164,7 @@ pub enum BundleError {
     // Lock file and output.
     #[error(transparent)]
     Lock(#[from] LockError),
-    #[error("{file}: the bundle is not what the lock file says:\n{}", lines(.differences))]
+    #[error("{file}: the bundle does not match the lock file:\n{}", lines(.differences))]
     Drift {
         file: String,
         differences: Vec<LockDifference>,
@@ -205,7 +205,7 @@ pub enum BundleError {
         found: String,
         is_default: bool,
     },
-    #[error("`{directory}` is {found}, which gives no version")]
+    #[error("`{directory}` is {found}, so there is no default version")]
     SourceVersion {
         directory: String,
         found: &'static str,
@@ -218,18 +218,18 @@ pub enum BundleError {
     },
     #[error("{flag} names `{path}`, which is not there")]
     SourcePath { flag: &'static str, path: RelPath },
-    #[error("--sparse names `{path}`, of which no file is in the snapshot")]
+    #[error("--sparse names `{path}`, but the snapshot has no file of it")]
     SparseEmpty { path: RelPath },
-    #[error("--submodules is for checkouts of git, and `{directory}` is taken as a directory")]
+    #[error("--submodules needs a git checkout, and `{directory}` is built as a plain directory")]
     NoSubmodules { directory: String },
     /// Under `--strict`: entries would be skipped without a rule.
     #[error("{} cannot be in a snapshot: {}", count_entries(.0.count), .0.describe(usize::MAX))]
     Strict(LeftOut),
     #[error("`{entry}` makes the snapshot too large: {}", .what.words(["oci.entries", "oci.unpacked", "oci.layer"]))]
     SnapshotSize { entry: String, what: SizeLimit },
-    #[error("`{directory}` lies in a checkout of git, and no program git is found in PATH")]
+    #[error("`{directory}` is in a git checkout, and `git` is not in PATH")]
     GitMissing { directory: String },
-    #[error("a temporary directory for git cannot be made")]
+    #[error("a temporary directory for git cannot be created")]
     GitDirectory(#[source] std::io::Error),
     #[error("git {command} failed: {message}")]
     GitFailed {
@@ -289,7 +289,7 @@ pub enum FollowProblem {
     Escapes,
     #[error("which is not there")]
     Dangling,
-    #[error("which leads back to where it came from")]
+    #[error("which leads back to itself")]
     Loop,
 }
 
@@ -301,7 +301,7 @@ fn lines<Error: ToString>(errors: &[Error]) -> String {
 fn known_words(known: &[String]) -> String {
     match known {
         [] => "none exists below .code-workspaces and .code".to_owned(),
-        _ => format!("there are {}", known.join(", ")),
+        _ => format!("available: {}", known.join(", ")),
     }
 }
 
@@ -382,6 +382,6 @@ mod tests {
         let error = error.at(&at);
         let text = error.to_string();
         assert_eq!(text.matches("Permission denied").count(), 1, "{text}");
-        assert!(error.hint().is_some_and(|hint| hint.contains("right")));
+        assert!(error.hint().is_some_and(|hint| hint.contains("permission")));
     }
 }

@@ -76,7 +76,7 @@ impl FileIdentity {
 
     /// Takes device and inode of a status.
     #[must_use]
-    pub fn from_stat(status: &Stat) -> Self {
+    pub(crate) fn from_stat(status: &Stat) -> Self {
         Self {
             device: status.st_dev,
             inode: status.st_ino,
@@ -87,7 +87,7 @@ impl FileIdentity {
 impl Found {
     /// Takes type, size and times of a status.
     #[must_use]
-    pub fn from_stat(status: &Stat) -> Self {
+    pub(crate) fn from_stat(status: &Stat) -> Self {
         let kind = match FileType::from_raw_mode(status.st_mode) {
             FileType::RegularFile => FoundKind::File {
                 executable: status.st_mode & 0o100 != 0,

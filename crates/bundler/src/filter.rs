@@ -154,7 +154,7 @@ impl FileFilter {
             let ignored = self.ignored.describe(NAMES_MAX);
             warnings.push(WarningReport::new(
                 "bundle_ignored",
-                format!("left out: {ignored}; `!NAME` in .bundleignore takes one all the same"),
+                format!("left out: {ignored}; `!NAME` in .bundleignore includes an entry"),
             ));
         }
         if self.suspects.count == 0 {
@@ -164,15 +164,15 @@ impl FileFilter {
             Purpose::OwnFolder => WarningReport::new(
                 "bundle_credentials_left_out",
                 format!(
-                    "left out since it looks like credentials, {count}: {names}; `!NAME` in \
-                     .bundleignore takes one all the same"
+                    "left out as possible credentials, {count}: {names}; `!NAME` in .bundleignore \
+                     includes an entry"
                 ),
             ),
             _ => WarningReport::new(
                 "bundle_credentials",
                 format!(
-                    "in the bundle, and looks like credentials, {count}: {names}; NAME in \
-                     .bundleignore leaves one out of the folders that sources name"
+                    "the bundle has possible credentials, {count}: {names}; NAME in .bundleignore \
+                     excludes an entry from the folders that sources name"
                 ),
             ),
         });

@@ -132,7 +132,7 @@ impl Gathering {
         if segments.any(|segment| VERSION_CONTROL_DIRECTORIES.contains(&segment)) {
             return Err(BundleError::Reserved {
                 path: path.to_string(),
-                reason: "lies in .git, .hg or .svn, which bundles never hold",
+                reason: "is in .git, .hg or .svn, which bundles never contain",
             });
         }
         Ok(())
@@ -144,7 +144,7 @@ impl Gathering {
         if is_reserved(to) {
             return Err(BundleError::Reserved {
                 path: to.to_string(),
-                reason: "lies in .runner, which holds the resolved manifest",
+                reason: "is in .runner, which is reserved for the resolved manifest",
             });
         }
         Ok(())
@@ -288,7 +288,7 @@ impl Gathering {
 fn left_out_warning(code: &str, left_out: &LeftOut, what: &str) -> Option<WarningReport> {
     let first = &left_out.entries.first()?.path;
     let message = match left_out.count - 1 {
-        0 => format!("`{first}` is left out, of the entries {what}"),
+        0 => format!("`{first}` is left out, as all entries {what}"),
         others => format!("`{first}` and {others} more entries {what} are left out"),
     };
     Some(WarningReport::new(code, message))

@@ -93,8 +93,8 @@ impl OutputFile {
             )),
             None if rustix::fs::lstat(path).is_ok() => Err(refused(
                 &shown,
-                "a symlink to nothing",
-                "a file, or no such name",
+                "a symlink to a missing file",
+                "a file, or a new name",
             )),
             None => Self::create_beside(path, shown, unnamed),
         }

@@ -16,7 +16,7 @@ const GZIP_START: [u8; 2] = [0x1f, 0x8b];
 const LOCK_START_BYTES: u64 = 4096;
 /// The first key of a lock file, which are sorted.
 const LOCK_KEY: &[u8] = b"\"content_digest\"";
-const OTHER_KIND: &str = "a file of another kind, which would be lost";
+pub(crate) const OTHER_KIND: &str = "a file of another kind, which would be lost";
 
 pub(crate) struct Outputs {
     pub(crate) bundle: Option<OutputFile>,

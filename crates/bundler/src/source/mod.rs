@@ -280,12 +280,12 @@ impl SourceDirectory {
             directory: self.shown.clone(),
             found,
         };
-        let facts = facts.ok_or_else(|| missing("no checkout of git"))?;
+        let facts = facts.ok_or_else(|| missing("not a git checkout"))?;
         let commit = facts.origin.commit.as_deref();
         let short = commit.and_then(|commit| commit.get(..SHORT_COMMIT_DIGITS));
         let when = facts.committed_s.filter(has_rfc_3339_form);
         let (Some(short), Some(when)) = (short, when) else {
-            return Err(missing("a checkout of git without a commit"));
+            return Err(missing("a git checkout without a commit"));
         };
         let day = iso_date(when).replace('-', ".");
         let is_dirty = has_untracked || !facts.changed.is_empty();

@@ -27,7 +27,7 @@ impl Facts<'_> {
         if let Some(distrust) = self.distrust {
             warn(
                 "source_not_believed",
-                format!("{distrust}: it is built as a directory, without an origin"),
+                format!("{distrust}: the directory is built without an origin"),
             );
         }
         if self.left_out.count > 0 {
@@ -47,7 +47,7 @@ impl Facts<'_> {
             .map(|(path, bytes)| format!("`{path}` ({} MiB)", bytes >> 20))
             .collect();
         if !large.is_empty() {
-            let text = format!("files above 10 MiB are in the snapshot: {}", list(&large));
+            let text = format!("the snapshot has files above 10 MiB: {}", list(&large));
             warn("source_large_file", text);
         }
         if let Some(facts) = self.git {
@@ -70,7 +70,7 @@ impl Facts<'_> {
                 .collect();
             warn(
                 "source_dirty",
-                format!("not as the commit has them: {}", list(&names)),
+                format!("files differ from the commit: {}", list(&names)),
             );
         }
         if !self.untracked.is_empty() {
@@ -82,8 +82,7 @@ impl Facts<'_> {
             warn(
                 "source_untracked",
                 format!(
-                    "git does not track what is in the snapshot all the same (.staxignore leaves \
-                     it out): {}",
+                    "untracked files are in the snapshot (.staxignore can exclude them): {}",
                     list(&names)
                 ),
             );
@@ -97,7 +96,7 @@ impl Facts<'_> {
         });
         let empty: Vec<String> = empty.map(|path| format!("`{path}`")).collect();
         if self.submodules_included && !empty.is_empty() {
-            let text = format!("submodules of which no file is there: {}", list(&empty));
+            let text = format!("submodules without files: {}", list(&empty));
             warn("source_submodule_empty", text);
         }
     }

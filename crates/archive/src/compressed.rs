@@ -193,7 +193,7 @@ impl<R: Read> ZstdReader<R> {
         loop {
             if self.source.fill_buf()?.is_empty() {
                 return match self.frames {
-                    0 => Err(std::io::Error::other("there is no frame in it")),
+                    0 => Err(std::io::Error::other("it has no frame")),
                     _ => Ok(false),
                 };
             }

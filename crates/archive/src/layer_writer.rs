@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use crate::error::{Refusal, UnpackError, shown};
 use crate::layer_view::{LayerView, beneath};
+use crate::path_mapping::relative_to;
 use crate::target::{Target, failed, write_all};
 use crate::tree::TreeLimits;
 use spec::path::{RelPath, escape};
@@ -253,7 +254,9 @@ impl<'a> LayerWriter<'a> {
         let refusal = match self.nodes.get(from.as_bytes()) {
             _ if path == from => Refusal::hard_link_to_itself(),
             // Replacing `path` would remove the target of the link.
-            Some(_) if is_beneath(from, path) => Refusal::hard_link_missing(target),
+            Some(_) if relative_to(target, path.as_bytes()).is_some() => {
+                Refusal::hard_link_missing(target)
+            }
             Some(Node::File) => {
                 self.begin_entry(at, path, path.as_bytes().len(), Node::File)?;
                 self.target.create_hard_link(path, from)?;
@@ -529,12 +532,6 @@ impl<'a> LayerWriter<'a> {
             }
         })
     }
-}
-
-fn is_beneath(path: &RelPath, above: &RelPath) -> bool {
-    path.as_bytes()
-        .strip_prefix(above.as_bytes())
-        .is_some_and(|rest| rest.starts_with(b"/"))
 }
 
 /// Converts a key back to its path.

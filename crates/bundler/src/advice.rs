@@ -54,11 +54,12 @@ impl BundleError {
                 return (code, hint.unwrap_or_default().into());
             }
             Self::WorkspaceNotFound {
-                near: Some(near), ..
+                suggestion: Some(name),
+                ..
             } => {
                 return (
                     "workspace_not_found",
-                    format!("did you mean `{near}`?").into(),
+                    format!("did you mean `{name}`?").into(),
                 );
             }
             Self::WorkspaceNotFound { .. } => (

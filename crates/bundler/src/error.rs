@@ -44,12 +44,12 @@ pub enum BundleError {
     #[error("{}", lines(.0))]
     Manifest(Vec<ManifestError>),
     /// Not in any convention folder.
-    #[error("`{workspace}` has no code-workspace `{name}`; {}", known_words(.known))]
+    #[error("`{workspace}` has no code-workspace `{name}`; {}", known_names(.known))]
     WorkspaceNotFound {
         name: String,
         workspace: String,
         known: Vec<String>,
-        near: Option<String>,
+        suggestion: Option<String>,
     },
 
     // References to code-workspaces.
@@ -76,11 +76,11 @@ pub enum BundleError {
     TooManySources { limit: usize },
 
     // Files of sources.
-    #[error("`{path}` is not there{}", near_words(.near.as_ref()))]
+    #[error("`{path}` is not there{}", suggestion_clause(.suggestion.as_ref()))]
     Missing {
         path: RelPath,
         /// A similar existing name, escaped.
-        near: Option<String>,
+        suggestion: Option<String>,
     },
     #[error("`{path}` matches no file")]
     NoMatch { path: RelPath },
@@ -93,7 +93,7 @@ pub enum BundleError {
     SpecialFile { path: RelPath, found: &'static str },
     #[error("the pattern `{pattern}` cannot be read: {reason}")]
     Pattern { pattern: String, reason: String },
-    #[error("`{path}`{}: {reason}", line_words(*.line))]
+    #[error("`{path}`{}: {reason}", line_clause(*.line))]
     IgnoreFile {
         path: RelPath,
         /// Counted from 1.
@@ -146,8 +146,8 @@ pub enum BundleError {
     #[error("more than {limit} files in all sources, including replaced ones")]
     TooManyFiles { limit: u64 },
     /// `entry` is the one that exceeds the limit.
-    #[error("`{entry}` makes the bundle too large: {}", .what.words(["unpack.entries", "unpack.unpacked", "unpack.archive"]))]
-    Size { entry: String, what: SizeLimit },
+    #[error("`{entry}` makes the bundle too large: {}", .exceeded.describe(["unpack.entries", "unpack.unpacked", "unpack.archive"]))]
+    Size { entry: String, exceeded: SizeLimit },
 
     // Repositories.
     #[error("{repository}: `{reference}` is {shape}; expected a commit, 40 hexadecimal digits")]
@@ -225,8 +225,8 @@ pub enum BundleError {
     /// Under `--strict`: entries would be skipped without a rule.
     #[error("{} cannot be in a snapshot: {}", count_entries(.0.count), .0.describe(usize::MAX))]
     Strict(LeftOut),
-    #[error("`{entry}` makes the snapshot too large: {}", .what.words(["oci.entries", "oci.unpacked", "oci.layer"]))]
-    SnapshotSize { entry: String, what: SizeLimit },
+    #[error("`{entry}` makes the snapshot too large: {}", .exceeded.describe(["oci.entries", "oci.unpacked", "oci.layer"]))]
+    SnapshotSize { entry: String, exceeded: SizeLimit },
     #[error("`{directory}` is in a git checkout, and `git` is not in PATH")]
     GitMissing { directory: String },
     #[error("a temporary directory for git cannot be created")]
@@ -260,7 +260,7 @@ pub enum SizeLimit {
 
 impl SizeLimit {
     /// Describes the limit. The keys are those of the host's configuration.
-    fn words(self, [entries, unpacked, archive]: [&str; 3]) -> String {
+    fn describe(self, [entries, unpacked, archive]: [&str; 3]) -> String {
         match self {
             Self::Entries { limit } => {
                 format!("more than {limit} files, directories and links ({entries})")
@@ -298,19 +298,19 @@ fn lines<Error: ToString>(errors: &[Error]) -> String {
     lines.join("\n")
 }
 
-fn known_words(known: &[String]) -> String {
+fn known_names(known: &[String]) -> String {
     match known {
         [] => "none exists below .code-workspaces and .code".to_owned(),
         _ => format!("available: {}", known.join(", ")),
     }
 }
 
-fn line_words(line: Option<usize>) -> String {
+fn line_clause(line: Option<usize>) -> String {
     line.map_or_else(String::new, |line| format!(", line {line}"))
 }
 
-fn near_words(near: Option<&String>) -> String {
-    near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
+fn suggestion_clause(suggestion: Option<&String>) -> String {
+    suggestion.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }
 
 impl BundleError {
@@ -338,7 +338,7 @@ impl BundleError {
     /// Names the size limits of snapshots instead of those of bundles.
     pub(crate) fn for_snapshot(self) -> Self {
         match self {
-            Self::Size { entry, what } => Self::SnapshotSize { entry, what },
+            Self::Size { entry, exceeded } => Self::SnapshotSize { entry, exceeded },
             error => error,
         }
     }

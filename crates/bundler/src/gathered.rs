@@ -188,7 +188,7 @@ impl Gathering {
         if self.overlay.len() as u64 > limit {
             return Err(BundleError::Size {
                 entry: to.to_string(),
-                what: SizeLimit::Entries { limit },
+                exceeded: SizeLimit::Entries { limit },
             });
         }
         Ok(())
@@ -253,9 +253,9 @@ impl Gathering {
         let limits = unpack_limits(self.caps).tree_limits();
         let mut tree = Tree::default();
         for (path, placed) in self.overlay.iter() {
-            let too_large = |what| BundleError::Size {
+            let too_large = |exceeded| BundleError::Size {
                 entry: path.to_string(),
-                what,
+                exceeded,
             };
             tree.insert(path.clone(), placed.item.entry(), limits)
                 .map_err(|conflict| match conflict {
@@ -277,7 +277,7 @@ impl Gathering {
             if bytes > limit {
                 return Err(BundleError::Size {
                     entry: path.to_string(),
-                    what: SizeLimit::Unpacked { bytes, limit },
+                    exceeded: SizeLimit::Unpacked { bytes, limit },
                 });
             }
         }

@@ -190,12 +190,12 @@ fn not_found(
     known.sort_unstable();
     known.dedup();
     let name = name.to_string();
-    let near = nearest(&name, known.iter().map(String::as_str)).map(str::to_owned);
+    let suggestion = nearest(&name, known.iter().map(String::as_str)).map(str::to_owned);
     known.truncate(NAMES_MAX);
     Ok(BundleError::WorkspaceNotFound {
         name,
         workspace: shown(workspace),
         known,
-        near,
+        suggestion,
     })
 }

@@ -398,8 +398,8 @@ pub(crate) fn referenced_manifest(
                 return Err(BundleError::ReferenceNotFolder { path, found });
             }
             None => {
-                let near = suggest_path(files, &path);
-                return Err(BundleError::Missing { path, near });
+                let suggestion = suggest_path(files, &path);
+                return Err(BundleError::Missing { path, suggestion });
             }
         }
     }

@@ -363,7 +363,7 @@ impl Walk<'_> {
             },
             None => BundleError::Missing {
                 path: path.clone(),
-                near: suggest_path(self.files, path),
+                suggestion: suggest_path(self.files, path),
             },
         }
     }

@@ -51,8 +51,8 @@ pub fn write(
         if is_full.get() {
             let entry =
                 path.map_or_else(|| "the end of the archive".to_owned(), RelPath::to_string);
-            let what = SizeLimit::Archive { limit };
-            return BundleError::Size { entry, what };
+            let exceeded = SizeLimit::Archive { limit };
+            return BundleError::Size { entry, exceeded };
         }
         write_error(&error)
     };

@@ -23,9 +23,9 @@ pub(super) struct Checkout {
     /// Path of the directory in the checkout; `None` for its root.
     pub(super) below: Option<RelPath>,
     /// Git directory of this working tree: HEAD and the index.
-    pub(super) own: PathBuf,
+    pub(super) git_dir: PathBuf,
     /// Git directory shared by all working trees: objects and references.
-    pub(super) common: PathBuf,
+    pub(super) common_dir: PathBuf,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -69,20 +69,22 @@ pub(super) fn search(directory: &Path, caller_uid: u32) -> Search {
             return Search::Found(Checkout {
                 top: top.to_owned(),
                 below,
-                own: dot_git.clone(),
-                common: dot_git,
+                git_dir: dot_git.clone(),
+                common_dir: dot_git,
             });
         }
         if !status.is_file() {
             return distrust("is neither a directory nor a file");
         }
         return match git_directories(&dot_git, top) {
-            Some((own, common)) if is_owned(&own, &trusted) && is_owned(&common, &trusted) => {
+            Some((git_dir, common_dir))
+                if is_owned(&git_dir, &trusted) && is_owned(&common_dir, &trusted) =>
+            {
                 Search::Found(Checkout {
                     top: top.to_owned(),
                     below,
-                    own,
-                    common,
+                    git_dir,
+                    common_dir,
                 })
             }
             Some(_) => distrust("names a repository of another user"),
@@ -105,14 +107,14 @@ fn is_repository(directory: &Path) -> bool {
 /// Resolves a `.git` file to its two directories. They must refer back to the checkout: a working
 /// tree by the file `gitdir`, a submodule by `core.worktree`, which git writes relative to them.
 fn git_directories(dot_git: &Path, top: &Path) -> Option<(PathBuf, PathBuf)> {
-    let own = path_in(dot_git, b"gitdir: ", top)?;
-    if let Some(common) = path_in(&own.join("commondir"), b"", &own) {
-        let worktree = line_of(&own.join("gitdir"))?;
-        let worktree = std::fs::canonicalize(own.join(OsStr::from_bytes(&worktree))).ok()?;
+    let git_dir = path_in(dot_git, b"gitdir: ", top)?;
+    if let Some(common_dir) = path_in(&git_dir.join("commondir"), b"", &git_dir) {
+        let worktree = line_of(&git_dir.join("gitdir"))?;
+        let worktree = std::fs::canonicalize(git_dir.join(OsStr::from_bytes(&worktree))).ok()?;
         let refers_back = worktree == std::fs::canonicalize(dot_git).ok()?;
-        return (refers_back && is_repository(&common)).then_some((own, common));
+        return (refers_back && is_repository(&common_dir)).then_some((git_dir, common_dir));
     }
-    let config = read(&own.join("config"), CONFIG_BYTES_MAX)?;
+    let config = read(&git_dir.join("config"), CONFIG_BYTES_MAX)?;
     let refers_back = config.split(|byte| *byte == b'\n').any(|line| {
         let value = line
             .trim_ascii()
@@ -120,10 +122,10 @@ fn git_directories(dot_git: &Path, top: &Path) -> Option<(PathBuf, PathBuf)> {
             .and_then(|rest| rest.trim_ascii_start().strip_prefix(b"="));
         value.is_some_and(|value| {
             let value = without_quotes(value.trim_ascii());
-            std::fs::canonicalize(own.join(OsStr::from_bytes(value))).is_ok_and(|it| it == top)
+            std::fs::canonicalize(git_dir.join(OsStr::from_bytes(value))).is_ok_and(|it| it == top)
         })
     });
-    (refers_back && is_repository(&own)).then(|| (own.clone(), own))
+    (refers_back && is_repository(&git_dir)).then(|| (git_dir.clone(), git_dir))
 }
 
 fn without_quotes(value: &[u8]) -> &[u8] {

@@ -110,12 +110,12 @@ fn read_settings(
     let mut settings = BTreeMap::new();
     // Required by git in a repository.
     for name in ["objects", "refs"] {
-        git_directory.link(name, &checkout.common.join(name))?;
+        git_directory.link(name, &checkout.common_dir.join(name))?;
     }
     git_directory.write("HEAD", "ref: refs/heads/unknown\n")?;
     for file in [
-        checkout.common.join("config"),
-        checkout.own.join("config.worktree"),
+        checkout.common_dir.join("config"),
+        checkout.git_dir.join("config.worktree"),
     ] {
         let Some(text) = read(&file, CONFIG_BYTES_MAX) else {
             continue;
@@ -158,14 +158,16 @@ fn populate(
             set(name, value);
         }
     }
-    for (name, words) in FORMATS {
+    for (name, supported) in FORMATS {
         if let Some(value) = settings.get(name) {
-            let word = words.iter().find(|word| value.eq_ignore_ascii_case(word));
-            set(name, word.ok_or_else(|| unknown_format(name, value))?);
+            let known = supported
+                .iter()
+                .find(|known| value.eq_ignore_ascii_case(known));
+            set(name, known.ok_or_else(|| unknown_format(name, value))?);
         }
     }
     git_directory.write("config", text)?;
-    let head = read(&checkout.own.join("HEAD"), COMMIT_BYTES_MAX).unwrap_or_default();
+    let head = read(&checkout.git_dir.join("HEAD"), COMMIT_BYTES_MAX).unwrap_or_default();
     git_directory.write("HEAD", head)?;
     let link_if_exists = |name: &str, directory: &Path| {
         let path = directory.join(name);
@@ -176,20 +178,20 @@ fn populate(
         }
     };
     for name in ["packed-refs", "reftable", "shallow"] {
-        link_if_exists(name, &checkout.common)?;
+        link_if_exists(name, &checkout.common_dir)?;
     }
-    link_if_exists("index", &checkout.own)?;
+    link_if_exists("index", &checkout.git_dir)?;
     git_directory.make_directory("info")?;
-    link_if_exists("info/attributes", &checkout.common)?;
-    link_if_exists(SPARSE, &checkout.own)?;
-    for name in shared_indexes(&checkout.own) {
-        link_if_exists(&name, &checkout.own)?;
+    link_if_exists("info/attributes", &checkout.common_dir)?;
+    link_if_exists(SPARSE, &checkout.git_dir)?;
+    for name in shared_indexes(&checkout.git_dir) {
+        link_if_exists(&name, &checkout.git_dir)?;
     }
     Ok(())
 }
 
-fn shared_indexes(own: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(own).into_iter().flatten().flatten();
+fn shared_indexes(git_dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(git_dir).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let names = names.filter(|name| name.starts_with("sharedindex."));
     names.take(100).collect()
@@ -293,7 +295,7 @@ fn sparse_patterns(checkout: &Checkout, settings: &BTreeMap<String, String>) -> 
         return Vec::new();
     }
     // Published in the artifact: a link could expose another file.
-    let text = read_without_links(&checkout.own, SPARSE).unwrap_or_default();
+    let text = read_without_links(&checkout.git_dir, SPARSE).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
     text.lines()
         .map(str::trim_end)

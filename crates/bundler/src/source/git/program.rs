@@ -174,7 +174,7 @@ impl Drop for TemporaryGitDirectory {
 fn read_all(child: &mut Child, bytes_max: usize) -> Result<Vec<u8>, String> {
     let output = child.stdout.take().ok_or("no output")?;
     let output = OwnedFd::from(output);
-    let words = |errno: Errno| errno.to_string();
+    let describe = |errno: Errno| errno.to_string();
     let started = Instant::now();
     let mut bytes = Vec::new();
     let mut buffer = vec![0; 64 << 10];
@@ -190,9 +190,9 @@ fn read_all(child: &mut Child, bytes_max: usize) -> Result<Vec<u8>, String> {
             {
                 Ok(0) => return Ok(bytes),
                 Ok(count) => bytes.extend_from_slice(&buffer[..count]),
-                Err(errno) => return Err(words(errno)),
+                Err(errno) => return Err(describe(errno)),
             },
-            Err(errno) => return Err(words(errno)),
+            Err(errno) => return Err(describe(errno)),
         }
         if bytes.len() > bytes_max {
             return Err(format!("it prints more than {bytes_max} bytes"));
@@ -200,7 +200,7 @@ fn read_all(child: &mut Child, bytes_max: usize) -> Result<Vec<u8>, String> {
         if started.elapsed() >= TIMEOUT {
             return Err(format!("it has not ended after {} s", TIMEOUT.as_secs()));
         }
-        if is_pending(SignalSet::of(&ENDING)).map_err(words)? {
+        if is_pending(SignalSet::of(&ENDING)).map_err(describe)? {
             return Err("interrupted by a signal".to_owned());
         }
     }

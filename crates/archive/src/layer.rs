@@ -17,7 +17,7 @@ use crate::error::{Refusal, UnpackError};
 use crate::inflated::{Cancellable, Inflated};
 use crate::layer_view::LayerView;
 pub use crate::layer_writer::ExistsBelow;
-use crate::layer_writer::{EntryPosition, LayerWriter, WrittenLayer};
+use crate::layer_writer::{EntryPosition, LayerWriter};
 use crate::path_mapping::PathMapping;
 use crate::unpack::{AHEAD_FROM_BYTES, UnpackLimits};
 use crate::whiteout::{self, LayerEntry};
@@ -69,23 +69,7 @@ pub fn unpack_layer(
     let mut writer = LayerWriter::new(into, view, exists_below, limits.tree_limits());
     let visitor = &mut LayerVisitor(&mut writer);
     let tar = read_compressed(archive, compression, limits, is_cancelled, visitor)?;
-    Ok(UnpackedLayer::new(writer.finish()?, tar.digest, tar.bytes))
-}
-
-impl UnpackedLayer {
-    pub(crate) fn new(written: WrittenLayer, diff_id: Digest, bytes: u64) -> Self {
-        Self {
-            diff_id,
-            bytes,
-            view: written.view,
-            hides_all: written.hides_all,
-            is_empty: written.is_empty,
-            disk_bytes: written.disk_bytes,
-            entries: written.entries,
-            files: written.files,
-            warnings: written.warnings,
-        }
-    }
+    writer.finish(tar.digest, tar.bytes)
 }
 
 /// The entries of an archive with any compression.

@@ -12,10 +12,12 @@ use rustix::fs::{Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 
 use crate::error::{Refusal, UnpackError, shown};
+use crate::layer::UnpackedLayer;
 use crate::layer_view::{LayerView, beneath};
 use crate::path_mapping::relative_to;
 use crate::target::{Target, failed, write_all};
 use crate::tree::TreeLimits;
+use spec::digest::Digest;
 use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
 use sys::file::CallError;
@@ -72,18 +74,6 @@ pub(crate) struct LayerWriter<'a> {
     disk_bytes: u64,
     left_out: u64,
     first_left_out: Option<String>,
-}
-
-/// The result of writing a layer.
-#[derive(Debug)]
-pub(crate) struct WrittenLayer {
-    pub view: LayerView,
-    pub hides_all: bool,
-    pub is_empty: bool,
-    pub entries: u64,
-    pub files: u64,
-    pub disk_bytes: u64,
-    pub warnings: Vec<WarningReport>,
 }
 
 /// A file being written.
@@ -419,8 +409,12 @@ impl<'a> LayerWriter<'a> {
         Ok(())
     }
 
-    /// Writes the whiteouts and opaque marks.
-    pub(crate) fn finish(mut self) -> Result<WrittenLayer, UnpackError> {
+    /// Writes the whiteouts and opaque marks. `diff_id` and `bytes` are those of the archive.
+    pub(crate) fn finish(
+        mut self,
+        diff_id: Digest,
+        bytes: u64,
+    ) -> Result<UnpackedLayer, UnpackError> {
         if !self.hides_all {
             self.write_opaque_marks()?;
             self.write_whiteouts()?;
@@ -436,7 +430,9 @@ impl<'a> LayerWriter<'a> {
             warnings.push(WarningReport::new("image_left_out", message));
         }
         let files = self.nodes.values().filter(|node| **node == Node::File);
-        Ok(WrittenLayer {
+        Ok(UnpackedLayer {
+            diff_id,
+            bytes,
             hides_all: self.hides_all,
             is_empty: self.nodes.is_empty() && self.whiteouts == 0,
             entries: self.nodes.len() as u64,

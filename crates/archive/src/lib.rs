@@ -39,6 +39,6 @@ pub use open::{OpenedArchive, open_archive};
 pub use pack::{unpack_directory, unpack_directory_as};
 pub use survey::{Surveyed, survey, survey_directory};
 pub use tree::{Entry, Tree};
-pub use tree_writer::{VERSION_CONTROL_DIRECTORIES, case_collision_warning};
+pub use tree_writer::{VERSION_CONTROL_DIRECTORIES, case_collision_warning, left_out_warning};
 pub use unpack::unpack_hosted;
 pub use unpack::{AHEAD_FROM_BYTES, UnpackLimits, Unpacked, unpack, unpack_ahead, unpack_snapshot};

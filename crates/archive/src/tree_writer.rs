@@ -238,13 +238,13 @@ impl<'fd> TreeWriter<'fd> {
         })?;
         let mut warnings = Vec::new();
         if let Some(first) = &self.first_left_out {
-            let message = match self.left_out - 1 {
-                0 => format!("`{first}` is left out, as all of .git, .hg and .svn"),
-                others => {
-                    format!("`{first}` and {others} more entries of .git, .hg or .svn are left out")
-                }
-            };
-            warnings.push(WarningReport::new("bundle_left_out", message));
+            let what = "of .git, .hg or .svn";
+            warnings.push(left_out_warning(
+                "bundle_left_out",
+                first,
+                self.left_out - 1,
+                what,
+            ));
         }
         warnings.extend(case_collision_warning(&self.tree));
         Ok(Surveyed {
@@ -310,6 +310,15 @@ fn conflict_error(
         }
     };
     UnpackError::entry(index, path.as_bytes(), refusal)
+}
+
+/// A warning that a bundle does not contain `first` and `others` more entries of a kind: `what`.
+pub fn left_out_warning(code: &str, first: &RelPath, others: u64, what: &str) -> WarningReport {
+    let message = match others {
+        0 => format!("`{first}` is left out, as all entries {what}"),
+        others => format!("`{first}` and {others} more entries {what} are left out"),
+    };
+    WarningReport::new(code, message)
 }
 
 /// A warning about paths that are equal on a case-insensitive file system.

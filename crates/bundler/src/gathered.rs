@@ -12,7 +12,8 @@ use crate::overlay::{Item, Overlay, RootIndex, SourceIndex};
 use crate::walk::parse;
 use archive::tree::Conflict;
 use archive::{
-    Entry, SEGMENTS_MAX, Tree, VERSION_CONTROL_DIRECTORIES, case_collision_warning, links,
+    Entry, SEGMENTS_MAX, Tree, VERSION_CONTROL_DIRECTORIES, case_collision_warning,
+    left_out_warning, links,
 };
 use spec::host_policy::UnpackCaps;
 use spec::manifest::commits::SourceCommit;
@@ -224,20 +225,25 @@ impl Gathering {
             let source = self.overlay.get(&path).map_or(0, |placed| placed.source);
             BundleError::Link { path, error }.at(&self.origins[source])
         })?;
-        let warnings = [
-            left_out_warning(
+        for (code, left_out, what) in [
+            (
                 "bundle_left_out",
                 &self.version_control,
                 "of .git, .hg or .svn",
             ),
-            left_out_warning(
+            (
                 "bundle_reserved",
                 &self.reserved,
                 "of the reserved folder .runner",
             ),
-            case_collision_warning(&tree),
-        ];
-        self.warnings.extend(warnings.into_iter().flatten());
+        ] {
+            if let Some(first) = left_out.entries.first() {
+                let others = left_out.count - 1;
+                self.warnings
+                    .push(left_out_warning(code, &first.path, others, what));
+            }
+        }
+        self.warnings.extend(case_collision_warning(&tree));
         Ok(Gathered {
             overlay: self.overlay,
             tree,
@@ -283,15 +289,6 @@ impl Gathering {
         }
         Ok(tree)
     }
-}
-
-fn left_out_warning(code: &str, left_out: &LeftOut, what: &str) -> Option<WarningReport> {
-    let first = &left_out.entries.first()?.path;
-    let message = match left_out.count - 1 {
-        0 => format!("`{first}` is left out, as all entries {what}"),
-        others => format!("`{first}` and {others} more entries {what} are left out"),
-    };
-    Some(WarningReport::new(code, message))
 }
 
 fn is_reserved(to: &RelPath) -> bool {

@@ -100,10 +100,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
     }
 
     /// The next entry; skips unread data of the last one. `None` after the whole archive is read and
-    /// valid.
-    ///
-    /// # Errors
-    /// The first rule that the archive breaks.
+    /// valid. The error is the first rule that the archive breaks.
     pub(crate) fn next_member(&mut self) -> Result<Option<Member>, UnpackError> {
         self.read_data(&mut |_| Ok(()))?;
         let mut extensions = Extensions::default();
@@ -128,9 +125,6 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
     }
 
     /// Passes the data of the last entry to `sink` in pieces.
-    ///
-    /// # Errors
-    /// The error of `sink`, or the tar ends within the data.
     pub(crate) fn read_data(
         &mut self,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), UnpackError>,

@@ -49,10 +49,7 @@ pub(crate) struct HeaderFields {
     pub pax_bytes: Option<u64>,
 }
 
-/// Determines the destination and the kind of an entry.
-///
-/// # Errors
-/// The rule that the entry breaks.
+/// Determines the destination and the kind of an entry. The error is a rule that the entry breaks.
 pub(crate) fn classify(
     name: &[u8],
     link: Vec<u8>,
@@ -113,6 +110,7 @@ pub(crate) fn classify(
             }
             MemberKind::Symlink { target: link }
         }
+        // A link without a destination is skipped, so its target is not checked.
         ("a directory" | "a hard link" | "a symlink", _) => MemberKind::Directory,
         (what, _) => MemberKind::Special { what },
     };

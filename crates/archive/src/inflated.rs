@@ -16,9 +16,6 @@ const OUTPUT_BYTES: usize = 256 * 1024;
 /// reached.
 pub(crate) trait Inflated {
     /// The available bytes; empty only after the whole file is read and valid.
-    ///
-    /// # Errors
-    /// The first error of the file.
     fn chunk(&mut self) -> Result<&[u8], UnpackError>;
 
     /// Marks `count` bytes of the last [`Self::chunk`] as consumed.
@@ -72,9 +69,6 @@ impl<'a> Decoded<'a> {
     }
 
     /// Returns the available bytes in their buffer, which `empty` replaces; no bytes at the end.
-    ///
-    /// # Errors
-    /// As [`Inflated::chunk`].
     pub(crate) fn next_piece(&mut self, empty: Piece) -> Result<Piece, UnpackError> {
         self.chunk()?;
         Ok(std::mem::replace(&mut self.output, empty))

@@ -30,10 +30,8 @@ impl PathMapping {
         })
     }
 
-    /// The destination of an entry; `None` if it is skipped or is the root itself.
-    ///
-    /// # Errors
-    /// A second top folder.
+    /// The destination of an entry; `None` if it is skipped or is the root itself. A second top folder is
+    /// refused.
     pub(crate) fn map_entry(
         &mut self,
         path: Option<RelPath>,
@@ -70,10 +68,7 @@ impl PathMapping {
         Ok(below)
     }
 
-    /// The destination of a hard link's target.
-    ///
-    /// # Errors
-    /// The target is not unpacked.
+    /// The destination of a hard link's target, which is refused if it is not unpacked.
     pub(crate) fn map_link_target(&self, target: RelPath) -> Result<RelPath, Refusal> {
         let Self::BelowTopFolder(search) = self else {
             return Ok(target);

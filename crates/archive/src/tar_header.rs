@@ -50,9 +50,6 @@ const STAR_MAGIC: std::ops::Range<usize> = 508..512;
 
 impl Header {
     /// Parses a block; `None` if it is all zeros.
-    ///
-    /// # Errors
-    /// The first rule that the header breaks.
     pub(crate) fn parse(block: &[u8; BLOCK_BYTES]) -> Result<Option<Self>, Refusal> {
         if is_zero(block) {
             return Ok(None);

@@ -27,8 +27,7 @@ pub(crate) enum LayerEntry {
     },
 }
 
-/// # Errors
-/// The entry is a whiteout that image readers do not support.
+/// Refuses whiteouts that image readers do not support.
 pub(crate) fn classify(path: &RelPath, kind: &MemberKind) -> Result<LayerEntry, Refusal> {
     let mut above: Vec<&[u8]> = path.segments().collect();
     let name = above.pop().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Reports all errors of a manifest, its block documents and its code-workspaces. It reads ignore
-//! files, but no other byte of a source.
+//! Reports all errors of a manifest, its block documents and its code-workspaces. Of the files of sources
+//! it reads only ignore files and possible credentials.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::origin::{SourceKind, SourceOrigin};
 use crate::resolve::{
     Resolution, ResolveRequest, check_chain, folder_name, referenced_manifest, resolve,
 };
-use crate::runnable::{check_manifest, check_run, read_manifest_of};
+use crate::runnable::{check_manifest, check_run, parse_resolved};
 use reader::{Question, Refused, judge};
 use sources::github::RefShape;
 use spec::check::{CheckError, CheckReport};
@@ -100,7 +100,7 @@ fn check_runnable(
     files: &DirectoryFiles,
     policy: &HostPolicy,
 ) -> Result<(), BundleError> {
-    let manifest = read_manifest_of(resolution)?;
+    let manifest = parse_resolved(resolution)?;
     check_manifest(resolution, &manifest, &policy.images)?;
     let options = GatherOptions {
         caps: policy.unpack,
@@ -321,10 +321,10 @@ impl Checker<'_> {
     /// Checks the manifest of a referenced code-workspace, once.
     fn check_reference(
         &mut self,
-        holder: &RelPath,
+        manifest: &RelPath,
         reference: &CodeReference<'_>,
     ) -> Result<(), BundleError> {
-        let base = holder.parent().filter(|_| reference.beside);
+        let base = manifest.parent().filter(|_| reference.beside);
         let folder = folder_at(base.as_ref(), &reference.path)?;
         let (path, warnings) = referenced_manifest(self.files, folder.as_ref())?;
         check_chain(&self.open, &path)?;

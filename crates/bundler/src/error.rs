@@ -222,7 +222,7 @@ pub enum BundleError {
     SparseEmpty { path: RelPath },
     #[error("--submodules needs a git checkout, and `{directory}` is built as a plain directory")]
     NoSubmodules { directory: String },
-    /// Under `--strict`: entries would be skipped without a rule.
+    /// Under `--strict`: entries would be left out that no ignore file excludes.
     #[error("{} cannot be in a snapshot: {}", count_entries(.0.count), .0.describe(usize::MAX))]
     Strict(LeftOut),
     #[error("`{entry}` makes the snapshot too large: {}", .exceeded.describe(["oci.entries", "oci.unpacked", "oci.layer"]))]

@@ -187,9 +187,6 @@ impl DirectoryFiles {
 
     /// Lists the names in the directory `path` (`None`: the root), unordered. Returns `max + 1` names if
     /// there are more than `max`.
-    ///
-    /// # Errors
-    /// The system call that failed.
     pub(crate) fn list(&self, path: Option<&RelPath>, max: u64) -> Result<Vec<Vec<u8>>, CallError> {
         let name = path.map_or(&b"."[..], RelPath::as_bytes);
         let failed = |call, errno| CallError::new(call, escape(name), errno);
@@ -212,10 +209,6 @@ impl DirectoryFiles {
         Ok(names)
     }
 
-    /// Reads the target of the symbolic link at `path`.
-    ///
-    /// # Errors
-    /// The system call that failed.
     pub(crate) fn read_link(&self, path: &RelPath) -> Result<Vec<u8>, CallError> {
         self.with_parent(path, |parent, name| {
             rustix::fs::readlinkat(parent, name, Vec::new())
@@ -224,10 +217,6 @@ impl DirectoryFiles {
         .map_err(|errno| CallError::new("readlinkat", path.to_string(), errno))
     }
 
-    /// Opens the file at `path` for reading.
-    ///
-    /// # Errors
-    /// The system call that failed.
     pub(crate) fn open(&self, path: &RelPath) -> Result<OwnedFd, CallError> {
         // O_NONBLOCK: opening a FIFO would block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -238,9 +227,6 @@ impl DirectoryFiles {
     }
 
     /// Reads at most `bytes_max` bytes of the file at `path`.
-    ///
-    /// # Errors
-    /// The system call that failed.
     pub(crate) fn read_start(&self, path: &RelPath, bytes_max: u64) -> Result<Vec<u8>, CallError> {
         let mut start = Vec::new();
         std::fs::File::from(self.open(path)?)

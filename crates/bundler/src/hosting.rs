@@ -15,9 +15,6 @@ use spec::path::escape;
 use spec::report::with_causes;
 
 /// Creates a client for the service of the host's policy. Sends no request.
-///
-/// # Errors
-/// [`BundleError::GitHub`], [`BundleError::Token`].
 pub(crate) fn client(host: &BundleHost<'_>, layers: &[Layer]) -> Result<Client, BundleError> {
     let policy = host.policy;
     let has_repository = layers

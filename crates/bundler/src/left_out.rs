@@ -4,7 +4,7 @@ use spec::path::RelPath;
 
 const ENTRIES_MAX: usize = 100;
 
-/// An entry left out without a request.
+/// An entry that is left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOutEntry {
     pub path: RelPath,
@@ -12,10 +12,10 @@ pub struct LeftOutEntry {
     pub what: String,
 }
 
-/// All entries left out without a request.
+/// Entries that are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The first ones.
+    /// The first 100.
     pub entries: Vec<LeftOutEntry>,
     pub count: u64,
 }

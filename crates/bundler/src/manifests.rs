@@ -173,41 +173,41 @@ pub fn inventory_of_workspace(files: &DirectoryFiles) -> Option<Inventory> {
 /// Reads a document in the folder of a manifest. The error completes "which …".
 pub type ReadDocument<'call> = dyn Fn(&RelPath) -> Result<Vec<u8>, String> + 'call;
 
-/// Reads the block documents of `root` at `holder`. A document that cannot be read is recorded and
-/// becomes an error of the manifest if the block is needed.
+/// Reads the block documents of `root`, the manifest at `path`. A document that cannot be read is
+/// recorded and becomes an error of the manifest if the block is needed.
 pub fn read_blocks(
     read: &ReadDocument<'_>,
-    holder: &RelPath,
+    path: &RelPath,
     root: &Node,
     registry: &Registry,
 ) -> BlockDocuments {
     let mut blocks = BlockDocuments::default();
     for reference in block_references(root) {
         let is_sandbox = reference.block == "sandbox";
-        let place = read_block(read, Some(holder), reference.clone(), registry, &mut blocks);
+        let document = read_block(read, Some(path), reference.clone(), registry, &mut blocks);
         let inventory = blocks
             .get(&reference)
             .filter(|_| is_sandbox)
             .and_then(|document| block_references_of_sandbox(&document.root));
         if let Some(inventory) = inventory {
-            read_block(read, place.as_ref(), inventory, registry, &mut blocks);
+            read_block(read, document.as_ref(), inventory, registry, &mut blocks);
         }
     }
     blocks
 }
 
-/// Returns the document's path in the workspace; `None` for a host document. `holder` is the
-/// document with the reference.
+/// Reads the document that `reference` in `document` names. Both paths, the argument and the result, are
+/// `None` for a document of the host.
 fn read_block(
     read: &ReadDocument<'_>,
-    holder: Option<&RelPath>,
+    document: Option<&RelPath>,
     reference: BlockReference,
     registry: &Registry,
     blocks: &mut BlockDocuments,
 ) -> Option<RelPath> {
-    let (target, no_slug) = match holder {
-        Some(holder) => (
-            reference.target(holder),
+    let (target, no_slug) = match document {
+        Some(document) => (
+            reference.target(document),
             "is not among `refs` of the host's configuration",
         ),
         None => (

@@ -41,15 +41,11 @@ struct Target {
 
 impl OutputFile {
     /// Opens an output file for `path`. An existing regular file stays unchanged until
-    /// [`OutputFile::commit`].
-    ///
-    /// # Errors
-    /// [`BundleError::Output`]; [`BundleError::OutputRefused`] for a directory or a dangling link.
+    /// [`OutputFile::commit`]. A directory or a dangling link is refused.
     pub(crate) fn create(path: &Path) -> Result<Self, BundleError> {
         Self::create_with(path, OFlags::TMPFILE)
     }
 
-    /// Writes to standard output.
     pub(crate) fn standard_output() -> Result<Self, BundleError> {
         let shown = "standard output".to_owned();
         let file = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 0)
@@ -69,7 +65,7 @@ impl OutputFile {
             Err(errno) => return Err(failed(&shown, "stat", errno)),
         };
         match existing {
-            // Written next to the target of a link, so that the link is kept.
+            // The target of a link is replaced, not the link.
             Some(FileType::RegularFile) => {
                 let path = path.canonicalize();
                 let path = path.map_err(|error| failed(&shown, "realpath", errno_of(&error)))?;
@@ -139,12 +135,12 @@ impl OutputFile {
         })
     }
 
-    /// Whether data is visible immediately instead of at [`OutputFile::commit`].
+    /// Whether data is visible before [`OutputFile::commit`].
     pub(crate) fn is_stream(&self) -> bool {
         self.target.is_none()
     }
 
-    /// Returns the identity of the file that will be replaced.
+    /// The identity of the file that will be replaced.
     pub(crate) fn replaces(&self) -> Result<Option<FileIdentity>, BundleError> {
         let Some(Target {
             directory, name, ..
@@ -198,28 +194,23 @@ impl OutputFile {
         )
     }
 
-    /// Creates the error for a path that is not allowed.
     pub(crate) fn refused(&self, found: &'static str, expected: &'static str) -> BundleError {
         refused(&self.shown, found, expected)
     }
 
-    /// Returns the identity of the new file.
     pub(crate) fn identity(&self) -> Result<FileIdentity, BundleError> {
         rustix::fs::fstat(&self.file)
             .map(|status| FileIdentity::from_stat(&status))
             .map_err(|errno| self.failed("fstat", errno))
     }
 
-    /// Writes all of `bytes`.
     pub(crate) fn write_document(&mut self, bytes: &[u8]) -> Result<(), BundleError> {
         self.write_all(bytes)
             .map_err(|error| self.failed("write", errno_of(&error)))
     }
 
-    /// Syncs the file and renames it to its name, replacing an existing file.
-    ///
-    /// # Errors
-    /// [`BundleError::Output`]; the target is unchanged.
+    /// Syncs the file and gives it its name, replacing an existing file, which stays unchanged after an
+    /// error.
     pub(crate) fn commit(mut self) -> Result<(), BundleError> {
         let Some(target) = &mut self.target else {
             return Ok(());
@@ -288,7 +279,7 @@ impl Target {
 
 impl Drop for OutputFile {
     fn drop(&mut self) {
-        // The error that led here is reported instead.
+        // An error of the clean-up is less useful than the one that caused it.
         if self.remove_temporary().is_err() {}
     }
 }

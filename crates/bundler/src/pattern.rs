@@ -27,10 +27,6 @@ enum SegmentPattern {
 }
 
 impl PathPattern {
-    /// Parses a pattern.
-    ///
-    /// # Errors
-    /// [`BundleError::Pattern`].
     pub(crate) fn parse(text: &[u8]) -> Result<Self, BundleError> {
         let refused = |reason: String| BundleError::Pattern {
             pattern: escape(text),

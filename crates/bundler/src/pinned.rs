@@ -9,7 +9,7 @@ use crate::gather::{Gathered, SourceSize};
 use crate::layer::{Layer, LayerForm};
 use crate::manifests::read_host_file;
 use crate::resolve::Resolution;
-use crate::runnable::{check_manifest, check_run, read_manifest_of};
+use crate::runnable::{check_manifest, check_run, parse_resolved};
 use spec::digest::Digest;
 use spec::host_policy::HostPolicy;
 use spec::lock::{LOCK_VERSION, Lock, LockDifference, LockedKind, LockedNeeds, LockedSource};
@@ -75,7 +75,7 @@ impl Pinned {
             LockUse::Match(path) => Some(RequiredLock::read(path)?),
             LockUse::Nothing | LockUse::Write(_) => None,
         };
-        let manifest = read_manifest_of(&resolution)?;
+        let manifest = parse_resolved(&resolution)?;
         check_manifest(&resolution, &manifest, &policy.images)?;
         let has_lock = !matches!(lock, LockUse::Nothing);
         if has_lock || require_pin {

@@ -85,9 +85,6 @@ pub fn resolve(
 }
 
 /// Resolves the sources of `code`, without a manifest.
-///
-/// # Errors
-/// As [`resolve`].
 pub(crate) fn resolve_code(
     code: &[CodeSource],
     files: &DirectoryFiles,

@@ -33,11 +33,8 @@ impl BundleView for View<'_> {
     }
 }
 
-/// Reads the manifest of a bundle of `resolution`.
-///
-/// # Errors
-/// [`BundleError::Manifest`].
-pub(crate) fn read_manifest_of(resolution: &Resolution) -> Result<Manifest, BundleError> {
+/// Parses `.runner/manifest.json` of a bundle of `resolution`.
+pub(crate) fn parse_resolved(resolution: &Resolution) -> Result<Manifest, BundleError> {
     let bytes = resolution.manifest.to_string().into_bytes();
     manifest::parse(&bytes, Format::Json, ".runner/manifest.json")
         .map_err(|error| BundleError::Manifest(vec![error]))
@@ -100,9 +97,6 @@ pub fn check_manifest(
 }
 
 /// Refuses a `run` whose file is not in `tree` or cannot be started.
-///
-/// # Errors
-/// [`BundleError::Manifest`].
 pub(crate) fn check_run(
     resolution: &Resolution,
     manifest: &Manifest,

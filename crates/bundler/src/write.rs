@@ -75,9 +75,6 @@ pub fn write(
 }
 
 /// Computes the identity of the bundle without writing it.
-///
-/// # Errors
-/// As [`write()`], except for output errors.
 pub(crate) fn content_digest(
     gathered: &Gathered,
     files: &DirectoryFiles,

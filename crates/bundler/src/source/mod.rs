@@ -53,7 +53,7 @@ pub struct BuildRequest<'call> {
     pub sparse: Vec<RelPath>,
     pub submodules: bool,
     pub include: Vec<RelPath>,
-    /// Refuses to leave out entries without a request.
+    /// Fails if an entry is left out that no ignore file excludes.
     pub strict: bool,
     pub no_git: bool,
     /// In seconds since 1970; `None`: the commit time.
@@ -84,6 +84,7 @@ pub struct SourceDirectory {
 pub struct Snapshot<'files> {
     pub config: SourceConfig,
     pub created_s: i64,
+    /// Possible credentials, and entries of types that a snapshot cannot contain.
     pub left_out: LeftOut,
     pub warnings: Vec<WarningReport>,
     files: &'files DirectoryFiles,

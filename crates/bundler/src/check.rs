@@ -321,10 +321,10 @@ impl Checker<'_> {
     /// Checks the manifest of a referenced code-workspace, once.
     fn check_reference(
         &mut self,
-        manifest: &RelPath,
+        holder: &RelPath,
         reference: &CodeReference<'_>,
     ) -> Result<(), BundleError> {
-        let base = manifest.parent().filter(|_| reference.beside);
+        let base = holder.parent().filter(|_| reference.is_lean);
         let folder = folder_at(base.as_ref(), &reference.path)?;
         let (path, warnings) = referenced_manifest(self.files, folder.as_ref())?;
         check_chain(&self.open, &path)?;

@@ -116,7 +116,7 @@ impl Pinned {
             }
             locked
         });
-        let lock = new_lock(&self.manifest, sources.collect(), digest);
+        let lock = lock(&self.manifest, sources.collect(), digest);
         if let Some(required) = &self.required {
             required.check(required.lock.differences(&lock))?;
         }
@@ -165,11 +165,11 @@ fn differences_before_fetch(
             None => source,
         }
     });
-    let new = new_lock(manifest, sources.collect(), lock.content_digest);
+    let new = self::lock(manifest, sources.collect(), lock.content_digest);
     lock.differences(&new)
 }
 
-fn new_lock(manifest: &Manifest, sources: Vec<LockedSource>, content_digest: Digest) -> Lock {
+fn lock(manifest: &Manifest, sources: Vec<LockedSource>, content_digest: Digest) -> Lock {
     let needs = &manifest.runner.needs;
     let egress = manifest.egress.iter();
     let secrets = manifest.secrets.iter();

@@ -187,7 +187,7 @@ impl<'call> Resolver<'call> {
             };
             let base = folder
                 .clone()
-                .filter(|_| found.is_some_and(|found| found.beside));
+                .filter(|_| found.is_some_and(|found| found.is_lean));
             let added = self.add_source(&origin, source, base.as_ref());
             workspaces.extend(added.map_err(|error| error.at(&origin))?);
         }

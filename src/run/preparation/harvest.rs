@@ -14,7 +14,7 @@ use crate::plan::preparation::{DEBS, Kind, LAYER, NODE_MODULES, PYTHON, Step};
 use crate::run::error::RunError;
 use crate::run::preparation::PreparationProblem;
 use archive::deb::{Package, PackageLayer};
-use archive::layer::ExistsBelow;
+use archive::layer::ExistsBelow as Below;
 use archive::{LayerView, UnpackLimits};
 use sources::oci::opening::layer_limits;
 use spec::host_policy::HostPolicy;
@@ -31,7 +31,7 @@ pub(in crate::run) struct Root<'run> {
     /// Known links and directories.
     pub(in crate::run) view: &'run LayerView,
     /// Whether something is there.
-    pub(in crate::run) below: ExistsBelow<'run>,
+    pub(in crate::run) below: Below<'run>,
 }
 
 /// Metadata that is stored with a layer.

@@ -7,9 +7,9 @@ use crate::document::{Node, Value};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeReference<'document> {
     pub path: SourcePath,
-    /// Whether the path is relative to the folder of the document (the lean `source`). Else it is
-    /// relative to the workspace.
-    pub beside: bool,
+    /// Whether it is in the lean `source`: the path is relative to the folder of the document, else
+    /// to the workspace.
+    pub is_lean: bool,
     pub node: &'document Node,
     pub pointer: String,
 }
@@ -25,7 +25,7 @@ pub fn code_references(root: &Node) -> Vec<CodeReference<'_>> {
             let Value::Text(text) = &node.value else {
                 return None;
             };
-            let base = if source.beside {
+            let base = if source.is_lean {
                 PathBase::Beside
             } else {
                 PathBase::Workspace
@@ -33,7 +33,7 @@ pub fn code_references(root: &Node) -> Vec<CodeReference<'_>> {
             let path = reference_path(text, base).ok()?;
             Some(CodeReference {
                 path,
-                beside: source.beside,
+                is_lean: source.is_lean,
                 node,
                 pointer: source.pointer,
             })
@@ -79,8 +79,9 @@ pub fn github_references(root: &Node) -> Vec<GitHubReference<'_>> {
 pub struct SourceNode<'document> {
     pub node: &'document Node,
     pub pointer: String,
-    /// As [`CodeReference::beside`].
-    pub beside: bool,
+    /// Whether it is the lean `source`: paths are relative to the folder of the document, else to the
+    /// workspace.
+    pub is_lean: bool,
 }
 
 impl<'document> SourceNode<'document> {
@@ -100,10 +101,10 @@ const CODE: &str = "/code";
 /// of [`Manifest::code`](super::Manifest::code).
 #[must_use]
 pub fn source_nodes(root: &Node) -> Vec<SourceNode<'_>> {
-    let source = |pointer, beside, node| SourceNode {
+    let source = |pointer, is_lean, node| SourceNode {
         node,
         pointer,
-        beside,
+        is_lean,
     };
     let Some(code) = root.get("code") else {
         let lean = root.get("source").into_iter();
@@ -131,7 +132,7 @@ mod tests {
     fn found(text: &str) -> Vec<String> {
         let root = document::parse(text.as_bytes(), Format::Yaml).expect("a document");
         let workspaces = code_references(&root).into_iter().map(|found| {
-            let base = if found.beside { " beside" } else { "" };
+            let base = if found.is_lean { " beside" } else { "" };
             format!(
                 "{} {}{base} {}",
                 found.pointer, found.path, found.node.place
@@ -196,7 +197,7 @@ mod tests {
         ] {
             let root = document::parse(text.as_bytes(), Format::Yaml).expect("a document");
             let sources = source_nodes(&root).into_iter().map(|source| {
-                let beside = if source.beside { " beside" } else { "" };
+                let beside = if source.is_lean { " beside" } else { "" };
                 format!("{}{beside}", source.pointer)
             });
             assert_eq!(sources.collect::<Vec<_>>(), expected, "{text}");

@@ -132,9 +132,9 @@ mod tests {
     fn found(text: &str) -> Vec<String> {
         let root = document::parse(text.as_bytes(), Format::Yaml).expect("a document");
         let workspaces = code_references(&root).into_iter().map(|found| {
-            let base = if found.is_lean { " beside" } else { "" };
+            let lean = if found.is_lean { " lean" } else { "" };
             format!(
-                "{} {}{base} {}",
+                "{} {}{lean} {}",
                 found.pointer, found.path, found.node.place
             )
         });
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_found_whatever_else_is_wrong() {
+    fn references_of_an_invalid_document_are_found() {
         for (text, expected) in [
             ("code: ./a/b/\nnme: x\n", &["/code a/b 1:7"][..]),
             (
@@ -158,11 +158,11 @@ mod tests {
                     "/code/sources/5 o/n@main",
                 ],
             ),
-            ("source: {ref: ../x}\n", &["/source ../x beside 1:15"]),
-            ("source: {ref: ./../../}\n", &["/source ../.. beside 1:15"]),
+            ("source: {ref: ../x}\n", &["/source ../x lean 1:15"]),
+            ("source: {ref: ./../../}\n", &["/source ../.. lean 1:15"]),
             ("source: {ref: x/../y}\n", &[]),
             ("source: {ref: ..//y}\n", &[]),
-            ("source: {ref: x}\n", &["/source x beside 1:15"]),
+            ("source: {ref: x}\n", &["/source x lean 1:15"]),
             (
                 "source: {github: {repo: o/n, ref: v1}}\n",
                 &["/source o/n@v1"],
@@ -191,14 +191,14 @@ mod tests {
                 "code: {sources: [{local: a}, b]}\n",
                 &["/code/sources/0", "/code/sources/1"],
             ),
-            ("source: {local: a}\n", &["/source beside"]),
-            ("source: a\n", &["/source beside"]),
+            ("source: {local: a}\n", &["/source lean"]),
+            ("source: a\n", &["/source lean"]),
             ("run: {file: a}\n", &[]),
         ] {
             let root = document::parse(text.as_bytes(), Format::Yaml).expect("a document");
             let sources = source_nodes(&root).into_iter().map(|source| {
-                let beside = if source.is_lean { " beside" } else { "" };
-                format!("{}{beside}", source.pointer)
+                let lean = if source.is_lean { " lean" } else { "" };
+                format!("{}{lean}", source.pointer)
             });
             assert_eq!(sources.collect::<Vec<_>>(), expected, "{text}");
         }

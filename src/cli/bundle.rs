@@ -66,7 +66,7 @@ fn make(
         lock: match (&bundle.lock, bundle.locked) {
             (None, _) => LockUse::Nothing,
             (Some(path), false) => LockUse::Write(path),
-            (Some(path), true) => LockUse::Hold(path),
+            (Some(path), true) => LockUse::Match(path),
         },
         require_pin: requires_pin(bundle.require_pin, surroundings, policy),
         follow_symlinks: bundle.symlinks == Some(SymlinksArgument::Follow),

@@ -46,7 +46,7 @@ fn a_name_is_looked_for_in_the_convention_folders() {
     let ended = ground.make(&["--workspace", workspace, "rendr", "--list"]);
     ended.assert_refused(
         "workspace_not_found",
-        &["there are lean, render, terse", "did you mean `render`?"],
+        &["available: lean, render, terse", "did you mean `render`?"],
     );
 }
 

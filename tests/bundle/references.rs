@@ -88,7 +88,7 @@ fn a_circle_is_refused_with_its_whole_chain_before_any_source_is_looked_at() {
     let ended = ground.make(&["m.yaml", "--list"]);
     ended.assert_refused(
         "code_cycle",
-        &["in a circle: libs/d → libs/b → libs/c → libs/d"],
+        &["in a cycle: libs/d → libs/b → libs/c → libs/d"],
     );
 }
 

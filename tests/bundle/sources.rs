@@ -195,7 +195,7 @@ fn a_source_that_gives_nothing_is_refused_by_its_place() {
         (
             "local: {path: 'shared/*', glob: '*'}",
             "source_pattern",
-            &["beside `glob`"],
+            &["`glob` is allowed only"],
         ),
         (
             "inline: {path: .runner/manifest.json, content: x}",

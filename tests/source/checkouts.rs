@@ -95,7 +95,7 @@ fn without_a_commit_a_version_is_needed() {
     let ended = source.try_build(&["no-version"]);
     ended.assert_refused(
         "source_version_missing",
-        &["a checkout of git without a commit", "--version"],
+        &["a git checkout without a commit", "--version"],
     );
     let artifact = source.build(&[]);
     assert_eq!(
@@ -120,7 +120,7 @@ fn uncommitted_changes_are_reported_and_marked_in_the_version() {
     let artifact = source.build(&["no-version"]);
     assert_eq!(
         artifact.warning("source_dirty"),
-        "not as the commit has them: `a`, `d/b`"
+        "files differ from the commit: `a`, `d/b`"
     );
     assert!(artifact.warning("source_untracked").ends_with(": `new.o`"));
     let version = artifact.config()["version"]
@@ -181,7 +181,7 @@ fn a_directory_that_is_no_checkout_needs_a_version_and_keeps_its_empty_folders()
     let source = Source::with(&FILES);
     std::fs::create_dir_all(source.directory().join("empty/er")).expect("made");
     let ended = source.try_build(&["no-version"]);
-    ended.assert_refused("source_version_missing", &["no checkout of git"]);
+    ended.assert_refused("source_version_missing", &["not a git checkout"]);
     let artifact = source.build(&["--description", "x \"y\""]);
     assert_eq!(
         artifact.config(),

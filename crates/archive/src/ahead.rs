@@ -14,14 +14,15 @@ const PIECES: usize = 3;
 /// The decoder's tables are on the heap, and its calls are shallow.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// The inflated bytes of a file: the first bytes are inflated by the consumer, the rest ahead.
+/// The consumer inflates the first bytes of a file, the thread inflates the rest.
 pub(crate) struct Ahead<'scope, 'env, 'source> {
     scope: &'scope Scope<'scope, 'env>,
-    here: Option<&'env mut Decoded<'source>>,
+    /// `None` after it was moved to the thread.
+    reader: Option<&'env mut Decoded<'source>>,
     thread: Option<Thread<'scope>>,
     /// Number of inflated bytes after which the thread starts.
     from_bytes: u64,
-    given_bytes: u64,
+    consumed_bytes: u64,
 }
 
 /// The thread, and its last buffer.
@@ -35,7 +36,6 @@ struct Thread<'scope> {
 }
 
 impl<'scope, 'env, 'source> Ahead<'scope, 'env, 'source> {
-    /// Creates a source that inflates ahead after `from_bytes` bytes.
     pub(crate) fn new(
         scope: &'scope Scope<'scope, 'env>,
         source: &'env mut Decoded<'source>,
@@ -43,17 +43,15 @@ impl<'scope, 'env, 'source> Ahead<'scope, 'env, 'source> {
     ) -> Self {
         Self {
             scope,
-            here: Some(source),
+            reader: Some(source),
             thread: None,
             from_bytes,
-            given_bytes: 0,
+            consumed_bytes: 0,
         }
     }
 
-    /// Ends and joins the thread: the process must be single-threaded before a clone.
-    ///
-    /// # Panics
-    /// If the thread panicked.
+    /// Ends and joins the thread, and continues its panic. The process must be single-threaded before a
+    /// clone.
     pub(crate) fn end(self) {
         let Some(thread) = self.thread else {
             return;
@@ -67,24 +65,24 @@ impl<'scope, 'env, 'source> Ahead<'scope, 'env, 'source> {
 
     /// Moves the reader to a thread. If no thread can be started, the reader stays here.
     fn start(&mut self) {
-        let (hand_over, handed) = sync_channel::<&'env mut Decoded<'source>>(1);
+        let (reader_sender, reader_receiver) = sync_channel::<&'env mut Decoded<'source>>(1);
         let (full_sender, full) = sync_channel(PIECES + 1);
-        let (empty, empties) = sync_channel(PIECES + 1);
+        let (empty, empty_receiver) = sync_channel(PIECES + 1);
         let started = Builder::new()
             .name("inflate".to_owned())
             .stack_size(STACK_BYTES)
             .spawn_scoped(self.scope, move || {
-                if let Ok(reader) = handed.recv() {
-                    inflate_all(reader, &full_sender, &empties);
+                if let Ok(reader) = reader_receiver.recv() {
+                    inflate_all(reader, &full_sender, &empty_receiver);
                 }
             });
         self.from_bytes = u64::MAX;
-        let (Ok(handle), Some(reader)) = (started, self.here.take()) else {
+        let (Ok(handle), Some(reader)) = (started, self.reader.take()) else {
             return;
         };
-        let are_sent = (0..PIECES).all(|_| empty.send(Piece::new()).is_ok());
-        let is_handed = hand_over.send(reader).is_ok();
-        debug_assert!(are_sent && is_handed, "it waits for these");
+        let pieces_sent = (0..PIECES).all(|_| empty.send(Piece::new()).is_ok());
+        let reader_sent = reader_sender.send(reader).is_ok();
+        debug_assert!(pieces_sent && reader_sent, "the thread waits for these");
         self.thread = Some(Thread {
             full,
             empty,
@@ -99,9 +97,9 @@ impl<'scope, 'env, 'source> Ahead<'scope, 'env, 'source> {
 fn inflate_all(
     reader: &mut Decoded<'_>,
     full: &SyncSender<Result<Piece, UnpackError>>,
-    empties: &Receiver<Piece>,
+    empty: &Receiver<Piece>,
 ) {
-    while let Ok(empty) = empties.recv() {
+    while let Ok(empty) = empty.recv() {
         let piece = reader.next_piece(empty);
         let is_last = piece
             .as_ref()
@@ -114,10 +112,10 @@ fn inflate_all(
 
 impl Inflated for Ahead<'_, '_, '_> {
     fn chunk(&mut self) -> Result<&[u8], UnpackError> {
-        if self.from_bytes <= self.given_bytes {
+        if self.consumed_bytes >= self.from_bytes {
             self.start();
         }
-        match (&mut self.here, &mut self.thread) {
+        match (&mut self.reader, &mut self.thread) {
             (Some(reader), _) => reader.chunk(),
             (None, Some(thread)) => thread.chunk(),
             (None, None) => Ok(&[]),
@@ -125,10 +123,10 @@ impl Inflated for Ahead<'_, '_, '_> {
     }
 
     fn consume(&mut self, count: usize) {
-        match (&mut self.here, &mut self.thread) {
+        match (&mut self.reader, &mut self.thread) {
             (Some(reader), _) => {
                 reader.consume(count);
-                self.given_bytes = self.given_bytes.saturating_add(count as u64);
+                self.consumed_bytes = self.consumed_bytes.saturating_add(count as u64);
             }
             (None, Some(thread)) => thread.consume(count),
             (None, None) => (),
@@ -145,7 +143,7 @@ impl Thread<'_> {
         let ended = || std::io::Error::other("the thread that inflates has ended");
         if is_used && !self.is_at_end {
             if let Some(used) = self.piece.take() {
-                // The send fails if the thread has ended: its last buffers are still received.
+                // Fails if the thread has ended; its last buffers are still received.
                 drop(self.empty.send(used));
             }
             let next = self.full.recv();

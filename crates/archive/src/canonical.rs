@@ -12,14 +12,13 @@ use rustix::fs::{Mode, OFlags};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{UnpackError, shown};
-use crate::hash_beside::HashBeside;
 use crate::tar_header::{BLOCK_BYTES, OCTAL_SIZE_MAX, checksum};
-use crate::target::Target;
+use crate::target::{Target, failed, file_bits};
+use crate::threaded_hash::ThreadedHash;
 use crate::tree::{Entry, Tree, archive_order};
 use crate::unpack::AHEAD_FROM_BYTES;
 use spec::digest::Digest;
 use spec::path::RelPath;
-use sys::file::CallError;
 
 /// Size of one read, in bytes.
 const READ_BYTES: usize = 256 * 1024;
@@ -54,7 +53,6 @@ pub fn write_canonical(
 ///
 /// # Errors
 /// The errors of `data` or `unwritten`.
-/// What `data` or `unwritten` return.
 pub fn write_members<Out: Write, Error>(
     tree: &Tree,
     out: &mut Out,
@@ -81,10 +79,6 @@ fn write_file(
     buffer: &mut [u8],
     out: &mut impl Write,
 ) -> Result<(), UnpackError> {
-    let failed = |call: &'static str, errno| UnpackError::Target {
-        name: shown(path.as_bytes()),
-        source: CallError::new(call, shown(path.as_bytes()), errno),
-    };
     let changed = || UnpackError::SourceChanged {
         name: shown(path.as_bytes()),
         expected_bytes: bytes,
@@ -97,18 +91,19 @@ fn write_file(
             Ok(0) => break,
             Ok(count) => count,
             Err(rustix::io::Errno::INTR) => continue,
-            Err(errno) => return Err(failed("read", errno)),
+            Err(errno) => return Err(failed("read", path, errno)),
         };
         total += count as u64;
-        if bytes < total {
+        if total > bytes {
             return Err(changed());
         }
         out.write_all(&buffer[..count])
             .map_err(UnpackError::Canonical)?;
     }
-    match total == bytes {
-        true => Ok(()),
-        false => Err(changed()),
+    if total == bytes {
+        Ok(())
+    } else {
+        Err(changed())
     }
 }
 
@@ -119,22 +114,19 @@ fn member_header(path: &RelPath, entry: &Entry) -> Vec<u8> {
         name.push(b'/');
     }
     let (type_flag, mode, size, link): (u8, u64, u64, &[u8]) = match entry {
-        Entry::File { executable, bytes } => {
-            let mode = if *executable { 0o755 } else { 0o644 };
-            (b'0', mode, *bytes, b"")
-        }
+        Entry::File { executable, bytes } => (b'0', u64::from(file_bits(*executable)), *bytes, b""),
         Entry::Directory => (b'5', 0o755, 0, b""),
         Entry::Symlink { target } => (b'2', 0o777, 0, target),
     };
     let split = split_name(&name);
     let mut records = Vec::new();
-    if NAME_BYTES < link.len() {
+    if link.len() > NAME_BYTES {
         records.extend(pax_record(b"linkpath", link));
     }
     if split.is_none() {
         records.extend(pax_record(b"path", &name));
     }
-    if OCTAL_SIZE_MAX < size {
+    if size > OCTAL_SIZE_MAX {
         records.extend(pax_record(b"size", size.to_string().as_bytes()));
     }
     let mut blocks = Vec::with_capacity(BLOCK_BYTES);
@@ -144,22 +136,21 @@ fn member_header(path: &RelPath, entry: &Entry) -> Vec<u8> {
         blocks.extend_from_slice(&records);
         blocks.extend_from_slice(padding(length));
     }
-    let cut = |bytes: &'_ [u8]| bytes[..bytes.len().min(NAME_BYTES)].to_vec();
+    let truncate = |bytes: &'_ [u8]| bytes[..bytes.len().min(NAME_BYTES)].to_vec();
     let (prefix, last) = split.unwrap_or((b"", &name));
-    let octal_size = if OCTAL_SIZE_MAX < size { 0 } else { size };
+    let octal_size = if size > OCTAL_SIZE_MAX { 0 } else { size };
     blocks.extend_from_slice(&block(
         prefix,
-        &cut(last),
+        &truncate(last),
         type_flag,
         mode,
         octal_size,
-        &cut(link),
+        &truncate(link),
     ));
     blocks
 }
 
-/// Splits a name into the ustar prefix and name: no prefix if the name fits, otherwise the longest prefix
-/// that fits.
+/// Splits a name into the ustar prefix, the longest that fits or none if the name fits, and the rest.
 fn split_name(name: &[u8]) -> Option<(&[u8], &[u8])> {
     if name.len() <= NAME_BYTES {
         return Some((b"", name));
@@ -216,20 +207,17 @@ fn padding(bytes: u64) -> &'static [u8] {
     &ZEROS[..(BLOCK_BYTES - over) % BLOCK_BYTES]
 }
 
-/// SHA-256 of the canonical tar, computed while entries arrive, as long as they arrive in canonical
-/// order.
-///
-/// Archives by `runner` or `tar --sort=name` need no second pass.
+/// SHA-256 of the canonical tar, computed while entries arrive in canonical order, as in archives by
+/// `runner` or `tar --sort=name`: these need no second pass.
 #[derive(Debug, Default)]
-pub struct StreamDigest {
+pub(crate) struct StreamDigest {
     hasher: Option<Sha256>,
     last: Option<(RelPath, bool)>,
     bytes: u64,
 }
 
 impl StreamDigest {
-    /// Creates an empty digest.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             hasher: Some(Sha256::new()),
             ..Self::default()
@@ -238,7 +226,7 @@ impl StreamDigest {
 
     /// Adds the next entry. An entry out of order aborts the computation; so does a duplicate, since its
     /// name does not sort after the earlier one.
-    pub fn entry(&mut self, path: &RelPath, entry: &Entry) {
+    pub(crate) fn add_entry(&mut self, path: &RelPath, entry: &Entry) {
         let Some(hasher) = &mut self.hasher else {
             return;
         };
@@ -259,8 +247,8 @@ impl StreamDigest {
         self.bytes = 0;
     }
 
-    /// Data of the last entry.
-    pub fn data(&mut self, data: &[u8]) {
+    /// Adds data of the last entry.
+    pub(crate) fn add_data(&mut self, data: &[u8]) {
         if let Some(hasher) = &mut self.hasher {
             hasher.update(data);
             self.bytes += data.len() as u64;
@@ -268,19 +256,19 @@ impl StreamDigest {
     }
 
     /// Aborts the computation: some data will not be provided.
-    pub fn give_up(&mut self) {
+    pub(crate) fn abort(&mut self) {
         self.hasher = None;
     }
 
     /// Ends the data of the last entry.
-    pub(crate) fn end_of_file(&mut self) {
+    pub(crate) fn end_file(&mut self) {
         if let Some(hasher) = &mut self.hasher {
             hasher.update(padding(self.bytes));
         }
     }
 
     /// The digest, if all entries came in order.
-    pub fn finish(self) -> Option<Digest> {
+    pub(crate) fn finish(self) -> Option<Digest> {
         self.hasher.map(|mut hasher| {
             hasher.update([0; 2 * BLOCK_BYTES]);
             Digest::from_hasher(hasher)
@@ -293,11 +281,10 @@ impl StreamDigest {
 ///
 /// # Errors
 /// As [`write_canonical`].
-/// As [`write_canonical`].
 pub fn content_digest(tree: &Tree, directory: BorrowedFd<'_>) -> Result<Digest, UnpackError> {
-    if AHEAD_FROM_BYTES <= tree.file_bytes() {
+    if tree.file_bytes() >= AHEAD_FROM_BYTES {
         return std::thread::scope(|scope| {
-            let mut hash = HashBeside::new(scope);
+            let mut hash = ThreadedHash::new(scope);
             let written = write_canonical(tree, directory, &mut hash);
             let digest = hash.finish().map_err(UnpackError::Canonical);
             written.and(digest)
@@ -414,9 +401,10 @@ mod tests {
             let name: Vec<&str> = name.split('/').filter(|part| !part.is_empty()).collect();
             prop_assume!(!name.is_empty() && name.iter().all(|part| part.len() < 256));
             let name = name.join("/");
-            let entry = match is_directory {
-                true => Entry::Directory,
-                false => Entry::File { executable: true, bytes: 0 },
+            let entry = if is_directory {
+                Entry::Directory
+            } else {
+                Entry::File { executable: true, bytes: 0 }
             };
             let slash = if is_directory { "/" } else { "" };
             prop_assert_eq!(read_back(&name, &entry).0, format!("{name}{slash}").into_bytes());

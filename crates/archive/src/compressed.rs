@@ -193,7 +193,7 @@ impl<R: Read> ZstdReader<R> {
         loop {
             if self.source.fill_buf()?.is_empty() {
                 return match self.frames {
-                    0 => Err(std::io::Error::other("there is no frame in it")),
+                    0 => Err(std::io::Error::other("it has no frame")),
                     _ => Ok(false),
                 };
             }
@@ -239,7 +239,7 @@ impl<R: Read> Read for ZstdReader<R> {
                     .map_err(std::io::Error::other)?;
             }
             let count = self.decoder.read(buffer)?;
-            if 0 < count || buffer.is_empty() {
+            if count > 0 || buffer.is_empty() {
                 return Ok(count);
             }
             self.end_frame()?;

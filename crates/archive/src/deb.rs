@@ -12,7 +12,9 @@ use crate::compressed::Compression;
 use crate::entries::Member;
 use crate::entry_rules::MemberKind;
 use crate::error::{Refusal, UnpackError, shown};
-use crate::layer::{AnyEntries, Below, PackageEntries, UnpackedLayer, Visit, read_compressed};
+use crate::layer::{
+    AnyEntries, ExistsBelow, PackageVisitor, UnpackedLayer, Visit, read_compressed,
+};
 use crate::layer_view::LayerView;
 use crate::layer_writer::LayerWriter;
 use crate::unpack::UnpackLimits;
@@ -89,18 +91,17 @@ pub struct PackageLayer<'a> {
 }
 
 impl<'a> PackageLayer<'a> {
-    /// Creates a layer in the empty directory `into`. `view` describes the layers below, and `below`
-    /// looks paths up in them. `limits` apply to the compressed bytes of each package, and to the files
-    /// of all packages together.
+    /// Creates a layer in the empty directory `into`. `view` and `exists_below` describe the layers below.
+    /// `limits` apply to the compressed bytes of each package, and to the files of all packages together.
     #[must_use]
     pub fn new(
         into: BorrowedFd<'a>,
         view: LayerView,
-        below: Below<'a>,
+        exists_below: ExistsBelow<'a>,
         limits: UnpackLimits,
     ) -> Self {
         Self {
-            writer: LayerWriter::new(into, view, below, limits.tree()),
+            writer: LayerWriter::new(into, view, exists_below, limits.tree_limits()),
             limits,
             bytes: 0,
         }
@@ -116,8 +117,8 @@ impl<'a> PackageLayer<'a> {
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Package, DebError> {
         let mut members = Members::begin(package)?;
-        members.format()?;
-        let (member, compression) = members.tar(b"control.tar")?;
+        members.check_format()?;
+        let (member, compression) = members.find_tar(b"control.tar")?;
         let mut control = Control::default();
         let read = read_compressed(
             member,
@@ -126,20 +127,20 @@ impl<'a> PackageLayer<'a> {
             is_cancelled,
             &mut control,
         );
-        read.map_err(unpack("control.tar"))?;
-        members.end_of_member("control.tar")?;
-        let (member, compression) = members.tar(b"data.tar")?;
+        read.map_err(unpack_error("control.tar"))?;
+        members.end_member("control.tar")?;
+        let (member, compression) = members.find_tar(b"data.tar")?;
         let limits = UnpackLimits {
             unpacked_bytes: self.limits.unpacked_bytes.saturating_sub(self.bytes),
             ..self.limits
         };
-        let files = &mut PackageEntries(&mut self.writer);
+        let files = &mut PackageVisitor(&mut self.writer);
         let read = read_compressed(member, compression, &limits, is_cancelled, files)
-            .map_err(unpack("data.tar"))?;
+            .map_err(unpack_error("data.tar"))?;
         self.bytes += read.bytes;
-        members.end_of_member("data.tar")?;
-        members.end()?;
-        control.package()
+        members.end_member("data.tar")?;
+        members.check_end()?;
+        control.into_package()
     }
 
     /// Finishes the layer. It has no tar, so its `diff_id` is the digest of empty input.
@@ -147,12 +148,11 @@ impl<'a> PackageLayer<'a> {
     /// # Errors
     /// As [`crate::unpack_layer`].
     pub fn finish(self) -> Result<UnpackedLayer, UnpackError> {
-        let written = self.writer.finish()?;
-        Ok(UnpackedLayer::of(written, Digest::of(b""), self.bytes))
+        self.writer.finish(Digest::of(b""), self.bytes)
     }
 }
 
-fn unpack(member: &'static str) -> impl Fn(UnpackError) -> DebError {
+fn unpack_error(member: &'static str) -> impl Fn(UnpackError) -> DebError {
     move |source| DebError::Unpack {
         member,
         source: Box::new(source),
@@ -167,7 +167,7 @@ struct Control {
 }
 
 impl Visit for Control {
-    fn entry(&mut self, entries: &mut AnyEntries<'_>, member: Member) -> Result<(), UnpackError> {
+    fn visit(&mut self, entries: &mut AnyEntries<'_>, member: Member) -> Result<(), UnpackError> {
         let (Some(path), MemberKind::File { bytes }) = (&member.path, &member.kind) else {
             return Ok(());
         };
@@ -188,11 +188,11 @@ impl Visit for Control {
 }
 
 impl Control {
-    fn package(mut self) -> Result<Package, DebError> {
+    fn into_package(mut self) -> Result<Package, DebError> {
         self.scripts.sort();
         let text = self.text.unwrap_or_default();
         let field = |field: &'static str| {
-            value(&text, field.as_bytes())
+            field_value(&text, field.as_bytes())
                 .filter(|value| is_word(value))
                 .map(|value| String::from_utf8_lossy(value).into_owned())
                 .ok_or_else(|| {
@@ -212,13 +212,13 @@ impl Control {
 }
 
 /// The value of a single-line field in the first paragraph; field names are case-insensitive.
-fn value<'text>(text: &'text [u8], field: &[u8]) -> Option<&'text [u8]> {
+fn field_value<'text>(text: &'text [u8], field: &[u8]) -> Option<&'text [u8]> {
     let lines = text.split(|byte| *byte == b'\n');
     let mut paragraph = lines.take_while(|line| !line.trim_ascii().is_empty());
     paragraph.find_map(|line| {
         let cut = line.iter().position(|byte| *byte == b':')?;
-        let is_it = line[..cut].eq_ignore_ascii_case(field);
-        is_it.then(|| line[cut + 1..].trim_ascii())
+        let is_field = line[..cut].eq_ignore_ascii_case(field);
+        is_field.then(|| line[cut + 1..].trim_ascii())
     })
 }
 
@@ -245,8 +245,8 @@ struct MemberBytes<'members, R> {
 impl<R: Read> Read for MemberBytes<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let left = usize::try_from(self.members.left_bytes).unwrap_or(usize::MAX);
-        let wanted = buffer.len().min(left);
-        let count = self.members.source.read(&mut buffer[..wanted])?;
+        let bytes_max = buffer.len().min(left);
+        let count = self.members.source.read(&mut buffer[..bytes_max])?;
         self.members.left_bytes -= count as u64;
         Ok(count)
     }
@@ -255,10 +255,12 @@ impl<R: Read> Read for MemberBytes<'_, R> {
 impl<R: Read> Members<R> {
     fn begin(mut source: R) -> Result<Self, DebError> {
         let mut start = Vec::new();
-        let magic = (&mut source).take(MAGIC.len() as u64);
-        { magic }.read_to_end(&mut start).map_err(DebError::Read)?;
+        (&mut source)
+            .take(MAGIC.len() as u64)
+            .read_to_end(&mut start)
+            .map_err(DebError::Read)?;
         if start != MAGIC {
-            let found = crate::gzip::looks_like(&start).unwrap_or("something else");
+            let found = crate::gzip::guess_format(&start).unwrap_or("something else");
             return Err(refused(
                 "not_deb",
                 format!("this is {found}; expected a Debian package"),
@@ -293,7 +295,7 @@ impl<R: Read> Members<R> {
         if header.len() < HEADER_BYTES {
             return Err(truncated("the header of a member"));
         }
-        if MEMBERS_MAX < index {
+        if index > MEMBERS_MAX {
             return Err(malformed(&format!("more than {MEMBERS_MAX} members")));
         }
         if &header[58..60] != b"`\n" {
@@ -318,24 +320,24 @@ impl<R: Read> Members<R> {
     }
 
     /// Checks `debian-binary`, which must be the first member.
-    fn format(&mut self) -> Result<(), DebError> {
+    fn check_format(&mut self) -> Result<(), DebError> {
         let expected = "debian-binary with version 2";
         match self.next()? {
             Some(name) if name == b"debian-binary" && self.left_bytes <= FORMAT_BYTES_MAX => (),
-            other => return Err(self.not_expected(other, expected)),
+            other => return Err(self.unexpected(other, expected)),
         }
         let mut version = Vec::new();
         self.bytes()
             .read_to_end(&mut version)
             .map_err(DebError::Read)?;
         if !version.starts_with(FORMAT) {
-            return Err(self.not_expected(Some(version), expected));
+            return Err(self.unexpected(Some(version), expected));
         }
-        self.end_of_member("debian-binary")
+        self.end_member("debian-binary")
     }
 
     /// Finds the next member, skipping optional ones, whose names begin with `_`; it must be `stem`.
-    fn tar(&mut self, stem: &[u8]) -> Result<(MemberBytes<'_, R>, Compression), DebError> {
+    fn find_tar(&mut self, stem: &[u8]) -> Result<(MemberBytes<'_, R>, Compression), DebError> {
         let expected = match stem {
             b"control.tar" => "control.tar, .gz, .xz or .zst",
             _ => "data.tar, .gz, .xz or .zst",
@@ -352,7 +354,7 @@ impl<R: Read> Members<R> {
                 Some(b".gz") => Compression::Gzip,
                 Some(b".xz") => Compression::Xz,
                 Some(b".zst") => Compression::Zstd,
-                _ => return Err(self.not_expected(found, expected)),
+                _ => return Err(self.unexpected(found, expected)),
             };
             return Ok((self.bytes(), compression));
         }
@@ -360,11 +362,11 @@ impl<R: Read> Members<R> {
 
     fn skip(&mut self) -> Result<(), DebError> {
         std::io::copy(&mut self.bytes(), &mut std::io::sink()).map_err(DebError::Read)?;
-        self.end_of_member("a member")
+        self.end_member("a member")
     }
 
     /// Skips the padding byte after a member of odd size.
-    fn end_of_member(&mut self, what: &'static str) -> Result<(), DebError> {
+    fn end_member(&mut self, what: &'static str) -> Result<(), DebError> {
         let mut padding = Vec::new();
         if self.left_bytes == 0 && self.is_odd {
             (&mut self.source)
@@ -380,17 +382,17 @@ impl<R: Read> Members<R> {
     }
 
     /// Skips optional members (names with `_`) after `data.tar`; any other member is an error.
-    fn end(&mut self) -> Result<(), DebError> {
+    fn check_end(&mut self) -> Result<(), DebError> {
         while let Some(name) = self.next()? {
             if !name.starts_with(b"_") {
-                return Err(self.not_expected(Some(name), "the end"));
+                return Err(self.unexpected(Some(name), "the end"));
             }
             self.skip()?;
         }
         Ok(())
     }
 
-    fn not_expected(&self, found: Option<Vec<u8>>, expected: &'static str) -> DebError {
+    fn unexpected(&self, found: Option<Vec<u8>>, expected: &'static str) -> DebError {
         let found = found.map_or_else(
             || "missing".to_owned(),
             |name| format!("`{}`", shown(name.trim_ascii_end())),

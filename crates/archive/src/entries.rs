@@ -1,11 +1,11 @@
 //! Reads the entries of a tar in sequence and checks each before it is used.
 
-use crate::entry_rules::{EntryHead, MemberKind, Rules, what_and_where};
+use crate::entry_rules::{HeaderFields, MemberKind, Rules, classify};
 use crate::error::{Refusal, UnpackError, shown};
-use crate::gzip::looks_like;
+use crate::gzip::guess_format;
 use crate::inflated::Inflated;
+use crate::path_mapping::PathMapping;
 use crate::pax::PaxRecords;
-use crate::placing::Placing;
 use crate::tar_header::{BLOCK_BYTES, Header, is_zero};
 use spec::path::{PATH_BYTES_MAX, RelPath};
 use spec::units::limit;
@@ -60,7 +60,6 @@ struct Extensions {
     last: Option<&'static str>,
 }
 
-/// Reads the entries of a tar.
 pub(crate) struct Entries<'source, Source: ?Sized> {
     source: &'source mut Source,
     limits: EntryLimits,
@@ -73,23 +72,22 @@ pub(crate) struct Entries<'source, Source: ?Sized> {
     data_left: u64,
     padding_left: u64,
     rules: Rules,
-    placing: Placing,
+    mapping: PathMapping,
     comment: Option<Vec<u8>>,
 }
 
 impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
-    /// Creates a reader of the tar that `source` inflates.
     pub(crate) fn new(
         source: &'source mut Source,
         limits: EntryLimits,
         rules: Rules,
-        placing: Placing,
+        mapping: PathMapping,
     ) -> Self {
         Self {
             source,
             limits,
             rules,
-            placing,
+            mapping,
             comment: None,
             index: 0,
             name: Vec::new(),
@@ -102,42 +100,36 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
     }
 
     /// The next entry; skips unread data of the last one. `None` after the whole archive is read and
-    /// valid.
-    ///
-    /// # Errors
-    /// The first rule that the archive breaks.
+    /// valid. The error is the first rule that the archive breaks.
     pub(crate) fn next_member(&mut self) -> Result<Option<Member>, UnpackError> {
         self.read_data(&mut |_| Ok(()))?;
         let mut extensions = Extensions::default();
         loop {
             self.index += 1;
-            let Some(header) = self.header()? else {
+            let Some(header) = self.read_header()? else {
                 if let Some(what) = extensions.last {
                     return Err(self.refused(Refusal::new(
                         "extension_without_entry",
                         format!("no entry follows its {what}"),
                     )));
                 }
-                self.finish()?;
+                self.check_end()?;
                 return Ok(None);
             };
             self.name.clone_from(&header.name);
             match header.type_flag {
-                b'x' | b'g' | b'L' | b'K' => self.extension(&header, &mut extensions)?,
-                _ => return self.member(header, extensions).map(Some),
+                b'x' | b'g' | b'L' | b'K' => self.read_extension(&header, &mut extensions)?,
+                _ => return self.begin_member(header, extensions).map(Some),
             }
         }
     }
 
     /// Passes the data of the last entry to `sink` in pieces.
-    ///
-    /// # Errors
-    /// The error of `sink`, or the tar ends within the data.
     pub(crate) fn read_data(
         &mut self,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), UnpackError>,
     ) -> Result<(), UnpackError> {
-        while 0 < self.data_left + self.padding_left {
+        while self.data_left + self.padding_left > 0 {
             let chunk = self.source.chunk()?;
             if chunk.is_empty() {
                 if self.data_left == 0 && self.rules == Rules::Layer {
@@ -157,8 +149,8 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
                     .with_hint("the archive is incomplete: make or fetch it again"),
                 ));
             }
-            let data = head(chunk, self.data_left);
-            let padding = head(&chunk[data.len()..], self.padding_left);
+            let data = prefix(chunk, self.data_left);
+            let padding = prefix(&chunk[data.len()..], self.padding_left);
             if !data.is_empty() {
                 sink(data)?;
             }
@@ -175,9 +167,8 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
         self.file_bytes
     }
 
-    /// The placement of the entries.
-    pub(crate) fn placing(&self) -> &Placing {
-        &self.placing
+    pub(crate) fn mapping(&self) -> &PathMapping {
+        &self.mapping
     }
 
     /// The comment of the last global pax header: the commit in archives of `git archive`.
@@ -203,7 +194,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
     }
 
     /// The next header; `None` at the first zero block.
-    fn header(&mut self) -> Result<Option<Header>, UnpackError> {
+    fn read_header(&mut self) -> Result<Option<Header>, UnpackError> {
         self.name.clear();
         self.count_header_bytes(BLOCK)?;
         let mut block = [0; BLOCK_BYTES];
@@ -230,7 +221,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
         let mut filled = 0;
         while filled < BLOCK_BYTES {
             let chunk = self.source.chunk()?;
-            let piece = head(chunk, (BLOCK_BYTES - filled) as u64);
+            let piece = prefix(chunk, (BLOCK_BYTES - filled) as u64);
             if piece.is_empty() {
                 break;
             }
@@ -244,7 +235,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
 
     fn count_header_bytes(&mut self, bytes: u64) -> Result<(), UnpackError> {
         self.header_bytes = self.header_bytes.saturating_add(bytes);
-        if self.limits.header_bytes < self.header_bytes {
+        if self.header_bytes > self.limits.header_bytes {
             return Err(UnpackError::Refused(
                 Refusal::new(
                     "header_bytes_limit",
@@ -262,7 +253,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
 
     /// Reads the data of an extended header. Its size comes from its own header, never from another
     /// extended header: those apply to the entry.
-    fn extension(
+    fn read_extension(
         &mut self,
         header: &Header,
         extensions: &mut Extensions,
@@ -274,7 +265,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
             _ => ("GNU long link name", LONG_NAME_BYTES_MAX),
         };
         let bytes = header.size_bytes;
-        if limit_bytes < bytes {
+        if bytes > limit_bytes {
             return Err(self.refused(Refusal::new(
                 "extension_too_long",
                 format!(
@@ -293,16 +284,16 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
         {
             return Err(self.refused(two_extensions(first, what)));
         }
-        let data = self.extension_data(bytes)?;
+        let data = self.read_extension_data(bytes)?;
         match header.type_flag {
             b'g' => {
-                let records = self.pax(&data)?;
+                let records = self.parse_pax(&data)?;
                 let keys = [
                     ("path", records.path.is_some()),
                     ("linkpath", records.link_path.is_some()),
                     ("size", records.size_bytes.is_some()),
                 ];
-                if let Some((key, _)) = keys.into_iter().find(|(_, there)| *there) {
+                if let Some((key, _)) = keys.into_iter().find(|(_, is_set)| *is_set) {
                     return Err(self.refused(Refusal::new(
                         "global_override",
                         format!(
@@ -315,7 +306,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
                 // Does not affect the next entry, so `last` is unchanged.
                 return Ok(());
             }
-            b'x' => extensions.pax = Some(self.pax(&data)?),
+            b'x' => extensions.pax = Some(self.parse_pax(&data)?),
             flag => {
                 let name = data.strip_suffix(b"\0").unwrap_or(&data);
                 if name.contains(&0) {
@@ -337,7 +328,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
         Ok(())
     }
 
-    fn extension_data(&mut self, bytes: u64) -> Result<Vec<u8>, UnpackError> {
+    fn read_extension_data(&mut self, bytes: u64) -> Result<Vec<u8>, UnpackError> {
         self.count_header_bytes(bytes.next_multiple_of(BLOCK))?;
         (self.data_left, self.padding_left) = (bytes, bytes.next_multiple_of(BLOCK) - bytes);
         let mut data = Vec::new();
@@ -348,35 +339,39 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
         Ok(data)
     }
 
-    fn pax(&self, data: &[u8]) -> Result<PaxRecords, UnpackError> {
+    fn parse_pax(&self, data: &[u8]) -> Result<PaxRecords, UnpackError> {
         PaxRecords::parse(data).map_err(|error| self.refused(error))
     }
 
-    fn member(&mut self, header: Header, extensions: Extensions) -> Result<Member, UnpackError> {
+    fn begin_member(
+        &mut self,
+        header: Header,
+        extensions: Extensions,
+    ) -> Result<Member, UnpackError> {
         let pax = extensions.pax.unwrap_or_default();
         let name = pax.path.or(extensions.long_name).unwrap_or(header.name);
         let link = pax.link_path.or(extensions.long_link);
         let link = link.unwrap_or(header.link_name);
         self.name.clone_from(&name);
         self.members += 1;
-        if self.limits.entries < self.members {
+        if self.members > self.limits.entries {
             return Err(UnpackError::TooManyEntries {
                 index: self.index,
                 name: shown(&name),
                 limit: self.limits.entries,
             });
         }
-        let (path, kind) = what_and_where(
+        let (path, kind) = classify(
             &name,
             link,
-            EntryHead {
+            HeaderFields {
                 format: header.format,
                 type_flag: header.type_flag,
                 header_bytes: header.size_bytes,
                 pax_bytes: pax.size_bytes,
             },
             self.rules,
-            &mut self.placing,
+            &mut self.mapping,
         )
         .map_err(|refusal| self.refused(refusal))?;
         if let MemberKind::File { bytes } = kind {
@@ -402,7 +397,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
     }
 
     /// After the first zero block: requires a second one, then only zeros, then the end of the gzip data.
-    fn finish(&mut self) -> Result<(), UnpackError> {
+    fn check_end(&mut self) -> Result<(), UnpackError> {
         let mut block = [0; BLOCK_BYTES];
         match self.read_block(&mut block)? {
             BLOCK_BYTES => (),
@@ -412,7 +407,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
         let mut is_padding = is_zero(&block);
         let mut padding_bytes = 0;
         loop {
-            if !is_padding || PADDING_BYTES_MAX < padding_bytes {
+            if !is_padding || padding_bytes > PADDING_BYTES_MAX {
                 let entries = self.members;
                 return Err(UnpackError::Refused(
                     Refusal::new(
@@ -445,7 +440,7 @@ fn two_extensions(first: &str, second: &str) -> Refusal {
 }
 
 fn not_tar(start: &[u8]) -> UnpackError {
-    let found = match looks_like(start) {
+    let found = match guess_format(start) {
         Some("an empty file") => "nothing",
         Some(known) => known,
         None => "something else",
@@ -460,7 +455,7 @@ fn not_tar(start: &[u8]) -> UnpackError {
 }
 
 /// The first `count` bytes, or all if there are fewer.
-fn head(bytes: &[u8], count: u64) -> &[u8] {
+fn prefix(bytes: &[u8], count: u64) -> &[u8] {
     let end = usize::try_from(count).map_or(bytes.len(), |count| count.min(bytes.len()));
     &bytes[..end]
 }

@@ -2,7 +2,7 @@
 
 use crate::error::{Refusal, shown};
 use crate::links::{self, check_target};
-use crate::placing::Placing;
+use crate::path_mapping::PathMapping;
 use crate::tar_header::{Format, OCTAL_SIZE_MAX};
 use crate::tree_writer::is_left_out;
 use spec::path::{PATH_BYTES_MAX, PathError, RelPath};
@@ -23,7 +23,7 @@ pub(crate) enum Rules {
 
 /// The kind of a [`Member`](crate::entries::Member).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MemberKind {
+pub(crate) enum MemberKind {
     File {
         bytes: u64,
     },
@@ -42,30 +42,27 @@ pub enum MemberKind {
 
 /// The fields of a header except the names.
 #[derive(Clone, Copy)]
-pub(crate) struct EntryHead {
+pub(crate) struct HeaderFields {
     pub format: Format,
     pub type_flag: u8,
     pub header_bytes: u64,
     pub pax_bytes: Option<u64>,
 }
 
-/// Determines the kind and the destination of an entry.
-///
-/// # Errors
-/// The rule that the entry breaks.
-pub(crate) fn what_and_where(
+/// Determines the destination and the kind of an entry. The error is a rule that the entry breaks.
+pub(crate) fn classify(
     name: &[u8],
     link: Vec<u8>,
-    head: EntryHead,
+    header: HeaderFields,
     rules: Rules,
-    placing: &mut Placing,
+    mapping: &mut PathMapping,
 ) -> Result<(Option<RelPath>, MemberKind), Refusal> {
-    let old_directory = head.format == Format::V7 && name.ends_with(b"/");
-    let is_directory = match head.type_flag {
-        0 => old_directory,
+    let is_v7_directory = header.format == Format::V7 && name.ends_with(b"/");
+    let is_directory = match header.type_flag {
+        0 => is_v7_directory,
         flag => flag == b'5',
     };
-    let kind = match (head.type_flag, rules) {
+    let kind = match (header.type_flag, rules) {
         _ if is_directory => "a directory",
         (0 | b'0', _) => "a file",
         (b'1', Rules::Bundle | Rules::Layer) => "a hard link",
@@ -73,17 +70,17 @@ pub(crate) fn what_and_where(
         (special @ (b'3' | b'4' | b'6'), Rules::Layer) => type_name(special),
         (other, _) => return Err(unsupported(other, rules)),
     };
-    let bytes = one_size(head)?;
+    let bytes = data_bytes(header)?;
     let is_file = kind == "a file";
-    if !is_file && 0 < bytes {
+    if !is_file && bytes > 0 {
         return Err(Refusal::new(
             "data_without_file",
             format!("it is {kind} with {bytes} bytes of data; expected none"),
         ));
     }
     let path = match rules {
-        Rules::Layer => place_in_root(name, kind, is_directory)?,
-        Rules::Bundle | Rules::Snapshot => place(name, kind, is_directory)?,
+        Rules::Layer => image_path(name, kind, is_directory)?,
+        Rules::Bundle | Rules::Snapshot => bundle_path(name, kind, is_directory)?,
     };
     let path = match path {
         None if !is_directory => {
@@ -92,25 +89,28 @@ pub(crate) fn what_and_where(
                 format!("it is {kind} named like the top directory itself"),
             ));
         }
-        path => placing.entry(path, kind)?,
+        path => mapping.map_entry(path, kind)?,
     };
     let kind = match (kind, &path) {
         ("a file", _) => MemberKind::File { bytes },
         ("a hard link", Some(_)) => MemberKind::HardLink {
             target: match rules {
-                Rules::Layer => hard_link_in_root(&link)?,
-                Rules::Bundle | Rules::Snapshot => placing.target(hard_link_target(&link)?)?,
+                Rules::Layer => image_link_target(&link)?,
+                Rules::Bundle | Rules::Snapshot => {
+                    mapping.map_link_target(bundle_link_target(&link)?)?
+                }
             },
         },
         ("a symlink", Some(path)) => {
             match rules {
-                Rules::Layer => check_length(&link)?,
+                Rules::Layer => check_link_length(&link)?,
                 // Excluded entries are never created, so their targets are not checked.
                 _ if is_left_out(path) => (),
                 _ => check_target(path, &link).map_err(|error| error.about("it"))?,
             }
             MemberKind::Symlink { target: link }
         }
+        // A link without a destination is skipped, so its target is not checked.
         ("a directory" | "a hard link" | "a symlink", _) => MemberKind::Directory,
         (what, _) => MemberKind::Special { what },
     };
@@ -119,9 +119,9 @@ pub(crate) fn what_and_where(
 
 /// The size that all readers use. A different pax size is accepted only if the header cannot hold it;
 /// otherwise two readers could disagree about where the data ends.
-fn one_size(head: EntryHead) -> Result<u64, Refusal> {
-    let header_bytes = head.header_bytes;
-    match head.pax_bytes {
+fn data_bytes(header: HeaderFields) -> Result<u64, Refusal> {
+    let header_bytes = header.header_bytes;
+    match header.pax_bytes {
         Some(pax_bytes) if pax_bytes != header_bytes && pax_bytes <= OCTAL_SIZE_MAX => {
             Err(Refusal::new(
                 "two_sizes",
@@ -137,7 +137,11 @@ fn one_size(head: EntryHead) -> Result<u64, Refusal> {
 
 /// The path of a member name; `None` for the bundle's root directory. One leading `./` is allowed, as
 /// `tar -C DIR .` writes it; one trailing `/` marks a directory.
-fn place(name: &[u8], kind: &'static str, is_directory: bool) -> Result<Option<RelPath>, Refusal> {
+fn bundle_path(
+    name: &[u8],
+    kind: &'static str,
+    is_directory: bool,
+) -> Result<Option<RelPath>, Refusal> {
     if matches!(name, b"." | b"./") {
         return Ok(None);
     }
@@ -151,12 +155,12 @@ fn place(name: &[u8], kind: &'static str, is_directory: bool) -> Result<Option<R
         None => inner,
     };
     let path = RelPath::parse(inner).map_err(Refusal::path)?;
-    not_too_deep(path).map(Some)
+    check_depth(path).map(Some)
 }
 
 /// The path of a member name from the image root: a leading `/`, `.` and empty segments are ignored, as
 /// by other image readers; `..` is refused.
-fn place_in_root(
+fn image_path(
     name: &[u8],
     kind: &'static str,
     is_directory: bool,
@@ -167,27 +171,27 @@ fn place_in_root(
     if name.ends_with(b"/") && !is_directory {
         return Err(slash_after_name(kind));
     }
-    match plain(name).map_err(Refusal::path)? {
+    match normalize(name).map_err(Refusal::path)? {
         None => Ok(None),
-        Some(path) => not_too_deep(path).map(Some),
+        Some(path) => check_depth(path).map(Some),
     }
 }
 
-/// `name` without ignored segments; `None` if nothing remains.
-fn plain(name: &[u8]) -> Result<Option<RelPath>, PathError> {
+/// Removes empty and `.` segments; `None` if nothing remains.
+fn normalize(name: &[u8]) -> Result<Option<RelPath>, PathError> {
     let segments: Vec<&[u8]> = name
         .split(|byte| *byte == b'/')
         .filter(|segment| !matches!(*segment, b"" | b"."))
         .collect();
-    match segments.is_empty() {
-        true => Ok(None),
-        false => RelPath::parse(&segments.join(&b'/')).map(Some),
+    if segments.is_empty() {
+        return Ok(None);
     }
+    RelPath::parse(&segments.join(&b'/')).map(Some)
 }
 
-fn not_too_deep(path: RelPath) -> Result<RelPath, Refusal> {
+fn check_depth(path: RelPath) -> Result<RelPath, Refusal> {
     let segments = path.segments().count();
-    if SEGMENTS_MAX < segments {
+    if segments > SEGMENTS_MAX {
         return Err(Refusal::too_deep(segments, SEGMENTS_MAX));
     }
     Ok(path)
@@ -200,7 +204,7 @@ fn slash_after_name(kind: &'static str) -> Refusal {
     )
 }
 
-fn check_length(target: &[u8]) -> Result<(), Refusal> {
+fn check_link_length(target: &[u8]) -> Result<(), Refusal> {
     match target {
         b"" => Err(links::empty().about("it")),
         _ if target.len() > PATH_BYTES_MAX => Err(links::too_long().about("it")),
@@ -208,18 +212,18 @@ fn check_length(target: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-fn hard_link_target(link: &[u8]) -> Result<RelPath, Refusal> {
+fn bundle_link_target(link: &[u8]) -> Result<RelPath, Refusal> {
     let inner = link.strip_prefix(b"./").unwrap_or(link);
-    RelPath::parse(inner).map_err(|error| not_a_target(link, error))
+    RelPath::parse(inner).map_err(|error| invalid_link_target(link, error))
 }
 
-fn hard_link_in_root(link: &[u8]) -> Result<RelPath, Refusal> {
-    plain(link)
+fn image_link_target(link: &[u8]) -> Result<RelPath, Refusal> {
+    normalize(link)
         .and_then(|path| path.ok_or(PathError::Empty))
-        .map_err(|error| not_a_target(link, error))
+        .map_err(|error| invalid_link_target(link, error))
 }
 
-fn not_a_target(link: &[u8], error: PathError) -> Refusal {
+fn invalid_link_target(link: &[u8], error: PathError) -> Refusal {
     let target = shown(link);
     Refusal::new(
         "hard_link_path",
@@ -265,19 +269,19 @@ fn type_name(type_flag: u8) -> &'static str {
 mod tests {
     use super::*;
 
-    fn placed(name: &str, is_directory: bool) -> Result<Option<String>, &'static str> {
+    fn parsed(name: &str, is_directory: bool) -> Result<Option<String>, &'static str> {
         let kind = if is_directory {
             "a directory"
         } else {
             "a file"
         };
-        place(name.as_bytes(), kind, is_directory)
+        bundle_path(name.as_bytes(), kind, is_directory)
             .map(|path| path.map(|path| path.to_string()))
             .map_err(|refusal| refusal.code())
     }
 
     #[test]
-    fn one_leading_dot_and_one_trailing_slash_are_taken_off() {
+    fn one_leading_dot_and_one_trailing_slash_are_stripped() {
         for (name, expected) in [
             (".", Ok(None)),
             ("./", Ok(None)),
@@ -298,22 +302,22 @@ mod tests {
             ("./../a", Err("path_parent")),
             ("a/b/../../c", Err("path_parent")),
         ] {
-            assert_eq!(placed(name, true), expected, "{name}");
+            assert_eq!(parsed(name, true), expected, "{name}");
         }
-        assert_eq!(placed("./a", false), Ok(Some("a".to_owned())));
-        assert_eq!(placed("a/", false), Err("path_slash_after_name"));
+        assert_eq!(parsed("./a", false), Ok(Some("a".to_owned())));
+        assert_eq!(parsed("a/", false), Err("path_slash_after_name"));
         let deep = |count: usize| vec!["a"; count].join("/");
         assert_eq!(
-            placed(&deep(SEGMENTS_MAX), false),
+            parsed(&deep(SEGMENTS_MAX), false),
             Ok(Some(deep(SEGMENTS_MAX)))
         );
-        assert_eq!(placed(&deep(SEGMENTS_MAX + 1), false), Err("path_too_deep"));
+        assert_eq!(parsed(&deep(SEGMENTS_MAX + 1), false), Err("path_too_deep"));
     }
 
     #[test]
     fn a_size_that_two_readers_would_read_differently_is_refused() {
         let size = |header_bytes, pax_bytes| {
-            one_size(EntryHead {
+            data_bytes(HeaderFields {
                 format: Format::Ustar,
                 type_flag: b'0',
                 header_bytes,

@@ -121,7 +121,7 @@ impl Refusal {
         )
     }
 
-    /// The same cause, with `subject` as its object.
+    /// Puts `subject` before the message.
     pub(crate) fn about(self, subject: impl std::fmt::Display) -> Self {
         Self {
             message: format!("{subject} {}", self.message),
@@ -215,7 +215,9 @@ pub enum UnpackError {
         source: CallError,
     },
     /// A directory of a layer cannot be marked as opaque.
-    #[error("`{name}` could not be marked as opaque: user.overlay.opaque was not kept")]
+    #[error(
+        "`{name}` could not be marked as opaque: the extended attribute user.overlay.opaque was not stored"
+    )]
     NotOpaque {
         name: String,
         #[source]

@@ -16,7 +16,7 @@ use spec::digest::Digest;
 const MAGIC: &[u8] = &[0x1f, 0x8b];
 
 /// The format that the first bytes of a file indicate; `None` if unknown.
-pub(crate) fn looks_like(start: &[u8]) -> Option<&'static str> {
+pub(crate) fn guess_format(start: &[u8]) -> Option<&'static str> {
     const KNOWN: &[(&[u8], &str)] = &[
         (b"\x1f\x8b", "gzip data"),
         (b"\x1f\x9d", "a compress (.Z) file"),
@@ -72,7 +72,7 @@ impl<R: Read> GzipReader<R> {
 
     fn begin_member(&mut self, mut file: Input<R>) -> std::io::Result<State<R>> {
         let at = file.get_ref().read_bytes() - file.buffer().len() as u64;
-        let found = looks_like(file.fill_buf()?).unwrap_or("no gzip file");
+        let found = guess_format(file.fill_buf()?).unwrap_or("no gzip file");
         let mut start = Vec::new();
         file.by_ref().take(2).read_to_end(&mut start)?;
         if start.is_empty() && self.members > 0 {

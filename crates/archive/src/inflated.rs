@@ -16,9 +16,6 @@ const OUTPUT_BYTES: usize = 256 * 1024;
 /// reached.
 pub(crate) trait Inflated {
     /// The available bytes; empty only after the whole file is read and valid.
-    ///
-    /// # Errors
-    /// The first error of the file.
     fn chunk(&mut self) -> Result<&[u8], UnpackError>;
 
     /// Marks `count` bytes of the last [`Self::chunk`] as consumed.
@@ -33,7 +30,6 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// Creates a buffer of the standard size.
     pub(crate) fn new() -> Self {
         Self {
             buffer: vec![0; OUTPUT_BYTES].into_boxed_slice(),
@@ -47,7 +43,6 @@ impl Piece {
         &self.buffer[self.start..self.end]
     }
 
-    /// Marks `count` bytes as consumed.
     pub(crate) fn consume(&mut self, count: usize) {
         self.start = self.end.min(self.start.saturating_add(count));
     }
@@ -74,9 +69,6 @@ impl<'a> Decoded<'a> {
     }
 
     /// Returns the available bytes in their buffer, which `empty` replaces; no bytes at the end.
-    ///
-    /// # Errors
-    /// As [`Inflated::chunk`].
     pub(crate) fn next_piece(&mut self, empty: Piece) -> Result<Piece, UnpackError> {
         self.chunk()?;
         Ok(std::mem::replace(&mut self.output, empty))
@@ -105,13 +97,13 @@ impl Inflated for Decoded<'_> {
 }
 
 /// Hashes the consumed bytes, and checks for cancellation at each piece.
-pub(crate) struct Watched<'a, S> {
+pub(crate) struct Cancellable<'a, S> {
     source: S,
     hasher: Sha256,
     is_cancelled: &'a dyn Fn() -> bool,
 }
 
-impl<'a, S: Inflated> Watched<'a, S> {
+impl<'a, S: Inflated> Cancellable<'a, S> {
     pub(crate) fn new(source: S, is_cancelled: &'a dyn Fn() -> bool) -> Self {
         Self {
             source,
@@ -126,7 +118,7 @@ impl<'a, S: Inflated> Watched<'a, S> {
     }
 }
 
-impl<S: Inflated> Inflated for Watched<'_, S> {
+impl<S: Inflated> Inflated for Cancellable<'_, S> {
     fn chunk(&mut self) -> Result<&[u8], UnpackError> {
         if (self.is_cancelled)() {
             return Err(UnpackError::Cancelled);

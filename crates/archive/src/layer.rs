@@ -1,4 +1,4 @@
-//! Layers of images: unpacks an untrusted tar to a directory for overlayfs, mounted with `userxattr`.
+//! Unpacks a layer of an image, an untrusted tar, to a directory for overlayfs mounted with `userxattr`.
 //!
 //! Names are resolved against the symbolic links of this layer and of the layers below ([`LayerView`]),
 //! so that `lib/x` goes to `usr/lib/x` if `lib` is a link to `usr/lib`. Entries are created beneath one
@@ -14,13 +14,13 @@ use crate::compressed::{Compression, decode};
 use crate::entries::{Entries, Member};
 use crate::entry_rules::{MemberKind, Rules};
 use crate::error::{Refusal, UnpackError};
-use crate::inflated::{Inflated, Watched};
+use crate::inflated::{Cancellable, Inflated};
 use crate::layer_view::LayerView;
-pub use crate::layer_writer::Below;
-use crate::layer_writer::{At, LayerWriter, WrittenLayer};
-use crate::placing::Placing;
+pub use crate::layer_writer::ExistsBelow;
+use crate::layer_writer::{EntryPosition, LayerWriter};
+use crate::path_mapping::PathMapping;
 use crate::unpack::{AHEAD_FROM_BYTES, UnpackLimits};
-use crate::whiteout::{Meaning, meaning};
+use crate::whiteout::{self, LayerEntry};
 use spec::digest::Digest;
 use spec::path::RelPath;
 use spec::report::WarningReport;
@@ -47,8 +47,8 @@ pub struct UnpackedLayer {
     pub warnings: Vec<WarningReport>,
 }
 
-/// Unpacks `archive`, one layer of an image, into the empty directory `into`. `view` describes the layers
-/// below, and `below` looks paths up in them.
+/// Unpacks `archive`, one layer of an image, into the empty directory `into`. `view` and `exists_below`
+/// describe the layers below.
 ///
 /// All files belong to the user of this process. Permission bits are kept except set-user-id and
 /// set-group-id; the owner may read every file and change every directory. After an error, `into`
@@ -62,30 +62,14 @@ pub fn unpack_layer(
     compression: Compression,
     into: BorrowedFd<'_>,
     view: LayerView,
-    below: Below<'_>,
+    exists_below: ExistsBelow<'_>,
     limits: &UnpackLimits,
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<UnpackedLayer, UnpackError> {
-    let mut writer = LayerWriter::new(into, view, below, limits.tree());
-    let visitor = &mut LayerEntries(&mut writer);
-    let read = read_compressed(archive, compression, limits, is_cancelled, visitor)?;
-    Ok(UnpackedLayer::of(writer.finish()?, read.digest, read.bytes))
-}
-
-impl UnpackedLayer {
-    pub(crate) fn of(written: WrittenLayer, diff_id: Digest, bytes: u64) -> Self {
-        Self {
-            diff_id,
-            bytes,
-            view: written.view,
-            hides_all: written.hides_all,
-            is_empty: written.is_empty,
-            disk_bytes: written.disk_bytes,
-            entries: written.entries,
-            files: written.files,
-            warnings: written.warnings,
-        }
-    }
+    let mut writer = LayerWriter::new(into, view, exists_below, limits.tree_limits());
+    let visitor = &mut LayerVisitor(&mut writer);
+    let tar = read_compressed(archive, compression, limits, is_cancelled, visitor)?;
+    writer.finish(tar.digest, tar.bytes)
 }
 
 /// The entries of an archive with any compression.
@@ -93,33 +77,25 @@ pub(crate) type AnyEntries<'a> = Entries<'a, dyn Inflated + 'a>;
 
 /// Processes the entries of an archive.
 pub(crate) trait Visit {
-    /// Processes one entry; unread data is skipped.
-    ///
-    /// # Errors
-    /// Any error that ends the reading.
-    fn entry(&mut self, entries: &mut AnyEntries<'_>, member: Member) -> Result<(), UnpackError>;
+    /// Data of the entry that is not read is skipped. An error ends the reading.
+    fn visit(&mut self, entries: &mut AnyEntries<'_>, member: Member) -> Result<(), UnpackError>;
 }
 
-/// The result of reading an archive.
+/// The digest of a tar, and the bytes of all its files.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ReadLayer {
-    /// SHA-256 of the tar.
+pub(crate) struct ReadTar {
     pub digest: Digest,
-    /// Bytes of all files.
     pub bytes: u64,
 }
 
 /// Passes every entry of `archive` to `visitor`.
-///
-/// # Errors
-/// As [`unpack_layer`].
 pub(crate) fn read_compressed(
     archive: impl Read + Send,
     compression: Compression,
     limits: &UnpackLimits,
     is_cancelled: &dyn Fn() -> bool,
     visitor: &mut dyn Visit,
-) -> Result<ReadLayer, UnpackError> {
+) -> Result<ReadTar, UnpackError> {
     let mut source = decode(archive, compression, limits.compressed_bytes);
     std::thread::scope(|scope| {
         // A thread does not speed up reading a plain file.
@@ -128,130 +104,140 @@ pub(crate) fn read_compressed(
             Compression::Gzip | Compression::Zstd | Compression::Xz => AHEAD_FROM_BYTES,
         };
         let ahead = Ahead::new(scope, &mut source, from_bytes);
-        let mut watched = Watched::new(ahead, is_cancelled);
-        let bytes = show_entries(&mut watched, limits, visitor);
-        let (digest, ahead) = watched.finish();
+        let mut source = Cancellable::new(ahead, is_cancelled);
+        let bytes = visit_entries(&mut source, limits, visitor);
+        let (digest, ahead) = source.finish();
         ahead.end();
-        bytes.map(|bytes| ReadLayer { digest, bytes })
+        bytes.map(|bytes| ReadTar { digest, bytes })
     })
 }
 
-fn show_entries(
+fn visit_entries(
     source: &mut dyn Inflated,
     limits: &UnpackLimits,
     visitor: &mut dyn Visit,
 ) -> Result<u64, UnpackError> {
-    let mut entries = Entries::new(source, limits.entry(), Rules::Layer, Placing::AsNamed);
+    let mut entries = Entries::new(
+        source,
+        limits.entry_limits(),
+        Rules::Layer,
+        PathMapping::Unchanged,
+    );
     while let Some(member) = entries.next_member()? {
-        visitor.entry(&mut entries, member)?;
+        visitor.visit(&mut entries, member)?;
     }
     Ok(entries.file_bytes())
 }
 
-/// Entries of an image layer, with whiteouts; a directory replaces a link.
-struct LayerEntries<'writer, 'a>(&'writer mut LayerWriter<'a>);
+/// Writes the entries of an image layer, with whiteouts; a directory replaces a link.
+struct LayerVisitor<'writer, 'a>(&'writer mut LayerWriter<'a>);
 
-impl Visit for LayerEntries<'_, '_> {
-    fn entry(&mut self, entries: &mut AnyEntries<'_>, member: Member) -> Result<(), UnpackError> {
+impl Visit for LayerVisitor<'_, '_> {
+    fn visit(&mut self, entries: &mut AnyEntries<'_>, member: Member) -> Result<(), UnpackError> {
         let Self(writer) = self;
         // The mode of the root is that of the top layer, which belongs to the run.
-        let Some(named) = &member.path else {
+        let Some(path) = &member.path else {
             return Ok(());
         };
-        let at = at(&member);
-        let meant = meaning(named, &member.kind).map_err(|refusal| at.refused(refusal))?;
-        match meant {
-            Meaning::Plain => {
-                let path = writer.place(at, named)?;
+        let at = position(&member);
+        let entry =
+            whiteout::classify(path, &member.kind).map_err(|refusal| at.refused(refusal))?;
+        match entry {
+            LayerEntry::Ordinary => {
+                let path = writer.resolve(at, path)?;
                 match &member.kind {
-                    MemberKind::Directory => writer.directory(at, &path, member.mode),
-                    _ => no_directory(entries, writer, path, &member),
+                    MemberKind::Directory => writer.add_directory(at, &path, member.mode),
+                    _ => add_non_directory(entries, writer, path, &member),
                 }
             }
-            Meaning::Aufs => {
-                writer.leave_out(&member.name, "a note of AUFS");
+            LayerEntry::Aufs => {
+                writer.leave_out(&member.name, "an AUFS file");
                 Ok(())
             }
-            Meaning::Gone { directory, name } => {
-                let directory = below_root(writer, at, directory.as_ref())?;
-                writer.whiteout(at, &child(at, directory.as_ref(), &name)?)
+            LayerEntry::Whiteout { directory, name } => {
+                let directory = resolve_whiteout_directory(writer, at, directory.as_ref())?;
+                writer.add_whiteout(at, &join(at, directory.as_ref(), &name)?)
             }
-            Meaning::Opaque { directory } => {
-                let directory = below_root(writer, at, directory.as_ref())?;
-                writer.opaque(at, directory.as_ref())
+            LayerEntry::Opaque { directory } => {
+                let directory = resolve_whiteout_directory(writer, at, directory.as_ref())?;
+                writer.add_opaque(at, directory.as_ref())
             }
         }
     }
 }
 
-/// Entries of a package, as dpkg treats them: no special names, and an existing directory stays
-/// unchanged, even behind a link.
-pub(crate) struct PackageEntries<'writer, 'a>(pub &'writer mut LayerWriter<'a>);
+/// Writes the entries of a package, as dpkg treats them: no special names, and an existing directory
+/// stays unchanged, even behind a link.
+pub(crate) struct PackageVisitor<'writer, 'a>(pub &'writer mut LayerWriter<'a>);
 
-impl Visit for PackageEntries<'_, '_> {
-    fn entry(&mut self, entries: &mut AnyEntries<'_>, member: Member) -> Result<(), UnpackError> {
+impl Visit for PackageVisitor<'_, '_> {
+    fn visit(&mut self, entries: &mut AnyEntries<'_>, member: Member) -> Result<(), UnpackError> {
         let Self(writer) = self;
-        let Some(named) = &member.path else {
+        let Some(path) = &member.path else {
             return Ok(());
         };
-        let at = at(&member);
+        let at = position(&member);
         if member.kind != MemberKind::Directory {
-            let path = writer.place(at, named)?;
-            return no_directory(entries, writer, path, &member);
+            let path = writer.resolve(at, path)?;
+            return add_non_directory(entries, writer, path, &member);
         }
-        match writer.place_directory(at, named)? {
-            Some(path) if !writer.is_there(&path)? => writer.directory(at, &path, member.mode),
+        match writer.resolve_directory(at, path)? {
+            Some(path) if !writer.exists(&path)? => writer.add_directory(at, &path, member.mode),
             _ => Ok(()),
         }
     }
 }
 
-fn no_directory(
+fn add_non_directory(
     entries: &mut AnyEntries<'_>,
     writer: &mut LayerWriter<'_>,
     path: RelPath,
     member: &Member,
 ) -> Result<(), UnpackError> {
-    let at = at(member);
+    let at = position(member);
     match &member.kind {
         MemberKind::Directory => Ok(()),
         MemberKind::Special { what } => {
             writer.leave_out(&member.name, what);
             Ok(())
         }
-        MemberKind::Symlink { target } => writer.symlink(at, &path, target.clone()),
+        MemberKind::Symlink { target } => writer.add_symlink(at, &path, target.clone()),
         MemberKind::HardLink { target } => {
-            let from = writer.place(at, target)?;
-            writer.hard_link(at, &path, &from)
+            let from = writer.resolve(at, target)?;
+            writer.add_hard_link(at, &path, &from)
         }
         MemberKind::File { .. } => {
-            let mut file = writer.file(at, path, member.mode)?;
+            let mut file = writer.add_file(at, path, member.mode)?;
             entries.read_data(&mut |data| file.write(data))?;
             file.end(member.modified_s)
         }
     }
 }
 
-fn at(member: &Member) -> At<'_> {
-    At {
+fn position(member: &Member) -> EntryPosition<'_> {
+    EntryPosition {
         index: member.index,
         name: &member.name,
     }
 }
 
-/// Resolves the directory that a whiteout names; `None` is the root.
-fn below_root(
+/// `None` is the root.
+fn resolve_whiteout_directory(
     writer: &LayerWriter<'_>,
-    at: At<'_>,
+    at: EntryPosition<'_>,
     directory: Option<&RelPath>,
 ) -> Result<Option<RelPath>, UnpackError> {
     match directory {
-        Some(directory) => writer.place_directory(at, directory),
+        Some(directory) => writer.resolve_directory(at, directory),
         None => Ok(None),
     }
 }
 
-fn child(at: At<'_>, directory: Option<&RelPath>, name: &[u8]) -> Result<RelPath, UnpackError> {
+fn join(
+    at: EntryPosition<'_>,
+    directory: Option<&RelPath>,
+    name: &[u8],
+) -> Result<RelPath, UnpackError> {
     let whole = match directory {
         Some(directory) => [directory.as_bytes(), b"/", name].concat(),
         None => name.to_vec(),

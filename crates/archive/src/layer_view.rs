@@ -18,9 +18,8 @@ const STEPS_MAX: usize = 4096;
 /// The mode of a directory without an explicit mode.
 pub(crate) const DIRECTORY_MODE: u32 = 0o755;
 /// The header of the serialized form.
-const HEAD: &[u8] = b"layer view 1\n";
+const HEADER: &[u8] = b"layer view 1\n";
 
-/// The known type of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Known {
     Link(Vec<u8>),
@@ -41,56 +40,55 @@ impl LayerView {
     /// # Errors
     /// Too many links, or a path that is too long.
     pub fn resolve(&self, path: &RelPath, follows_last: bool) -> Result<Option<RelPath>, Refusal> {
-        let mut here: Vec<u8> = Vec::with_capacity(path.as_bytes().len());
+        let mut resolved: Vec<u8> = Vec::with_capacity(path.as_bytes().len());
         // The remaining segments, the next one last.
-        let mut ahead: Vec<&[u8]> = path.segments().collect();
-        ahead.reverse();
+        let mut pending: Vec<&[u8]> = path.segments().rev().collect();
         let (mut links, mut steps) = (0, 0);
-        while let Some(segment) = ahead.pop() {
+        while let Some(segment) = pending.pop() {
             steps += 1;
-            if STEPS_MAX < steps {
+            if steps > STEPS_MAX {
                 return Err(too_long());
             }
             match segment {
                 b"" | b"." => continue,
                 b".." => {
-                    let cut = here.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-                    here.truncate(cut);
+                    let cut = resolved.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+                    resolved.truncate(cut);
                     continue;
                 }
-                _ if SEGMENT_BYTES_MAX < segment.len() => return Err(too_long()),
+                _ if segment.len() > SEGMENT_BYTES_MAX => return Err(too_long()),
                 _ => (),
             }
-            let parent = here.len();
-            if 0 < parent {
-                here.push(b'/');
+            let parent = resolved.len();
+            if parent > 0 {
+                resolved.push(b'/');
             }
-            here.extend_from_slice(segment);
-            let is_last = ahead.is_empty();
-            match self.known.get(&here) {
+            resolved.extend_from_slice(segment);
+            let is_last = pending.is_empty();
+            match self.known.get(&resolved) {
                 Some(Known::Link(target)) if follows_last || !is_last => {
                     links += 1;
-                    if LINKS_MAX < links {
+                    if links > LINKS_MAX {
                         return Err(Refusal::new(
                             "layer_path_links",
                             format!("its name leads through more than {LINKS_MAX} symlinks"),
                         ));
                     }
                     let is_absolute = target.first() == Some(&b'/');
-                    here.truncate(if is_absolute { 0 } else { parent });
-                    ahead.extend(target.rsplit(|byte| *byte == b'/'));
+                    resolved.truncate(if is_absolute { 0 } else { parent });
+                    pending.extend(target.rsplit(|byte| *byte == b'/'));
                 }
                 _ => (),
             }
         }
-        if here.is_empty() {
+        if resolved.is_empty() {
             return Ok(None);
         }
-        let found = RelPath::parse(&here).map_err(|_long| too_long())?;
-        match found.segments().count() <= SEGMENTS_MAX {
-            true => Ok(Some(found)),
-            false => Err(too_long()),
+        let path = RelPath::parse(&resolved).map_err(|_long| too_long())?;
+        if path.segments().count() > SEGMENTS_MAX {
+            return Err(too_long());
         }
+        Ok(Some(path))
     }
 
     /// The target of the link at `path`; `None` if no link is known there.
@@ -111,14 +109,14 @@ impl LayerView {
     }
 
     /// Records a link at `path`, which replaces everything at or beneath it.
-    pub(crate) fn put_link(&mut self, path: &RelPath, target: Vec<u8>) {
-        self.take_away(path);
+    pub(crate) fn add_link(&mut self, path: &RelPath, target: Vec<u8>) {
+        self.remove(path);
         let key = path.as_bytes().to_vec();
         self.known.insert(key, Known::Link(target));
     }
 
     /// Records a directory at `path`; entries beneath an existing directory stay.
-    pub(crate) fn put_directory(&mut self, path: &RelPath, mode: u32) {
+    pub(crate) fn add_directory(&mut self, path: &RelPath, mode: u32) {
         match mode {
             DIRECTORY_MODE => drop(self.known.remove(path.as_bytes())),
             _ => {
@@ -129,22 +127,22 @@ impl LayerView {
     }
 
     /// Removes everything at or beneath `path`.
-    pub(crate) fn take_away(&mut self, path: &RelPath) {
+    pub(crate) fn remove(&mut self, path: &RelPath) {
         self.known.remove(path.as_bytes());
         self.retain_below(Some(path), |_| false);
     }
 
-    /// Removes everything beneath `path` (`None` is the root) that `stays` does not keep.
-    pub(crate) fn retain_below(&mut self, path: Option<&RelPath>, stays: impl Fn(&[u8]) -> bool) {
+    /// Removes everything beneath `path` (`None` is the root) for which `keep` returns false.
+    pub(crate) fn retain_below(&mut self, path: Option<&RelPath>, keep: impl Fn(&[u8]) -> bool) {
         let Some(path) = path else {
-            self.known.retain(|key, _| stays(key));
+            self.known.retain(|key, _| keep(key));
             return;
         };
-        let gone: Vec<Vec<u8>> = beneath(&self.known, path.as_bytes())
-            .filter(|(key, _)| !stays(key))
+        let removed: Vec<Vec<u8>> = beneath(&self.known, path.as_bytes())
+            .filter(|(key, _)| !keep(key))
             .map(|(key, _)| key.clone())
             .collect();
-        for key in gone {
+        for key in removed {
             self.known.remove(&key);
         }
     }
@@ -152,7 +150,7 @@ impl LayerView {
     /// Serializes the view for [`Self::read`].
     #[must_use]
     pub fn write(&self) -> Vec<u8> {
-        let mut bytes = HEAD.to_vec();
+        let mut bytes = HEADER.to_vec();
         for (path, known) in &self.known {
             // Paths and targets contain no NUL byte.
             bytes.extend_from_slice(path);
@@ -173,7 +171,7 @@ impl LayerView {
     /// Parses the output of [`Self::write`]; `None` for other input.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let mut fields = bytes.strip_prefix(HEAD)?.split(|byte| *byte == 0);
+        let mut fields = bytes.strip_prefix(HEADER)?.split(|byte| *byte == 0);
         let mut known = BTreeMap::new();
         loop {
             let path = fields.next()?;
@@ -181,7 +179,7 @@ impl LayerView {
                 return fields.next().is_none().then_some(Self { known });
             }
             let path = RelPath::parse(path).ok()?;
-            let one = match fields.next()?.split_first()? {
+            let entry = match fields.next()?.split_first()? {
                 (b'l', target) if !target.is_empty() => Known::Link(target.to_vec()),
                 (b'd', mode) => {
                     let mode = std::str::from_utf8(mode).ok()?;
@@ -189,7 +187,7 @@ impl LayerView {
                 }
                 _ => return None,
             };
-            known.insert(path.as_bytes().to_vec(), one);
+            known.insert(path.as_bytes().to_vec(), entry);
         }
     }
 }
@@ -227,12 +225,12 @@ mod tests {
     fn view(links: &[(&str, &str)]) -> LayerView {
         let mut view = LayerView::default();
         for (link, target) in links {
-            view.put_link(&path(link), target.as_bytes().to_vec());
+            view.add_link(&path(link), target.as_bytes().to_vec());
         }
         view
     }
 
-    fn led(view: &LayerView, from: &str, follows_last: bool) -> String {
+    fn resolved(view: &LayerView, from: &str, follows_last: bool) -> String {
         match view.resolve(&path(from), follows_last) {
             Ok(Some(to)) => to.to_string(),
             Ok(None) => "/".to_owned(),
@@ -241,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_leads_through_links_and_never_out_of_the_root() {
+    fn links_are_followed_and_never_lead_out_of_the_root() {
         let view = view(&[
             ("lib", "usr/lib"),
             ("usr/lib64", "lib"),
@@ -271,7 +269,7 @@ mod tests {
             ("one", "one"),
             ("none/f", "none/f"),
         ] {
-            assert_eq!(led(&view, from, false), to, "{from}");
+            assert_eq!(resolved(&view, from, false), to, "{from}");
         }
         for (from, to) in [
             ("lib", "usr/lib"),
@@ -279,28 +277,28 @@ mod tests {
             ("usr/up", "/"),
             ("two", "layer_path_links"),
         ] {
-            assert_eq!(led(&view, from, true), to, "{from}");
+            assert_eq!(resolved(&view, from, true), to, "{from}");
         }
     }
 
     #[test]
-    fn what_is_replaced_or_taken_away_is_known_no_more() {
+    fn removed_and_replaced_entries_are_forgotten() {
         let mut view = view(&[("a/l", "x"), ("a/b/l", "x"), ("a0/l", "x"), ("a-/l", "x")]);
-        view.put_directory(&path("a/b"), 0o700);
+        view.add_directory(&path("a/b"), 0o700);
         assert_eq!(view.directory_mode(&path("a/b")), 0o700);
         view.retain_below(Some(&path("a")), |_| false);
         assert_eq!(view.directory_mode(&path("a/b")), 0o755);
-        assert_eq!(led(&view, "a/l/f", false), "a/l/f");
-        assert_eq!(led(&view, "a0/l/f", false), "a0/x/f");
-        assert_eq!(led(&view, "a-/l/f", false), "a-/x/f");
-        view.put_directory(&path("a0/l"), 0o755);
-        assert_eq!(led(&view, "a0/l/f", false), "a0/l/f");
+        assert_eq!(resolved(&view, "a/l/f", false), "a/l/f");
+        assert_eq!(resolved(&view, "a0/l/f", false), "a0/x/f");
+        assert_eq!(resolved(&view, "a-/l/f", false), "a-/x/f");
+        view.add_directory(&path("a0/l"), 0o755);
+        assert_eq!(resolved(&view, "a0/l/f", false), "a0/l/f");
         view.retain_below(None, |_| false);
         assert_eq!(view, LayerView::default());
     }
 
     #[test]
-    fn what_is_too_long_leads_nowhere() {
+    fn paths_that_become_too_long_are_refused() {
         let long = "a/".repeat(2_000);
         let view = view(&[
             ("l", &long),
@@ -308,11 +306,11 @@ mod tests {
             ("d", &"c/".repeat(200)),
         ]);
         for from in ["l/f", "n/f", "d/f"] {
-            assert_eq!(led(&view, from, false), "path_too_long", "{from}");
+            assert_eq!(resolved(&view, from, false), "path_too_long", "{from}");
         }
         let mut circle = LayerView::default();
-        circle.put_link(&path("x"), [b"y/../".repeat(800), b"x".to_vec()].concat());
-        assert_eq!(led(&circle, "x/f", false), "path_too_long");
+        circle.add_link(&path("x"), [b"y/../".repeat(800), b"x".to_vec()].concat());
+        assert_eq!(resolved(&circle, "x/f", false), "path_too_long");
     }
 
     proptest! {
@@ -324,7 +322,7 @@ mod tests {
         ) {
             let mut view = LayerView::default();
             for (link, target) in &links {
-                view.put_link(&path(link), target.clone().into_bytes());
+                view.add_link(&path(link), target.clone().into_bytes());
             }
             if let Ok(Some(to)) = view.resolve(&path(&from), follows) {
                 let mut above = to.parent();

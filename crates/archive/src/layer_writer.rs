@@ -12,9 +12,12 @@ use rustix::fs::{Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 
 use crate::error::{Refusal, UnpackError, shown};
+use crate::layer::UnpackedLayer;
 use crate::layer_view::{LayerView, beneath};
+use crate::path_mapping::relative_to;
 use crate::target::{Target, failed, write_all};
 use crate::tree::TreeLimits;
+use spec::digest::Digest;
 use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
 use sys::file::CallError;
@@ -24,14 +27,14 @@ const OPAQUE: &str = "user.overlay.opaque";
 /// Mode bits that are kept: no set-user-id, no set-group-id.
 const KEPT_BITS: u32 = 0o1777;
 /// Owner bits that every file and directory gets, so that the layer can be read and removed.
-const OWNER_OF_FILE: u32 = 0o400;
-const OWNER_OF_DIRECTORY: u32 = 0o700;
+const FILE_OWNER_BITS: u32 = 0o400;
+const DIRECTORY_OWNER_BITS: u32 = 0o700;
 /// Approximate sizes of an inode and of a block on disk.
 const INODE_BYTES: u64 = 1024;
 const BLOCK_BYTES: u64 = 4096;
 
-/// Returns whether one of the layers below has an entry at a path without links.
-pub type Below<'a> = &'a dyn Fn(&RelPath) -> Result<bool, CallError>;
+/// Whether one of the layers below has an entry at a path without links.
+pub type ExistsBelow<'a> = &'a dyn Fn(&RelPath) -> Result<bool, CallError>;
 
 /// The type of an entry of this layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,12 +46,12 @@ enum Node {
 
 /// The position of an entry, for messages.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct At<'name> {
+pub(crate) struct EntryPosition<'name> {
     pub index: u64,
     pub name: &'name [u8],
 }
 
-impl At<'_> {
+impl EntryPosition<'_> {
     pub(crate) fn refused(&self, refusal: Refusal) -> UnpackError {
         UnpackError::entry(self.index, self.name, refusal)
     }
@@ -56,33 +59,21 @@ impl At<'_> {
 
 pub(crate) struct LayerWriter<'a> {
     target: Target<'a>,
-    below: Below<'a>,
+    exists_below: ExistsBelow<'a>,
     view: LayerView,
     nodes: BTreeMap<Vec<u8>, Node>,
     /// Paths of the layers below that are removed.
-    gone: BTreeSet<Vec<u8>>,
+    removed: BTreeSet<Vec<u8>>,
     /// Directories that hide the layers below.
     opaque: BTreeSet<Vec<u8>>,
     hides_all: bool,
     limits: TreeLimits,
-    made: u64,
+    created: u64,
     whiteouts: u64,
     name_bytes: u64,
     disk_bytes: u64,
     left_out: u64,
     first_left_out: Option<String>,
-}
-
-/// The result of writing a layer.
-#[derive(Debug)]
-pub(crate) struct WrittenLayer {
-    pub view: LayerView,
-    pub hides_all: bool,
-    pub is_empty: bool,
-    pub entries: u64,
-    pub files: u64,
-    pub disk_bytes: u64,
-    pub warnings: Vec<WarningReport>,
 }
 
 /// A file being written.
@@ -94,19 +85,12 @@ pub(crate) struct LayerFile<'writer> {
 }
 
 impl LayerFile<'_> {
-    /// Appends `data`.
-    ///
-    /// # Errors
-    /// [`UnpackError::Target`].
     pub(crate) fn write(&mut self, data: &[u8]) -> Result<(), UnpackError> {
         self.bytes += data.len() as u64;
         write_all(self.file.as_fd(), &self.path, data)
     }
 
-    /// Finishes the file after all data, and sets its modification time.
-    ///
-    /// # Errors
-    /// [`UnpackError::Target`].
+    /// Must be called after all data is written. Sets the modification time.
     pub(crate) fn end(self, modified_s: Option<u64>) -> Result<(), UnpackError> {
         *self.disk_bytes += self.bytes.next_multiple_of(BLOCK_BYTES);
         // The kernel clamps times that the file system cannot store, so a time causes no error.
@@ -125,24 +109,23 @@ impl LayerFile<'_> {
 }
 
 impl<'a> LayerWriter<'a> {
-    /// Creates an empty layer in the empty directory `root`. `view` describes the layers below; `below`
-    /// looks paths up in them.
+    /// Creates entries in the empty directory `root`. `view` and `exists_below` describe the layers below.
     pub(crate) fn new(
         root: BorrowedFd<'a>,
         view: LayerView,
-        below: Below<'a>,
+        exists_below: ExistsBelow<'a>,
         limits: TreeLimits,
     ) -> Self {
         Self {
             target: Target::new(root, None),
-            below,
+            exists_below,
             view,
             nodes: BTreeMap::new(),
-            gone: BTreeSet::new(),
+            removed: BTreeSet::new(),
             opaque: BTreeSet::new(),
             hides_all: false,
             limits,
-            made: 0,
+            created: 0,
             whiteouts: 0,
             name_bytes: 0,
             disk_bytes: INODE_BYTES,
@@ -152,38 +135,27 @@ impl<'a> LayerWriter<'a> {
     }
 
     /// Resolves `path` without following its last segment; never returns the root.
-    ///
-    /// # Errors
-    /// Too many links, or a path that is too long.
-    pub(crate) fn place(&self, at: At<'_>, path: &RelPath) -> Result<RelPath, UnpackError> {
-        self.led(at, path, false)?.ok_or_else(|| {
-            at.refused(Refusal::new(
-                "path_root",
-                "its name leads to the root itself",
-            ))
-        })
+    pub(crate) fn resolve(
+        &self,
+        at: EntryPosition<'_>,
+        path: &RelPath,
+    ) -> Result<RelPath, UnpackError> {
+        let resolved = self.view.resolve(path, false);
+        resolved
+            .and_then(|path| {
+                path.ok_or_else(|| Refusal::new("path_root", "its name leads to the root itself"))
+            })
+            .map_err(|refusal| at.refused(refusal))
     }
 
     /// Resolves the directory `path`, including its last segment; `None` is the root.
-    ///
-    /// # Errors
-    /// Too many links, or a path that is too long.
-    pub(crate) fn place_directory(
+    pub(crate) fn resolve_directory(
         &self,
-        at: At<'_>,
+        at: EntryPosition<'_>,
         path: &RelPath,
-    ) -> Result<Option<RelPath>, UnpackError> {
-        self.led(at, path, true)
-    }
-
-    fn led(
-        &self,
-        at: At<'_>,
-        path: &RelPath,
-        follows_last: bool,
     ) -> Result<Option<RelPath>, UnpackError> {
         self.view
-            .resolve(path, follows_last)
+            .resolve(path, true)
             .map_err(|refusal| at.refused(refusal))
     }
 
@@ -195,60 +167,51 @@ impl<'a> LayerWriter<'a> {
     }
 
     /// Whether `path` exists in this layer or in one below.
-    ///
-    /// # Errors
-    /// [`UnpackError::Source`] if the layers below cannot be read.
-    pub(crate) fn is_there(&self, path: &RelPath) -> Result<bool, UnpackError> {
-        Ok(self.nodes.contains_key(path.as_bytes()) || self.is_below(path)?)
+    pub(crate) fn exists(&self, path: &RelPath) -> Result<bool, UnpackError> {
+        Ok(self.nodes.contains_key(path.as_bytes()) || self.exists_below(path)?)
     }
 
-    /// Creates a directory at `path`, replacing any other entry of this layer.
-    ///
-    /// # Errors
-    /// A refusal of the entry, or [`UnpackError::Target`].
-    pub(crate) fn directory(
+    /// Creates a directory at `path`, replacing any other entry of this layer. The error is a refusal of
+    /// the entry or [`UnpackError::Target`], as for the other `add` functions.
+    pub(crate) fn add_directory(
         &mut self,
-        at: At<'_>,
+        at: EntryPosition<'_>,
         path: &RelPath,
         mode: u32,
     ) -> Result<(), UnpackError> {
-        let bits = mode & KEPT_BITS | OWNER_OF_DIRECTORY;
+        let bits = mode & KEPT_BITS | DIRECTORY_OWNER_BITS;
         match self.nodes.get(path.as_bytes()) {
             Some(Node::Directory) => {
                 if self.view.directory_mode(path) != bits {
-                    self.target.change_directory(path, bits)?;
+                    self.target.set_directory_mode(path, bits)?;
                 }
             }
             Some(Node::File | Node::Link) => {
-                self.make_room(path)?;
-                self.make_directory(at, path, bits)?;
+                self.remove_entry(path)?;
+                self.create_directory(at, path, bits)?;
                 // The replaced entry hid the layers below, so the directory must hide them too.
                 self.opaque.insert(path.as_bytes().to_vec());
             }
             None => {
-                self.make_parents(at, path)?;
-                self.make_directory(at, path, bits)?;
+                self.create_parents(at, path)?;
+                self.create_directory(at, path, bits)?;
             }
         }
-        self.view.put_directory(path, bits);
+        self.view.add_directory(path, bits);
         Ok(())
     }
 
-    /// Creates a file at `path`, replacing any other entry of this layer; the caller writes its data to
-    /// the returned value.
-    ///
-    /// # Errors
-    /// As [`Self::directory`].
-    pub(crate) fn file(
+    /// Creates a file at `path`, replacing any other entry of this layer; the caller writes its data.
+    pub(crate) fn add_file(
         &mut self,
-        at: At<'_>,
+        at: EntryPosition<'_>,
         path: RelPath,
         mode: u32,
     ) -> Result<LayerFile<'_>, UnpackError> {
-        self.begin(at, &path, path.as_bytes().len(), Node::File)?;
-        let bits = mode & KEPT_BITS | OWNER_OF_FILE;
+        self.begin_entry(at, &path, path.as_bytes().len(), Node::File)?;
+        let bits = mode & KEPT_BITS | FILE_OWNER_BITS;
         let file = self.target.create_file(&path, bits)?;
-        self.view.take_away(&path);
+        self.view.remove(&path);
         Ok(LayerFile {
             path,
             file,
@@ -258,28 +221,22 @@ impl<'a> LayerWriter<'a> {
     }
 
     /// Creates a symbolic link at `path` with an unchanged target.
-    ///
-    /// # Errors
-    /// As [`Self::directory`].
-    pub(crate) fn symlink(
+    pub(crate) fn add_symlink(
         &mut self,
-        at: At<'_>,
+        at: EntryPosition<'_>,
         path: &RelPath,
         target: Vec<u8>,
     ) -> Result<(), UnpackError> {
-        self.begin(at, path, path.as_bytes().len() + target.len(), Node::Link)?;
+        self.begin_entry(at, path, path.as_bytes().len() + target.len(), Node::Link)?;
         self.target.create_symlink(path, &target)?;
-        self.view.put_link(path, target);
+        self.view.add_link(path, target);
         Ok(())
     }
 
-    /// Creates a hard link to the file `from` of this layer.
-    ///
-    /// # Errors
-    /// As [`Self::directory`]; a refusal if `from` is not a file.
-    pub(crate) fn hard_link(
+    /// Creates a hard link to `from`, which must be a file of this layer.
+    pub(crate) fn add_hard_link(
         &mut self,
-        at: At<'_>,
+        at: EntryPosition<'_>,
         path: &RelPath,
         from: &RelPath,
     ) -> Result<(), UnpackError> {
@@ -287,11 +244,13 @@ impl<'a> LayerWriter<'a> {
         let refusal = match self.nodes.get(from.as_bytes()) {
             _ if path == from => Refusal::hard_link_to_itself(),
             // Replacing `path` would remove the target of the link.
-            Some(_) if is_beneath(from, path) => Refusal::hard_link_missing(target),
+            Some(_) if relative_to(target, path.as_bytes()).is_some() => {
+                Refusal::hard_link_missing(target)
+            }
             Some(Node::File) => {
-                self.begin(at, path, path.as_bytes().len(), Node::File)?;
+                self.begin_entry(at, path, path.as_bytes().len(), Node::File)?;
                 self.target.create_hard_link(path, from)?;
-                self.view.take_away(path);
+                self.view.remove(path);
                 return Ok(());
             }
             Some(Node::Directory) => Refusal::hard_link_not_file(target, "a directory"),
@@ -302,32 +261,34 @@ impl<'a> LayerWriter<'a> {
     }
 
     /// Removes `path` of the layers below.
-    ///
-    /// # Errors
-    /// A limit is exceeded.
-    pub(crate) fn whiteout(&mut self, at: At<'_>, path: &RelPath) -> Result<(), UnpackError> {
+    pub(crate) fn add_whiteout(
+        &mut self,
+        at: EntryPosition<'_>,
+        path: &RelPath,
+    ) -> Result<(), UnpackError> {
         self.count(at, path, path.as_bytes().len())?;
         // A repeated whiteout has no effect; without this check each one would walk all entries beneath.
-        if self.gone.contains(path.as_bytes()) {
+        if self.removed.contains(path.as_bytes()) {
             return Ok(());
         }
         let nodes = &self.nodes;
-        match nodes.contains_key(path.as_bytes()) {
-            true => self
-                .view
-                .retain_below(Some(path), |key| nodes.contains_key(key)),
-            false => self.view.take_away(path),
+        if nodes.contains_key(path.as_bytes()) {
+            self.view
+                .retain_below(Some(path), |key| nodes.contains_key(key));
+        } else {
+            self.view.remove(path);
         }
-        self.gone.insert(path.as_bytes().to_vec());
+        self.removed.insert(path.as_bytes().to_vec());
         Ok(())
     }
 
     /// Hides the contents of the directory `path` in the layers below; `None` is the root.
-    ///
-    /// # Errors
-    /// A limit is exceeded.
-    pub(crate) fn opaque(&mut self, at: At<'_>, path: Option<&RelPath>) -> Result<(), UnpackError> {
-        // As for a whiteout.
+    pub(crate) fn add_opaque(
+        &mut self,
+        at: EntryPosition<'_>,
+        path: Option<&RelPath>,
+    ) -> Result<(), UnpackError> {
+        // A repeated one has no effect, as for a whiteout.
         let is_new = match path {
             Some(path) => {
                 self.count(at, path, path.as_bytes().len())?;
@@ -342,34 +303,39 @@ impl<'a> LayerWriter<'a> {
         Ok(())
     }
 
-    /// Prepares an entry at `path` other than a directory: creates its parents, removes an existing
-    /// entry, and counts it.
-    fn begin(
+    /// Creates the parents of a new entry that is not a directory, or removes the entry it replaces.
+    fn begin_entry(
         &mut self,
-        at: At<'_>,
+        at: EntryPosition<'_>,
         path: &RelPath,
         name_bytes: usize,
         node: Node,
     ) -> Result<(), UnpackError> {
-        match self.nodes.contains_key(path.as_bytes()) {
-            true => self.make_room(path)?,
-            false => self.make_parents(at, path)?,
+        if self.nodes.contains_key(path.as_bytes()) {
+            self.remove_entry(path)?;
+        } else {
+            self.create_parents(at, path)?;
         }
         self.count(at, path, name_bytes)?;
         self.nodes.insert(path.as_bytes().to_vec(), node);
         Ok(())
     }
 
-    fn count(&mut self, at: At<'_>, path: &RelPath, name_bytes: usize) -> Result<(), UnpackError> {
-        self.made += 1;
+    fn count(
+        &mut self,
+        at: EntryPosition<'_>,
+        path: &RelPath,
+        name_bytes: usize,
+    ) -> Result<(), UnpackError> {
+        self.created += 1;
         self.name_bytes += name_bytes as u64;
         self.disk_bytes += INODE_BYTES;
         let (index, name) = (at.index, shown(path.as_bytes()));
-        if self.limits.entries < self.made {
+        if self.created > self.limits.entries {
             let limit = self.limits.entries;
             return Err(UnpackError::TooManyEntries { index, name, limit });
         }
-        if self.limits.name_bytes < self.name_bytes {
+        if self.name_bytes > self.limits.name_bytes {
             let limit_bytes = self.limits.name_bytes;
             return Err(UnpackError::TooLongNames {
                 index,
@@ -380,7 +346,12 @@ impl<'a> LayerWriter<'a> {
         Ok(())
     }
 
-    fn make_directory(&mut self, at: At<'_>, path: &RelPath, bits: u32) -> Result<(), UnpackError> {
+    fn create_directory(
+        &mut self,
+        at: EntryPosition<'_>,
+        path: &RelPath,
+        bits: u32,
+    ) -> Result<(), UnpackError> {
         self.count(at, path, path.as_bytes().len())?;
         self.target.create_directory_as(path, bits)?;
         self.nodes.insert(path.as_bytes().to_vec(), Node::Directory);
@@ -388,7 +359,7 @@ impl<'a> LayerWriter<'a> {
     }
 
     /// Creates the missing parent directories of `path`, with the modes of the layers below.
-    fn make_parents(&mut self, at: At<'_>, path: &RelPath) -> Result<(), UnpackError> {
+    fn create_parents(&mut self, at: EntryPosition<'_>, path: &RelPath) -> Result<(), UnpackError> {
         let mut missing = Vec::new();
         let mut above = path.parent();
         while let Some(parent) = above {
@@ -408,57 +379,60 @@ impl<'a> LayerWriter<'a> {
         }
         for directory in missing.iter().rev() {
             let bits = self.view.directory_mode(directory);
-            self.make_directory(at, directory, bits)?;
-            self.view.put_directory(directory, bits);
+            self.create_directory(at, directory, bits)?;
+            self.view.add_directory(directory, bits);
         }
         Ok(())
     }
 
     /// Removes the entry of this layer at `path` with everything beneath it.
-    fn make_room(&mut self, path: &RelPath) -> Result<(), UnpackError> {
-        let mut going: Vec<(Vec<u8>, Node)> = beneath(&self.nodes, path.as_bytes())
+    fn remove_entry(&mut self, path: &RelPath) -> Result<(), UnpackError> {
+        let mut entries: Vec<(Vec<u8>, Node)> = beneath(&self.nodes, path.as_bytes())
             .map(|(key, node)| (key.clone(), *node))
             .collect();
-        going.reverse();
-        going.extend(
+        entries.reverse();
+        entries.extend(
             self.nodes
                 .get_key_value(path.as_bytes())
                 .map(|(key, node)| (key.clone(), *node)),
         );
-        for (key, node) in going {
-            let one = rel_path(&key)?;
+        for (key, node) in entries {
+            let path = rel_path(&key)?;
             match node {
-                Node::Directory => self.target.remove_directory(&one)?,
-                Node::File | Node::Link => self.target.remove_file(&one)?,
+                Node::Directory => self.target.remove_directory(&path)?,
+                Node::File | Node::Link => self.target.remove_file(&path)?,
             }
             self.nodes.remove(&key);
             self.opaque.remove(&key);
         }
-        self.view.take_away(path);
+        self.view.remove(path);
         Ok(())
     }
 
-    /// Writes whiteouts and opaque marks, and returns the result.
-    ///
-    /// # Errors
-    /// [`UnpackError::Target`], [`UnpackError::NotOpaque`].
-    pub(crate) fn finish(mut self) -> Result<WrittenLayer, UnpackError> {
+    /// Writes the whiteouts and opaque marks. `diff_id` and `bytes` are those of the archive.
+    pub(crate) fn finish(
+        mut self,
+        diff_id: Digest,
+        bytes: u64,
+    ) -> Result<UnpackedLayer, UnpackError> {
         if !self.hides_all {
-            self.hide_directories()?;
-            self.hide_names()?;
+            self.write_opaque_marks()?;
+            self.write_whiteouts()?;
         }
         let mut warnings = Vec::new();
         if let Some(first) = &self.first_left_out {
-            let others = self.left_out - 1;
-            warnings.push(WarningReport::new(
-                "image_left_out",
-                format!(
-                    "{first} and {others} more devices, fifos or notes of AUFS are left out of a layer"
+            let message = match self.left_out - 1 {
+                0 => format!("{first} is left out of a layer"),
+                others => format!(
+                    "{first} and {others} more devices, fifos or AUFS files are left out of a layer"
                 ),
-            ));
+            };
+            warnings.push(WarningReport::new("image_left_out", message));
         }
         let files = self.nodes.values().filter(|node| **node == Node::File);
-        Ok(WrittenLayer {
+        Ok(UnpackedLayer {
+            diff_id,
+            bytes,
             hides_all: self.hides_all,
             is_empty: self.nodes.is_empty() && self.whiteouts == 0,
             entries: self.nodes.len() as u64,
@@ -470,14 +444,14 @@ impl<'a> LayerWriter<'a> {
     }
 
     /// Marks opaque directories: explicit ones, and those that were created again after a whiteout.
-    fn hide_directories(&mut self) -> Result<(), UnpackError> {
-        let again = self.gone.iter().filter(|key| self.is_directory(key));
-        let mut all: Vec<Vec<u8>> = self.opaque.iter().chain(again).cloned().collect();
+    fn write_opaque_marks(&mut self) -> Result<(), UnpackError> {
+        let recreated = self.removed.iter().filter(|key| self.is_directory(key));
+        let mut all: Vec<Vec<u8>> = self.opaque.iter().chain(recreated).cloned().collect();
         all.sort();
         all.dedup();
         for key in all {
             let path = rel_path(&key)?;
-            if self.is_shadowed(&key) || !self.is_below(&path)? {
+            if self.is_shadowed(&key) || !self.exists_below(&path)? {
                 continue;
             }
             match self.nodes.get(&key) {
@@ -486,12 +460,12 @@ impl<'a> LayerWriter<'a> {
                 Some(Node::File | Node::Link) => continue,
                 None => {
                     let bits = self.view.directory_mode(&path);
-                    let at = At {
+                    let at = EntryPosition {
                         index: 0,
                         name: &key,
                     };
-                    self.make_parents(at, &path)?;
-                    self.make_directory(at, &path, bits)?;
+                    self.create_parents(at, &path)?;
+                    self.create_directory(at, &path, bits)?;
                 }
             }
             self.mark_opaque(&path)?;
@@ -500,19 +474,19 @@ impl<'a> LayerWriter<'a> {
     }
 
     /// Creates whiteouts for entries of the layers below that would be visible.
-    fn hide_names(&mut self) -> Result<(), UnpackError> {
+    fn write_whiteouts(&mut self) -> Result<(), UnpackError> {
         // Whiteouts that are not written still shadow the paths beneath them.
-        for key in self.gone.clone() {
+        for key in self.removed.clone() {
             let path = rel_path(&key)?;
             let is_hidden = self.nodes.contains_key(&key) || self.is_shadowed(&key);
-            if is_hidden || !self.is_below(&path)? {
+            if is_hidden || !self.exists_below(&path)? {
                 continue;
             }
-            let at = At {
+            let at = EntryPosition {
                 index: 0,
                 name: &key,
             };
-            self.make_parents(at, &path)?;
+            self.create_parents(at, &path)?;
             self.target.create_whiteout(&path)?;
             self.whiteouts += 1;
         }
@@ -523,8 +497,8 @@ impl<'a> LayerWriter<'a> {
         self.nodes.get(key) == Some(&Node::Directory)
     }
 
-    fn is_below(&self, path: &RelPath) -> Result<bool, UnpackError> {
-        (self.below)(path).map_err(|source| UnpackError::Source {
+    fn exists_below(&self, path: &RelPath) -> Result<bool, UnpackError> {
+        (self.exists_below)(path).map_err(|source| UnpackError::Source {
             name: shown(path.as_bytes()),
             source,
         })
@@ -533,10 +507,10 @@ impl<'a> LayerWriter<'a> {
     /// Whether a parent of `key` already hides it: an opaque directory, a whiteout, or an entry that is
     /// not a directory.
     fn is_shadowed(&self, key: &[u8]) -> bool {
-        let cuts = (0..key.len()).filter(|at| key[*at] == b'/');
-        cuts.map(|cut| &key[..cut]).any(|above| {
+        let slashes = (0..key.len()).filter(|at| key[*at] == b'/');
+        slashes.map(|slash| &key[..slash]).any(|above| {
             self.opaque.contains(above)
-                || self.gone.contains(above)
+                || self.removed.contains(above)
                 || matches!(self.nodes.get(above), Some(Node::File | Node::Link))
         })
     }
@@ -554,12 +528,6 @@ impl<'a> LayerWriter<'a> {
             }
         })
     }
-}
-
-fn is_beneath(path: &RelPath, above: &RelPath) -> bool {
-    path.as_bytes()
-        .strip_prefix(above.as_bytes())
-        .is_some_and(|rest| rest.starts_with(b"/"))
 }
 
 /// Converts a key back to its path.

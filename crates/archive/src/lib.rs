@@ -1,4 +1,4 @@
-//! Archives: unpacks untrusted archives to a tree beneath an open directory, and packs trees.
+//! Unpacks untrusted archives beneath an open directory, and writes canonical tars.
 #![forbid(unsafe_code)]
 
 mod ahead;
@@ -9,7 +9,6 @@ mod entries;
 mod entry_rules;
 pub mod error;
 pub mod gzip;
-mod hash_beside;
 mod inflated;
 pub mod layer;
 pub(crate) mod layer_view;
@@ -18,15 +17,16 @@ pub mod links;
 pub mod listing;
 pub mod open;
 pub mod pack;
+mod path_mapping;
 pub mod pax;
-mod placing;
 pub mod survey;
 pub(crate) mod tar_header;
 pub mod target;
+mod threaded_hash;
 pub mod tree;
 mod tree_writer;
 pub mod unpack;
-pub mod whiteout;
+mod whiteout;
 
 pub use canonical::content_digest;
 pub use canonical::write_canonical;
@@ -39,6 +39,6 @@ pub use open::{OpenedArchive, open_archive};
 pub use pack::{unpack_directory, unpack_directory_as};
 pub use survey::{Surveyed, survey, survey_directory};
 pub use tree::{Entry, Tree};
-pub use tree_writer::{LEFT_OUT, case_twins};
+pub use tree_writer::{VERSION_CONTROL_DIRECTORIES, case_collision_warning, left_out_warning};
 pub use unpack::unpack_hosted;
 pub use unpack::{AHEAD_FROM_BYTES, UnpackLimits, Unpacked, unpack, unpack_ahead, unpack_snapshot};

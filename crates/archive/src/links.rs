@@ -9,7 +9,7 @@ use spec::path::{PATH_BYTES_MAX, RelPath, escape};
 /// Maximum number of segments of a link target; each costs one look-up.
 const TARGET_SEGMENTS_MAX: usize = 256;
 
-/// Checks what can be checked before the whole tree is known.
+/// Checks the rules that do not depend on other links.
 ///
 /// # Errors
 /// The first rule that the link breaks.
@@ -23,8 +23,8 @@ pub fn check_target(link: &RelPath, target: &[u8]) -> Result<(), Refusal> {
             "is a symlink whose target contains a NUL byte",
         ));
     }
-    if PATH_BYTES_MAX < target.len()
-        || TARGET_SEGMENTS_MAX < target.split(|byte| *byte == b'/').count()
+    if target.len() > PATH_BYTES_MAX
+        || target.split(|byte| *byte == b'/').count() > TARGET_SEGMENTS_MAX
     {
         return Err(too_long());
     }
@@ -35,7 +35,7 @@ pub fn check_target(link: &RelPath, target: &[u8]) -> Result<(), Refusal> {
             format!("is a symlink to the absolute path `{target}`; expected a relative one"),
         ));
     }
-    walk(link, target, |_, _| Ok(()))
+    visit_path(link, target, |_, _| Ok(()))
 }
 
 /// Checks every link of a complete tree against all others; reports the first violation by path.
@@ -53,22 +53,22 @@ pub fn check_all(tree: &Tree) -> Result<(), (RelPath, Refusal)> {
     let paths: HashSet<&[u8]> = links.iter().map(|(path, _)| path.as_bytes()).collect();
     for (link, target) in links {
         check_target(link, target)
-            .and_then(|()| check_passage(link, target, &paths))
+            .and_then(|()| check_path(link, target, &paths))
             .map_err(|error| (link.clone(), error))?;
     }
     Ok(())
 }
 
-/// `paths` are the paths of all links of the tree.
-fn check_passage(link: &RelPath, target: &[u8], paths: &HashSet<&[u8]>) -> Result<(), Refusal> {
-    walk(link, target, |here, is_last| {
-        if !paths.contains(here) {
+/// Refuses a path to or through another link. `paths` are the paths of all links of the tree.
+fn check_path(link: &RelPath, target: &[u8], paths: &HashSet<&[u8]>) -> Result<(), Refusal> {
+    visit_path(link, target, |path, is_last| {
+        if !paths.contains(path) {
             return Ok(());
         }
-        if here == link.as_bytes() {
+        if path == link.as_bytes() {
             return Err(refused("symlink_loop", "is a symlink to itself"));
         }
-        let (target, other) = (escape(target), escape(here));
+        let (target, other) = (escape(target), escape(path));
         Err(if is_last {
             refused(
                 "symlink_chained",
@@ -89,12 +89,12 @@ fn check_passage(link: &RelPath, target: &[u8], paths: &HashSet<&[u8]>) -> Resul
 
 /// Visits each path from the link's directory to its target, with `..` resolved lexically: this equals
 /// the kernel's resolution if no visited path is a link.
-fn walk(
+fn visit_path(
     link: &RelPath,
     target: &[u8],
     mut visit: impl FnMut(&[u8], bool) -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
-    let mut here: Vec<u8> = link
+    let mut path: Vec<u8> = link
         .parent()
         .map_or_else(Vec::new, |parent| parent.as_bytes().to_vec());
     let mut segments = target
@@ -103,7 +103,7 @@ fn walk(
         .peekable();
     while let Some(segment) = segments.next() {
         if segment == b".." {
-            if here.is_empty() {
+            if path.is_empty() {
                 let target = escape(target);
                 return Err(refused(
                     "symlink_escapes",
@@ -113,18 +113,18 @@ fn walk(
                     ),
                 ));
             }
-            let cut = here.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-            here.truncate(cut);
+            let slash = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+            path.truncate(slash);
             continue;
         }
-        if !here.is_empty() {
-            here.push(b'/');
+        if !path.is_empty() {
+            path.push(b'/');
         }
-        here.extend_from_slice(segment);
-        if PATH_BYTES_MAX < here.len() {
+        path.extend_from_slice(segment);
+        if path.len() > PATH_BYTES_MAX {
             return Err(too_long());
         }
-        visit(&here, segments.peek().is_none())?;
+        visit(&path, segments.peek().is_none())?;
     }
     Ok(())
 }

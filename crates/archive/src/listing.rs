@@ -70,7 +70,7 @@ pub fn read(bytes: &[u8]) -> Option<Tree> {
     }
     let count = entries.len();
     let entries = BTreeMap::from_iter(entries);
-    (entries.len() == count).then(|| Tree::of_entries(entries))
+    (entries.len() == count).then(|| Tree::from_entries(entries))
 }
 
 fn take<'bytes>(rest: &mut &'bytes [u8]) -> Option<&'bytes [u8]> {
@@ -100,7 +100,7 @@ mod tests {
             ("c", Entry::Directory),
         ] {
             let path = RelPath::parse(path.as_bytes()).expect("a path");
-            let limits = UnpackLimits::default().tree();
+            let limits = UnpackLimits::default().tree_limits();
             tree.insert(path, entry, limits).expect("fits");
         }
         let bytes = write(&tree);

@@ -43,7 +43,7 @@ pub fn unpack_directory_as(
     limits: &UnpackLimits,
     ids: Option<HostIds>,
 ) -> Result<Unpacked, UnpackError> {
-    let writer = TreeWriter::new(into, limits.tree(), ids);
+    let writer = TreeWriter::new(into, limits.tree_limits(), ids);
     read_directory(source, writer, limits)?.finish(into, None)
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn read_directory<'fd>(
     };
     let mut open = vec![walk.list(source, None)?];
     while let Some(level) = open.last_mut() {
-        let Some((path, file_type)) = level.left.pop() else {
+        let Some((path, file_type)) = level.remaining.pop() else {
             open.pop();
             continue;
         };
@@ -78,8 +78,8 @@ pub(crate) fn read_directory<'fd>(
 /// A directory being visited.
 struct Level {
     directory: OwnedFd,
-    /// The remaining entries, the next one last.
-    left: Vec<(RelPath, FileType)>,
+    /// The next one last.
+    remaining: Vec<(RelPath, FileType)>,
 }
 
 struct Walk<'fd> {
@@ -105,18 +105,18 @@ impl Walk<'_> {
         let directory = open_beneath(directory, name, flags, Mode::empty())
             .map_err(|errno| failed("openat2", errno))?;
         let listing = Dir::read_from(&directory).map_err(|errno| failed("openat", errno))?;
-        let mut left = Vec::new();
+        let mut remaining = Vec::new();
         for entry in listing {
             let entry = entry.map_err(|errno| failed("getdents64", errno))?;
             let name = entry.file_name().to_bytes();
             if matches!(name, b"." | b"..") {
                 continue;
             }
-            let path = beneath(path, name)
+            let path = join(path, name)
                 .map_err(|error| UnpackError::entry(self.index, name, Refusal::path(error)))?;
             self.listed += 1;
-            // Checked here because all names are held in memory before the visit.
-            if self.limits.entries < self.listed {
+            // Checked here because all names of a directory are in memory before it is visited.
+            if self.listed > self.limits.entries {
                 return Err(UnpackError::TooManyEntries {
                     index: self.listed,
                     name: shown(path.as_bytes()),
@@ -136,16 +136,19 @@ impl Walk<'_> {
                 self.writer.leave_out(path);
                 continue;
             }
-            left.push((path, file_type));
+            remaining.push((path, file_type));
         }
-        left.sort_by(|(a, type_a), (b, type_b)| {
-            // In descending order: the next entry is popped from the end.
+        remaining.sort_by(|(a, type_a), (b, type_b)| {
+            // Descending: the next entry is popped from the end.
             archive_order(
                 (b.as_bytes(), *type_b == FileType::Directory),
                 (a.as_bytes(), *type_a == FileType::Directory),
             )
         });
-        Ok(Level { directory, left })
+        Ok(Level {
+            directory,
+            remaining,
+        })
     }
 
     /// Copies one entry; returns the listing of a directory.
@@ -159,13 +162,13 @@ impl Walk<'_> {
         let index = self.index;
         let refused = |refusal| UnpackError::entry(index, path.as_bytes(), refusal);
         let segments = path.segments().count();
-        if SEGMENTS_MAX < segments {
+        if segments > SEGMENTS_MAX {
             return Err(refused(Refusal::too_deep(segments, SEGMENTS_MAX)));
         }
         match file_type {
             FileType::Directory => {
                 let below = self.list(parent, Some(&path))?;
-                self.writer.directory(index, path)?;
+                self.writer.add_directory(index, path)?;
                 Ok(Some(below))
             }
             FileType::RegularFile => self.copy_file(parent, path).map(|()| None),
@@ -174,9 +177,9 @@ impl Walk<'_> {
                     .map_err(|errno| unreadable("readlinkat", path.as_bytes(), errno))?
                     .into_bytes();
                 check_target(&path, &target).map_err(|error| refused(error.about("it")))?;
-                self.writer.symlink(index, path, target).map(|()| None)
+                self.writer.add_symlink(index, path, target).map(|()| None)
             }
-            other => Err(refused(source_type(other))),
+            other => Err(refused(unsupported_type(other))),
         }
     }
 
@@ -189,13 +192,13 @@ impl Walk<'_> {
         let name = shown(path.as_bytes());
         let file_type = FileType::from_raw_mode(status.st_mode);
         if file_type != FileType::RegularFile {
-            let refusal = source_type(file_type);
+            let refusal = unsupported_type(file_type);
             return Err(UnpackError::entry(self.index, path.as_bytes(), refusal));
         }
         let expected_bytes = u64::try_from(status.st_size).unwrap_or(0);
         let limit_bytes = self.limits.unpacked_bytes;
         self.file_bytes = self.file_bytes.saturating_add(expected_bytes);
-        if limit_bytes < self.file_bytes {
+        if self.file_bytes > limit_bytes {
             return Err(UnpackError::TooManyBytes {
                 index: self.index,
                 name,
@@ -209,7 +212,7 @@ impl Walk<'_> {
         };
         let mut sink = self
             .writer
-            .file(self.index, path, executable, expected_bytes)?;
+            .add_file(self.index, path, executable, expected_bytes)?;
         let mut total = 0;
         loop {
             let count = match rustix::io::read(&source, &mut self.buffer) {
@@ -219,7 +222,7 @@ impl Walk<'_> {
                 Err(errno) => return Err(unreadable("read", name.as_bytes(), errno)),
             };
             total += count as u64;
-            if expected_bytes < total {
+            if total > expected_bytes {
                 return Err(changed);
             }
             sink.write(&self.buffer[..count])?;
@@ -232,7 +235,7 @@ impl Walk<'_> {
     }
 }
 
-fn beneath(parent: Option<&RelPath>, name: &[u8]) -> Result<RelPath, PathError> {
+fn join(parent: Option<&RelPath>, name: &[u8]) -> Result<RelPath, PathError> {
     let name = RelPath::parse(name)?;
     match parent {
         Some(parent) => parent.join(&name),
@@ -240,7 +243,7 @@ fn beneath(parent: Option<&RelPath>, name: &[u8]) -> Result<RelPath, PathError> 
     }
 }
 
-fn source_type(file_type: FileType) -> Refusal {
+fn unsupported_type(file_type: FileType) -> Refusal {
     let what = type_name(file_type);
     Refusal::new(
         "entry_type",

@@ -9,7 +9,7 @@ pub struct PaxRecords {
     pub(crate) path: Option<Vec<u8>>,
     pub(crate) link_path: Option<Vec<u8>>,
     pub(crate) size_bytes: Option<u64>,
-    /// Whole seconds since 1970; `None` if invalid. Does not affect verdicts.
+    /// Whole seconds since 1970; `None` if invalid, which never causes a refusal.
     pub modified_s: Option<u64>,
     /// Does not affect unpacking; `git archive` stores the commit here.
     pub comment: Option<Vec<u8>>,
@@ -36,7 +36,7 @@ impl PaxRecords {
                 return Err(malformed("pax_newline", "that does not end in a newline"));
             }
             match record.iter().position(|byte| *byte == b'=') {
-                Some(cut) if 0 < cut => records.take(&record[..cut], &record[cut + 1..])?,
+                Some(cut) if cut > 0 => records.set(&record[..cut], &record[cut + 1..])?,
                 _ => return Err(malformed("pax_key", "without a key")),
             }
             at += length;
@@ -44,36 +44,40 @@ impl PaxRecords {
         Ok(records)
     }
 
-    fn take(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+    fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
         match key {
-            b"path" => put(&mut self.path, "path", name(value, "path")?),
-            b"linkpath" => put(&mut self.link_path, "linkpath", name(value, "linkpath")?),
-            b"size" => put(&mut self.size_bytes, "size", decimal(value)?),
+            b"path" => set_once(&mut self.path, "path", parse_name(value, "path")?),
+            b"linkpath" => set_once(
+                &mut self.link_path,
+                "linkpath",
+                parse_name(value, "linkpath")?,
+            ),
+            b"size" => set_once(&mut self.size_bytes, "size", parse_size(value)?),
             b"mtime" => {
-                let whole = value.split(|byte| *byte == b'.').next();
-                self.modified_s = whole.and_then(unsigned);
+                let seconds = value.split(|byte| *byte == b'.').next();
+                self.modified_s = seconds.and_then(parse_unsigned);
                 Ok(())
             }
             b"comment" => {
                 self.comment = Some(value.to_vec());
                 Ok(())
             }
-            b"SCHILY.realsize" | b"SCHILY.filetype" => Err(sparse(key)),
-            _ if key.starts_with(b"GNU.sparse.") => Err(sparse(key)),
+            b"SCHILY.realsize" | b"SCHILY.filetype" => Err(sparse_file(key)),
+            _ if key.starts_with(b"GNU.sparse.") => Err(sparse_file(key)),
             _ => Ok(()),
         }
     }
 }
 
-/// The length at the start of a record, and the size of the length and its blank.
+/// Parses the length at the start of a record; also returns the number of bytes before the key.
 fn record_length(rest: &[u8]) -> Option<(usize, usize)> {
     // Twenty digits hold any length; the bound prevents repeated scans of a header of digits.
     let blank = rest.iter().take(20).position(|byte| *byte == b' ')?;
-    let length = unsigned(&rest[..blank]).and_then(|length| usize::try_from(length).ok())?;
-    (blank + 1 < length).then_some((length, blank + 1))
+    let length = parse_unsigned(&rest[..blank]).and_then(|length| usize::try_from(length).ok())?;
+    (length > blank + 1).then_some((length, blank + 1))
 }
 
-fn unsigned(digits: &[u8]) -> Option<u64> {
+fn parse_unsigned(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
     }
@@ -83,9 +87,9 @@ fn unsigned(digits: &[u8]) -> Option<u64> {
     })
 }
 
-fn name(value: &[u8], key: &'static str) -> Result<Vec<u8>, Refusal> {
+fn parse_name(value: &[u8], key: &'static str) -> Result<Vec<u8>, Refusal> {
     match value {
-        b"" => Err(empty(key)),
+        b"" => Err(empty_value(key)),
         _ if value.contains(&0) => Err(Refusal::new(
             "pax_nul",
             format!("its pax header has a NUL byte in `{key}`"),
@@ -94,11 +98,11 @@ fn name(value: &[u8], key: &'static str) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-fn decimal(value: &[u8]) -> Result<u64, Refusal> {
+fn parse_size(value: &[u8]) -> Result<u64, Refusal> {
     if value.is_empty() {
-        return Err(empty("size"));
+        return Err(empty_value("size"));
     }
-    unsigned(value).ok_or_else(|| {
+    parse_unsigned(value).ok_or_else(|| {
         let value = escape(value.get(..40).unwrap_or(value));
         Refusal::new(
             "pax_size",
@@ -107,14 +111,14 @@ fn decimal(value: &[u8]) -> Result<u64, Refusal> {
     })
 }
 
-fn empty(key: &'static str) -> Refusal {
+fn empty_value(key: &'static str) -> Refusal {
     Refusal::new(
         "pax_empty_value",
         format!("its pax header has an empty `{key}`"),
     )
 }
 
-fn sparse(key: &[u8]) -> Refusal {
+fn sparse_file(key: &[u8]) -> Refusal {
     let key = escape(key);
     Refusal::new(
         "sparse_file",
@@ -123,7 +127,7 @@ fn sparse(key: &[u8]) -> Refusal {
     .with_hint("pack without `tar --sparse`")
 }
 
-fn put<T>(slot: &mut Option<T>, key: &'static str, value: T) -> Result<(), Refusal> {
+fn set_once<T>(slot: &mut Option<T>, key: &'static str, value: T) -> Result<(), Refusal> {
     match slot.replace(value) {
         Some(_earlier) => Err(Refusal::new(
             "pax_twice",
@@ -139,7 +143,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn path_link_path_and_size_are_taken_and_the_rest_is_not() {
+    fn only_path_link_path_and_size_are_used() {
         let data = b"12 path=a/b\n15 linkpath=../c\n9 size=7\n30 mtime=99999999999999999999999\n";
         let error = PaxRecords::parse(data).map_err(|error| error.code());
         assert_eq!(error, Err("pax_newline"), "the second length is wrong");

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::error::UnpackError;
 use crate::pack::read_directory;
-use crate::placing::Placing;
+use crate::path_mapping::PathMapping;
 use crate::tree::{Entry, Tree};
 use crate::tree_writer::TreeWriter;
 use crate::unpack::{UnpackLimits, read_archive};
@@ -14,14 +14,14 @@ use spec::digest::Digest;
 use spec::path::RelPath;
 use spec::report::WarningReport;
 
-/// One byte more than the maximum of a document, so that readers detect a longer one.
+/// One byte more than the limit for documents, so that readers detect a longer one.
 const DOCUMENT_BYTES_MAX: u64 = (1 << 20) + 1;
 /// Bytes that the kernel reads to find a program's interpreter (BINPRM_BUF_SIZE of linux/binfmts.h).
-const HEAD_BYTES: u64 = 256;
+const PROGRAM_HEAD_BYTES: u64 = 256;
 /// Maximum number of bytes kept of all files except the named ones.
 const KEPT_BYTES_MAX: u64 = 16 << 20;
 /// Extensions of files that may contain a manifest or a block of one.
-const DOCUMENT_ENDINGS: [&[u8]; 4] = [b".json", b".md", b".yaml", b".yml"];
+const DOCUMENT_EXTENSIONS: [&[u8]; 4] = [b".json", b".md", b".yaml", b".yml"];
 
 /// The result of reading a bundle.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct Surveyed {
     pub tree: Tree,
     /// Warnings about skipped entries and portability.
     pub warnings: Vec<WarningReport>,
-    pub(crate) kept: Kept,
+    pub(crate) kept: KeptContents,
 }
 
 impl Surveyed {
@@ -47,29 +47,30 @@ impl Surveyed {
     #[must_use]
     pub fn head(&self, path: &RelPath) -> Option<&[u8]> {
         match self.tree.get(path)? {
-            Entry::File { .. } => self.kept.files.get(path).map(|file| file.bytes.as_slice()),
+            Entry::File { .. } => self.kept.contents(path),
             Entry::Directory | Entry::Symlink { .. } => None,
         }
     }
 }
 
-/// The kept contents of a bundle that is not unpacked.
+/// File contents of a bundle that is not unpacked.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub(crate) struct KeptContents {
+    /// Kept regardless of the limit for all files.
     named: Vec<RelPath>,
     files: BTreeMap<RelPath, KeptFile>,
-    spent_bytes: u64,
+    /// Counted against [`KEPT_BYTES_MAX`].
+    reserved_bytes: u64,
 }
 
 #[derive(Debug)]
 struct KeptFile {
     bytes: Vec<u8>,
-    wanted: usize,
+    bytes_max: usize,
 }
 
-impl Kept {
-    /// Creates a store that keeps the named files regardless of the total limit.
-    fn with_all_of(named: &[&str]) -> Self {
+impl KeptContents {
+    fn with_named_files(named: &[&str]) -> Self {
         let named = named
             .iter()
             .filter_map(|name| RelPath::parse(name.as_bytes()).ok());
@@ -80,42 +81,42 @@ impl Kept {
     }
 
     /// Starts a file of `bytes` bytes.
-    pub fn begin(&mut self, path: &RelPath, executable: bool, bytes: u64) {
+    pub(crate) fn begin_file(&mut self, path: &RelPath, executable: bool, bytes: u64) {
         self.files.remove(path);
-        let is_document = DOCUMENT_ENDINGS
+        let is_document = DOCUMENT_EXTENSIONS
             .iter()
-            .any(|ending| path.file_name().ends_with(ending));
+            .any(|extension| path.file_name().ends_with(extension));
         let is_named = self.named.contains(path);
-        let wanted = match (is_named || is_document, executable) {
-            (true, _) => bytes.min(DOCUMENT_BYTES_MAX),
-            (false, true) => bytes.min(HEAD_BYTES),
-            (false, false) => return,
+        let bytes_max = if is_named || is_document {
+            bytes.min(DOCUMENT_BYTES_MAX)
+        } else if executable {
+            bytes.min(PROGRAM_HEAD_BYTES)
+        } else {
+            return;
         };
         if !is_named {
-            let spent = self.spent_bytes.saturating_add(wanted);
-            if KEPT_BYTES_MAX < spent {
+            let reserved = self.reserved_bytes.saturating_add(bytes_max);
+            if reserved > KEPT_BYTES_MAX {
                 return;
             }
-            self.spent_bytes = spent;
+            self.reserved_bytes = reserved;
         }
         let file = KeptFile {
             bytes: Vec::new(),
-            wanted: usize::try_from(wanted).unwrap_or(0),
+            bytes_max: usize::try_from(bytes_max).unwrap_or(0),
         };
         self.files.insert(path.clone(), file);
     }
 
-    /// Adds data of the current file.
-    pub fn data(&mut self, path: &RelPath, data: &[u8]) {
+    pub(crate) fn add_data(&mut self, path: &RelPath, data: &[u8]) {
         if let Some(file) = self.files.get_mut(path) {
-            let left = file.wanted.saturating_sub(file.bytes.len());
+            let left = file.bytes_max.saturating_sub(file.bytes.len());
             file.bytes.extend_from_slice(&data[..left.min(data.len())]);
         }
     }
 
-    /// The kept contents of a file.
-    pub fn of(&self, path: &RelPath) -> Option<Vec<u8>> {
-        self.files.get(path).map(|file| file.bytes.clone())
+    pub(crate) fn contents(&self, path: &RelPath) -> Option<&[u8]> {
+        self.files.get(path).map(|file| file.bytes.as_slice())
     }
 }
 
@@ -129,9 +130,10 @@ pub fn survey(
     limits: &UnpackLimits,
     named: &[&str],
 ) -> Result<Surveyed, UnpackError> {
-    let mut writer = TreeWriter::without_image(limits.tree(), Kept::with_all_of(named));
-    let (archive_digest, _) = read_archive(archive, &mut writer, limits, Placing::AsNamed)?;
-    writer.survey(Some(archive_digest))
+    let kept = KeptContents::with_named_files(named);
+    let mut writer = TreeWriter::without_files(limits.tree_limits(), kept);
+    let (archive_digest, _) = read_archive(archive, &mut writer, limits, PathMapping::Unchanged)?;
+    writer.finish_survey(Some(archive_digest))
 }
 
 /// As [`survey`], for a directory: see [`crate::unpack_directory`].
@@ -143,6 +145,7 @@ pub fn survey_directory(
     limits: &UnpackLimits,
     named: &[&str],
 ) -> Result<Surveyed, UnpackError> {
-    let writer = TreeWriter::without_image(limits.tree(), Kept::with_all_of(named));
-    read_directory(source, writer, limits)?.survey(None)
+    let kept = KeptContents::with_named_files(named);
+    let writer = TreeWriter::without_files(limits.tree_limits(), kept);
+    read_directory(source, writer, limits)?.finish_survey(None)
 }

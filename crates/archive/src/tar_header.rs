@@ -1,8 +1,8 @@
 //! One header block of a tar archive: v7, ustar, pax and GNU (POSIX.1-2024 pax, "ustar Interchange
 //! Format").
 //!
-//! Owner, group and device numbers are not read, so they cannot be malformed. The time does not affect
-//! verdicts, and is `None` if it is not a number.
+//! Owner, group and device numbers are not read, so they cannot be malformed. The time is `None` if it is
+//! not a number: it never causes a refusal.
 
 use crate::error::Refusal;
 
@@ -50,15 +50,12 @@ const STAR_MAGIC: std::ops::Range<usize> = 508..512;
 
 impl Header {
     /// Parses a block; `None` if it is all zeros.
-    ///
-    /// # Errors
-    /// The first rule that the header breaks.
     pub(crate) fn parse(block: &[u8; BLOCK_BYTES]) -> Result<Option<Self>, Refusal> {
         if is_zero(block) {
             return Ok(None);
         }
         let computed = checksum(block);
-        let stated = octal(&block[CHECKSUM]);
+        let stated = parse_octal(&block[CHECKSUM]);
         if stated != Some(computed) {
             let stated = stated.map_or_else(|| "none".to_owned(), |number| number.to_string());
             return Err(Refusal::new(
@@ -88,20 +85,20 @@ impl Header {
         }
         let mut name = Vec::new();
         if format == Format::Ustar {
-            name.extend_from_slice(text(&block[PREFIX], "prefix")?);
+            name.extend_from_slice(parse_text(&block[PREFIX], "prefix")?);
             if !name.is_empty() {
                 name.push(b'/');
             }
         }
-        name.extend_from_slice(text(&block[NAME], "name")?);
+        name.extend_from_slice(parse_text(&block[NAME], "name")?);
         Ok(Some(Self {
             format,
             type_flag: block[TYPE_FLAG],
             name,
-            link_name: text(&block[LINK_NAME], "linkname")?.to_vec(),
-            size_bytes: number(&block[SIZE], "size")?,
-            mode: u32::try_from(number(&block[MODE], "mode")? & 0o7777).unwrap_or_default(),
-            modified_s: octal(&block[MODIFIED]),
+            link_name: parse_text(&block[LINK_NAME], "linkname")?.to_vec(),
+            size_bytes: parse_number(&block[SIZE], "size")?,
+            mode: u32::try_from(parse_number(&block[MODE], "mode")? & 0o7777).unwrap_or_default(),
+            modified_s: parse_octal(&block[MODIFIED]),
         }))
     }
 }
@@ -119,22 +116,22 @@ pub(crate) fn checksum(block: &[u8; BLOCK_BYTES]) -> u64 {
 }
 
 /// The bytes before the first NUL.
-fn text<'a>(field: &'a [u8], name: &'static str) -> Result<&'a [u8], Refusal> {
+fn parse_text<'a>(field: &'a [u8], name: &'static str) -> Result<&'a [u8], Refusal> {
     let end = field.iter().position(|byte| *byte == 0);
     let (text, rest) = field.split_at(end.unwrap_or(field.len()));
-    match is_zero(rest) {
-        true => Ok(text),
-        false => Err(Refusal::new(
+    if !is_zero(rest) {
+        return Err(Refusal::new(
             "header_nul_in_name",
             format!("the field `{name}` of its header goes on after a NUL byte"),
-        )),
+        ));
     }
+    Ok(text)
 }
 
-fn number(field: &[u8], name: &'static str) -> Result<u64, Refusal> {
+fn parse_number(field: &[u8], name: &'static str) -> Result<u64, Refusal> {
     let number = match field.first() {
-        Some(first) if first & 0x80 != 0 => base_256(field),
-        _ => octal(field),
+        Some(first) if first & 0x80 != 0 => parse_base_256(field),
+        _ => parse_octal(field),
     };
     number.ok_or_else(|| {
         let value = field.escape_ascii();
@@ -146,7 +143,7 @@ fn number(field: &[u8], name: &'static str) -> Result<u64, Refusal> {
 }
 
 /// Blanks, octal digits, then only blanks and NUL bytes; an empty field is 0.
-fn octal(field: &[u8]) -> Option<u64> {
+fn parse_octal(field: &[u8]) -> Option<u64> {
     let start = field
         .iter()
         .position(|byte| *byte != b' ')
@@ -167,7 +164,7 @@ fn octal(field: &[u8]) -> Option<u64> {
 
 /// GNU's binary form of large numbers: 0x80, then big-endian bytes. 0xff starts a negative number, which
 /// is invalid here.
-fn base_256(field: &[u8]) -> Option<u64> {
+fn parse_base_256(field: &[u8]) -> Option<u64> {
     let (first, rest) = field.split_first()?;
     if *first != 0x80 {
         return None;
@@ -276,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bits_of_the_mode_are_taken_and_nothing_else() {
+    fn only_the_permission_bits_of_the_mode_are_used() {
         let mode = |field: &[u8; 8]| {
             let field = *field;
             parsed(move |block| block[MODE].copy_from_slice(&field)).map(|header| header.mode)

@@ -20,33 +20,33 @@ pub fn file_bits(executable: bool) -> u32 {
 /// Mode bits that the kernel is known to keep or to clear at creation: the effects of the umask and of
 /// default ACLs cannot be queried directly.
 #[derive(Debug, Default, Clone, Copy)]
-struct Masked {
+struct CreationMask {
     kept: u32,
-    taken: u32,
+    cleared: u32,
     /// The kernel adds bits, as below a set-group-id directory.
-    adds: bool,
+    adds_bits: bool,
 }
 
-impl Masked {
+impl CreationMask {
     /// Whether an entry created with `bits` has other bits; `None` if unknown.
     fn changes(self, bits: u32) -> Option<bool> {
-        if self.adds || bits & self.taken != 0 {
+        if self.adds_bits || bits & self.cleared != 0 {
             return Some(true);
         }
         (bits & !self.kept == 0 && self.kept != 0).then_some(false)
     }
 
-    /// Records the result of a creation with `bits`.
+    /// Records that an entry created with `bits` has the mode `found`. Returns whether they differ.
     fn learn(&mut self, bits: u32, found: u32) -> bool {
         let found = found & 0o7777;
         self.kept |= bits & found;
-        self.taken |= bits & !found;
-        self.adds |= found & !bits != 0;
+        self.cleared |= bits & !found;
+        self.adds_bits |= found & !bits != 0;
         found != bits
     }
 }
 
-/// Maximum number of directories that are kept open.
+/// Maximum number of directories that stay open.
 const OPEN_MAX: usize = 16;
 
 /// The open target directory, and the open directories on the path to the last used one.
@@ -55,11 +55,11 @@ pub struct Target<'fd> {
     root: BorrowedFd<'fd>,
     ids: Option<HostIds>,
     /// The last used directory.
-    here: Vec<u8>,
+    last_directory: Vec<u8>,
     /// Open directories on the path to it, outermost first, each with the length of its path.
     open: Vec<(usize, OwnedFd)>,
-    masked_files: Masked,
-    masked_directories: Masked,
+    file_mask: CreationMask,
+    directory_mask: CreationMask,
 }
 
 impl<'fd> Target<'fd> {
@@ -68,10 +68,10 @@ impl<'fd> Target<'fd> {
         Self {
             root,
             ids,
-            here: Vec::new(),
+            last_directory: Vec::new(),
             open: Vec::new(),
-            masked_files: Masked::default(),
-            masked_directories: Masked::default(),
+            file_mask: CreationMask::default(),
+            directory_mask: CreationMask::default(),
         }
     }
 
@@ -95,19 +95,19 @@ impl<'fd> Target<'fd> {
     /// # Errors
     /// [`UnpackError::Target`] with the errno: EEXIST if the path exists.
     pub fn create_file(&mut self, path: &RelPath, bits: u32) -> Result<OwnedFd, UnpackError> {
-        let _ids = self.assume(path)?;
+        let _ids = self.assume_ids(path)?;
         let mode = Mode::from_raw_mode(bits);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let file = self.open(path, flags, mode)?;
-        let is_masked = match self.masked_files.changes(bits) {
+        let is_changed = match self.file_mask.changes(bits) {
             Some(known) => known,
             None => {
                 let status =
                     rustix::fs::fstat(&file).map_err(|errno| failed("fstat", path, errno))?;
-                self.masked_files.learn(bits, status.st_mode)
+                self.file_mask.learn(bits, status.st_mode)
             }
         };
-        if is_masked {
+        if is_changed {
             rustix::fs::fchmod(&file, mode).map_err(|errno| failed("fchmod", path, errno))?;
         }
         Ok(file)
@@ -121,47 +121,39 @@ impl<'fd> Target<'fd> {
         self.create_directory_as(path, DIRECTORY_MODE)
     }
 
-    /// Creates a new directory with this mode.
-    ///
-    /// # Errors
-    /// [`UnpackError::Target`] with the errno: EEXIST if the path exists.
     pub(crate) fn create_directory_as(
         &mut self,
         path: &RelPath,
         bits: u32,
     ) -> Result<(), UnpackError> {
-        let _ids = self.assume(path)?;
+        let _ids = self.assume_ids(path)?;
         let mode = Mode::from_raw_mode(bits);
-        let mut masked = self.masked_directories;
+        let mut mask = self.directory_mask;
         let parent = self.parent_of(path)?;
         let name = path.file_name();
         rustix::fs::mkdirat(parent, name, mode).map_err(|errno| failed("mkdirat", path, errno))?;
-        let is_masked = match masked.changes(bits) {
+        let is_changed = match mask.changes(bits) {
             Some(known) => known,
             None => {
                 let status = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
                     .map_err(|errno| failed("fstatat", path, errno))?;
-                masked.learn(bits, status.st_mode)
+                mask.learn(bits, status.st_mode)
             }
         };
-        if is_masked {
-            change_mode(parent, path, mode)?;
+        if is_changed {
+            set_mode(parent, path, mode)?;
         }
-        self.masked_directories = masked;
+        self.directory_mask = mask;
         Ok(())
     }
 
-    /// Sets the mode of an existing directory.
-    ///
-    /// # Errors
-    /// [`UnpackError::Target`] with the errno.
-    pub(crate) fn change_directory(
+    pub(crate) fn set_directory_mode(
         &mut self,
         path: &RelPath,
         bits: u32,
     ) -> Result<(), UnpackError> {
-        let _ids = self.assume(path)?;
-        change_mode(self.parent_of(path)?, path, Mode::from_raw_mode(bits))
+        let _ids = self.assume_ids(path)?;
+        set_mode(self.parent_of(path)?, path, Mode::from_raw_mode(bits))
     }
 
     /// Removes an empty directory.
@@ -169,39 +161,33 @@ impl<'fd> Target<'fd> {
     /// # Errors
     /// [`UnpackError::Target`] with the errno.
     pub fn remove_directory(&mut self, path: &RelPath) -> Result<(), UnpackError> {
-        let _ids = self.assume(path)?;
+        let _ids = self.assume_ids(path)?;
         let parent = self.parent_of(path)?;
         rustix::fs::unlinkat(parent, path.file_name(), AtFlags::REMOVEDIR)
             .map_err(|errno| failed("unlinkat", path, errno))?;
         // One of the open directories may be the removed one.
         self.open.clear();
-        self.here.clear();
+        self.last_directory.clear();
         Ok(())
     }
 
     /// Creates the new hard link `path` to the file `from`.
-    ///
-    /// # Errors
-    /// [`UnpackError::Target`] with the errno: EEXIST if the path exists.
     pub(crate) fn create_hard_link(
         &mut self,
         path: &RelPath,
         from: &RelPath,
     ) -> Result<(), UnpackError> {
-        let of_source = rustix::io::fcntl_dupfd_cloexec(self.parent_of(from)?, 0)
+        let source_parent = rustix::io::fcntl_dupfd_cloexec(self.parent_of(from)?, 0)
             .map_err(|errno| failed("fcntl", from, errno))?;
         let parent = self.parent_of(path)?;
-        let (name, to) = (from.file_name(), path.file_name());
+        let (source_name, name) = (from.file_name(), path.file_name());
         // Without AT_SYMLINK_FOLLOW, so that a symlink itself is linked.
-        rustix::fs::linkat(&of_source, name, parent, to, AtFlags::empty())
+        rustix::fs::linkat(&source_parent, source_name, parent, name, AtFlags::empty())
             .map_err(|errno| failed("linkat", path, errno))
     }
 
     /// Creates an overlayfs whiteout: the character device 0:0, which needs no privilege (mknod(2) since
     /// Linux 5.8).
-    ///
-    /// # Errors
-    /// [`UnpackError::Target`] with the errno: EEXIST if the path exists.
     pub(crate) fn create_whiteout(&mut self, path: &RelPath) -> Result<(), UnpackError> {
         let parent = self.parent_of(path)?;
         let kind = FileType::CharacterDevice;
@@ -214,7 +200,7 @@ impl<'fd> Target<'fd> {
     /// # Errors
     /// [`UnpackError::Target`] with the errno: EEXIST if the path exists.
     pub fn create_symlink(&mut self, path: &RelPath, target: &[u8]) -> Result<(), UnpackError> {
-        let _ids = self.assume(path)?;
+        let _ids = self.assume_ids(path)?;
         let parent = self.parent_of(path)?;
         rustix::fs::symlinkat(target, parent, path.file_name())
             .map_err(|errno| failed("symlinkat", path, errno))
@@ -225,47 +211,48 @@ impl<'fd> Target<'fd> {
     /// # Errors
     /// [`UnpackError::Target`] with the errno.
     pub fn remove_file(&mut self, path: &RelPath) -> Result<(), UnpackError> {
-        let _ids = self.assume(path)?;
+        let _ids = self.assume_ids(path)?;
         let parent = self.parent_of(path)?;
         rustix::fs::unlinkat(parent, path.file_name(), AtFlags::empty())
             .map_err(|errno| failed("unlinkat", path, errno))
     }
 
-    fn assume(&self, path: &RelPath) -> Result<AssumedFileIds, UnpackError> {
+    fn assume_ids(&self, path: &RelPath) -> Result<AssumedFileIds, UnpackError> {
         AssumedFileIds::assume(self.ids).map_err(|errno| failed("setfsuid", path, errno))
     }
 
+    /// Opens the parent of `path` from the innermost open directory above it.
     fn parent_of(&mut self, path: &RelPath) -> Result<BorrowedFd<'_>, UnpackError> {
         let bytes = path.as_bytes();
-        let Some(cut) = bytes.iter().rposition(|byte| *byte == b'/') else {
+        let Some(slash) = bytes.iter().rposition(|byte| *byte == b'/') else {
             return Ok(self.root);
         };
-        let wanted = &bytes[..cut];
+        let parent = &bytes[..slash];
         while let Some((length, _)) = self.open.last() {
-            match wanted.strip_prefix(&self.here[..*length]) {
+            match parent.strip_prefix(&self.last_directory[..*length]) {
                 Some([] | [b'/', ..]) => break,
                 _ => drop(self.open.pop()),
             }
         }
-        let known = self.open.last().map_or(0, |(length, _)| *length);
-        if known < wanted.len() {
-            let above = self.open.last().map_or(self.root, |(_, held)| held.as_fd());
-            let rest = wanted[known..].strip_prefix(b"/").unwrap_or(wanted);
+        let open_length = self.open.last().map_or(0, |(length, _)| *length);
+        if open_length < parent.len() {
+            let above = self.open.last().map_or(self.root, |(_, open)| open.as_fd());
+            let rest = parent[open_length..].strip_prefix(b"/").unwrap_or(parent);
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-            let held = open_beneath(above, rest, flags, Mode::empty())
+            let opened = open_beneath(above, rest, flags, Mode::empty())
                 .map_err(|errno| failed("openat2", path, errno))?;
             self.open.truncate(OPEN_MAX - 1);
-            self.open.push((wanted.len(), held));
-            self.here.clear();
-            self.here.extend_from_slice(wanted);
+            self.open.push((parent.len(), opened));
+            self.last_directory.clear();
+            self.last_directory.extend_from_slice(parent);
         }
-        Ok(self.open.last().map_or(self.root, |(_, held)| held.as_fd()))
+        Ok(self.open.last().map_or(self.root, |(_, open)| open.as_fd()))
     }
 }
 
 /// By name: a directory without permissions for this process cannot be opened for fchmod(2). This process
 /// created the name, in a directory that only it writes to.
-fn change_mode(parent: BorrowedFd<'_>, path: &RelPath, mode: Mode) -> Result<(), UnpackError> {
+fn set_mode(parent: BorrowedFd<'_>, path: &RelPath, mode: Mode) -> Result<(), UnpackError> {
     rustix::fs::chmodat(parent, path.file_name(), mode, AtFlags::empty())
         .map_err(|errno| failed("fchmodat", path, errno))
 }

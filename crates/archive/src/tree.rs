@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use crate::path_mapping::relative_to;
 use spec::path::RelPath;
 
 /// One entry of a [`Tree`].
@@ -55,20 +56,20 @@ pub struct TreeLimits {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Conflict {
     /// A parent is a file.
-    FileInTheWay(RelPath),
+    BeneathFile(RelPath),
     /// A parent is a symlink.
-    ThroughLink(RelPath),
-    /// The path is taken by an entry of another type.
+    BeneathLink(RelPath),
+    /// The path has an entry of this other type.
     OtherType(&'static str),
-    /// [`TreeLimits::entries`].
-    Entries,
-    /// [`TreeLimits::name_bytes`].
-    NameBytes,
+    /// More than [`TreeLimits::entries`].
+    TooManyEntries,
+    /// More than [`TreeLimits::name_bytes`].
+    TooLongNames,
 }
 
-/// The effects of inserting an entry.
+/// The effects of [`Tree::insert`].
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Placement {
+pub struct Insertion {
     /// Missing parent directories that the insertion created, outermost first.
     pub implied: Vec<RelPath>,
     /// The entry that was replaced.
@@ -78,7 +79,7 @@ pub struct Placement {
 impl Tree {
     /// A tree of one executable file and its parent directories, for evaluating a run without a bundle.
     #[must_use]
-    pub fn of_program(path: RelPath) -> Self {
+    pub fn with_program(path: RelPath) -> Self {
         let mut tree = Self::default();
         let entry = Entry::File {
             executable: true,
@@ -88,13 +89,13 @@ impl Tree {
             entries: u64::MAX,
             name_bytes: u64::MAX,
         };
-        let placed = tree.insert(path, entry, unlimited);
-        debug_assert!(placed.is_ok(), "nothing is in the way");
+        let inserted = tree.insert(path, entry, unlimited);
+        debug_assert!(inserted.is_ok(), "the tree is empty");
         tree
     }
 
-    /// Rebuilds a tree from the `entries` of an earlier tree.
-    pub(crate) fn of_entries(entries: BTreeMap<RelPath, Entry>) -> Self {
+    /// `entries` must be those of an earlier tree.
+    pub(crate) fn from_entries(entries: BTreeMap<RelPath, Entry>) -> Self {
         let bytes = |(path, entry): (&RelPath, &Entry)| {
             (path.as_bytes().len() as u64).saturating_add(target_bytes(entry))
         };
@@ -108,16 +109,11 @@ impl Tree {
     /// The entries below `directory`, with paths relative to it.
     #[must_use]
     pub fn below(&self, directory: &RelPath) -> Self {
-        let from_there = |path: &RelPath| {
-            let rest = path.as_bytes().strip_prefix(directory.as_bytes())?;
-            RelPath::parse(rest.strip_prefix(b"/")?).ok()
-        };
-        let entries = self.entries.iter();
-        Self::of_entries(
-            entries
-                .filter_map(|(path, entry)| Some((from_there(path)?, entry.clone())))
-                .collect(),
-        )
+        let entries = self.entries.iter().filter_map(|(path, entry)| {
+            let path = relative_to(path.as_bytes(), directory.as_bytes())?;
+            Some((path, entry.clone()))
+        });
+        Self::from_entries(entries.collect())
     }
 
     /// The entry at `path`.
@@ -187,19 +183,19 @@ impl Tree {
         path: RelPath,
         entry: Entry,
         limits: TreeLimits,
-    ) -> Result<Placement, Conflict> {
-        if let Some(there) = self.entries.get_mut(&path) {
-            if std::mem::discriminant(there) != std::mem::discriminant(&entry) {
-                return Err(Conflict::OtherType(there.kind()));
+    ) -> Result<Insertion, Conflict> {
+        if let Some(existing) = self.entries.get_mut(&path) {
+            if std::mem::discriminant(existing) != std::mem::discriminant(&entry) {
+                return Err(Conflict::OtherType(existing.kind()));
             }
-            let name_bytes = self.name_bytes + target_bytes(&entry) - target_bytes(there);
-            if limits.name_bytes < name_bytes {
-                return Err(Conflict::NameBytes);
+            let name_bytes = self.name_bytes + target_bytes(&entry) - target_bytes(existing);
+            if name_bytes > limits.name_bytes {
+                return Err(Conflict::TooLongNames);
             }
             self.name_bytes = name_bytes;
-            return Ok(Placement {
+            return Ok(Insertion {
                 implied: Vec::new(),
-                replaced: Some(std::mem::replace(there, entry)),
+                replaced: Some(std::mem::replace(existing, entry)),
             });
         }
         let mut implied = Vec::new();
@@ -207,8 +203,8 @@ impl Tree {
         while let Some(parent) = above {
             match self.entries.get(&parent) {
                 Some(Entry::Directory) => break,
-                Some(Entry::File { .. }) => return Err(Conflict::FileInTheWay(parent)),
-                Some(Entry::Symlink { .. }) => return Err(Conflict::ThroughLink(parent)),
+                Some(Entry::File { .. }) => return Err(Conflict::BeneathFile(parent)),
+                Some(Entry::Symlink { .. }) => return Err(Conflict::BeneathLink(parent)),
                 None => (),
             }
             above = parent.parent();
@@ -216,21 +212,21 @@ impl Tree {
         }
         implied.reverse();
         let count = self.entries.len() as u64 + implied.len() as u64 + 1;
-        if limits.entries < count {
-            return Err(Conflict::Entries);
+        if count > limits.entries {
+            return Err(Conflict::TooManyEntries);
         }
         let paths = implied.iter().chain([&path]);
         let added: u64 = paths.map(|path| path.as_bytes().len() as u64).sum();
         let name_bytes = self.name_bytes + added + target_bytes(&entry);
-        if limits.name_bytes < name_bytes {
-            return Err(Conflict::NameBytes);
+        if name_bytes > limits.name_bytes {
+            return Err(Conflict::TooLongNames);
         }
         self.name_bytes = name_bytes;
         for directory in &implied {
             self.entries.insert(directory.clone(), Entry::Directory);
         }
         self.entries.insert(path, entry);
-        Ok(Placement {
+        Ok(Insertion {
             implied,
             replaced: None,
         })
@@ -278,8 +274,8 @@ mod tests {
     #[test]
     fn a_path_implies_its_directories_and_nothing_may_contradict_them() {
         let mut tree = Tree::default();
-        let placed = tree.insert(path("a/b/c"), FILE, ANY).expect("fits");
-        assert_eq!(placed.implied, [path("a"), path("a/b")]);
+        let inserted = tree.insert(path("a/b/c"), FILE, ANY).expect("fits");
+        assert_eq!(inserted.implied, [path("a"), path("a/b")]);
         let again = tree.insert(path("a"), Entry::Directory, ANY).expect("fits");
         assert_eq!(again.replaced, Some(Entry::Directory));
         assert_eq!(
@@ -288,7 +284,7 @@ mod tests {
         );
         assert_eq!(
             tree.insert(path("a/b/c/d/e"), FILE, ANY),
-            Err(Conflict::FileInTheWay(path("a/b/c")))
+            Err(Conflict::BeneathFile(path("a/b/c")))
         );
         let link = Entry::Symlink {
             target: b"a".to_vec(),
@@ -296,7 +292,7 @@ mod tests {
         tree.insert(path("l"), link, ANY).expect("fits");
         assert_eq!(
             tree.insert(path("l/x"), FILE, ANY),
-            Err(Conflict::ThroughLink(path("l")))
+            Err(Conflict::BeneathLink(path("l")))
         );
         assert_eq!((tree.len(), tree.file_bytes()), (4, 1));
     }
@@ -307,7 +303,7 @@ mod tests {
         let three = TreeLimits { entries: 3, ..ANY };
         assert_eq!(
             tree.insert(path("a/b/c/d"), FILE, three),
-            Err(Conflict::Entries)
+            Err(Conflict::TooManyEntries)
         );
         let short = TreeLimits {
             name_bytes: 8,
@@ -315,7 +311,7 @@ mod tests {
         };
         assert_eq!(
             tree.insert(path("a/b/c"), FILE, short),
-            Err(Conflict::NameBytes)
+            Err(Conflict::TooLongNames)
         );
         assert_eq!(tree, Tree::default());
         tree.insert(path("a/b/c"), FILE, three).expect("fits");

@@ -3,6 +3,7 @@
 //! Without a target directory only the tree is built, by the same rules.
 
 use std::collections::HashMap;
+use std::collections::hash_map;
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -11,29 +12,31 @@ use rustix::fs::{Mode, OFlags};
 use crate::canonical::{StreamDigest, content_digest};
 use crate::error::{Refusal, UnpackError, shown};
 use crate::links;
-use crate::survey::{Kept, Surveyed};
+use crate::survey::{KeptContents, Surveyed};
 use crate::target::{Target, failed, file_bits, write_all};
 use crate::tree::{Conflict, Entry, Tree, TreeLimits};
-use crate::unpack::{UnpackLimits, Unpacked};
+use crate::unpack::Unpacked;
 use spec::digest::Digest;
 use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
 use sys::credentials::HostIds;
 
-/// Bytes of a file that are copied at once.
-const COPY_BYTES: usize = 64 * 1024;
-/// Directories of version control systems, which are excluded at any depth.
-pub const LEFT_OUT: [&[u8]; 3] = [b".git", b".hg", b".svn"];
+const COPY_BUFFER_BYTES: usize = 64 * 1024;
+/// Excluded at any depth.
+pub const VERSION_CONTROL_DIRECTORIES: [&[u8]; 3] = [b".git", b".hg", b".svn"];
 
 /// Whether `path` is an excluded directory or lies beneath one.
 pub(crate) fn is_left_out(path: &RelPath) -> bool {
-    path.segments().any(|segment| LEFT_OUT.contains(&segment))
+    path.segments()
+        .any(|segment| VERSION_CONTROL_DIRECTORIES.contains(&segment))
 }
 
-/// Builds a tree and its files on disk.
+/// Adds entries to a tree and creates them on disk.
 pub(crate) struct TreeWriter<'fd> {
-    image: Option<Target<'fd>>,
-    kept: Kept,
+    /// `None` builds the tree only.
+    target: Option<Target<'fd>>,
+    /// Without a target, the contents to keep in memory.
+    kept: KeptContents,
     tree: Tree,
     limits: TreeLimits,
     digest: StreamDigest,
@@ -45,50 +48,44 @@ pub(crate) struct TreeWriter<'fd> {
 pub(crate) struct FileSink<'writer> {
     path: RelPath,
     file: Option<OwnedFd>,
-    kept: &'writer mut Kept,
+    kept: &'writer mut KeptContents,
     digest: &'writer mut StreamDigest,
 }
 
 impl FileSink<'_> {
-    /// Appends `data`.
-    ///
-    /// # Errors
-    /// [`UnpackError::Target`].
     pub(crate) fn write(&mut self, data: &[u8]) -> Result<(), UnpackError> {
-        self.digest.data(data);
+        self.digest.add_data(data);
         match &self.file {
             Some(file) => write_all(file.as_fd(), &self.path, data),
             None => {
-                self.kept.data(&self.path, data);
+                self.kept.add_data(&self.path, data);
                 Ok(())
             }
         }
     }
 
-    /// Ends the data of the file.
+    /// Must be called after all data is written.
     pub(crate) fn end(self) {
-        self.digest.end_of_file();
+        self.digest.end_file();
     }
 }
 
 impl<'fd> TreeWriter<'fd> {
-    /// Creates an empty tree in the empty directory `root`; created entries belong to `ids` if given.
+    /// Creates entries in the empty directory `root`; they belong to `ids` if given.
     pub(crate) fn new(root: BorrowedFd<'fd>, limits: TreeLimits, ids: Option<HostIds>) -> Self {
-        Self::with_image(Some(Target::new(root, ids)), limits)
+        let target = Some(Target::new(root, ids));
+        Self::with_target(target, limits, KeptContents::default())
     }
 
-    /// Creates an empty tree without files on disk; keeps only the contents that [`Kept`] selects.
-    pub(crate) fn without_image(limits: TreeLimits, kept: Kept) -> Self {
+    /// Creates no files; `kept` selects the contents that stay in memory.
+    pub(crate) fn without_files(limits: TreeLimits, kept: KeptContents) -> Self {
+        Self::with_target(None, limits, kept)
+    }
+
+    fn with_target(target: Option<Target<'fd>>, limits: TreeLimits, kept: KeptContents) -> Self {
         Self {
+            target,
             kept,
-            ..Self::with_image(None, limits)
-        }
-    }
-
-    fn with_image(image: Option<Target<'fd>>, limits: TreeLimits) -> Self {
-        Self {
-            image,
-            kept: Kept::default(),
             tree: Tree::default(),
             limits,
             digest: StreamDigest::new(),
@@ -97,7 +94,6 @@ impl<'fd> TreeWriter<'fd> {
         }
     }
 
-    /// The current tree.
     pub(crate) fn tree(&self) -> &Tree {
         &self.tree
     }
@@ -108,26 +104,21 @@ impl<'fd> TreeWriter<'fd> {
         self.first_left_out.get_or_insert(path);
     }
 
-    /// Adds a directory.
-    ///
-    /// # Errors
-    /// A refusal about entry `index`, or [`UnpackError::Target`].
-    pub(crate) fn directory(&mut self, index: u64, path: RelPath) -> Result<(), UnpackError> {
+    /// The error is a refusal of entry `index` or [`UnpackError::Target`], as for the other `add`
+    /// functions.
+    pub(crate) fn add_directory(&mut self, index: u64, path: RelPath) -> Result<(), UnpackError> {
         let is_new = self.insert(index, &path, Entry::Directory)?.is_none();
         if is_new {
-            if let Some(target) = &mut self.image {
+            if let Some(target) = &mut self.target {
                 target.create_directory(&path)?;
             }
-            self.digest.entry(&path, &Entry::Directory);
+            self.digest.add_entry(&path, &Entry::Directory);
         }
         Ok(())
     }
 
-    /// Adds a symbolic link; links are created at the end, when all are known.
-    ///
-    /// # Errors
-    /// A refusal about entry `index`, or [`UnpackError::Target`].
-    pub(crate) fn symlink(
+    /// The link is created at the end, when all links are known.
+    pub(crate) fn add_symlink(
         &mut self,
         index: u64,
         path: RelPath,
@@ -135,15 +126,12 @@ impl<'fd> TreeWriter<'fd> {
     ) -> Result<(), UnpackError> {
         let entry = Entry::Symlink { target };
         self.insert(index, &path, entry.clone())?;
-        self.digest.entry(&path, &entry);
+        self.digest.add_entry(&path, &entry);
         Ok(())
     }
 
     /// Adds a file of `bytes` bytes; the caller writes its data to the sink.
-    ///
-    /// # Errors
-    /// A refusal about entry `index`, or [`UnpackError::Target`].
-    pub(crate) fn file(
+    pub(crate) fn add_file(
         &mut self,
         index: u64,
         path: RelPath,
@@ -151,20 +139,20 @@ impl<'fd> TreeWriter<'fd> {
         bytes: u64,
     ) -> Result<FileSink<'_>, UnpackError> {
         let entry = Entry::File { executable, bytes };
-        let replaced = self.insert(index, &path, entry.clone())?.is_some();
-        let file = match &mut self.image {
+        let is_replacement = self.insert(index, &path, entry.clone())?.is_some();
+        let file = match &mut self.target {
             Some(target) => {
-                if replaced {
+                if is_replacement {
                     target.remove_file(&path)?;
                 }
                 Some(target.create_file(&path, file_bits(executable))?)
             }
             None => {
-                self.kept.begin(&path, executable, bytes);
+                self.kept.begin_file(&path, executable, bytes);
                 None
             }
         };
-        self.digest.entry(&path, &entry);
+        self.digest.add_entry(&path, &entry);
         Ok(FileSink {
             path,
             file,
@@ -174,10 +162,7 @@ impl<'fd> TreeWriter<'fd> {
     }
 
     /// Adds a copy of the file `from`, which is in the tree.
-    ///
-    /// # Errors
-    /// A refusal about entry `index`, or [`UnpackError::Target`].
-    pub(crate) fn copy(
+    pub(crate) fn add_copy(
         &mut self,
         index: u64,
         path: RelPath,
@@ -186,48 +171,45 @@ impl<'fd> TreeWriter<'fd> {
         bytes: u64,
     ) -> Result<(), UnpackError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
-        let Some(target) = &mut self.image else {
-            let known = self.kept.of(from);
+        let Some(target) = &mut self.target else {
+            let contents = self.kept.contents(from).map(<[u8]>::to_vec);
             // The digest cannot include contents that were not kept.
-            self.digest.give_up();
-            let mut sink = self.file(index, path, executable, bytes)?;
-            if let Some(known) = known {
-                sink.write(&known)?;
+            self.digest.abort();
+            let mut file = self.add_file(index, path, executable, bytes)?;
+            if let Some(contents) = contents {
+                file.write(&contents)?;
             }
-            sink.end();
+            file.end();
             return Ok(());
         };
         let source = target.open(from, flags, Mode::empty())?;
-        let mut sink = self.file(index, path, executable, bytes)?;
-        let mut buffer = vec![0; COPY_BYTES];
+        let mut file = self.add_file(index, path, executable, bytes)?;
+        let mut buffer = vec![0; COPY_BUFFER_BYTES];
         loop {
             match rustix::io::read(&source, &mut buffer) {
                 Ok(0) => break,
-                Ok(count) => sink.write(&buffer[..count])?,
+                Ok(count) => file.write(&buffer[..count])?,
                 Err(rustix::io::Errno::INTR) => (),
                 Err(errno) => return Err(failed("read", from, errno)),
             }
         }
-        sink.end();
+        file.end();
         Ok(())
     }
 
-    /// Checks the links against the whole tree, creates them, and computes the digest of the contents of
-    /// `root`.
-    ///
-    /// # Errors
-    /// A link that breaks a rule, or [`UnpackError::Target`].
+    /// Checks the links against the whole tree, creates them in `root`, and computes the content digest.
+    /// The error is a link that breaks a rule, or [`UnpackError::Target`].
     pub(crate) fn finish(
         mut self,
         root: BorrowedFd<'_>,
         archive_digest: Option<Digest>,
     ) -> Result<Unpacked, UnpackError> {
-        let image = self.image.take();
-        let surveyed = self.survey(archive_digest)?;
-        if let Some(mut image) = image {
+        let target = self.target.take();
+        let surveyed = self.finish_survey(archive_digest)?;
+        if let Some(mut directory) = target {
             for (path, entry) in surveyed.tree.iter() {
                 if let Entry::Symlink { target } = entry {
-                    image.create_symlink(path, target)?;
+                    directory.create_symlink(path, target)?;
                 }
             }
         }
@@ -245,26 +227,26 @@ impl<'fd> TreeWriter<'fd> {
         })
     }
 
-    /// Checks the links against the whole tree, and returns the result.
-    ///
-    /// # Errors
-    /// A link that breaks a rule.
-    pub(crate) fn survey(self, archive_digest: Option<Digest>) -> Result<Surveyed, UnpackError> {
+    /// As [`Self::finish`], without creating the links.
+    pub(crate) fn finish_survey(
+        self,
+        archive_digest: Option<Digest>,
+    ) -> Result<Surveyed, UnpackError> {
         links::check_all(&self.tree).map_err(|(link, refusal)| {
             let name = shown(link.as_bytes());
             UnpackError::Refused(refusal.about(format_args!("`{name}`")))
         })?;
         let mut warnings = Vec::new();
         if let Some(first) = &self.first_left_out {
-            let message = match self.left_out - 1 {
-                0 => format!("`{first}` is left out, as all of .git, .hg and .svn"),
-                others => {
-                    format!("`{first}` and {others} more entries of .git, .hg or .svn are left out")
-                }
-            };
-            warnings.push(WarningReport::new("bundle_left_out", message));
+            let what = "of .git, .hg or .svn";
+            warnings.push(left_out_warning(
+                "bundle_left_out",
+                first,
+                self.left_out - 1,
+                what,
+            ));
         }
-        warnings.extend(case_twins(&self.tree));
+        warnings.extend(case_collision_warning(&self.tree));
         Ok(Surveyed {
             content_digest: self.digest.finish(),
             archive_digest,
@@ -283,43 +265,43 @@ impl<'fd> TreeWriter<'fd> {
         path: &RelPath,
         entry: Entry,
     ) -> Result<Option<Entry>, UnpackError> {
-        let here = entry.kind();
-        let placement = self
+        let kind = entry.kind();
+        let insertion = self
             .tree
             .insert(path.clone(), entry, self.limits)
-            .map_err(|conflict| refused(conflict, index, path, here, self.limits))?;
-        for directory in &placement.implied {
-            if let Some(target) = &mut self.image {
+            .map_err(|conflict| conflict_error(conflict, index, path, kind, self.limits))?;
+        for directory in &insertion.implied {
+            if let Some(target) = &mut self.target {
                 target.create_directory(directory)?;
             }
-            self.digest.entry(directory, &Entry::Directory);
+            self.digest.add_entry(directory, &Entry::Directory);
         }
-        Ok(placement.replaced)
+        Ok(insertion.replaced)
     }
 }
 
-fn refused(
+fn conflict_error(
     conflict: Conflict,
     index: u64,
     path: &RelPath,
-    here: &'static str,
+    kind: &'static str,
     limits: TreeLimits,
 ) -> UnpackError {
     let refusal = match conflict {
-        Conflict::FileInTheWay(at) => Refusal::beneath_file(&at),
-        Conflict::ThroughLink(link) => Refusal::beneath_link(&link),
-        Conflict::OtherType(there) => Refusal::new(
+        Conflict::BeneathFile(file) => Refusal::beneath_file(&file),
+        Conflict::BeneathLink(link) => Refusal::beneath_link(&link),
+        Conflict::OtherType(existing) => Refusal::new(
             "entry_other_type",
-            format!("it is {here}, and an earlier entry of that name is {there}"),
+            format!("it is {kind}, and an earlier entry of that name is {existing}"),
         ),
-        Conflict::Entries => {
+        Conflict::TooManyEntries => {
             return UnpackError::TooManyEntries {
                 index,
                 name: shown(path.as_bytes()),
                 limit: limits.entries,
             };
         }
-        Conflict::NameBytes => {
+        Conflict::TooLongNames => {
             return UnpackError::TooLongNames {
                 index,
                 name: shown(path.as_bytes()),
@@ -330,55 +312,53 @@ fn refused(
     UnpackError::entry(index, path.as_bytes(), refusal)
 }
 
+/// A warning that a bundle does not contain `first` and `others` more entries of a kind: `what`.
+pub fn left_out_warning(code: &str, first: &RelPath, others: u64, what: &str) -> WarningReport {
+    let message = match others {
+        0 => format!("`{first}` is left out, as all entries {what}"),
+        others => format!("`{first}` and {others} more entries {what} are left out"),
+    };
+    WarningReport::new(code, message)
+}
+
 /// A warning about paths that are equal on a case-insensitive file system.
-pub fn case_twins(tree: &Tree) -> Option<WarningReport> {
-    let state = RandomState::new();
+pub fn case_collision_warning(tree: &Tree) -> Option<WarningReport> {
+    let hasher = RandomState::new();
     let mut seen: HashMap<u64, &RelPath> = HashMap::with_capacity(tree.len());
     let mut first = None;
     let mut others: u64 = 0;
     for (path, _) in tree.iter() {
-        let folded = folded(path);
-        match seen.entry(state.hash_one(&folded)) {
-            std::collections::hash_map::Entry::Vacant(place) => {
-                place.insert(path);
+        let folded = fold_case(path);
+        match seen.entry(hasher.hash_one(&folded)) {
+            hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(path);
             }
-            std::collections::hash_map::Entry::Occupied(there) => {
-                if self::folded(there.get()) == folded {
+            // The paths themselves are compared: their hashes may collide.
+            hash_map::Entry::Occupied(earlier) => {
+                if fold_case(earlier.get()) == folded {
                     others += u64::from(first.is_some());
-                    first.get_or_insert((*there.get(), path));
+                    first.get_or_insert((*earlier.get(), path));
                 }
             }
         }
     }
     let (one, other) = first?;
-    let so_do = match others {
+    let more = match others {
         0 => String::new(),
         others => format!(", and so do {others} more"),
     };
-    let message = format!("`{one}` and `{other}` differ in case only{so_do}");
+    let message = format!("`{one}` and `{other}` differ in case only{more}");
     Some(WarningReport::new("bundle_case_twins", message))
 }
 
-fn folded(path: &RelPath) -> String {
+fn fold_case(path: &RelPath) -> String {
     escape(path.as_bytes()).to_lowercase()
-}
-
-impl UnpackLimits {
-    /// Limits of the tree: the entries, and 120 bytes of names for each on average.
-    pub fn tree(&self) -> TreeLimits {
-        // A higher value needs more than 64 MiB of memory for the longest lists of names.
-        const NAME_BYTES_EACH: u64 = 120;
-        const NAME_BYTES_LEAST: u64 = 1024 * 1024;
-        TreeLimits {
-            entries: self.entries,
-            name_bytes: NAME_BYTES_LEAST.max(self.entries.saturating_mul(NAME_BYTES_EACH)),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unpack::UnpackLimits;
 
     #[test]
     fn only_whole_segments_are_left_out() {
@@ -398,9 +378,9 @@ mod tests {
     }
 
     #[test]
-    fn names_that_differ_in_case_only_are_told_once() {
+    fn names_that_differ_in_case_only_cause_one_warning() {
         let mut tree = Tree::default();
-        let limits = UnpackLimits::default().tree();
+        let limits = UnpackLimits::default().tree_limits();
         for path in ["A/x", "a/x", "B", "c", "Ä", "ä"] {
             let path = RelPath::parse(path.as_bytes()).expect("a path");
             let entry = Entry::File {
@@ -409,7 +389,7 @@ mod tests {
             };
             tree.insert(path, entry, limits).expect("fits");
         }
-        let warning = case_twins(&tree).expect("twins");
+        let warning = case_collision_warning(&tree).expect("a collision");
         assert_eq!(
             warning.message,
             "`A` and `a` differ in case only, and so do 2 more"

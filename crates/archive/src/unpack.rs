@@ -9,8 +9,8 @@ use crate::entries::{Entries, EntryLimits, Member};
 use crate::entry_rules::{MemberKind, Rules};
 use crate::error::{Refusal, UnpackError, shown};
 use crate::inflated::Inflated;
-use crate::placing::Placing;
-use crate::tree::{Entry, Tree};
+use crate::path_mapping::PathMapping;
+use crate::tree::{Entry, Tree, TreeLimits};
 use crate::tree_writer::{TreeWriter, is_left_out};
 use spec::digest::Digest;
 use spec::path::RelPath;
@@ -40,16 +40,27 @@ impl Default for UnpackLimits {
 }
 
 impl UnpackLimits {
-    pub(crate) fn entry(&self) -> EntryLimits {
-        const HEADER_BYTES_EACH: u64 = 4096;
-        const HEADER_BYTES_LEAST: u64 = 2 * 1024 * 1024;
+    pub(crate) fn entry_limits(&self) -> EntryLimits {
+        const HEADER_BYTES_PER_ENTRY: u64 = 4096;
+        const HEADER_BYTES_MIN: u64 = 2 * 1024 * 1024;
         EntryLimits {
             entries: self.entries,
             file_bytes: self.unpacked_bytes,
             header_bytes: self
                 .entries
-                .saturating_mul(HEADER_BYTES_EACH)
-                .saturating_add(HEADER_BYTES_LEAST),
+                .saturating_mul(HEADER_BYTES_PER_ENTRY)
+                .saturating_add(HEADER_BYTES_MIN),
+        }
+    }
+
+    /// Limits of the tree: the entries, and 120 bytes of names for each on average.
+    pub fn tree_limits(&self) -> TreeLimits {
+        // A higher value needs more than 64 MiB of memory for the longest lists of names.
+        const NAME_BYTES_PER_ENTRY: u64 = 120;
+        const NAME_BYTES_MIN: u64 = 1024 * 1024;
+        TreeLimits {
+            entries: self.entries,
+            name_bytes: NAME_BYTES_MIN.max(self.entries.saturating_mul(NAME_BYTES_PER_ENTRY)),
         }
     }
 }
@@ -84,7 +95,9 @@ pub fn unpack(
     into: BorrowedFd<'_>,
     limits: &UnpackLimits,
 ) -> Result<Unpacked, UnpackError> {
-    unpack_placed(archive, into, limits, Placing::AsNamed).map(|(unpacked, _)| unpacked)
+    let mut writer = TreeWriter::new(into, limits.tree_limits(), None);
+    let (digest, _) = read_archive(archive, &mut writer, limits, PathMapping::Unchanged)?;
+    writer.finish(into, Some(digest))
 }
 
 /// Number of inflated bytes after which [`unpack_ahead`] should start its thread: unpacking fewer bytes
@@ -106,7 +119,7 @@ pub fn unpack_ahead(
     limits: &UnpackLimits,
     ahead_from_bytes: u64,
 ) -> Result<Unpacked, UnpackError> {
-    read_ahead(archive, into, limits, ahead_from_bytes, Rules::Bundle)
+    unpack_with_thread(archive, into, limits, ahead_from_bytes, Rules::Bundle)
 }
 
 /// As [`unpack_ahead`], for the snapshot of a source: links, devices and all other entries except files
@@ -119,24 +132,25 @@ pub fn unpack_snapshot(
     into: BorrowedFd<'_>,
     limits: &UnpackLimits,
 ) -> Result<Unpacked, UnpackError> {
-    read_ahead(archive, into, limits, AHEAD_FROM_BYTES, Rules::Snapshot)
+    unpack_with_thread(archive, into, limits, AHEAD_FROM_BYTES, Rules::Snapshot)
 }
 
-fn read_ahead(
+fn unpack_with_thread(
     archive: impl Read + Send,
     into: BorrowedFd<'_>,
     limits: &UnpackLimits,
     ahead_from_bytes: u64,
     rules: Rules,
 ) -> Result<Unpacked, UnpackError> {
-    let mut writer = TreeWriter::new(into, limits.tree(), None);
+    let mut writer = TreeWriter::new(into, limits.tree_limits(), None);
     let mut archive = Hashed::new(archive);
     let mut source = decode(&mut archive, Compression::Gzip, limits.compressed_bytes);
     std::thread::scope(|scope| {
         let mut ahead = Ahead::new(scope, &mut source, ahead_from_bytes);
-        let seen = read_placed(&mut ahead, &mut writer, limits, rules, Placing::AsNamed);
+        let mapping = PathMapping::Unchanged;
+        let written = write_entries(&mut ahead, &mut writer, limits, rules, mapping);
         ahead.end();
-        seen
+        written
     })?;
     drop(source);
     writer.finish(into, Some(archive.digest()))
@@ -164,30 +178,20 @@ pub fn unpack_hosted(
     limits: &UnpackLimits,
     folder: Option<RelPath>,
 ) -> Result<HostedArchive, UnpackError> {
-    let (unpacked, seen) = unpack_placed(archive, into, limits, Placing::below(folder))?;
+    let mut writer = TreeWriter::new(into, limits.tree_limits(), None);
+    let mapping = PathMapping::below_top_folder(folder);
+    let (digest, facts) = read_archive(archive, &mut writer, limits, mapping)?;
     Ok(HostedArchive {
-        unpacked,
-        comment: seen.comment,
-        instead: seen.instead,
+        unpacked: writer.finish(into, Some(digest))?,
+        comment: facts.comment,
+        instead: facts.instead,
     })
 }
 
-/// Properties of an archive besides its entries.
-pub(crate) struct Seen {
+/// Fields of [`HostedArchive`] that are known after the last entry.
+pub(crate) struct ArchiveFacts {
     comment: Option<Vec<u8>>,
     instead: Option<&'static str>,
-}
-
-fn unpack_placed(
-    archive: impl Read + Send,
-    into: BorrowedFd<'_>,
-    limits: &UnpackLimits,
-    placing: Placing,
-) -> Result<(Unpacked, Seen), UnpackError> {
-    let mut writer = TreeWriter::new(into, limits.tree(), None);
-    let (digest, seen) = read_archive(archive, &mut writer, limits, placing)?;
-    let unpacked = writer.finish(into, Some(digest))?;
-    Ok((unpacked, seen))
 }
 
 /// Passes every entry of `archive` to `writer`; returns the digest of the archive's bytes.
@@ -195,23 +199,23 @@ pub(crate) fn read_archive(
     archive: impl Read + Send,
     writer: &mut TreeWriter<'_>,
     limits: &UnpackLimits,
-    placing: Placing,
-) -> Result<(Digest, Seen), UnpackError> {
+    mapping: PathMapping,
+) -> Result<(Digest, ArchiveFacts), UnpackError> {
     let mut archive = Hashed::new(archive);
     let mut source = decode(&mut archive, Compression::Gzip, limits.compressed_bytes);
-    let seen = read_placed(&mut source, writer, limits, Rules::Bundle, placing)?;
+    let facts = write_entries(&mut source, writer, limits, Rules::Bundle, mapping)?;
     drop(source);
-    Ok((archive.digest(), seen))
+    Ok((archive.digest(), facts))
 }
 
-fn read_placed(
+fn write_entries(
     source: &mut impl Inflated,
     writer: &mut TreeWriter<'_>,
     limits: &UnpackLimits,
     rules: Rules,
-    placing: Placing,
-) -> Result<Seen, UnpackError> {
-    let mut entries = Entries::new(source, limits.entry(), rules, placing);
+    mapping: PathMapping,
+) -> Result<ArchiveFacts, UnpackError> {
+    let mut entries = Entries::new(source, limits.entry_limits(), rules, mapping);
     let mut copied_bytes = 0;
     while let Some(member) = entries.next_member()? {
         let executable = member.executable();
@@ -228,24 +232,24 @@ fn read_placed(
             continue;
         }
         match kind {
-            MemberKind::Directory => writer.directory(index, path)?,
-            MemberKind::Symlink { target } => writer.symlink(index, path, target)?,
+            MemberKind::Directory => writer.add_directory(index, path)?,
+            MemberKind::Symlink { target } => writer.add_symlink(index, path, target)?,
             MemberKind::File { bytes } => {
-                let mut sink = writer.file(index, path, executable, bytes)?;
-                entries.read_data(&mut |data| sink.write(data))?;
-                sink.end();
+                let mut file = writer.add_file(index, path, executable, bytes)?;
+                entries.read_data(&mut |data| file.write(data))?;
+                file.end();
             }
             MemberKind::HardLink { target } => {
                 let (executable, bytes) = linked_file(writer.tree(), index, &path, &target)?;
                 copied_bytes += bytes;
-                if limits.unpacked_bytes < entries.file_bytes() + copied_bytes {
+                if entries.file_bytes() + copied_bytes > limits.unpacked_bytes {
                     return Err(UnpackError::TooManyBytes {
                         index,
                         name: shown(path.as_bytes()),
                         limit_bytes: limits.unpacked_bytes,
                     });
                 }
-                writer.copy(index, path, &target, executable, bytes)?;
+                writer.add_copy(index, path, &target, executable, bytes)?;
             }
             // The rules of bundles and snapshots refuse special files.
             MemberKind::Special { what } => {
@@ -254,9 +258,9 @@ fn read_placed(
             }
         }
     }
-    Ok(Seen {
+    Ok(ArchiveFacts {
         comment: entries.comment().map(<[u8]>::to_vec),
-        instead: entries.placing().instead(),
+        instead: entries.mapping().found_instead(),
     })
 }
 

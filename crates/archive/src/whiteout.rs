@@ -10,31 +10,29 @@ const PREFIX: &[u8] = b".wh.";
 const AUFS: &[u8] = b".wh..wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
 
-/// The meaning of a name in a layer.
+/// What an entry of a layer does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Meaning {
-    /// An ordinary entry.
-    Plain,
+pub(crate) enum LayerEntry {
+    Ordinary,
     /// Internal data of AUFS, not part of the image.
     Aufs,
     /// Removes `name` in `directory` of the layers below; `None` is the root.
-    Gone {
+    Whiteout {
         directory: Option<RelPath>,
         name: Vec<u8>,
     },
     /// Hides the contents of this directory in the layers below; `None` is the root.
-    Opaque { directory: Option<RelPath> },
+    Opaque {
+        directory: Option<RelPath>,
+    },
 }
 
-/// The meaning of the entry at `path`.
-///
-/// # Errors
-/// The entry is a whiteout that image readers do not support.
-pub fn meaning(path: &RelPath, kind: &MemberKind) -> Result<Meaning, Refusal> {
+/// Refuses whiteouts that image readers do not support.
+pub(crate) fn classify(path: &RelPath, kind: &MemberKind) -> Result<LayerEntry, Refusal> {
     let mut above: Vec<&[u8]> = path.segments().collect();
     let name = above.pop().unwrap_or_default();
     if above.iter().any(|segment| segment.starts_with(AUFS)) {
-        return Ok(Meaning::Aufs);
+        return Ok(LayerEntry::Aufs);
     }
     if above.iter().any(|segment| segment.starts_with(PREFIX)) {
         return Err(Refusal::new(
@@ -42,11 +40,11 @@ pub fn meaning(path: &RelPath, kind: &MemberKind) -> Result<Meaning, Refusal> {
             "it is a whiteout with something beneath it; expected a file at the end of the name",
         ));
     }
-    let Some(gone) = name.strip_prefix(PREFIX) else {
-        return Ok(Meaning::Plain);
+    let Some(hidden) = name.strip_prefix(PREFIX) else {
+        return Ok(LayerEntry::Ordinary);
     };
     if name.starts_with(AUFS) && name != OPAQUE {
-        return Ok(Meaning::Aufs);
+        return Ok(LayerEntry::Aufs);
     }
     match kind {
         MemberKind::File { bytes: 0 } => (),
@@ -58,13 +56,13 @@ pub fn meaning(path: &RelPath, kind: &MemberKind) -> Result<Meaning, Refusal> {
                 format!("it is a whiteout with {bytes} bytes of data; expected an empty file"),
             ));
         }
-        MemberKind::Directory => return Err(not_a_file("a directory")),
-        MemberKind::Symlink { .. } => return Err(not_a_file("a symlink")),
-        MemberKind::Special { what } => return Err(not_a_file(what)),
+        MemberKind::Directory => return Err(whiteout_not_a_file("a directory")),
+        MemberKind::Symlink { .. } => return Err(whiteout_not_a_file("a symlink")),
+        MemberKind::Special { what } => return Err(whiteout_not_a_file(what)),
     }
     let directory = path.parent();
-    match gone {
-        _ if name == OPAQUE => Ok(Meaning::Opaque { directory }),
+    match hidden {
+        _ if name == OPAQUE => Ok(LayerEntry::Opaque { directory }),
         b"" => Err(Refusal::new(
             "whiteout_name",
             "it is a whiteout of nothing: its name is `.wh.` alone",
@@ -73,14 +71,14 @@ pub fn meaning(path: &RelPath, kind: &MemberKind) -> Result<Meaning, Refusal> {
             "whiteout_name",
             "it is a whiteout of `.` or `..`; expected a name",
         )),
-        gone => Ok(Meaning::Gone {
+        hidden => Ok(LayerEntry::Whiteout {
             directory,
-            name: gone.to_vec(),
+            name: hidden.to_vec(),
         }),
     }
 }
 
-fn not_a_file(what: &str) -> Refusal {
+fn whiteout_not_a_file(what: &str) -> Refusal {
     Refusal::new(
         "whiteout_not_a_file",
         format!("it is a whiteout and {what}; expected an empty file"),
@@ -91,27 +89,27 @@ fn not_a_file(what: &str) -> Refusal {
 mod tests {
     use super::*;
 
-    fn said(path: &str, kind: &MemberKind) -> String {
+    fn classified(path: &str, kind: &MemberKind) -> String {
         let path = RelPath::parse(path.as_bytes()).expect("a path");
         let shown =
             |directory: Option<RelPath>| directory.map_or("/".to_owned(), |d| d.to_string());
-        match meaning(&path, kind) {
-            Ok(Meaning::Plain) => "plain".to_owned(),
-            Ok(Meaning::Aufs) => "aufs".to_owned(),
-            Ok(Meaning::Gone { directory, name }) => {
+        match classify(&path, kind) {
+            Ok(LayerEntry::Ordinary) => "ordinary".to_owned(),
+            Ok(LayerEntry::Aufs) => "aufs".to_owned(),
+            Ok(LayerEntry::Whiteout { directory, name }) => {
                 format!("{} without {}", shown(directory), name.escape_ascii())
             }
-            Ok(Meaning::Opaque { directory }) => format!("{} alone", shown(directory)),
+            Ok(LayerEntry::Opaque { directory }) => format!("{} alone", shown(directory)),
             Err(error) => error.code().to_owned(),
         }
     }
 
     #[test]
-    fn a_name_says_what_is_no_more() {
+    fn names_are_classified() {
         let file = MemberKind::File { bytes: 0 };
-        for (path, meant) in [
-            ("a/wh.x", "plain"),
-            ("a/.whx", "plain"),
+        for (path, expected) in [
+            ("a/wh.x", "ordinary"),
+            ("a/.whx", "ordinary"),
             (".wh.x", "/ without x"),
             ("a/b/.wh.x y", "a/b without x y"),
             (".wh..x", "/ without .x"),
@@ -129,14 +127,14 @@ mod tests {
             (".wh.x/y", "whiteout_name"),
             ("a/.wh.x/.wh.y", "whiteout_name"),
         ] {
-            assert_eq!(said(path, &file), meant, "{path}");
+            assert_eq!(classified(path, &file), expected, "{path}");
         }
     }
 
     #[test]
     fn a_whiteout_is_an_empty_file() {
         let target = RelPath::parse(b"x").expect("a path");
-        for (kind, meant) in [
+        for (kind, expected) in [
             (MemberKind::File { bytes: 1 }, "whiteout_data"),
             (MemberKind::Directory, "whiteout_not_a_file"),
             (
@@ -149,7 +147,7 @@ mod tests {
             ),
             (MemberKind::HardLink { target }, "/ without x"),
         ] {
-            assert_eq!(said(".wh.x", &kind), meant, "{kind:?}");
+            assert_eq!(classified(".wh.x", &kind), expected, "{kind:?}");
         }
     }
 }

@@ -6,6 +6,7 @@ use rustix::io::Errno;
 
 use crate::error::{BundleError, FollowProblem};
 use crate::origin::{SourceKind, SourceOrigin};
+use crate::outputs::OTHER_KIND;
 use sources::github::RefShape;
 use spec::manifest::ManifestError;
 
@@ -34,14 +35,14 @@ impl BundleError {
             Self::Workspace { .. } => ("workspace_unreadable", "give a directory with --workspace"),
             Self::ManifestMissing { .. } => (
                 "manifest_missing",
-                "give a manifest, a folder that holds one, or --workspace DIR and a name",
+                "give a manifest, a folder with one, or --workspace DIR and a name",
             ),
             Self::ManifestOutside { .. } => (
                 "manifest_outside_workspace",
                 "give a folder above the manifest with --workspace",
             ),
             Self::ManifestUnreadable(unread) if unread.is_denied() => {
-                ("manifest_unreadable", "give yourself the right to read it")
+                ("manifest_unreadable", "check the permissions of the file")
             }
             Self::ManifestUnreadable(_) => (
                 "manifest_unreadable",
@@ -53,16 +54,17 @@ impl BundleError {
                 return (code, hint.unwrap_or_default().into());
             }
             Self::WorkspaceNotFound {
-                near: Some(near), ..
+                suggestion: Some(name),
+                ..
             } => {
                 return (
                     "workspace_not_found",
-                    format!("did you mean `{near}`?").into(),
+                    format!("did you mean `{name}`?").into(),
                 );
             }
             Self::WorkspaceNotFound { .. } => (
                 "workspace_not_found",
-                "give the path of a manifest or of a folder that holds one, or a name that is there",
+                "give the path of a manifest or of a folder with one, or a known name",
             ),
 
             Self::ReferenceNotFolder { .. } => (
@@ -79,7 +81,7 @@ impl BundleError {
             ),
             Self::NotCodeWorkspace { .. } => (
                 "source_not_code_workspace",
-                "write `kind: code-workspace` there, or take its files with `local`",
+                "write `kind: code-workspace` in it, or name its files with `local`",
             ),
             Self::Cycle { .. } => ("code_cycle", "remove one of the `ref` sources"),
             Self::Depth { .. } => ("code_depth", "remove one of the `ref` sources"),
@@ -87,7 +89,7 @@ impl BundleError {
 
             Self::Missing { .. } => (
                 "source_missing",
-                "paths of `code` are relative to the workspace, which --workspace names",
+                "paths of `code` are relative to the workspace: --workspace DIR names it",
             ),
             Self::NoMatch { .. } => (
                 "source_missing",
@@ -97,7 +99,7 @@ impl BundleError {
                 found: "a symlink", ..
             } => (
                 "source_not_directory",
-                "name what the link points to, or copy that with --symlinks=follow",
+                "name the target of the link, or copy the target with --symlinks=follow",
             ),
             Self::NotDirectory { .. } => (
                 "source_not_directory",
@@ -105,19 +107,19 @@ impl BundleError {
             ),
             Self::Outside { .. } => (
                 "path_refused",
-                "name the folder above both as the workspace: --workspace DIR",
+                "name a folder that contains both as the workspace: --workspace DIR",
             ),
             Self::SpecialFile { .. } => (
                 "source_special_file",
-                "remove it, or name the files beside it with `glob`",
+                "remove it, or select other files with `glob`",
             ),
             Self::Pattern { .. } => (
                 "source_pattern",
-                "known are `*`, `?`, `[a-z]`, `[!a-z]` and `**` between `/`",
+                "allowed are `*`, `?`, `[a-z]`, `[!a-z]`, and `**` as a whole segment",
             ),
             Self::IgnoreFile { .. } => (
                 "source_ignore_file",
-                "it is text with the patterns of a .gitignore, one a line",
+                "it must have the syntax of a .gitignore: UTF-8, one pattern per line",
             ),
             Self::CredentialList(_) => ("credential_list", ""),
             Self::Link { error, .. } => (error.code(), LINK_HINT),
@@ -127,7 +129,7 @@ impl BundleError {
                     FollowProblem::Dangling => "symlink_dangling",
                     FollowProblem::Loop => "symlink_loop",
                 },
-                "remove the link, or let it point into the workspace",
+                "remove the link, or let it point to a file of the workspace",
             ),
             Self::ThroughLink { .. } => ("symlink_through_link", LINK_HINT),
             Self::Reserved { .. } => ("path_refused", ""),
@@ -135,15 +137,15 @@ impl BundleError {
             Self::TooDeep { .. } => ("path_too_deep", ""),
             Self::Conflict { .. } => (
                 "bundle_path_conflict",
-                "give one of the two another place with `as`",
+                "give one of the two another path with `as`",
             ),
             Self::Changed { .. } => (
                 "source_changed",
-                "run it again once nothing writes to the workspace",
+                "run it again when nothing writes to the workspace",
             ),
             Self::Unreadable { source, .. } if source.errno == Errno::ACCESS => (
                 "source_unreadable",
-                "give yourself the right to read it, or name the files beside it with `glob`",
+                "check the permissions of the file, or select others with `glob`",
             ),
             Self::Unreadable { .. } => ("source_unreadable", ""),
             Self::TooManyFiles { .. } => ("source_too_many_files", ""),
@@ -166,30 +168,30 @@ impl BundleError {
             }
             Self::Token { .. } => (
                 "github_setting",
-                "correct `github.token` of the host's configuration, or what it names",
+                "correct `github.token` of the host's configuration, or the variable or file that it names",
             ),
             Self::GitHub(error) => return (error.code(), error.hint().unwrap_or_default().into()),
 
             Self::Lock(error) => return ("lock_invalid", error.hint().into()),
             Self::LockUnreadable(_) => ("lock_invalid", "write one: leave out --locked"),
-            Self::Drift { .. } => ("lock_drift", "write the lock file anew: leave out --locked"),
+            Self::Drift { .. } => ("lock_drift", "write a new lock file: leave out --locked"),
             Self::SourceTag { .. } => (
                 "source_tag_refused",
-                "write its digest behind it, @sha256:…: `runner source inspect` prints it",
+                "append its digest, @sha256:…: `runner source inspect` prints it",
             ),
             Self::Output { source, .. } => match source.errno {
                 Errno::NOSPC => (
                     "output_no_space",
-                    "make room there, or write it elsewhere with -o",
+                    "free space there, or write to another file system with -o",
                 ),
-                Errno::PIPE => ("output_unwritable", "the reader closed it too early"),
+                Errno::PIPE => ("output_unwritable", "the reader closed the pipe too early"),
                 Errno::NOENT => (
                     "output_unwritable",
-                    "make the directory first, or give another place",
+                    "create the directory first, or give another path",
                 ),
-                _ => ("output_unwritable", "give a place that you may write to"),
+                _ => ("output_unwritable", "give a path that you may write to"),
             },
-            Self::OutputRefused { found, .. } if found.contains("lost") => (
+            Self::OutputRefused { found, .. } if *found == OTHER_KIND => (
                 "output_refused",
                 "remove it first if you do not need it, or give another name",
             ),
@@ -217,22 +219,22 @@ impl BundleError {
             ),
             Self::SparseEmpty { .. } => (
                 "source_sparse_empty",
-                "it is empty, or all of it is left out: see .staxignore, and `git status`",
+                "it is empty, or everything in it is excluded: see .staxignore and `git status`",
             ),
             Self::NoSubmodules { .. } => ("source_no_submodules", "leave out --submodules"),
             Self::Strict(_) => (
                 "source_left_out",
-                "name them in .staxignore, remove them, take what is no credential with --include, \
-                 or leave out --strict",
+                "name them in .staxignore, remove them, add files that are no credentials with \
+                 --include, or leave out --strict",
             ),
             Self::SnapshotSize { .. } => (
                 "source_size",
-                "leave files out with .staxignore or --sparse, or raise the key in the host's \
+                "exclude files with .staxignore or --sparse, or raise the key in the host's \
                  configuration",
             ),
             Self::GitMissing { .. } => (
                 "source_git_missing",
-                "install git, or take the directory as it is with --no-git",
+                "install git, or build a plain directory with --no-git",
             ),
             Self::GitDirectory(_) => (
                 "source_git_failed",
@@ -240,7 +242,7 @@ impl BundleError {
             ),
             Self::GitFailed { .. } => (
                 "source_git_failed",
-                "see what `git status` says there, or take the directory as it is with --no-git",
+                "see the output of `git status` there, or build a plain directory with --no-git",
             ),
         };
         (code, hint.into())
@@ -257,9 +259,11 @@ impl BundleError {
             )
             .into(),
             Self::Unreadable { source, .. } if is_snapshot && source.errno == Errno::ACCESS => {
-                "give yourself the right to read it, or name it in .staxignore".into()
+                "check the permissions of the file, or name it in .staxignore".into()
             }
-            Self::Changed { .. } if is_snapshot => "run it again once nothing writes there".into(),
+            Self::Changed { .. } if is_snapshot => {
+                "run it again when nothing writes to the directory".into()
+            }
             Self::Missing { .. } if is_snapshot => "".into(),
             other => return other.code_and_hint(),
         };

@@ -1,4 +1,4 @@
-//! One bundle: located, resolved, pinned, gathered, written. Start reading here.
+//! Creates a bundle: locate, resolve, pin, gather, write. Start reading here.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -66,7 +66,7 @@ pub struct Bundle {
     pub contents: Gathered,
     /// `None` without an output.
     pub written: Option<WrittenBundle>,
-    /// `None` if the caller does not need it.
+    /// `None` if it was not computed.
     pub digest: Option<Digest>,
 }
 
@@ -111,7 +111,7 @@ pub fn bundle(
     pinned.check_run(&contents)?;
 
     if outputs.is_stream() && pinned.lock().is_some() {
-        // The reader of a stream gets the bundle before the exit code.
+        // The reader of a stream gets the bundle before the exit code, so the lock is checked first.
         pinned.lock_of(&contents, content_digest(&contents, &located.files)?)?;
     }
     let written = match &mut outputs.bundle {
@@ -123,13 +123,13 @@ pub fn bundle(
     };
     let digest = match written {
         Some(written) => Some(written.content_digest),
-        None if request.wants_digest || pinned.locks => {
+        None if request.wants_digest || pinned.has_lock => {
             Some(content_digest(&contents, &located.files)?)
         }
         None => None,
     };
     let lock = match digest {
-        Some(digest) if pinned.locks => Some(pinned.lock_of(&contents, digest)?),
+        Some(digest) if pinned.has_lock => Some(pinned.lock_of(&contents, digest)?),
         _ => None,
     };
     outputs.commit(lock.as_ref())?;

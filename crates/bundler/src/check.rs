@@ -1,5 +1,5 @@
-//! Reports all errors of a manifest, its block documents and its code-workspaces. It reads ignore
-//! files, but no other byte of a source.
+//! Reports all errors of a manifest, its block documents and its code-workspaces. Of the files of sources
+//! it reads only ignore files and possible credentials.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,12 @@ use crate::files::DirectoryFiles;
 use crate::folders::folder_at;
 use crate::gather::{GatherOptions, gather};
 use crate::layer::{Layer, LayerForm};
-use crate::manifests::{ManifestText, Registry, blocks_of, read_text_of};
+use crate::manifests::{ManifestDocuments, Registry, blocks_of, read_documents};
 use crate::origin::{SourceKind, SourceOrigin};
 use crate::resolve::{
     Resolution, ResolveRequest, check_chain, folder_name, referenced_manifest, resolve,
 };
-use crate::runnable::{check_manifest, check_run, read_manifest_of};
+use crate::runnable::{check_manifest, check_run, parse_resolved};
 use reader::{Question, Refused, judge};
 use sources::github::RefShape;
 use spec::check::{CheckError, CheckReport};
@@ -44,17 +44,19 @@ pub fn check(
         open: Vec::new(),
         seen: BTreeMap::new(),
         report: CheckReport::default(),
-        is_cut: false,
+        is_incomplete: false,
     };
-    checker.manifest(request.manifest);
+    checker.check_document(request.manifest);
     let Checker {
-        mut report, is_cut, ..
+        mut report,
+        is_incomplete,
+        ..
     } = checker;
-    if is_cut {
+    if is_incomplete {
         report.errors.push(CheckError {
             code: "more_errors".to_owned(),
-            message: "other code-workspaces were not looked at".to_owned(),
-            hint: Some("correct those that are listed first".to_owned()),
+            message: "other code-workspaces were not checked".to_owned(),
+            hint: Some("correct the listed errors first".to_owned()),
             ..CheckError::default()
         });
     }
@@ -63,7 +65,7 @@ pub fn check(
     if report.errors.is_empty() && !is_part {
         match resolve(request, files) {
             Ok(resolution) => {
-                if let Err(error) = runnable(&resolution, files, policy) {
+                if let Err(error) = check_runnable(&resolution, files, policy) {
                     add_new(&mut report.errors, errors_of(&error));
                 }
                 report.warnings.extend(resolution.warnings);
@@ -93,12 +95,12 @@ fn is_io(path: &RelPath) -> bool {
 
 /// Reports what `bundle` or `exec` would refuse. With repository sources the files are unknown, so
 /// a missing file of `run` is not reported.
-fn runnable(
+fn check_runnable(
     resolution: &Resolution,
     files: &DirectoryFiles,
     policy: &HostPolicy,
 ) -> Result<(), BundleError> {
-    let manifest = read_manifest_of(resolution)?;
+    let manifest = parse_resolved(resolution)?;
     check_manifest(resolution, &manifest, &policy.images)?;
     let options = GatherOptions {
         caps: policy.unpack,
@@ -109,10 +111,10 @@ fn runnable(
     };
     let gathered = gather(&resolution.layers, None, files, None, &options)?;
     let is_repository = |layer: &Layer| matches!(layer.form, LayerForm::GitHub(_));
-    match resolution.layers.iter().any(is_repository) {
-        true => Ok(()),
-        false => check_run(resolution, &manifest, &gathered.tree),
+    if resolution.layers.iter().any(is_repository) {
+        return Ok(());
     }
+    check_run(resolution, &manifest, &gathered.tree)
 }
 
 struct Checker<'call> {
@@ -121,9 +123,11 @@ struct Checker<'call> {
     require_pin: bool,
     /// Stack of the manifests being checked, outermost first.
     open: Vec<RelPath>,
+    /// Whether each checked manifest is a code-workspace.
     seen: BTreeMap<RelPath, bool>,
     report: CheckReport,
-    is_cut: bool,
+    /// Some code-workspaces were not checked.
+    is_incomplete: bool,
 }
 
 impl Checker<'_> {
@@ -135,41 +139,42 @@ impl Checker<'_> {
         self.add(errors_of(error));
     }
 
-    fn manifest(&mut self, path: &RelPath) {
-        // `true` prevents a second error about its kind.
+    fn check_document(&mut self, path: &RelPath) {
+        // `true` until its kind is known: prevents a second error about the kind.
         self.seen.insert(path.clone(), true);
         if let Some(block) = block_of(path).filter(|_| self.open.is_empty()) {
-            return self.block(path, block);
+            return self.check_block(path, block);
         }
-        let text = match read_text_of(self.files, path, self.registry) {
-            Ok(text) => text,
+        let documents = match read_documents(self.files, path, self.registry) {
+            Ok(documents) => documents,
             Err(error) => return self.add_error(&error),
         };
-        let ManifestText { root, blocks } = &text;
-        let says = |key: &str, word: &str| {
+        let ManifestDocuments { root, blocks } = &documents;
+        let has_text = |key: &str, expected: &str| {
             let value = root.get(key).map(|node| &node.value);
-            matches!(value, Some(Value::Text(text)) if text == word)
+            matches!(value, Some(Value::Text(text)) if text == expected)
         };
-        let may_be_used = says("kind", "code-workspace") || says("schema", "code/v2");
-        self.seen.insert(path.clone(), may_be_used);
-        let parsed = match is_io(path) {
-            true => parse_io(root, &path.to_string()),
-            false => parse_with(root, &path.to_string(), blocks),
+        let is_code_workspace = has_text("kind", "code-workspace") || has_text("schema", "code/v2");
+        self.seen.insert(path.clone(), is_code_workspace);
+        let parsed = if is_io(path) {
+            parse_io(root, &path.to_string())
+        } else {
+            parse_with(root, &path.to_string(), blocks)
         };
         self.add(parsed.errors.iter().map(CheckError::from));
-        let is_own = self.open.is_empty();
+        let is_outermost = self.open.is_empty();
         if let Some(manifest) = &parsed.manifest {
-            self.describe(path, root, manifest, is_own);
+            self.report_manifest(path, root, manifest, is_outermost);
         }
-        self.schemas(path, root);
-        self.pins(path, root);
+        self.check_schemas(path, root);
+        self.check_pins(path, root);
         self.open.push(path.clone());
         for reference in code_references(root) {
             if self.report.errors.len() > ERRORS_MAX {
-                self.is_cut = true;
+                self.is_incomplete = true;
                 break;
             }
-            if let Err(error) = self.reference(path, &reference) {
+            if let Err(error) = self.check_reference(path, &reference) {
                 let pointer = reference.pointer.clone();
                 let origin = origin(path, reference.node, pointer, SourceKind::Reference);
                 self.add_error(&error.at(&origin));
@@ -179,7 +184,7 @@ impl Checker<'_> {
     }
 
     /// Reads a block document like a manifest in the same folder.
-    fn block(&mut self, path: &RelPath, block: &str) {
+    fn check_block(&mut self, path: &RelPath, block: &str) {
         let name = serde_json::Value::from(escape(path.file_name()));
         let text = format!("{block}: {{file: {name}}}");
         let root = match document::parse(text.as_bytes(), Format::Yaml) {
@@ -199,7 +204,13 @@ impl Checker<'_> {
         }
     }
 
-    fn describe(&mut self, path: &RelPath, root: &Node, manifest: &Manifest, is_own: bool) {
+    fn report_manifest(
+        &mut self,
+        path: &RelPath,
+        root: &Node,
+        manifest: &Manifest,
+        is_outermost: bool,
+    ) {
         let warnings = &mut self.report.warnings;
         warnings.extend(manifest.warnings.iter().cloned());
         for refusal in &manifest.refusals {
@@ -208,13 +219,16 @@ impl Checker<'_> {
                 warnings.push(WarningReport::new(refusal.code(), refusal.to_string()));
             }
         }
-        let elsewhere = |pointer: &String| match is_own || pointer.contains('#') {
-            true => pointer.clone(),
-            false => format!("{path}#{pointer}"),
+        let with_file = |pointer: &String| {
+            if is_outermost || pointer.contains('#') {
+                pointer.clone()
+            } else {
+                format!("{path}#{pointer}")
+            }
         };
-        let ignored = manifest.ignored.iter().map(elsewhere);
+        let ignored = manifest.ignored.iter().map(with_file);
         self.report.ignored.extend(ignored);
-        if !is_own {
+        if !is_outermost {
             return;
         }
         let stated = manifest.name.as_ref().or(manifest.id.as_ref());
@@ -232,7 +246,7 @@ impl Checker<'_> {
         }
     }
 
-    fn schemas(&mut self, path: &RelPath, root: &Node) {
+    fn check_schemas(&mut self, path: &RelPath, root: &Node) {
         for block in ["inputs", "outputs"] {
             let Some(node) = root.get(block) else {
                 continue;
@@ -286,7 +300,7 @@ impl Checker<'_> {
         }
     }
 
-    fn pins(&mut self, path: &RelPath, root: &Node) {
+    fn check_pins(&mut self, path: &RelPath, root: &Node) {
         if !self.require_pin {
             return;
         }
@@ -305,12 +319,12 @@ impl Checker<'_> {
     }
 
     /// Checks the manifest of a referenced code-workspace, once.
-    fn reference(
+    fn check_reference(
         &mut self,
         holder: &RelPath,
         reference: &CodeReference<'_>,
     ) -> Result<(), BundleError> {
-        let base = holder.parent().filter(|_| reference.beside);
+        let base = holder.parent().filter(|_| reference.is_lean);
         let folder = folder_at(base.as_ref(), &reference.path)?;
         let (path, warnings) = referenced_manifest(self.files, folder.as_ref())?;
         check_chain(&self.open, &path)?;
@@ -320,7 +334,7 @@ impl Checker<'_> {
                 return Err(BundleError::TooManySources { limit });
             }
             self.report.warnings.extend(warnings);
-            self.manifest(&path);
+            self.check_document(&path);
         }
         if self.seen.get(&path) == Some(&false) {
             let found = "of another kind";

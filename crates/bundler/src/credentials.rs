@@ -31,7 +31,8 @@ impl CredentialRules {
         rules.collect::<Result<_, BundleError>>().map(Self)
     }
 
-    pub(crate) fn find(
+    /// Returns the id of the first rule that matches the entry at `path`.
+    pub(crate) fn find_rule(
         &self,
         files: &DirectoryFiles,
         path: &RelPath,
@@ -39,7 +40,7 @@ impl CredentialRules {
     ) -> Result<Option<&str>, BundleError> {
         let mut start = None;
         for rule in &self.0 {
-            if rule.patterns.is_ignored(path.as_bytes(), is_directory) != Some(true) {
+            if rule.patterns.ignores(path.as_bytes(), is_directory) != Some(true) {
                 continue;
             }
             let Some(lines) = &rule.lines else {

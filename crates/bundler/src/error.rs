@@ -1,6 +1,6 @@
 //! The errors of this crate; `advice.rs` has the code and the hint of each.
 
-use crate::left_out::{LeftOut, entries};
+use crate::left_out::{LeftOut, count_entries};
 use crate::manifests::Unread;
 use crate::origin::SourceOrigin;
 use archive::Refusal;
@@ -44,12 +44,12 @@ pub enum BundleError {
     #[error("{}", lines(.0))]
     Manifest(Vec<ManifestError>),
     /// Not in any convention folder.
-    #[error("`{workspace}` has no code-workspace `{name}`; {}", known_words(.known))]
+    #[error("`{workspace}` has no code-workspace `{name}`; {}", known_names(.known))]
     WorkspaceNotFound {
         name: String,
         workspace: String,
         known: Vec<String>,
-        near: Option<String>,
+        suggestion: Option<String>,
     },
 
     // References to code-workspaces.
@@ -68,32 +68,32 @@ pub enum BundleError {
         found: &'static str,
     },
     /// The first and the last folder are the same.
-    #[error("code-workspaces refer to each other in a circle: {}", .chain.join(" → "))]
+    #[error("code-workspaces refer to each other in a cycle: {}", .chain.join(" → "))]
     Cycle { chain: Vec<String> },
-    #[error("code-workspaces lie more than {limit} deep: {}", .chain.join(" → "))]
+    #[error("code-workspaces are nested more than {limit} deep: {}", .chain.join(" → "))]
     Depth { chain: Vec<String>, limit: usize },
-    #[error("more than {limit} sources, those of all code-workspaces counted")]
+    #[error("more than {limit} sources, including those of all code-workspaces")]
     TooManySources { limit: usize },
 
     // Files of sources.
-    #[error("`{path}` is not there{}", near_words(.near.as_ref()))]
+    #[error("`{path}` is not there{}", suggestion_clause(.suggestion.as_ref()))]
     Missing {
         path: RelPath,
         /// A similar existing name, escaped.
-        near: Option<String>,
+        suggestion: Option<String>,
     },
     #[error("`{path}` matches no file")]
     NoMatch { path: RelPath },
     #[error("`{path}` is {found}; expected a directory")]
     NotDirectory { path: RelPath, found: &'static str },
     /// `folder` is the one that `path` is relative to.
-    #[error("`{path}`, seen from the folder `{folder}`, leaves the workspace")]
+    #[error("`{path}`, relative to the folder `{folder}`, leaves the workspace")]
     Outside { path: String, folder: String },
-    #[error("`{path}` is {found}; a bundle holds files, directories and relative links")]
+    #[error("`{path}` is {found}; a bundle contains files, directories and relative links")]
     SpecialFile { path: RelPath, found: &'static str },
     #[error("the pattern `{pattern}` cannot be read: {reason}")]
     Pattern { pattern: String, reason: String },
-    #[error("`{path}`{}: {reason}", line_words(*.line))]
+    #[error("`{path}`{}: {reason}", line_clause(*.line))]
     IgnoreFile {
         path: RelPath,
         /// Counted from 1.
@@ -126,13 +126,13 @@ pub enum BundleError {
         segments: usize,
         limit: usize,
     },
-    #[error("`{path}` is {here}, but `{there_path}` is {there} of {other}")]
+    #[error("`{path}` is {kind}, but `{other_path}` is {other_kind} of {other_source}")]
     Conflict {
         path: RelPath,
-        here: &'static str,
-        there_path: RelPath,
-        there: &'static str,
-        other: Box<SourceOrigin>,
+        kind: &'static str,
+        other_path: RelPath,
+        other_kind: &'static str,
+        other_source: Box<SourceOrigin>,
     },
     #[error("`{path}` changed while it was read")]
     Changed { path: RelPath },
@@ -143,11 +143,11 @@ pub enum BundleError {
         source: CallError,
     },
     /// Counts replaced files too.
-    #[error("more than {limit} files in all sources, those that others replace counted")]
+    #[error("more than {limit} files in all sources, including replaced ones")]
     TooManyFiles { limit: u64 },
     /// `entry` is the one that exceeds the limit.
-    #[error("`{entry}` makes the bundle too large: {}", .what.words(["unpack.entries", "unpack.unpacked", "unpack.archive"]))]
-    Size { entry: String, what: SizeLimit },
+    #[error("`{entry}` makes the bundle too large: {}", .exceeded.describe(["unpack.entries", "unpack.unpacked", "unpack.archive"]))]
+    Size { entry: String, exceeded: SizeLimit },
 
     // Repositories.
     #[error("{repository}: `{reference}` is {shape}; expected a commit, 40 hexadecimal digits")]
@@ -164,7 +164,7 @@ pub enum BundleError {
     // Lock file and output.
     #[error(transparent)]
     Lock(#[from] LockError),
-    #[error("{file}: the bundle is not what the lock file says:\n{}", lines(.differences))]
+    #[error("{file}: the bundle does not match the lock file:\n{}", lines(.differences))]
     Drift {
         file: String,
         differences: Vec<LockDifference>,
@@ -205,7 +205,7 @@ pub enum BundleError {
         found: String,
         is_default: bool,
     },
-    #[error("`{directory}` is {found}, which gives no version")]
+    #[error("`{directory}` is {found}, so there is no default version")]
     SourceVersion {
         directory: String,
         found: &'static str,
@@ -218,18 +218,18 @@ pub enum BundleError {
     },
     #[error("{flag} names `{path}`, which is not there")]
     SourcePath { flag: &'static str, path: RelPath },
-    #[error("--sparse names `{path}`, of which no file is in the snapshot")]
+    #[error("--sparse names `{path}`, but the snapshot has no file of it")]
     SparseEmpty { path: RelPath },
-    #[error("--submodules is for checkouts of git, and `{directory}` is taken as a directory")]
+    #[error("--submodules needs a git checkout, and `{directory}` is built as a plain directory")]
     NoSubmodules { directory: String },
-    /// Under `--strict`: entries would be skipped without a rule.
-    #[error("{} cannot be in a snapshot: {}", entries(.0.count), .0.words(usize::MAX))]
+    /// Under `--strict`: entries would be left out that no ignore file excludes.
+    #[error("{} cannot be in a snapshot: {}", count_entries(.0.count), .0.describe(usize::MAX))]
     Strict(LeftOut),
-    #[error("`{entry}` makes the snapshot too large: {}", .what.words(["oci.entries", "oci.unpacked", "oci.layer"]))]
-    SnapshotSize { entry: String, what: SizeLimit },
-    #[error("`{directory}` lies in a checkout of git, and no program git is found in PATH")]
+    #[error("`{entry}` makes the snapshot too large: {}", .exceeded.describe(["oci.entries", "oci.unpacked", "oci.layer"]))]
+    SnapshotSize { entry: String, exceeded: SizeLimit },
+    #[error("`{directory}` is in a git checkout, and `git` is not in PATH")]
     GitMissing { directory: String },
-    #[error("a temporary directory for git cannot be made")]
+    #[error("a temporary directory for git cannot be created")]
     GitDirectory(#[source] std::io::Error),
     #[error("git {command} failed: {message}")]
     GitFailed {
@@ -260,7 +260,7 @@ pub enum SizeLimit {
 
 impl SizeLimit {
     /// Describes the limit. The keys are those of the host's configuration.
-    fn words(self, [entries, unpacked, archive]: [&str; 3]) -> String {
+    fn describe(self, [entries, unpacked, archive]: [&str; 3]) -> String {
         match self {
             Self::Entries { limit } => {
                 format!("more than {limit} files, directories and links ({entries})")
@@ -289,7 +289,7 @@ pub enum FollowProblem {
     Escapes,
     #[error("which is not there")]
     Dangling,
-    #[error("which leads back to where it came from")]
+    #[error("which leads back to itself")]
     Loop,
 }
 
@@ -298,19 +298,19 @@ fn lines<Error: ToString>(errors: &[Error]) -> String {
     lines.join("\n")
 }
 
-fn known_words(known: &[String]) -> String {
+fn known_names(known: &[String]) -> String {
     match known {
         [] => "none exists below .code-workspaces and .code".to_owned(),
-        _ => format!("there are {}", known.join(", ")),
+        _ => format!("available: {}", known.join(", ")),
     }
 }
 
-fn line_words(line: Option<usize>) -> String {
+fn line_clause(line: Option<usize>) -> String {
     line.map_or_else(String::new, |line| format!(", line {line}"))
 }
 
-fn near_words(near: Option<&String>) -> String {
-    near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
+fn suggestion_clause(suggestion: Option<&String>) -> String {
+    suggestion.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }
 
 impl BundleError {
@@ -335,10 +335,10 @@ impl BundleError {
         }
     }
 
-    /// Reports the size limits of snapshots instead of those of bundles.
-    pub(crate) fn of_snapshot(self) -> Self {
+    /// Names the size limits of snapshots instead of those of bundles.
+    pub(crate) fn for_snapshot(self) -> Self {
         match self {
-            Self::Size { entry, what } => Self::SnapshotSize { entry, what },
+            Self::Size { entry, exceeded } => Self::SnapshotSize { entry, exceeded },
             error => error,
         }
     }
@@ -382,6 +382,6 @@ mod tests {
         let error = error.at(&at);
         let text = error.to_string();
         assert_eq!(text.matches("Permission denied").count(), 1, "{text}");
-        assert!(error.hint().is_some_and(|hint| hint.contains("right")));
+        assert!(error.hint().is_some_and(|hint| hint.contains("permission")));
     }
 }

@@ -34,14 +34,14 @@ pub enum FoundKind {
 }
 
 impl FoundKind {
-    /// Returns the type in words: `a file`, `a directory`, `a symlink`, `a fifo`.
+    /// Returns the type with an article: `a file`, `a directory`, `a symlink`, `a fifo`.
     #[must_use]
-    pub fn words(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::File { .. } => "a file",
             Self::Directory => "a directory",
             Self::Symlink => "a symlink",
-            Self::Special(words) => words,
+            Self::Special(name) => name,
         }
     }
 }
@@ -70,13 +70,13 @@ impl FileIdentity {
     /// The errno of stat(2).
     pub fn at(path: &Path) -> Result<Self, CallError> {
         rustix::fs::stat(path)
-            .map(|status| Self::of(&status))
+            .map(|status| Self::from_stat(&status))
             .map_err(|errno| CallError::new("stat", shown(path), errno))
     }
 
-    /// Converts a status.
+    /// Takes device and inode of a status.
     #[must_use]
-    pub fn of(status: &Stat) -> Self {
+    pub(crate) fn from_stat(status: &Stat) -> Self {
         Self {
             device: status.st_dev,
             inode: status.st_ino,
@@ -85,9 +85,9 @@ impl FileIdentity {
 }
 
 impl Found {
-    /// Converts a status.
+    /// Takes type, size and times of a status.
     #[must_use]
-    pub fn of(status: &Stat) -> Self {
+    pub(crate) fn from_stat(status: &Stat) -> Self {
         let kind = match FileType::from_raw_mode(status.st_mode) {
             FileType::RegularFile => FoundKind::File {
                 executable: status.st_mode & 0o100 != 0,
@@ -104,7 +104,7 @@ impl Found {
         Self {
             kind,
             stamp: Stamp {
-                identity: FileIdentity::of(status),
+                identity: FileIdentity::from_stat(status),
                 modified: (status.st_mtime, status.st_mtime_nsec),
                 changed: (status.st_ctime, status.st_ctime_nsec),
             },
@@ -121,6 +121,7 @@ pub(crate) fn shown(path: &Path) -> String {
 #[derive(Debug)]
 pub struct DirectoryFiles {
     root: OwnedFd,
+    /// The last used directory and its path.
     parent: RefCell<Option<(Vec<u8>, OwnedFd)>>,
 }
 
@@ -146,54 +147,47 @@ impl DirectoryFiles {
     }
 
     /// Calls `call` with the open parent of `path` and its last segment.
-    fn beside<T>(
+    fn with_parent<T>(
         &self,
         path: &RelPath,
         call: impl FnOnce(BorrowedFd<'_>, &[u8]) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        let Some(wanted) = path.parent() else {
+        let Some(parent) = path.parent() else {
             return call(self.root.as_fd(), path.file_name());
         };
-        let mut slot = self.parent.borrow_mut();
-        let held = match slot.take() {
-            Some((name, held)) if name == wanted.as_bytes() => (name, held),
+        let mut cached = self.parent.borrow_mut();
+        let (name, directory) = match cached.take() {
+            Some((name, directory)) if name == parent.as_bytes() => (name, directory),
             _ => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-                let held =
-                    open_beneath(self.root.as_fd(), wanted.as_bytes(), flags, Mode::empty())?;
-                (wanted.as_bytes().to_vec(), held)
+                let name = parent.as_bytes();
+                let directory = open_beneath(self.root.as_fd(), name, flags, Mode::empty())?;
+                (name.to_vec(), directory)
             }
         };
-        let held = slot.insert(held);
-        call(held.1.as_fd(), path.file_name())
+        let (_, directory) = cached.insert((name, directory));
+        call(directory.as_fd(), path.file_name())
     }
 
     /// Returns the entry at `path`, or `None`.
     ///
     /// # Errors
     /// The system call that failed: ELOOP for a link in the path.
-    pub fn look(&self, path: &RelPath) -> Result<Option<Found>, CallError> {
-        let looked = self.beside(path, |parent, name| {
+    pub fn find(&self, path: &RelPath) -> Result<Option<Found>, CallError> {
+        let status = self.with_parent(path, |parent, name| {
             rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
         });
-        match looked {
-            Ok(status) => Ok(Some(Found::of(&status))),
+        match status {
+            Ok(status) => Ok(Some(Found::from_stat(&status))),
             // ENOTDIR: a parent is a file.
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(errno) => Err(CallError::new("fstatat", path.to_string(), errno)),
         }
     }
 
-    /// Lists the names in the directory `path` (`None`: the root), unordered. Stops after the first
-    /// name above `most`.
-    ///
-    /// # Errors
-    /// The system call that failed.
-    pub(crate) fn list(
-        &self,
-        path: Option<&RelPath>,
-        most: u64,
-    ) -> Result<Vec<Vec<u8>>, CallError> {
+    /// Lists the names in the directory `path` (`None`: the root), unordered. Returns `max + 1` names if
+    /// there are more than `max`.
+    pub(crate) fn list(&self, path: Option<&RelPath>, max: u64) -> Result<Vec<Vec<u8>>, CallError> {
         let name = path.map_or(&b"."[..], RelPath::as_bytes);
         let failed = |call, errno| CallError::new(call, escape(name), errno);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
@@ -208,46 +202,35 @@ impl DirectoryFiles {
                 continue;
             }
             names.push(name.to_vec());
-            if names.len() as u64 > most {
+            if names.len() as u64 > max {
                 break;
             }
         }
         Ok(names)
     }
 
-    /// Reads the target of the symbolic link at `path`.
-    ///
-    /// # Errors
-    /// The system call that failed.
     pub(crate) fn read_link(&self, path: &RelPath) -> Result<Vec<u8>, CallError> {
-        self.beside(path, |parent, name| {
+        self.with_parent(path, |parent, name| {
             rustix::fs::readlinkat(parent, name, Vec::new())
         })
         .map(std::ffi::CString::into_bytes)
         .map_err(|errno| CallError::new("readlinkat", path.to_string(), errno))
     }
 
-    /// Opens the file at `path` for reading.
-    ///
-    /// # Errors
-    /// The system call that failed.
     pub(crate) fn open(&self, path: &RelPath) -> Result<OwnedFd, CallError> {
         // O_NONBLOCK: opening a FIFO would block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        self.beside(path, |parent, name| {
+        self.with_parent(path, |parent, name| {
             open_beneath(parent, name, flags, Mode::empty())
         })
         .map_err(|errno| CallError::new("openat2", path.to_string(), errno))
     }
 
-    /// Reads at most `most` bytes of the file at `path`.
-    ///
-    /// # Errors
-    /// The system call that failed.
-    pub(crate) fn read_start(&self, path: &RelPath, most: u64) -> Result<Vec<u8>, CallError> {
+    /// Reads at most `bytes_max` bytes of the file at `path`.
+    pub(crate) fn read_start(&self, path: &RelPath, bytes_max: u64) -> Result<Vec<u8>, CallError> {
         let mut start = Vec::new();
         std::fs::File::from(self.open(path)?)
-            .take(most)
+            .take(bytes_max)
             .read_to_end(&mut start)
             .map_err(|error| {
                 let errno = errno_of(&error);

@@ -10,31 +10,32 @@ use crate::credentials::CredentialRules;
 use crate::error::BundleError;
 use crate::files::{DirectoryFiles, FileIdentity, Found, FoundKind};
 use crate::ignored::IgnoreFiles;
-use crate::left_out::{LeftOut, entries};
+use crate::left_out::{LeftOut, count_entries};
 use spec::path::RelPath;
 use spec::report::WarningReport;
 
 const NAMES_MAX: usize = 100;
 const BUNDLE_IGNORE: &str = ".bundleignore";
 /// Left out of snapshots without a report: databases of version control and of stax.
-const NEVER: [&[u8]; 4] = [b".git", b".hg", b".svn", b".stax"];
+const SNAPSHOT_EXCLUDES: [&[u8]; 4] = [b".git", b".hg", b".svn", b".stax"];
 
-/// What the files are for.
+/// What the files are selected for.
 pub(crate) enum Purpose {
     /// A bundle of the manifest's own folder.
     OwnFolder,
     /// A bundle of a folder that a source names.
     NamedFolder,
-    Snapshot(Narrowed),
+    Snapshot(SnapshotSelection),
 }
 
 /// The part of a directory that a snapshot is made of.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Narrowed {
+pub(crate) struct SnapshotSelection {
     /// Only these paths and those below; empty for all.
     pub(crate) sparse: Vec<RelPath>,
+    /// Excluded.
     pub(crate) submodules: BTreeSet<RelPath>,
-    /// Included with their content although they look like credentials.
+    /// Included with their contents, even if they look like credentials.
     pub(crate) include: Vec<RelPath>,
     pub(crate) exclude: Vec<FileIdentity>,
 }
@@ -44,7 +45,7 @@ pub(crate) struct FileFilter {
     /// The first one with a matching pattern decides.
     ignore_files: Vec<IgnoreFiles>,
     credentials: CredentialRules,
-    /// Named by an ignore file.
+    /// Excluded by an ignore file.
     ignored: LeftOut,
     /// Possible credentials, and files that a snapshot cannot contain.
     pub(crate) suspects: LeftOut,
@@ -67,12 +68,12 @@ impl FileFilter {
     }
 
     /// Whether the general exclusions of bundles apply too.
-    pub(crate) fn is_of_a_bundle(&self) -> bool {
+    pub(crate) fn is_for_bundle(&self) -> bool {
         !matches!(self.purpose, Purpose::Snapshot(_))
     }
 
     /// Reads the ignore files of a directory (`None`: the root) before it is listed.
-    pub(crate) fn enter(
+    pub(crate) fn read_ignore_files(
         &mut self,
         files: &DirectoryFiles,
         directory: Option<&RelPath>,
@@ -82,37 +83,38 @@ impl FileFilter {
     }
 
     /// Whether the entry at `path` is included; an excluded directory is not listed.
-    pub(crate) fn takes(
+    pub(crate) fn includes(
         &mut self,
         files: &DirectoryFiles,
         path: &RelPath,
         found: &Found,
     ) -> Result<bool, BundleError> {
-        if let Purpose::Snapshot(narrowed) = &self.purpose
-            && (NEVER.contains(&path.file_name()) || !narrowed.has(path, found))
+        if let Purpose::Snapshot(selection) = &self.purpose
+            && (SNAPSHOT_EXCLUDES.contains(&path.file_name()) || !selection.contains(path, found))
         {
             return Ok(false);
         }
         let is_directory = found.kind == FoundKind::Directory;
         let mut ignore_files = self.ignore_files.iter();
-        let decided = ignore_files
-            .find_map(|names| Some((names.name, names.is_ignored(path, is_directory)?)));
-        match decided {
-            Some((by, true)) => {
-                self.ignored.add(path, by);
+        let decision =
+            ignore_files.find_map(|file| Some((file.name, file.ignores(path, is_directory)?)));
+        match decision {
+            Some((name, true)) => {
+                self.ignored.add(path, name);
                 Ok(false)
             }
-            // `!NAME`: intended, also if it looks like credentials.
+            // `!NAME` includes possible credentials too.
             Some((BUNDLE_IGNORE, false)) => Ok(true),
             Some((_, false)) | None => {
-                let is_suspect = self.find_suspect(files, path, found)?;
+                let is_suspect = self.record_suspect(files, path, found)?;
                 Ok(!is_suspect || matches!(self.purpose, Purpose::NamedFolder))
             }
         }
     }
 
-    /// Records an entry that looks like credentials, or that a snapshot cannot have.
-    pub(crate) fn find_suspect(
+    /// Records an entry that looks like credentials, or that a snapshot cannot contain. Returns whether
+    /// it is one.
+    pub(crate) fn record_suspect(
         &mut self,
         files: &DirectoryFiles,
         path: &RelPath,
@@ -121,18 +123,19 @@ impl FileFilter {
         let is_directory = found.kind == FoundKind::Directory;
         let what = match (&self.purpose, found.kind) {
             (Purpose::Snapshot(_), FoundKind::Symlink | FoundKind::Special(_)) => {
-                Some(found.kind.words().to_owned())
+                Some(found.kind.name().to_owned())
             }
             (_, FoundKind::Symlink | FoundKind::Special(_)) => None,
-            (Purpose::Snapshot(narrowed), _) => {
-                let rule = match narrowed.is_included(path, is_directory) {
-                    true => None,
-                    false => self.credentials.find(files, path, is_directory)?,
+            (Purpose::Snapshot(selection), _) => {
+                let rule = if selection.includes_credentials(path, is_directory) {
+                    None
+                } else {
+                    self.credentials.find_rule(files, path, is_directory)?
                 };
                 rule.map(|rule| format!("credentials ({rule})"))
             }
             _ => {
-                let rule = self.credentials.find(files, path, is_directory)?;
+                let rule = self.credentials.find_rule(files, path, is_directory)?;
                 rule.map(str::to_owned)
             }
         };
@@ -144,14 +147,14 @@ impl FileFilter {
 
     /// Returns the warnings of a bundle.
     pub(crate) fn warnings(&self) -> Vec<WarningReport> {
-        let count = entries(self.suspects.count);
-        let names = self.suspects.words(NAMES_MAX);
+        let count = count_entries(self.suspects.count);
+        let names = self.suspects.describe(NAMES_MAX);
         let mut warnings = Vec::new();
         if self.ignored.count > 0 {
-            let ignored = self.ignored.words(NAMES_MAX);
+            let ignored = self.ignored.describe(NAMES_MAX);
             warnings.push(WarningReport::new(
                 "bundle_ignored",
-                format!("left out: {ignored}; `!NAME` in .bundleignore takes one all the same"),
+                format!("left out: {ignored}; `!NAME` in .bundleignore includes an entry"),
             ));
         }
         if self.suspects.count == 0 {
@@ -161,15 +164,15 @@ impl FileFilter {
             Purpose::OwnFolder => WarningReport::new(
                 "bundle_credentials_left_out",
                 format!(
-                    "left out since it looks like credentials, {count}: {names}; `!NAME` in \
-                     .bundleignore takes one all the same"
+                    "left out as possible credentials, {count}: {names}; `!NAME` in .bundleignore \
+                     includes an entry"
                 ),
             ),
             _ => WarningReport::new(
                 "bundle_credentials",
                 format!(
-                    "in the bundle, and looks like credentials, {count}: {names}; NAME in \
-                     .bundleignore leaves one out of the folders that sources name"
+                    "the bundle has possible credentials, {count}: {names}; NAME in .bundleignore \
+                     excludes an entry from the folders that sources name"
                 ),
             ),
         });
@@ -177,23 +180,24 @@ impl FileFilter {
     }
 }
 
-impl Narrowed {
-    fn has(&self, path: &RelPath, found: &Found) -> bool {
+impl SnapshotSelection {
+    fn contains(&self, path: &RelPath, found: &Found) -> bool {
         let is_directory = found.kind == FoundKind::Directory;
-        (self.sparse.is_empty() || is_on_the_way(&self.sparse, path, is_directory))
+        (self.sparse.is_empty() || matches_any(&self.sparse, path, is_directory))
             && !(is_directory && self.submodules.contains(path))
             && !self.exclude.contains(&found.stamp.identity)
     }
 
-    fn is_included(&self, path: &RelPath, is_directory: bool) -> bool {
-        is_on_the_way(&self.include, path, is_directory)
+    fn includes_credentials(&self, path: &RelPath, is_directory: bool) -> bool {
+        matches_any(&self.include, path, is_directory)
     }
 }
 
-/// Whether `path` is one of `list` or below one, or a parent of one, which must be walked too.
-fn is_on_the_way(list: &[RelPath], path: &RelPath, is_directory: bool) -> bool {
-    list.iter()
-        .any(|one| is_at_or_below(path, one) || (is_directory && is_at_or_below(one, path)))
+/// Whether `path` is in `list` or below a path of it, or is a directory above one, which must be listed.
+fn matches_any(list: &[RelPath], path: &RelPath, is_directory: bool) -> bool {
+    list.iter().any(|listed| {
+        is_at_or_below(path, listed) || (is_directory && is_at_or_below(listed, path))
+    })
 }
 
 pub(crate) fn is_at_or_below(path: &RelPath, above: &RelPath) -> bool {

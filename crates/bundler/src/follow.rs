@@ -25,20 +25,20 @@ pub(crate) fn follow(
     root: Option<&Path>,
     start: &RelPath,
 ) -> Result<Option<Followed>, BundleError> {
-    let look = |path: &RelPath| {
-        let found = files.look(path);
+    let find = |path: &RelPath| {
+        let found = files.find(path);
         found.map_err(|error| BundleError::unreadable(path, error))
     };
-    // The flag marks segments from a link: if one of them is missing, the link is the cause.
+    // The flag marks segments of a link target: if one is missing, the error names the link.
     let mut pending: VecDeque<(Vec<u8>, bool)> = start
         .segments()
         .map(|segment| (segment.to_vec(), false))
         .collect();
-    let mut here: Option<RelPath> = None;
+    let mut resolved: Option<RelPath> = None;
     let mut found = None;
     let mut last_link: Option<(RelPath, Vec<u8>)> = None;
     let mut links = 0;
-    let blame = |link: &Option<(RelPath, Vec<u8>)>, why| match link {
+    let link_error = |link: &Option<(RelPath, Vec<u8>)>, why| match link {
         Some((path, target)) => Err(BundleError::Follow {
             path: path.clone(),
             target: escape(target),
@@ -46,35 +46,35 @@ pub(crate) fn follow(
         }),
         None => Ok(None),
     };
-    while let Some((segment, is_of_link)) = pending.pop_front() {
+    while let Some((segment, is_from_link)) = pending.pop_front() {
         match segment.as_slice() {
             b"" | b"." => continue,
             b".." => {
-                let Some(left) = here else {
-                    return blame(&last_link, FollowProblem::Escapes);
+                let Some(directory) = resolved else {
+                    return link_error(&last_link, FollowProblem::Escapes);
                 };
-                here = left.parent();
+                resolved = directory.parent();
                 found = None;
                 continue;
             }
             _ => (),
         }
-        let path = RelPath::parse(&segment).and_then(|name| match &here {
+        let path = RelPath::parse(&segment).and_then(|name| match &resolved {
             Some(above) => above.join(&name),
             None => Ok(name),
         });
         let Ok(path) = path else {
-            return blame(&last_link, FollowProblem::Dangling);
+            return link_error(&last_link, FollowProblem::Dangling);
         };
-        let Some(there) = look(&path)? else {
-            return match is_of_link {
-                true => blame(&last_link, FollowProblem::Dangling),
-                false => Ok(None),
-            };
+        let Some(entry) = find(&path)? else {
+            if is_from_link {
+                return link_error(&last_link, FollowProblem::Dangling);
+            }
+            return Ok(None);
         };
-        if there.kind != FoundKind::Symlink {
-            here = Some(path);
-            found = Some(there);
+        if entry.kind != FoundKind::Symlink {
+            resolved = Some(path);
+            found = Some(entry);
             continue;
         }
         links += 1;
@@ -83,17 +83,17 @@ pub(crate) fn follow(
             .map_err(|error| BundleError::unreadable(&path, error))?;
         last_link = Some((path, target.clone()));
         if links > LINKS_MAX {
-            return blame(&last_link, FollowProblem::Loop);
+            return link_error(&last_link, FollowProblem::Loop);
         }
         let inside = match target.first() {
             Some(b'/') => {
-                here = None;
+                resolved = None;
                 strip_root(root, &target)
             }
             _ => Some(target.as_slice()),
         };
         let Some(inside) = inside else {
-            return blame(&last_link, FollowProblem::Escapes);
+            return link_error(&last_link, FollowProblem::Escapes);
         };
         found = None;
         for segment in inside.rsplit(|byte| *byte == b'/') {
@@ -101,18 +101,21 @@ pub(crate) fn follow(
         }
     }
     // The path ended in `.`, `..` or the root.
-    let found = match (&here, found) {
+    let found = match (&resolved, found) {
         (_, Some(found)) => found,
-        (Some(path), None) => match look(path)? {
+        (Some(path), None) => match find(path)? {
             Some(found) => found,
-            None => return blame(&last_link, FollowProblem::Dangling),
+            None => return link_error(&last_link, FollowProblem::Dangling),
         },
         (None, None) => Found {
             kind: FoundKind::Directory,
             stamp: Stamp::default(),
         },
     };
-    Ok(Some(Followed { path: here, found }))
+    Ok(Some(Followed {
+        path: resolved,
+        found,
+    }))
 }
 
 fn strip_root<'target>(root: Option<&Path>, target: &'target [u8]) -> Option<&'target [u8]> {

@@ -8,10 +8,10 @@ use crate::files::{DirectoryFiles, FileIdentity};
 use crate::filter::{FileFilter, Purpose};
 use crate::gathered::Gathering;
 pub use crate::gathered::{Gathered, SourceSize};
+use crate::large_content;
 use crate::layer::{Layer, LayerForm, RepositorySource};
 use crate::overlay::SourceIndex;
 use crate::walk::{Links, Walk, directory_target};
-use crate::weight;
 use sources::github::{GitHub, GitHubError};
 use spec::digest::Digest;
 use spec::host_policy::UnpackCaps;
@@ -64,7 +64,7 @@ pub fn gather(
     let mut gathering = Gathering::new(options.caps, origins);
     for (source, layer) in layers.iter().enumerate() {
         let added = match &layer.form {
-            LayerForm::Inline { path, content } => gathering.inline(path, content, source),
+            LayerForm::Inline { path, content } => gathering.add_inline(path, content, source),
             LayerForm::GitHub(repository) => match github {
                 Some(github) => add_repository(&mut gathering, source, repository, github, options),
                 None => Ok(()),
@@ -77,12 +77,12 @@ pub fn gather(
     }
     if let Some(manifest) = manifest {
         let fetched = gathering.fetched.iter();
-        let commits: Vec<SourceCommit> = fetched.map(|one| one.commit.clone()).collect();
+        let commits: Vec<SourceCommit> = fetched.map(|source| source.commit.clone()).collect();
         let manifest = with_commits(manifest.clone(), &commits);
         gathering.add_manifest(format!("{manifest:#}\n").as_bytes())?;
     }
     let mut gathered = gathering.finish()?;
-    let warnings = weight::warnings(&gathered.overlay);
+    let warnings = large_content::warnings(&gathered.overlay);
     gathered.warnings.extend(warnings);
     Ok(gathered)
 }
@@ -103,17 +103,18 @@ fn add_local(
         files,
         root: 0,
         source,
-        links: match options.follow_symlinks {
-            true => Links::Follow(options.workspace),
-            false => Links::Keep,
+        links: if options.follow_symlinks {
+            Links::Follow(options.workspace)
+        } else {
+            Links::Keep
         },
         exclude: &options.exclude,
         filter: Some(FileFilter::new(purpose)?),
         gathering,
     };
     match form {
-        LayerForm::Folder(path) => walk.tree(path.as_ref(), None)?,
-        LayerForm::Local(local) => walk.local(local)?,
+        LayerForm::Folder(path) => walk.add_tree(path.as_ref(), None)?,
+        LayerForm::Local(local) => walk.add_local(local)?,
         LayerForm::Inline { .. } | LayerForm::GitHub(_) => (),
     }
     let Walk {
@@ -125,11 +126,11 @@ fn add_local(
     Ok(())
 }
 
-/// Fetches a repository and adds its files. Nothing of it is filtered: it is already published.
+/// Fetches a repository and adds its files, without a filter: they are already published.
 fn add_repository(
     gathering: &mut Gathering,
     source: SourceIndex,
-    wanted: &RepositorySource,
+    form: &RepositorySource,
     github: &dyn GitHub,
     options: &GatherOptions<'_>,
 ) -> Result<(), BundleError> {
@@ -138,7 +139,7 @@ fn add_repository(
         reference,
         path,
         target,
-    } = wanted;
+    } = form;
     let sha = match options.lock {
         Some(lock) => lock.pinned(repository, reference).map(str::to_owned),
         None => {
@@ -157,15 +158,16 @@ fn add_repository(
         files: &files,
         root: gathering.fetched.len() + 1,
         source,
-        links: match options.follow_symlinks {
-            true => Links::Follow(None),
-            false => Links::Keep,
+        links: if options.follow_symlinks {
+            Links::Follow(None)
+        } else {
+            Links::Keep
         },
         exclude: &[],
         filter: None,
         gathering,
     };
-    walk.tree(None, directory_target(path.as_ref(), target))?;
+    walk.add_tree(None, directory_target(path.as_ref(), target))?;
     gathering.fetched.push(FetchedSource {
         source,
         commit: SourceCommit {

@@ -5,24 +5,27 @@ use std::sync::Arc;
 use crate::error::{BundleError, SizeLimit};
 use crate::files::DirectoryFiles;
 use crate::gather::FetchedSource;
-use crate::hosting::limits_of;
+use crate::hosting::unpack_limits;
 use crate::left_out::LeftOut;
 use crate::origin::{SourceKind, SourceOrigin};
 use crate::overlay::{Item, Overlay, RootIndex, SourceIndex};
 use crate::walk::parse;
 use archive::tree::Conflict;
-use archive::{Entry, LEFT_OUT, SEGMENTS_MAX, Tree, case_twins, links};
+use archive::{
+    Entry, SEGMENTS_MAX, Tree, VERSION_CONTROL_DIRECTORIES, case_collision_warning,
+    left_out_warning, links,
+};
 use spec::host_policy::UnpackCaps;
 use spec::manifest::commits::SourceCommit;
 use spec::path::RelPath;
 use spec::report::WarningReport;
 
-const RESERVED: &[u8] = b".runner";
+const RESERVED_DIRECTORY: &[u8] = b".runner";
 const RESOLVED_MANIFEST: &str = ".runner/manifest.json";
-/// Listed entries per entry of the limit, since entries may be left out or replaced.
-const LISTED_FOR_EACH: u64 = 16;
+/// Names that may be listed for each allowed entry: entries may be left out or replaced.
+const NAMES_PER_ENTRY: u64 = 16;
 
-/// Files of one source, including replaced ones.
+/// The files of one source, including replaced ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SourceSize {
     pub files: u64,
@@ -68,8 +71,8 @@ pub(crate) struct Gathering {
     origins: Vec<SourceOrigin>,
     sizes: Vec<SourceSize>,
     caps: UnpackCaps,
-    listed: u64,
-    of_version_control: LeftOut,
+    names: u64,
+    version_control: LeftOut,
     reserved: LeftOut,
     pub(crate) warnings: Vec<WarningReport>,
 }
@@ -82,8 +85,8 @@ impl Gathering {
             sizes: vec![SourceSize::default(); origins.len()],
             origins,
             caps,
-            listed: 0,
-            of_version_control: LeftOut::default(),
+            names: 0,
+            version_control: LeftOut::default(),
             reserved: LeftOut::default(),
             warnings: Vec::new(),
         }
@@ -94,28 +97,28 @@ impl Gathering {
         self.warnings.push(WarningReport::new(code, message));
     }
 
-    fn list_max(&self) -> u64 {
-        self.caps.entries.saturating_mul(LISTED_FOR_EACH)
+    fn names_max(&self) -> u64 {
+        self.caps.entries.saturating_mul(NAMES_PER_ENTRY)
     }
 
     /// How many more names may be listed.
-    pub(crate) fn room_to_list(&self) -> u64 {
-        self.list_max().saturating_sub(self.listed)
+    pub(crate) fn names_left(&self) -> u64 {
+        self.names_max().saturating_sub(self.names)
     }
 
-    pub(crate) fn count_listed(&mut self, names: usize) -> Result<(), BundleError> {
-        let limit = self.list_max();
-        self.listed = self.listed.saturating_add(names as u64);
-        if self.listed > limit {
+    pub(crate) fn count_names(&mut self, names: usize) -> Result<(), BundleError> {
+        let limit = self.names_max();
+        self.names = self.names.saturating_add(names as u64);
+        if self.names > limit {
             return Err(BundleError::TooManyFiles { limit });
         }
         Ok(())
     }
 
-    /// Whether every bundle leaves this entry out; records it.
-    pub(crate) fn leaves_out(&mut self, to: &RelPath) -> bool {
-        if LEFT_OUT.contains(&to.file_name()) {
-            self.of_version_control.add(to, "");
+    /// Records and returns whether no bundle contains this entry.
+    pub(crate) fn leave_out(&mut self, to: &RelPath) -> bool {
+        if VERSION_CONTROL_DIRECTORIES.contains(&to.file_name()) {
+            self.version_control.add(to, "");
             return true;
         }
         if is_reserved(to) {
@@ -125,11 +128,12 @@ impl Gathering {
         false
     }
 
-    pub(crate) fn refuse_left_out(path: &RelPath) -> Result<(), BundleError> {
-        if path.segments().any(|segment| LEFT_OUT.contains(&segment)) {
+    pub(crate) fn check_not_version_control(path: &RelPath) -> Result<(), BundleError> {
+        let mut segments = path.segments();
+        if segments.any(|segment| VERSION_CONTROL_DIRECTORIES.contains(&segment)) {
             return Err(BundleError::Reserved {
                 path: path.to_string(),
-                reason: "lies in .git, .hg or .svn, which bundles never hold",
+                reason: "is in .git, .hg or .svn, which bundles never contain",
             });
         }
         Ok(())
@@ -137,11 +141,11 @@ impl Gathering {
 
     /// Refuses a path where a source must not add files.
     pub(crate) fn check_target(to: &RelPath) -> Result<(), BundleError> {
-        Self::refuse_left_out(to)?;
+        Self::check_not_version_control(to)?;
         if is_reserved(to) {
             return Err(BundleError::Reserved {
                 path: to.to_string(),
-                reason: "lies in .runner, which holds the resolved manifest",
+                reason: "is in .runner, which is reserved for the resolved manifest",
             });
         }
         Ok(())
@@ -160,7 +164,7 @@ impl Gathering {
         Ok(())
     }
 
-    pub(crate) fn place(
+    pub(crate) fn insert(
         &mut self,
         to: &RelPath,
         item: Item,
@@ -176,29 +180,29 @@ impl Gathering {
             .insert(to, item, source)
             .map_err(|conflict| BundleError::Conflict {
                 path: conflict.path,
-                here: conflict.here,
-                there_path: conflict.there_path,
-                there: conflict.there,
-                other: Box::new(self.origins[conflict.there_source].clone()),
+                kind: conflict.kind,
+                other_path: conflict.other_path,
+                other_kind: conflict.other_kind,
+                other_source: Box::new(self.origins[conflict.other_source].clone()),
             })?;
         let limit = self.caps.entries;
         if self.overlay.len() as u64 > limit {
             return Err(BundleError::Size {
                 entry: to.to_string(),
-                what: SizeLimit::Entries { limit },
+                exceeded: SizeLimit::Entries { limit },
             });
         }
         Ok(())
     }
 
-    pub(crate) fn inline(
+    pub(crate) fn add_inline(
         &mut self,
         path: &RelPath,
         content: &Arc<[u8]>,
         source: SourceIndex,
     ) -> Result<(), BundleError> {
         Self::check_target(path)?;
-        self.place(path, Item::of_bytes(Arc::clone(content)), source)
+        self.insert(path, Item::from_bytes(Arc::clone(content)), source)
     }
 
     /// Adds `.runner/manifest.json` as a separate source.
@@ -209,32 +213,37 @@ impl Gathering {
         parse(RESOLVED_MANIFEST.as_bytes())
             .and_then(|path| {
                 let source = self.origins.len() - 1;
-                self.place(&path, Item::of_bytes(manifest.into()), source)
+                self.insert(&path, Item::from_bytes(manifest.into()), source)
             })
             .map_err(|error| error.at(&origin))
     }
 
-    /// Checks the limits and the links of the whole.
+    /// Checks the limits and the links of the whole bundle.
     pub(crate) fn finish(mut self) -> Result<Gathered, BundleError> {
         let tree = self.tree()?;
         links::check_all(&tree).map_err(|(path, error)| {
             let source = self.overlay.get(&path).map_or(0, |placed| placed.source);
             BundleError::Link { path, error }.at(&self.origins[source])
         })?;
-        let warnings = [
-            left_out_warning(
+        for (code, left_out, what) in [
+            (
                 "bundle_left_out",
-                &self.of_version_control,
+                &self.version_control,
                 "of .git, .hg or .svn",
             ),
-            left_out_warning(
+            (
                 "bundle_reserved",
                 &self.reserved,
                 "of the reserved folder .runner",
             ),
-            case_twins(&tree),
-        ];
-        self.warnings.extend(warnings.into_iter().flatten());
+        ] {
+            if let Some(first) = left_out.entries.first() {
+                let others = left_out.count - 1;
+                self.warnings
+                    .push(left_out_warning(code, &first.path, others, what));
+            }
+        }
+        self.warnings.extend(case_collision_warning(&tree));
         Ok(Gathered {
             overlay: self.overlay,
             tree,
@@ -247,16 +256,16 @@ impl Gathering {
     }
 
     fn tree(&self) -> Result<Tree, BundleError> {
-        let limits = limits_of(self.caps).tree();
+        let limits = unpack_limits(self.caps).tree_limits();
         let mut tree = Tree::default();
         for (path, placed) in self.overlay.iter() {
-            let too_large = |what| BundleError::Size {
+            let too_large = |exceeded| BundleError::Size {
                 entry: path.to_string(),
-                what,
+                exceeded,
             };
             tree.insert(path.clone(), placed.item.entry(), limits)
                 .map_err(|conflict| match conflict {
-                    Conflict::NameBytes => too_large(SizeLimit::Names {
+                    Conflict::TooLongNames => too_large(SizeLimit::Names {
                         limit: limits.name_bytes,
                     }),
                     // The overlay has no conflicts, so only the limits remain.
@@ -268,13 +277,13 @@ impl Gathering {
         let limit = self.caps.unpacked_bytes;
         let mut bytes: u64 = 0;
         for (path, entry) in tree.in_archive_order() {
-            if let Entry::File { bytes: more, .. } = entry {
-                bytes = bytes.saturating_add(*more);
+            if let Entry::File { bytes: size, .. } = entry {
+                bytes = bytes.saturating_add(*size);
             }
             if bytes > limit {
                 return Err(BundleError::Size {
                     entry: path.to_string(),
-                    what: SizeLimit::Unpacked { bytes, limit },
+                    exceeded: SizeLimit::Unpacked { bytes, limit },
                 });
             }
         }
@@ -282,15 +291,6 @@ impl Gathering {
     }
 }
 
-fn left_out_warning(code: &str, left_out: &LeftOut, what: &str) -> Option<WarningReport> {
-    let first = &left_out.entries.first()?.path;
-    let message = match left_out.count - 1 {
-        0 => format!("`{first}` is left out, of the entries {what}"),
-        others => format!("`{first}` and {others} more entries {what} are left out"),
-    };
-    Some(WarningReport::new(code, message))
-}
-
 fn is_reserved(to: &RelPath) -> bool {
-    to.segments().next() == Some(RESERVED)
+    to.segments().next() == Some(RESERVED_DIRECTORY)
 }

@@ -1,4 +1,4 @@
-//! The client of repositories, with the host's settings.
+//! Creates the client for repositories from the host's settings.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -15,24 +15,21 @@ use spec::path::escape;
 use spec::report::with_causes;
 
 /// Creates a client for the service of the host's policy. Sends no request.
-///
-/// # Errors
-/// [`BundleError::GitHub`], [`BundleError::Token`].
 pub(crate) fn client(host: &BundleHost<'_>, layers: &[Layer]) -> Result<Client, BundleError> {
     let policy = host.policy;
-    let fetches = layers
+    let has_repository = layers
         .iter()
         .any(|layer| matches!(layer.form, LayerForm::GitHub(_)));
     let client = Client::new(ClientSettings {
         base_url: policy.github.base_url.clone(),
-        // Not even read where nothing is fetched.
+        // Not read if no source needs it.
         token: match &policy.github.token {
-            Some(reference) if fetches => Some(read_token(reference, host)?),
+            Some(reference) if has_repository => Some(read_token(reference, host)?),
             _ => None,
         },
         // Checked earlier, where the position of the source is known.
         require_pin: false,
-        limits: limits_of(policy.unpack),
+        limits: unpack_limits(policy.unpack),
         cache_directory: host.cache_directory(),
         cache_size_bytes: policy.cache.size_bytes,
         timeouts: Timeouts::default(),
@@ -57,12 +54,12 @@ fn read_token(reference: &str, host: &BundleHost<'_>) -> Result<Token, BundleErr
             "found `{found}`, expected env:NAME or file:PATH"
         )));
     };
-    // Most files with one secret end in a newline that is no part of it.
+    // Most files with one secret end in a newline that is not part of it.
     let value = value.strip_suffix(b"\n").unwrap_or(&value);
     Ok(Token::new(value, reference.to_owned())?)
 }
 
-pub(crate) fn limits_of(caps: UnpackCaps) -> UnpackLimits {
+pub(crate) fn unpack_limits(caps: UnpackCaps) -> UnpackLimits {
     UnpackLimits {
         compressed_bytes: caps.archive_bytes,
         unpacked_bytes: caps.unpacked_bytes,

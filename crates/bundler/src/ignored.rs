@@ -20,20 +20,20 @@ use spec::path::{RelPath, escape};
 const BYTES_MAX: u64 = 1 << 20;
 const PATTERNS_MAX: usize = 20_000;
 
-/// All ignore files of one name.
+/// All ignore files of one name, such as `.gitignore`.
 pub(crate) struct IgnoreFiles {
     pub(crate) name: &'static str,
-    /// By directory; the empty name is the root.
-    found: BTreeMap<Vec<u8>, Patterns>,
-    patterns: usize,
+    /// The empty path is the root.
+    by_directory: BTreeMap<Vec<u8>, Patterns>,
+    pattern_count: usize,
 }
 
 impl IgnoreFiles {
     pub(crate) fn new(name: &'static str) -> Self {
         Self {
             name,
-            found: BTreeMap::new(),
-            patterns: 0,
+            by_directory: BTreeMap::new(),
+            pattern_count: 0,
         }
     }
 
@@ -45,7 +45,7 @@ impl IgnoreFiles {
     ) -> Result<(), BundleError> {
         let path = join(directory, &parse(self.name.as_bytes())?)?;
         let unreadable = |error| BundleError::unreadable(&path, error);
-        let Some(found) = files.look(&path).map_err(unreadable)? else {
+        let Some(found) = files.find(&path).map_err(unreadable)? else {
             return Ok(());
         };
         let refused = |line, reason: String| BundleError::IgnoreFile {
@@ -53,9 +53,9 @@ impl IgnoreFiles {
             line,
             reason,
         };
-        // Fail: skipping an unreadable ignore file would publish what it excludes.
+        // An error: without the ignore file, the files that it excludes would be published.
         let FoundKind::File { bytes, .. } = found.kind else {
-            let reason = format!("it is {}, expected a file", found.kind.words());
+            let reason = format!("it is {}, expected a file", found.kind.name());
             return Err(refused(None, reason));
         };
         if bytes > BYTES_MAX {
@@ -64,35 +64,35 @@ impl IgnoreFiles {
         }
         let text = files.read_start(&path, BYTES_MAX).map_err(unreadable)?;
         let text = std::str::from_utf8(&text).map_err(|error| {
-            let before = &text[..error.valid_up_to()];
-            let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-            refused(Some(line), "it is not UTF-8 here".to_owned())
+            let valid = &text[..error.valid_up_to()];
+            let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+            refused(Some(line), "it is not UTF-8".to_owned())
         })?;
         let patterns = Patterns::parse(text).map_err(|(line, reason)| refused(line, reason))?;
-        self.patterns += patterns.count;
-        if self.patterns > PATTERNS_MAX {
-            let reason = format!("more than {PATTERNS_MAX} patterns in all such files up to it");
+        self.pattern_count += patterns.count;
+        if self.pattern_count > PATTERNS_MAX {
+            let name = self.name;
+            let reason =
+                format!("more than {PATTERNS_MAX} patterns in this and earlier {name} files");
             return Err(refused(None, reason));
         }
         let directory = directory.map_or(&[][..], RelPath::as_bytes).to_vec();
-        self.found.insert(directory, patterns);
+        self.by_directory.insert(directory, patterns);
         Ok(())
     }
 
-    /// Whether `path` is ignored; `None` without a match. No parent of `path` may be ignored.
-    pub(crate) fn is_ignored(&self, path: &RelPath, is_directory: bool) -> Option<bool> {
-        let found = &self.found;
-        let bytes = path.as_bytes();
-        let slashes = bytes.iter().enumerate().rev();
-        let above = slashes.filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-        let decided = above
-            .filter_map(|at| {
-                found
-                    .get(&bytes[..at])?
-                    .is_ignored(&bytes[at + 1..], is_directory)
-            })
-            .next();
-        decided.or_else(|| found.get(&[][..])?.is_ignored(bytes, is_directory))
+    /// As [`Patterns::ignores`], for a path relative to the root. No parent of `path` may be ignored.
+    pub(crate) fn ignores(&self, path: &RelPath, is_directory: bool) -> Option<bool> {
+        let path = path.as_bytes();
+        let matched = |directory: &[u8], below: &[u8]| {
+            self.by_directory
+                .get(directory)?
+                .ignores(below, is_directory)
+        };
+        let mut slashes = (0..path.len()).rev().filter(|at| path[*at] == b'/');
+        slashes
+            .find_map(|slash| matched(&path[..slash], &path[slash + 1..]))
+            .or_else(|| matched(b"", path))
     }
 }
 
@@ -102,13 +102,13 @@ pub(crate) struct Patterns {
 }
 
 impl Patterns {
-    /// Parses a `.gitignore`. The error has the line, if known, and the reason.
+    /// The error is the line, if known, and the reason.
     pub(crate) fn parse(text: &str) -> Result<Self, (Option<usize>, String)> {
         let mut builder = GitignoreBuilder::new("");
         let mut count = 0;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (index, line) in text.lines().enumerate() {
-            let line = without_alternatives(line);
+            let line = escape_braces(line);
             let added = builder.add_line(None, &line);
             added.map_err(|error| (Some(index + 1), escape(error.to_string().as_bytes())))?;
             count += usize::from(!line.is_empty());
@@ -119,12 +119,11 @@ impl Patterns {
         Ok(Self { matcher, count })
     }
 
-    /// Whether a path, relative to the ignore file, is ignored; `None` without a match.
-    pub(crate) fn is_ignored(&self, path: &[u8], is_directory: bool) -> Option<bool> {
-        match self
-            .matcher
-            .matched(Path::new(OsStr::from_bytes(path)), is_directory)
-        {
+    /// Whether the last matching pattern ignores or, with `!`, includes `path`, which is relative to the
+    /// ignore file; `None` if no pattern matches.
+    pub(crate) fn ignores(&self, path: &[u8], is_directory: bool) -> Option<bool> {
+        let path = Path::new(OsStr::from_bytes(path));
+        match self.matcher.matched(path, is_directory) {
             Match::None => None,
             Match::Ignore(_) => Some(true),
             Match::Whitelist(_) => Some(false),
@@ -133,7 +132,7 @@ impl Patterns {
 }
 
 /// Escapes `{` and `}` outside brackets: git takes them literally, the matcher as alternatives.
-fn without_alternatives(line: &str) -> String {
+fn escape_braces(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut in_brackets = false;
     let mut characters = line.chars();
@@ -195,7 +194,7 @@ mod tests {
             let patterns = Patterns::parse(text).map_err(|(_, reason)| reason);
             let patterns = patterns.expect(text);
             assert_eq!(
-                patterns.is_ignored(path.as_bytes(), is_directory),
+                patterns.ignores(path.as_bytes(), is_directory),
                 expected,
                 "{text:?} of {path:?}"
             );

@@ -1,10 +1,10 @@
-//! Lists of entries for messages.
+//! Lists of entries in messages.
 
 use spec::path::RelPath;
 
-const NAMED_MAX: usize = 100;
+const ENTRIES_MAX: usize = 100;
 
-/// An entry left out without a request.
+/// An entry that is left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOutEntry {
     pub path: RelPath,
@@ -12,10 +12,10 @@ pub struct LeftOutEntry {
     pub what: String,
 }
 
-/// All entries left out without a request.
+/// Entries that are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The first ones.
+    /// The first 100.
     pub entries: Vec<LeftOutEntry>,
     pub count: u64,
 }
@@ -23,7 +23,7 @@ pub struct LeftOut {
 impl LeftOut {
     pub(crate) fn add(&mut self, path: &RelPath, what: &str) {
         self.count += 1;
-        if self.entries.len() < NAMED_MAX {
+        if self.entries.len() < ENTRIES_MAX {
             self.entries.push(LeftOutEntry {
                 path: path.clone(),
                 what: what.to_owned(),
@@ -31,31 +31,30 @@ impl LeftOut {
         }
     }
 
-    /// Names at most `most` entries.
-    pub(crate) fn words(&self, most: usize) -> String {
-        let named = self.entries.iter().take(most);
-        let words: Vec<String> = named
+    /// Lists at most `max` entries.
+    pub(crate) fn describe(&self, max: usize) -> String {
+        let entries = self.entries.iter().take(max);
+        let words: Vec<String> = entries
             .map(|entry| format!("`{}`, {}", entry.path, entry.what))
             .collect();
-        let more = self.count - words.len() as u64;
-        match more {
+        match self.count - words.len() as u64 {
             0 => words.join("; "),
             more => format!("{}; and {more} more", words.join("; ")),
         }
     }
 }
 
-pub(crate) fn entries(count: u64) -> String {
+pub(crate) fn count_entries(count: u64) -> String {
     match count {
         1 => "1 entry".to_owned(),
         count => format!("{count} entries"),
     }
 }
 
-/// Joins at most `most` of `words`.
-pub(crate) fn first(words: impl ExactSizeIterator<Item = String>, most: usize) -> String {
-    let more = words.len().saturating_sub(most);
-    let first = words.take(most).collect::<Vec<_>>().join(", ");
+/// Joins at most `max` of `words`.
+pub(crate) fn join_first(words: impl ExactSizeIterator<Item = String>, max: usize) -> String {
+    let more = words.len().saturating_sub(max);
+    let first = words.take(max).collect::<Vec<_>>().join(", ");
     match more {
         0 => first,
         more => format!("{first} and {more} more"),

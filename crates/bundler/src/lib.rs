@@ -22,6 +22,7 @@ pub mod gather;
 mod gathered;
 mod hosting;
 mod ignored;
+mod large_content;
 pub mod layer;
 mod left_out;
 pub mod locate;
@@ -37,7 +38,6 @@ pub mod runnable;
 mod secrets;
 pub mod source;
 mod walk;
-mod weight;
 pub mod write;
 
 pub use bundle::bundle;

@@ -5,21 +5,21 @@ use std::path::{Path, PathBuf};
 
 use crate::error::BundleError;
 use crate::files::{DirectoryFiles, shown};
-use crate::manifests::{MANIFEST_NAMES, Unread, ignored, manifests_in};
+use crate::manifests::{MANIFEST_NAMES, Unread, ignored_warnings, manifests_in};
 use spec::did_you_mean::nearest;
 use spec::path::RelPath;
 use spec::report::WarningReport;
 use sys::file::{CallError, errno_of};
 
 /// Folders of code-workspaces, in search order (AIP-26, "Convention: workspace folder layout").
-const CONVENTIONS: [(&str, &str); 5] = [
+const CONVENTION_FILES: [(&str, &str); 5] = [
     (".code-workspaces", "manifest.yaml"),
     (".code-workspaces", "manifest.yml"),
     (".code", "manifest.yaml"),
     (".code", "manifest.yml"),
     (".code", "CODE.md"),
 ];
-/// Most names that an error lists.
+/// Maximum number of names in an error.
 const NAMES_MAX: usize = 20;
 
 /// A manifest and its workspace.
@@ -33,8 +33,8 @@ pub struct Located {
     pub warnings: Vec<WarningReport>,
 }
 
-/// Finds the manifest for `subject`: a manifest, a folder with one, or a code-workspace in a
-/// convention folder. The workspace is the given one, else `working_directory` if the manifest is
+/// Finds the manifest for `subject`: a manifest, a folder with one, or the name of a code-workspace in
+/// a convention folder. Without `workspace`, the workspace is `working_directory` if the manifest is
 /// beneath it, else the manifest's folder.
 ///
 /// # Errors
@@ -45,33 +45,33 @@ pub fn locate(
     workspace: Option<&Path>,
     working_directory: Option<&Path>,
 ) -> Result<Located, BundleError> {
-    let given = workspace.map(canonical).transpose()?;
-    if let Some(name) = plain_name(subject)
-        && let Some(around) = given.as_deref().or(working_directory)
-        // With a given workspace a name takes precedence, otherwise a path does.
+    let workspace = workspace.map(canonicalize).transpose()?;
+    if let Some(name) = single_segment(subject)
+        && let Some(directory) = workspace.as_deref().or(working_directory)
+        // With --workspace a name takes precedence, otherwise a path does.
         && (workspace.is_some() || !subject.exists())
     {
-        let files = open(around)?;
-        if let Some(manifest) = by_convention(&files, &name)? {
+        let files = open(directory)?;
+        if let Some(manifest) = find_by_convention(&files, &name)? {
             let all = manifests_in(&files, manifest.parent().as_ref());
             let all = all.map_err(|error| unreadable(&manifest, error))?;
             return Ok(Located {
-                workspace: around.to_owned(),
+                workspace: directory.to_owned(),
                 files,
-                warnings: ignored(&manifest, &all),
+                warnings: ignored_warnings(&manifest, &all),
                 manifest,
             });
         }
         if !subject.exists() {
-            return Err(not_found(&files, around, &name)?);
+            return Err(not_found(&files, directory, &name)?);
         }
     }
-    by_path(subject, given, working_directory)
+    locate_by_path(subject, workspace, working_directory)
 }
 
-fn by_path(
+fn locate_by_path(
     subject: &Path,
-    given: Option<PathBuf>,
+    workspace: Option<PathBuf>,
     working_directory: Option<&Path>,
 ) -> Result<Located, BundleError> {
     let missing = |problem: String| BundleError::ManifestMissing {
@@ -87,23 +87,23 @@ fn by_path(
         (false, Some(parent)) => parent,
         (false, None) => return Err(missing("is not a manifest".to_owned())),
     };
-    let around = match (given, working_directory) {
-        (Some(given), _) => given,
-        (None, Some(here)) if folder.starts_with(here) => here.to_owned(),
+    let workspace = match (workspace, working_directory) {
+        (Some(workspace), _) => workspace,
+        (None, Some(directory)) if folder.starts_with(directory) => directory.to_owned(),
         (None, _) => folder.to_owned(),
     };
-    let files = open(&around)?;
-    let inside = path
-        .strip_prefix(&around)
-        .map_err(|_error| BundleError::ManifestOutside {
-            manifest: shown(&path),
-            workspace: shown(&around),
-        })?;
-    let inside = match inside.as_os_str().as_bytes() {
+    let files = open(&workspace)?;
+    let relative =
+        path.strip_prefix(&workspace)
+            .map_err(|_error| BundleError::ManifestOutside {
+                manifest: shown(&path),
+                workspace: shown(&workspace),
+            })?;
+    let relative = match relative.as_os_str().as_bytes() {
         b"" => None,
         bytes => Some(RelPath::parse(bytes).map_err(|error| missing(error.to_string()))?),
     };
-    let all = match inside {
+    let all = match relative {
         Some(file) if !is_directory => vec![file],
         folder => manifests_in(&files, folder.as_ref())
             .map_err(|error| missing(format!("cannot be read: {error}")))?,
@@ -115,14 +115,14 @@ fn by_path(
         )));
     };
     Ok(Located {
-        workspace: around,
+        workspace,
         files,
-        warnings: ignored(&manifest, &all),
+        warnings: ignored_warnings(&manifest, &all),
         manifest,
     })
 }
 
-fn canonical(workspace: &Path) -> Result<PathBuf, BundleError> {
+fn canonicalize(workspace: &Path) -> Result<PathBuf, BundleError> {
     workspace.canonicalize().map_err(|error| {
         let errno = errno_of(&error);
         let shown = shown(workspace);
@@ -140,21 +140,23 @@ fn open(workspace: &Path) -> Result<DirectoryFiles, BundleError> {
     })
 }
 
-/// Returns `subject` if it is one name and no path.
-fn plain_name(subject: &Path) -> Option<RelPath> {
+fn single_segment(subject: &Path) -> Option<RelPath> {
     let bytes = subject.as_os_str().as_bytes();
     RelPath::parse(bytes)
         .ok()
         .filter(|_| !bytes.contains(&b'/'))
 }
 
-fn by_convention(files: &DirectoryFiles, name: &RelPath) -> Result<Option<RelPath>, BundleError> {
-    for (folder, file) in CONVENTIONS {
+fn find_by_convention(
+    files: &DirectoryFiles,
+    name: &RelPath,
+) -> Result<Option<RelPath>, BundleError> {
+    for (folder, file) in CONVENTION_FILES {
         let parts = [folder.as_bytes(), name.as_bytes(), file.as_bytes()];
         let Ok(path) = RelPath::parse(&parts.join(&b'/')) else {
             continue;
         };
-        let found = files.look(&path);
+        let found = files.find(&path);
         if found.map_err(|error| unreadable(&path, error))?.is_some() {
             return Ok(Some(path));
         }
@@ -175,11 +177,11 @@ fn not_found(
     let mut known = Vec::new();
     for folder in [".code-workspaces", ".code"] {
         let folder = RelPath::parse(folder.as_bytes());
-        // A missing convention folder is empty.
+        // A missing folder counts as empty.
         let listed = folder.map(|folder| files.list(Some(&folder), u64::MAX).unwrap_or_default());
         for name in listed.unwrap_or_default() {
             if let Ok(name) = RelPath::parse(&name)
-                && by_convention(files, &name)?.is_some()
+                && find_by_convention(files, &name)?.is_some()
             {
                 known.push(name.to_string());
             }
@@ -188,12 +190,12 @@ fn not_found(
     known.sort_unstable();
     known.dedup();
     let name = name.to_string();
-    let near = nearest(&name, known.iter().map(String::as_str)).map(str::to_owned);
+    let suggestion = nearest(&name, known.iter().map(String::as_str)).map(str::to_owned);
     known.truncate(NAMES_MAX);
     Ok(BundleError::WorkspaceNotFound {
         name,
         workspace: shown(workspace),
         known,
-        near,
+        suggestion,
     })
 }

@@ -59,21 +59,18 @@ impl ManifestFile {
 
 /// Returns the manifests in `folder` (`None`: the root), in search order. All but the first are
 /// ignored.
-///
-/// # Errors
-/// The system call that failed.
 pub(crate) fn manifests_in(
     files: &DirectoryFiles,
     folder: Option<&RelPath>,
 ) -> Result<Vec<RelPath>, CallError> {
     let mut found = Vec::new();
     for name in MANIFEST_NAMES {
-        // Only the joined path can be too long, and then no such file exists.
+        // Fails only if the joined path is too long; then no such file exists.
         let Ok(path) = parse(name.as_bytes()).and_then(|name| join(folder, &name)) else {
             continue;
         };
-        let there = files.look(&path)?;
-        if there.is_some_and(|there| matches!(there.kind, FoundKind::File { .. })) {
+        let entry = files.find(&path)?;
+        if entry.is_some_and(|entry| matches!(entry.kind, FoundKind::File { .. })) {
             found.push(path);
         }
     }
@@ -81,7 +78,7 @@ pub(crate) fn manifests_in(
 }
 
 /// Warns about other manifests in the folder of `manifest`.
-pub(crate) fn ignored(manifest: &RelPath, all: &[RelPath]) -> Vec<WarningReport> {
+pub(crate) fn ignored_warnings(manifest: &RelPath, all: &[RelPath]) -> Vec<WarningReport> {
     let others = all.iter().filter(|other| *other != manifest);
     others
         .map(|other| {
@@ -92,29 +89,27 @@ pub(crate) fn ignored(manifest: &RelPath, all: &[RelPath]) -> Vec<WarningReport>
 }
 
 #[derive(Debug)]
-pub(crate) struct ManifestText {
+pub(crate) struct ManifestDocuments {
     pub root: Node,
     pub blocks: BlockDocuments,
 }
 
-/// Reads the documents that [`read_manifest`] validates.
-///
-/// # Errors
-/// [`BundleError::Unreadable`]; [`BundleError::Manifest`] for a syntax error.
-pub(crate) fn read_text_of(
+/// Reads the documents that [`read_manifest`] validates. Fails for an unreadable manifest and for a
+/// syntax error.
+pub(crate) fn read_documents(
     files: &DirectoryFiles,
     path: &RelPath,
     registry: &Registry,
-) -> Result<ManifestText, BundleError> {
+) -> Result<ManifestDocuments, BundleError> {
     let name = path.to_string();
     let text = read_text(files, path).map_err(BundleError::ManifestUnreadable)?;
     let root = document::parse(&text, format_of(path.as_bytes()))
         .map_err(|error| BundleError::Manifest(vec![ManifestError::of_document(&name, error)]))?;
     let blocks = blocks_of(files, path, &root, registry);
-    Ok(ManifestText { root, blocks })
+    Ok(ManifestDocuments { root, blocks })
 }
 
-/// Lists the workspace documents that the blocks of `root` at `path` refer to.
+/// Reads the workspace documents that the blocks of `root` at `path` refer to.
 pub(crate) fn blocks_of(
     files: &DirectoryFiles,
     path: &RelPath,
@@ -125,16 +120,13 @@ pub(crate) fn blocks_of(
     read_blocks(&read, path, root, registry)
 }
 
-/// Reads and validates the manifest at `path` with its block documents.
-///
-/// # Errors
-/// [`BundleError::Unreadable`]; [`BundleError::Manifest`] with all errors.
+/// Reads and validates the manifest at `path` with its block documents. The error has all problems.
 pub(crate) fn read_manifest(
     files: &DirectoryFiles,
     path: &RelPath,
     registry: &Registry,
 ) -> Result<ManifestFile, BundleError> {
-    let ManifestText { root, blocks } = read_text_of(files, path, registry)?;
+    let ManifestDocuments { root, blocks } = read_documents(files, path, registry)?;
     let parsed = parse_with(&root, &path.to_string(), &blocks);
     match parsed.manifest {
         Some(manifest) => Ok(ManifestFile {
@@ -172,7 +164,7 @@ pub fn read_inventory(
 
 /// Reads the inventory of the workspace.
 pub fn inventory_of_workspace(files: &DirectoryFiles) -> Option<Inventory> {
-    read_inventory(|path| match files.look(path) {
+    read_inventory(|path| match files.find(path) {
         Ok(None) => None,
         _ => Some(read_text(files, path).map_err(|unread| unread.tried())),
     })
@@ -181,41 +173,41 @@ pub fn inventory_of_workspace(files: &DirectoryFiles) -> Option<Inventory> {
 /// Reads a document in the folder of a manifest. The error completes "which …".
 pub type ReadDocument<'call> = dyn Fn(&RelPath) -> Result<Vec<u8>, String> + 'call;
 
-/// Reads the block documents of `root` at `holder`. A document that cannot be read is recorded and
-/// becomes an error of the manifest if the block is needed.
+/// Reads the block documents of `root`, the manifest at `path`. A document that cannot be read is
+/// recorded and becomes an error of the manifest if the block is needed.
 pub fn read_blocks(
     read: &ReadDocument<'_>,
-    holder: &RelPath,
+    path: &RelPath,
     root: &Node,
     registry: &Registry,
 ) -> BlockDocuments {
     let mut blocks = BlockDocuments::default();
     for reference in block_references(root) {
         let is_sandbox = reference.block == "sandbox";
-        let place = read_block(read, Some(holder), reference.clone(), registry, &mut blocks);
+        let document = read_block(read, Some(path), reference.clone(), registry, &mut blocks);
         let inventory = blocks
             .get(&reference)
             .filter(|_| is_sandbox)
             .and_then(|document| block_references_of_sandbox(&document.root));
         if let Some(inventory) = inventory {
-            read_block(read, place.as_ref(), inventory, registry, &mut blocks);
+            read_block(read, document.as_ref(), inventory, registry, &mut blocks);
         }
     }
     blocks
 }
 
-/// Returns the document's path in the workspace; `None` for a host document. `holder` is the
-/// document with the reference.
+/// Reads the document that `reference` in `document` names. Both paths, the argument and the result, are
+/// `None` for a document of the host.
 fn read_block(
     read: &ReadDocument<'_>,
-    holder: Option<&RelPath>,
+    document: Option<&RelPath>,
     reference: BlockReference,
     registry: &Registry,
     blocks: &mut BlockDocuments,
 ) -> Option<RelPath> {
-    let (target, no_slug) = match holder {
-        Some(holder) => (
-            reference.target(holder),
+    let (target, no_slug) = match document {
+        Some(document) => (
+            reference.target(document),
             "is not among `refs` of the host's configuration",
         ),
         None => (
@@ -280,7 +272,7 @@ impl Unread {
         }
     }
 
-    fn of_call(file: &str, call: &'static str, errno: Errno) -> Self {
+    fn from_call(file: &str, call: &'static str, errno: Errno) -> Self {
         Self::new(
             file,
             "cannot be read",
@@ -318,7 +310,7 @@ pub fn read_text(files: &DirectoryFiles, path: &RelPath) -> Result<Vec<u8>, Unre
     let shown = path.to_string();
     let refused = |problem| Err(Unread::new(&shown, problem, None));
     let failed = |error| Unread::new(&shown, "cannot be read", Some(error));
-    match files.look(path).map_err(failed)?.map(|found| found.kind) {
+    match files.find(path).map_err(failed)?.map(|found| found.kind) {
         None => return refused("is not there"),
         Some(FoundKind::File { .. }) => (),
         Some(FoundKind::Symlink) => return refused("is a symlink, which is not followed"),
@@ -329,22 +321,19 @@ pub fn read_text(files: &DirectoryFiles, path: &RelPath) -> Result<Vec<u8>, Unre
 }
 
 /// Reads a host file that the host policy or the user names, at most 1 MiB.
-///
-/// # Errors
-/// [`Unread`].
 pub(crate) fn read_host_file(path: &Path) -> Result<Vec<u8>, Unread> {
     let shown = shown(path);
     // O_NONBLOCK: opening a FIFO would block.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::open(path, flags, Mode::empty())
-        .map_err(|errno| Unread::of_call(&shown, "open", errno))?;
+        .map_err(|errno| Unread::from_call(&shown, "open", errno))?;
     read_open(file, &shown)
 }
 
 fn read_open(file: OwnedFd, shown: &str) -> Result<Vec<u8>, Unread> {
     read_regular(file, TEXT_BYTES_MAX).map_err(|unread| match unread {
-        file::Unread::Stat(errno) => Unread::of_call(shown, "fstat", errno),
-        file::Unread::Read(errno) => Unread::of_call(shown, "read", errno),
+        file::Unread::Stat(errno) => Unread::from_call(shown, "fstat", errno),
+        file::Unread::Read(errno) => Unread::from_call(shown, "read", errno),
         file::Unread::NotRegular => Unread::new(shown, NO_FILE, None),
         file::Unread::TooLarge => Unread::new(shown, "is larger than 1 MiB", None),
     })

@@ -27,11 +27,11 @@ pub(crate) struct OutputFile {
     pub(crate) shown: String,
     file: OwnedFd,
     /// `None` for a stream: its data is visible immediately.
-    place: Option<Place>,
+    target: Option<Target>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct Target {
     directory: OwnedFd,
     name: Vec<u8>,
     /// Temporary name, if the file system lacks unnamed files. While it exists, signals that
@@ -41,18 +41,11 @@ struct Place {
 
 impl OutputFile {
     /// Opens an output file for `path`. An existing regular file stays unchanged until
-    /// [`OutputFile::commit`].
-    ///
-    /// # Errors
-    /// [`BundleError::Output`]; [`BundleError::OutputRefused`] for a directory or a dangling link.
+    /// [`OutputFile::commit`]. A directory or a dangling link is refused.
     pub(crate) fn create(path: &Path) -> Result<Self, BundleError> {
         Self::create_with(path, OFlags::TMPFILE)
     }
 
-    /// Writes to standard output.
-    ///
-    /// # Errors
-    /// [`BundleError::Output`].
     pub(crate) fn standard_output() -> Result<Self, BundleError> {
         let shown = "standard output".to_owned();
         let file = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 0)
@@ -60,19 +53,19 @@ impl OutputFile {
         Ok(Self {
             shown,
             file,
-            place: None,
+            target: None,
         })
     }
 
     fn create_with(path: &Path, unnamed: OFlags) -> Result<Self, BundleError> {
         let shown = shown(path);
-        let there = match rustix::fs::stat(path) {
+        let existing = match rustix::fs::stat(path) {
             Ok(status) => Some(FileType::from_raw_mode(status.st_mode)),
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(failed(&shown, "stat", errno)),
         };
-        match there {
-            // Written next to the target of a link, so that the link is kept.
+        match existing {
+            // The target of a link is replaced, not the link.
             Some(FileType::RegularFile) => {
                 let path = path.canonicalize();
                 let path = path.map_err(|error| failed(&shown, "realpath", errno_of(&error)))?;
@@ -86,7 +79,7 @@ impl OutputFile {
                 Ok(Self {
                     shown,
                     file,
-                    place: None,
+                    target: None,
                 })
             }
             None if path.as_os_str().as_bytes().ends_with(b"/") => Err(refused(
@@ -96,8 +89,8 @@ impl OutputFile {
             )),
             None if rustix::fs::lstat(path).is_ok() => Err(refused(
                 &shown,
-                "a symlink to nothing",
-                "a file, or no such name",
+                "a symlink to a missing file",
+                "a file, or a new name",
             )),
             None => Self::create_beside(path, shown, unnamed),
         }
@@ -134,7 +127,7 @@ impl OutputFile {
         Ok(Self {
             shown,
             file,
-            place: Some(Place {
+            target: Some(Target {
                 directory,
                 name,
                 temporary,
@@ -142,38 +135,32 @@ impl OutputFile {
         })
     }
 
-    /// Whether data is visible immediately instead of at [`OutputFile::commit`].
+    /// Whether data is visible before [`OutputFile::commit`].
     pub(crate) fn is_stream(&self) -> bool {
-        self.place.is_none()
+        self.target.is_none()
     }
 
-    /// Returns the identity of the file that will be replaced.
-    ///
-    /// # Errors
-    /// [`BundleError::Output`].
+    /// The identity of the file that will be replaced.
     pub(crate) fn replaces(&self) -> Result<Option<FileIdentity>, BundleError> {
-        let Some(Place {
+        let Some(Target {
             directory, name, ..
-        }) = &self.place
+        }) = &self.target
         else {
             return Ok(None);
         };
         match rustix::fs::statat(directory, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(status) => Ok(Some(FileIdentity::of(&status))),
+            Ok(status) => Ok(Some(FileIdentity::from_stat(&status))),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(self.failed("fstatat", errno)),
         }
     }
 
-    /// Reads at most `most` bytes of the file that will be replaced; nothing if it does not exist.
-    ///
-    /// # Errors
-    /// [`BundleError::Output`].
-    pub(crate) fn start_of_replaced(&self, most: u64) -> Result<Vec<u8>, BundleError> {
+    /// Reads at most `bytes_max` bytes of the file that will be replaced; none if it does not exist.
+    pub(crate) fn start_of_replaced(&self, bytes_max: u64) -> Result<Vec<u8>, BundleError> {
         let mut start = Vec::new();
-        let Some(Place {
+        let Some(Target {
             directory, name, ..
-        }) = &self.place
+        }) = &self.target
         else {
             return Ok(start);
         };
@@ -185,61 +172,50 @@ impl OutputFile {
             Err(errno) => return Err(self.failed("openat", errno)),
         };
         std::fs::File::from(file)
-            .take(most)
+            .take(bytes_max)
             .read_to_end(&mut start)
             .map_err(|error| self.failed("read", errno_of(&error)))?;
         Ok(start)
     }
 
     /// Whether both outputs have the same directory and name.
-    ///
-    /// # Errors
-    /// [`BundleError::Output`].
-    pub(crate) fn is_at_the_place_of(&self, other: &Self) -> Result<bool, BundleError> {
-        let (Some(here), Some(there)) = (&self.place, &other.place) else {
+    pub(crate) fn has_same_path(&self, other: &Self) -> Result<bool, BundleError> {
+        let (Some(target), Some(other)) = (&self.target, &other.target) else {
             return Ok(false);
         };
         let identity = |directory| {
             rustix::fs::fstat(directory)
-                .map(|status| FileIdentity::of(&status))
+                .map(|status| FileIdentity::from_stat(&status))
                 .map_err(|errno| self.failed("fstat", errno))
         };
-        Ok(here.name == there.name && identity(&here.directory)? == identity(&there.directory)?)
+        Ok(
+            target.name == other.name
+                && identity(&target.directory)? == identity(&other.directory)?,
+        )
     }
 
-    /// Creates the error for a path that is not allowed.
     pub(crate) fn refused(&self, found: &'static str, expected: &'static str) -> BundleError {
         refused(&self.shown, found, expected)
     }
 
-    /// Returns the identity of the new file.
-    ///
-    /// # Errors
-    /// [`BundleError::Output`].
     pub(crate) fn identity(&self) -> Result<FileIdentity, BundleError> {
         rustix::fs::fstat(&self.file)
-            .map(|status| FileIdentity::of(&status))
+            .map(|status| FileIdentity::from_stat(&status))
             .map_err(|errno| self.failed("fstat", errno))
     }
 
-    /// Writes all of `bytes`.
-    ///
-    /// # Errors
-    /// [`BundleError::Output`].
-    pub(crate) fn fill(&mut self, bytes: &[u8]) -> Result<(), BundleError> {
+    pub(crate) fn write_document(&mut self, bytes: &[u8]) -> Result<(), BundleError> {
         self.write_all(bytes)
             .map_err(|error| self.failed("write", errno_of(&error)))
     }
 
-    /// Syncs the file and renames it to its name, replacing an existing file.
-    ///
-    /// # Errors
-    /// [`BundleError::Output`]; the target is unchanged.
+    /// Syncs the file and gives it its name, replacing an existing file, which stays unchanged after an
+    /// error.
     pub(crate) fn commit(mut self) -> Result<(), BundleError> {
-        let Some(place) = &mut self.place else {
+        let Some(target) = &mut self.target else {
             return Ok(());
         };
-        let committed = place.commit(&self.file);
+        let committed = target.commit(&self.file);
         committed.map_err(|(call, errno)| self.failed(call, errno))
     }
 
@@ -248,23 +224,26 @@ impl OutputFile {
     }
 
     /// Removes a temporary file; pending signals are delivered.
-    fn take_back(&mut self) -> Result<(), Errno> {
-        let temporary = self.place.as_mut().and_then(|place| place.temporary.take());
-        let (Some(place), Some(own)) = (&self.place, temporary) else {
+    fn remove_temporary(&mut self) -> Result<(), Errno> {
+        let temporary = self
+            .target
+            .as_mut()
+            .and_then(|target| target.temporary.take());
+        let (Some(target), Some(name)) = (&self.target, temporary) else {
             return Ok(());
         };
-        let removed = rustix::fs::unlinkat(&place.directory, own.as_slice(), AtFlags::empty());
+        let removed = rustix::fs::unlinkat(&target.directory, name.as_slice(), AtFlags::empty());
         set_mask(SignalSet::NONE).and(removed)
     }
 }
 
-impl Place {
+impl Target {
     /// Gives `file` its name. The error has the system call.
     fn commit(&mut self, file: &OwnedFd) -> Result<(), (&'static str, Errno)> {
         rustix::fs::fdatasync(file).map_err(|errno| ("fdatasync", errno))?;
         let unmask = || set_mask(SignalSet::NONE).map_err(|errno| ("rt_sigprocmask", errno));
-        if let Some(own) = &self.temporary {
-            self.rename(own)?;
+        if let Some(temporary) = &self.temporary {
+            self.rename(temporary)?;
             self.temporary = None;
             return unmask();
         }
@@ -275,28 +254,33 @@ impl Place {
         // linkat(2) does not replace files, so the file needs a temporary name for the rename.
         // Signals are blocked while it exists.
         set_mask(SignalSet::of(&ENDING)).map_err(|errno| ("rt_sigprocmask", errno))?;
-        let own = temporary_name(&self.name);
-        let linked = link(file, &self.directory, &own).map_err(|errno| ("linkat", errno));
+        let temporary = temporary_name(&self.name);
+        let linked = link(file, &self.directory, &temporary).map_err(|errno| ("linkat", errno));
         let renamed = linked.and_then(|()| {
-            self.rename(&own).map_err(|error| {
+            self.rename(&temporary).map_err(|error| {
                 let removed =
-                    rustix::fs::unlinkat(&self.directory, own.as_slice(), AtFlags::empty());
+                    rustix::fs::unlinkat(&self.directory, temporary.as_slice(), AtFlags::empty());
                 removed.map_or_else(|errno| ("unlinkat", errno), |()| error)
             })
         });
         renamed.and(unmask())
     }
 
-    fn rename(&self, own: &[u8]) -> Result<(), (&'static str, Errno)> {
-        rustix::fs::renameat(&self.directory, own, &self.directory, self.name.as_slice())
-            .map_err(|errno| ("renameat", errno))
+    fn rename(&self, temporary: &[u8]) -> Result<(), (&'static str, Errno)> {
+        rustix::fs::renameat(
+            &self.directory,
+            temporary,
+            &self.directory,
+            self.name.as_slice(),
+        )
+        .map_err(|errno| ("renameat", errno))
     }
 }
 
 impl Drop for OutputFile {
     fn drop(&mut self) {
-        // The original error is already reported and more useful.
-        if self.take_back().is_err() {}
+        // An error of the clean-up is less useful than the one that caused it.
+        if self.remove_temporary().is_err() {}
     }
 }
 
@@ -323,7 +307,7 @@ fn link(file: &OwnedFd, directory: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
 }
 
 fn temporary_name(name: &[u8]) -> Vec<u8> {
-    // Recognizable, and short enough for the suffix.
+    // Truncated: the suffix must fit into NAME_MAX.
     let cut = name.get(..100).unwrap_or(name);
     let pid = std::process::id();
     [b".", cut, format!(".runner-{pid}.tmp").as_bytes()].concat()
@@ -331,12 +315,12 @@ fn temporary_name(name: &[u8]) -> Vec<u8> {
 
 impl Write for OutputFile {
     fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
-        let place = self.place.as_ref();
-        let has_temporary_name = place.is_some_and(|place| place.temporary.is_some());
+        let target = self.target.as_ref();
+        let has_temporary_name = target.is_some_and(|target| target.temporary.is_some());
         if has_temporary_name && is_pending(SignalSet::of(&ENDING))? {
             // A pending signal terminates this process here.
-            self.take_back()?;
-            return Err(std::io::Error::other("a signal came"));
+            self.remove_temporary()?;
+            return Err(std::io::Error::other("interrupted by a signal"));
         }
         loop {
             match rustix::io::write(&self.file, data) {
@@ -384,10 +368,10 @@ mod tests {
         for unnamed in [OFlags::TMPFILE, OFlags::empty()] {
             let ground = tempfile::tempdir().expect("a directory");
             let target = ground.path().join("out.tar.gz");
-            let given_up = OutputFile::create_with(&target, unnamed).map(|mut file| {
+            let dropped = OutputFile::create_with(&target, unnamed).map(|mut file| {
                 file.write_all(b"half").expect("written");
             });
-            given_up.expect("created");
+            dropped.expect("created");
             assert_eq!(names(ground.path()), [""; 0], "{unnamed:?}");
             for text in ["first", "second"] {
                 let mut file = OutputFile::create_with(&target, unnamed).expect("created");
@@ -408,7 +392,7 @@ mod tests {
         let mut file = OutputFile::create(&link).expect("created");
         let replaced = file.replaces().expect("looked");
         let found = rustix::fs::stat(&real).expect("there");
-        assert_eq!(replaced, Some(FileIdentity::of(&found)));
+        assert_eq!(replaced, Some(FileIdentity::from_stat(&found)));
         file.write_all(b"new").expect("written");
         file.commit().expect("committed");
         assert_eq!(std::fs::read_to_string(&real).expect("read"), "new");

@@ -1,5 +1,5 @@
-//! The files that `runner bundle` writes, and the files that they may replace: an earlier
-//! bundle or lock file, and never a file of another kind, named by mistake.
+//! The files that `runner bundle` writes. Each may replace an earlier one, but not a file of another
+//! kind, which was named by mistake.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ const GZIP_START: [u8; 2] = [0x1f, 0x8b];
 const LOCK_START_BYTES: u64 = 4096;
 /// The first key of a lock file, which are sorted.
 const LOCK_KEY: &[u8] = b"\"content_digest\"";
-const OTHER_KIND: &str = "a file of another kind, which would be lost";
+pub(crate) const OTHER_KIND: &str = "a file of another kind, which would be lost";
 
 pub(crate) struct Outputs {
     pub(crate) bundle: Option<OutputFile>,
@@ -26,14 +26,17 @@ pub(crate) struct Outputs {
 impl Outputs {
     /// Opens the outputs. Nothing is visible at their names before [`Outputs::commit`].
     pub(crate) fn create(output: Option<&Path>, lock: LockUse<'_>) -> Result<Self, BundleError> {
-        let bundle = output.map(|path| match path.as_os_str() == "-" {
-            true => OutputFile::standard_output(),
-            false => OutputFile::create(path),
+        let bundle = output.map(|path| {
+            if path.as_os_str() == "-" {
+                OutputFile::standard_output()
+            } else {
+                OutputFile::create(path)
+            }
         });
         let bundle = bundle.transpose()?;
         let lock_file = match lock {
             LockUse::Write(path) => Some(OutputFile::create(path)?),
-            LockUse::Nothing | LockUse::Hold(_) => None,
+            LockUse::Nothing | LockUse::Match(_) => None,
         };
         if let Some(bundle) = &bundle {
             check_bundle(bundle, lock_file.as_ref(), lock)?;
@@ -61,7 +64,7 @@ impl Outputs {
             identities.extend(output.replaces()?);
             identities.push(output.identity()?);
         }
-        if let LockUse::Hold(path) = lock {
+        if let LockUse::Match(path) = lock {
             let identity = FileIdentity::at(path).map_err(|source| {
                 let shown = shown(path);
                 BundleError::LockUnreadable(Unread::new(&shown, "cannot be read", Some(source)))
@@ -75,7 +78,7 @@ impl Outputs {
     pub(crate) fn commit(self, lock: Option<&Lock>) -> Result<(), BundleError> {
         let mut lock_file = self.lock_file;
         if let (Some(file), Some(lock)) = (&mut lock_file, lock) {
-            file.fill(lock.to_json()?.as_bytes())?;
+            file.write_document(lock.to_json()?.as_bytes())?;
         }
         for file in [self.bundle, lock_file].into_iter().flatten() {
             file.commit()?;
@@ -90,14 +93,14 @@ fn check_bundle(
     lock: LockUse<'_>,
 ) -> Result<(), BundleError> {
     if let Some(lock_file) = lock_file
-        && bundle.is_at_the_place_of(lock_file)?
+        && bundle.has_same_path(lock_file)?
     {
         return Err(bundle.refused(
             "also the file of --lock",
             "one file for the bundle and another for the lock file",
         ));
     }
-    if let LockUse::Write(path) | LockUse::Hold(path) = lock
+    if let LockUse::Write(path) | LockUse::Match(path) = lock
         && let Some(replaced) = bundle.replaces()?
         && FileIdentity::at(path).is_ok_and(|identity| identity == replaced)
     {

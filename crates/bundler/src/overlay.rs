@@ -7,12 +7,12 @@ use crate::files::Stamp;
 use archive::Entry;
 use spec::path::RelPath;
 
-/// Index of a source.
+/// Index of a source in [`crate::Gathered::origins`].
 pub type SourceIndex = usize;
 /// Index of a root directory; 0 is the workspace.
 pub type RootIndex = usize;
 
-/// Entry of the bundle.
+/// An entry of the bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     File {
@@ -28,7 +28,7 @@ pub enum Item {
 }
 
 impl Item {
-    pub(crate) fn of_bytes(bytes: Arc<[u8]>) -> Self {
+    pub(crate) fn from_bytes(bytes: Arc<[u8]>) -> Self {
         Self::File {
             executable: false,
             bytes: bytes.len() as u64,
@@ -63,7 +63,7 @@ impl Item {
     }
 }
 
-/// Location of a file's content.
+/// Where the content of a file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contents {
     Bytes(Arc<[u8]>),
@@ -88,11 +88,11 @@ pub struct Placed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathConflict {
     pub path: RelPath,
-    pub here: &'static str,
-    /// Path of the existing entry: equal, above or below.
-    pub there_path: RelPath,
-    pub there: &'static str,
-    pub there_source: SourceIndex,
+    pub kind: &'static str,
+    /// The existing entry: its path is equal, above or below.
+    pub other_path: RelPath,
+    pub other_kind: &'static str,
+    pub other_source: SourceIndex,
 }
 
 /// The merged files of all sources. Every parent of an entry is a directory entry.
@@ -108,7 +108,7 @@ impl Overlay {
         self.entries.len()
     }
 
-    /// Whether the overlay is empty.
+    /// Whether there is no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -145,21 +145,21 @@ impl Overlay {
         item: Item,
         source: SourceIndex,
     ) -> Result<(), PathConflict> {
-        let conflict = |here: &Item, there_path: &RelPath, there: &Placed| PathConflict {
+        let conflict = |item: &Item, other_path: &RelPath, other: &Placed| PathConflict {
             path: path.clone(),
-            here: here.entry().kind(),
-            there_path: there_path.clone(),
-            there: there.item.entry().kind(),
-            there_source: there.source,
+            kind: item.entry().kind(),
+            other_path: other_path.clone(),
+            other_kind: other.item.entry().kind(),
+            other_source: other.source,
         };
-        if let Some(there) = self.entries.get_mut(path) {
-            return match (&item, &there.item) {
+        if let Some(existing) = self.entries.get_mut(path) {
+            return match (&item, &existing.item) {
                 (Item::Directory, Item::Directory) => Ok(()),
-                (Item::Directory, _) | (_, Item::Directory) => Err(conflict(&item, path, there)),
+                (Item::Directory, _) | (_, Item::Directory) => Err(conflict(&item, path, existing)),
                 _ => {
-                    there.replaced.push(there.source);
-                    there.item = item;
-                    there.source = source;
+                    existing.replaced.push(existing.source);
+                    existing.item = item;
+                    existing.source = source;
                     Ok(())
                 }
             };
@@ -201,7 +201,7 @@ mod tests {
     }
 
     fn file(text: &str) -> Item {
-        Item::of_bytes(text.as_bytes().into())
+        Item::from_bytes(text.as_bytes().into())
     }
 
     fn link(target: &str) -> Item {
@@ -248,15 +248,15 @@ mod tests {
             let conflict = overlay
                 .insert(&path(then.0), then.1.clone(), 8)
                 .expect_err("a conflict");
-            assert_eq!(conflict.there_path, path(at), "{} {}", first.0, then.0);
-            assert_eq!((conflict.there_source, conflict.path), (7, path(then.0)));
-            assert_eq!(conflict.here, then.1.entry().kind());
-            assert_eq!(overlay, before, "nothing of it was placed");
+            assert_eq!(conflict.other_path, path(at), "{} {}", first.0, then.0);
+            assert_eq!((conflict.other_source, conflict.path), (7, path(then.0)));
+            assert_eq!(conflict.kind, then.1.entry().kind());
+            assert_eq!(overlay, before, "unchanged");
         }
     }
 
     #[test]
-    fn names_that_look_alike_are_names_of_their_own() {
+    fn names_that_look_alike_are_different_names() {
         let mut overlay = Overlay::default();
         let names: [&[u8]; 6] = [b"A", b"a", b"\xc3\xa9", b"e\xcc\x81", b"\xe9", b"a "];
         for name in names {

@@ -1,5 +1,6 @@
 //! The lock file of a bundle: it pins references, and the bundle must match it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::error::BundleError;
@@ -8,7 +9,7 @@ use crate::gather::{Gathered, SourceSize};
 use crate::layer::{Layer, LayerForm};
 use crate::manifests::read_host_file;
 use crate::resolve::Resolution;
-use crate::runnable::{check_manifest, check_run, read_manifest_of};
+use crate::runnable::{check_manifest, check_run, parse_resolved};
 use spec::digest::Digest;
 use spec::host_policy::HostPolicy;
 use spec::lock::{LOCK_VERSION, Lock, LockDifference, LockedKind, LockedNeeds, LockedSource};
@@ -22,17 +23,17 @@ pub enum LockUse<'call> {
     Nothing,
     Write(&'call Path),
     /// `--locked`: the bundle must match it.
-    Hold(&'call Path),
+    Match(&'call Path),
 }
 
 /// A lock file that the bundle must match.
 #[derive(Debug)]
-struct HeldLock {
+struct RequiredLock {
     shown: String,
     lock: Lock,
 }
 
-impl HeldLock {
+impl RequiredLock {
     fn read(path: &Path) -> Result<Self, BundleError> {
         let shown = shown(path);
         let text = read_host_file(path).map_err(BundleError::LockUnreadable)?;
@@ -40,14 +41,14 @@ impl HeldLock {
         Ok(Self { shown, lock })
     }
 
-    fn refuse(&self, differences: Vec<LockDifference>) -> Result<(), BundleError> {
-        match differences.is_empty() {
-            true => Ok(()),
-            false => Err(BundleError::Drift {
-                file: self.shown.clone(),
-                differences,
-            }),
+    fn check(&self, differences: Vec<LockDifference>) -> Result<(), BundleError> {
+        if differences.is_empty() {
+            return Ok(());
         }
+        Err(BundleError::Drift {
+            file: self.shown.clone(),
+            differences,
+        })
     }
 }
 
@@ -56,9 +57,9 @@ impl HeldLock {
 pub(crate) struct Pinned {
     pub(crate) resolution: Resolution,
     /// Whether a lock file is written or compared.
-    pub(crate) locks: bool,
+    pub(crate) has_lock: bool,
     manifest: Manifest,
-    held: Option<HeldLock>,
+    required: Option<RequiredLock>,
 }
 
 impl Pinned {
@@ -70,34 +71,31 @@ impl Pinned {
         lock: LockUse<'_>,
         require_pin: bool,
     ) -> Result<Self, BundleError> {
-        let held = match lock {
-            LockUse::Hold(path) => Some(HeldLock::read(path)?),
+        let required = match lock {
+            LockUse::Match(path) => Some(RequiredLock::read(path)?),
             LockUse::Nothing | LockUse::Write(_) => None,
         };
-        let manifest = read_manifest_of(&resolution)?;
+        let manifest = parse_resolved(&resolution)?;
         check_manifest(&resolution, &manifest, &policy.images)?;
-        let locks = !matches!(lock, LockUse::Nothing);
-        if locks || require_pin {
+        let has_lock = !matches!(lock, LockUse::Nothing);
+        if has_lock || require_pin {
             refuse_tags(&manifest)?;
         }
-        if let Some(held) = &held {
-            held.refuse(differences_unfetched(
-                &held.lock,
-                &manifest,
-                &resolution.layers,
-            ))?;
+        if let Some(required) = &required {
+            let layers = &resolution.layers;
+            required.check(differences_before_fetch(&required.lock, &manifest, layers))?;
         }
         Ok(Self {
             resolution,
-            locks,
+            has_lock,
             manifest,
-            held,
+            required,
         })
     }
 
     /// Returns the lock that the bundle must match.
     pub(crate) fn lock(&self) -> Option<&Lock> {
-        self.held.as_ref().map(|held| &held.lock)
+        self.required.as_ref().map(|required| &required.lock)
     }
 
     pub(crate) fn check_run(&self, contents: &Gathered) -> Result<(), BundleError> {
@@ -109,7 +107,8 @@ impl Pinned {
         let layers = self.resolution.layers.iter().enumerate();
         let sources = layers.map(|(index, layer)| {
             let mut locked = locked_source(layer, contents.sizes[index]);
-            let fetched = contents.fetched.iter().find(|one| one.source == index);
+            let mut fetched = contents.fetched.iter();
+            let fetched = fetched.find(|fetched| fetched.source == index);
             if let Some(fetched) = fetched {
                 locked.sha = Some(fetched.commit.sha.clone());
                 locked.archive_digest = Some(fetched.archive_digest);
@@ -117,15 +116,15 @@ impl Pinned {
             }
             locked
         });
-        let now = lock(&self.manifest, sources.collect(), digest);
-        if let Some(held) = &self.held {
-            held.refuse(held.lock.differences(&now))?;
+        let lock = lock(&self.manifest, sources.collect(), digest);
+        if let Some(required) = &self.required {
+            required.check(required.lock.differences(&lock))?;
         }
-        Ok(now)
+        Ok(lock)
     }
 }
 
-/// A tag may move, so a lock file cannot hold it.
+/// A lock file cannot pin a tag: it may move.
 fn refuse_tags(manifest: &Manifest) -> Result<(), BundleError> {
     let mut sources = manifest.workspace_sources.iter();
     match sources.find(|source| source.is_pinned() == Some(false)) {
@@ -137,9 +136,9 @@ fn refuse_tags(manifest: &Manifest) -> Result<(), BundleError> {
     }
 }
 
-/// Compares manifest and `lock` without fetching, if a reference has no locked commit, to report
-/// all differences together. Empty if every reference has one.
-fn differences_unfetched(
+/// If a reference has no locked commit, compares manifest and `lock` without fetching, to report all
+/// differences together. Empty if every reference has one.
+fn differences_before_fetch(
     lock: &Lock,
     manifest: &Manifest,
     layers: &[Layer],
@@ -152,22 +151,22 @@ fn differences_unfetched(
         return Vec::new();
     }
     let sources = layers.iter().map(|layer| {
-        let now = locked_source(layer, SourceSize::default());
+        let source = locked_source(layer, SourceSize::default());
         // Values that depend on the files come from the lock.
-        match lock.sources.iter().find(|known| known.from == now.from) {
+        match lock.sources.iter().find(|known| known.from == source.from) {
             Some(known) => LockedSource {
                 sha: known.sha.clone(),
                 archive_digest: known.archive_digest,
                 archive_bytes: known.archive_bytes,
                 bytes: known.bytes,
                 files: known.files,
-                ..now
+                ..source
             },
-            None => now,
+            None => source,
         }
     });
-    let now = self::lock(manifest, sources.collect(), lock.content_digest);
-    lock.differences(&now)
+    let new = self::lock(manifest, sources.collect(), lock.content_digest);
+    lock.differences(&new)
 }
 
 fn lock(manifest: &Manifest, sources: Vec<LockedSource>, content_digest: Digest) -> Lock {
@@ -201,10 +200,7 @@ fn lock(manifest: &Manifest, sources: Vec<LockedSource>, content_digest: Digest)
 }
 
 fn sorted(words: impl Iterator<Item = String>) -> Vec<String> {
-    words
-        .collect::<std::collections::BTreeSet<_>>()
-        .into_iter()
-        .collect()
+    BTreeSet::from_iter(words).into_iter().collect()
 }
 
 fn locked_source(layer: &Layer, size: SourceSize) -> LockedSource {

@@ -1,4 +1,4 @@
-//! Resolves a manifest to its sources: replaces `ref` sources, depth first, by those of the
+//! Resolves a manifest to its sources: replaces `ref` sources, depth first, by the sources of the
 //! code-workspaces. Reads only manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,22 +10,22 @@ use crate::files::{DirectoryFiles, FoundKind};
 use crate::folders::{base_of, folder_at};
 use crate::layer::{Layer, LayerForm, LocalSource, RepositorySource};
 use crate::manifests::{
-    MANIFEST_NAMES, ManifestFile, Registry, ignored, manifests_in, read_manifest,
+    MANIFEST_NAMES, ManifestFile, Registry, ignored_warnings, manifests_in, read_manifest,
 };
 use crate::origin::{SourceKind, SourceOrigin};
-use crate::secrets::carry_inventory;
-use crate::walk::near;
+use crate::secrets::add_inventory;
+use crate::walk::suggest_path;
 use sources::github::RefShape;
 use spec::code_block::{CodeSource, SourcePath};
-use spec::document::{Node, Value};
+use spec::document::Node;
 use spec::inventory::{Consumer, Inventory};
-use spec::manifest::{self, Kind, Level};
+use spec::manifest::{self, Kind, Level, source_nodes};
 use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
 
-/// Deepest nesting of code-workspaces.
+/// Maximum nesting of code-workspaces.
 const REFERENCE_DEPTH_MAX: usize = 8;
-/// Most sources, counting each reference to a code-workspace.
+/// Maximum number of sources. Those of a code-workspace count for each reference to it.
 const SOURCES_MAX: usize = 4_096;
 
 /// Inputs of resolution.
@@ -60,19 +60,19 @@ pub fn resolve(
 ) -> Result<Resolution, BundleError> {
     let mut resolver = Resolver::new(files, request.registry, request.require_pin);
     let file = resolver.read(request.manifest)?;
-    let inherited = resolver.manifest(&file)?;
+    let inherited = resolver.add_manifest(&file)?;
     let mut manifest = inherited.manifest;
     let mut provenance = inherited.provenance;
     // Only the file name: the bundle must not depend on which folder is the workspace.
-    let own = escape(request.manifest.file_name());
-    for decider in provenance.values_mut() {
-        if *decider == request.manifest.to_string() {
-            decider.clone_from(&own);
+    let file_name = escape(request.manifest.file_name());
+    for decided_by in provenance.values_mut() {
+        if *decided_by == request.manifest.to_string() {
+            decided_by.clone_from(&file_name);
         }
     }
     add_provenance(&mut manifest, &provenance);
-    let named = std::mem::take(&mut resolver.inventories);
-    let not_granted = carry_inventory(&mut manifest, named, files, &own)?;
+    let inventories = std::mem::take(&mut resolver.inventories);
+    let not_granted = add_inventory(&mut manifest, inventories, files, &file_name)?;
     resolver.warnings.extend(not_granted);
     manifest.sort_all_objects();
     Ok(Resolution {
@@ -85,9 +85,6 @@ pub fn resolve(
 }
 
 /// Resolves the sources of `code`, without a manifest.
-///
-/// # Errors
-/// As [`resolve`].
 pub(crate) fn resolve_code(
     code: &[CodeSource],
     files: &DirectoryFiles,
@@ -101,7 +98,7 @@ pub(crate) fn resolve_code(
             pointer: format!("/sources/{index}"),
             kind: kind_of(source),
         };
-        let added = resolver.source(&origin, source, None);
+        let added = resolver.add_source(&origin, source, None);
         added.map_err(|error| error.at(&origin))?;
     }
     Ok(resolver.layers)
@@ -116,7 +113,9 @@ struct Resolver<'call> {
     read: BTreeMap<RelPath, Rc<ManifestFile>>,
     merged: BTreeMap<RelPath, Rc<Workspace>>,
     inventories: Vec<Inventory>,
+    /// The outermost manifest.
     who: Option<Consumer>,
+    /// Stack of the manifests being resolved, outermost first.
     open: Vec<RelPath>,
 }
 
@@ -169,26 +168,27 @@ impl<'call> Resolver<'call> {
     }
 
     /// Adds the sources of one manifest and returns it with inherited values.
-    fn manifest(&mut self, file: &ManifestFile) -> Result<Inherited, BundleError> {
+    fn add_manifest(&mut self, file: &ManifestFile) -> Result<Inherited, BundleError> {
         self.open.push(file.path.clone());
         let folder = file.path.parent();
         let mut workspaces: Vec<Rc<Workspace>> = Vec::new();
         if file.manifest.code.is_empty() {
             let origin = SourceOrigin::whole(file.path.to_string(), SourceKind::Folder);
-            self.push(origin, LayerForm::Folder(folder.clone()))?;
+            self.add_layer(origin, LayerForm::Folder(folder.clone()))?;
         }
         let nodes = source_nodes(&file.root);
         for (index, source) in file.manifest.code.iter().enumerate() {
-            let node = nodes.get(index);
+            let found = nodes.get(index);
             let origin = SourceOrigin {
                 file: file.path.to_string(),
-                place: node.map(|(_, node)| node.place),
-                pointer: node.map_or_else(String::new, |(pointer, _)| pointer.clone()),
+                place: found.map(|found| found.node.place),
+                pointer: found.map_or_else(String::new, |found| found.pointer.clone()),
                 kind: kind_of(source),
             };
-            // The lean `source` is relative to its file, `code` to the workspace.
-            let base = folder.clone().filter(|_| file.root.get("code").is_none());
-            let added = self.source(&origin, source, base.as_ref());
+            let base = folder
+                .clone()
+                .filter(|_| found.is_some_and(|found| found.is_lean));
+            let added = self.add_source(&origin, source, base.as_ref());
             workspaces.extend(added.map_err(|error| error.at(&origin))?);
         }
         self.open.pop();
@@ -200,9 +200,13 @@ impl<'call> Resolver<'call> {
             file: file.path.to_string(),
             resolved: manifest::resolved(&file.root, asking, &file.blocks),
         };
-        let height = workspaces.iter().map(|below| below.height + 1).max();
+        let height = workspaces
+            .iter()
+            .map(|workspace| workspace.height + 1)
+            .max();
         let workspaces = first_and_last(workspaces);
-        let levels: Vec<Level> = workspaces.iter().map(|one| one.level.clone()).collect();
+        let levels = workspaces.iter().map(|workspace| workspace.level.clone());
+        let levels: Vec<Level> = levels.collect();
         let mut inherited =
             manifest::inherit(own, &levels).map_err(|error| BundleError::Manifest(vec![error]))?;
         for workspace in &workspaces {
@@ -220,7 +224,8 @@ impl<'call> Resolver<'call> {
         })
     }
 
-    fn source(
+    /// Returns the code-workspace of a `ref` source.
+    fn add_source(
         &mut self,
         origin: &SourceOrigin,
         source: &CodeSource,
@@ -228,7 +233,7 @@ impl<'call> Resolver<'call> {
     ) -> Result<Option<Rc<Workspace>>, BundleError> {
         let form = match source {
             CodeSource::Reference { path } => {
-                return self.reference(base, path).map(Some);
+                return self.add_reference(base, path).map(Some);
             }
             CodeSource::Inline { path, content } => LayerForm::Inline {
                 path: path.clone(),
@@ -268,10 +273,10 @@ impl<'call> Resolver<'call> {
                 })
             }
         };
-        self.push(origin.clone(), form).map(|()| None)
+        self.add_layer(origin.clone(), form).map(|()| None)
     }
 
-    fn push(&mut self, origin: SourceOrigin, form: LayerForm) -> Result<(), BundleError> {
+    fn add_layer(&mut self, origin: SourceOrigin, form: LayerForm) -> Result<(), BundleError> {
         if self.layers.len() >= SOURCES_MAX {
             let problem = BundleError::TooManySources { limit: SOURCES_MAX };
             return Err(problem.at(&origin));
@@ -280,7 +285,7 @@ impl<'call> Resolver<'call> {
         Ok(())
     }
 
-    fn reference(
+    fn add_reference(
         &mut self,
         base: Option<&RelPath>,
         path: &SourcePath,
@@ -288,16 +293,16 @@ impl<'call> Resolver<'call> {
         let folder = folder_at(base, path)?;
         let (manifest, warnings) = referenced_manifest(self.files, folder.as_ref())?;
         check_chain(&self.open, &manifest)?;
-        // Above the depth limit the cached workspace is walked again, so that the error shows the
-        // path.
-        let deepest = |known: &Rc<Workspace>| self.open.len() + known.height;
-        let known = self.merged.get(&manifest).cloned();
-        if let Some(known) = known.filter(|known| deepest(known) <= REFERENCE_DEPTH_MAX) {
-            let again = self.layers[known.layers.clone()].to_vec();
-            for layer in again {
-                self.push(layer.origin, layer.form)?;
+        // Above the depth limit the cached workspace is resolved again, so that the error shows the
+        // chain of references.
+        let depth = |cached: &Rc<Workspace>| self.open.len() + cached.height;
+        let cached = self.merged.get(&manifest).cloned();
+        if let Some(cached) = cached.filter(|cached| depth(cached) <= REFERENCE_DEPTH_MAX) {
+            let layers = self.layers[cached.layers.clone()].to_vec();
+            for layer in layers {
+                self.add_layer(layer.origin, layer.form)?;
             }
-            return Ok(known);
+            return Ok(cached);
         }
         if !self.read.contains_key(&manifest) {
             self.warnings.extend(warnings);
@@ -313,7 +318,7 @@ impl<'call> Resolver<'call> {
             });
         }
         let first = self.layers.len();
-        let inherited = self.manifest(&file)?;
+        let inherited = self.add_manifest(&file)?;
         let level = Level {
             file: manifest.to_string(),
             resolved: inherited.manifest,
@@ -329,8 +334,8 @@ impl<'call> Resolver<'call> {
     }
 }
 
-/// Refuses a reference to `manifest` from the innermost of the `open` manifests: a cycle, or too
-/// deep.
+/// Refuses a reference from the innermost of the `open` manifests to `manifest`, if it is a cycle or
+/// too deep.
 pub(crate) fn check_chain(open: &[RelPath], manifest: &RelPath) -> Result<(), BundleError> {
     let chain = |from| {
         let names = open.iter().skip(from).chain([manifest]);
@@ -350,28 +355,25 @@ pub(crate) fn check_chain(open: &[RelPath], manifest: &RelPath) -> Result<(), Bu
     Ok(())
 }
 
-/// For repeated references only the first, which fixes the order of hosts, and the last, which
-/// wins, matter.
+/// Drops repeated references between the first one, which fixes the order of hosts, and the last one,
+/// which overrides the others.
 fn first_and_last(workspaces: Vec<Rc<Workspace>>) -> Vec<Rc<Workspace>> {
     let mut last: BTreeMap<String, usize> = BTreeMap::new();
-    for (index, one) in workspaces.iter().enumerate() {
-        last.insert(one.level.file.clone(), index);
+    for (index, workspace) in workspaces.iter().enumerate() {
+        last.insert(workspace.level.file.clone(), index);
     }
     let mut first = BTreeSet::new();
     let mut kept = Vec::new();
-    for (index, one) in workspaces.into_iter().enumerate() {
-        let is_first = first.insert(one.level.file.clone());
-        if is_first || last.get(&one.level.file) == Some(&index) {
-            kept.push(one);
+    for (index, workspace) in workspaces.into_iter().enumerate() {
+        let is_first = first.insert(workspace.level.file.clone());
+        if is_first || last.get(&workspace.level.file) == Some(&index) {
+            kept.push(workspace);
         }
     }
     kept
 }
 
 /// Finds the manifest of the folder that a `ref` source names, and warns about other manifests in it.
-///
-/// # Errors
-/// Missing, or of the wrong type.
 pub(crate) fn referenced_manifest(
     files: &DirectoryFiles,
     folder: Option<&RelPath>,
@@ -384,23 +386,23 @@ pub(crate) fn referenced_manifest(
     // The workspace itself is a directory.
     if let Some(folder) = folder {
         let path = folder.clone();
-        let found = files.look(folder).map_err(unreadable)?;
+        let found = files.find(folder).map_err(unreadable)?;
         match found.map(|found| found.kind) {
             Some(FoundKind::Directory) => (),
             Some(FoundKind::Symlink) => return Err(BundleError::ReferenceIsLink { path }),
             Some(other) => {
-                let found = other.words();
+                let found = other.name();
                 return Err(BundleError::ReferenceNotFolder { path, found });
             }
             None => {
-                let near = near(files, &path);
-                return Err(BundleError::Missing { path, near });
+                let suggestion = suggest_path(files, &path);
+                return Err(BundleError::Missing { path, suggestion });
             }
         }
     }
     let all = manifests_in(files, folder).map_err(unreadable)?;
     match all.first() {
-        Some(manifest) => Ok((manifest.clone(), ignored(manifest, &all))),
+        Some(manifest) => Ok((manifest.clone(), ignored_warnings(manifest, &all))),
         None => Err(BundleError::NoManifest {
             path: shown(),
             names: MANIFEST_NAMES.join(", "),
@@ -421,24 +423,6 @@ fn kind_of(source: &CodeSource) -> SourceKind {
         CodeSource::Local { .. } => SourceKind::Local,
         CodeSource::GitHub { .. } => SourceKind::GitHub,
         CodeSource::Reference { .. } => SourceKind::Reference,
-    }
-}
-
-fn source_nodes(root: &Node) -> Vec<(String, &Node)> {
-    let Some(code) = root.get("code") else {
-        let lean = root.get("source");
-        return lean
-            .map(|node| ("/source".to_owned(), node))
-            .into_iter()
-            .collect();
-    };
-    match code.get("sources").map(|sources| &sources.value) {
-        Some(Value::List(items)) => items
-            .iter()
-            .enumerate()
-            .map(|(index, node)| (format!("/code/sources/{index}"), node))
-            .collect(),
-        _ => vec![("/code".to_owned(), code)],
     }
 }
 

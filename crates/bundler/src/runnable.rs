@@ -1,4 +1,4 @@
-//! Checks of `check` and `bundle` for errors on which `exec` always fails, with any grants.
+//! Errors of a bundle that `exec` always refuses, with any grants, checked by `check` and `bundle`.
 
 use crate::error::BundleError;
 use crate::resolve::Resolution;
@@ -33,11 +33,8 @@ impl BundleView for View<'_> {
     }
 }
 
-/// Reads the manifest of a bundle of `resolution`.
-///
-/// # Errors
-/// [`BundleError::Manifest`].
-pub(crate) fn read_manifest_of(resolution: &Resolution) -> Result<Manifest, BundleError> {
+/// Parses `.runner/manifest.json` of a bundle of `resolution`.
+pub(crate) fn parse_resolved(resolution: &Resolution) -> Result<Manifest, BundleError> {
     let bytes = resolution.manifest.to_string().into_bytes();
     manifest::parse(&bytes, Format::Json, ".runner/manifest.json")
         .map_err(|error| BundleError::Manifest(vec![error]))
@@ -70,11 +67,8 @@ pub fn check_manifest(
             found.push(at(resolution, &pointer, problem));
         }
     }
-    let stated = manifest
-        .secrets
-        .iter()
-        .filter(|one| one.source == "secrets");
-    for secret in stated {
+    let secrets = manifest.secrets.iter();
+    for secret in secrets.filter(|secret| secret.source == "secrets") {
         if found.len() >= ERRORS_MAX {
             break;
         }
@@ -95,16 +89,14 @@ pub fn check_manifest(
             found.push(at(resolution, &pointer, problem));
         }
     }
-    match found.is_empty() {
-        true => Ok(()),
-        false => Err(BundleError::Manifest(found)),
+    if found.is_empty() {
+        Ok(())
+    } else {
+        Err(BundleError::Manifest(found))
     }
 }
 
 /// Refuses a `run` whose file is not in `tree` or cannot be started.
-///
-/// # Errors
-/// [`BundleError::Manifest`].
 pub(crate) fn check_run(
     resolution: &Resolution,
     manifest: &Manifest,

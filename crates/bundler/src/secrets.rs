@@ -1,4 +1,4 @@
-//! Checks secrets against the inventories of a workspace and copies the needed entries into the
+//! Checks secrets against the inventories of a workspace, and copies the needed entries into the
 //! bundle.
 
 use std::collections::BTreeMap;
@@ -12,22 +12,19 @@ use spec::inventory::{Inventories, Inventory, may_have};
 use spec::manifest::{self, Format, SecretRequest};
 use spec::report::WarningReport;
 
-const KEPT_HOME: [&str; 3] = ["backend", "audit", "tags"];
+/// Keys of an entry that stay in the workspace.
+const LOCAL_KEYS: [&str; 3] = ["backend", "audit", "tags"];
 
-/// Checks each secret of the resolved `manifest` against the `named` inventories and the
-/// workspace's own. Adds the entries at `metadata.runner.inventory`; a run checks them again and
-/// enforces them. Violations are only warnings here, since the user of the bundle may supply other
-/// values.
-///
-/// # Errors
-/// [`BundleError::Manifest`]: inherited values conflict.
-pub(crate) fn carry_inventory(
+/// Checks each secret of the resolved `manifest` against `inventories` and the workspace's own, and adds
+/// the entries at `metadata.runner.inventory`. Violations are only warnings: the user of the bundle may
+/// supply other values, and a run checks the entries again and enforces them.
+pub(crate) fn add_inventory(
     manifest: &mut Json,
-    named: Vec<Inventory>,
+    inventories: Vec<Inventory>,
     files: &DirectoryFiles,
     file: &str,
 ) -> Result<Vec<WarningReport>, BundleError> {
-    let mut deciding = named;
+    let mut deciding = inventories;
     deciding.extend(inventory_of_workspace(files));
     if deciding.is_empty() {
         return Ok(Vec::new());
@@ -53,7 +50,7 @@ pub(crate) fn carry_inventory(
         let entries = || inventories.entries_of(request, &who);
         let withheld = entries().find(|entry| may_have(entry, &who).is_none());
         if let Some(entry) = withheld.or_else(|| entries().next()) {
-            carried.insert(&entry.slug, travelling(&entry.written));
+            carried.insert(&entry.slug, without_local_keys(&entry.written));
         }
     }
     if !secrets.is_empty() {
@@ -63,10 +60,10 @@ pub(crate) fn carry_inventory(
     Ok(warnings)
 }
 
-fn travelling(written: &Json) -> Json {
+fn without_local_keys(written: &Json) -> Json {
     let mut entry = written.clone();
     if let Some(entry) = entry.as_object_mut() {
-        entry.retain(|key, _| !KEPT_HOME.contains(&key.as_str()));
+        entry.retain(|key, _| !LOCAL_KEYS.contains(&key.as_str()));
     }
     entry
 }

@@ -1,4 +1,4 @@
-//! Walks one source and places its files in the overlay.
+//! Walks one source and adds its files to the overlay.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use spec::did_you_mean::nearest;
 use spec::path::{RelPath, escape};
 use sys::file::CallError;
 
-const NEIGHBOURS_MAX: u64 = 1_000;
+const SIBLINGS_MAX: u64 = 1_000;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Links<'root> {
@@ -37,36 +37,38 @@ pub(crate) struct Walk<'walk> {
     pub gathering: &'walk mut Gathering,
 }
 
-/// The part of a walk below one directory.
-struct Course<'course> {
-    prefix: Option<&'course RelPath>,
-    /// Filter for paths relative to the tree; `None` includes everything, empty directories too.
-    accept: Option<&'course dyn Fn(&RelPath) -> bool>,
+/// A directory that is walked with everything below it.
+struct Subtree<'walk> {
+    /// The directory of the bundle that the paths are relative to.
+    prefix: Option<&'walk RelPath>,
+    /// Filter for relative paths; `None` includes everything, empty directories too.
+    filter: Option<&'walk dyn Fn(&RelPath) -> bool>,
     /// Stack of the directories being listed, without links: detects loops.
     visiting: Vec<Option<RelPath>>,
-    taken: u64,
+    file_count: u64,
 }
 
-impl<'course> Course<'course> {
+impl<'walk> Subtree<'walk> {
     fn new(
-        prefix: Option<&'course RelPath>,
-        accept: Option<&'course dyn Fn(&RelPath) -> bool>,
+        prefix: Option<&'walk RelPath>,
+        filter: Option<&'walk dyn Fn(&RelPath) -> bool>,
     ) -> Self {
         Self {
             prefix,
-            accept,
+            filter,
             visiting: Vec::new(),
-            taken: 0,
+            file_count: 0,
         }
     }
 
-    fn takes(&self, relative: &RelPath) -> bool {
-        self.accept.is_none_or(|accept| accept(relative))
+    fn includes(&self, relative: &RelPath) -> bool {
+        self.filter.is_none_or(|filter| filter(relative))
     }
 }
 
 impl Walk<'_> {
-    pub(crate) fn tree(
+    /// Adds everything below `from`.
+    pub(crate) fn add_tree(
         &mut self,
         from: Option<&RelPath>,
         prefix: Option<&RelPath>,
@@ -74,68 +76,68 @@ impl Walk<'_> {
         if let Some(prefix) = prefix {
             // Also for an empty tree.
             Gathering::check_target(prefix)?;
-            self.gathering.place(prefix, Item::Directory, self.source)?;
+            self.gathering
+                .insert(prefix, Item::Directory, self.source)?;
         }
-        self.directory(from, None, &mut Course::new(prefix, None))
+        self.add_directory(from, None, &mut Subtree::new(prefix, None))
     }
 
-    /// Places the files of the root, and only directories that contain files.
-    pub(crate) fn files_of_tree(&mut self) -> Result<(), BundleError> {
-        self.directory(None, None, &mut Course::new(None, Some(&|_path| true)))
+    /// Adds everything below the root, without empty directories.
+    pub(crate) fn add_files(&mut self) -> Result<(), BundleError> {
+        self.add_directory(None, None, &mut Subtree::new(None, Some(&|_path| true)))
     }
 
-    pub(crate) fn local(&mut self, source: &LocalSource) -> Result<(), BundleError> {
+    pub(crate) fn add_local(&mut self, source: &LocalSource) -> Result<(), BundleError> {
         let Some(path) = &source.path else {
             let folder = self.real_directory(source.base.as_ref())?;
-            return self.local_directory(source, folder.as_ref());
+            return self.add_local_directory(source, folder.as_ref());
         };
         let from = join(source.base.as_ref(), path)?;
-        Gathering::refuse_left_out(&from)?;
-        let Some(Followed { path: real, found }) = self.look(&from)? else {
+        Gathering::check_not_version_control(&from)?;
+        let Some(Followed { path: real, found }) = self.resolve(&from)? else {
             if has_wildcard(path.as_bytes()) {
-                return self.pattern(source, path);
+                return self.add_matches(source, path);
             }
-            // For a link as last folder the kernel returns ENOTDIR, not ELOOP.
+            // The kernel returns ENOTDIR, not ELOOP, if the last parent is a link.
             return Err(self.missing(&from));
         };
-        let found_words = found.kind.words();
+        let kind = found.kind.name();
         if found.kind == FoundKind::Directory {
-            return self.local_directory(source, real.as_ref());
+            return self.add_local_directory(source, real.as_ref());
         }
         if source.directory {
             return Err(BundleError::NotDirectory {
                 path: from,
-                found: found_words,
+                found: kind,
             });
         }
         if source.glob.is_some() {
-            let text = format!("`glob` is for directories; `{from}` is {found_words}");
+            let text = format!("`glob` is for directories; `{from}` is {kind}");
             self.gathering.warn(self.source, "glob_ignored", &text);
         }
         let to = file_target(path, &source.target)?;
-        // A followed path ends at the real file.
         let real = real.as_ref().unwrap_or(&from);
         if let Some(filter) = &mut self.filter {
-            // A file named by the source is included anyway.
-            filter.find_suspect(self.files, real, &found)?;
+            // For the warning only: a file that the source names is included.
+            filter.record_suspect(self.files, real, &found)?;
         }
-        self.leaf(real, &found, &to)
+        self.add_file(real, &found, &to)
     }
 
-    fn local_directory(
+    fn add_local_directory(
         &mut self,
         source: &LocalSource,
         from: Option<&RelPath>,
     ) -> Result<(), BundleError> {
         let prefix = directory_target(source.path.as_ref(), &source.target);
         let Some(glob) = &source.glob else {
-            return self.tree(from, prefix);
+            return self.add_tree(from, prefix);
         };
         let pattern = PathPattern::parse(glob.as_bytes())?;
-        let accept = |relative: &RelPath| pattern.matches(relative);
-        let mut course = Course::new(prefix, Some(&accept));
-        self.directory(from, None, &mut course)?;
-        if course.taken == 0 {
+        let filter = |relative: &RelPath| pattern.matches(relative);
+        let mut subtree = Subtree::new(prefix, Some(&filter));
+        self.add_directory(from, None, &mut subtree)?;
+        if subtree.file_count == 0 {
             let glob = escape(glob.as_bytes());
             let from = from.map_or_else(|| ".".to_owned(), RelPath::to_string);
             let text = format!("no file of `{from}` matches `{glob}`");
@@ -144,18 +146,19 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Places the files that match a pattern; with a trailing `/`, the content of matching
+    /// Adds the files that match the pattern `path`; with a trailing `/`, the contents of matching
     /// directories.
-    fn pattern(&mut self, source: &LocalSource, path: &RelPath) -> Result<(), BundleError> {
+    fn add_matches(&mut self, source: &LocalSource, path: &RelPath) -> Result<(), BundleError> {
         if source.glob.is_some() {
             return Err(BundleError::Pattern {
                 pattern: path.to_string(),
-                reason: "it stands beside `glob`, which is for a path without wildcards".into(),
+                reason: "it has wildcards, and `glob` is allowed only for a path without them"
+                    .into(),
             });
         }
         let (base, rest) = split_base(path);
         let pattern = PathPattern::parse(&rest)?;
-        let accept = |relative: &RelPath| {
+        let filter = |relative: &RelPath| {
             if !source.directory {
                 return pattern.matches(relative);
             }
@@ -168,9 +171,9 @@ impl Walk<'_> {
         };
         let top = self.real_directory(from.as_ref())?;
         let prefix = directory_target(base.as_ref(), &source.target);
-        let mut course = Course::new(prefix, Some(&accept));
-        self.directory(top.as_ref(), None, &mut course)?;
-        match course.taken {
+        let mut subtree = Subtree::new(prefix, Some(&filter));
+        self.add_directory(top.as_ref(), None, &mut subtree)?;
+        match subtree.file_count {
             0 => Err(BundleError::NoMatch { path: path.clone() }),
             _ => Ok(()),
         }
@@ -181,22 +184,23 @@ impl Walk<'_> {
         let Some(from) = from else {
             return Ok(None);
         };
-        Gathering::refuse_left_out(from)?;
-        let Followed { path, found } = self.look(from)?.ok_or_else(|| self.missing(from))?;
+        Gathering::check_not_version_control(from)?;
+        let Followed { path, found } = self.resolve(from)?.ok_or_else(|| self.missing(from))?;
         if found.kind != FoundKind::Directory {
             return Err(BundleError::NotDirectory {
                 path: from.clone(),
-                found: found.kind.words(),
+                found: found.kind.name(),
             });
         }
         Ok(path)
     }
 
-    fn look(&self, path: &RelPath) -> Result<Option<Followed>, BundleError> {
+    /// Finds the entry at `path`, following links if the walk does.
+    fn resolve(&self, path: &RelPath) -> Result<Option<Followed>, BundleError> {
         if let Links::Follow(root) = self.links {
             return follow(self.files, root, path);
         }
-        let found = self.files.look(path);
+        let found = self.files.find(path);
         let found = found.map_err(|error| self.unreadable(path, error))?;
         Ok(found.map(|found| Followed {
             path: Some(path.clone()),
@@ -204,17 +208,17 @@ impl Walk<'_> {
         }))
     }
 
-    fn directory(
+    fn add_directory(
         &mut self,
         from: Option<&RelPath>,
         relative: Option<&RelPath>,
-        course: &mut Course<'_>,
+        subtree: &mut Subtree<'_>,
     ) -> Result<(), BundleError> {
         if let Some(filter) = &mut self.filter {
-            filter.enter(self.files, from)?;
+            filter.read_ignore_files(self.files, from)?;
         }
-        course.visiting.push(from.cloned());
-        let listed = self.files.list(from, self.gathering.room_to_list());
+        subtree.visiting.push(from.cloned());
+        let listed = self.files.list(from, self.gathering.names_left());
         let mut names = listed.map_err(|error| match from {
             Some(from) => self.unreadable(from, error),
             None => BundleError::Unreadable {
@@ -222,78 +226,78 @@ impl Walk<'_> {
                 source: error,
             },
         })?;
-        self.gathering.count_listed(names.len())?;
+        self.gathering.count_names(names.len())?;
         names.sort_unstable();
         for name in names {
             let name = parse(&name)?;
             let from = join(from, &name)?;
             let relative = join(relative, &name)?;
-            self.entry(&from, &relative, course)?;
+            self.add_entry(&from, &relative, subtree)?;
         }
-        course.visiting.pop();
+        subtree.visiting.pop();
         Ok(())
     }
 
-    fn entry(
+    fn add_entry(
         &mut self,
         from: &RelPath,
         relative: &RelPath,
-        course: &mut Course<'_>,
+        subtree: &mut Subtree<'_>,
     ) -> Result<(), BundleError> {
-        let to = join(course.prefix, relative)?;
-        let is_of_a_bundle = self.filter.as_ref().is_none_or(FileFilter::is_of_a_bundle);
-        if is_of_a_bundle && self.gathering.leaves_out(&to) {
+        let to = join(subtree.prefix, relative)?;
+        let is_for_bundle = self.filter.as_ref().is_none_or(FileFilter::is_for_bundle);
+        if is_for_bundle && self.gathering.leave_out(&to) {
             return Ok(());
         }
         let changed = || BundleError::Changed { path: from.clone() };
-        let found = self.files.look(from);
+        let found = self.files.find(from);
         let mut found = found
             .map_err(|error| self.unreadable(from, error))?
             .ok_or_else(changed)?;
         let mut path = Some(from.clone());
-        // Skip the outputs.
+        // The bundle does not contain itself and its lock file.
         if self.exclude.contains(&found.stamp.identity) {
             return Ok(());
         }
         if let Some(filter) = &mut self.filter
-            && !filter.takes(self.files, from, &found)?
+            && !filter.includes(self.files, from, &found)?
         {
             return Ok(());
         }
         if found.kind == FoundKind::Symlink && matches!(self.links, Links::Follow(_)) {
-            (path, found) = match self.look(from) {
+            (path, found) = match self.resolve(from) {
                 Ok(Some(Followed { path, found })) => (path, found),
                 Ok(None) => return Err(changed()),
-                // A broken link: it matters only if its own path is selected.
-                Err(_) if !course.takes(relative) => return Ok(()),
+                // A broken link matters only if its own path is selected.
+                Err(_) if !subtree.includes(relative) => return Ok(()),
                 Err(error) => return Err(error),
             };
-            if found.kind == FoundKind::Directory && course.visiting.contains(&path) {
-                return Err(self.loops(from));
+            if found.kind == FoundKind::Directory && subtree.visiting.contains(&path) {
+                return Err(self.loop_error(from));
             }
-            // The real name decides too: a link must not bypass the filter.
+            // The target is filtered too: a link must not bypass the filter.
             if let (Some(filter), Some(real)) = (&mut self.filter, &path)
-                && !filter.takes(self.files, real, &found)?
+                && !filter.includes(self.files, real, &found)?
             {
                 return Ok(());
             }
         }
         if found.kind == FoundKind::Directory {
-            if course.accept.is_none() {
-                self.gathering.place(&to, Item::Directory, self.source)?;
+            if subtree.filter.is_none() {
+                self.gathering.insert(&to, Item::Directory, self.source)?;
             } else {
                 Gathering::check_depth(&to)?;
             }
-            return self.directory(path.as_ref(), Some(relative), course);
+            return self.add_directory(path.as_ref(), Some(relative), subtree);
         }
-        if !course.takes(relative) {
+        if !subtree.includes(relative) {
             return Ok(());
         }
-        course.taken += 1;
-        self.leaf(path.as_ref().unwrap_or(from), &found, &to)
+        subtree.file_count += 1;
+        self.add_file(path.as_ref().unwrap_or(from), &found, &to)
     }
 
-    fn leaf(&mut self, from: &RelPath, found: &Found, to: &RelPath) -> Result<(), BundleError> {
+    fn add_file(&mut self, from: &RelPath, found: &Found, to: &RelPath) -> Result<(), BundleError> {
         if self.exclude.contains(&found.stamp.identity) {
             return Ok(());
         }
@@ -319,14 +323,14 @@ impl Walk<'_> {
             FoundKind::Directory | FoundKind::Special(_) => {
                 return Err(BundleError::SpecialFile {
                     path: from.clone(),
-                    found: found.kind.words(),
+                    found: found.kind.name(),
                 });
             }
         };
-        self.gathering.place(to, item, self.source)
+        self.gathering.insert(to, item, self.source)
     }
 
-    fn loops(&self, link: &RelPath) -> BundleError {
+    fn loop_error(&self, link: &RelPath) -> BundleError {
         match self.files.read_link(link) {
             Ok(target) => BundleError::Follow {
                 path: link.clone(),
@@ -347,7 +351,7 @@ impl Walk<'_> {
     /// Explains why `path` does not exist: a link above it, or no such name.
     fn missing(&self, path: &RelPath) -> BundleError {
         let is_link = |path: &RelPath| {
-            let found = self.files.look(path).ok().flatten();
+            let found = self.files.find(path).ok().flatten();
             found.is_some_and(|found| found.kind == FoundKind::Symlink)
         };
         // The outermost link.
@@ -359,30 +363,30 @@ impl Walk<'_> {
             },
             None => BundleError::Missing {
                 path: path.clone(),
-                near: near(self.files, path),
+                suggestion: suggest_path(self.files, path),
             },
         }
     }
 }
 
-/// Suggests a name for a missing `path`: compares its first missing segment with its siblings.
-pub(crate) fn near(files: &DirectoryFiles, path: &RelPath) -> Option<String> {
-    let is_there = |path: &RelPath| matches!(files.look(path), Ok(Some(_)));
-    let ways = std::iter::successors(Some(path.clone()), RelPath::parent);
-    let missing = ways.filter(|path| !is_there(path)).last()?;
-    let names = files.list(missing.parent().as_ref(), NEIGHBOURS_MAX).ok()?;
+/// Suggests an existing path for a missing one: compares its first missing segment with the siblings.
+pub(crate) fn suggest_path(files: &DirectoryFiles, path: &RelPath) -> Option<String> {
+    let is_there = |path: &RelPath| matches!(files.find(path), Ok(Some(_)));
+    let ancestors = std::iter::successors(Some(path.clone()), RelPath::parent);
+    let missing = ancestors.filter(|path| !is_there(path)).last()?;
+    let names = files.list(missing.parent().as_ref(), SIBLINGS_MAX).ok()?;
     let mut names: Vec<String> = names.iter().map(|name| escape(name)).collect();
     names.sort_unstable();
     let name = escape(missing.file_name());
-    let near = nearest(&name, names.iter().map(String::as_str))?;
-    let beside = match missing.parent() {
-        Some(parent) => format!("{parent}/{near}"),
-        None => near.to_owned(),
+    let nearest = nearest(&name, names.iter().map(String::as_str))?;
+    let sibling = match missing.parent() {
+        Some(parent) => format!("{parent}/{nearest}"),
+        None => nearest.to_owned(),
     };
     let rest = &path.as_bytes()[missing.as_bytes().len()..];
-    let whole = [beside.as_bytes(), rest].concat();
-    let whole = RelPath::parse(&whole).ok().filter(is_there)?;
-    Some(whole.to_string())
+    let suggestion = [sibling.as_bytes(), rest].concat();
+    let suggestion = RelPath::parse(&suggestion).ok().filter(is_there)?;
+    Some(suggestion.to_string())
 }
 
 fn file_target(path: &RelPath, target: &SourceTarget) -> Result<RelPath, BundleError> {

@@ -1,4 +1,4 @@
-//! Writes the archive: canonical tar through gzip, hashed, as a stream.
+//! Writes the archive as a stream: canonical tar, compressed with gzip and hashed.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -45,14 +45,16 @@ pub fn write(
     out: &mut dyn Write,
 ) -> Result<WrittenBundle, BundleError> {
     let limit = gathered.archive_bytes_max;
-    // The encoder drops the type of an error.
+    // The encoder does not keep the kind of an error.
     let is_full = Cell::new(false);
-    let failed = |path: Option<&RelPath>, error: std::io::Error| match is_full.get() {
-        true => BundleError::Size {
-            entry: path.map_or_else(|| "the end of the archive".to_owned(), RelPath::to_string),
-            what: SizeLimit::Archive { limit },
-        },
-        false => unwritten(&error),
+    let failed = |path: Option<&RelPath>, error: std::io::Error| {
+        if is_full.get() {
+            let entry =
+                path.map_or_else(|| "the end of the archive".to_owned(), RelPath::to_string);
+            let exceeded = SizeLimit::Archive { limit };
+            return BundleError::Size { entry, exceeded };
+        }
+        write_error(&error)
     };
     let archive = Measured::new(out, limit, &is_full);
     let gzip = flate2::GzBuilder::new()
@@ -62,7 +64,7 @@ pub fn write(
     write_tar(gathered, files, &mut tar, &failed)?;
     let content_digest = Digest::from_hasher(tar.hasher);
     let mut archive = tar.inner.finish().map_err(|error| failed(None, error))?;
-    archive.flush().map_err(|error| unwritten(&error))?;
+    archive.flush().map_err(|error| write_error(&error))?;
     Ok(WrittenBundle {
         content_digest,
         archive_bytes: archive.bytes,
@@ -73,16 +75,15 @@ pub fn write(
 }
 
 /// Computes the identity of the bundle without writing it.
-///
-/// # Errors
-/// As [`write()`], except for output errors.
 pub(crate) fn content_digest(
     gathered: &Gathered,
     files: &DirectoryFiles,
 ) -> Result<Digest, BundleError> {
     let is_full = Cell::new(false);
     let mut tar = Measured::new(std::io::sink(), u64::MAX, &is_full);
-    write_tar(gathered, files, &mut tar, &|_path, error| unwritten(&error))?;
+    write_tar(gathered, files, &mut tar, &|_path, error| {
+        write_error(&error)
+    })?;
     Ok(Digest::from_hasher(tar.hasher))
 }
 
@@ -138,7 +139,7 @@ struct Expected {
     stamp: Stamp,
 }
 
-/// Reads a file once. Refuses it if it is not, or does not stay, as it was gathered.
+/// Reads a file once. Refuses it if it changed since it was gathered or changes during the read.
 fn copy(
     files: &DirectoryFiles,
     from: &RelPath,
@@ -156,11 +157,13 @@ fn copy(
     })?;
     let check_unchanged = || {
         let status = rustix::fs::fstat(&file).map_err(|errno| unreadable("fstat", errno))?;
-        let now = Found::of(&status);
-        let has_size = matches!(now.kind, FoundKind::File { bytes, .. } if bytes == expected.bytes);
-        match has_size && now.stamp == expected.stamp {
-            true => Ok(()),
-            false => Err(changed()),
+        let current = Found::from_stat(&status);
+        let has_size =
+            matches!(current.kind, FoundKind::File { bytes, .. } if bytes == expected.bytes);
+        if has_size && current.stamp == expected.stamp {
+            Ok(())
+        } else {
+            Err(changed())
         }
     };
     check_unchanged()?;
@@ -179,7 +182,7 @@ fn copy(
     check_unchanged()
 }
 
-fn unwritten(error: &std::io::Error) -> BundleError {
+fn write_error(error: &std::io::Error) -> BundleError {
     let errno = errno_of(error);
     BundleError::Output {
         file: "the archive".to_owned(),
@@ -187,7 +190,7 @@ fn unwritten(error: &std::io::Error) -> BundleError {
     }
 }
 
-/// Counts and hashes what passes, up to a limit.
+/// Counts and hashes the written bytes, up to a limit.
 struct Measured<'call, Inner> {
     inner: Inner,
     hasher: Sha256,

@@ -51,7 +51,7 @@ pub(super) fn open(
     Ok(ReadInputs {
         manifest: Some(manifest),
         files: Files::ManifestAlone {
-            tree: program.map(Tree::of_program).unwrap_or_default(),
+            tree: program.map(Tree::with_program).unwrap_or_default(),
             sources,
         },
         file_roots: FileRoots::open(request, workspace.map(Path::to_path_buf), refusals)?,

@@ -14,7 +14,7 @@ use crate::plan::preparation::{DEBS, Kind, LAYER, NODE_MODULES, PYTHON, Step};
 use crate::run::error::RunError;
 use crate::run::preparation::PreparationProblem;
 use archive::deb::{Package, PackageLayer};
-use archive::layer::Below;
+use archive::layer::ExistsBelow as Below;
 use archive::{LayerView, UnpackLimits};
 use sources::oci::opening::layer_limits;
 use spec::host_policy::HostPolicy;

@@ -1,4 +1,4 @@
-//! From a directory or git checkout to a source artifact (stax, workspace sources).
+//! Builds a source artifact from a directory or git checkout (stax, workspace sources).
 //!
 //! [`SourceDirectory::gather`] lists the files and their origin, [`Snapshot::write`] reads each
 //! once and writes the layer, and [`documents`] describes the result.
@@ -20,7 +20,7 @@ pub use artifact::{ArtifactDocuments, documents};
 
 use crate::error::BundleError;
 use crate::files::{DirectoryFiles, FileIdentity, shown};
-use crate::filter::{FileFilter, Narrowed, Purpose, is_at_or_below};
+use crate::filter::{FileFilter, Purpose, SnapshotSelection, is_at_or_below};
 use crate::gather::Gathered;
 use crate::gathered::Gathering;
 use crate::origin::{SourceKind, SourceOrigin};
@@ -37,7 +37,7 @@ use spec::report::WarningReport;
 use spec::tokens::iso_date;
 use sys::file::CallError;
 
-const SHORT_DIGITS: usize = 7;
+const SHORT_COMMIT_DIGITS: usize = 7;
 /// End of the year 9999, the last time with an RFC 3339 form.
 const LAST_S: i64 = 253_402_300_799;
 
@@ -53,7 +53,7 @@ pub struct BuildRequest<'call> {
     pub sparse: Vec<RelPath>,
     pub submodules: bool,
     pub include: Vec<RelPath>,
-    /// Refuses to leave out entries without a request.
+    /// Fails if an entry is left out that no ignore file excludes.
     pub strict: bool,
     pub no_git: bool,
     /// In seconds since 1970; `None`: the commit time.
@@ -84,6 +84,7 @@ pub struct SourceDirectory {
 pub struct Snapshot<'files> {
     pub config: SourceConfig,
     pub created_s: i64,
+    /// Possible credentials, and entries of types that a snapshot cannot contain.
     pub left_out: LeftOut,
     pub warnings: Vec<WarningReport>,
     files: &'files DirectoryFiles,
@@ -123,9 +124,10 @@ impl SourceDirectory {
         host: &BuildHost<'_>,
     ) -> Result<Snapshot<'_>, BundleError> {
         self.check_paths(request)?;
-        let GitAnswer { facts, distrust } = match request.no_git {
-            true => GitAnswer::default(),
-            false => git::facts(&self.path, host)?,
+        let GitAnswer { facts, distrust } = if request.no_git {
+            GitAnswer::default()
+        } else {
+            git::facts(&self.path, host)?
         };
         if request.submodules && facts.is_none() {
             return Err(BundleError::NoSubmodules {
@@ -169,13 +171,13 @@ impl SourceDirectory {
             Some(facts) if !request.submodules => facts.submodules.clone(),
             _ => BTreeSet::new(),
         };
-        let narrowed = Narrowed {
+        let selection = SnapshotSelection {
             sparse: request.sparse.clone(),
             submodules,
             include: request.include.clone(),
             exclude: request.exclude.clone(),
         };
-        let filter = FileFilter::new(Purpose::Snapshot(narrowed))?;
+        let filter = FileFilter::new(Purpose::Snapshot(selection))?;
         let origin = SourceOrigin::whole(self.shown.clone(), SourceKind::Snapshot);
         let mut gathering = Gathering::new(caps, vec![origin.clone()]);
         let mut walk = Walk {
@@ -188,15 +190,15 @@ impl SourceDirectory {
             gathering: &mut gathering,
         };
         let walked = match facts {
-            // Git does not track empty directories, so they are not part of a commit.
-            Some(_) => walk.files_of_tree(),
-            None => walk.tree(None, None),
+            // Commits have no empty directories.
+            Some(_) => walk.add_files(),
+            None => walk.add_tree(None, None),
         };
         let left_out = walk.filter.map(|filter| filter.suspects);
         walked
             .map_err(|error| error.at(&origin))
             .and_then(|()| gathering.finish())
-            .map_err(BundleError::of_snapshot)
+            .map_err(BundleError::for_snapshot)
             .map(|gathered| (gathered, left_out.unwrap_or_default()))
     }
 
@@ -234,9 +236,12 @@ impl SourceDirectory {
         config.snapshot = Some(SnapshotFacts {
             prepared_from_path: facts.and_then(|facts| Some(facts.below.as_ref()?.to_string())),
             sparse,
-            submodules: facts.map(|_| match request.submodules {
-                true => Submodules::Included,
-                false => Submodules::Excluded,
+            submodules: facts.map(|_| {
+                if request.submodules {
+                    Submodules::Included
+                } else {
+                    Submodules::Excluded
+                }
             }),
             file_count: Some(gathered.overlay.files().count() as u64),
         });
@@ -251,19 +256,19 @@ impl SourceDirectory {
     }
 
     fn name(&self, request: &BuildRequest<'_>) -> Result<String, BundleError> {
-        let own = || {
+        let directory_name = || {
             let name = self.path.file_name().unwrap_or_default();
             name.to_string_lossy().into_owned()
         };
-        let name = request.name.map_or_else(own, str::to_owned);
-        match is_name(&name) {
-            true => Ok(name),
-            false => Err(BundleError::SourceName {
+        let name = request.name.map_or_else(directory_name, str::to_owned);
+        if !is_name(&name) {
+            return Err(BundleError::SourceName {
                 what: "name",
                 found: name,
                 is_default: request.name.is_none(),
-            }),
+            });
         }
+        Ok(name)
     }
 
     /// `2026.03.10-4f3a2b1`, with `-dirty` if files differ from the commit.
@@ -276,25 +281,24 @@ impl SourceDirectory {
             directory: self.shown.clone(),
             found,
         };
-        let facts = facts.ok_or_else(|| missing("no checkout of git"))?;
+        let facts = facts.ok_or_else(|| missing("not a git checkout"))?;
         let commit = facts.origin.commit.as_deref();
-        let short = commit.and_then(|commit| commit.get(..SHORT_DIGITS));
-        let when = facts.committed_s.filter(has_written_form);
+        let short = commit.and_then(|commit| commit.get(..SHORT_COMMIT_DIGITS));
+        let when = facts.committed_s.filter(has_rfc_3339_form);
         let (Some(short), Some(when)) = (short, when) else {
-            return Err(missing("a checkout of git without a commit"));
+            return Err(missing("a git checkout without a commit"));
         };
         let day = iso_date(when).replace('-', ".");
-        Ok(match has_untracked || !facts.changed.is_empty() {
-            true => format!("{day}-{short}-dirty"),
-            false => format!("{day}-{short}"),
-        })
+        let is_dirty = has_untracked || !facts.changed.is_empty();
+        let suffix = if is_dirty { "-dirty" } else { "" };
+        Ok(format!("{day}-{short}{suffix}"))
     }
 
     fn check_paths(&self, request: &BuildRequest<'_>) -> Result<(), BundleError> {
         let sparse = request.sparse.iter().map(|path| ("--sparse", path));
         let include = request.include.iter().map(|path| ("--include", path));
         for (flag, path) in sparse.chain(include) {
-            let found = self.files.look(path).map_err(|source| {
+            let found = self.files.find(path).map_err(|source| {
                 let directory = format!("{}/{path}", self.shown);
                 BundleError::SourceDirectory { directory, source }
             })?;
@@ -329,9 +333,9 @@ impl Snapshot<'_> {
     ///
     /// # Errors
     /// [`BundleError::SnapshotSize`]: the archive is too large. [`BundleError::At`]: a file is
-    /// unreadable or changed. [`BundleError::Output`]: `out` failed; messages call it `place`.
-    pub fn write(&self, out: &mut dyn Write, place: &str) -> Result<WrittenBundle, BundleError> {
-        write(&self.gathered, self.files, out).map_err(|error| error.in_file(place).of_snapshot())
+    /// unreadable or changed. [`BundleError::Output`]: `out` failed; messages call it `name`.
+    pub fn write(&self, out: &mut dyn Write, name: &str) -> Result<WrittenBundle, BundleError> {
+        write(&self.gathered, self.files, out).map_err(|error| error.in_file(name).for_snapshot())
     }
 
     /// Returns the size of all files in bytes.
@@ -345,7 +349,7 @@ fn untracked<'gathered>(
     facts: &GitFacts,
     gathered: &'gathered Gathered,
 ) -> Vec<&'gathered RelPath> {
-    let is_of_submodule = |path: &RelPath| {
+    let is_in_submodule = |path: &RelPath| {
         std::iter::successors(path.parent(), RelPath::parent)
             .any(|above| facts.submodules.contains(&above))
     };
@@ -353,32 +357,32 @@ fn untracked<'gathered>(
         .overlay
         .files()
         .map(|(path, _)| path)
-        .filter(|path| !facts.tracked.contains(path.as_bytes()) && !is_of_submodule(path))
+        .filter(|path| !facts.tracked.contains(path.as_bytes()) && !is_in_submodule(path))
         .collect()
 }
 
 /// The requested time, else the commit time, else 1970. Never the current time: builds must be
 /// reproducible.
 fn created_s(request: &BuildRequest<'_>, facts: Option<&GitFacts>) -> i64 {
-    let of_commit = facts.and_then(|facts| facts.committed_s);
+    let committed_s = facts.and_then(|facts| facts.committed_s);
     request
         .created_s
-        .or(of_commit)
-        .filter(has_written_form)
+        .or(committed_s)
+        .filter(has_rfc_3339_form)
         .unwrap_or(0)
 }
 
-fn has_written_form(unix_s: &i64) -> bool {
+fn has_rfc_3339_form(unix_s: &i64) -> bool {
     (0..=LAST_S).contains(unix_s)
 }
 
 fn check_length(what: &'static str, text: &str, bytes_max: usize) -> Result<(), BundleError> {
-    match text.len() > bytes_max {
-        true => Err(BundleError::SourceTextTooLong {
+    if text.len() > bytes_max {
+        return Err(BundleError::SourceTextTooLong {
             what,
             bytes: text.len(),
             bytes_max,
-        }),
-        false => Ok(()),
+        });
     }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Warnings about a snapshot.
 
 use crate::gather::Gathered;
-use crate::left_out::{LeftOut, entries, first};
+use crate::left_out::{LeftOut, count_entries, join_first};
 use crate::source::git::GitFacts;
 use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
@@ -9,7 +9,7 @@ use spec::report::WarningReport;
 const LARGE_BYTES: u64 = 10 << 20;
 const NAMES_MAX: usize = 20;
 
-/// What the warnings are about.
+/// Causes of warnings.
 pub(super) struct Facts<'call> {
     pub(super) distrust: Option<&'call str>,
     pub(super) git: Option<&'call GitFacts>,
@@ -27,7 +27,7 @@ impl Facts<'_> {
         if let Some(distrust) = self.distrust {
             warn(
                 "source_not_believed",
-                format!("{distrust}: it is built as a directory, without an origin"),
+                format!("{distrust}: the directory is built without an origin"),
             );
         }
         if self.left_out.count > 0 {
@@ -35,8 +35,8 @@ impl Facts<'_> {
                 "source_left_out",
                 format!(
                     "{} cannot be in a snapshot and are left out: {}",
-                    entries(self.left_out.count),
-                    self.left_out.words(NAMES_MAX)
+                    count_entries(self.left_out.count),
+                    self.left_out.describe(NAMES_MAX)
                 ),
             );
         }
@@ -47,7 +47,7 @@ impl Facts<'_> {
             .map(|(path, bytes)| format!("`{path}` ({} MiB)", bytes >> 20))
             .collect();
         if !large.is_empty() {
-            let text = format!("files above 10 MiB are in the snapshot: {}", list(&large));
+            let text = format!("the snapshot has files above 10 MiB: {}", list(&large));
             warn("source_large_file", text);
         }
         if let Some(facts) = self.git {
@@ -70,7 +70,7 @@ impl Facts<'_> {
                 .collect();
             warn(
                 "source_dirty",
-                format!("not as the commit has them: {}", list(&names)),
+                format!("files differ from the commit: {}", list(&names)),
             );
         }
         if !self.untracked.is_empty() {
@@ -82,8 +82,7 @@ impl Facts<'_> {
             warn(
                 "source_untracked",
                 format!(
-                    "git does not track what is in the snapshot all the same (.staxignore leaves \
-                     it out): {}",
+                    "untracked files are in the snapshot (.staxignore can exclude them): {}",
                     list(&names)
                 ),
             );
@@ -97,12 +96,12 @@ impl Facts<'_> {
         });
         let empty: Vec<String> = empty.map(|path| format!("`{path}`")).collect();
         if self.submodules_included && !empty.is_empty() {
-            let text = format!("submodules of which no file is there: {}", list(&empty));
+            let text = format!("submodules without files: {}", list(&empty));
             warn("source_submodule_empty", text);
         }
     }
 }
 
 fn list(names: &[String]) -> String {
-    first(names.iter().cloned(), NAMES_MAX)
+    join_first(names.iter().cloned(), NAMES_MAX)
 }

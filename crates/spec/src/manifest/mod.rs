@@ -34,7 +34,9 @@ pub use findings::ERRORS_MAX;
 pub use inherit::{Inherited, Level, inherit};
 pub use network::EgressRequest;
 pub use problem::{ManifestError, Problem};
-pub use references::{CodeReference, GitHubReference, code_references, github_references};
+pub use references::{
+    CodeReference, GitHubReference, SourceNode, code_references, github_references, source_nodes,
+};
 pub use resolved::resolved;
 pub(crate) use secrets::is_variable_name;
 pub(crate) use secrets::slug_of_variable;

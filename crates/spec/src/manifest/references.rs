@@ -1,4 +1,4 @@
-//! The code-workspaces and repositories that a document refers to. Works for invalid documents too.
+//! The code-workspaces and repositories that a document refers to. The document may be invalid.
 
 use crate::code_block::{PathBase, SourcePath, reference_path};
 use crate::document::{Node, Value};
@@ -7,9 +7,9 @@ use crate::document::{Node, Value};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeReference<'document> {
     pub path: SourcePath,
-    /// Whether the path is relative to the folder of the document (the lean `source`) instead of
-    /// the workspace.
-    pub beside: bool,
+    /// Whether it is in the lean `source`: the path is relative to the folder of the document, else
+    /// to the workspace.
+    pub is_lean: bool,
     pub node: &'document Node,
     pub pointer: String,
 }
@@ -18,33 +18,24 @@ pub struct CodeReference<'document> {
 /// left out; reading the manifest reports them.
 #[must_use]
 pub fn code_references(root: &Node) -> Vec<CodeReference<'_>> {
-    let code = root.get("code");
-    let short = code.filter(|node| matches!(node.value, Value::Text(_)));
-    let short = short.map(|node| ("/code".to_owned(), false, node));
-    let among = sources(root)
-        .into_iter()
-        .filter_map(|(pointer, beside, source)| {
-            let inner = source.get("ref")?;
-            let path = inner.get("path").unwrap_or(inner);
-            Some((pointer, beside, path))
-        });
-    short
-        .into_iter()
-        .chain(among)
-        .filter_map(|(pointer, beside, node)| {
+    let sources = source_nodes(root).into_iter();
+    sources
+        .filter_map(|source| {
+            let node = source.reference_path()?;
             let Value::Text(text) = &node.value else {
                 return None;
             };
-            let base = match beside {
-                true => PathBase::Beside,
-                false => PathBase::Workspace,
+            let base = if source.is_lean {
+                PathBase::Beside
+            } else {
+                PathBase::Workspace
             };
             let path = reference_path(text, base).ok()?;
             Some(CodeReference {
                 path,
-                beside,
+                is_lean: source.is_lean,
                 node,
-                pointer,
+                pointer: source.pointer,
             })
         })
         .collect()
@@ -63,8 +54,8 @@ pub struct GitHubReference<'document> {
 #[must_use]
 pub fn github_references(root: &Node) -> Vec<GitHubReference<'_>> {
     let mut found = Vec::new();
-    for (pointer, _, source) in sources(root) {
-        let inner = source.get("github");
+    for SourceNode { node, pointer, .. } in source_nodes(root) {
+        let inner = node.get("github");
         let repository = inner.and_then(|inner| inner.get("repo"));
         let Some(node) = inner.and_then(|inner| inner.get("ref")) else {
             continue;
@@ -83,17 +74,54 @@ pub fn github_references(root: &Node) -> Vec<GitHubReference<'_>> {
     found
 }
 
-fn sources(root: &Node) -> Vec<(String, bool, &Node)> {
-    let list = root.get("code").and_then(|code| code.get("sources"));
-    if let Some(Value::List(items)) = list.map(|list| &list.value) {
-        let items = items.iter().enumerate();
-        return items
-            .map(|(index, item)| (format!("/code/sources/{index}"), false, item))
-            .collect();
+/// The node of one source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceNode<'document> {
+    pub node: &'document Node,
+    pub pointer: String,
+    /// Whether it is the lean `source`: paths are relative to the folder of the document, else to the
+    /// workspace.
+    pub is_lean: bool,
+}
+
+impl<'document> SourceNode<'document> {
+    /// The path of a `ref` source; `code: PATH` is short for one.
+    fn reference_path(&self) -> Option<&'document Node> {
+        if self.pointer == CODE {
+            return Some(self.node);
+        }
+        let reference = self.node.get("ref")?;
+        Some(reference.get("path").unwrap_or(reference))
     }
-    let lean = root.get("source").filter(|_| root.get("code").is_none());
-    let lean = lean.map(|node| ("/source".to_owned(), true, node));
-    lean.into_iter().collect()
+}
+
+const CODE: &str = "/code";
+
+/// The sources of `code` or, without it, the lean `source`. In a valid document they are in the order
+/// of [`Manifest::code`](super::Manifest::code).
+#[must_use]
+pub fn source_nodes(root: &Node) -> Vec<SourceNode<'_>> {
+    let source = |pointer, is_lean, node| SourceNode {
+        node,
+        pointer,
+        is_lean,
+    };
+    let Some(code) = root.get("code") else {
+        let lean = root.get("source").into_iter();
+        return lean
+            .map(|node| source("/source".to_owned(), true, node))
+            .collect();
+    };
+    if matches!(code.value, Value::Text(_)) {
+        return vec![source(CODE.to_owned(), false, code)];
+    }
+    let Some(Value::List(items)) = code.get("sources").map(|list| &list.value) else {
+        return Vec::new();
+    };
+    let items = items.iter().enumerate();
+    items
+        .map(|(index, item)| source(format!("{CODE}/sources/{index}"), false, item))
+        .collect()
 }
 
 #[cfg(test)]
@@ -101,12 +129,12 @@ mod tests {
     use super::*;
     use crate::document::{self, Format};
 
-    fn told(text: &str) -> Vec<String> {
+    fn found(text: &str) -> Vec<String> {
         let root = document::parse(text.as_bytes(), Format::Yaml).expect("a document");
         let workspaces = code_references(&root).into_iter().map(|found| {
-            let base = if found.beside { " beside" } else { "" };
+            let lean = if found.is_lean { " lean" } else { "" };
             format!(
-                "{} {}{base} {}",
+                "{} {}{lean} {}",
                 found.pointer, found.path, found.node.place
             )
         });
@@ -117,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_found_whatever_else_is_wrong() {
+    fn references_of_an_invalid_document_are_found() {
         for (text, expected) in [
             ("code: ./a/b/\nnme: x\n", &["/code a/b 1:7"][..]),
             (
@@ -130,11 +158,11 @@ mod tests {
                     "/code/sources/5 o/n@main",
                 ],
             ),
-            ("source: {ref: ../x}\n", &["/source ../x beside 1:15"]),
-            ("source: {ref: ./../../}\n", &["/source ../.. beside 1:15"]),
+            ("source: {ref: ../x}\n", &["/source ../x lean 1:15"]),
+            ("source: {ref: ./../../}\n", &["/source ../.. lean 1:15"]),
             ("source: {ref: x/../y}\n", &[]),
             ("source: {ref: ..//y}\n", &[]),
-            ("source: {ref: x}\n", &["/source x beside 1:15"]),
+            ("source: {ref: x}\n", &["/source x lean 1:15"]),
             (
                 "source: {github: {repo: o/n, ref: v1}}\n",
                 &["/source o/n@v1"],
@@ -144,7 +172,35 @@ mod tests {
             ("code: [a]\n", &[]),
             ("[]\n", &[]),
         ] {
-            assert_eq!(told(text), expected, "{text}");
+            assert_eq!(found(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn code_without_a_list_of_sources_is_a_source_only_if_it_is_text() {
+        for (text, expected) in [
+            ("code: ./a\n", &["/code"][..]),
+            ("code: {}\n", &[]),
+            ("code: {sources: ./a}\n", &[]),
+            ("code: {sources: {}}\n", &[]),
+            ("code: [./a]\n", &[]),
+            ("code: {sources: []}\nsource: {local: a}\n", &[]),
+            ("code: 7\nsource: {local: a}\n", &[]),
+            ("code: a\nsource: {local: a}\n", &["/code"]),
+            (
+                "code: {sources: [{local: a}, b]}\n",
+                &["/code/sources/0", "/code/sources/1"],
+            ),
+            ("source: {local: a}\n", &["/source lean"]),
+            ("source: a\n", &["/source lean"]),
+            ("run: {file: a}\n", &[]),
+        ] {
+            let root = document::parse(text.as_bytes(), Format::Yaml).expect("a document");
+            let sources = source_nodes(&root).into_iter().map(|source| {
+                let lean = if source.is_lean { " lean" } else { "" };
+                format!("{}{lean}", source.pointer)
+            });
+            assert_eq!(sources.collect::<Vec<_>>(), expected, "{text}");
         }
     }
 }

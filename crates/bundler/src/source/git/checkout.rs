@@ -23,9 +23,9 @@ pub(super) struct Checkout {
     /// Path of the directory in the checkout; `None` for its root.
     pub(super) below: Option<RelPath>,
     /// Git directory of this working tree: HEAD and the index.
-    pub(super) own: PathBuf,
+    pub(super) git_dir: PathBuf,
     /// Git directory shared by all working trees: objects and references.
-    pub(super) common: PathBuf,
+    pub(super) common_dir: PathBuf,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -35,16 +35,16 @@ pub(super) enum Search {
     Found(Checkout),
 }
 
-/// Searches the checkout of `directory`, an absolute path without links. Like git, it stays in one
-/// file system.
+/// Searches `directory`, an absolute path without links, and its parents for a checkout. Like git, it
+/// stays in one file system.
 pub(super) fn search(directory: &Path, caller_uid: u32) -> Search {
     let Ok(found) = std::fs::metadata(directory) else {
         return Search::Nothing;
     };
     let trusted = [caller_uid, found.uid()];
     for top in directory.ancestors() {
-        let same = std::fs::metadata(top).is_ok_and(|above| above.dev() == found.dev());
-        if !same {
+        let same_device = std::fs::metadata(top).is_ok_and(|above| above.dev() == found.dev());
+        if !same_device {
             return Search::Nothing;
         }
         let dot_git = top.join(".git");
@@ -69,20 +69,22 @@ pub(super) fn search(directory: &Path, caller_uid: u32) -> Search {
             return Search::Found(Checkout {
                 top: top.to_owned(),
                 below,
-                own: dot_git.clone(),
-                common: dot_git,
+                git_dir: dot_git.clone(),
+                common_dir: dot_git,
             });
         }
         if !status.is_file() {
             return distrust("is neither a directory nor a file");
         }
-        return match named_by(&dot_git, top) {
-            Some((own, common)) if owned(&own, &trusted) && owned(&common, &trusted) => {
+        return match git_directories(&dot_git, top) {
+            Some((git_dir, common_dir))
+                if is_owned(&git_dir, &trusted) && is_owned(&common_dir, &trusted) =>
+            {
                 Search::Found(Checkout {
                     top: top.to_owned(),
                     below,
-                    own,
-                    common,
+                    git_dir,
+                    common_dir,
                 })
             }
             Some(_) => distrust("names a repository of another user"),
@@ -92,7 +94,7 @@ pub(super) fn search(directory: &Path, caller_uid: u32) -> Search {
     Search::Nothing
 }
 
-fn owned(path: &Path, trusted: &[u32; 2]) -> bool {
+fn is_owned(path: &Path, trusted: &[u32; 2]) -> bool {
     std::fs::metadata(path).is_ok_and(|found| trusted.contains(&found.uid()))
 }
 
@@ -104,26 +106,26 @@ fn is_repository(directory: &Path) -> bool {
 
 /// Resolves a `.git` file to its two directories. They must refer back to the checkout: a working
 /// tree by the file `gitdir`, a submodule by `core.worktree`, which git writes relative to them.
-fn named_by(dot_git: &Path, top: &Path) -> Option<(PathBuf, PathBuf)> {
-    let own = path_in(dot_git, b"gitdir: ", top)?;
-    if let Some(common) = path_in(&own.join("commondir"), b"", &own) {
-        let back = line_of(&own.join("gitdir"))?;
-        let back = std::fs::canonicalize(own.join(OsStr::from_bytes(&back))).ok()?;
-        let here = std::fs::canonicalize(dot_git).ok()?;
-        return (back == here && is_repository(&common)).then_some((own, common));
+fn git_directories(dot_git: &Path, top: &Path) -> Option<(PathBuf, PathBuf)> {
+    let git_dir = path_in(dot_git, b"gitdir: ", top)?;
+    if let Some(common_dir) = path_in(&git_dir.join("commondir"), b"", &git_dir) {
+        let worktree = line_of(&git_dir.join("gitdir"))?;
+        let worktree = std::fs::canonicalize(git_dir.join(OsStr::from_bytes(&worktree))).ok()?;
+        let refers_back = worktree == std::fs::canonicalize(dot_git).ok()?;
+        return (refers_back && is_repository(&common_dir)).then_some((git_dir, common_dir));
     }
-    let config = read(&own.join("config"), CONFIG_BYTES_MAX)?;
-    let knows = config.split(|byte| *byte == b'\n').any(|line| {
+    let config = read(&git_dir.join("config"), CONFIG_BYTES_MAX)?;
+    let refers_back = config.split(|byte| *byte == b'\n').any(|line| {
         let value = line
             .trim_ascii()
             .strip_prefix(b"worktree")
             .and_then(|rest| rest.trim_ascii_start().strip_prefix(b"="));
         value.is_some_and(|value| {
             let value = without_quotes(value.trim_ascii());
-            std::fs::canonicalize(own.join(OsStr::from_bytes(value))).is_ok_and(|it| it == top)
+            std::fs::canonicalize(git_dir.join(OsStr::from_bytes(value))).is_ok_and(|it| it == top)
         })
     });
-    (knows && is_repository(&own)).then(|| (own.clone(), own))
+    (refers_back && is_repository(&git_dir)).then(|| (git_dir.clone(), git_dir))
 }
 
 fn without_quotes(value: &[u8]) -> &[u8] {

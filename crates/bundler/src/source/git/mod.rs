@@ -1,4 +1,4 @@
-//! Facts that git knows of a directory: remote, commit and changes.
+//! What git reports about a directory: remote, commit and changes.
 
 mod address;
 mod checkout;
@@ -16,14 +16,14 @@ use crate::source::git::checkout::{
 };
 use crate::source::git::program::TemporaryGitDirectory;
 use spec::oci::source_config::Origin;
-use spec::path::RelPath;
+use spec::path::{RelPath, escape};
 
 const COMMIT_BYTES_MAX: usize = 1 << 20;
 const LIST_BYTES_MAX: usize = 512 << 20;
 const SPARSE: &str = "info/sparse-checkout";
 const SPARSE_MAX: usize = 1_000;
-/// Settings that affect only the comparison of files. Each value must be a plain word.
-const PASSED: [&str; 8] = [
+/// Settings that affect only the comparison of files. Each value must be alphanumeric.
+const COPIED_SETTINGS: [&str; 8] = [
     "core.autocrlf",
     "core.eol",
     "core.filemode",
@@ -62,8 +62,7 @@ pub(super) struct GitAnswer {
     pub(super) distrust: Option<String>,
 }
 
-/// Asks git about `directory`. Nothing from the repository is executed, and nothing is written
-/// there.
+/// Reads the facts of the checkout of `directory`. Nothing of the repository is executed or changed.
 pub(super) fn facts(directory: &Path, host: &BuildHost<'_>) -> Result<GitAnswer, BundleError> {
     let checkout = match search(directory, host.caller_uid) {
         Search::Nothing => return Ok(GitAnswer::default()),
@@ -79,14 +78,14 @@ pub(super) fn facts(directory: &Path, host: &BuildHost<'_>) -> Result<GitAnswer,
         directory: shown(directory),
     })?;
     let git_directory = TemporaryGitDirectory::create(program, host.temporary_directory)?;
-    let settings = settings(&checkout, &git_directory)?;
+    let settings = read_settings(&checkout, &git_directory)?;
     populate(&checkout, &settings, &git_directory)?;
     let git = Git {
         checkout: &checkout,
         directory,
         git_directory: &git_directory,
     };
-    let mut facts = git.commit()?;
+    let mut facts = git.read_commit()?;
     let address = settings
         .get("remote.origin.url")
         .and_then(|url| address_of(url));
@@ -94,8 +93,8 @@ pub(super) fn facts(directory: &Path, host: &BuildHost<'_>) -> Result<GitAnswer,
         facts.origin.url = Some(address.url);
         facts.origin.repo = address.repository;
     }
-    git.files(&mut facts)?;
-    facts.changed = git.changed()?;
+    git.add_files(&mut facts)?;
+    facts.changed = git.list_changed()?;
     facts.sparse = sparse_patterns(&checkout, &settings);
     facts.below = checkout.below.clone();
     Ok(GitAnswer {
@@ -104,19 +103,19 @@ pub(super) fn facts(directory: &Path, host: &BuildHost<'_>) -> Result<GitAnswer,
     })
 }
 
-fn settings(
+fn read_settings(
     checkout: &Checkout,
     git_directory: &TemporaryGitDirectory,
 ) -> Result<BTreeMap<String, String>, BundleError> {
     let mut settings = BTreeMap::new();
     // Required by git in a repository.
     for name in ["objects", "refs"] {
-        git_directory.link(name, &checkout.common.join(name))?;
+        git_directory.link(name, &checkout.common_dir.join(name))?;
     }
     git_directory.write("HEAD", "ref: refs/heads/unknown\n")?;
     for file in [
-        checkout.common.join("config"),
-        checkout.own.join("config.worktree"),
+        checkout.common_dir.join("config"),
+        checkout.git_dir.join("config.worktree"),
     ] {
         let Some(text) = read(&file, CONFIG_BYTES_MAX) else {
             continue;
@@ -152,44 +151,47 @@ fn populate(
             text.push_str(&format!("[{section}]\n\t{key} = {value}\n"));
         }
     };
-    for name in PASSED {
+    for name in COPIED_SETTINGS {
         let value = settings.get(name).map(String::as_str);
-        let is_word = |value: &&str| value.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        if let Some(value) = value.filter(is_word) {
+        let is_alphanumeric = |value: &&str| value.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if let Some(value) = value.filter(is_alphanumeric) {
             set(name, value);
         }
     }
-    for (name, words) in FORMATS {
+    for (name, supported) in FORMATS {
         if let Some(value) = settings.get(name) {
-            let word = words.iter().find(|word| value.eq_ignore_ascii_case(word));
-            set(name, word.ok_or_else(|| unknown_format(name, value))?);
+            let known = supported
+                .iter()
+                .find(|known| value.eq_ignore_ascii_case(known));
+            set(name, known.ok_or_else(|| unknown_format(name, value))?);
         }
     }
     git_directory.write("config", text)?;
-    let head = read(&checkout.own.join("HEAD"), COMMIT_BYTES_MAX).unwrap_or_default();
+    let head = read(&checkout.git_dir.join("HEAD"), COMMIT_BYTES_MAX).unwrap_or_default();
     git_directory.write("HEAD", head)?;
-    let real = |name: &str, directory: &Path| {
+    let link_if_exists = |name: &str, directory: &Path| {
         let path = directory.join(name);
-        match std::fs::metadata(&path) {
-            Ok(_) => git_directory.link(name, &path),
-            Err(_) => Ok(()),
+        if path.exists() {
+            git_directory.link(name, &path)
+        } else {
+            Ok(())
         }
     };
     for name in ["packed-refs", "reftable", "shallow"] {
-        real(name, &checkout.common)?;
+        link_if_exists(name, &checkout.common_dir)?;
     }
-    real("index", &checkout.own)?;
+    link_if_exists("index", &checkout.git_dir)?;
     git_directory.make_directory("info")?;
-    real("info/attributes", &checkout.common)?;
-    real(SPARSE, &checkout.own)?;
-    for name in shared_indexes(&checkout.own) {
-        real(&name, &checkout.own)?;
+    link_if_exists("info/attributes", &checkout.common_dir)?;
+    link_if_exists(SPARSE, &checkout.git_dir)?;
+    for name in shared_indexes(&checkout.git_dir) {
+        link_if_exists(&name, &checkout.git_dir)?;
     }
     Ok(())
 }
 
-fn shared_indexes(own: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(own).into_iter().flatten().flatten();
+fn shared_indexes(git_dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(git_dir).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let names = names.filter(|name| name.starts_with("sharedindex."));
     names.take(100).collect()
@@ -200,12 +202,12 @@ fn unknown_format(name: &str, value: &str) -> BundleError {
         command: "config".to_owned(),
         message: format!(
             "found {name} = {}, which this program does not know",
-            spec::path::escape(value.as_bytes())
+            escape(value.as_bytes())
         ),
     }
 }
 
-/// Asks git about one checkout.
+/// Runs git in one checkout.
 struct Git<'call> {
     checkout: &'call Checkout,
     directory: &'call Path,
@@ -219,7 +221,7 @@ impl Git<'_> {
             .run(top, self.directory, arguments, bytes_max)
     }
 
-    fn commit(&self) -> Result<GitFacts, BundleError> {
+    fn read_commit(&self) -> Result<GitFacts, BundleError> {
         let mut facts = GitFacts::default();
         let word = |answer: Option<Vec<u8>>| {
             let text = String::from_utf8(answer?).ok()?;
@@ -236,7 +238,7 @@ impl Git<'_> {
         Ok(facts)
     }
 
-    fn files(&self, facts: &mut GitFacts) -> Result<(), BundleError> {
+    fn add_files(&self, facts: &mut GitFacts) -> Result<(), BundleError> {
         let listed = self.run(&["ls-files", "--stage", "-z"], LIST_BYTES_MAX)?;
         for entry in listed.unwrap_or_default().split(|byte| *byte == 0) {
             // `MODE OBJECT STAGE\tPATH`
@@ -244,17 +246,16 @@ impl Git<'_> {
                 continue;
             };
             let path = &entry[tab + 1..];
-            match entry.starts_with(b"160000 ") {
-                true => facts.submodules.extend(RelPath::parse(path).ok()),
-                false => {
-                    facts.tracked.insert(path.to_vec());
-                }
+            if entry.starts_with(b"160000 ") {
+                facts.submodules.extend(RelPath::parse(path).ok());
+            } else {
+                facts.tracked.insert(path.to_vec());
             }
         }
         Ok(())
     }
 
-    fn changed(&self) -> Result<Vec<Vec<u8>>, BundleError> {
+    fn list_changed(&self) -> Result<Vec<Vec<u8>>, BundleError> {
         let arguments = [
             "status",
             "--porcelain=v1",
@@ -294,7 +295,7 @@ fn sparse_patterns(checkout: &Checkout, settings: &BTreeMap<String, String>) -> 
         return Vec::new();
     }
     // Published in the artifact: a link could expose another file.
-    let text = read_without_links(&checkout.own, SPARSE).unwrap_or_default();
+    let text = read_without_links(&checkout.git_dir, SPARSE).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
     text.lines()
         .map(str::trim_end)

@@ -24,7 +24,7 @@ use sys::signal::{SignalSet, is_pending, set_mask};
 
 /// Time limit of one call: a repository may be huge, or have a FIFO in place of a file.
 const TIMEOUT: Duration = Duration::from_secs(120);
-const CHECKED_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const STDERR_BYTES_MAX: usize = 300;
 /// Passed on the command line, which nothing overrides: each setting could run a program.
 const SETTINGS: [&str; 6] = [
@@ -36,7 +36,7 @@ const SETTINGS: [&str; 6] = [
     "gc.auto=0",
 ];
 
-/// Searches the program in `PATH`. Relative directories are skipped: they could select a program
+/// Searches git in `PATH`. Relative directories are skipped: they could select a program
 /// from the source.
 pub(super) fn find(path: &[u8]) -> Option<PathBuf> {
     path.split(|byte| *byte == b':')
@@ -166,7 +166,7 @@ impl Drop for TemporaryGitDirectory {
         let removed = std::fs::remove_dir_all(&self.directory);
         let unmasked = set_mask(SignalSet::NONE);
         if removed.is_err() || unmasked.is_err() {
-            // Best effort: the leftovers contain no secret.
+            // Drop cannot report it; the leftovers contain no secret.
         }
     }
 }
@@ -174,13 +174,13 @@ impl Drop for TemporaryGitDirectory {
 fn read_all(child: &mut Child, bytes_max: usize) -> Result<Vec<u8>, String> {
     let output = child.stdout.take().ok_or("no output")?;
     let output = OwnedFd::from(output);
-    let words = |errno: Errno| errno.to_string();
+    let describe = |errno: Errno| errno.to_string();
     let started = Instant::now();
     let mut bytes = Vec::new();
     let mut buffer = vec![0; 64 << 10];
     let timeout = Timespec {
         tv_sec: 0,
-        tv_nsec: CHECKED_EVERY.subsec_nanos().into(),
+        tv_nsec: POLL_INTERVAL.subsec_nanos().into(),
     };
     loop {
         let mut fds = [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN)];
@@ -190,9 +190,9 @@ fn read_all(child: &mut Child, bytes_max: usize) -> Result<Vec<u8>, String> {
             {
                 Ok(0) => return Ok(bytes),
                 Ok(count) => bytes.extend_from_slice(&buffer[..count]),
-                Err(errno) => return Err(words(errno)),
+                Err(errno) => return Err(describe(errno)),
             },
-            Err(errno) => return Err(words(errno)),
+            Err(errno) => return Err(describe(errno)),
         }
         if bytes.len() > bytes_max {
             return Err(format!("it prints more than {bytes_max} bytes"));
@@ -200,8 +200,8 @@ fn read_all(child: &mut Child, bytes_max: usize) -> Result<Vec<u8>, String> {
         if started.elapsed() >= TIMEOUT {
             return Err(format!("it has not ended after {} s", TIMEOUT.as_secs()));
         }
-        if is_pending(SignalSet::of(&ENDING)).map_err(words)? {
-            return Err("a signal came".to_owned());
+        if is_pending(SignalSet::of(&ENDING)).map_err(describe)? {
+            return Err("interrupted by a signal".to_owned());
         }
     }
 }

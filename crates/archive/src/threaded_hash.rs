@@ -14,22 +14,21 @@ const PIECES: usize = 3;
 const STACK_BYTES: usize = 128 * 1024;
 
 /// Hashes bytes in a separate thread or, if none can be started, in the calling thread.
-pub(crate) struct HashBeside<'scope> {
+pub(crate) struct ThreadedHash<'scope> {
     piece: Vec<u8>,
-    place: Place<'scope>,
+    hasher: Hasher<'scope>,
 }
 
-enum Place<'scope> {
-    Here(Box<Sha256>),
-    Beside {
+enum Hasher<'scope> {
+    InCaller(Box<Sha256>),
+    InThread {
         full: SyncSender<Vec<u8>>,
         empty: Receiver<Vec<u8>>,
         handle: ScopedJoinHandle<'scope, Sha256>,
     },
 }
 
-impl<'scope> HashBeside<'scope> {
-    /// Creates an empty digest.
+impl<'scope> ThreadedHash<'scope> {
     pub(crate) fn new(scope: &'scope Scope<'scope, '_>) -> Self {
         let (full, filled) = sync_channel::<Vec<u8>>(PIECES);
         let (used, empty) = sync_channel::<Vec<u8>>(PIECES);
@@ -42,37 +41,37 @@ impl<'scope> HashBeside<'scope> {
                 while let Ok(mut piece) = filled.recv() {
                     hasher.update(&piece);
                     piece.clear();
-                    // The send fails after the sender is finished: pending buffers are still hashed.
+                    // Fails after the sender has ended; the buffers in transit are still hashed.
                     drop(returned.send(piece));
                 }
                 hasher
             });
-        let place = match started {
+        let hasher = match started {
             Ok(handle) => {
-                let fresh = || Vec::with_capacity(PIECE_BYTES);
-                let are_sent = (1..PIECES).all(|_| used.send(fresh()).is_ok());
-                debug_assert!(are_sent, "there is room for all of them");
-                Place::Beside {
+                let new_piece = || Vec::with_capacity(PIECE_BYTES);
+                let pieces_sent = (1..PIECES).all(|_| used.send(new_piece()).is_ok());
+                debug_assert!(pieces_sent, "the channel has room for all of them");
+                Hasher::InThread {
                     full,
                     empty,
                     handle,
                 }
             }
-            Err(_) => Place::Here(Box::default()),
+            Err(_) => Hasher::InCaller(Box::default()),
         };
         Self {
             piece: Vec::with_capacity(PIECE_BYTES),
-            place,
+            hasher,
         }
     }
 
-    fn pass_on(&mut self) -> io::Result<()> {
-        match &mut self.place {
-            Place::Here(hasher) => {
+    fn hash_piece(&mut self) -> io::Result<()> {
+        match &mut self.hasher {
+            Hasher::InCaller(hasher) => {
                 hasher.update(&self.piece);
                 self.piece.clear();
             }
-            Place::Beside { full, empty, .. } => {
+            Hasher::InThread { full, empty, .. } => {
                 let ended = || io::Error::other("the thread that hashes has ended");
                 let next = empty.recv().map_err(|_gone| ended())?;
                 let piece = std::mem::replace(&mut self.piece, next);
@@ -82,18 +81,12 @@ impl<'scope> HashBeside<'scope> {
         Ok(())
     }
 
-    /// The digest of all written bytes. Joins the thread.
-    ///
-    /// # Errors
-    /// If the thread is gone.
-    ///
-    /// # Panics
-    /// If the thread panicked.
+    /// The digest of all written bytes. Joins the thread, and continues its panic.
     pub(crate) fn finish(mut self) -> io::Result<Digest> {
-        self.pass_on()?;
-        let hasher = match self.place {
-            Place::Here(hasher) => *hasher,
-            Place::Beside {
+        self.hash_piece()?;
+        let hasher = match self.hasher {
+            Hasher::InCaller(hasher) => *hasher,
+            Hasher::InThread {
                 full,
                 empty,
                 handle,
@@ -108,14 +101,14 @@ impl<'scope> HashBeside<'scope> {
     }
 }
 
-impl Write for HashBeside<'_> {
+impl Write for ThreadedHash<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if PIECE_BYTES < self.piece.len() + bytes.len() {
-            self.pass_on()?;
+        if self.piece.len() + bytes.len() > PIECE_BYTES {
+            self.hash_piece()?;
         }
-        let taken = &bytes[..bytes.len().min(PIECE_BYTES)];
-        self.piece.extend_from_slice(taken);
-        Ok(taken.len())
+        let accepted = &bytes[..bytes.len().min(PIECE_BYTES)];
+        self.piece.extend_from_slice(accepted);
+        Ok(accepted.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -140,9 +133,9 @@ mod tests {
             900_000,
         ] {
             let digest = std::thread::scope(|scope| {
-                let mut hash = HashBeside::new(scope);
+                let mut hash = ThreadedHash::new(scope);
                 for piece in bytes.chunks(size) {
-                    hash.write_all(piece).expect("taken");
+                    hash.write_all(piece).expect("written");
                 }
                 hash.finish().expect("hashed")
             });

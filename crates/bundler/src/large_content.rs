@@ -1,19 +1,20 @@
 //! Warnings about large content: installed packages and large files.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
-use crate::left_out::first;
+use crate::left_out::join_first;
 use crate::overlay::Overlay;
 use spec::path::RelPath;
 use spec::report::WarningReport;
 
-const LARGE_BYTES: u64 = 10 << 20;
-const LARGEST: usize = 10;
+const WARN_FROM_BYTES: u64 = 10 << 20;
+const NAMES_MAX: usize = 10;
 /// Marker file of a Python virtual environment.
-const ENVIRONMENT: &[u8] = b"pyvenv.cfg";
+const VENV_MARKER: &[u8] = b"pyvenv.cfg";
 
 #[derive(Default)]
-struct Weight {
+struct Size {
     files: u64,
     bytes: u64,
 }
@@ -21,14 +22,13 @@ struct Weight {
 pub(crate) fn warnings(overlay: &Overlay) -> Vec<WarningReport> {
     let environments: BTreeSet<Option<RelPath>> = overlay
         .files()
-        .filter(|(path, _)| path.file_name() == ENVIRONMENT)
+        .filter(|(path, _)| path.file_name() == VENV_MARKER)
         .map(|(path, _)| path.parent())
         .collect();
-    let mut installed: BTreeMap<RelPath, Weight> = BTreeMap::new();
-    let mut all = Weight::default();
+    let mut installed: BTreeMap<RelPath, Size> = BTreeMap::new();
+    let mut total = Size::default();
     for (path, bytes) in overlay.files() {
-        all.files += 1;
-        all.bytes = all.bytes.saturating_add(bytes);
+        total.add_file(bytes);
         let above = std::iter::successors(path.parent(), RelPath::parent);
         let outermost = above
             .filter(|above| {
@@ -37,51 +37,56 @@ pub(crate) fn warnings(overlay: &Overlay) -> Vec<WarningReport> {
             })
             .last();
         if let Some(folder) = outermost {
-            let weight = installed.entry(folder).or_default();
-            weight.files += 1;
-            weight.bytes = weight.bytes.saturating_add(bytes);
+            installed.entry(folder).or_default().add_file(bytes);
         }
     }
     let mut warnings = Vec::new();
     if !installed.is_empty() {
-        let mut folders: Vec<(RelPath, Weight)> = installed.into_iter().collect();
-        folders.sort_by_key(|(_, weight)| std::cmp::Reverse(weight.bytes));
-        let named = folders.iter().map(|(path, weight)| {
-            let words = weight.words();
-            format!("`{path}` ({words})")
-        });
+        let mut folders: Vec<(RelPath, Size)> = installed.into_iter().collect();
+        folders.sort_by_key(|(_, size)| std::cmp::Reverse(size.bytes));
+        let names = folders
+            .iter()
+            .map(|(path, size)| format!("`{path}` ({size})"));
         warnings.push(WarningReport::new(
             "bundle_installed",
             format!(
                 "the bundle contains files installed or compiled for one machine: {}; if not \
                  intended, list them in .bundleignore",
-                first(named, LARGEST)
+                join_first(names, NAMES_MAX)
             ),
         ));
     }
-    if all.bytes > LARGE_BYTES {
+    if total.bytes > WARN_FROM_BYTES {
         let mut largest: Vec<(&RelPath, u64)> = overlay.files().collect();
         largest.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-        let named = largest.iter().map(|(path, bytes)| {
-            let size = size_words(*bytes);
+        let names = largest.iter().map(|(path, bytes)| {
+            let size = format_bytes(*bytes);
             format!("`{path}` ({size})")
         });
         warnings.push(WarningReport::new(
             "bundle_large",
-            format!("the largest of {}: {}", all.words(), first(named, LARGEST)),
+            format!("the largest of {total}: {}", join_first(names, NAMES_MAX)),
         ));
     }
     warnings
 }
 
-impl Weight {
-    fn words(&self) -> String {
-        let plural = if self.files == 1 { "" } else { "s" };
-        format!("{} file{plural}, {}", self.files, size_words(self.bytes))
+impl Size {
+    fn add_file(&mut self, bytes: u64) {
+        self.files += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
     }
 }
 
-fn size_words(bytes: u64) -> String {
+impl fmt::Display for Size {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.files == 1 { "" } else { "s" };
+        let bytes = format_bytes(self.bytes);
+        write!(formatter, "{} file{plural}, {bytes}", self.files)
+    }
+}
+
+fn format_bytes(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} bytes"),
         1024..1_048_576 => format!("{} KiB", bytes >> 10),

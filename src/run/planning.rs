@@ -9,7 +9,7 @@ use crate::plan::limits::{self, Limits, RunFacts};
 use crate::run::error::RunError;
 use crate::run::resolved::ResolvedRun;
 use crate::run::sources::Sources;
-use sandbox::image_root::base_of_image;
+use sandbox::image_root::without_host_programs;
 use sandbox::launch::{ImageRoot, LaunchPlan};
 use sandbox::mounts;
 use sandbox::prepare::Prepared;
@@ -114,7 +114,11 @@ pub(super) fn launch_plan(
 /// The view without the parts that only a run creates.
 pub(super) fn lay_out(host: &HostSupport, is_image: bool, asked: Vec<ViewStep>) -> Vec<ViewStep> {
     let base = view_plan::base(host);
-    let mut steps = if is_image { base_of_image(&base) } else { base };
+    let mut steps = if is_image {
+        without_host_programs(&base)
+    } else {
+        base
+    };
     steps.extend(asked);
     steps
 }

@@ -39,7 +39,7 @@ impl RunHost {
     /// # Errors
     /// [`RunError::Registry`], [`RunError::Cgroup`], [`RunError::Host`].
     pub(crate) fn look(request: &Request, has_child: bool) -> Result<Self, RunError> {
-        let host = host::look()?;
+        let host = host::detect()?;
         let registry = open_registry(&request.caller)?;
         let named = request.caller.cgroup_parent.as_deref();
         let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;

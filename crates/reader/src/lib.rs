@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use spec::io::contract::{Contract, ContractError, Mismatch};
-use sys::reader::{Bounds, ReaderError, read_apart};
+use sys::worker::{WorkerError, WorkerLimits, run_in_child};
 
 const TIME_MAX: Duration = Duration::from_secs(10);
 /// Limit beyond the supervisor's memory, which already includes the document.
@@ -60,7 +60,7 @@ pub fn judge(
     let Some(first) = questions.first() else {
         return Ok(());
     };
-    let bounds = Bounds {
+    let bounds = WorkerLimits {
         time: time.unwrap_or(TIME_MAX).min(TIME_MAX),
         memory_bytes: MEMORY_BYTES_MAX,
         answer_bytes: ANSWER_BYTES_MAX,
@@ -73,14 +73,14 @@ pub fn judge(
         block: first.block,
         error: ContractError::TooCostly { reason },
     };
-    let answer = read_apart(bounds, signals, &work).map_err(|none| match none {
-        ReaderError::TimedOut => too_costly(format!("it takes longer than {:?}", bounds.time)),
-        ReaderError::Exited => {
+    let answer = run_in_child(bounds, signals, &work).map_err(|none| match none {
+        WorkerError::TimedOut => too_costly(format!("it takes longer than {:?}", bounds.time)),
+        WorkerError::Exited => {
             too_costly("it takes more than 128 MiB of memory, or the stack".to_owned())
         }
-        ReaderError::TooLong => too_costly("what it says is too long".to_owned()),
-        ReaderError::Signal(signal) => Refused::Cancelled(signal),
-        ReaderError::Host(errno) => Refused::Host(errno),
+        WorkerError::TooLong => too_costly("what it says is too long".to_owned()),
+        WorkerError::Signal(signal) => Refused::Cancelled(signal),
+        WorkerError::Host(errno) => Refused::Host(errno),
     })?;
     let verdicts: Vec<Verdict> = serde_json::from_slice(&answer)
         .map_err(|error| too_costly(format!("its judge says something else: {error}")))?;

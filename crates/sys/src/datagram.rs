@@ -1,11 +1,13 @@
-//! Datagrams with their destination address, so that a server for all addresses answers from the
-//! right one.
+//! Datagrams with their destination address, so that a server bound to all addresses answers from
+//! the address that the client sent to.
 
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd as _};
 
 use rustix::io::Errno;
+
+use super::process::last_errno;
 
 /// Holds one `in6_pktinfo` or `in_pktinfo` with its header, aligned for `cmsghdr`.
 #[repr(C, align(8))]
@@ -96,10 +98,6 @@ fn empty_message() -> libc::msghdr {
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-fn last_errno() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
-}
-
 fn length_of<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(size_of::<T>()).unwrap_or(libc::socklen_t::MAX)
 }
@@ -173,23 +171,23 @@ mod tests {
     use std::net::UdpSocket;
 
     #[test]
-    fn who_asks_any_of_our_addresses_is_answered_from_that_one() {
-        for (own, asked) in [("0.0.0.0:0", "127.0.0.7"), ("[::]:0", "::1")] {
-            let service = UdpSocket::bind(own).expect("bound");
+    fn an_answer_comes_from_the_address_that_the_query_was_sent_to() {
+        for (any, queried) in [("0.0.0.0:0", "127.0.0.7"), ("[::]:0", "::1")] {
+            let service = UdpSocket::bind(any).expect("bound");
             match service.local_addr().expect("bound") {
                 SocketAddr::V4(_) => set_packet_info_v4(&service).expect("set"),
                 SocketAddr::V6(_) => set_packet_info_v6(&service).expect("set"),
             }
             let port = service.local_addr().expect("bound").port();
-            let asked: IpAddr = asked.parse().expect("an address");
-            let body = UdpSocket::bind(own).expect("bound");
-            body.connect((asked, port)).expect("connected");
+            let queried: IpAddr = queried.parse().expect("an address");
+            let body = UdpSocket::bind(any).expect("bound");
+            body.connect((queried, port)).expect("connected");
             assert_eq!(receive(&service, &mut [0; 8]), Err(Errno::AGAIN));
             body.send(b"question").expect("sent");
             let mut buffer = [0; 4];
             let (bytes, ends) = receive(&service, &mut buffer).expect("received");
             assert_eq!((bytes, &buffer), (4, b"ques"));
-            assert_eq!(ends.to, asked);
+            assert_eq!(ends.to, queried);
             answer(&service, b"answer", ends).expect("sent");
             let mut buffer = [0; 8];
             // A connected socket takes datagrams from that address only.

@@ -8,6 +8,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::FlockOperation;
 use rustix::io::{Errno, retry_on_intr};
 
+use super::process::last_errno;
+
 /// Locks the whole file exclusively and waits for it.
 ///
 /// # Errors
@@ -21,11 +23,7 @@ pub fn claim_file(file: BorrowedFd<'_>) -> Result<(), Errno> {
 /// # Errors
 /// flock(2) except for EWOULDBLOCK.
 pub fn try_claim_file(file: BorrowedFd<'_>) -> Result<bool, Errno> {
-    match retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)) {
-        Ok(()) => Ok(true),
-        Err(Errno::WOULDBLOCK) => Ok(false),
-        Err(errno) => Err(errno),
-    }
+    try_flock(file, FlockOperation::NonBlockingLockExclusive)
 }
 
 /// Locks the whole file shared without waiting; `false` if it is locked exclusively.
@@ -35,7 +33,11 @@ pub fn try_claim_file(file: BorrowedFd<'_>) -> Result<bool, Errno> {
 /// # Errors
 /// flock(2) except for EWOULDBLOCK.
 pub fn try_share_file(file: BorrowedFd<'_>) -> Result<bool, Errno> {
-    match retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockShared)) {
+    try_flock(file, FlockOperation::NonBlockingLockShared)
+}
+
+fn try_flock(file: BorrowedFd<'_>, operation: FlockOperation) -> Result<bool, Errno> {
+    match retry_on_intr(|| rustix::fs::flock(file, operation)) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),
         Err(errno) => Err(errno),
@@ -60,20 +62,19 @@ pub fn try_claim_byte(file: BorrowedFd<'_>, offset: u64) -> Result<bool, Errno> 
     };
     // SAFETY: F_OFD_SETLK reads one `struct flock` that lives across the call; the descriptor is
     // borrowed and stays open.
-    let outcome = unsafe {
+    let result = unsafe {
         libc::fcntl(
             file.as_fd().as_raw_fd(),
             libc::F_OFD_SETLK,
             std::ptr::from_ref(&range),
         )
     };
-    if outcome == 0 {
+    if result == 0 {
         return Ok(true);
     }
-    match std::io::Error::last_os_error().raw_os_error() {
-        Some(libc::EAGAIN | libc::EACCES) => Ok(false),
-        Some(number) => Err(Errno::from_raw_os_error(number)),
-        None => Err(Errno::IO),
+    match last_errno() {
+        Errno::AGAIN | Errno::ACCESS => Ok(false),
+        errno => Err(errno),
     }
 }
 

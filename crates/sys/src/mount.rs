@@ -1,4 +1,4 @@
-//! Mount calls that assemble a new root. They allocate nothing, so that a child may use them.
+//! Mount calls that assemble a new root. They allocate nothing, so that a child may call them.
 
 use std::ffi::CStr;
 use std::fmt::Arguments;
@@ -40,6 +40,7 @@ const AT_RECURSIVE: u32 = 0x8000;
 const AT_EMPTY_PATH: u32 = 0x1000;
 
 #[repr(C)]
+#[derive(Default)]
 struct MountAttr {
     set: u64,
     clear: u64,
@@ -72,16 +73,10 @@ fn set_attributes(at: i32, path: &CStr, flags: u32, attributes: &MountAttr) -> R
 pub fn restrict(path: &CStr, attributes: Attributes, recursive: bool) -> Result<(), Errno> {
     let attr = MountAttr {
         set: attributes.0,
-        clear: 0,
-        propagation: 0,
-        userns_fd: 0,
+        ..MountAttr::default()
     };
-    set_attributes(
-        libc::AT_FDCWD,
-        path,
-        if recursive { AT_RECURSIVE } else { 0 },
-        &attr,
-    )
+    let flags = if recursive { AT_RECURSIVE } else { 0 };
+    set_attributes(libc::AT_FDCWD, path, flags, &attr)
 }
 
 /// Adds `attributes` to a detached tree and makes it private: a clone stays in the peer group of
@@ -92,9 +87,8 @@ pub fn restrict(path: &CStr, attributes: Attributes, recursive: bool) -> Result<
 pub fn restrict_tree(tree: BorrowedFd<'_>, attributes: Attributes) -> Result<(), Errno> {
     let attr = MountAttr {
         set: attributes.0,
-        clear: 0,
         propagation: libc::MS_PRIVATE,
-        userns_fd: 0,
+        ..MountAttr::default()
     };
     set_attributes(tree.as_raw_fd(), c"", AT_EMPTY_PATH | AT_RECURSIVE, &attr)
 }
@@ -107,9 +101,8 @@ pub fn map_owners(tree: BorrowedFd<'_>, user_namespace: BorrowedFd<'_>) -> Resul
     let userns_fd = u64::from(user_namespace.as_raw_fd().cast_unsigned());
     let attr = MountAttr {
         set: ATTR_IDMAP,
-        clear: 0,
-        propagation: 0,
         userns_fd,
+        ..MountAttr::default()
     };
     set_attributes(tree.as_raw_fd(), c"", AT_EMPTY_PATH | AT_RECURSIVE, &attr)
 }
@@ -157,12 +150,13 @@ pub fn attach_at(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<(), Err
     rustix::mount::move_mount(tree, c"", target, c"", flags)
 }
 
-/// Bind-mounts `source` and the mounts beneath it at `target`, both beneath the open directory
-/// `root`. With `read_only` the top mount is read-only. No link is followed and `root` is not left.
+/// Bind-mounts `source`, relative to the working directory, and the mounts beneath it at `target`,
+/// relative to the open directory `root`. Both paths are resolved without links and stay beneath
+/// their directory. With `read_only` the top mount is read-only.
 ///
 /// # Errors
 /// The errno of openat2(2), ELOOP for a link; of open_tree(2), mount_setattr(2) or move_mount(2).
-pub fn graft(
+pub fn bind_beneath(
     source: &CStr,
     root: BorrowedFd<'_>,
     target: &CStr,
@@ -177,9 +171,7 @@ pub fn graft(
     if read_only {
         let attr = MountAttr {
             set: Attributes::RDONLY.0,
-            clear: 0,
-            propagation: 0,
-            userns_fd: 0,
+            ..MountAttr::default()
         };
         set_attributes(tree.as_raw_fd(), c"", AT_EMPTY_PATH, &attr)?;
     }
@@ -239,6 +231,17 @@ pub fn new_overlay(lower: &CStr, upper_and_work: Option<(&CStr, &CStr)>) -> Resu
     }
     rustix::mount::fsconfig_create(context)?;
     rustix::mount::fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
+/// Checks that the directory `upper` supports the extended attributes of overlayfs. Without them
+/// (tmpfs before Linux 6.6) a removed and recreated directory would show its old content.
+///
+/// # Errors
+/// The errno of setxattr(2) or removexattr(2): EOPNOTSUPP without support.
+pub fn check_overlay_attributes(upper: &CStr) -> Result<(), Errno> {
+    let name = c"user.overlay.runner";
+    rustix::fs::setxattr(upper, name, b"y", rustix::fs::XattrFlags::empty())?;
+    rustix::fs::removexattr(upper, name)
 }
 
 /// Unmounts `target` lazily.

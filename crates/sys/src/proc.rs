@@ -6,6 +6,8 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use super::file::read_to_end;
+
 /// Fields of /proc/PID/stat that limits use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
@@ -80,30 +82,23 @@ fn parsed<T>(text: Option<String>, parse: impl Fn(&str) -> Option<T>) -> Result<
 }
 
 fn read(proc: BorrowedFd<'_>, id: u32, file: &CStr) -> Result<Option<String>, Errno> {
-    let gone = |errno| matches!(errno, Errno::NOENT | Errno::SRCH);
+    let is_gone = |errno| matches!(errno, Errno::NOENT | Errno::SRCH);
     let path = format!("{id}/{}", file.to_string_lossy());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let opened = match rustix::fs::openat(proc, path, flags, Mode::empty()) {
         Ok(opened) => opened,
-        Err(errno) if gone(errno) => return Ok(None),
+        Err(errno) if is_gone(errno) => return Ok(None),
         Err(errno) => return Err(errno),
     };
-    let mut text = Vec::new();
-    let mut chunk = [0_u8; 4096];
-    loop {
-        match rustix::io::read(&opened, &mut chunk) {
-            Ok(0) => break,
-            Ok(count) => text.extend_from_slice(&chunk[..count]),
-            Err(Errno::INTR) => (),
-            Err(errno) if gone(errno) => return Ok(None),
-            Err(errno) => return Err(errno),
-        }
+    match read_to_end(&opened) {
+        Ok(text) => Ok(Some(String::from_utf8_lossy(&text).into_owned())),
+        Err(errno) if is_gone(errno) => Ok(None),
+        Err(errno) => Err(errno),
     }
-    Ok(Some(String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// The second field is the process name, which may contain spaces and parentheses; only the last
-/// `)` ends it.
+/// The second field is the process name, which may contain spaces and parentheses: the last `)`
+/// ends it.
 fn parse_stat(text: &str) -> Option<Stat> {
     let (_, after_name) = text.rsplit_once(')')?;
     let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
@@ -130,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_cannot_forge_its_times_by_its_name() {
+    fn a_body_cannot_forge_its_cpu_time_by_its_name() {
         let text =
             "7 (a) R 0 0 0 (b) S 1 7 7 0 -1 4194560 9 0 0 0 11 22 33 44 20 0 5 0 100 1 2 3\n";
         let expected = Stat {

@@ -7,6 +7,8 @@ use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
 use super::arena::StringArray;
+use super::cgroup::CLONE_INTO_CGROUP;
+use super::file::errno_of;
 
 /// Result of [`fork_into`]: parent or child.
 #[derive(Debug)]
@@ -19,8 +21,7 @@ pub enum Forked {
     Child,
 }
 
-/// Forks with clone3(2) and without shared memory. All signal handlers of the child are at their
-/// default.
+/// Forks with clone3(2) and without shared memory. The child has default signal handlers.
 ///
 /// `namespaces` holds CLONE_NEW… flags; `into_cgroup` is an open directory of a version 2 cgroup.
 ///
@@ -36,7 +37,6 @@ pub unsafe fn fork_into(
     into_cgroup: Option<BorrowedFd<'_>>,
 ) -> Result<Forked, Errno> {
     const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
-    const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
     const CLONE_PIDFD: u64 = 0x1000;
     let mut pidfd: RawFd = -1;
     // SAFETY: clone_args is plain integers; all zero is valid.
@@ -102,9 +102,10 @@ pub unsafe fn vfork_onto<T>(
         child: fn(&T) -> !,
         argument: &'a T,
     }
-    // A panic would end the process here: it does not leave `extern "C"`.
+    // A panic ends the process here: it cannot unwind out of `extern "C"`.
     extern "C" fn enter<T>(call: *mut c_void) -> c_int {
-        // SAFETY: a `Call` that lives until this process has left its memory is passed below.
+        // SAFETY: the argument below is a `Call`, which lives until this process has left its
+        // memory.
         let call = unsafe { &*call.cast_const().cast::<Call<'_, T>>() };
         (call.child)(call.argument)
     }
@@ -148,7 +149,7 @@ pub struct Ended {
     pub system_time_us: u64,
 }
 
-/// Waits for `pid` with wait4(2) (-1: any child). Returns `None` if `block` is false and no child
+/// Waits for `pid` (-1: any child) with wait4(2). Returns `None` if `block` is false and no child
 /// has ended.
 ///
 /// # Errors
@@ -241,25 +242,25 @@ struct SchedulingAttributes {
     period_ns: u64,
 }
 
-/// Time slice requested for this thread: the minimum of the kernel.
+/// The kernel's minimum time slice.
 const SLICE_NS: u64 = 100_000;
 
 /// Requests a short time slice, so that this thread runs soon after it is woken (sched_setattr(2),
-/// Linux 6.12; older kernels ignore it). Its share of the CPU is unchanged; children do not inherit
-/// it.
+/// Linux 6.12; older kernels ignore it). Its share of the CPU stays the same, and children do not
+/// inherit the slice. Ignores errors.
 ///
-/// A body that starts many sessions creates as many scheduler groups (sched(7), autogroups).
-/// Without this the supervisor waits for its turn among them. Errors are ignored.
-pub fn run_soon_when_woken() {
+/// A body that starts many sessions creates as many scheduler groups (sched(7), autogroups), and the
+/// supervisor would wait for its turn among them.
+pub fn request_short_slice() {
     const SIZE: u32 = 48;
     const RESET_ON_FORK: u64 = 1;
     const { assert!(size_of::<SchedulingAttributes>() == SIZE as usize) };
     let mut attributes = SchedulingAttributes::default();
-    let place = &raw mut attributes;
+    let pointer = &raw mut attributes;
     // SAFETY: the kernel writes at most SIZE bytes, the size of the structure.
-    let found = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, place, SIZE, 0) };
+    let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, pointer, SIZE, 0) };
     // Keep a policy that the caller chose.
-    if found != 0 || attributes.policy != libc::SCHED_OTHER.unsigned_abs() {
+    if result != 0 || attributes.policy != libc::SCHED_OTHER.unsigned_abs() {
         return;
     }
     attributes.size = SIZE;
@@ -278,7 +279,7 @@ pub(super) fn check(result: libc::c_long) -> Result<libc::c_long, Errno> {
 }
 
 pub(super) fn last_errno() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+    errno_of(&std::io::Error::last_os_error())
 }
 
 /// Fills `bytes` from getrandom(2).
@@ -312,9 +313,9 @@ pub fn monotonic_ns() -> u64 {
 
 /// Memory area of this process's arguments and environment.
 ///
-/// Every process of the pid namespace can read the arguments in /proc/PID/cmdline, even if the
-/// process is not dumpable, so secrets of the caller must be erased. Root and processes of the same
-/// uid can read the environment.
+/// Every process of the pid namespace can read the arguments in /proc/PID/cmdline, even of a process
+/// that is not dumpable, so secrets of the caller must be erased. Root and processes of the same uid
+/// can read the environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArgumentArea {
     arguments: (usize, usize),
@@ -328,16 +329,12 @@ impl ArgumentArea {
     /// # Errors
     /// The errno of open(2) or read(2); EINVAL if the fields are missing.
     pub fn of_this_process() -> Result<Self, Errno> {
-        let text = std::fs::read("/proc/self/stat")
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let text = std::fs::read("/proc/self/stat").map_err(|error| errno_of(&error))?;
+        let text = String::from_utf8_lossy(&text);
         // The second field is a name in parentheses, which may itself contain parentheses and
         // spaces.
-        let after_name = text
-            .iter()
-            .rposition(|byte| *byte == b')')
-            .ok_or(Errno::INVAL)?;
-        let rest = std::str::from_utf8(&text[after_name + 1..]).map_err(|_| Errno::INVAL)?;
-        let mut fields = rest.split_ascii_whitespace().skip(48 - 3);
+        let (_, after_name) = text.rsplit_once(')').ok_or(Errno::INVAL)?;
+        let mut fields = after_name.split_ascii_whitespace().skip(48 - 3);
         let mut address = || {
             fields
                 .next()
@@ -359,12 +356,12 @@ impl ArgumentArea {
     pub fn overwrite(self, name: &[u8]) {
         for ((start, bytes), text) in [(self.arguments, name), (self.environment, b"")] {
             let area = std::ptr::with_exposed_provenance_mut::<u8>(start);
-            for place in 0..bytes {
-                let byte = text.get(place).copied().unwrap_or(0);
+            for offset in 0..bytes {
+                let byte = text.get(offset).copied().unwrap_or(0);
                 // SAFETY: the kernel reported the bounds of both areas. The standard library copies
                 // arguments; it keeps pointers to the environment, which now point to empty
                 // strings.
-                unsafe { area.wrapping_add(place).write_volatile(byte) };
+                unsafe { area.wrapping_add(offset).write_volatile(byte) };
             }
         }
     }

@@ -79,8 +79,8 @@ pub fn descriptor(signals: SignalSet) -> Result<OwnedFd, Errno> {
 }
 
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
-/// Signals that end a process by default; they are forwarded to the body.
-const PASSED_ON: [i32; 9] = [
+/// Signals that are forwarded to the body. By default they end a process.
+const FORWARDED: [i32; 9] = [
     libc::SIGUSR1,
     libc::SIGUSR2,
     libc::SIGALRM,
@@ -93,13 +93,13 @@ const PASSED_ON: [i32; 9] = [
 ];
 
 /// Signals that the supervisor reads from its [`descriptor`]: those that end a run, SIGWINCH, and
-/// those forwarded to the body, including real-time signals.
+/// those that it forwards to the body, including real-time signals.
 #[must_use]
 pub fn of_a_run() -> SignalSet {
     let real_time = libc::SIGRTMIN()..=libc::SIGRTMAX();
     let all: Vec<i32> = ENDING
         .into_iter()
-        .chain(PASSED_ON)
+        .chain(FORWARDED)
         .chain([libc::SIGWINCH])
         .chain(real_time)
         .collect();
@@ -131,8 +131,8 @@ pub fn take(descriptor: std::os::fd::BorrowedFd<'_>) -> Result<Option<i32>, Errn
     }
 }
 
-/// Sets SIGCHLD to default, because children of a process that ignores it leave no status, and
-/// ignores SIGPIPE, so that a closed reader is an error value.
+/// Sets SIGCHLD to default, because children of a process that ignores it leave no status. Ignores
+/// SIGPIPE, so that writing to a closed pipe returns EPIPE.
 ///
 /// # Errors
 /// The errno of sigaction(2).
@@ -149,8 +149,8 @@ pub fn own_dispositions() -> Result<(), Errno> {
     Ok(())
 }
 
-/// SIGSEGV and SIGBUS end this process. The handlers of Rust's `main` return from the first one that
-/// another process sends.
+/// Sets SIGSEGV and SIGBUS to default, so that they end this process. The handlers of Rust's `main`
+/// ignore the first one that another process sends.
 ///
 /// # Errors
 /// The errno of sigaction(2).
@@ -164,8 +164,8 @@ pub fn default_faults() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Sets every signal to default: ignored signals stay ignored across clone(2) and execve(2), even
-/// with `CLONE_CLEAR_SIGHAND`. Allocates nothing.
+/// Sets every signal to default, because ignored signals stay ignored across clone(2) and execve(2),
+/// even with `CLONE_CLEAR_SIGHAND`. Allocates nothing.
 ///
 /// # Errors
 /// The errno of rt_sigaction(2).

@@ -53,18 +53,31 @@ pub fn set_free_source_v6(socket: impl AsFd) -> Result<(), Errno> {
 
 fn set(socket: impl AsFd, level: c_int, option: c_int) -> Result<(), Errno> {
     let on: c_int = 1;
-    let descriptor = socket.as_fd().as_raw_fd();
-    let length = libc::socklen_t::try_from(size_of::<c_int>()).map_err(|_| Errno::INVAL)?;
-    // SAFETY: `on` lives across the call and is `length` bytes long; the kernel only reads it.
-    let set = unsafe {
+    // SAFETY: these options take an int.
+    unsafe { set_option(socket, level, option, &on) }
+}
+
+/// Calls setsockopt(2).
+///
+/// # Safety
+/// `T` must be the C type that `option` takes.
+pub(super) unsafe fn set_option<T>(
+    socket: impl AsFd,
+    level: c_int,
+    option: c_int,
+    value: &T,
+) -> Result<(), Errno> {
+    // SAFETY: `value` lives across the call and has the given size; the kernel only reads it. The
+    // caller guarantees its type.
+    check(unsafe {
         libc::syscall(
             libc::SYS_setsockopt,
-            descriptor,
+            socket.as_fd().as_raw_fd(),
             level,
             option,
-            std::ptr::from_ref(&on),
-            length,
+            std::ptr::from_ref(value),
+            size_of::<T>(),
         )
-    };
-    check(set).map(|_zero| ())
+    })
+    .map(|_zero| ())
 }

@@ -4,6 +4,8 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use rustix::io::Errno;
 
+use super::process::last_errno;
+
 /// Duplicates an inherited descriptor, close-on-exec and above 2.
 ///
 /// # Errors
@@ -16,10 +18,6 @@ pub fn duplicate_inherited(fd: RawFd) -> Result<OwnedFd, Errno> {
     }
     // SAFETY: the kernel just made this descriptor; it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
-}
-
-fn last_errno() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 #[cfg(test)]

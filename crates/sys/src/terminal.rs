@@ -1,4 +1,4 @@
-//! Pseudo-terminals: pairs, controlling terminal, raw mode, size.
+//! Pseudo-terminals: pairs, raw mode, size.
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -26,14 +26,6 @@ pub fn open_pair(ptmx: &CStr) -> Result<(OwnedFd, OwnedFd), Errno> {
     let slave = i32::try_from(slave).map_err(|_range| Errno::BADF)?;
     // SAFETY: the kernel just made this descriptor; it has no other owner.
     Ok((master, unsafe { OwnedFd::from_raw_fd(slave) }))
-}
-
-/// Makes `terminal` the controlling terminal of this session, which must not have one.
-///
-/// # Errors
-/// The errno of ioctl(2).
-pub fn make_controlling(terminal: BorrowedFd<'_>) -> Result<(), Errno> {
-    rustix::process::ioctl_tiocsctty(terminal)
 }
 
 /// Copies the window size from terminal `from` to terminal `to`.

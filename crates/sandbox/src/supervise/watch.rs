@@ -99,7 +99,7 @@ pub fn watch(
     relay: Option<&mut Relay>,
 ) -> Result<Observed, Errno> {
     let started = Instant::now();
-    process::run_soon_when_woken();
+    process::request_short_slice();
     let mut watch = Watch {
         launched,
         relaying: Relaying::new(relay),

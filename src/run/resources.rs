@@ -155,12 +155,9 @@ pub(crate) fn open_registry(caller: &Caller) -> Result<RunRecords, RunError> {
 /// [`RunError::Registry`] where the records cannot be listed.
 pub fn collect(registry: &RunRecords) -> Result<Vec<WarningReport>, RunError> {
     let collected = registry.collect_leftovers(&mut |leftover: &Leftover| {
-        let Entry::Temporary { directory, name } = &leftover.entry else {
-            return Ok(());
-        };
-        let name = std::os::unix::ffi::OsStrExt::as_bytes(name.as_os_str());
+        let name = std::os::unix::ffi::OsStrExt::as_bytes(leftover.name.as_os_str());
         let temporary = TemporaryName::parse(RelPath::parse(name)?)?;
-        remove_temporary(directory, &temporary)?;
+        remove_temporary(&leftover.directory, &temporary)?;
         Ok(())
     })?;
     let mut warnings = Vec::new();

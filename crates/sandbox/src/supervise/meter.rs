@@ -15,8 +15,8 @@ pub struct Meter<'run> {
 }
 
 impl<'run> Meter<'run> {
-    /// `proc` is the directory of the run's processes, which are sampled through it; only without a
-    /// cgroup.
+    /// `proc` is the proc of the run's pid namespace, through which its processes are sampled. Only
+    /// needed without a cgroup.
     pub fn new(
         group: &'run mut RunCgroup,
         proc: Option<BorrowedFd<'run>>,
@@ -48,9 +48,9 @@ impl<'run> Meter<'run> {
             .map(|now| now.memory_bytes)
     }
 
-    /// Called when the body's first process has ended, for final counts.
+    /// Takes the final counts if possible. Call it when the body's first process has ended.
     pub(super) fn body_ended(&mut self) {
-        self.counted = self.group.settle();
+        self.counted = self.group.count_and_remove();
     }
 
     /// Kills every process of the run, in addition to SIGKILL to init.

@@ -11,7 +11,7 @@ pub struct Instruction {
 }
 
 impl Instruction {
-    /// Makes an instruction from its four fields.
+    /// Creates an instruction from its four fields.
     #[must_use]
     pub const fn new(code: u16, jt: u8, jf: u8, k: u32) -> Self {
         Self { code, jt, jf, k }

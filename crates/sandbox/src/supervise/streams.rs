@@ -1,7 +1,7 @@
 //! The body's standard streams: pipes with the reader's back-pressure.
 //!
-//! The body never gets a descriptor of the caller, so it cannot inject terminal input or rewind a
-//! file.
+//! The body never gets a descriptor of the caller, so it cannot inject input into a terminal or
+//! rewind a file.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -13,7 +13,7 @@ use rustix::pipe::PipeFlags;
 use crate::prepare::BodyStreams;
 
 const CHUNK_BYTES: usize = 64 << 10;
-/// Bytes that a writable pipe always accepts at once (pipe(7)).
+/// Bytes that a writable pipe accepts in one write (pipe(7)).
 const PIPE_BUF_BYTES: usize = 4_096;
 
 /// Supervisor's ends of the pipes for the three streams, non-blocking.
@@ -76,7 +76,7 @@ pub struct Writer {
 enum WriterKind {
     /// A separate non-blocking file description.
     NonBlocking,
-    /// A blocking description shared with the caller: write at most PIPE_BUF.
+    /// A blocking description shared with the caller: write at most PIPE_BUF at a time.
     Small,
     /// A socket: send with MSG_DONTWAIT.
     Socket,
@@ -87,8 +87,8 @@ enum WriterKind {
 impl Writer {
     /// Creates a writer to `descriptor`.
     ///
-    /// O_NONBLOCK would also affect the caller, which shares the open file description. So pipes
-    /// and terminals are opened again.
+    /// Opens pipes and terminals again, because O_NONBLOCK on the shared open file description would
+    /// also affect the caller.
     ///
     /// # Errors
     /// EBADF if it is closed.
@@ -175,7 +175,7 @@ pub enum Waiting<'pump> {
 }
 
 impl OutputPump {
-    /// Creates a pump from `source`; bytes beyond `limit_bytes` are counted and discarded.
+    /// Creates a pump from `source`. It counts and discards bytes beyond `limit_bytes`.
     #[must_use]
     pub fn new(source: OwnedFd, sink: Sink, limit_bytes: Option<u64>) -> Self {
         Self {
@@ -190,7 +190,7 @@ impl OutputPump {
         }
     }
 
-    /// Keeps a copy of the stream; beyond `limit_bytes` it is dropped entirely.
+    /// Keeps a copy of the stream; none if the stream exceeds `limit_bytes`.
     #[must_use]
     pub fn with_copy(mut self, limit_bytes: usize) -> Self {
         self.copy = Some(Copy {
@@ -215,8 +215,8 @@ impl OutputPump {
     /// Moves available bytes without blocking. Returns `false` if nothing moved.
     ///
     /// # Errors
-    /// The errno of read(2) or write(2). A closed reader is not an error: the pipe is closed, so
-    /// that the body gets EPIPE.
+    /// The errno of read(2) or write(2). If the reader has closed its end, this closes the pipe, so
+    /// that the body gets EPIPE, and returns no error.
     pub(crate) fn advance(&mut self) -> Result<bool, Errno> {
         if self.written < self.pending.len() {
             return self.flush();
@@ -229,26 +229,22 @@ impl OutputPump {
         self.written = 0;
         let read = rustix::io::read(source, spare_capacity(&mut self.pending));
         match read {
-            Ok(0) => {
-                self.source = None;
-                Ok(true)
-            }
             // A terminal returns EIO instead of end of file.
-            Err(Errno::IO) => {
+            Ok(0) | Err(Errno::IO) => {
                 self.source = None;
                 Ok(true)
             }
             Err(Errno::AGAIN | Errno::INTR) => Ok(false),
             Err(errno) => Err(errno),
             Ok(count) => {
-                self.admit(count);
+                self.apply_limit(count);
                 self.flush().map(|_moved| true)
             }
         }
     }
 
-    /// Truncates the last `count` bytes to the limit.
-    fn admit(&mut self, count: usize) {
+    /// Counts `count` new bytes and truncates them to the limit.
+    fn apply_limit(&mut self, count: usize) {
         let count_bytes = u64::try_from(count).unwrap_or(u64::MAX);
         let before = self.seen_bytes;
         self.seen_bytes += count_bytes;
@@ -283,11 +279,11 @@ impl OutputPump {
             Sink::Passed(writer) => match writer.write(rest) {
                 Ok(count) => {
                     self.written += count;
-                    Ok(0 < count)
+                    Ok(count > 0)
                 }
                 Err(Errno::AGAIN | Errno::INTR) => Ok(false),
                 Err(Errno::PIPE | Errno::CONNRESET | Errno::IO) => {
-                    self.give_up();
+                    self.discard_rest();
                     Ok(true)
                 }
                 Err(errno) => Err(errno),
@@ -296,7 +292,7 @@ impl OutputPump {
     }
 
     /// Closes the stream and counts pending bytes as discarded.
-    pub fn give_up(&mut self) {
+    pub fn discard_rest(&mut self) {
         let rest = self.pending.len() - self.written;
         self.dropped_bytes += u64::try_from(rest).unwrap_or(u64::MAX);
         self.written = self.pending.len();
@@ -307,7 +303,7 @@ impl OutputPump {
     #[must_use]
     pub(crate) fn over_limit(&self) -> bool {
         self.limit_bytes
-            .is_some_and(|limit| limit < self.seen_bytes)
+            .is_some_and(|limit| self.seen_bytes > limit)
     }
 
     /// Ends the pump and returns its result.
@@ -383,10 +379,10 @@ impl InputPump {
             .map(|source| Waiting::Source(source.as_fd()))
     }
 
-    /// Moves available bytes; call it when the polled descriptor is ready.
+    /// Moves available bytes. Call it when the polled descriptor is ready.
     ///
     /// # Errors
-    /// The errno of read(2) or write(2); a body that has closed its input is not an error.
+    /// The errno of read(2) or write(2). A body that has closed its input is no error.
     pub(crate) fn advance(&mut self) -> Result<(), Errno> {
         if self.written == self.pending.len() && self.source.is_some() {
             self.fill()?;
@@ -457,14 +453,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_gone_closes_the_stream() {
+    fn a_closed_reader_closes_the_stream() {
         let (read, write) = pipe();
         let (gone, sink) = pipe();
         let writer = Writer::new(sink.as_fd()).expect("a writer");
         drop((gone, sink));
         let mut pump = OutputPump::new(read, Sink::Passed(writer), None);
         rustix::io::write(&write, b"abc").expect("written");
-        // SIGPIPE is ignored by the test harness as it is by the runner.
+        // The test harness ignores SIGPIPE, as the runner does.
         assert!(pump.advance().expect("moved"));
         assert!(pump.waiting().is_none());
         let finished = pump.finish();
@@ -473,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_holds_the_source_back() {
+    fn a_slow_reader_stops_reading_from_the_source() {
         let (read, write) = pipe();
         let (reader, sink) = pipe();
         let writer = Writer::new(sink.as_fd()).expect("a writer");

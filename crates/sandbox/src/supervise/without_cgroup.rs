@@ -1,8 +1,8 @@
-//! Watcher without a cgroup: sums over the processes of the run's pid namespace.
+//! Samples the processes of the run's pid namespace, instead of a cgroup.
 //!
-//! It is weaker than a cgroup, which the report states: peaks between two samples are missed, tmpfs
-//! memory counts only while it is mapped (the tmpfs has its own limit), and CPU time of a child
-//! whose parent ignores SIGCHLD is lost when it ends.
+//! Sampling is weaker than a cgroup, which the report states: it misses peaks between two samples,
+//! counts tmpfs memory only while it is mapped (the tmpfs has its own limit), and loses the CPU time
+//! of a child whose parent ignores SIGCHLD when the child ends.
 
 use std::os::fd::BorrowedFd;
 
@@ -14,8 +14,8 @@ use sys::proc;
 /// Current use of the run's processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// Below the limit an upper bound, in which shared pages count per process; above the limit
-    /// exact.
+    /// An upper bound in which shared pages count per process, or the exact sum if that bound exceeds
+    /// the limit.
     pub memory_bytes: u64,
     /// CPU time of live and reaped processes, including init. Never decreases.
     pub cpu_time_us: u64,
@@ -51,11 +51,10 @@ impl<'proc> Sampler<'proc> {
     }
 
     /// Takes a sample. Reads two small files per process, and a third one if the sum exceeds the
-    /// memory limit.
+    /// memory limit. After init's death the sample is empty except for the CPU time.
     ///
     /// # Errors
-    /// [`SampleError`]; a process that ends meanwhile is not an error. After init's death the
-    /// sample is empty except for the CPU time.
+    /// [`SampleError`]; a process that ends meanwhile is not an error.
     pub(crate) fn sample(&mut self) -> Result<Sample, SampleError> {
         let failed = |file| move |errno| SampleError(CallError::new("read", file, errno));
         let ids = proc::process_ids(self.proc).map_err(failed("/proc of the sandbox"))?;
@@ -73,12 +72,12 @@ impl<'proc> Sampler<'proc> {
         }
         if self
             .memory_limit_bytes
-            .is_some_and(|limit| limit < sample.memory_bytes)
+            .is_some_and(|limit| sample.memory_bytes > limit)
         {
             sample.memory_bytes = self.exact_memory_bytes(&ids)?;
         }
-        // An ended process counts until it is reaped; without SIGCHLD its time is lost, so keep the
-        // maximum.
+        // An ended process counts until its parent reaps it. If the parent ignores SIGCHLD, its time
+        // is lost, so keep the maximum.
         self.cpu_ticks_seen = self.cpu_ticks_seen.max(cpu_ticks);
         sample.cpu_time_us = self.cpu_ticks_seen.saturating_mul(1_000_000) / self.ticks_per_second;
         Ok(sample)
@@ -88,7 +87,7 @@ impl<'proc> Sampler<'proc> {
         let mut total: u64 = 0;
         for id in ids {
             let bytes = match proc::proportional_bytes(self.proc, *id) {
-                // A non-dumpable process hides smaps, but not its size.
+                // The smaps of a non-dumpable process are not readable, but its size is.
                 Err(Errno::ACCESS | Errno::PERM) => proc::unbacked_bytes(self.proc, *id),
                 other => other,
             };
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_added_up_and_looked_at_exactly_only_above_its_limit() {
+    fn a_tree_is_summed_and_measured_exactly_only_above_its_limit() {
         let proc = tempfile::tempdir().expect("a directory");
         std::fs::create_dir(proc.path().join("sys")).expect("made");
         process(proc.path(), 1, 10, 1, 100, 40);

@@ -91,10 +91,7 @@ impl Launched {
             .collect()
     }
 
-    /// Sends `signal` to the body's process group. Does nothing if init has ended.
-    ///
-    /// # Errors
-    /// The errno of sendmsg(2).
+    /// Sends `signal` to the body's process group (sendmsg(2)). Does nothing if init has ended.
     pub fn signal(&self, signal: i32) -> Result<(), Errno> {
         let message = Message::with(message::SIGNAL, [signal, 0, 0]);
         match link::send(self.link.as_fd(), message, &[]) {
@@ -104,10 +101,7 @@ impl Launched {
     }
 
     /// Requests a connection to `port` of the body's loopback from init. [`receive`] returns the
-    /// answer with the same `id`. Returns `false` if init has ended.
-    ///
-    /// # Errors
-    /// The errno of sendmsg(2).
+    /// answer with the same `id` (sendmsg(2)). Returns `false` if init has ended.
     pub fn connect(&self, id: i32, is_v6: bool, port: u16) -> Result<bool, Errno> {
         let message = Message::with(message::CONNECT, [id, i32::from(is_v6), i32::from(port)]);
         match link::send(self.link.as_fd(), message, &[]) {
@@ -128,10 +122,7 @@ pub enum InitMessage {
     Gone,
 }
 
-/// Reads a message of init from the link, which must be readable.
-///
-/// # Errors
-/// The errno of recvmsg(2).
+/// Reads a message of init from the link, which must be readable (recvmsg(2)).
 pub fn receive(link: BorrowedFd<'_>) -> Result<InitMessage, Errno> {
     // If init ended with unread messages of the supervisor, the kernel returns ECONNRESET once,
     // before the queued messages of init.

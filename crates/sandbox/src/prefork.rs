@@ -47,10 +47,7 @@ impl Child {
         self.pidfd.as_fd()
     }
 
-    /// Sends SIGKILL. Does nothing if the child has ended.
-    ///
-    /// # Errors
-    /// The errno of pidfd_send_signal(2).
+    /// Sends SIGKILL (pidfd_send_signal(2)). Does nothing if the child has ended.
     pub fn kill(&self) -> Result<(), Errno> {
         match pidfd_send_signal(&self.pidfd, Signal::KILL) {
             Err(Errno::SRCH) => Ok(()),
@@ -58,10 +55,7 @@ impl Child {
         }
     }
 
-    /// Waits for its end. Then everything in its pid namespace has ended.
-    ///
-    /// # Errors
-    /// The errno of wait4(2).
+    /// Waits for its end (wait4(2)). Then everything in its pid namespace has ended.
     pub fn reap(&mut self) -> Result<process::Ended, Errno> {
         let ended = process::wait(self.pid, true)?.ok_or(Errno::CHILD)?;
         self.reaped = true;

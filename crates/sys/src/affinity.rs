@@ -22,10 +22,7 @@ pub fn move_to_other_cpus(pid: i32, all: &CpuSet) -> bool {
     Pid::from_raw(pid).is_some_and(|child| sched_setaffinity(Some(child), &others).is_ok())
 }
 
-/// Lets this thread run on the CPUs `all` again.
-///
-/// # Errors
-/// The errno of sched_setaffinity(2).
+/// Lets this thread run on the CPUs `all` again (sched_setaffinity(2)).
 pub fn restore(all: &CpuSet) -> Result<(), Errno> {
     sched_setaffinity(None, all)
 }

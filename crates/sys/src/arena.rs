@@ -46,10 +46,7 @@ const TIMESTAMPS_AT: usize = 3 * PUBLISHED_BYTES_MAX;
 const PLAN_AT: usize = TIMESTAMPS_AT + TIMESTAMPS_MAX * size_of::<u64>();
 
 impl Arena {
-    /// Maps `size_bytes` of address space. Only written pages use memory.
-    ///
-    /// # Errors
-    /// The errno of mmap(2).
+    /// Maps `size_bytes` of address space (mmap(2)). Only written pages use memory.
     pub fn new(size_bytes: usize) -> Result<Self, Errno> {
         // SAFETY: a null hint and no MAP_FIXED: the kernel picks an address that nothing uses.
         let address = unsafe {

@@ -94,9 +94,6 @@ impl Group {
     }
 
     /// Reads an interface file; `None` if this kernel does not have it.
-    ///
-    /// # Errors
-    /// openat(2), read(2).
     pub fn read(&self, file: &'static str) -> Result<Option<String>, CallError> {
         let opened = match self.open_file(file, OFlags::RDONLY) {
             Ok(opened) => opened,
@@ -107,18 +104,13 @@ impl Group {
         Ok(Some(String::from_utf8_lossy(&text).into_owned()))
     }
 
-    /// Reads a file that holds one number; `None` if it is missing or says `max`.
-    ///
-    /// # Errors
-    /// openat(2), read(2).
+    /// Reads a file that holds one number; `None` if it is missing or says
+    /// `max`.
     pub fn read_number(&self, file: &'static str) -> Result<Option<u64>, CallError> {
         Ok(self.read(file)?.and_then(|text| text.trim().parse().ok()))
     }
 
     /// Reads the number of `key` in a flat-keyed file such as `cgroup.events`.
-    ///
-    /// # Errors
-    /// openat(2), read(2).
     pub fn read_keyed(&self, file: &'static str, key: &str) -> Result<Option<u64>, CallError> {
         Ok(self.read(file)?.and_then(|text| keyed(&text, key)))
     }
@@ -138,14 +130,12 @@ impl Group {
         }
     }
 
-    /// Opens `tasks` of version 1 for writing. A thread that writes `0` to it joins the cgroup.
+    /// Opens `tasks` of version 1 for writing. A thread that writes `0` to it joins the
+    /// cgroup.
     ///
     /// The kernel checks the permission of the opener, so a child without capabilities can join
     /// through an inherited descriptor. Unlike `cgroup.procs`, `tasks` avoids the lock over all
     /// thread groups, which costs an RCU grace period after idle.
-    ///
-    /// # Errors
-    /// openat(2).
     pub fn open_tasks(&self) -> Result<OwnedFd, CallError> {
         self.open_file("tasks", OFlags::WRONLY)
     }
@@ -159,10 +149,8 @@ impl Group {
         self.write("cgroup.procs", "0")
     }
 
-    /// Processes of the cgroup itself. `0` is a process outside our pid namespace.
-    ///
-    /// # Errors
-    /// openat(2), read(2).
+    /// Processes of the cgroup itself. `0` is a process outside our pid
+    /// namespace.
     pub fn processes(&self) -> Result<Vec<i32>, CallError> {
         let text = self.read("cgroup.procs")?.unwrap_or_default();
         Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
@@ -210,10 +198,8 @@ impl Group {
         Ok(listed.len())
     }
 
-    /// Whether the cgroup or one below it contains a process. Version 1 reads the process list.
-    ///
-    /// # Errors
-    /// openat(2), read(2).
+    /// Whether the cgroup or one below it contains a process. Version 1 reads
+    /// the process list.
     pub fn is_populated(&self) -> Result<bool, CallError> {
         match self.read_keyed("cgroup.events", "populated")? {
             Some(populated) => Ok(populated != 0),
@@ -221,11 +207,8 @@ impl Group {
         }
     }
 
-    /// Waits at most `patience` until `cgroup.events` changes. In version 1 it always sleeps that
-    /// long.
-    ///
-    /// # Errors
-    /// openat(2), poll(2).
+    /// Waits at most `patience` until `cgroup.events` changes. In version 1 it
+    /// always sleeps that long.
     pub fn wait_for_change(&self, patience: Duration) -> Result<(), CallError> {
         let events = match self.open_file("cgroup.events", OFlags::RDONLY) {
             Ok(events) => events,

@@ -132,11 +132,8 @@ pub fn read_regular(file: OwnedFd, bytes_max: usize) -> Result<Vec<u8>, Unread> 
     Ok(bytes)
 }
 
-/// Sets both times of `name` in `directory` to now, without following a link. Ignores a read-only
-/// file system.
-///
-/// # Errors
-/// The errno of utimensat(2).
+/// Sets both times of `name` in `directory` to now, without following a link (utimensat(2)).
+/// Ignores a read-only file system.
 pub fn touch(directory: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     let now = Timespec {
         tv_sec: 0,

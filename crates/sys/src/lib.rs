@@ -1,5 +1,7 @@
 //! Wrappers of kernel interfaces: one module each, plain arguments, no policy. Only this crate
 //! makes raw system calls.
+//!
+//! A function without a section on errors returns the errno of the calls that it names.
 #![allow(unsafe_code, reason = "the only crate that makes raw system calls")]
 
 pub mod affinity;

@@ -65,10 +65,7 @@ pub fn errno_from_peer(number: i32) -> Errno {
 /// Descriptors of a message, in the order of sending.
 pub type Received = [Option<OwnedFd>; DESCRIPTORS_MAX];
 
-/// Creates a connected pair, close-on-exec.
-///
-/// # Errors
-/// The errno of socketpair(2).
+/// Creates a connected pair, close-on-exec (socketpair(2)).
 pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     rustix::net::socketpair(
         AddressFamily::UNIX,

@@ -63,13 +63,11 @@ fn set_attributes(at: i32, path: &CStr, flags: u32, attributes: &MountAttr) -> R
     .map(|_zero| ())
 }
 
-/// Adds `attributes` to the mount at `path`, and with `recursive` to the mounts beneath it.
+/// Adds `attributes` to the mount at `path`, and with `recursive` to the mounts beneath it
+/// (mount_setattr(2)).
 ///
 /// Attributes are only added: an ordinary user may not clear the nosuid, nodev and noexec of a bind
 /// mount's source.
-///
-/// # Errors
-/// The errno of mount_setattr(2).
 pub fn restrict(path: &CStr, attributes: Attributes, recursive: bool) -> Result<(), Errno> {
     let attr = MountAttr {
         set: attributes.0,
@@ -79,11 +77,8 @@ pub fn restrict(path: &CStr, attributes: Attributes, recursive: bool) -> Result<
     set_attributes(libc::AT_FDCWD, path, flags, &attr)
 }
 
-/// Adds `attributes` to a detached tree and makes it private: a clone stays in the peer group of
-/// its source, and later mounts would propagate.
-///
-/// # Errors
-/// The errno of mount_setattr(2).
+/// Adds `attributes` to a detached tree and makes it private (mount_setattr(2)): a clone stays in
+/// the peer group of its source, and later mounts would propagate.
 pub fn restrict_tree(tree: BorrowedFd<'_>, attributes: Attributes) -> Result<(), Errno> {
     let attr = MountAttr {
         set: attributes.0,
@@ -108,9 +103,6 @@ pub fn map_owners(tree: BorrowedFd<'_>, user_namespace: BorrowedFd<'_>) -> Resul
 }
 
 /// Clones the mount at `path` as a detached tree (open_tree(2), OPEN_TREE_CLONE).
-///
-/// # Errors
-/// The errno of open_tree(2).
 pub fn clone_tree(path: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -118,10 +110,8 @@ pub fn clone_tree(path: &CStr) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(rustix::fs::CWD, path, flags)
 }
 
-/// Clones the single mount of `directory`, from that directory on, as a detached tree.
-///
-/// # Errors
-/// The errno of open_tree(2).
+/// Clones the single mount of `directory`, from that directory on, as a detached tree
+/// (open_tree(2)).
 pub fn clone_directory(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -129,10 +119,7 @@ pub fn clone_directory(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(directory, c"", flags)
 }
 
-/// Clones the mount at `source` and those beneath it as a detached tree.
-///
-/// # Errors
-/// The errno of open_tree(2).
+/// Clones the mount at `source` and those beneath it as a detached tree (open_tree(2)).
 pub fn clone_all(source: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -141,10 +128,7 @@ pub fn clone_all(source: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(source, c"", flags)
 }
 
-/// Attaches a detached tree at an open file or directory.
-///
-/// # Errors
-/// The errno of move_mount(2).
+/// Attaches a detached tree at an open file or directory (move_mount(2)).
 pub fn attach_at(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<(), Errno> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     rustix::mount::move_mount(tree, c"", target, c"", flags)
@@ -178,21 +162,15 @@ pub fn bind_beneath(
     attach_at(tree.as_fd(), target.as_fd())
 }
 
-/// Attaches a detached tree at `target`.
-///
-/// # Errors
-/// The errno of move_mount(2).
+/// Attaches a detached tree at `target` (move_mount(2)).
 pub fn attach(tree: BorrowedFd<'_>, target: &CStr) -> Result<(), Errno> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     rustix::mount::move_mount(tree, c"", rustix::fs::CWD, target, flags)
 }
 
-/// Creates a detached tmpfs: nosuid, nodev, mode 0755.
+/// Creates a detached tmpfs (fsopen(2), fsconfig(2), fsmount(2)): nosuid, nodev, mode 0755.
 ///
 /// `size` and `inodes` are the options `size=` and `nr_inodes=` of tmpfs(5).
-///
-/// # Errors
-/// The errno of fsopen(2), fsconfig(2) or fsmount(2).
 pub fn new_tmpfs(size: &CStr, inodes: &CStr) -> Result<OwnedFd, Errno> {
     let context = rustix::mount::fsopen(c"tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     rustix::mount::fsconfig_set_string(context.as_fd(), c"size", size)?;
@@ -244,10 +222,7 @@ pub fn check_overlay_attributes(upper: &CStr) -> Result<(), Errno> {
     rustix::fs::removexattr(upper, name)
 }
 
-/// Unmounts `target` lazily.
-///
-/// # Errors
-/// The errno of umount2(2).
+/// Unmounts `target` lazily (umount2(2)).
 pub fn detach(target: &CStr) -> Result<(), Errno> {
     rustix::mount::unmount(target, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
 }
@@ -263,10 +238,7 @@ pub fn resize_tmpfs(path: &CStr, size: &CStr, inodes: &CStr) -> Result<(), Errno
     rustix::mount::fsconfig_reconfigure(context.as_fd())
 }
 
-/// Mounts a new tmpfs of `size_bytes` at `target`, nosuid and nodev.
-///
-/// # Errors
-/// The errno of mount(2).
+/// Mounts a new tmpfs of `size_bytes` at `target`, nosuid and nodev (mount(2)).
 pub fn tmpfs_at(target: &CStr, size_bytes: u64) -> Result<(), Errno> {
     let mut options = [0; 64];
     let options = c_string(
@@ -305,10 +277,7 @@ pub fn proc_at(target: &CStr) -> Result<(), Errno> {
     rustix::mount::mount(c"proc", target, c"proc", flags, None::<&CStr>)
 }
 
-/// Mounts a new devpts. The terminals get the group of the mounting process.
-///
-/// # Errors
-/// The errno of mount(2).
+/// Mounts a new devpts (mount(2)). The terminals get the group of the mounting process.
 pub fn devpts_at(target: &CStr) -> Result<(), Errno> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     rustix::mount::mount(
@@ -320,10 +289,7 @@ pub fn devpts_at(target: &CStr) -> Result<(), Errno> {
     )
 }
 
-/// Bind-mounts `source` at `target`, with `recursive` including the mounts beneath it.
-///
-/// # Errors
-/// The errno of mount(2).
+/// Bind-mounts `source` at `target`, with `recursive` including the mounts beneath it (mount(2)).
 pub fn bind(source: &CStr, target: &CStr, recursive: bool) -> Result<(), Errno> {
     if recursive {
         rustix::mount::mount_bind_recursive(source, target)
@@ -332,10 +298,7 @@ pub fn bind(source: &CStr, target: &CStr, recursive: bool) -> Result<(), Errno> 
     }
 }
 
-/// Stops mount propagation from and to this namespace.
-///
-/// # Errors
-/// The errno of mount(2).
+/// Stops mount propagation from and to this namespace (mount(2)).
 pub fn make_private() -> Result<(), Errno> {
     rustix::mount::mount_change(
         c"/",

@@ -76,10 +76,7 @@ pub fn write_file(path: &CStr, text: &[u8]) -> Result<(), Errno> {
 /// Interface index of the loopback device, the first of every network namespace.
 pub const LOOPBACK_INDEX: u32 = 1;
 
-/// Brings up the loopback device of this network namespace.
-///
-/// # Errors
-/// The errno of socket(2) or ioctl(2).
+/// Brings up the loopback device of this network namespace (socket(2), ioctl(2)).
 pub fn loopback_up() -> Result<(), Errno> {
     let socket = rustix::net::socket_with(
         rustix::net::AddressFamily::INET,

@@ -15,12 +15,9 @@ pub struct OwnerMap(OwnedFd);
 
 impl OwnerMap {
     /// Creates a map with which files of `owner` appear as files of `body`, and files that `body`
-    /// creates are stored as files of `owner`.
+    /// creates are stored as files of `owner` (clone3(2), open(2), write(2)).
     ///
     /// The calling process must have one thread and CAP_SETUID over the initial ids.
-    ///
-    /// # Errors
-    /// The errno of clone3(2), open(2) or write(2).
     pub fn new(owner: HostIds, body: HostIds) -> Result<Self, Errno> {
         let parent = rustix::process::getpid();
         // SAFETY: the caller has one thread, and the child only waits to be killed.

@@ -46,10 +46,8 @@ pub fn drop_all() -> Result<(), Errno> {
     rustix::thread::set_capabilities(None, NONE)
 }
 
-/// Requests SIGKILL when the thread that cloned this process ends. A change of ids clears it.
-///
-/// # Errors
-/// The errno of prctl(2).
+/// Requests SIGKILL when the thread that cloned this process ends (prctl(2)). A change of ids
+/// clears it.
 pub fn die_with_parent() -> Result<(), Errno> {
     set_parent_process_death_signal(Some(Signal::KILL))
 }

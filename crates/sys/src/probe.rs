@@ -136,12 +136,9 @@ fn mount_overlay([uid_map, gid_map]: &[String; 2], writable: bool) -> Result<(),
 }
 
 /// Creates `kinds` of namespaces (see [`super::namespace::kind`]) and a user namespace in a child
-/// that ends at once.
+/// that ends at once (clone3(2), wait4(2)).
 ///
 /// The calling process must have one thread.
-///
-/// # Errors
-/// The errno of clone3(2) or wait4(2).
 pub fn make_namespaces(kinds: u64) -> Result<(), Errno> {
     // SAFETY: the caller has one thread, and the child exits at once.
     match unsafe { process::fork_into(kind::USER | kinds, None) }? {

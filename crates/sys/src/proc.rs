@@ -16,10 +16,7 @@ pub struct Stat {
     pub threads: u64,
 }
 
-/// Lists the pids of this /proc.
-///
-/// # Errors
-/// openat(2), getdents64(2).
+/// Lists the pids of this /proc (openat(2), getdents64(2)).
 pub fn process_ids(proc: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
     let mut ids = Vec::new();
     for entry in rustix::fs::Dir::read_from(proc)? {

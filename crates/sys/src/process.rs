@@ -90,9 +90,6 @@ pub unsafe fn fork() -> Result<Option<i32>, Errno> {
 /// # Safety
 /// `child` may change only memory that the caller expects to change, and `stack` must be large
 /// enough.
-///
-/// # Errors
-/// The errno of clone(2).
 pub unsafe fn vfork_onto<T>(
     stack: &mut [u8],
     child: fn(&T) -> !,
@@ -197,10 +194,8 @@ pub fn kill(pid: i32, signal: i32) -> Result<(), Errno> {
     }
 }
 
-/// Closes every descriptor except those in `keep`, which must be sorted. Allocates nothing.
-///
-/// # Errors
-/// The errno of close_range(2).
+/// Closes every descriptor except those in `keep`, which must be sorted (close_range(2)). Allocates
+/// nothing.
 pub fn close_all_but(keep: &[RawFd]) -> Result<(), Errno> {
     let mut first: u32 = 0;
     for fd in keep {
@@ -214,10 +209,7 @@ pub fn close_all_but(keep: &[RawFd]) -> Result<(), Errno> {
 }
 
 /// Marks every descriptor from `first` on close-on-exec, so that descriptors leaked by the caller
-/// do not reach the child.
-///
-/// # Errors
-/// The errno of close_range(2).
+/// do not reach the child (close_range(2)).
 pub fn close_on_exec_from(first: u32) -> Result<(), Errno> {
     const CLOSE_RANGE_CLOEXEC: u32 = 4;
     close_range(first, u32::MAX, CLOSE_RANGE_CLOEXEC)

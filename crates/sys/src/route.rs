@@ -40,10 +40,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Opens a socket for the network namespace of the calling process.
-    ///
-    /// # Errors
-    /// The errno of socket(2).
+    /// Opens a socket for the network namespace of the calling process (socket(2)).
     pub fn open() -> Result<Self, Errno> {
         Ok(Self {
             socket: netlink::open(None)?,

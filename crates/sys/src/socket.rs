@@ -27,26 +27,18 @@ pub fn set_transparent_v6(socket: impl AsFd) -> Result<(), Errno> {
 }
 
 /// Enables the destination address of datagrams (IP_PKTINFO, ip(7)).
-///
-/// # Errors
-/// The errno of setsockopt(2).
 pub fn set_packet_info_v4(socket: impl AsFd) -> Result<(), Errno> {
     set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO)
 }
 
-/// Enables the destination address of datagrams for IPv6 (IPV6_RECVPKTINFO, ipv6(7)).
-///
-/// # Errors
-/// The errno of setsockopt(2).
+/// Enables the destination address of datagrams for IPv6 (IPV6_RECVPKTINFO, ipv6(7))
+///.
 pub fn set_packet_info_v6(socket: impl AsFd) -> Result<(), Errno> {
     set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)
 }
 
 /// Lets an IPv6 socket send from addresses that are local only by a route (IPV6_FREEBIND, Linux
 /// 4.15). IPv4 allows it by default.
-///
-/// # Errors
-/// The errno of setsockopt(2).
 pub fn set_free_source_v6(socket: impl AsFd) -> Result<(), Errno> {
     set(socket, libc::IPPROTO_IPV6, IPV6_FREEBIND)
 }

@@ -8,10 +8,7 @@ use rustix::io::Errno;
 
 use super::process::check;
 
-/// Opens the multiplexer at `ptmx`, unlocks a terminal and returns both ends.
-///
-/// # Errors
-/// The errno of open(2) or ioctl(2).
+/// Opens the multiplexer at `ptmx`, unlocks a terminal and returns both ends (open(2), ioctl(2)).
 pub fn open_pair(ptmx: &CStr) -> Result<(OwnedFd, OwnedFd), Errno> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let master = rustix::fs::openat(rustix::fs::CWD, ptmx, flags, Mode::empty())?;

@@ -42,10 +42,7 @@ impl<'run> Relaying<'run> {
         [of_relay, self.drain_deadline].into_iter().flatten().min()
     }
 
-    /// Handles events. `is_ready`: the descriptor is readable.
-    ///
-    /// # Errors
-    /// The errno of epoll_wait(2) or sendmsg(2).
+    /// Handles events (epoll_wait(2), sendmsg(2)). `is_ready`: the descriptor is readable.
     pub(super) fn turn(
         &mut self,
         is_ready: bool,

@@ -440,10 +440,8 @@ fn poll_for(waiting: Waiting<'_>) -> PollFd<'_> {
     }
 }
 
-/// Blocks the signals of a run in this thread and returns a signalfd for them.
-///
-/// # Errors
-/// The errno of rt_sigprocmask(2) or signalfd4(2).
+/// Blocks the signals of a run in this thread and returns a signalfd for them (rt_sigprocmask(2),
+/// signalfd4(2)).
 pub fn listen_for_signals() -> Result<OwnedFd, Errno> {
     let set = signal::of_a_run();
     signal::own_dispositions()?;

@@ -91,9 +91,6 @@ pub fn default_policy(arch: Arch) -> Result<SyscallPolicy, PolicyError> {
 }
 
 /// Reads the strict policy for `arch` from `policies/`.
-///
-/// # Errors
-/// As [`default_policy`].
 pub fn strict_policy(arch: Arch) -> Result<SyscallPolicy, PolicyError> {
     let (_, other_numbers) = arch.numbers();
     default_policy(arch)?.tightened(TIGHTENING, other_numbers)

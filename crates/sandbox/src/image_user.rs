@@ -52,9 +52,6 @@ impl Default for ImageUser {
 impl ImageUser {
     /// Resolves `words` with the image's `etc/passwd` and `etc/group`. A numeric user without entry
     /// has the group of the same number.
-    ///
-    /// # Errors
-    /// [`ImageUserError`].
     pub fn find(
         words: Option<&UserWords>,
         passwd: &[u8],

@@ -97,10 +97,7 @@ pub(super) struct NetworkSteps<'a> {
     tap: &'a [Instruction],
 }
 
-/// Copies `plan` into the arena.
-///
-/// # Errors
-/// ENOMEM if the arena is full.
+/// Copies `plan` into the arena. Fails with ENOMEM if the arena is full.
 pub(super) fn copy_plan<'a>(
     arena: &'a Arena,
     plan: &NetworkPlan,

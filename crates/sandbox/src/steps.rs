@@ -250,9 +250,7 @@ impl Plan for LaunchSteps<'_> {
 }
 
 /// Publishes `plan`, whose references point into `arena`. Send the message about it afterwards.
-///
-/// # Errors
-/// E2BIG if it is larger than its slot.
+/// Fails with E2BIG if the plan is larger than its slot.
 pub(super) fn publish<'a, P: Plan + 'a>(arena: &'a Arena, plan: P) -> Result<(), Errno> {
     arena.publish(P::SLOT, plan)
 }
@@ -279,10 +277,8 @@ pub(super) fn timestamps(arena: &Arena) -> Vec<(&'static str, u64)> {
     completed
 }
 
-/// Copies `steps` into the arena.
-///
-/// # Errors
-/// EINVAL for a NUL in a path, ENOMEM if the arena is full.
+/// Copies `steps` into the arena. Fails with EINVAL for a NUL in a path, ENOMEM if the arena is
+/// full.
 pub(super) fn copy_view<'a>(arena: &'a Arena, steps: &[ViewStep]) -> Result<&'a [Step<'a>], Errno> {
     let copied: Result<Vec<Step<'a>>, Errno> =
         steps.iter().map(|step| copy_step(arena, step)).collect();
@@ -364,9 +360,6 @@ fn copy_relative<'a>(arena: &'a Arena, path: &[u8]) -> Result<&'a CStr, Errno> {
 }
 
 /// Copies the root of an image into the arena.
-///
-/// # Errors
-/// As [`copy_view`].
 pub(super) fn copy_root<'a>(
     arena: &'a Arena,
     overlay: usize,
@@ -385,9 +378,6 @@ pub(super) fn copy_root<'a>(
 }
 
 /// Copies a ruleset into the arena.
-///
-/// # Errors
-/// As [`copy_view`].
 pub(super) fn copy_ruleset<'a>(
     arena: &'a Arena,
     ruleset: &Ruleset,

@@ -452,9 +452,6 @@ impl ViewError {
 
 /// Checks the target of a mount. It must obey the rules of [`MountTarget`] and cannot be the body's
 /// home. In /etc paths outside the base view are allowed as well.
-///
-/// # Errors
-/// [`ViewError::Target`].
 pub fn check_target(target: &[u8]) -> Result<(), ViewError> {
     let refuse = |problem: String| {
         Err(ViewError::Target {

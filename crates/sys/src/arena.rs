@@ -66,10 +66,7 @@ impl Arena {
         })
     }
 
-    /// Copies `items` into the arena.
-    ///
-    /// # Errors
-    /// ENOMEM if it is full.
+    /// Copies `items` into the arena. Fails with ENOMEM if it is full.
     pub fn slice<'arena, T: Copy>(&'arena self, items: &[T]) -> Result<&'arena [T], Errno> {
         let align = align_of::<T>();
         let start = self.used_bytes.get().next_multiple_of(align);
@@ -87,10 +84,8 @@ impl Arena {
         Ok(unsafe { std::slice::from_raw_parts(target.as_ptr(), items.len()) })
     }
 
-    /// Copies `bytes` and a terminating NUL.
-    ///
-    /// # Errors
-    /// EINVAL if `bytes` contains a NUL, ENOMEM if the arena is full.
+    /// Copies `bytes` and a terminating NUL. Fails with EINVAL if `bytes` contains a NUL, ENOMEM if
+    /// the arena is full.
     pub fn c_string<'arena>(&'arena self, bytes: &[u8]) -> Result<&'arena CStr, Errno> {
         // Two writes, so that no copy of a secret remains on the heap.
         let offset = self.used_bytes.get();
@@ -105,9 +100,6 @@ impl Arena {
     }
 
     /// Copies strings as the null-terminated array that execve(2) takes.
-    ///
-    /// # Errors
-    /// As [`Arena::c_string`].
     pub fn strings(&self, strings: &[Vec<u8>]) -> Result<StringArray<'_>, Errno> {
         let mut pointers = Vec::with_capacity(strings.len() + 1);
         for string in strings {
@@ -129,10 +121,8 @@ impl Arena {
         }
     }
 
-    /// Stores `value`, which the other process reads with [`Arena::published`].
-    ///
-    /// # Errors
-    /// E2BIG if it is larger than the slot.
+    /// Stores `value`, which the other process reads with [`Arena::published`]. Fails with E2BIG if
+    /// it is larger than the slot.
     pub fn publish<'arena, T: Copy + 'arena>(
         &'arena self,
         slot: Slot,

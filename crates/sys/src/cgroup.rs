@@ -47,10 +47,8 @@ pub fn remove(path: &str) -> Result<(), CallError> {
     rustix::fs::rmdir(path).map_err(|errno| CallError::new("rmdir", escape(path.as_bytes()), errno))
 }
 
-/// Checks that the effective ids of this process may write `path`.
-///
-/// # Errors
-/// The errno of faccessat2(2); EROFS on a read-only mount.
+/// Checks that the effective ids of this process may write `path` (faccessat2(2)). Fails with EROFS
+/// on a read-only mount.
 pub fn may_write(path: &str) -> Result<(), Errno> {
     rustix::fs::accessat(
         rustix::fs::CWD,

@@ -30,10 +30,8 @@ pub struct AssumedFileIds {
 }
 
 impl AssumedFileIds {
-    /// Accesses files as `ids` until the guard is dropped; `None` changes nothing.
-    ///
-    /// # Errors
-    /// EPERM if the kernel refused the ids (setfsuid(2) itself returns no error).
+    /// Accesses files as `ids` until the guard is dropped; `None` changes nothing. Fails with EPERM
+    /// if the kernel refused the ids (setfsuid(2) itself returns no error).
     pub fn assume(ids: Option<HostIds>) -> Result<Self, Errno> {
         let Some(ids) = ids else {
             return Ok(Self {

@@ -22,10 +22,8 @@ pub struct Ends {
 
 /// Receives one datagram. Returns its length, at most that of `buffer`, and its addresses.
 ///
-/// The socket needs `set_packet_info_v4` or `_v6` of [`crate::socket`].
-///
-/// # Errors
-/// EAGAIN if none is waiting; EPROTO if the kernel did not report the addresses.
+/// The socket needs `set_packet_info_v4` or `_v6` of [`crate::socket`]. Fails with EAGAIN if no
+/// datagram is waiting, EPROTO if the kernel did not report the addresses.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<(usize, Ends), Errno> {
     let mut name = MaybeUninit::<libc::sockaddr_storage>::zeroed();
     let mut control = Control([0; 64]);
@@ -58,10 +56,8 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<(usize, Ends), Er
     Ok((received, Ends { from, to }))
 }
 
-/// Sends an answer from the destination of a datagram to its source.
-///
-/// # Errors
-/// EAGAIN if the socket buffer is full; the errno of sendmsg(2).
+/// Sends an answer from the destination of a datagram to its source (sendmsg(2)). Fails with EAGAIN
+/// if the socket buffer is full.
 pub fn answer(socket: impl AsFd, bytes: &[u8], ends: Ends) -> Result<(), Errno> {
     let mut control = Control([0; 64]);
     let mut part = libc::iovec {

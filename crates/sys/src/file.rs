@@ -33,13 +33,11 @@ const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
 
-/// Opens `path` beneath `directory` with `flags` and close-on-exec.
+/// Opens `path` beneath `directory` with `flags` and close-on-exec (openat2(2)). Fails with ELOOP or
+/// EXDEV for a link or a path out of the directory.
 ///
 /// If openat2 returns ENOSYS (with systemd's `RestrictSUIDSGID=` and `DynamicUser=`), walks the path
 /// by component with `O_NOFOLLOW`, with the same result.
-///
-/// # Errors
-/// The errno of openat2(2): ELOOP or EXDEV for a link or a path out of the directory.
 pub fn open_beneath(
     directory: BorrowedFd<'_>,
     path: &[u8],
@@ -112,9 +110,6 @@ pub enum Unread {
 
 /// Reads a regular file of at most `bytes_max` bytes. Open untrusted names with `O_NONBLOCK`,
 /// because opening a FIFO blocks.
-///
-/// # Errors
-/// [`Unread`].
 pub fn read_regular(file: OwnedFd, bytes_max: usize) -> Result<Vec<u8>, Unread> {
     let status = rustix::fs::fstat(&file).map_err(Unread::Stat)?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {

@@ -75,10 +75,8 @@ pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     )
 }
 
-/// Sends a message with up to [`DESCRIPTORS_MAX`] descriptors. Allocates nothing.
-///
-/// # Errors
-/// EPIPE if the peer has closed its end, E2BIG for too many descriptors.
+/// Sends a message with up to [`DESCRIPTORS_MAX`] descriptors. Allocates nothing. Fails with EPIPE
+/// if the peer has closed its end, E2BIG for too many descriptors.
 pub fn send(
     link: BorrowedFd<'_>,
     message: Message,
@@ -119,10 +117,8 @@ pub fn receive(link: BorrowedFd<'_>) -> Result<Option<(Message, Received)>, Errn
 }
 
 /// Waits for a message. Also returns whether descriptors were lost because this process is at
-/// RLIMIT_NOFILE.
-///
-/// # Errors
-/// The errno of recvmsg(2); EBADMSG for a message of another length or too many descriptors.
+/// RLIMIT_NOFILE (recvmsg(2)). Fails with EBADMSG for a message of another length or too many
+/// descriptors.
 pub fn receive_lossy(link: BorrowedFd<'_>) -> Result<Option<(Message, Received, bool)>, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut bytes = [0; MESSAGE_BYTES];

@@ -10,18 +10,12 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::process::last_errno;
 
-/// Locks the whole file exclusively and waits for it.
-///
-/// # Errors
-/// flock(2) except for EINTR, which is retried.
+/// Locks the whole file exclusively and waits for it (flock(2)). Retries on EINTR.
 pub fn claim_file(file: BorrowedFd<'_>) -> Result<(), Errno> {
     retry_on_intr(|| rustix::fs::flock(file, FlockOperation::LockExclusive))
 }
 
-/// Locks the whole file exclusively without waiting; `false` if it is locked.
-///
-/// # Errors
-/// flock(2) except for EWOULDBLOCK.
+/// Locks the whole file exclusively without waiting (flock(2)); `false` if it is locked.
 pub fn try_claim_file(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     try_flock(file, FlockOperation::NonBlockingLockExclusive)
 }
@@ -29,9 +23,6 @@ pub fn try_claim_file(file: BorrowedFd<'_>) -> Result<bool, Errno> {
 /// Locks the whole file shared without waiting; `false` if it is locked exclusively.
 ///
 /// Downgrading an exclusive lock is not atomic in flock(2): a waiter may get the lock in between.
-///
-/// # Errors
-/// flock(2) except for EWOULDBLOCK.
 pub fn try_share_file(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     try_flock(file, FlockOperation::NonBlockingLockShared)
 }
@@ -47,10 +38,8 @@ fn try_flock(file: BorrowedFd<'_>, operation: FlockOperation) -> Result<bool, Er
 /// Locks the byte at `offset` (F_OFD_SETLK, fcntl(2), Linux 3.15) of a file that is open for
 /// writing; `false` if another description holds it.
 ///
-/// Two locks through the same description do not exclude each other.
-///
-/// # Errors
-/// fcntl(2) except for EAGAIN and EACCES; EOVERFLOW for an offset beyond `off_t`.
+/// Two locks through the same description do not exclude each other. Fails with EOVERFLOW for an
+/// offset beyond `off_t`.
 pub fn try_claim_byte(file: BorrowedFd<'_>, offset: u64) -> Result<bool, Errno> {
     let range = libc::flock {
         l_type: i16::try_from(libc::F_WRLCK).map_err(|_wide| Errno::INVAL)?,

@@ -88,9 +88,7 @@ pub fn restrict_tree(tree: BorrowedFd<'_>, attributes: Attributes) -> Result<(),
     set_attributes(tree.as_raw_fd(), c"", AT_EMPTY_PATH | AT_RECURSIVE, &attr)
 }
 
-/// Maps the owners of a detached tree by the id maps of `user_namespace` (Linux 5.12).
-///
-/// # Errors
+/// Maps the owners of a detached tree by the id maps of `user_namespace` (Linux 5.12). Fails with
 /// EINVAL if the file system does not support it, EPERM without CAP_SYS_ADMIN over it.
 pub fn map_owners(tree: BorrowedFd<'_>, user_namespace: BorrowedFd<'_>) -> Result<(), Errno> {
     let userns_fd = u64::from(user_namespace.as_raw_fd().cast_unsigned());
@@ -227,10 +225,8 @@ pub fn detach(target: &CStr) -> Result<(), Errno> {
     rustix::mount::unmount(target, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
 }
 
-/// Changes the limits of the tmpfs at `path` (fspick(2)).
-///
-/// # Errors
-/// EINVAL if more is in use than the new limit allows.
+/// Changes the limits of the tmpfs at `path` (fspick(2)). Fails with EINVAL if more is in use than
+/// the new limit allows.
 pub fn resize_tmpfs(path: &CStr, size: &CStr, inodes: &CStr) -> Result<(), Errno> {
     let context = rustix::mount::fspick(rustix::fs::CWD, path, FsPickFlags::FSPICK_CLOEXEC)?;
     rustix::mount::fsconfig_set_string(context.as_fd(), c"size", size)?;
@@ -254,10 +250,8 @@ pub fn tmpfs_at(target: &CStr, size_bytes: u64) -> Result<(), Errno> {
     )
 }
 
-/// Formats `text` into `buffer`. Allocates nothing.
-///
-/// # Errors
-/// ENAMETOOLONG if the buffer is too small.
+/// Formats `text` into `buffer`. Allocates nothing. Fails with ENAMETOOLONG if the buffer is too
+/// small.
 pub fn c_string<'buffer>(
     buffer: &'buffer mut [u8],
     text: Arguments<'_>,
@@ -268,10 +262,8 @@ pub fn c_string<'buffer>(
     CStr::from_bytes_until_nul(buffer).map_err(|_no_end| Errno::NAMETOOLONG)
 }
 
-/// Mounts the proc file system of this pid namespace.
-///
-/// # Errors
-/// EPERM if parts of the visible proc are masked (mount_namespaces(7)).
+/// Mounts the proc file system of this pid namespace. Fails with EPERM if parts of the visible proc
+/// are masked (mount_namespaces(7)).
 pub fn proc_at(target: &CStr) -> Result<(), Errno> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     rustix::mount::mount(c"proc", target, c"proc", flags, None::<&CStr>)
@@ -307,9 +299,7 @@ pub fn make_private() -> Result<(), Errno> {
 }
 
 /// Makes the working directory, which must be a mount point, the root and detaches the old root.
-///
-/// # Errors
-/// EINVAL if the working directory is not a mount point.
+/// Fails with EINVAL if the working directory is not a mount point.
 pub fn pivot_into_working_directory() -> Result<(), Errno> {
     rustix::process::pivot_root(c".", c".")?;
     // The old root is now stacked on the new one; `.` still refers to it.

@@ -27,9 +27,7 @@ pub mod kind {
     pub const TIME: u64 = 0x0000_0080;
 }
 
-/// Moves this process into new namespaces of `kinds`, flags of [`kind`] (unshare(2)).
-///
-/// # Errors
+/// Moves this process into new namespaces of `kinds`, flags of [`kind`] (unshare(2)). Fails with
 /// EPERM without CAP_SYS_ADMIN in the user namespace.
 pub fn unshare(kinds: u64) -> Result<(), Errno> {
     // SAFETY: an integer; the call accesses no memory of this process.

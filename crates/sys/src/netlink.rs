@@ -79,10 +79,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Appends a message: type, flags, fixed part, attributes.
-    ///
-    /// # Errors
-    /// EMSGSIZE for an attribute of more than 64 KiB.
+    /// Appends a message: type, flags, fixed part, attributes. Fails with EMSGSIZE for an attribute
+    /// of more than 64 KiB.
     pub fn push(
         &mut self,
         kind: u16,
@@ -125,10 +123,8 @@ impl Batch {
     }
 }
 
-/// Opens a close-on-exec netlink socket of `protocol`; `None` is NETLINK_ROUTE.
-///
-/// # Errors
-/// The errno of socket(2): EPROTONOSUPPORT if the kernel does not have the protocol.
+/// Opens a close-on-exec netlink socket of `protocol`; `None` is NETLINK_ROUTE (socket(2)). Fails
+/// with EPROTONOSUPPORT if the kernel does not have the protocol.
 pub fn open(protocol: Option<Protocol>) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC;
     rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)

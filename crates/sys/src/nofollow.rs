@@ -57,10 +57,8 @@ pub fn open(path: &CStr) -> Result<(OwnedFd, FileType), Errno> {
     }
 }
 
-/// Opens `path` with `O_PATH`, in one call where openat2(2) exists.
-///
-/// # Errors
-/// ENOENT if the path does not exist, ELOOP or ENOTDIR for a link on the way.
+/// Opens `path` with `O_PATH`, in one call where openat2(2) exists. Fails with ENOENT if the path
+/// does not exist, ELOOP or ENOTDIR for a link on the way.
 pub fn open_without_links(path: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;

@@ -36,9 +36,6 @@ pub fn stat(proc: BorrowedFd<'_>, id: u32) -> Result<Option<Stat>, Errno> {
 }
 
 /// Reads the resident pages, including shared ones; `None` if the process is gone.
-///
-/// # Errors
-/// As [`stat`].
 pub fn resident_pages(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, Errno> {
     parsed(read(proc, id, c"statm")?, |text| {
         text.split_ascii_whitespace().nth(1)?.parse().ok()
@@ -60,9 +57,6 @@ pub fn proportional_bytes(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, 
 
 /// Reads resident anonymous and shared memory in bytes, without file mappings (Linux 4.5); `None`
 /// if the process is gone.
-///
-/// # Errors
-/// As [`stat`].
 pub fn unbacked_bytes(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, Errno> {
     // A zombie has neither line.
     parsed(read(proc, id, c"status")?, |text| {

@@ -68,13 +68,11 @@ pub unsafe fn fork_into(
     })
 }
 
-/// Forks with fork(2). Returns the pid of the child, and `None` in the child.
+/// Forks with fork(2). Returns the pid of the child, and `None` in the child. Fails with EAGAIN at a
+/// process limit, ENOMEM.
 ///
 /// # Safety
 /// The calling process must have one thread, as for [`fork_into`].
-///
-/// # Errors
-/// EAGAIN at a process limit, ENOMEM.
 pub unsafe fn fork() -> Result<Option<i32>, Errno> {
     // SAFETY: takes no argument; the caller guarantees the single thread.
     match unsafe { libc::fork() } {
@@ -147,10 +145,7 @@ pub struct Ended {
 }
 
 /// Waits for `pid` (-1: any child) with wait4(2). Returns `None` if `block` is false and no child
-/// has ended.
-///
-/// # Errors
-/// ECHILD if the child does not exist.
+/// has ended. Fails with ECHILD if the child does not exist.
 pub fn wait(pid: i32, block: bool) -> Result<Option<Ended>, Errno> {
     let mut raw_status = 0;
     // SAFETY: rusage is plain integers; all zero is valid.
@@ -181,10 +176,8 @@ fn microseconds(time: libc::timeval) -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
 }
 
-/// Sends a signal with kill(2). A negative `pid` means a process group.
-///
-/// # Errors
-/// ESRCH if the process does not exist.
+/// Sends a signal with kill(2). A negative `pid` means a process group. Fails with ESRCH if the
+/// process does not exist.
 pub fn kill(pid: i32, signal: i32) -> Result<(), Errno> {
     // SAFETY: integers only.
     if unsafe { libc::kill(pid, signal) } < 0 {
@@ -274,10 +267,7 @@ pub(super) fn last_errno() -> Errno {
     errno_of(&std::io::Error::last_os_error())
 }
 
-/// Fills `bytes` from getrandom(2).
-///
-/// # Errors
-/// The errno of getrandom(2); EIO for fewer bytes than requested.
+/// Fills `bytes` from getrandom(2). Fails with EIO for fewer bytes than requested.
 pub fn random(bytes: &mut [u8]) -> Result<(), Errno> {
     let filled = rustix::rand::getrandom(&mut *bytes, GetRandomFlags::empty())?;
     if filled == bytes.len() {

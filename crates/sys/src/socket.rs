@@ -10,18 +10,14 @@ use super::process::check;
 const IPV6_TRANSPARENT: c_int = 75;
 const IPV6_FREEBIND: c_int = 78;
 
-/// Lets an IPv4 socket accept data for foreign addresses (IP_TRANSPARENT, ip(7)).
-///
-/// # Errors
-/// EPERM without CAP_NET_ADMIN in the user namespace of the network namespace.
+/// Lets an IPv4 socket accept data for foreign addresses (IP_TRANSPARENT, ip(7)). Fails with EPERM
+/// without CAP_NET_ADMIN in the user namespace of the network namespace.
 pub fn set_transparent_v4(socket: impl AsFd) -> Result<(), Errno> {
     set(socket, libc::IPPROTO_IP, libc::IP_TRANSPARENT)
 }
 
-/// Lets an IPv6 socket accept data for foreign addresses.
-///
-/// # Errors
-/// EPERM without CAP_NET_ADMIN in the user namespace of the network namespace.
+/// Lets an IPv6 socket accept data for foreign addresses. Fails with EPERM without CAP_NET_ADMIN in
+/// the user namespace of the network namespace.
 pub fn set_transparent_v6(socket: impl AsFd) -> Result<(), Errno> {
     set(socket, libc::IPPROTO_IPV6, IPV6_TRANSPARENT)
 }

@@ -6,10 +6,7 @@ use rustix::io::Errno;
 
 use super::process::last_errno;
 
-/// Duplicates an inherited descriptor, close-on-exec and above 2.
-///
-/// # Errors
-/// EBADF if it is closed; EMFILE.
+/// Duplicates an inherited descriptor, close-on-exec and above 2. Fails with EBADF if it is closed.
 pub fn duplicate_inherited(fd: RawFd) -> Result<OwnedFd, Errno> {
     // SAFETY: fcntl F_DUPFD_CLOEXEC takes plain integers and accesses no memory.
     let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };

@@ -25,10 +25,8 @@ pub fn open_pair(ptmx: &CStr) -> Result<(OwnedFd, OwnedFd), Errno> {
     Ok((master, unsafe { OwnedFd::from_raw_fd(slave) }))
 }
 
-/// Copies the window size from terminal `from` to terminal `to`.
-///
-/// # Errors
-/// ENOTTY if one of them is not a terminal.
+/// Copies the window size from terminal `from` to terminal `to`. Fails with ENOTTY if one of them
+/// is not a terminal.
 pub fn copy_size(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Errno> {
     let size = rustix::termios::tcgetwinsize(from)?;
     rustix::termios::tcsetwinsize(to, size)
@@ -42,10 +40,7 @@ pub struct RawMode<'fd> {
 }
 
 impl<'fd> RawMode<'fd> {
-    /// Puts `terminal` into raw mode.
-    ///
-    /// # Errors
-    /// ENOTTY if it is not a terminal.
+    /// Puts `terminal` into raw mode. Fails with ENOTTY if it is not a terminal.
     pub fn enter(terminal: BorrowedFd<'fd>) -> Result<Self, Errno> {
         let before = rustix::termios::tcgetattr(terminal)?;
         let mut raw = before.clone();

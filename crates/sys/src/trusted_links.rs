@@ -27,9 +27,6 @@ impl From<Errno> for Unopened {
 
 /// Opens `path` with `O_PATH` by component, so that no component can change between check and use.
 /// Follows links of /proc by their text.
-///
-/// # Errors
-/// [`Unopened`].
 pub fn open(path: &[u8]) -> Result<OwnedFd, Unopened> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open_start = |start: &str| rustix::fs::openat(CWD, start, flags, Mode::empty());

@@ -38,9 +38,6 @@ pub enum WorkerError {
 /// and error are /dev/null.
 ///
 /// `signals` is a signalfd(2). The child has ended when this returns.
-///
-/// # Errors
-/// [`WorkerError`].
 pub fn run_in_child(
     limits: WorkerLimits,
     signals: Option<BorrowedFd<'_>>,

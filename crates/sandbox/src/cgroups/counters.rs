@@ -41,9 +41,6 @@ impl RunCgroup {
     }
 
     /// CPU time so far. Version 1 counts from the join of the body, version 2 from the clone.
-    ///
-    /// # Errors
-    /// [`CgroupError::Count`].
     pub fn cpu_time(&self) -> Result<Option<CpuTime>, CgroupError> {
         if let Some(group) = self.v1_group(Controller::Cpuacct) {
             let nanoseconds = |file| group.read_number(file).map_err(CgroupError::Count);
@@ -73,18 +70,12 @@ impl RunCgroup {
     }
 
     /// Peak memory of the whole tree, including page cache. Version 2: Linux 5.19.
-    ///
-    /// # Errors
-    /// [`CgroupError::Count`].
     pub fn memory_peak_bytes(&self) -> Result<Option<u64>, CgroupError> {
         let v1 = Counter::Number("memory.max_usage_in_bytes");
         self.read(Controller::Memory, Counter::Number("memory.peak"), v1)
     }
 
     /// Current memory.
-    ///
-    /// # Errors
-    /// [`CgroupError::Count`].
     pub fn memory_bytes(&self) -> Result<Option<u64>, CgroupError> {
         let v1 = Counter::Number("memory.usage_in_bytes");
         self.read(Controller::Memory, Counter::Number("memory.current"), v1)
@@ -92,9 +83,6 @@ impl RunCgroup {
 
     /// Current memory of tmpfs files and shared memory, which outlives a process. Excludes page
     /// cache of disks.
-    ///
-    /// # Errors
-    /// [`CgroupError::Count`].
     pub fn memory_file_bytes(&self) -> Result<Option<u64>, CgroupError> {
         let v2 = Counter::Keyed("memory.stat", "shmem");
         let v1 = Counter::Keyed("memory.stat", "total_shmem");
@@ -102,9 +90,6 @@ impl RunCgroup {
     }
 
     /// Number of OOM kills. Version 1: Linux 4.13.
-    ///
-    /// # Errors
-    /// [`CgroupError::Count`].
     pub fn oom_kills(&self) -> Result<Option<u64>, CgroupError> {
         let v2 = Counter::Keyed("memory.events", "oom_kill");
         let v1 = Counter::Keyed("memory.oom_control", "oom_kill");
@@ -112,18 +97,12 @@ impl RunCgroup {
     }
 
     /// Peak number of processes and threads. Linux 6.1 (`pids.peak`).
-    ///
-    /// # Errors
-    /// [`CgroupError::Count`].
     pub fn processes_peak(&self) -> Result<Option<u64>, CgroupError> {
         let counter = Counter::Number("pids.peak");
         self.read(Controller::Pids, counter, counter)
     }
 
     /// Number of forks refused by the limit.
-    ///
-    /// # Errors
-    /// [`CgroupError::Count`].
     pub fn process_limit_hits(&self) -> Result<Option<u64>, CgroupError> {
         let counter = Counter::Keyed("pids.events", "max");
         self.read(Controller::Pids, counter, counter)

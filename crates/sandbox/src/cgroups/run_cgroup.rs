@@ -46,9 +46,6 @@ impl Backend {
     ///
     /// If needed, first moves the supervisor into a leaf and enables controllers. A refused
     /// controller becomes a gap in [`RunCgroup::coverage`]. [`Backend::None`] creates no cgroups.
-    ///
-    /// # Errors
-    /// [`CgroupError::MoveToLeaf`], [`CgroupError::Create`].
     pub fn create(&self, run_id: &str) -> Result<RunCgroup, CgroupError> {
         let (mechanism, missing) = self.mechanism();
         let mut run = RunCgroup {
@@ -129,9 +126,6 @@ impl RunCgroup {
     ///
     /// Returns the open `tasks` files of version 1. The child must write `0` to each before it
     /// unshares its cgroup namespace.
-    ///
-    /// # Errors
-    /// [`CgroupError::Create`], [`CgroupError::Limit`], [`CgroupError::OpenTasks`].
     pub fn apply(&mut self, limits: &CgroupLimits) -> Result<Vec<OwnedFd>, CgroupError> {
         if self.unified_limits {
             self.limit_v2(limits)?;
@@ -181,9 +175,6 @@ impl RunCgroup {
     ///
     /// Uses `cgroup.kill` (Linux 5.14). Without it, forbids forks (`pids.max`), freezes the cgroup if
     /// possible, and kills the listed processes until none is left.
-    ///
-    /// # Errors
-    /// [`CgroupError::Kill`].
     pub fn kill(&self) -> Result<(), CgroupError> {
         if self.created.is_empty() {
             // `count_and_remove` has removed all.

@@ -163,9 +163,6 @@ impl RunRecords {
     }
 
     /// Creates the record of a run. It stays locked as long as a process has its descriptor open.
-    ///
-    /// # Errors
-    /// [`RecordsError::RunId`], [`RecordsError::Exists`], [`RecordsError::Call`].
     pub fn begin(&self, run_id: &str) -> Result<RunRecord, RecordsError> {
         if !is_run_id(run_id.as_bytes()) {
             return Err(RecordsError::RunId {
@@ -253,9 +250,6 @@ impl RunRecords {
     /// determines where the search starts.
     ///
     /// The claim lasts until the last copy of its descriptor, including init's, is closed.
-    ///
-    /// # Errors
-    /// [`RecordsError::UidRange`], [`RecordsError::UidsExhausted`], [`RecordsError::Call`].
     pub fn claim_uid(&self, base: u32, count: u32, seed: u64) -> Result<UidClaim, RecordsError> {
         uids::claim(&self.path, self.directory.as_fd(), base, count, seed)
     }

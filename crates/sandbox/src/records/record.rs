@@ -74,17 +74,11 @@ impl RunRecord {
     }
 
     /// Records several entries in the order of creation.
-    ///
-    /// # Errors
-    /// As [`RunRecord::record`].
     pub fn record_all(&mut self, entries: &[Entry]) -> Result<(), RecordsError> {
         self.append(entries.iter().map(Line::from))
     }
 
     /// Deletes an entry whose object was removed or now belongs to the caller.
-    ///
-    /// # Errors
-    /// As [`RunRecord::record`].
     pub fn forget(&mut self, entry: &Entry) -> Result<(), RecordsError> {
         self.append([Line::Forget(Box::new(Line::from(entry)))])
     }
@@ -97,9 +91,6 @@ impl RunRecord {
 
     /// Opens the file for workspace locks again: locks through one open file description do not
     /// exclude each other.
-    ///
-    /// # Errors
-    /// [`RecordsError::Call`].
     pub fn open_locks(&self) -> Result<OwnedFd, RecordsError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o600);

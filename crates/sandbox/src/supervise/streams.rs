@@ -87,11 +87,8 @@ enum WriterKind {
 impl Writer {
     /// Creates a writer to `descriptor`.
     ///
-    /// Opens pipes and terminals again, because O_NONBLOCK on the shared open file description would
-    /// also affect the caller.
-    ///
-    /// # Errors
-    /// EBADF if it is closed.
+    /// Opens pipes and terminals again, because O_NONBLOCK on the shared open file description
+    /// would also affect the caller. Fails with EBADF if `descriptor` is closed.
     pub fn new(descriptor: BorrowedFd<'_>) -> Result<Self, Errno> {
         let own = rustix::io::fcntl_dupfd_cloexec(descriptor, 3)?;
         let mode = rustix::fs::fstat(&own)?.st_mode;
@@ -347,10 +344,7 @@ impl InputPump {
         }
     }
 
-    /// Copies the caller's standard input.
-    ///
-    /// # Errors
-    /// EBADF if it is closed.
+    /// Copies the caller's standard input `source`. Fails with EBADF if it is closed.
     pub fn of_caller(
         source: BorrowedFd<'_>,
         sink: OwnedFd,

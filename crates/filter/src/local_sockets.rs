@@ -19,7 +19,6 @@ const TYPE_MASK: u32 = 0xf;
 /// The errno of a kernel without unix sockets.
 const EAFNOSUPPORT: u32 = 97;
 
-/// Numbers of socket(2) and socketpair(2).
 const fn numbers(arch: Arch) -> (u32, u32) {
     match arch {
         Arch::X86_64 => (41, 53),

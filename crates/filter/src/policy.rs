@@ -136,7 +136,6 @@ impl Decision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reporting {
-    /// A denial.
     Yes,
     /// Not a denial, because libraries make this call to find out whether it exists.
     Probe,

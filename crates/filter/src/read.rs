@@ -10,7 +10,6 @@ use crate::{Arch, UNLISTED};
 /// Error of a policy.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// Invalid YAML or schema.
     #[error("cannot read the system call policy: {source}")]
     Shape {
         /// With line and column.
@@ -29,7 +28,6 @@ pub enum PolicyError {
         "rule `{rule}`: unknown system call `{call}`: correct the name, or add it to a number table"
     )]
     UnknownCall { rule: String, call: String },
-    /// A call with two rules.
     #[error("rules `{first}` and `{second}` both contain `{call}`: remove it from one of them")]
     TwoRules {
         call: String,
@@ -38,13 +36,11 @@ pub enum PolicyError {
     },
     #[error("duplicate rule id `{id}`: denials refer to ids, so rename one")]
     TwoIds { id: String },
-    /// `report` is missing on a rule that refuses, or set on one that does not.
     #[error(
         "rule `{rule}`: `report` (yes or probe) is required if the rule refuses something, and not \
          allowed otherwise"
     )]
     Report { rule: String },
-    /// A case that can never match, or always does.
     #[error(
         "rule `{rule}`, case {case}: expected at least one condition, arguments from 0 to 5, and \
          at least one value in `one_of`, each within `mask`"
@@ -54,17 +50,14 @@ pub enum PolicyError {
         /// Counted from 1.
         case: usize,
     },
-    /// A rule of a tightening that allows.
     #[error("rule `{rule}` allows its calls, but a tightening can only refuse: use an errno")]
     Loosens { rule: String },
-    /// A rule of a tightening about a call that is already refused.
     #[error("rule `{rule}` refuses `{call}`, which rule `{base}` already refuses: remove it")]
     RefusedAlready {
         rule: String,
         call: String,
         base: String,
     },
-    /// A rule of a tightening with conditions on calls of several rules.
     #[error(
         "rule `{rule}` has conditions, so all its calls must belong to one rule of the base policy, \
          which decides if they do not hold"
@@ -195,7 +188,6 @@ pub(super) fn check_ids<'rule>(rules: impl Iterator<Item = &'rule str>) -> Resul
     Ok(())
 }
 
-/// Rule index of each named call.
 fn rule_indexes<'r>(
     rules: &'r [RuleText],
     known: &BTreeSet<&str>,

@@ -42,9 +42,7 @@ pub enum Refused {
         error: ContractError,
     },
     Document(Vec<Mismatch>),
-    /// Number of a received signal.
     Cancelled(i32),
-    /// A system call of the supervisor failed.
     Host(rustix::io::Errno),
 }
 

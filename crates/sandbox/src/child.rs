@@ -374,7 +374,6 @@ pub(super) fn landlock_errno(error: &RulesetError) -> Errno {
     Errno::INVAL
 }
 
-/// Detached mounts to attach.
 struct PreparedMounts<'a> {
     trees: &'a [Option<OwnedFd>],
     overlays: &'a [Option<OwnedFd>],

@@ -35,7 +35,6 @@ pub use spec::outcome::Outcome;
 
 const PATH: [&str; 4] = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin"];
 const OUTPUT_BYTES_DEFAULT: u64 = 16 << 20;
-/// Inodes of the writable space.
 const SPACE_INODES: u64 = 65_536;
 /// Uids for runs of root; no account of the host may have them.
 const UIDS: UidRange = UidRange {
@@ -153,10 +152,7 @@ impl Sandbox {
     /// Runs a command to its end; its standard input is empty and its output is captured.
     ///
     /// The calling process must have one thread. This sets close-on-exec on its descriptors from 3
-    /// on, resets SIGCHLD and ignores SIGPIPE.
-    ///
-    /// # Errors
-    /// [`CommandError`]; then nothing of the command is left.
+    /// on, resets SIGCHLD and ignores SIGPIPE. On failure nothing of the command is left.
     pub fn run(&self, argv: &[&str]) -> Result<Ended, CommandError> {
         process::close_on_exec_from(3).map_err(call("close descriptors on exec"))?;
         let limits = self.effective_limits();
@@ -324,7 +320,6 @@ fn ended(outcome: Outcome, observed: Observed, streams: Streams, coverage: Vec<C
     }
 }
 
-/// Refuses a requested limit that this host cannot enforce.
 fn refuse_unenforceable(
     coverage: &[Coverage],
     requested: &LimitValues,

@@ -64,7 +64,6 @@ pub enum SandboxError {
 }
 
 impl SandboxError {
-    /// The error of a call of the supervisor.
     pub(crate) fn supervisor(
         act: &'static str,
         object: impl Into<String>,

@@ -9,7 +9,6 @@ use crate::view::{Access, BASE_CANDIDATES, ViewStep, etc_files, is_beneath};
 /// Entry of the top layer. The path is relative to the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TopLayerEntry {
-    /// Mode 0755.
     Directory(Vec<u8>),
     /// Path and contents, mode 0644.
     File(Vec<u8>, Vec<u8>),
@@ -18,7 +17,6 @@ pub enum TopLayerEntry {
 /// Bind mount of a path of the writable space at the same path of the image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageBind {
-    /// Relative to both roots.
     pub path: Vec<u8>,
     /// Applies to the top mount only; mounts beneath it stay writable.
     pub read_only: bool,

@@ -17,17 +17,12 @@ pub struct ImageUser {
 pub enum ImageUserError {
     #[error("the image runs as the {kind} `{name}`, which is missing in its {file}")]
     Unknown {
-        /// `user` or `group`.
         kind: &'static str,
         name: String,
         file: &'static str,
     },
     #[error("the image runs as the {kind} `{number}`: expected a number from 0 to 4294967294")]
-    Number {
-        /// `user` or `group`.
-        kind: &'static str,
-        number: String,
-    },
+    Number { kind: &'static str, number: String },
 }
 
 impl ImageUserError {

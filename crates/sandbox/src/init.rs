@@ -363,7 +363,6 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 
-    /// Requests a connection from init and returns its answer.
     fn request(is_v6: bool, port: i32) -> Result<OwnedFd, Errno> {
         let (supervisor, init) = link::pair().expect("a pair");
         let values = [7, i32::from(is_v6), port];

@@ -307,7 +307,6 @@ fn questions(address: SocketAddr) -> Result<OwnedFd, Errno> {
     Ok(questions)
 }
 
-/// Sends the sockets of all pairs and then `log`.
 fn send_sockets(
     link: BorrowedFd<'_>,
     part: Part,
@@ -333,10 +332,7 @@ fn send_sockets(
     link::send(link, message, &descriptors[..count]).map_err(at(ChildStep::SendSockets))
 }
 
-/// Receives the sockets of [`set_up`].
-///
-/// # Errors
-/// [`SandboxError`]; then the body does not run.
+/// Receives the sockets of [`set_up`]. On failure the body does not run.
 pub(super) fn receive_sockets(
     link: BorrowedFd<'_>,
     describe: &dyn Fn(ChildStep, usize) -> String,

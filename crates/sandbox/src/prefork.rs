@@ -23,7 +23,6 @@ use sys::signal;
 const ARENA_BYTES: usize = 16 << 20;
 const STACK_BYTES: usize = 256 << 10;
 
-/// Maximum wait for a dropped child.
 const DROP_PATIENCE_S: i64 = 5;
 
 /// A child process, killed and reaped on drop.
@@ -95,7 +94,6 @@ pub struct Prefork {
     pub(super) child: Child,
     pub(super) link: OwnedFd,
     pub(super) arena: Arena,
-    /// Monotonic time of the clone.
     pub(super) cloned_ns: u64,
 }
 
@@ -103,10 +101,8 @@ impl Prefork {
     /// Clones the child.
     ///
     /// `into_cgroup` is an open directory of a version 2 cgroup. The calling process must have one
-    /// thread, which must outlive the run: the child dies with it.
-    ///
-    /// # Errors
-    /// [`SandboxError`]; then nothing of the child is left.
+    /// thread, which must outlive the run: the child dies with it. On failure nothing of the child
+    /// is left.
     pub fn start(into_cgroup: Option<BorrowedFd<'_>>) -> Result<Self, SandboxError> {
         // If SIGCHLD is ignored, init cannot wait for the body.
         signal::own_dispositions().map_err(SandboxError::supervisor("set", "the signals"))?;

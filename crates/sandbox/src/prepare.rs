@@ -76,7 +76,6 @@ pub struct Prepared {
     pub(super) space: OwnedFd,
     /// The child's message that the new root is assembled, if it was already received.
     pub(super) ready: Option<(Message, Received)>,
-    /// Number of overlayfs requests without an answer.
     pub(super) overlays_pending: usize,
 }
 
@@ -92,10 +91,7 @@ impl Prepared {
 /// Sends the base plan to the child, which then creates its writable space.
 ///
 /// Init keeps the descriptors `claims` open until the body has ended, even if the supervisor is
-/// killed.
-///
-/// # Errors
-/// [`SandboxError`]; then nothing of the child is left.
+/// killed. On failure nothing of the child is left.
 pub fn begin(
     prefork: Prefork,
     plan: &BasePlan,
@@ -124,10 +120,8 @@ pub fn begin(
 }
 
 impl Preparing {
-    /// Waits for the writable space. `plan` is that of `begin`.
-    ///
-    /// # Errors
-    /// [`SandboxError`]; then nothing of the child is left.
+    /// Waits for the writable space. `plan` is that of `begin`. On failure nothing of the child is
+    /// left.
     pub fn finish(self, plan: &BasePlan) -> Result<Prepared, SandboxError> {
         let describe = |step, index| describe_base(plan, step, index);
         let act = "make the writable space";
@@ -145,7 +139,6 @@ impl Preparing {
     }
 }
 
-/// The line of uid_map or gid_map that maps the body's id to `outside`.
 fn id_map(outside: u32) -> String {
     format!("{INSIDE_ID} {outside} 1\n")
 }
@@ -281,7 +274,6 @@ pub(super) fn describe_base(plan: &BasePlan, step: ChildStep, index: usize) -> S
     }
 }
 
-/// Describes a step of the view for messages.
 pub(super) fn describe_view(step: &ViewStep) -> String {
     let (act, path): (&str, &[u8]) = match step {
         ViewStep::Directory { path, .. } => ("directory ", path),

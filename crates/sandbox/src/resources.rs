@@ -36,7 +36,6 @@ pub struct ResourceRequest<'run> {
     /// Size of the writable space until the launch.
     pub space_bytes: u64,
     pub space_inodes: u64,
-    /// The body gets a terminal.
     pub terminal: bool,
 }
 
@@ -50,10 +49,7 @@ pub enum ResourcesError {
 }
 
 impl Resources {
-    /// Acquires all resources of a run.
-    ///
-    /// # Errors
-    /// [`ResourcesError`]; then nothing is acquired.
+    /// Acquires all resources of a run. On failure nothing is acquired.
     pub fn acquire(
         host: HostSupport,
         records: &RunRecords,

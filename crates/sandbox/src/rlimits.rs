@@ -4,11 +4,9 @@ use crate::steps::ResourceLimit;
 use spec::limits::{Coverage, Limit, LimitValues};
 use sys::rlimit::resource;
 
-/// Maximum locked memory.
 const LOCKED_MEMORY_BYTES: u64 = 8 << 20;
 /// Largest page size of the supported processors.
 const PAGE_BYTES_MAX: u64 = 64 << 10;
-/// Maximum queued signals and timers.
 const PENDING_SIGNALS: u64 = 16_384;
 
 /// Builds the resource limits for the limits `values` of a run.

@@ -114,12 +114,10 @@ pub(super) struct StepError {
     pub(super) errno: Errno,
 }
 
-/// The error of `step`.
 pub(super) fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
     at_index(step, 0)
 }
 
-/// The error of entry `index` in the list of `step`.
 pub(super) fn at_index(step: ChildStep, index: i32) -> impl Fn(Errno) -> StepError {
     move |errno| StepError { step, index, errno }
 }
@@ -267,7 +265,6 @@ pub(super) fn published<'a, P: Plan + 'a>(arena: &'a Arena) -> P {
     }
 }
 
-/// Completed steps with their timestamps, in order.
 pub(super) fn timestamps(arena: &Arena) -> Vec<(&'static str, u64)> {
     let mut completed: Vec<(&'static str, u64)> = CHILD_STEPS
         .iter()
@@ -359,7 +356,6 @@ fn copy_relative<'a>(arena: &'a Arena, path: &[u8]) -> Result<&'a CStr, Errno> {
     arena.c_string(path.strip_prefix(b"/").unwrap_or(path))
 }
 
-/// Copies the root of an image into the arena.
 pub(super) fn copy_root<'a>(
     arena: &'a Arena,
     overlay: usize,
@@ -377,7 +373,6 @@ pub(super) fn copy_root<'a>(
     })
 }
 
-/// Copies a ruleset into the arena.
 pub(super) fn copy_ruleset<'a>(
     arena: &'a Arena,
     ruleset: &Ruleset,

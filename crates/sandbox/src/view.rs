@@ -10,7 +10,6 @@ use spec::mount_target::{MountTarget, MountTargetError};
 use spec::path::escape;
 use spec::request::ViewEntry;
 
-/// Uid and gid of the body inside.
 pub(crate) const INSIDE_ID: u32 = 1000;
 /// Home of the body.
 pub const HOME: &str = "/home/runner";
@@ -329,12 +328,10 @@ pub enum MountSource {
         path: Vec<u8>,
         access: Access,
     },
-    /// A tree that the supervisor has cloned.
     Tree {
         tree: usize,
         access: Access,
     },
-    /// An overlayfs requested from the child.
     Overlay {
         overlay: usize,
         access: Access,

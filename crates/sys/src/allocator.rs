@@ -7,7 +7,6 @@ use super::process::exit_now;
 /// A constant, because formatting may need memory.
 const NO_MEMORY: &[u8] = b"runner: failed: no memory is left for the supervisor: give it more \
     (ulimit -v, ulimit -d, the memory of its cgroup) (host_failed)\n";
-/// Exit code of a host failure.
 const FAILED: i32 = 125;
 
 /// Allocator that prints a line and exits with code 125 when an allocation fails. The default of

@@ -157,7 +157,6 @@ pub fn exchange(socket: &OwnedFd, batch: &[u8], acknowledged: u32) -> Result<(),
     Ok(())
 }
 
-/// Returns the bytes after the first acknowledgement.
 fn read_acknowledgement(bytes: &[u8]) -> Result<&[u8], Errno> {
     let Some((header, after)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Err(Errno::PROTO);

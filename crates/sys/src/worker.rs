@@ -29,7 +29,6 @@ pub enum WorkerError {
     TooLong,
     /// A signal for the parent, read from the descriptor.
     Signal(i32),
-    /// A system call of the parent failed.
     Host(Errno),
 }
 

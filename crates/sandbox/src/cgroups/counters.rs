@@ -126,12 +126,9 @@ impl RunCgroup {
     }
 }
 
-/// Where a counter is.
 #[derive(Clone, Copy)]
 enum Counter {
-    /// A file with one number.
     Number(&'static str),
-    /// A file and a key in it.
     Keyed(&'static str, &'static str),
 }
 

@@ -14,7 +14,6 @@ impl Backend {
     }
 }
 
-/// The coverage of the four axes by a `mechanism` with all controllers except `missing`.
 pub(super) fn of(
     mechanism: &'static str,
     missing: &[(Controller, String)],

@@ -30,7 +30,6 @@ impl Controller {
     }
 }
 
-/// A mounted hierarchy and our own cgroup in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hierarchy {
     pub(super) mount_point: String,

@@ -48,8 +48,9 @@ pub enum Backend {
     V2(Unified),
     /// A cgroup in each version 1 hierarchy, and if possible one in the version 2 tree.
     V1(Hybrid),
-    /// Resource limits and polling.
-    None { reason: String },
+    None {
+        reason: String,
+    },
 }
 
 /// Version 2.
@@ -61,7 +62,6 @@ pub struct Unified {
     pub to_enable: Vec<Controller>,
     /// This process is in the parent and must leave it before controllers are enabled.
     pub move_to_leaf: bool,
-    /// Unavailable controllers, with reasons.
     pub missing: Vec<(Controller, String)>,
     pub in_delegated_scope: bool,
 }
@@ -69,7 +69,6 @@ pub struct Unified {
 /// Version 1, with or without a version 2 tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hybrid {
-    /// One for each hierarchy.
     pub parents: Vec<V1Parent>,
     /// Parent in the version 2 tree, which has no controllers and is used for `cgroup.kill`.
     pub unified: Option<String>,

@@ -20,7 +20,6 @@ use spec::limits::Coverage;
 pub(super) const REMOVE_PATIENCE: Duration = Duration::from_secs(2);
 /// The same in `drop`.
 const DROP_PATIENCE: Duration = Duration::from_millis(500);
-/// Maximum kill rounds in a cgroup without `cgroup.kill`.
 const KILL_ROUNDS_MAX: usize = 200;
 
 /// The cgroups of one run. Call [`RunCgroup::close`]: drop also kills and removes, but reports no
@@ -261,7 +260,6 @@ impl RunCgroup {
             .map(|(_, group)| group)
     }
 
-    /// The cgroup with `controller`.
     pub(super) fn group_with(&self, controller: Controller) -> Option<&Group> {
         if self.missing.iter().any(|(absent, _)| *absent == controller) {
             None
@@ -272,7 +270,6 @@ impl RunCgroup {
         }
     }
 
-    /// Whether the controllers are those of version 2.
     pub(super) fn is_v2(&self) -> bool {
         self.unified_limits
     }
@@ -379,7 +376,6 @@ impl Drop for RunCgroup {
     }
 }
 
-/// Kills the listed processes in rounds until none is left.
 pub(super) fn kill_until_empty(group: &Group) -> Result<(), CallError> {
     let mut pause = Duration::from_micros(50);
     for _ in 0..KILL_ROUNDS_MAX {

@@ -14,7 +14,6 @@ const PENDING_MAX: usize = 16;
 #[derive(Debug)]
 pub(super) struct Relaying<'run> {
     relay: Option<&'run mut Relay>,
-    /// Ids of pending requests to init.
     pending: Vec<i32>,
     is_init_serving: bool,
     /// When the wait for remaining data ends.

@@ -74,7 +74,6 @@ pub struct Writer {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WriterKind {
-    /// A separate non-blocking file description.
     NonBlocking,
     /// A blocking description shared with the caller: write at most PIPE_BUF at a time.
     Small,
@@ -154,7 +153,6 @@ struct Copy {
 /// Result of one output stream.
 #[derive(Debug)]
 pub struct Finished {
-    /// Bytes written by the body.
     pub seen_bytes: u64,
     pub dropped_bytes: u64,
     pub captured: Option<Vec<u8>>,
@@ -165,9 +163,7 @@ pub struct Finished {
 /// Descriptor that a pump waits for.
 #[derive(Debug, Clone, Copy)]
 pub enum Waiting<'pump> {
-    /// For reading.
     Source(BorrowedFd<'pump>),
-    /// For writing.
     Sink(BorrowedFd<'pump>),
 }
 

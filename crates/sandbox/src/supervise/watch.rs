@@ -17,7 +17,6 @@ use sys::{process, signal, terminal};
 
 /// Time after SIGKILL until the processes count as unkillable.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(20);
-/// Minimum time between two samples.
 const METER_PERIOD_MIN: Duration = Duration::from_millis(10);
 /// Sampling period without a memory cgroup.
 const MEMORY_PERIOD: Duration = Duration::from_millis(50);
@@ -32,7 +31,6 @@ pub struct WatchLimits {
     /// Memory of the whole tree; only without a memory cgroup.
     pub memory_bytes: Option<u64>,
     pub on_output_limit: OnOutputLimit,
-    /// Sent when a limit is reached.
     pub stop_signal: i32,
     /// Number of CPUs, which limits how fast CPU time is used.
     pub processors: u32,
@@ -51,9 +49,7 @@ pub struct Streams {
 pub struct Observed {
     /// Wait status of the body's first process; `None` if init did not report it.
     pub raw_status: Option<i32>,
-    /// Wait status of init, once reaped.
     pub init_status: Option<i32>,
-    /// Why the supervisor ended the body.
     pub reason: Option<Reason>,
     pub wall_time: Duration,
     /// User and system CPU time of wait4(2), microseconds.
@@ -348,7 +344,6 @@ impl Watch<'_, '_> {
         }
     }
 
-    /// Checks the limits that only the supervisor enforces.
     fn check_sampled_limits(&mut self, now: Instant) {
         if let Some(limit) = self.limits.memory_bytes
             && let Some(bytes) = self.meter.memory_bytes()

@@ -11,7 +11,6 @@ use rustix::io::Errno;
 use sys::file::CallError;
 use sys::proc;
 
-/// Current use of the run's processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Sample {
     /// An upper bound in which shared pages count per process, or the exact sum if that bound exceeds
@@ -22,7 +21,6 @@ pub(crate) struct Sample {
     pub processes: u64,
 }
 
-/// The processes of the run cannot be counted.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot count the processes of the sandbox")]
 pub(crate) struct SampleError(#[source] CallError);
@@ -38,7 +36,6 @@ pub(crate) struct Sampler<'proc> {
 }
 
 impl<'proc> Sampler<'proc> {
-    /// Creates a sampler; `proc` is the open root of the pid namespace's proc.
     #[must_use]
     pub(crate) fn new(proc: BorrowedFd<'proc>, memory_limit_bytes: Option<u64>) -> Self {
         Self {

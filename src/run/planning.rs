@@ -55,7 +55,7 @@ pub(super) struct SpaceInUse {
 /// Builds the plan, and the cloned mounts that its view attaches.
 ///
 /// # Errors
-/// [`RunError::View`], [`RunError::Argument`] for an impossible mount.
+/// [`RunError::Argument`] for an impossible mount.
 pub(super) fn launch_plan(
     inputs: LaunchInputs<'_>,
 ) -> Result<(LaunchPlan<'static>, Vec<OwnedFd>), RunError> {

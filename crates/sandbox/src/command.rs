@@ -234,7 +234,7 @@ impl Sandbox {
         let joins = joins.map_err(ResourcesError::from)?;
 
         let (mounts, trees) = mounts::open(&self.entries, resources.body_ids())?;
-        let view = view::asked(&mounts).map_err(MountError::from)?;
+        let view = view::asked(&mounts)?;
         let steps: Vec<_> = resources.base.view.iter().chain(&view).cloned().collect();
         let abi = resources.host.landlock_abi;
         let sockets = unix_sockets::decide(&self.entries, &[], false, abi);

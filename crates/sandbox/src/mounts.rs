@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-use crate::view::{self, Access, MountSource, NO_DEVICES, RequestedMount, ViewError};
+use crate::view::{self, Access, MountSource, NO_DEVICES, RequestedMount};
 use spec::path::escape;
 use spec::request::ViewEntry;
 use sys::credentials::HostIds;
@@ -25,17 +25,15 @@ use sys::trusted_links::{self, Unopened};
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     #[error("{what} {object} {problem}")]
-    Source {
+    Refused {
         /// Stable.
         code: &'static str,
         what: &'static str,
-        /// The path, escaped.
+        /// Escaped.
         object: String,
         problem: String,
         hint: Option<String>,
     },
-    #[error(transparent)]
-    Target(#[from] ViewError),
     #[error("cannot {act}: {errno}")]
     Call {
         act: String,
@@ -59,7 +57,7 @@ const TREES_MAX: usize = DESCRIPTORS_MAX - 13;
 /// body, because the child, which has the body's uid, cannot traverse directories of root.
 ///
 /// # Errors
-/// [`MountError::Source`]: the source does not exist, or cannot be written with the body's uid;
+/// [`MountError::Refused`]: the source does not exist, or cannot be written with the body's uid;
 /// [`MountError::Call`].
 pub fn open(
     entries: &[ViewEntry],
@@ -93,8 +91,8 @@ pub fn open(
 /// again.
 ///
 /// # Errors
-/// [`MountError::Source`]: the source does not exist, is a device, or cannot be resolved;
-/// [`MountError::Target`].
+/// [`MountError::Refused`]: the source does not exist, is a device, or cannot be resolved; the target
+/// is not allowed.
 pub fn inspect(entry: &ViewEntry) -> Result<RequestedMount, MountError> {
     let ViewEntry::Bind {
         source,
@@ -127,7 +125,7 @@ fn refuse_device(source: &Path, found: &Metadata) -> Result<(), MountError> {
     if !kind.is_char_device() && !kind.is_block_device() {
         return Ok(());
     }
-    Err(MountError::Source {
+    Err(MountError::Refused {
         code: "mount_source_device",
         what: "mount source",
         object: escape(source.as_os_str().as_bytes()),
@@ -145,7 +143,7 @@ pub fn is_plain(path: &Path) -> bool {
 /// Resolves the links of `source`. Returns the path and the metadata of the file.
 ///
 /// # Errors
-/// [`MountError::Source`]: the source does not exist, a link on the way belongs to another user, or
+/// [`MountError::Refused`]: the source does not exist, a link on the way belongs to another user, or
 /// the resolved path is another file. The latter happens with links of /proc that lead into another
 /// mount namespace.
 pub fn resolve_source(source: &Path) -> Result<(PathBuf, Metadata), MountError> {
@@ -154,7 +152,7 @@ pub fn resolve_source(source: &Path) -> Result<(PathBuf, Metadata), MountError> 
     let opened =
         trusted_links::open(source.as_os_str().as_bytes()).map_err(|unopened| match unopened {
             Unopened::Call(errno) => missing(errno.into()),
-            Unopened::Link { link, uid } => MountError::Source {
+            Unopened::Link { link, uid } => MountError::Refused {
                 code: "mount_source_link",
                 what: "mount source",
                 object: escape(source.as_os_str().as_bytes()),
@@ -174,7 +172,7 @@ pub fn resolve_source(source: &Path) -> Result<(PathBuf, Metadata), MountError> 
         return Ok((real, found));
     }
     let real = escape(real.as_os_str().as_bytes());
-    Err(MountError::Source {
+    Err(MountError::Refused {
         code: "mount_source_changed",
         what: "mount source",
         object: escape(source.as_os_str().as_bytes()),
@@ -184,7 +182,7 @@ pub fn resolve_source(source: &Path) -> Result<(PathBuf, Metadata), MountError> 
 }
 
 fn source_missing(source: &Path, error: &std::io::Error) -> MountError {
-    MountError::Source {
+    MountError::Refused {
         code: "mount_source_missing",
         what: "mount source",
         object: escape(source.as_os_str().as_bytes()),
@@ -194,7 +192,7 @@ fn source_missing(source: &Path, error: &std::io::Error) -> MountError {
 }
 
 fn too_many(count: usize) -> MountError {
-    MountError::Source {
+    MountError::Refused {
         code: "mounts_too_many",
         what: "number of mounts",
         object: count.to_string(),
@@ -236,17 +234,20 @@ impl Owners {
     }
 }
 
-/// Adds a flag with another target to the error of a refused target.
-fn with_other_target(mut error: ViewError, source: &Path, writable: bool) -> MountError {
+/// Suggests another target in the error of a refused target.
+fn with_other_target(mut error: MountError, source: &Path, writable: bool) -> MountError {
     let name = source.file_name().and_then(OsStr::to_str);
-    if let ViewError::Target { instead, .. } = &mut error
+    if let MountError::Refused { hint, .. } = &mut error
         && is_plain(source)
         && let Some(name) = name
     {
+        let source = source.display();
         let mode = if writable { "" } else { ":ro" };
-        *instead = Some(format!("--mount {}:/data/{name}{mode}", source.display()));
+        *hint = Some(format!(
+            "mount it at another path: --mount {source}:/data/{name}{mode}"
+        ));
     }
-    error.into()
+    error
 }
 
 /// Clones the tree at `source`, whose links are resolved. Also returns whether it is a directory.
@@ -292,7 +293,7 @@ fn map_owner(
         Ok(()) => Ok(()),
         // A read-only mount also works with other owners. Writes would fail later.
         Err(_) if !writable => Ok(()),
-        Err(errno) => Err(MountError::Source {
+        Err(errno) => Err(MountError::Refused {
             code: "mount_not_mappable",
             what: "mount source",
             object: escaped.to_owned(),

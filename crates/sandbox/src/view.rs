@@ -4,6 +4,7 @@
 //! mounts of it, and the root mount becomes read-only at the end. So one size limit covers
 //! everything that the body writes, and the supervisor accesses it through one descriptor.
 
+use crate::mounts::MountError;
 use spec::body_network::ADDRESS_V4;
 use spec::host::{HostEntry, HostSupport};
 use spec::mount_target::{MountTarget, MountTargetError};
@@ -410,53 +411,20 @@ impl RequestedMount {
     }
 }
 
-/// Reason for a refused mount.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ViewError {
-    #[error("mount target `{target}` {problem}")]
-    Target {
-        target: String,
-        problem: String,
-        /// The flag that mounts the same source at an allowed path.
-        instead: Option<String>,
-    },
-    #[error("two mounts at `{target}`")]
-    Duplicate { target: String },
-}
-
-impl ViewError {
-    /// Stable error code.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Target { .. } => "mount_target_refused",
-            Self::Duplicate { .. } => "mount_duplicate",
-        }
-    }
-
-    /// Advice for the user.
-    #[must_use]
-    pub fn hint(&self) -> String {
-        match self {
-            Self::Target {
-                instead: Some(flag),
-                ..
-            } => format!("mount it at another path: {flag}"),
-            _ => "choose another path inside, such as /data".to_owned(),
-        }
+fn refused_target(code: &'static str, target: &[u8], problem: String) -> MountError {
+    MountError::Refused {
+        code,
+        what: "mount target",
+        object: format!("`{}`", escape(target)),
+        problem,
+        hint: Some("choose another path inside, such as /data".to_owned()),
     }
 }
 
 /// Checks the target of a mount. It must obey the rules of [`MountTarget`] and cannot be the body's
 /// home. In /etc paths outside the base view are allowed as well.
-pub fn check_target(target: &[u8]) -> Result<(), ViewError> {
-    let refuse = |problem: String| {
-        Err(ViewError::Target {
-            target: escape(target),
-            problem,
-            instead: None,
-        })
-    };
+pub fn check_target(target: &[u8]) -> Result<(), MountError> {
+    let refuse = |problem| Err(refused_target("mount_target_refused", target, problem));
     if target == HOME.as_bytes() {
         return refuse("is the home directory of the body".to_owned());
     }
@@ -476,11 +444,9 @@ fn is_free_in_etc(target: &[u8]) -> bool {
     is_beneath(target, b"/etc") && !base.any(|path| path == target || is_beneath(target, path))
 }
 
-/// Builds the steps of requested mounts, parents before children.
-///
-/// # Errors
-/// [`ViewError`] for a refused or duplicate target.
-pub fn asked(mounts: &[RequestedMount]) -> Result<Vec<ViewStep>, ViewError> {
+/// Builds the steps of requested mounts, parents before children. Refuses a target that is not
+/// allowed or used twice.
+pub fn asked(mounts: &[RequestedMount]) -> Result<Vec<ViewStep>, MountError> {
     let mut sorted: Vec<&RequestedMount> = mounts.iter().collect();
     sorted.sort_by_key(|mount| &mount.target);
     let mut steps = Vec::new();
@@ -489,9 +455,8 @@ pub fn asked(mounts: &[RequestedMount]) -> Result<Vec<ViewStep>, ViewError> {
         let target = &mount.target;
         check_target(target)?;
         if previous == Some(target) {
-            return Err(ViewError::Duplicate {
-                target: escape(target),
-            });
+            let problem = "is the target of two mounts".to_owned();
+            return Err(refused_target("mount_duplicate", target, problem));
         }
         previous = Some(target);
         steps.extend(plan_mount_point(target, mount.is_directory));

@@ -8,14 +8,6 @@ use rustix::io::Errno;
 
 use super::file::read_to_end;
 
-/// Fields of /proc/PID/stat that limits use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stat {
-    /// CPU time of the process and of its waited-for descendants, clock ticks.
-    pub cpu_ticks: u64,
-    pub threads: u64,
-}
-
 /// Lists the pids of this /proc (openat(2), getdents64(2)).
 pub fn process_ids(proc: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
     let mut ids = Vec::new();
@@ -27,12 +19,10 @@ pub fn process_ids(proc: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
     Ok(ids)
 }
 
-/// Reads CPU time and threads; `None` if the process is gone.
-///
-/// # Errors
-/// openat(2), read(2); EPROTO for a malformed file.
-pub fn stat(proc: BorrowedFd<'_>, id: u32) -> Result<Option<Stat>, Errno> {
-    parsed(read(proc, id, c"stat")?, parse_stat)
+/// Reads the CPU time of a process and of its waited-for descendants in clock ticks; `None` if the
+/// process is gone. Fails with EPROTO for a malformed file.
+pub fn cpu_ticks(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, Errno> {
+    parsed(read(proc, id, c"stat")?, parse_cpu_ticks)
 }
 
 /// Reads the resident pages, including shared ones; `None` if the process is gone.
@@ -43,9 +33,7 @@ pub fn resident_pages(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, Errn
 }
 
 /// Reads the proportional set size in bytes (Linux 4.14); `None` if the process is gone.
-///
-/// # Errors
-/// As [`stat`]; EACCES or EPERM if ptrace(2) access is denied.
+/// Fails with EACCES or EPERM if ptrace(2) access is denied.
 pub fn proportional_bytes(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, Errno> {
     let text = match read(proc, id, c"smaps_rollup") {
         // The file of a zombie is empty.
@@ -90,19 +78,16 @@ fn read(proc: BorrowedFd<'_>, id: u32, file: &CStr) -> Result<Option<String>, Er
 
 /// The second field is the process name, which may contain spaces and parentheses: the last `)`
 /// ends it.
-fn parse_stat(text: &str) -> Option<Stat> {
+fn parse_cpu_ticks(text: &str) -> Option<u64> {
     let (_, after_name) = text.rsplit_once(')')?;
     let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
-    // The first one is field 3, `state`; times are fields 14 to 17, threads field 20.
+    // The first one is field 3, `state`; times are fields 14 to 17.
     let mut cpu_ticks: u64 = 0;
     for field in fields.get(11..15)? {
         // The children's times are signed in the file.
         cpu_ticks = cpu_ticks.saturating_add(u64::try_from(field.parse::<i64>().ok()?).ok()?);
     }
-    Some(Stat {
-        cpu_ticks,
-        threads: fields.get(17)?.parse().ok()?,
-    })
+    Some(cpu_ticks)
 }
 
 fn kilobytes(text: &str, key: &str) -> Option<u64> {
@@ -119,12 +104,8 @@ mod tests {
     fn a_body_cannot_forge_its_cpu_time_by_its_name() {
         let text =
             "7 (a) R 0 0 0 (b) S 1 7 7 0 -1 4194560 9 0 0 0 11 22 33 44 20 0 5 0 100 1 2 3\n";
-        let expected = Stat {
-            cpu_ticks: 110,
-            threads: 5,
-        };
-        assert_eq!(parse_stat(text), Some(expected));
-        assert_eq!(parse_stat("7 (a) R 1"), None);
+        assert_eq!(parse_cpu_ticks(text), Some(110));
+        assert_eq!(parse_cpu_ticks("7 (a) R 1"), None);
     }
 
     #[test]

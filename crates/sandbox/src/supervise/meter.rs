@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use crate::cgroups::{CgroupError, Counted, RunCgroup};
-use crate::supervise::without_cgroup::Sampler;
+use crate::supervise::without_cgroup::{Sample, Sampler};
 
 /// Counters of the run's cgroups, with samples for those that are missing.
 #[derive(Debug)]
@@ -34,18 +34,16 @@ impl<'run> Meter<'run> {
         if let Ok(Some(time)) = self.group.cpu_time() {
             return Some(time.total_us);
         }
-        self.sampler
-            .as_mut()
-            .and_then(|sampler| sampler.sample().ok())
-            .map(|now| now.cpu_time_us)
+        self.sample().map(|sample| sample.cpu_time_us)
     }
 
     /// Memory of the whole tree, bytes; `None` if unknown or limited by a cgroup.
     pub(super) fn memory_bytes(&mut self) -> Option<u64> {
-        self.sampler
-            .as_mut()
-            .and_then(|sampler| sampler.sample().ok())
-            .map(|now| now.memory_bytes)
+        self.sample().map(|sample| sample.memory_bytes)
+    }
+
+    fn sample(&mut self) -> Option<Sample> {
+        self.sampler.as_mut()?.sample().ok()
     }
 
     /// Takes the final counts if possible. Call it when the body's first process has ended.

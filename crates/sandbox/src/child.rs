@@ -189,18 +189,12 @@ fn await_base<'a>(
 /// Takes the body's ids. Before that, creating a file fails with EOVERFLOW.
 fn become_body(base: &BaseSteps<'_>) -> Result<(), StepError> {
     if let Some(maps) = &base.id_maps {
-        return write_id_maps(maps).map_err(at(ChildStep::WriteIds));
+        return namespace::write_id_maps(maps.uid_map, maps.gid_map)
+            .map_err(at(ChildStep::WriteIds));
     }
     privileges::become_ids(base.inside_id, base.inside_id).map_err(at(ChildStep::BecomeBody))?;
     // A change of ids clears the death signal (prctl(2)).
     privileges::die_with_parent().map_err(at(ChildStep::DeathSignal))
-}
-
-fn write_id_maps(maps: &IdMaps<'_>) -> Result<(), Errno> {
-    // Required to write gid_map without capabilities in the parent user namespace.
-    namespace::write_file(c"/proc/self/setgroups", b"deny")?;
-    namespace::write_file(c"/proc/self/uid_map", maps.uid_map)?;
-    namespace::write_file(c"/proc/self/gid_map", maps.gid_map)
 }
 
 fn make_space(base: &BaseSteps<'_>) -> Result<OwnedFd, StepError> {
@@ -326,7 +320,7 @@ fn enter_image(root: &RootSteps<'_>, overlays: &overlay::LaunchOverlays) -> Resu
 fn enter_inner_user_namespace(maps: &IdMaps<'_>) -> Result<(), Errno> {
     namespace::unshare(kind::USER)?;
     set_dumpable_behavior(DumpableBehavior::Dumpable)?;
-    write_id_maps(maps)?;
+    namespace::write_id_maps(maps.uid_map, maps.gid_map)?;
     // A new user namespace has all capabilities and a full bounding set.
     privileges::drop_bounding_set()?;
     // A change of credentials may clear the death signal (prctl(2)).

@@ -93,18 +93,18 @@ impl Launched {
 
     /// Sends `signal` to the body's process group (sendmsg(2)). Does nothing if init has ended.
     pub fn signal(&self, signal: i32) -> Result<(), Errno> {
-        let message = Message::with(message::SIGNAL, [signal, 0, 0]);
-        match link::send(self.link.as_fd(), message, &[]) {
-            Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
-            other => other,
-        }
+        self.send(message::SIGNAL, [signal, 0, 0])
+            .map(|_is_sent| ())
     }
 
-    /// Requests a connection to `port` of the body's loopback from init. [`receive`] returns the
-    /// answer with the same `id` (sendmsg(2)). Returns `false` if init has ended.
+    /// Requests a connection to `port` of the body's loopback from init (sendmsg(2)). [`receive`]
+    /// returns the answer with the same `id`. Returns `false` if init has ended.
     pub fn connect(&self, id: i32, is_v6: bool, port: u16) -> Result<bool, Errno> {
-        let message = Message::with(message::CONNECT, [id, i32::from(is_v6), i32::from(port)]);
-        match link::send(self.link.as_fd(), message, &[]) {
+        self.send(message::CONNECT, [id, i32::from(is_v6), i32::from(port)])
+    }
+
+    fn send(&self, kind: u32, values: [i32; 3]) -> Result<bool, Errno> {
+        match link::send(self.link.as_fd(), Message { kind, values }, &[]) {
             Ok(()) => Ok(true),
             Err(Errno::PIPE | Errno::CONNRESET) => Ok(false),
             Err(errno) => Err(errno),
@@ -275,12 +275,7 @@ fn publish(arena: &Arena, plan: &LaunchPlan<'_>, trees: usize, joins: usize) -> 
         },
         view: steps::copy_view(arena, &plan.view)?,
         root: match &plan.root {
-            Some(root) => Some(steps::copy_root(
-                arena,
-                root.overlay,
-                root.writable,
-                &root.binds,
-            )?),
+            Some(root) => Some(steps::copy_root(arena, root)?),
             None => None,
         },
         inner_id_maps: match plan.inside {
@@ -315,43 +310,33 @@ fn publish(arena: &Arena, plan: &LaunchPlan<'_>, trees: usize, joins: usize) -> 
 }
 
 fn describe_launch(plan: &LaunchPlan<'_>, step: ChildStep, index: usize) -> String {
-    match step {
-        ChildStep::BaseView => plan
-            .base_view
-            .get(index)
-            .map(describe_view)
-            .unwrap_or_default(),
-        ChildStep::LaunchView => plan.view.get(index).map(describe_view).unwrap_or_default(),
+    let object = match step {
+        ChildStep::BaseView => plan.base_view.get(index).map(describe_view),
+        ChildStep::LaunchView => plan.view.get(index).map(describe_view),
         ChildStep::BindIntoImage => plan
             .root
             .as_ref()
             .and_then(|root| root.binds.get(index))
-            .map(|bind| format!("/{}", escape(&bind.path)))
-            .unwrap_or_default(),
-        ChildStep::ImageUser => plan
-            .inside
-            .map(|(uid, gid)| format!("{uid}:{gid}"))
-            .unwrap_or_default(),
+            .map(|bind| format!("/{}", escape(&bind.path))),
+        ChildStep::ImageUser => plan.inside.map(|(uid, gid)| format!("{uid}:{gid}")),
         ChildStep::Rule => plan
             .ruleset
             .as_ref()
             .and_then(|ruleset| ruleset.rules.get(index))
-            .map(|rule| escape(&rule.path))
-            .unwrap_or_default(),
+            .map(|rule| escape(&rule.path)),
         ChildStep::PortListener => plan
             .network
             .as_ref()
             .and_then(|network| network.capture.ports.get(index))
-            .map(|port| format!("port {port}"))
-            .unwrap_or_default(),
-        ChildStep::WorkingDirectory => escape(&plan.working_directory),
-        ChildStep::ResourceLimit => plan
-            .limits
-            .get(index)
-            .map(|limit| limit.resource.to_string())
-            .unwrap_or_default(),
-        _ => String::new(),
-    }
+            .map(|port| format!("port {port}")),
+        ChildStep::WorkingDirectory => Some(escape(&plan.working_directory)),
+        ChildStep::ResourceLimit => {
+            let limit = plan.limits.get(index);
+            limit.map(|limit| limit.resource.to_string())
+        }
+        _ => None,
+    };
+    object.unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use landlock::{AccessFs, BitFlags, Scope};
 use rustix::io::Errno;
 
-use crate::image_root::ImageBind;
+use crate::launch::ImageRoot;
 use crate::network::NetworkSteps;
 use crate::ruleset::{Rule, Ruleset};
 use crate::view::ViewStep;
@@ -356,19 +356,15 @@ fn copy_relative<'a>(arena: &'a Arena, path: &[u8]) -> Result<&'a CStr, Errno> {
     arena.c_string(path.strip_prefix(b"/").unwrap_or(path))
 }
 
-pub(super) fn copy_root<'a>(
-    arena: &'a Arena,
-    overlay: usize,
-    writable: bool,
-    binds: &[ImageBind],
-) -> Result<RootSteps<'a>, Errno> {
-    let binds: Result<Vec<(&'a CStr, bool)>, Errno> = binds
+pub(super) fn copy_root<'a>(arena: &'a Arena, root: &ImageRoot) -> Result<RootSteps<'a>, Errno> {
+    let binds: Result<Vec<(&'a CStr, bool)>, Errno> = root
+        .binds
         .iter()
         .map(|bind| Ok((copy_relative(arena, &bind.path)?, bind.read_only)))
         .collect();
     Ok(RootSteps {
-        overlay,
-        writable,
+        overlay: root.overlay,
+        writable: root.writable,
         binds: arena.slice(&binds?)?,
     })
 }

@@ -71,6 +71,14 @@ pub fn write_file(path: &CStr, text: &[u8]) -> Result<(), Errno> {
     }
 }
 
+/// Writes the id maps of this process. Denies setgroups(2), which is required to write gid_map
+/// without capabilities in the parent user namespace. Allocates nothing.
+pub fn write_id_maps(uid_map: &[u8], gid_map: &[u8]) -> Result<(), Errno> {
+    write_file(c"/proc/self/setgroups", b"deny")?;
+    write_file(c"/proc/self/uid_map", uid_map)?;
+    write_file(c"/proc/self/gid_map", gid_map)
+}
+
 /// Interface index of the loopback device, the first of every network namespace.
 pub const LOOPBACK_INDEX: u32 = 1;
 

@@ -117,9 +117,7 @@ pub fn try_overlay(writable: bool) -> Result<(), Errno> {
 }
 
 fn mount_overlay([uid_map, gid_map]: &[String; 2], writable: bool) -> Result<(), Errno> {
-    namespace::write_file(c"/proc/self/setgroups", b"deny")?;
-    namespace::write_file(c"/proc/self/uid_map", uid_map.as_bytes())?;
-    namespace::write_file(c"/proc/self/gid_map", gid_map.as_bytes())?;
+    namespace::write_id_maps(uid_map.as_bytes(), gid_map.as_bytes())?;
     mount::make_private()?;
     let space = mount::new_tmpfs(c"65536", c"64")?;
     // A directory that exists on every system; only this child sees the mount.

@@ -217,19 +217,14 @@ impl OutputPump {
         let Some(source) = &self.source else {
             return Ok(false);
         };
-        self.pending.clear();
-        self.pending.reserve_exact(CHUNK_BYTES);
         self.written = 0;
-        let read = rustix::io::read(source, spare_capacity(&mut self.pending));
-        match read {
-            // A terminal returns EIO instead of end of file.
-            Ok(0) | Err(Errno::IO) => {
+        match read_chunk(source, &mut self.pending)? {
+            None => Ok(false),
+            Some(0) => {
                 self.source = None;
                 Ok(true)
             }
-            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
-            Err(errno) => Err(errno),
-            Ok(count) => {
+            Some(count) => {
                 self.apply_limit(count);
                 self.flush().map(|_moved| true)
             }
@@ -401,19 +396,27 @@ impl InputPump {
         let Some(source) = &self.source else {
             return Ok(());
         };
-        self.pending.clear();
-        self.pending.reserve_exact(CHUNK_BYTES);
         self.written = 0;
-        let read = rustix::io::read(source, spare_capacity(&mut self.pending));
-        match read {
-            Ok(0) | Err(Errno::IO) => {
-                self.source = None;
-                self.pending.extend(self.end_character);
-                Ok(())
-            }
-            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
-            Err(errno) => Err(errno),
+        if read_chunk(source, &mut self.pending)? == Some(0) {
+            self.source = None;
+            self.pending.extend(self.end_character);
         }
+        Ok(())
+    }
+}
+
+/// Replaces `pending` by available bytes. Returns their number, 0 at the end, `None` if none is
+/// available yet.
+fn read_chunk(source: &OwnedFd, pending: &mut Vec<u8>) -> Result<Option<usize>, Errno> {
+    pending.clear();
+    pending.reserve_exact(CHUNK_BYTES);
+    let read = rustix::io::read(source, spare_capacity(pending));
+    match read {
+        Ok(count) => Ok(Some(count)),
+        // A terminal returns EIO instead of end of file.
+        Err(Errno::IO) => Ok(Some(0)),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(errno) => Err(errno),
     }
 }
 

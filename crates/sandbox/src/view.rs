@@ -484,7 +484,7 @@ pub(crate) fn is_beneath(path: &[u8], above: &[u8]) -> bool {
 fn plan_empty_directory(target: &[u8], number: usize) -> [ViewStep; 3] {
     let source = format!("/{OVERLAYS}/empty-{number}");
     [
-        directory(&format!("/{OVERLAYS}")),
+        directory(format!("/{OVERLAYS}")),
         directory(&source),
         ViewStep::BindFromSpace {
             source: source.into_bytes(),

@@ -38,6 +38,7 @@ pub enum Arch {
 }
 
 impl Arch {
+    /// All supported architectures.
     pub const ALL: [Self; 2] = [Self::X86_64, Self::Aarch64];
 
     /// The architecture of this build.

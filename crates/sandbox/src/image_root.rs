@@ -107,7 +107,7 @@ pub fn without_host_programs(base: &[ViewStep]) -> Vec<ViewStep> {
 
 /// Whether a top-level name belongs to the image. The runner's names have their own Landlock rules.
 #[must_use]
-pub fn is_from_image(name: &[u8]) -> bool {
+pub(crate) fn is_from_image(name: &[u8]) -> bool {
     !RUNNER_DIRECTORIES
         .iter()
         .any(|(path, _)| path.as_bytes() == name)

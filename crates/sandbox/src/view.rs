@@ -323,6 +323,7 @@ pub struct RequestedMount {
     pub source: MountSource,
 }
 
+/// Source of a mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MountSource {
     Host {

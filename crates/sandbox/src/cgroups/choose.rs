@@ -68,7 +68,7 @@ pub(crate) fn groups_to_probe(
 #[must_use]
 pub fn choose(named_parent: Option<&str>, host: &HostCgroups) -> Backend {
     let layout = layout::read(&host.own, &host.mounts);
-    if tree_has_memory(&layout, host) {
+    if uses_v2(&layout, host) {
         return match choose_v2(named_parent, &layout, host) {
             Ok(unified) => Backend::V2(unified),
             Err(reason) => Backend::None { reason },
@@ -94,7 +94,7 @@ pub fn should_reexec(named_parent: Option<&str>, host: &HostCgroups) -> Option<S
         return None;
     }
     let layout = layout::read(&host.own, &host.mounts);
-    if !tree_has_memory(&layout, host) || choose_v2(None, &layout, host).is_ok() {
+    if !uses_v2(&layout, host) || choose_v2(None, &layout, host).is_ok() {
         return None;
     }
     let owner = if host.is_root {
@@ -113,9 +113,9 @@ pub enum ScopeOwner {
     User,
 }
 
-/// Whether version 2 limits memory: no version 1 hierarchy has the memory controller, and the visible
+/// Whether runs use version 2: no version 1 hierarchy has the memory controller, and the visible
 /// top of the tree or our own cgroup has it. Without version 1 the tree is used in any case.
-fn tree_has_memory(layout: &Layout, host: &HostCgroups) -> bool {
+fn uses_v2(layout: &Layout, host: &HostCgroups) -> bool {
     let Some(unified) = &layout.unified else {
         return false;
     };

@@ -201,7 +201,7 @@ impl RunCgroup {
     /// may still be in them. [`RunCgroup::close`] removes what remains.
     ///
     /// Only works if init is in none of the cgroups: with version 1 and a preforked child.
-    pub fn count_and_remove(&mut self) -> Option<Counted> {
+    pub(crate) fn count_and_remove(&mut self) -> Option<Counted> {
         if self.unified.is_some() || self.freezer.is_some() {
             return None;
         }

@@ -280,7 +280,7 @@ impl OutputPump {
     }
 
     /// Closes the stream and counts pending bytes as discarded.
-    pub fn discard_rest(&mut self) {
+    pub(crate) fn discard_rest(&mut self) {
         let rest = self.pending.len() - self.written;
         self.dropped_bytes += u64::try_from(rest).unwrap_or(u64::MAX);
         self.written = self.pending.len();

@@ -123,6 +123,8 @@ pub(super) fn at_index(step: ChildStep, index: i32) -> impl Fn(Errno) -> StepErr
 }
 
 pub(super) mod message {
+    /// Never sent.
+    pub(crate) const NOTHING: u32 = 0;
     /// Init: the writable space exists; one descriptor.
     pub(crate) const SPACE: u32 = 1;
     /// Init: ready for the launch; descriptors of proc and of the terminal, if requested.
@@ -136,15 +138,13 @@ pub(super) mod message {
     pub(crate) const NETWORK: u32 = 6;
     /// Init: result of a connection request: id, errno; a descriptor on success.
     pub(crate) const CONNECTED: u32 = 7;
-    /// Init: a step failed after the body was executed, and the body ends with init: number, index,
-    /// errno.
+    /// Init: result of one overlayfs: 0 or errno.
+    pub(crate) const OVERLAID: u32 = 8;
+    /// Init: as [`FAILED`], but after the body was executed; the body is killed with init.
     pub(crate) const LOST: u32 = 9;
-    pub(crate) const NOTHING: u32 = 0;
     /// Supervisor: the base plan is in the arena, and for root the id maps are written; the body's
     /// ends of its three streams, then the claims.
     pub(crate) const BASE: u32 = 16;
-    /// Init: result of one overlayfs: 0 or errno.
-    pub(crate) const OVERLAID: u32 = 8;
     /// Supervisor: the launch plan is in the arena; trees, then cgroup files to join.
     pub(crate) const LAUNCH: u32 = 17;
     /// Supervisor: a signal for the body's process group.
@@ -200,7 +200,7 @@ pub(super) struct RulesetSteps<'a> {
 pub(super) struct RootSteps<'a> {
     pub(super) overlay: usize,
     pub(super) writable: bool,
-    /// Path relative to the space and to the image, and whether the mount is read-only.
+    /// Path relative to the writable space and to the image, and whether the mount is read-only.
     pub(super) binds: &'a [(&'a CStr, bool)],
 }
 

@@ -93,8 +93,8 @@ pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
             used_bytes: listing.used_bytes,
             size_bytes: listing.size_bytes,
         }),
-        overlayfs: probe::lay_overlay(true).map_err(|errno| errno.to_string()),
-        read_only_overlayfs: probe::lay_overlay(false).map_err(|errno| errno.to_string()),
+        overlayfs: probe::try_overlay(true).map_err(|errno| errno.to_string()),
+        read_only_overlayfs: probe::try_overlay(false).map_err(|errno| errno.to_string()),
         network: look_at_network(caller, policy),
         programs: PROGRAMS
             .map(|name| {

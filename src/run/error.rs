@@ -16,7 +16,6 @@ use sandbox::image_user::ImageUserError;
 use sandbox::mounts::MountError;
 use sandbox::records::RecordsError;
 use sandbox::resources::ResourcesError;
-use sandbox::view::ViewError;
 use secrets::SecretError;
 use sources::oci::error::OciError;
 use spec::detection::RunFormError;
@@ -66,8 +65,6 @@ pub enum RunError {
     /// The provider `node-permission`.
     #[error("sandbox.provider: `node-permission` {0}")]
     NodePermission(#[from] NodePermissionError),
-    #[error(transparent)]
-    View(#[from] ViewError),
     #[error(transparent)]
     Scratch(#[from] ScratchError),
     #[error(transparent)]
@@ -269,7 +266,7 @@ impl From<reader::Refused> for RunError {
 impl From<MountError> for RunError {
     fn from(error: MountError) -> Self {
         match error {
-            MountError::Source {
+            MountError::Refused {
                 code,
                 what,
                 object,
@@ -282,7 +279,6 @@ impl From<MountError> for RunError {
                 problem,
                 hint,
             },
-            MountError::Target(error) => Self::View(error),
             MountError::Call { act, errno } => Self::Host { act, errno },
         }
     }
@@ -331,7 +327,6 @@ impl RunError {
             Self::ImagePull { error, .. } => error.code().to_owned(),
             Self::ImageUser(error) => error.code().to_owned(),
             Self::NodePermission(_) => "provider_unavailable".to_owned(),
-            Self::View(error) => error.code().to_owned(),
             Self::Scratch(error) => error.code().to_owned(),
             Self::Secret(error) => error.code().to_owned(),
             Self::Source(error) => error.code().to_owned(),
@@ -389,7 +384,6 @@ impl RunError {
             Self::Sandbox { error, forbidding } => {
                 user_namespaces::mend(forbidding).or_else(|| error.hint())
             }
-            Self::View(error) => Some(error.hint()),
             Self::Program { hint, .. } => Some(hint.clone()),
             Self::Registry(_) => {
                 Some("name a directory of your own with RUNNER_OPT_RUNTIME_DIRECTORY".to_owned())

@@ -152,7 +152,7 @@ impl Inside<'_> {
                 }
                 names_in(&place)
             }
-            Some((ViewStep::OwnMount { path: own }, rest)) if own == BUNDLE.as_bytes() => {
+            Some((ViewStep::SelfBind { path: own }, rest)) if own == BUNDLE.as_bytes() => {
                 let Some(bundle) = self.bundle else {
                     return Vec::new();
                 };
@@ -298,11 +298,13 @@ impl Inside<'_> {
                     .any(|own| own.as_bytes() == target.as_slice());
                 self.of_host(source, rest, base)
             }
-            Some((ViewStep::OwnMount { path: own }, rest)) if own == BUNDLE.as_bytes() => {
+            Some((ViewStep::SelfBind { path: own }, rest)) if own == BUNDLE.as_bytes() => {
                 self.of_bundle(rest).unwrap_or_else(|| self.made(path))
             }
             Some((
-                ViewStep::Attach { .. } | ViewStep::AttachOverlay { .. } | ViewStep::BindOwn { .. },
+                ViewStep::Attach { .. }
+                | ViewStep::AttachOverlay { .. }
+                | ViewStep::BindFromSpace { .. },
                 _,
             )) => Node::Unknown,
             _ => self.made(path),
@@ -317,11 +319,11 @@ impl Inside<'_> {
             .iter()
             .filter_map(|step| match step {
                 ViewStep::Bind { target, .. }
-                | ViewStep::BindOwn { target, .. }
+                | ViewStep::BindFromSpace { target, .. }
                 | ViewStep::Attach { target, .. }
                 | ViewStep::AttachOverlay { target, .. }
                 | ViewStep::Tmpfs { target, .. }
-                | ViewStep::OwnMount { path: target } => Some((target.len(), step, below(target)?)),
+                | ViewStep::SelfBind { path: target } => Some((target.len(), step, below(target)?)),
                 _ => None,
             })
             .max_by_key(|(depth, ..)| *depth)
@@ -348,7 +350,7 @@ impl Inside<'_> {
         let is_above = |at: &[u8]| beneath(at, path).is_some();
         let is_directory = self.steps.iter().any(|step| match step {
             ViewStep::Directory { path: at, .. }
-            | ViewStep::OwnMount { path: at }
+            | ViewStep::SelfBind { path: at }
             | ViewStep::Tmpfs { target: at, .. } => is_above(at),
             _ => false,
         });

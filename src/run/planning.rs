@@ -9,7 +9,7 @@ use crate::plan::limits::{self, Limits, RunFacts};
 use crate::run::error::RunError;
 use crate::run::resolved::ResolvedRun;
 use crate::run::sources::Sources;
-use sandbox::image_root::base_of_image;
+use sandbox::image_root::without_host_programs;
 use sandbox::launch::{ImageRoot, LaunchPlan};
 use sandbox::mounts;
 use sandbox::prepare::Prepared;
@@ -55,7 +55,7 @@ pub(super) struct SpaceInUse {
 /// Builds the plan, and the cloned mounts that its view attaches.
 ///
 /// # Errors
-/// [`RunError::View`], [`RunError::Argument`] for an impossible mount.
+/// [`RunError::Argument`] for an impossible mount.
 pub(super) fn launch_plan(
     inputs: LaunchInputs<'_>,
 ) -> Result<(LaunchPlan<'static>, Vec<OwnedFd>), RunError> {
@@ -114,7 +114,11 @@ pub(super) fn launch_plan(
 /// The view without the parts that only a run creates.
 pub(super) fn lay_out(host: &HostSupport, is_image: bool, asked: Vec<ViewStep>) -> Vec<ViewStep> {
     let base = view_plan::base(host);
-    let mut steps = if is_image { base_of_image(&base) } else { base };
+    let mut steps = if is_image {
+        without_host_programs(&base)
+    } else {
+        base
+    };
     steps.extend(asked);
     steps
 }

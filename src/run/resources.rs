@@ -39,7 +39,7 @@ impl RunHost {
     /// # Errors
     /// [`RunError::Registry`], [`RunError::Cgroup`], [`RunError::Host`].
     pub(crate) fn look(request: &Request, has_child: bool) -> Result<Self, RunError> {
-        let host = host::look()?;
+        let host = host::detect()?;
         let registry = open_registry(&request.caller)?;
         let named = request.caller.cgroup_parent.as_deref();
         let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;
@@ -155,12 +155,9 @@ pub(crate) fn open_registry(caller: &Caller) -> Result<RunRecords, RunError> {
 /// [`RunError::Registry`] where the records cannot be listed.
 pub fn collect(registry: &RunRecords) -> Result<Vec<WarningReport>, RunError> {
     let collected = registry.collect_leftovers(&mut |leftover: &Leftover| {
-        let Entry::Temporary { directory, name } = &leftover.entry else {
-            return Ok(());
-        };
-        let name = std::os::unix::ffi::OsStrExt::as_bytes(name.as_os_str());
+        let name = std::os::unix::ffi::OsStrExt::as_bytes(leftover.name.as_os_str());
         let temporary = TemporaryName::parse(RelPath::parse(name)?)?;
-        remove_temporary(directory, &temporary)?;
+        remove_temporary(&leftover.directory, &temporary)?;
         Ok(())
     })?;
     let mut warnings = Vec::new();

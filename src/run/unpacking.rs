@@ -94,7 +94,7 @@ impl Run<'_> {
         };
         if asked
             && prepared
-                .overlaid(&resources.base)?
+                .await_overlays(&resources.base)?
                 .iter()
                 .any(Result::is_err)
         {
@@ -154,7 +154,7 @@ impl Run<'_> {
         let asked = lower.is_some();
         let view = match lower {
             Some(lower) => {
-                prepared.ask_overlays(&[Overlay::of_bundle(lower)])?;
+                prepared.request_overlays(&[Overlay::of_bundle(lower)])?;
                 BundleView::Overlayfs
             }
             None => {

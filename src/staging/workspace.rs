@@ -12,7 +12,7 @@ use crate::staging::error::ScratchError;
 use spec::path::escape;
 use sys::credentials::HostIds;
 use sys::lock::try_claim_byte;
-use sys::own_links::{self, Unopened};
+use sys::trusted_links::{self, Unopened};
 
 /// Interval between two attempts to take the lock.
 const LOCK_POLL: Duration = Duration::from_millis(20);
@@ -41,14 +41,16 @@ impl Workspace {
             move |errno| ScratchError::WorkspaceUnusable { path, call, errno }
         };
         let found =
-            own_links::open(path.as_os_str().as_bytes()).map_err(|unopened| match unopened {
-                Unopened::Link { link, uid } => ScratchError::WorkspaceLink {
-                    path: shown.clone(),
-                    link: escape(&link),
-                    uid,
+            trusted_links::open(path.as_os_str().as_bytes()).map_err(
+                |unopened| match unopened {
+                    Unopened::Link { link, uid } => ScratchError::WorkspaceLink {
+                        path: shown.clone(),
+                        link: escape(&link),
+                        uid,
+                    },
+                    Unopened::Call(errno) => failed("open")(errno),
                 },
-                Unopened::Call(errno) => failed("open")(errno),
-            })?;
+            )?;
         // Not O_PATH: fsync(2) needs a descriptor that is really open.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory =

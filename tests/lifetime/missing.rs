@@ -54,12 +54,12 @@ const NEEDED: [(&str, libc::c_long, &str); 17] = [
     (
         "landlock_add_rule",
         libc::SYS_landlock_add_rule,
-        "cannot add a landlock rule",
+        "cannot add a Landlock rule",
     ),
     (
         "landlock_restrict_self",
         libc::SYS_landlock_restrict_self,
-        "cannot apply landlock",
+        "cannot apply the Landlock ruleset",
     ),
     ("flock", libc::SYS_flock, "cannot claim a record"),
 ];
@@ -270,7 +270,7 @@ fn a_proc_that_hides_processes_changes_nothing() {
 #[test]
 fn a_masked_or_missing_proc_is_reported_and_nothing_runs() {
     let (ground, runtime) = (Ground::new(), Runtime::new());
-    let masked = "a proc with masked parts (a container's) cannot be mounted anew";
+    let masked = "proc cannot be mounted while parts of /proc are masked (in a container)";
     for (script, told) in [
         (
             "mount -t proc proc /proc; mount -t tmpfs none /proc/sys",

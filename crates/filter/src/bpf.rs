@@ -11,7 +11,7 @@ pub struct Instruction {
 }
 
 impl Instruction {
-    /// Makes an instruction from its four fields.
+    /// Creates an instruction from its four fields.
     #[must_use]
     pub const fn new(code: u16, jt: u8, jf: u8, k: u32) -> Self {
         Self { code, jt, jf, k }
@@ -38,9 +38,7 @@ pub const ERRNO: u32 = 0x0005_0000;
 /// `SECCOMP_RET_ALLOW`.
 pub const ALLOW: u32 = 0x7fff_0000;
 
-/// Offset of the system call number in `struct seccomp_data`.
 pub(crate) const NUMBER_OFFSET: u32 = 0;
-/// Offset of the `AUDIT_ARCH_…` value in `struct seccomp_data`.
 pub(crate) const ARCH_OFFSET: u32 = 4;
 
 /// Offset of the lower 32 bits of argument `index` (0 to 5) in `struct seccomp_data`. Both

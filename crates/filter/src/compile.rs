@@ -1,10 +1,10 @@
 //! Compiles a policy to a BPF program: a balanced tree of comparisons over ranges of call numbers.
 //!
-//! The kernel runs every new filter once per call number to find those that are always allowed: a
+//! The kernel runs every new filter once per call number to find calls that are always allowed. So a
 //! list takes four times as long to load as a tree.
 //!
-//! The program is written from end to start, because jumps only go forward: a target exists before
-//! its jumps.
+//! The program is written from end to start: jumps only go forward, so each target exists before its
+//! jumps.
 
 use std::collections::HashMap;
 
@@ -36,7 +36,7 @@ struct Range<'p> {
 }
 
 fn ranges(policy: &SyscallPolicy) -> Vec<Range<'_>> {
-    let rule = |place: usize| &policy.rules[place];
+    let rule = |position: usize| &policy.rules[position];
     let mut ranges = Vec::new();
     let mut next = 0;
     for call in &policy.calls {
@@ -67,12 +67,12 @@ fn ranges(policy: &SyscallPolicy) -> Vec<Range<'_>> {
 }
 
 /// Position in the program, counted from its end.
-type Place = usize;
+type Position = usize;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Target {
-    At(Place),
-    /// A return value; written again where no earlier one is in reach.
+    At(Position),
+    /// A return value. Its instruction is repeated if no earlier one is in reach.
     Return(u32),
 }
 
@@ -81,26 +81,26 @@ enum Target {
 struct Writer {
     reversed: Vec<Instruction>,
     /// Written tests: condition, target if it holds, target if not.
-    tests: HashMap<(Condition, Target, Target), Place>,
-    nearest: HashMap<Target, Place>,
+    tests: HashMap<(Condition, Target, Target), Position>,
+    nearest: HashMap<Target, Position>,
 }
 
 impl Writer {
-    fn write(&mut self, code: u16, jt: u8, jf: u8, k: u32) -> Place {
+    fn write(&mut self, code: u16, jt: u8, jf: u8, k: u32) -> Position {
         self.reversed.push(Instruction::new(code, jt, jf, k));
         self.reversed.len()
     }
 
     fn rule(&mut self, rule: &Rule) -> Target {
-        let answer = |decision: Decision| {
+        let return_value = |decision: Decision| {
             Target::Return(match decision.errno() {
                 None => ALLOW,
                 Some(errno) => ERRNO | u32::from(errno),
             })
         };
-        let mut otherwise = answer(rule.action);
+        let mut otherwise = return_value(rule.action);
         for Case { when, then } in rule.cases.iter().rev() {
-            let mut holds = answer(*then);
+            let mut holds = return_value(*then);
             for condition in when.iter().rev() {
                 holds = self.condition(condition, holds, otherwise);
             }
@@ -111,8 +111,8 @@ impl Writer {
 
     fn condition(&mut self, condition: &Condition, holds: Target, fails: Target) -> Target {
         let test = (condition.clone(), holds, fails);
-        if let Some(place) = self.tests.get(&test) {
-            return Target::At(*place);
+        if let Some(position) = self.tests.get(&test) {
+            return Target::At(*position);
         }
         if condition.one_of.is_empty() {
             return fails;
@@ -124,17 +124,17 @@ impl Writer {
         if condition.mask != u32::MAX {
             self.write(AND, 0, 0, condition.mask);
         }
-        // Only the lower half is loaded, as the kernel ignores the upper bits.
-        let place = self.write(LOAD, 0, 0, argument_offset(condition.argument));
-        self.tests.insert(test, place);
-        Target::At(place)
+        // Only the lower half is loaded, because the kernel ignores the upper bits.
+        let position = self.write(LOAD, 0, 0, argument_offset(condition.argument));
+        self.tests.insert(test, position);
+        Target::At(position)
     }
 
     fn jump(&mut self, code: u16, k: u32, yes: Target, no: Target) -> Target {
         // Instructions for `no` are written between the jump and `yes`.
         let yes = self.near(yes, 1);
         let no = self.near(no, 0);
-        let distance = |to: Place| u8::try_from(self.reversed.len() - to);
+        let distance = |to: Position| u8::try_from(self.reversed.len() - to);
         Target::At(match (distance(yes), distance(no)) {
             (Ok(jt), Ok(jf)) => self.write(code, jt, jf, k),
             // Unreachable after `near`; fail closed.
@@ -142,32 +142,32 @@ impl Writer {
         })
     }
 
-    /// Returns a position for `target` within reach of a conditional jump, `spare` instructions
-    /// before here.
+    /// Returns a position for `target` that a conditional jump can reach after `spare` more
+    /// instructions are written.
     ///
-    /// A conditional jump skips at most 255 instructions. Farther targets get an intermediate jump,
-    /// which later jumps reuse.
-    fn near(&mut self, target: Target, spare: usize) -> Place {
+    /// A conditional jump skips at most 255 instructions. A farther target gets an intermediate
+    /// jump, which later jumps reuse.
+    fn near(&mut self, target: Target, spare: usize) -> Position {
         let known = match target {
-            Target::At(place) => Some(*self.nearest.get(&target).unwrap_or(&place)),
+            Target::At(position) => Some(*self.nearest.get(&target).unwrap_or(&position)),
             Target::Return(_) => self.nearest.get(&target).copied(),
         };
-        let known = known.map(|place| (place, self.reversed.len() - place));
-        if let Some((place, distance)) = known
+        let known = known.map(|position| (position, self.reversed.len() - position));
+        if let Some((position, distance)) = known
             && distance + spare <= usize::from(u8::MAX)
         {
-            return place;
+            return position;
         }
-        let stone = match (target, known) {
+        let near = match (target, known) {
             (Target::Return(answer), _) => self.write(RETURN, 0, 0, answer),
             (Target::At(_), Some((_, distance))) => self.skip(distance),
-            (Target::At(place), None) => place,
+            (Target::At(position), None) => position,
         };
-        self.nearest.insert(target, stone);
-        stone
+        self.nearest.insert(target, near);
+        near
     }
 
-    fn skip(&mut self, count: usize) -> Place {
+    fn skip(&mut self, count: usize) -> Position {
         match u32::try_from(count) {
             Ok(count) => self.write(JUMP, 0, 0, count),
             // Too long for a program; fail closed.
@@ -188,13 +188,14 @@ impl Writer {
         }
     }
 
-    /// Writes the start: check the architecture, load the number, continue with `tree`.
+    /// Writes the start of the program: check the architecture, load the number, continue with
+    /// `tree`.
     fn enter(mut self, tree: Target, arch: Arch) -> Vec<Instruction> {
         // The tree was written last, unless one return value covers all numbers.
         if tree != Target::At(self.reversed.len()) {
-            let place = self.near(tree, 0);
-            if place != self.reversed.len() {
-                self.skip(self.reversed.len() - place);
+            let position = self.near(tree, 0);
+            if position != self.reversed.len() {
+                self.skip(self.reversed.len() - position);
             }
         }
         let number = Target::At(self.write(LOAD, 0, 0, NUMBER_OFFSET));

@@ -1,4 +1,4 @@
-//! Interpreter for filter programs, as the kernel runs them.
+//! Interpreter for filter programs, with the semantics of the kernel.
 
 use crate::Arguments;
 use crate::bpf::{AND, Instruction, JUMP, JUMP_AT_LEAST, JUMP_EQUAL, KILL_PROCESS, LOAD, RETURN};
@@ -60,9 +60,9 @@ pub fn interpret_observed(
     mut observe: impl FnMut(usize, Branch),
 ) -> u32 {
     let mut accumulator = 0;
-    let mut place = 0_usize;
-    // Ends, because jumps only go forward.
-    while let Some(instruction) = program.get(place) {
+    let mut position = 0_usize;
+    // The loop ends, because jumps only go forward.
+    while let Some(instruction) = program.get(position) {
         let mut branch = Branch::Straight;
         let mut skip = 0;
         let mut compare = |holds: bool| {
@@ -82,16 +82,16 @@ pub fn interpret_observed(
             JUMP_EQUAL => compare(accumulator == instruction.k),
             JUMP_AT_LEAST => compare(accumulator >= instruction.k),
             RETURN => {
-                observe(place, branch);
+                observe(position, branch);
                 return instruction.k;
             }
             _ => return KILL_PROCESS,
         }
-        observe(place, branch);
+        observe(position, branch);
         let Ok(skip) = usize::try_from(skip) else {
             return KILL_PROCESS;
         };
-        place = place.saturating_add(skip).saturating_add(1);
+        position = position.saturating_add(skip).saturating_add(1);
     }
     KILL_PROCESS
 }

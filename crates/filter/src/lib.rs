@@ -1,10 +1,11 @@
 //! The seccomp filter: policy data compiled to a tree of BPF instructions.
 //!
 //! [`SyscallPolicy::read`] joins `policies/syscalls-default.yaml` with the numbers of one
-//! architecture, `SyscallPolicy::tightened` removes what `policies/syscalls-strict.yaml` refuses,
-//! [`compile`] creates the program, and [`SyscallPolicy::ruling`] evaluates the rules in plain
-//! code. `crates/sandbox/build.rs` compiles both policies with it, so that nothing is parsed when
-//! `runner` starts; the build depends on this crate, so it depends on few others.
+//! architecture. `SyscallPolicy::tightened` adds the refusals of `policies/syscalls-strict.yaml`.
+//! [`compile`] creates the program, and [`SyscallPolicy::ruling`] evaluates the rules in plain code.
+//!
+//! `crates/sandbox/build.rs` compiles both policies, so that `runner` parses nothing when it starts.
+//! Because the build depends on this crate, it has few dependencies.
 #![forbid(unsafe_code)]
 
 pub mod bpf;
@@ -37,7 +38,7 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// All of them.
+    /// All supported architectures.
     pub const ALL: [Self; 2] = [Self::X86_64, Self::Aarch64];
 
     /// The architecture of this build.
@@ -72,7 +73,7 @@ impl Arch {
         }
     }
 
-    /// The number table, and the one of the other architecture.
+    /// The number table of this and of the other architecture.
     const fn numbers(self) -> (&'static str, &'static str) {
         match self {
             Self::X86_64 => (NUMBERS_X86_64, NUMBERS_AARCH64),
@@ -86,15 +87,12 @@ impl Arch {
 /// # Errors
 /// `PolicyError` if its files are malformed or contradictory.
 pub fn default_policy(arch: Arch) -> Result<SyscallPolicy, PolicyError> {
-    let (numbers, elsewhere) = arch.numbers();
-    SyscallPolicy::read(RULES, arch, numbers, elsewhere)
+    let (numbers, other_numbers) = arch.numbers();
+    SyscallPolicy::read(RULES, arch, numbers, other_numbers)
 }
 
 /// Reads the strict policy for `arch` from `policies/`.
-///
-/// # Errors
-/// As [`default_policy`].
 pub fn strict_policy(arch: Arch) -> Result<SyscallPolicy, PolicyError> {
-    let (_, elsewhere) = arch.numbers();
-    default_policy(arch)?.tightened(TIGHTENING, elsewhere)
+    let (_, other_numbers) = arch.numbers();
+    default_policy(arch)?.tightened(TIGHTENING, other_numbers)
 }

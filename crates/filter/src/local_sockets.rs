@@ -1,10 +1,10 @@
 //! A second filter that denies unix sockets, for runs with bind mounts of host directories.
 //!
-//! A socket in the file system can be connected regardless of the mount (read-only, other owner),
-//! and its server is a program of the host: an agent, a terminal multiplexer, a bus. Landlock
-//! restricts this from ABI 9 on, and this filter is then not loaded. Older kernels can only deny
-//! socket(2). Stream pairs are allowed, because they are connected; datagram pairs are not, because
-//! they can be reconnected.
+//! A body can connect to a socket in any mounted directory, even a read-only one or one of another
+//! owner. The server is a program of the host: an agent, a terminal multiplexer, a bus. From ABI 9
+//! on Landlock restricts this, and this filter is not loaded. Before, only socket(2) can be denied.
+//! Stream pairs are allowed, because they are connected; datagram pairs are not, because they can be
+//! connected again.
 
 use crate::Arch;
 use crate::bpf::{
@@ -19,7 +19,6 @@ const TYPE_MASK: u32 = 0xf;
 /// The errno of a kernel without unix sockets.
 const EAFNOSUPPORT: u32 = 97;
 
-/// Numbers of socket(2) and socketpair(2).
 const fn numbers(arch: Arch) -> (u32, u32) {
     match arch {
         Arch::X86_64 => (41, 53),
@@ -53,12 +52,12 @@ mod tests {
     use crate::{SeccompData, interpret};
 
     #[test]
-    fn only_calls_that_reach_a_name_are_refused() {
+    fn only_sockets_that_can_connect_to_a_path_are_refused() {
         for arch in Arch::ALL {
             let (socket, socketpair) = numbers(arch);
             let audit = arch.audit_value();
             let program = without_unix_sockets(arch);
-            let answer = |number, audit, family: u64, kind: u64| {
+            let is_allowed = |number, audit, family: u64, kind: u64| {
                 let data = SeccompData {
                     number,
                     arch: audit,
@@ -81,10 +80,10 @@ mod tests {
                 (socketpair, 2, 2, true),
                 (0, 1, 2, true),
             ] {
-                let found = answer(number, audit, family, kind);
+                let found = is_allowed(number, audit, family, kind);
                 assert_eq!(found, allowed, "{arch:?} {number} {family} {kind}");
             }
-            assert!(answer(socket, audit ^ 1, 1, 1), "another architecture");
+            assert!(is_allowed(socket, audit ^ 1, 1, 1), "another architecture");
         }
     }
 }

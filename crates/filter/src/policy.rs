@@ -15,7 +15,8 @@ pub const UNKNOWN: usize = 1;
 /// Index of the rule for the x32 ABI.
 pub(crate) const X32: usize = 2;
 
-/// Id that no rule may have: calls of a foreign architecture, for which the filter kills the process.
+/// Id of denials of calls of a foreign architecture, for which the filter kills the process. No rule
+/// may have it.
 pub(super) const FOREIGN_ARCHITECTURE: &str = "foreign-architecture";
 
 /// First number of the x32 ABI (`__X32_SYSCALL_BIT`).
@@ -135,9 +136,8 @@ impl Decision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reporting {
-    /// A denial.
     Yes,
-    /// Not a denial: libraries make this call to see whether it exists.
+    /// Not a denial, because libraries make this call to find out whether it exists.
     Probe,
 }
 
@@ -199,12 +199,12 @@ impl SyscallPolicy {
     /// Returns the decision about call `number` of the native architecture, and the rule.
     #[must_use]
     pub fn ruling(&self, number: u32, arguments: &Arguments) -> Ruling<'_> {
-        let place = match self.call(number) {
+        let index = match self.call(number) {
             Some(call) => call.rule,
             None if self.arch == Arch::X86_64 && number >= X32_NUMBER_MIN => X32,
             None => UNKNOWN,
         };
-        let rule = &self.rules[place];
+        let rule = &self.rules[index];
         Ruling {
             rule,
             decision: rule.decide(arguments),

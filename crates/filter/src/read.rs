@@ -7,18 +7,17 @@ use serde::Deserialize;
 use crate::policy::{Call, Case, Decision, FOREIGN_ARCHITECTURE, Reporting, Rule, SyscallPolicy};
 use crate::{Arch, UNLISTED};
 
-/// Reason for a refused policy.
+/// Error of a policy.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// Invalid YAML or schema.
-    #[error("reading the system call policy: {source}")]
+    #[error("cannot read the system call policy: {source}")]
     Shape {
         /// With line and column.
         source: Box<serde_saphyr::Error>,
     },
     #[error(
-        "system call numbers, line {line}: found `{found}`, expected a number of at most 65535 \
-         and a name, the number greater than the one before"
+        "system call numbers, line {line}: found `{found}`, expected a number of at most 65535, \
+         greater than that of the line before, and a name"
     )]
     NumberLine {
         /// Counted from 1.
@@ -26,51 +25,44 @@ pub enum PolicyError {
         found: String,
     },
     #[error(
-        "rule `{rule}` names the system call `{call}`, which no number table has: correct the \
-         name or add its number"
+        "rule `{rule}`: unknown system call `{call}`: correct the name, or add it to a number table"
     )]
     UnknownCall { rule: String, call: String },
-    /// A call with two rules.
-    #[error("rules `{first}` and `{second}` both name `{call}`: keep it in one of them")]
+    #[error("rules `{first}` and `{second}` both contain `{call}`: remove it from one of them")]
     TwoRules {
         call: String,
         first: String,
         second: String,
     },
-    #[error("two rules have the id `{id}`, which denials refer to: rename one")]
+    #[error("duplicate rule id `{id}`: denials refer to ids, so rename one")]
     TwoIds { id: String },
-    /// `report` is missing on a rule that refuses, or set on one that does not.
     #[error(
-        "rule `{rule}`: `report` (yes or probe) must stand where something is refused, and only \
-         there"
+        "rule `{rule}`: `report` (yes or probe) is required if the rule refuses something, and not \
+         allowed otherwise"
     )]
     Report { rule: String },
-    /// A case that can never match, or always does.
     #[error(
         "rule `{rule}`, case {case}: expected at least one condition, arguments from 0 to 5, and \
-         in `one_of` at least one value, each within `mask`"
+         at least one value in `one_of`, each within `mask`"
     )]
     Case {
         rule: String,
         /// Counted from 1.
         case: usize,
     },
-    /// A rule of a tightening that allows.
-    #[error("rule `{rule}` allows its calls, but a tightening can only refuse: give an errno")]
+    #[error("rule `{rule}` allows its calls, but a tightening can only refuse: use an errno")]
     Loosens { rule: String },
-    /// A rule of a tightening about a call that is already refused.
-    #[error("rule `{rule}` refuses `{call}`, which rule `{below}` refuses already: take it out")]
+    #[error("rule `{rule}` refuses `{call}`, which rule `{base}` already refuses: remove it")]
     RefusedAlready {
         rule: String,
         call: String,
-        below: String,
+        base: String,
     },
-    /// A rule of a tightening with conditions on calls of several rules.
     #[error(
-        "rule `{rule}` has conditions: its calls must stand in one rule of the policy below, which \
-         decides about the rest"
+        "rule `{rule}` has conditions, so all its calls must belong to one rule of the base policy, \
+         which decides if they do not hold"
     )]
-    SeveralBelow { rule: String },
+    SeveralBaseRules { rule: String },
 }
 
 #[derive(Deserialize)]
@@ -119,7 +111,7 @@ impl From<FallbackText> for RuleText {
 impl SyscallPolicy {
     /// Reads the YAML `rules` for `arch` with its number table `numbers`.
     ///
-    /// `elsewhere` is the table of the other architecture: names that only it has are skipped,
+    /// `other_numbers` is the table of the other architecture. Names that only it has are skipped;
     /// unknown names are errors.
     ///
     /// # Errors
@@ -128,7 +120,7 @@ impl SyscallPolicy {
         rules: &str,
         arch: Arch,
         numbers: &str,
-        elsewhere: &str,
+        other_numbers: &str,
     ) -> Result<Self, PolicyError> {
         let text: PolicyText =
             serde_saphyr::from_str(rules).map_err(|error| PolicyError::Shape {
@@ -136,17 +128,17 @@ impl SyscallPolicy {
             })?;
         let native = read_numbers(numbers)?;
         let mut known: BTreeSet<&str> = native.iter().map(|(_, name)| *name).collect();
-        known.extend(names_of(elsewhere)?);
+        known.extend(names_of(other_numbers)?);
 
         // In the order of `UNLISTED`, `UNKNOWN`, `X32`.
         let fallbacks = [text.unlisted, text.unknown, text.x32].map(RuleText::from);
         let rules: Vec<RuleText> = fallbacks.into_iter().chain(text.rules).collect();
         check_ids(rules.iter().map(|rule| rule.id.as_str()))?;
-        let places = places(&rules, &known)?;
+        let rule_indexes = rule_indexes(&rules, &known)?;
         let calls = native.iter().map(|(number, name)| Call {
             number: *number,
             name: (*name).to_owned(),
-            rule: places.get(name).copied().unwrap_or(UNLISTED),
+            rule: rule_indexes.get(name).copied().unwrap_or(UNLISTED),
         });
         Ok(Self {
             arch,
@@ -196,13 +188,12 @@ pub(super) fn check_ids<'rule>(rules: impl Iterator<Item = &'rule str>) -> Resul
     Ok(())
 }
 
-/// Rule index of each named call.
-fn places<'r>(
+fn rule_indexes<'r>(
     rules: &'r [RuleText],
     known: &BTreeSet<&str>,
 ) -> Result<BTreeMap<&'r str, usize>, PolicyError> {
-    let mut places = BTreeMap::new();
-    for (place, rule) in rules.iter().enumerate() {
+    let mut rule_indexes = BTreeMap::new();
+    for (index, rule) in rules.iter().enumerate() {
         for call in &rule.calls {
             if !known.contains(call.as_str()) {
                 return Err(PolicyError::UnknownCall {
@@ -210,7 +201,7 @@ fn places<'r>(
                     call: call.clone(),
                 });
             }
-            if let Some(first) = places.insert(call.as_str(), place) {
+            if let Some(first) = rule_indexes.insert(call.as_str(), index) {
                 return Err(PolicyError::TwoRules {
                     call: call.clone(),
                     first: rules[first].id.clone(),
@@ -219,7 +210,7 @@ fn places<'r>(
             }
         }
     }
-    Ok(places)
+    Ok(rule_indexes)
 }
 
 impl From<RuleText> for Rule {
@@ -234,7 +225,7 @@ impl From<RuleText> for Rule {
     }
 }
 
-/// Refuses a rule that cannot be meant.
+/// Refuses a rule with a contradictory `report` or a case that can never match.
 pub(super) fn checked(rule: Rule) -> Result<Rule, PolicyError> {
     if rule.refuses() != rule.report.is_some() {
         return Err(PolicyError::Report { rule: rule.id });
@@ -282,7 +273,7 @@ rules:
     }
 
     #[test]
-    fn a_small_policy_is_bound_to_its_numbers() {
+    fn a_small_policy_decides_by_call_number() {
         let policy = read(
             "
   - {id: files, calls: [read, renameat], action: allow, reason: harmless}
@@ -297,23 +288,23 @@ rules:
 ",
         )
         .expect("sound");
-        let says = |number, argument| {
+        let decide = |number, argument| {
             let ruling = policy.ruling(number, &[0, 0, 0, argument, 0, 0]);
             (ruling.rule.id.as_str(), ruling.decision)
         };
-        assert_eq!(says(0, 0), ("files", Decision::Allow));
-        assert_eq!(says(1, 0), ("unlisted", Decision::NotPermitted));
-        assert_eq!(says(3, 0), ("unknown-number", Decision::NotImplemented));
-        assert_eq!(says(7, 0x1f), ("mounts", Decision::Allow));
-        assert_eq!(says(7, 0x3f), ("mounts", Decision::InvalidArgument));
-        assert_eq!(says(0x4000_0000, 0), ("x32", Decision::NotImplemented));
+        assert_eq!(decide(0, 0), ("files", Decision::Allow));
+        assert_eq!(decide(1, 0), ("unlisted", Decision::NotPermitted));
+        assert_eq!(decide(3, 0), ("unknown-number", Decision::NotImplemented));
+        assert_eq!(decide(7, 0x1f), ("mounts", Decision::Allow));
+        assert_eq!(decide(7, 0x3f), ("mounts", Decision::InvalidArgument));
+        assert_eq!(decide(0x4000_0000, 0), ("x32", Decision::NotImplemented));
         assert_eq!(policy.rules[X32].id, "x32");
         assert_eq!(policy.name_of(7), Some("mount"));
         assert_eq!(policy.number_of("renameat"), None);
     }
 
     #[test]
-    fn a_name_that_no_table_has_is_refused_by_name() {
+    fn an_unknown_call_is_refused_with_its_name() {
         let message = refusal("  - {id: files, calls: [raed], action: allow, reason: typing}");
         assert!(
             message.contains("`raed`") && message.contains("`files`"),

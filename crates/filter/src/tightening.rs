@@ -1,7 +1,7 @@
-//! A stricter policy: a base policy and additional refusals.
+//! A stricter policy: a base policy with additional refusals.
 //!
-//! The syntax of a tightening cannot allow: its rules take whole calls, or, with conditions,
-//! precede the rule of the base policy. So the result allows a subset of the base policy.
+//! A tightening cannot allow anything. Its rules replace the base rule of whole calls or, with
+//! conditions, precede it. So the result allows a subset of the base policy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,22 +31,26 @@ struct RefusalText {
 impl SyscallPolicy {
     /// Applies the YAML `tightening`. Its rules come after this policy's.
     ///
-    /// `elsewhere` is the number table of the other architecture, as for [`SyscallPolicy::read`].
+    /// `other_numbers` is the number table of the other architecture, as for [`SyscallPolicy::read`].
     ///
     /// # Errors
     /// `PolicyError` if the text is malformed, contradictory, or refuses nothing.
-    pub(crate) fn tightened(&self, tightening: &str, elsewhere: &str) -> Result<Self, PolicyError> {
+    pub(crate) fn tightened(
+        &self,
+        tightening: &str,
+        other_numbers: &str,
+    ) -> Result<Self, PolicyError> {
         let text: TighteningText =
             serde_saphyr::from_str(tightening).map_err(|error| PolicyError::Shape {
                 source: Box::new(error),
             })?;
         let ids = self.rules.iter().map(|rule| rule.id.as_str());
         check_ids(ids.chain(text.refused.iter().map(|rule| rule.id.as_str())))?;
-        let places = self.places(&text, &names_of(elsewhere)?)?;
+        let rule_indexes = self.rule_indexes(&text, &names_of(other_numbers)?)?;
         let mut stricter = self.clone();
         for call in &mut stricter.calls {
-            if let Some(place) = places.get(call.name.as_str()) {
-                call.rule = *place;
+            if let Some(index) = rule_indexes.get(call.name.as_str()) {
+                call.rule = *index;
             }
         }
         for rule in text.refused {
@@ -68,10 +72,10 @@ impl SyscallPolicy {
 
     /// Cases and action of the base rule for the calls of `rule`, with its own case first.
     fn precede_base_rule(&self, rule: &RefusalText) -> Result<(Vec<Case>, Decision), PolicyError> {
-        let mut below = rule.calls.iter().map(|call| self.rule_of(call));
-        let first = below.next().flatten();
-        let Some(first) = first.filter(|first| below.all(|other| other == Some(*first))) else {
-            return Err(PolicyError::SeveralBelow {
+        let mut base = rule.calls.iter().map(|call| self.rule_of(call));
+        let first = base.next().flatten();
+        let Some(first) = first.filter(|first| base.all(|other| other == Some(*first))) else {
+            return Err(PolicyError::SeveralBaseRules {
                 rule: rule.id.clone(),
             });
         };
@@ -79,55 +83,55 @@ impl SyscallPolicy {
             when: rule.when.clone(),
             then: rule.action,
         };
-        // The replaced cases would be unreachable.
+        // Leave out cases with the same conditions, which would be unreachable.
         let others = first.cases.iter().filter(|case| case.when != own.when);
         let others: Vec<Case> = others.cloned().collect();
         let cases = std::iter::once(own).chain(others);
         Ok((cases.collect(), first.action))
     }
 
-    fn places<'text>(
+    fn rule_indexes<'text>(
         &self,
         text: &'text TighteningText,
-        elsewhere: &BTreeSet<&str>,
+        other_numbers: &BTreeSet<&str>,
     ) -> Result<BTreeMap<&'text str, usize>, PolicyError> {
-        let mut places = BTreeMap::new();
-        let below = self.rules.len();
-        for (place, rule) in text.refused.iter().enumerate() {
+        let mut rule_indexes = BTreeMap::new();
+        let base_rules = self.rules.len();
+        for (index, rule) in text.refused.iter().enumerate() {
             if rule.action == Decision::Allow {
                 return Err(PolicyError::Loosens {
                     rule: rule.id.clone(),
                 });
             }
             for call in &rule.calls {
-                self.check_refusable(rule, call, elsewhere)?;
-                if let Some(first) = places.insert(call.as_str(), below + place) {
+                self.check_refusable(rule, call, other_numbers)?;
+                if let Some(first) = rule_indexes.insert(call.as_str(), base_rules + index) {
                     return Err(PolicyError::TwoRules {
                         call: call.clone(),
-                        first: text.refused[first - below].id.clone(),
+                        first: text.refused[first - base_rules].id.clone(),
                         second: rule.id.clone(),
                     });
                 }
             }
         }
-        Ok(places)
+        Ok(rule_indexes)
     }
 
-    /// Whether the call exists and the base policy allows some of it.
+    /// Checks that the call exists and that the base policy allows it at least in some cases.
     fn check_refusable(
         &self,
         rule: &RefusalText,
         call: &str,
-        elsewhere: &BTreeSet<&str>,
+        other_numbers: &BTreeSet<&str>,
     ) -> Result<(), PolicyError> {
         match self.rule_of(call) {
-            Some(below) if below.allows() => Ok(()),
-            Some(below) => Err(PolicyError::RefusedAlready {
+            Some(base) if base.allows() => Ok(()),
+            Some(base) => Err(PolicyError::RefusedAlready {
                 rule: rule.id.clone(),
                 call: call.to_owned(),
-                below: below.id.clone(),
+                base: base.id.clone(),
             }),
-            None if elsewhere.contains(call) => Ok(()),
+            None if other_numbers.contains(call) => Ok(()),
             None => Err(PolicyError::UnknownCall {
                 rule: rule.id.clone(),
                 call: call.to_owned(),
@@ -141,7 +145,7 @@ mod tests {
     use super::*;
     use crate::Arch;
 
-    const BELOW: &str = "\
+    const BASE: &str = "\
 unknown: {id: unknown-number, action: ENOSYS, reason: newer, report: probe}
 x32: {id: x32, action: ENOSYS, reason: rare, report: probe}
 unlisted: {id: unlisted, action: EPERM, reason: not looked at, report: yes}
@@ -158,10 +162,10 @@ rules:
     const NUMBERS: &str = "0 read\n1 write\n7 mount\n8 chmod\n";
 
     fn tightened(refused: &str) -> Result<SyscallPolicy, PolicyError> {
-        let elsewhere = "3 renameat\n";
-        SyscallPolicy::read(BELOW, Arch::Aarch64, NUMBERS, elsewhere)
+        let other_numbers = "3 renameat\n";
+        SyscallPolicy::read(BASE, Arch::Aarch64, NUMBERS, other_numbers)
             .expect("sound")
-            .tightened(&format!("refused:\n{refused}"), elsewhere)
+            .tightened(&format!("refused:\n{refused}"), other_numbers)
     }
 
     fn refusal(refused: &str) -> String {
@@ -175,19 +179,19 @@ rules:
              - {id: b, calls: [chmod], action: EINVAL, reason: none, report: yes}",
         )
         .expect("sound");
-        let says = |number, argument| {
+        let decide = |number, argument| {
             let ruling = policy.ruling(number, &[0, argument, 0, 0, 0, 0]);
             (ruling.rule.id.as_str(), ruling.decision)
         };
-        assert_eq!(says(0, 0), ("files", Decision::Allow));
-        assert_eq!(says(1, 0), ("a", Decision::NotImplemented));
-        assert_eq!(says(7, 0), ("mounts", Decision::NotPermitted));
-        assert_eq!(says(8, 7), ("b", Decision::InvalidArgument));
-        assert_eq!(says(9, 0), ("unknown-number", Decision::NotImplemented));
+        assert_eq!(decide(0, 0), ("files", Decision::Allow));
+        assert_eq!(decide(1, 0), ("a", Decision::NotImplemented));
+        assert_eq!(decide(7, 0), ("mounts", Decision::NotPermitted));
+        assert_eq!(decide(8, 7), ("b", Decision::InvalidArgument));
+        assert_eq!(decide(9, 0), ("unknown-number", Decision::NotImplemented));
     }
 
     #[test]
-    fn a_rule_with_conditions_leaves_the_rest_to_the_rule_below() {
+    fn a_rule_with_conditions_leaves_the_rest_to_the_base_rule() {
         let policy = tightened(
             "  - {id: a, calls: [write], when: [{argument: 1, one_of: [6, 7]}], action: ENOLCK, \
                reason: few, report: yes}\n  \
@@ -195,16 +199,16 @@ rules:
                reason: few, report: yes}",
         )
         .expect("sound");
-        let says = |number, first, second| {
+        let decide = |number, first, second| {
             let ruling = policy.ruling(number, &[first, second, 0, 0, 0, 0]);
             (ruling.rule.id.as_str(), ruling.decision)
         };
-        assert_eq!(says(1, 0, 6), ("a", Decision::NoLocks));
-        assert_eq!(says(1, 0, 5), ("a", Decision::Allow));
-        assert_eq!(says(0, 0, 6), ("files", Decision::Allow));
-        assert_eq!(says(8, 0, 7), ("b", Decision::Allow));
-        assert_eq!(says(8, 1, 7), ("b", Decision::InvalidArgument));
-        assert_eq!(says(8, 0, 6), ("b", Decision::NotPermitted));
+        assert_eq!(decide(1, 0, 6), ("a", Decision::NoLocks));
+        assert_eq!(decide(1, 0, 5), ("a", Decision::Allow));
+        assert_eq!(decide(0, 0, 6), ("files", Decision::Allow));
+        assert_eq!(decide(8, 0, 7), ("b", Decision::Allow));
+        assert_eq!(decide(8, 1, 7), ("b", Decision::InvalidArgument));
+        assert_eq!(decide(8, 0, 6), ("b", Decision::NotPermitted));
         let when = "when: [{argument: 0, one_of: [1]}], action: EINVAL, report: yes";
         for (rule, said) in [
             (format!("calls: [read, chmod], {when}"), "one rule"),

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use spec::io::contract::{Contract, ContractError, Mismatch};
-use sys::reader::{Bounds, ReaderError, read_apart};
+use sys::worker::{WorkerError, WorkerLimits, run_in_child};
 
 const TIME_MAX: Duration = Duration::from_secs(10);
-/// Limit beyond the supervisor's memory, which already includes the document.
+/// Limit beyond the memory of the supervisor, which already contains the document.
 const MEMORY_BYTES_MAX: u64 = 128 << 20;
-/// 1,000 mismatches of two short texts.
+/// Enough for 1,000 mismatches with two short texts each.
 const ANSWER_BYTES_MAX: usize = 2 << 20;
 
 /// A schema and the document to validate.
@@ -29,7 +29,7 @@ pub struct Question<'run> {
 #[derive(Debug, Serialize, Deserialize)]
 enum Verdict {
     Accepted,
-    NoSchema(ContractError),
+    InvalidSchema(ContractError),
     Mismatch(Vec<Mismatch>),
 }
 
@@ -42,9 +42,7 @@ pub enum Refused {
         error: ContractError,
     },
     Document(Vec<Mismatch>),
-    /// Number of a received signal.
     Cancelled(i32),
-    /// A system call of the supervisor failed.
     Host(rustix::io::Errno),
 }
 
@@ -60,7 +58,7 @@ pub fn judge(
     let Some(first) = questions.first() else {
         return Ok(());
     };
-    let bounds = Bounds {
+    let limits = WorkerLimits {
         time: time.unwrap_or(TIME_MAX).min(TIME_MAX),
         memory_bytes: MEMORY_BYTES_MAX,
         answer_bytes: ANSWER_BYTES_MAX,
@@ -73,24 +71,26 @@ pub fn judge(
         block: first.block,
         error: ContractError::TooCostly { reason },
     };
-    let answer = read_apart(bounds, signals, &work).map_err(|none| match none {
-        ReaderError::TimedOut => too_costly(format!("it takes longer than {:?}", bounds.time)),
-        ReaderError::Exited => {
-            too_costly("it takes more than 128 MiB of memory, or the stack".to_owned())
+    let answer = run_in_child(limits, signals, &work).map_err(|error| match error {
+        WorkerError::TimedOut => too_costly(format!("it takes longer than {:?}", limits.time)),
+        WorkerError::Exited => {
+            too_costly("it needs more than 128 MiB of memory, or more stack".to_owned())
         }
-        ReaderError::TooLong => too_costly("what it says is too long".to_owned()),
-        ReaderError::Signal(signal) => Refused::Cancelled(signal),
-        ReaderError::Host(errno) => Refused::Host(errno),
+        WorkerError::TooLong => too_costly("the list of its mismatches is too long".to_owned()),
+        WorkerError::Signal(signal) => Refused::Cancelled(signal),
+        WorkerError::Host(errno) => Refused::Host(errno),
     })?;
     let verdicts: Vec<Verdict> = serde_json::from_slice(&answer)
-        .map_err(|error| too_costly(format!("its judge says something else: {error}")))?;
+        .map_err(|error| too_costly(format!("the validator's answer is malformed: {error}")))?;
     if verdicts.len() != questions.len() {
-        return Err(too_costly("its judge says too little".to_owned()));
+        return Err(too_costly(
+            "the validator's answer is incomplete".to_owned(),
+        ));
     }
     for (question, verdict) in questions.iter().zip(verdicts) {
         match verdict {
             Verdict::Accepted => (),
-            Verdict::NoSchema(error) => {
+            Verdict::InvalidSchema(error) => {
                 let block = question.block;
                 return Err(Refused::Schema { block, error });
             }
@@ -101,14 +101,15 @@ pub fn judge(
 }
 
 fn verdict(question: &Question<'_>) -> Verdict {
-    let judged = Contract::compile(question.schema).map(|contract| {
-        question
-            .document
-            .map(|document| contract.validate(document))
-    });
-    match judged {
-        Err(error) => Verdict::NoSchema(error),
-        Ok(Some(Err(found))) => Verdict::Mismatch(found),
-        Ok(None | Some(Ok(()))) => Verdict::Accepted,
+    let contract = match Contract::compile(question.schema) {
+        Ok(contract) => contract,
+        Err(error) => return Verdict::InvalidSchema(error),
+    };
+    match question
+        .document
+        .map(|document| contract.validate(document))
+    {
+        Some(Err(mismatches)) => Verdict::Mismatch(mismatches),
+        None | Some(Ok(())) => Verdict::Accepted,
     }
 }

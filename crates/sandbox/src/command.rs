@@ -1,5 +1,5 @@
-//! A command confined and limited, for programs that have no bundle: all parts of this crate in
-//! order, see `examples/sandbox.rs`.
+//! Runs one command in a sandbox, for programs that have no bundle. Uses all parts of this crate in
+//! order; see `examples/sandbox.rs`.
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -34,11 +34,9 @@ pub use spec::limits::Limit;
 pub use spec::outcome::Outcome;
 
 const PATH: [&str; 4] = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin"];
-/// Default limit of the output.
 const OUTPUT_BYTES_DEFAULT: u64 = 16 << 20;
-/// Inodes of the writable space.
 const SPACE_INODES: u64 = 65_536;
-/// Unused uids of the host, for runs of root.
+/// Uids for runs of root; no account of the host may have them.
 const UIDS: UidRange = UidRange {
     first: 0x7000_0000,
     last: 0x7000_ffff,
@@ -77,7 +75,7 @@ pub enum CommandError {
     Resources(#[from] ResourcesError),
     #[error(transparent)]
     Mount(#[from] MountError),
-    #[error("this host cannot hold the limit {axis}: {reason}")]
+    #[error("this host cannot enforce the limit {axis}: {reason}")]
     Unenforceable { axis: &'static str, reason: String },
     #[error("cannot {act}: {errno}")]
     Call {
@@ -93,7 +91,7 @@ fn call(act: &'static str) -> impl FnOnce(Errno) -> CommandError {
 
 impl Sandbox {
     /// Creates a sandbox with read-only system directories, an empty writable space and default
-    /// limits, without network and variables.
+    /// limits. It has no network and no environment variables.
     #[must_use]
     pub fn builder() -> Self {
         Self::default()
@@ -120,7 +118,7 @@ impl Sandbox {
         self
     }
 
-    /// Sets a limit, in the unit of its name.
+    /// Sets a limit, in the unit of [`Limit`].
     #[must_use]
     pub fn limit(mut self, limit: Limit, value: u64) -> Self {
         self.limits.set(limit, value);
@@ -143,7 +141,8 @@ impl Sandbox {
     }
 
     /// Records the run in this directory instead of `/run/runner` or, for an ordinary user,
-    /// `/tmp/runner-UID`. Runs recorded in one directory clean up after each other.
+    /// `/tmp/runner-UID`. Each run cleans up after killed runs that are recorded in the same
+    /// directory.
     #[must_use]
     pub fn runtime_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.runtime_directory = Some(path.into());
@@ -153,20 +152,17 @@ impl Sandbox {
     /// Runs a command to its end; its standard input is empty and its output is captured.
     ///
     /// The calling process must have one thread. This sets close-on-exec on its descriptors from 3
-    /// on, resets SIGCHLD and ignores SIGPIPE.
-    ///
-    /// # Errors
-    /// [`CommandError`]; then nothing of the command is left.
+    /// on, resets SIGCHLD and ignores SIGPIPE. On failure nothing of the command is left.
     pub fn run(&self, argv: &[&str]) -> Result<Ended, CommandError> {
         process::close_on_exec_from(3).map_err(call("close descriptors on exec"))?;
-        let limits = self.settled_limits();
-        let host = host::look()?;
+        let limits = self.effective_limits();
+        let host = host::detect()?;
         let directory = self.runtime_directory.clone();
         let directory =
             directory.unwrap_or_else(|| default_directory(probe::effective_uid(), None));
         let records = RunRecords::open(&directory).map_err(ResourcesError::from)?;
         // Temporary files of staged outputs belong to the `runner` program, which removes them.
-        let keep = &mut |_: &_| Err("left to the next `runner gc`".into());
+        let keep = &mut |_: &_| Err("left for the next `runner gc`".into());
         records
             .collect_leftovers(keep)
             .map_err(ResourcesError::from)?;
@@ -176,7 +172,7 @@ impl Sandbox {
         let mut seed = [0; 8];
         process::random(&mut seed).map_err(call("read random bytes"))?;
         let seed = u64::from_le_bytes(seed);
-        let wanted = ResourceRequest {
+        let request = ResourceRequest {
             run_id: &format!("sandbox-{seed:016x}"),
             seed,
             uids: UIDS,
@@ -184,20 +180,21 @@ impl Sandbox {
             space_inodes: SPACE_INODES,
             terminal: false,
         };
-        let mut resources = Resources::acquire(host, &records, &backend, &wanted)?;
+        let mut resources = Resources::acquire(host, &records, &backend, &request)?;
         let ended = self.run_with(argv, &limits, &mut resources);
-        let left = resources.release();
+        let errors = resources.release();
         let mut ended = ended?;
-        ended.problems.extend(left.iter().map(ToString::to_string));
+        let errors = errors.iter().map(ToString::to_string);
+        ended.problems.extend(errors);
         Ok(ended)
     }
 
-    /// Returns the stated limits, with defaults for the others.
-    fn settled_limits(&self) -> LimitValues {
+    /// Returns the requested limits, with defaults for the others.
+    fn effective_limits(&self) -> LimitValues {
         let mut limits = self.limits;
         for limit in Limit::ALL {
             let default = match limit {
-                // Files use memory: half of it remains for processes.
+                // Files use memory; half of it remains for processes.
                 Limit::Disk => limits.get(Limit::Memory).map(|bytes| bytes / 2),
                 Limit::Output => Some(OUTPUT_BYTES_DEFAULT),
                 Limit::Memory
@@ -237,14 +234,14 @@ impl Sandbox {
         let joins = joins.map_err(ResourcesError::from)?;
 
         let (mounts, trees) = mounts::open(&self.entries, resources.body_ids())?;
-        let asked = view::asked(&mounts).map_err(MountError::from)?;
-        let steps: Vec<_> = resources.base.view.iter().chain(&asked).cloned().collect();
+        let view = view::asked(&mounts)?;
+        let steps: Vec<_> = resources.base.view.iter().chain(&view).cloned().collect();
         let abi = resources.host.landlock_abi;
         let sockets = unix_sockets::decide(&self.entries, &[], false, abi);
         let plan = LaunchPlan {
             network: None,
             base_view: resources.base.view.clone(),
-            view: asked,
+            view,
             root: None,
             inside: None,
             resize: None,
@@ -282,7 +279,7 @@ impl Sandbox {
         };
         let sampled = proc.as_ref().map(AsFd::as_fd);
         let mut meter = Meter::new(&mut resources.group, sampled, memory_bytes);
-        // Never written to: the caller handles signals itself.
+        // Never readable: the caller handles signals itself.
         let signals = eventfd(0, EventfdFlags::CLOEXEC).map_err(call("make an eventfd"))?;
         let signals = signals.as_fd();
         let watching = watch(
@@ -305,28 +302,30 @@ impl Sandbox {
             reason: observed.reason,
             oom_kills: counted.oom_kills.unwrap_or(0),
             cpu_time_reached: cpu_limit_us
-                .is_some_and(|limit| cpu_us.is_some_and(|used| limit <= used)),
+                .is_some_and(|limit| cpu_us.is_some_and(|used| used >= limit)),
         };
         Ok(ended(judge(facts), observed, streams, coverage))
     }
 }
 
 fn ended(outcome: Outcome, observed: Observed, streams: Streams, coverage: Vec<Coverage>) -> Ended {
-    let kept = |pump: OutputPump| pump.finish().captured.unwrap_or_default();
+    let captured = |pump: OutputPump| pump.finish().captured.unwrap_or_default();
     Ended {
         outcome,
         raw_status: observed.raw_status,
-        stdout: kept(streams.stdout),
-        stderr: kept(streams.stderr),
+        stdout: captured(streams.stdout),
+        stderr: captured(streams.stderr),
         coverage,
         problems: observed.problems,
     }
 }
 
-/// Refuses a stated limit that this host cannot enforce.
-fn refuse_unenforceable(coverage: &[Coverage], stated: &LimitValues) -> Result<(), CommandError> {
+fn refuse_unenforceable(
+    coverage: &[Coverage],
+    requested: &LimitValues,
+) -> Result<(), CommandError> {
     for limit in Limit::ALL {
-        let (Some(axis), Some(_)) = (limit.axis(), stated.get(limit)) else {
+        let (Some(axis), Some(_)) = (limit.axis(), requested.get(limit)) else {
             continue;
         };
         let covered = coverage.iter().find(|one| one.axis == axis);
@@ -334,23 +333,22 @@ fn refuse_unenforceable(coverage: &[Coverage], stated: &LimitValues) -> Result<(
             let reason = covered.and_then(|one| one.reason.clone());
             return Err(CommandError::Unenforceable {
                 axis,
-                reason: reason.unwrap_or_else(|| "nothing here can".to_owned()),
+                reason: reason.unwrap_or_else(|| "no mechanism is available".to_owned()),
             });
         }
     }
     Ok(())
 }
 
-/// Search path of the program inside.
+/// The paths inside at which the program may be.
 fn programs(argv: &[&str]) -> Vec<Vec<u8>> {
     let Some(name) = argv.first() else {
         return Vec::new();
     };
-    match name.contains('/') {
-        true => vec![name.as_bytes().to_vec()],
-        false => PATH
-            .iter()
-            .map(|directory| format!("{directory}/{name}").into_bytes())
-            .collect(),
+    if name.contains('/') {
+        return vec![name.as_bytes().to_vec()];
     }
+    PATH.iter()
+        .map(|directory| format!("{directory}/{name}").into_bytes())
+        .collect()
 }

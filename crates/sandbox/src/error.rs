@@ -4,9 +4,9 @@ use rustix::io::Errno;
 
 use crate::steps::ChildStep;
 
-/// Reason if an existing process is not in /proc.
+/// Hint if an existing process is missing in /proc.
 const OWN_PROC: &str =
-    "/proc is not that of the runner's own pid namespace: mount -t proc proc /proc";
+    "/proc belongs to another pid namespace than the runner's: mount -t proc proc /proc";
 
 /// The sandbox could not be created, or the body could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +40,7 @@ pub enum SandboxError {
         errno: Errno,
     },
     /// Init failed after the exec and ended the body, which may have had effects.
-    #[error("the body was started, and ended again with its init, which cannot {act}: {errno}")]
+    #[error("the body was killed because init failed after its start: cannot {act}: {errno}")]
     Lost {
         /// Description of init's step.
         act: &'static str,
@@ -59,12 +59,11 @@ pub enum SandboxError {
         #[source]
         errno: Errno,
     },
-    #[error("the child ended while it was to {act}")]
+    #[error("the sandbox's child process ended before it could {act}")]
     ChildGone { act: &'static str },
 }
 
 impl SandboxError {
-    /// The error of a call of the supervisor.
     pub(crate) fn supervisor(
         act: &'static str,
         object: impl Into<String>,
@@ -91,8 +90,8 @@ impl SandboxError {
         }
     }
 
-    /// Whether the host may forbid user namespaces. AppArmor allows creating them and denies
-    /// operations in them.
+    /// Whether the cause may be that the host forbids user namespaces. AppArmor allows creating them
+    /// and denies operations in them.
     #[must_use]
     pub fn may_be_forbidden(&self) -> bool {
         match self {
@@ -102,7 +101,7 @@ impl SandboxError {
             Self::Supervisor { errno, .. } => matches!(*errno, Errno::PERM | Errno::ACCESS),
             // Later steps use the caller's paths, which fail for other reasons.
             Self::Child { step, errno, .. } => {
-                let first = matches!(
+                let is_early = matches!(
                     step,
                     ChildStep::Namespaces
                         | ChildStep::Loopback
@@ -114,7 +113,7 @@ impl SandboxError {
                         | ChildStep::AttachRoot
                         | ChildStep::BaseView
                 );
-                first && matches!(*errno, Errno::PERM | Errno::ACCESS)
+                is_early && matches!(*errno, Errno::PERM | Errno::ACCESS)
             }
             _ => false,
         }
@@ -134,18 +133,17 @@ impl SandboxError {
             ),
             Self::Clone {
                 errno: Errno::AGAIN,
-            } => Some("the host is at a process limit: see ulimit -u and pids.max".to_owned()),
+            } => Some("a process limit is reached: see ulimit -u and pids.max".to_owned()),
             Self::ProgramNotFound { .. } => Some(
-                "only the host's system directories and what was asked for are visible; \
-                 show more with --ro PATH"
+                "only the host's system directories and requested mounts are visible: add --ro PATH"
                     .to_owned(),
             ),
             Self::ProgramNotExecutable {
                 errno: Errno::NOEXEC,
                 ..
             } => Some(
-                "a script needs a first line such as #!/bin/sh, and a binary this machine's \
-                 architecture"
+                "a script needs a first line such as #!/bin/sh; a binary must be built for this \
+                 machine's architecture"
                     .to_owned(),
             ),
             // execve(2): 128 KiB per string, a quarter of the stack limit in total.
@@ -153,8 +151,8 @@ impl SandboxError {
                 errno: Errno::TOOBIG,
                 ..
             } => Some(
-                "an argument or a variable is longer than 128 KiB, or all of them together are more \
-                 than this host takes: give what is large as an input file"
+                "an argument or variable is longer than 128 KiB, or all together exceed this host's \
+                 limit: pass large values as an input file"
                     .to_owned(),
             ),
             Self::ProgramNotExecutable { .. } => {
@@ -164,8 +162,8 @@ impl SandboxError {
                 step: ChildStep::CaptureRules | ChildStep::Log,
                 ..
             } => Some(
-                "this kernel does not take our rules of nf_tables in a network namespace (Linux \
-                 4.19, CONFIG_NFT_TPROXY, CONFIG_NETFILTER_NETLINK_LOG): use --egress-capture auto"
+                "this kernel refuses the runner's nf_tables rules, which need Linux 4.19, \
+                 CONFIG_NFT_TPROXY and CONFIG_NETFILTER_NETLINK_LOG: use --egress-capture auto"
                     .to_owned(),
             ),
             Self::Child {
@@ -187,8 +185,8 @@ impl SandboxError {
                 errno: Errno::ROFS,
                 ..
             } => Some(
-                "a proc with masked parts (a container's) cannot be mounted anew: run outside, or \
-                 with an unmasked /proc"
+                "proc cannot be mounted while parts of /proc are masked (in a container): run \
+                 outside the container, or unmask /proc"
                     .to_owned(),
             ),
             _ => None,

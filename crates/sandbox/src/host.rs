@@ -1,4 +1,4 @@
-//! What this host is, and who the body will be on it.
+//! Host support, and the body's ids on the host.
 
 use std::ffi::CString;
 
@@ -14,16 +14,16 @@ use sys::credentials::HostIds;
 use sys::landlock;
 use sys::probe;
 
-/// Looks at the host as far as plans depend on it.
+/// Detects the properties of the host that plans depend on.
 ///
 /// # Errors
-/// [`SandboxError::Supervisor`] where a path cannot be looked at.
-pub fn look() -> Result<HostSupport, SandboxError> {
+/// [`SandboxError::Supervisor`] if a path cannot be inspected.
+pub fn detect() -> Result<HostSupport, SandboxError> {
     let mut entries = Vec::with_capacity(BASE_CANDIDATES.len());
     for path in BASE_CANDIDATES {
-        let failed = SandboxError::supervisor("look at", path);
+        let failed = SandboxError::supervisor("inspect", path);
         let name = CString::new(path).map_err(|_nul| failed(Errno::INVAL))?;
-        if let Some(entry) = probe::look(&name).map_err(&failed)? {
+        if let Some(entry) = probe::host_entry(&name).map_err(&failed)? {
             entries.push((path, entry));
         }
     }
@@ -32,25 +32,23 @@ pub fn look() -> Result<HostSupport, SandboxError> {
         privileged: is_privileged(),
         uid,
         gid: probe::effective_gid(),
-        landlock_abi: landlock::abi().map_err(SandboxError::supervisor(
-            "ask for",
-            "the version of landlock",
-        ))?,
+        landlock_abi: landlock::abi()
+            .map_err(SandboxError::supervisor("read", "the version of Landlock"))?,
         time_namespace: matches!(
-            probe::look(c"/proc/self/ns/time"),
+            probe::host_entry(c"/proc/self/ns/time"),
             Ok(Some(HostEntry::Link(_)))
         ),
         entries,
     })
 }
 
-/// Whether the caller is root, and of more than a user namespace of one id.
+/// Whether the caller is root and can map other ids. Root of a user namespace with a single mapped
+/// id cannot, and counts as an ordinary user.
 pub fn is_privileged() -> bool {
-    probe::effective_uid() == 0 && !maps_a_single_id()
+    probe::effective_uid() == 0 && !has_single_id()
 }
 
-/// Root of a user namespace with one mapped id is treated as an ordinary user: it cannot map others.
-fn maps_a_single_id() -> bool {
+fn has_single_id() -> bool {
     let Ok(text) = std::fs::read_to_string("/proc/self/uid_map") else {
         return false;
     };
@@ -61,51 +59,37 @@ fn maps_a_single_id() -> bool {
     ids == 1
 }
 
-/// The body's ids on the host, and the claim that keeps other runs from taking them.
-#[derive(Debug)]
-pub struct Claimed {
-    /// Who the body is.
-    pub identity: Identity,
-    /// Held until the run is over, by init too.
-    pub claim: Option<UidClaim>,
-}
-
-/// Decides who the body is: root's runs get an uid of their own each.
+/// Chooses the body's ids on the host. For root each run gets its own uid, and the claim excludes
+/// other runs from it.
 ///
 /// # Errors
-/// [`RecordsError`] where no uid is free.
+/// [`RecordsError`] if no uid is free.
 pub(crate) fn claim_identity(
     host: &HostSupport,
-    registry: &RunRecords,
+    records: &RunRecords,
     range: UidRange,
     seed: u64,
-) -> Result<Claimed, RecordsError> {
+) -> Result<(Identity, Option<UidClaim>), RecordsError> {
     if !host.privileged {
         let ids = HostIds {
             uid: host.uid,
             gid: host.gid,
         };
-        return Ok(Claimed {
-            identity: Identity::Own(ids),
-            claim: None,
-        });
+        return Ok((Identity::Own(ids), None));
     }
     let count = range.last.saturating_sub(range.first).saturating_add(1);
-    let claim = registry.claim_uid(range.first, count, seed)?;
+    let claim = records.claim_uid(range.first, count, seed)?;
     let ids = HostIds {
         uid: claim.uid(),
         gid: claim.uid(),
     };
-    Ok(Claimed {
-        identity: Identity::Claimed(ids),
-        claim: Some(claim),
-    })
+    Ok((Identity::Claimed(ids), Some(claim)))
 }
 
-/// Processors that this process may run on, at least one.
+/// Number of CPUs that this process may run on, at least one.
 ///
-/// Not what the standard library says: that also reads the quota of the cgroup, five files, to
-/// give a lower number.
+/// `std::thread::available_parallelism` would also read the quota of the cgroup, which takes five
+/// files, and return a lower number.
 #[must_use]
 pub fn processors() -> u32 {
     rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count().max(1))

@@ -1,32 +1,30 @@
-//! An image as the body's root: its top layer and the mounts over it.
+//! An image as the body's root: its top layer and the bind mounts over it.
 //!
-//! All names in an image are untrusted. So each component of a mount target is created as a
-//! directory in the top layer, which hides links of the image.
+//! All names in an image are untrusted. So the top layer contains each component of a mount target
+//! as a directory, which hides links of the image.
 
 use crate::image_user::ImageUser;
-use crate::view::{Access, BASE_CANDIDATES, ViewStep, etc_files};
+use crate::view::{Access, BASE_CANDIDATES, ViewStep, etc_files, is_beneath};
 
-/// Entry of the top layer, parents first. Paths are relative to the root.
+/// Entry of the top layer. The path is relative to the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Filled {
-    /// Mode 0755.
+pub enum TopLayerEntry {
     Directory(Vec<u8>),
     /// Path and contents, mode 0644.
     File(Vec<u8>, Vec<u8>),
 }
 
-/// A part of the run's space that is bind-mounted at the same path of the image.
+/// Bind mount of a path of the writable space at the same path of the image.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Graft {
-    /// Relative to both roots.
+pub struct ImageBind {
     pub path: Vec<u8>,
-    /// Only the top mount; those beneath it stay unchanged.
+    /// Applies to the top mount only; mounts beneath it stay writable.
     pub read_only: bool,
 }
 
-/// Grafts of every run: path and read-only. Writable directories beneath a read-only one are
-/// mounts.
-const OWN: [(&str, bool); 7] = [
+/// Paths of the runner in every image, and whether the bind mount is read-only. Writable
+/// directories beneath a read-only path are separate mounts.
+const RUNNER_DIRECTORIES: [(&str, bool); 7] = [
     ("proc", false),
     ("dev", true),
     ("bundle", false),
@@ -38,85 +36,92 @@ const OWN: [(&str, bool); 7] = [
 
 /// The image's user and group files.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Names<'image> {
+pub struct UserFiles<'image> {
     pub passwd: &'image [u8],
     pub group: &'image [u8],
 }
 
-/// Builds the top layer for an image with the mounts `asked`, run as `user`.
+/// Builds the top layer, parents first, for an image with the requested mounts `mounts` that runs
+/// as `user`.
 #[must_use]
-pub fn filled(asked: &[ViewStep], user: &ImageUser, names: Names<'_>) -> Vec<Filled> {
+pub fn plan_top_layer(
+    mounts: &[ViewStep],
+    user: &ImageUser,
+    files: UserFiles<'_>,
+) -> Vec<TopLayerEntry> {
     let mut list = Vec::new();
-    for (path, _) in OWN {
-        directories(path.as_bytes(), &mut list);
+    for (path, _) in RUNNER_DIRECTORIES {
+        push_directories(path.as_bytes(), &mut list);
     }
-    for (path, is_file) in outermost(asked) {
-        match (is_file, path.iter().rposition(|byte| *byte == b'/')) {
-            (false, _) => directories(path, &mut list),
-            (true, parent) => {
-                if let Some(at) = parent {
-                    directories(&path[..at], &mut list);
-                }
-                list.push(Filled::File(path.to_vec(), Vec::new()));
-            }
+    for (path, is_file) in outermost_targets(mounts) {
+        if !is_file {
+            push_directories(path, &mut list);
+            continue;
         }
+        if let Some(end) = path.iter().rposition(|byte| *byte == b'/') {
+            push_directories(&path[..end], &mut list);
+        }
+        list.push(TopLayerEntry::File(path.to_vec(), Vec::new()));
     }
-    directories(b"etc", &mut list);
+    push_directories(b"etc", &mut list);
     for (path, contents) in etc_files() {
         let contents = match path {
-            "/etc/passwd" => user.passwd(names.passwd),
-            "/etc/group" => user.group(names.group),
+            "/etc/passwd" => user.passwd(files.passwd),
+            "/etc/group" => user.group(files.group),
             _ => contents.into_bytes(),
         };
         let path = path.trim_start_matches('/').as_bytes().to_vec();
-        list.push(Filled::File(path, contents));
+        list.push(TopLayerEntry::File(path, contents));
     }
     list
 }
 
-/// Lists the grafts for the mounts `asked`, which the child has created in the run's space.
+/// Lists the bind mounts over an image. The child has created `mounts` in the writable space.
 #[must_use]
-pub fn grafts(asked: &[ViewStep]) -> Vec<Graft> {
-    let own = OWN.iter().map(|(path, read_only)| Graft {
+pub fn plan_binds(mounts: &[ViewStep]) -> Vec<ImageBind> {
+    let fixed = RUNNER_DIRECTORIES.map(|(path, read_only)| ImageBind {
         path: path.as_bytes().to_vec(),
-        read_only: *read_only,
+        read_only,
     });
-    let asked = outermost(asked).into_iter().map(|(path, _)| Graft {
+    let requested = outermost_targets(mounts).into_iter();
+    let requested = requested.map(|(path, _)| ImageBind {
         path: path.to_vec(),
         read_only: false,
     });
-    own.chain(asked).collect()
+    fixed.into_iter().chain(requested).collect()
 }
 
-/// Filters the base view for an image: without programs of the host.
+/// Returns the steps of the base view that an image does not replace.
 #[must_use]
-pub fn base_of_image(base: &[ViewStep]) -> Vec<ViewStep> {
-    let of_host = |path: &[u8]| BASE_CANDIDATES.iter().any(|own| own.as_bytes() == path);
+pub fn without_host_programs(base: &[ViewStep]) -> Vec<ViewStep> {
+    let is_of_host = |path: &[u8]| BASE_CANDIDATES.iter().any(|host| host.as_bytes() == path);
     let stays = |step: &&ViewStep| match step {
         ViewStep::Bind { access, .. } => *access == Access::Device,
         ViewStep::Directory { path, .. }
         | ViewStep::File { path, .. }
-        | ViewStep::Symlink { path, .. } => !of_host(path),
+        | ViewStep::Symlink { path, .. } => !is_of_host(path),
         _ => true,
     };
     base.iter().filter(stays).cloned().collect()
 }
 
-/// Whether a top-level name belongs to the image; other names have their own Landlock rules.
+/// Whether a top-level name belongs to the image. The runner's names have their own Landlock rules.
 #[must_use]
-pub fn is_of_image(name: &[u8]) -> bool {
-    !OWN.iter().any(|(path, _)| path.as_bytes() == name)
+pub(crate) fn is_from_image(name: &[u8]) -> bool {
+    !RUNNER_DIRECTORIES
+        .iter()
+        .any(|(path, _)| path.as_bytes() == name)
 }
 
 /// Targets that are not inside another mount, and whether each is a file.
-fn outermost(asked: &[ViewStep]) -> Vec<(&[u8], bool)> {
-    let targets = asked.iter().filter_map(|step| match step {
+fn outermost_targets(mounts: &[ViewStep]) -> Vec<(&[u8], bool)> {
+    let targets = mounts.iter().filter_map(|step| match step {
         ViewStep::Bind { target, .. }
-        | ViewStep::BindOwn { target, .. }
+        | ViewStep::BindFromSpace { target, .. }
         | ViewStep::Attach { target, .. }
         | ViewStep::AttachOverlay { target, .. }
         | ViewStep::Tmpfs { target, .. }
-        | ViewStep::OwnMount { path: target } => Some(target.strip_prefix(b"/").unwrap_or(target)),
+        | ViewStep::SelfBind { path: target } => Some(target.strip_prefix(b"/").unwrap_or(target)),
         ViewStep::Directory { .. }
         | ViewStep::File { .. }
         | ViewStep::Symlink { .. }
@@ -125,40 +130,44 @@ fn outermost(asked: &[ViewStep]) -> Vec<(&[u8], bool)> {
         | ViewStep::Mask { .. }
         | ViewStep::MaskDirectory { .. } => None,
     });
-    let mut all: Vec<&[u8]> = targets.collect();
-    // A directory sorts before its content.
-    all.sort_unstable_by(|one, other| parts(one).cmp(parts(other)));
-    let mut kept: Vec<&[u8]> = Vec::new();
-    for target in all {
-        let is_own = OWN.iter().any(|(path, _)| is_in(target, path.as_bytes()));
-        if !is_own && !kept.last().is_some_and(|last| is_in(target, last)) {
-            kept.push(target);
+    let mut sorted: Vec<&[u8]> = targets.collect();
+    // By component, so that a directory precedes its content.
+    sorted.sort_unstable_by(|left, right| components(left).cmp(components(right)));
+    let mut outermost: Vec<&[u8]> = Vec::new();
+    for target in sorted {
+        let mut fixed = RUNNER_DIRECTORIES.iter().map(|(path, _)| path.as_bytes());
+        if !fixed.any(|path| is_at_or_beneath(target, path))
+            && !outermost
+                .last()
+                .is_some_and(|last| is_at_or_beneath(target, last))
+        {
+            outermost.push(target);
         }
     }
     let is_file = |target: &[u8]| {
-        asked.iter().any(|step| {
+        mounts.iter().any(|step| {
             matches!(step, ViewStep::File { path, .. }
                 if path.strip_prefix(b"/").unwrap_or(path) == target)
         })
     };
-    kept.into_iter()
+    outermost
+        .into_iter()
         .map(|target| (target, is_file(target)))
         .collect()
 }
 
-fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/')
 }
 
-fn is_in(path: &[u8], directory: &[u8]) -> bool {
-    path.strip_prefix(directory)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+fn is_at_or_beneath(path: &[u8], directory: &[u8]) -> bool {
+    path == directory || is_beneath(path, directory)
 }
 
-fn directories(path: &[u8], list: &mut Vec<Filled>) {
+fn push_directories(path: &[u8], list: &mut Vec<TopLayerEntry>) {
     let ends = (1..path.len()).filter(|at| path[*at] == b'/');
     for end in ends.chain([path.len()]) {
-        let directory = Filled::Directory(path[..end].to_vec());
+        let directory = TopLayerEntry::Directory(path[..end].to_vec());
         if !list.contains(&directory) {
             list.push(directory);
         }
@@ -187,8 +196,8 @@ mod tests {
     }
 
     #[test]
-    fn every_component_of_every_place_is_made_and_parents_come_first() {
-        let asked = [
+    fn every_component_of_every_target_is_created_and_parents_come_first() {
+        let mounts = [
             bind("/workspace/a/b"),
             bind("/workspace/a/b/c"),
             file("/opt/tool"),
@@ -198,51 +207,52 @@ mod tests {
             bind("/home/runner/y"),
             bind("/home/other"),
         ];
-        let list = filled(&asked, &ImageUser::default(), Names::default());
-        let path = |one: &Filled| match one {
-            Filled::Directory(path) | Filled::File(path, _) => path.clone(),
+        let list = plan_top_layer(&mounts, &ImageUser::default(), UserFiles::default());
+        let path = |one: &TopLayerEntry| match one {
+            TopLayerEntry::Directory(path) | TopLayerEntry::File(path, _) => path.clone(),
         };
         let paths: Vec<Vec<u8>> = list.iter().map(path).collect();
         for (at, one) in paths.iter().enumerate() {
             assert!(!paths[..at].contains(one), "{one:?} twice");
             if let Some(end) = one.iter().rposition(|byte| *byte == b'/') {
-                let parent = Filled::Directory(one[..end].to_vec());
+                let parent = TopLayerEntry::Directory(one[..end].to_vec());
                 assert!(list[..at].contains(&parent), "{one:?}");
             }
         }
-        for graft in grafts(&asked) {
-            assert!(paths.contains(&graft.path), "{graft:?}");
+        let binds = plan_binds(&mounts);
+        for bind in &binds {
+            assert!(paths.contains(&bind.path), "{bind:?}");
         }
-        assert!(list.contains(&Filled::File(b"opt/tool".to_vec(), Vec::new())));
-        let asked: Vec<Vec<u8>> = grafts(&asked)[OWN.len()..]
+        assert!(list.contains(&TopLayerEntry::File(b"opt/tool".to_vec(), Vec::new())));
+        let requested: Vec<&[u8]> = binds[RUNNER_DIRECTORIES.len()..]
             .iter()
-            .map(|graft| graft.path.clone())
+            .map(|bind| &bind.path[..])
             .collect();
         let expected: [&[u8]; 3] = [b"home/other", b"opt/tool", b"workspace/a/b"];
-        assert_eq!(asked, expected);
+        assert_eq!(requested, expected);
     }
 
     #[test]
     fn a_name_that_begins_like_another_is_not_in_it() {
-        let asked = [bind("/a"), bind("/a-b"), bind("/a/c"), bind("/bundles")];
-        let places: Vec<&[u8]> = outermost(&asked)
+        let mounts = [bind("/a"), bind("/a-b"), bind("/a/c"), bind("/bundles")];
+        let targets: Vec<&[u8]> = outermost_targets(&mounts)
             .into_iter()
             .map(|(path, _)| path)
             .collect();
         let expected: [&[u8]; 3] = [b"a", b"a-b", b"bundles"];
-        assert_eq!(places, expected);
+        assert_eq!(targets, expected);
     }
 
     #[test]
-    fn own_paths_hide_the_image_except_a_home() {
+    fn paths_of_the_runner_hide_the_image_except_a_home() {
         for name in ["proc", "dev", "bundle", "scratch", "runner", "tmp"] {
-            assert!(!is_of_image(name.as_bytes()), "{name}");
+            assert!(!is_from_image(name.as_bytes()), "{name}");
         }
-        assert!(is_of_image(b"home") && is_of_image(b"usr") && is_of_image(b"devil"));
+        assert!(is_from_image(b"home") && is_from_image(b"usr") && is_from_image(b"devil"));
     }
 
     #[test]
-    fn nothing_of_the_host_s_programs_stays_in_the_view_of_an_image() {
+    fn no_program_of_the_host_stays_in_the_view_of_an_image() {
         let host = HostSupport {
             entries: vec![
                 ("/usr", HostEntry::Directory),
@@ -253,7 +263,7 @@ mod tests {
             ..HostSupport::default()
         };
         let base = view::base(&host);
-        let steps = base_of_image(&base);
+        let steps = without_host_programs(&base);
         for step in &steps {
             if let ViewStep::Bind { source, .. } = step {
                 assert!(source.starts_with(b"/dev/"), "{step:?}");
@@ -268,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_home_of_the_body_is_where_the_view_has_it() {
-        assert!(OWN.contains(&(HOME.trim_start_matches('/'), false)));
+    fn the_home_of_the_body_is_that_of_the_view() {
+        assert!(RUNNER_DIRECTORIES.contains(&(HOME.trim_start_matches('/'), false)));
     }
 }

@@ -1,4 +1,4 @@
-//! Resolves `User` of an image config with the image's own files.
+//! Resolves `User` of an image config with the image's own user and group files.
 
 use crate::view::{HOME, INSIDE_ID};
 use spec::oci::image_config::UserWords;
@@ -15,19 +15,14 @@ pub struct ImageUser {
 /// Reason why an image's user cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageUserError {
-    #[error("the image runs as the {kind} `{name}`, which its {file} does not have")]
+    #[error("the image runs as the {kind} `{name}`, which is missing in its {file}")]
     Unknown {
-        /// `user` or `group`.
         kind: &'static str,
         name: String,
         file: &'static str,
     },
-    #[error("the image runs as the {kind} `{number}`, expected a number from 0 to 4294967294")]
-    Number {
-        /// `user` or `group`.
-        kind: &'static str,
-        number: String,
-    },
+    #[error("the image runs as the {kind} `{number}`: expected a number from 0 to 4294967294")]
+    Number { kind: &'static str, number: String },
 }
 
 impl ImageUserError {
@@ -39,7 +34,7 @@ impl ImageUserError {
 }
 
 impl Default for ImageUser {
-    /// For an image without `User` and for runs without image.
+    /// The user of an image without `User`, and of runs without image.
     fn default() -> Self {
         Self {
             uid: INSIDE_ID,
@@ -52,9 +47,6 @@ impl Default for ImageUser {
 impl ImageUser {
     /// Resolves `words` with the image's `etc/passwd` and `etc/group`. A numeric user without entry
     /// has the group of the same number.
-    ///
-    /// # Errors
-    /// [`ImageUserError`].
     pub fn find(
         words: Option<&UserWords>,
         passwd: &[u8],
@@ -127,13 +119,13 @@ fn with_line(of_image: &[u8], line: Option<String>) -> Vec<u8> {
     text
 }
 
-/// `None` for a name.
+/// Parses a numeric id; `None` for a name.
 fn id(word: &str, kind: &'static str) -> Result<Option<u32>, ImageUserError> {
     if !word.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok(None);
     }
     match word.parse::<u32>() {
-        // The last number means "no id" in the kernel.
+        // 4294967295 means "no id" in the kernel.
         Ok(number) if number != u32::MAX => Ok(Some(number)),
         _ => Err(ImageUserError::Number {
             kind,

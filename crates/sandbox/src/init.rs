@@ -1,5 +1,5 @@
-//! Init: starts the body, reaps children, forwards signals, and ends with the body. Then the kernel
-//! kills everything else in the pid namespace.
+//! Init: starts the body, reaps children, forwards signals, and exits after the body. Then the
+//! kernel kills everything else in the pid namespace.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -13,13 +13,13 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
-use crate::child::{give_up_as, landlock_errno, note};
+use crate::child::{exit_with_failure, landlock_errno, store_timestamp};
 use crate::steps::{ChildStep, LaunchSteps, StepError, at, at_index, message};
 use sys::arena::Arena;
 use sys::link::{self, Message, Received};
 use sys::namespace::kind;
 use sys::signal::{self, SignalSet};
-use sys::{namespace, privileges, process, rlimit, seccomp, terminal};
+use sys::{namespace, privileges, process, rlimit, seccomp};
 
 /// umask of the body, independent of the caller's.
 const BODY_UMASK: Mode = Mode::WGRP.union(Mode::WOTH);
@@ -37,10 +37,10 @@ pub(super) struct Start<'a> {
     pub(super) stack: &'a mut [u8],
 }
 
-/// Maximum of the claims, the link and the signals.
-const KEPT_MAX: usize = 8;
+/// Maximum number of claims, plus the link and the signalfd.
+const KEEP_MAX: usize = 8;
 
-/// Data of the body's first process in memory shared with init until the exec.
+/// Data of the body's first process, in memory that it shares with init until the exec.
 struct BodyStart<'a> {
     arena: &'a Arena,
     launch: &'a LaunchSteps<'a>,
@@ -60,43 +60,43 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
     let children =
         signal::descriptor(SignalSet::of(&[libc::SIGCHLD])).map_err(at(ChildStep::Signals))?;
     let body = start_body(start)?;
-    note(start.arena, ChildStep::Execute);
-    // First act after the exec; init is non-dumpable meanwhile. Init kept its capabilities because
-    // the body needed one to leave the cgroup namespace.
+    store_timestamp(start.arena, ChildStep::Execute);
+    // Init kept its capabilities until here because the body's process needed one to leave the
+    // cgroup namespace. Meanwhile init is non-dumpable.
     if let Err(errno) = privileges::drop_all() {
-        give_up_as(
+        exit_with_failure(
             message::LOST,
             start.link,
             at(ChildStep::Capabilities)(errno),
         );
     }
-    // Init must react fast too: it reaps and ends.
-    process::run_soon_when_woken();
+    // The end of the run waits for init to reap and exit.
+    process::request_short_slice();
     let link = start.link;
-    let mut kept = [-1; KEPT_MAX];
+    let mut keep = [-1; KEEP_MAX];
     let mut count = 0;
-    for claim in start.claims.iter().flatten().take(KEPT_MAX - 2) {
-        kept[count] = claim.as_raw_fd();
+    for claim in start.claims.iter().flatten().take(KEEP_MAX - 2) {
+        keep[count] = claim.as_raw_fd();
         count += 1;
     }
-    kept[count] = link.as_raw_fd();
-    kept[count + 1] = children.as_raw_fd();
-    let keep = &mut kept[..count + 2];
+    keep[count] = link.as_raw_fd();
+    keep[count + 1] = children.as_raw_fd();
+    let keep = &mut keep[..count + 2];
     keep.sort_unstable();
-    // From here on descriptors are closed without their owners: do not drop an owner.
-    match serve_alone(body, keep, link, children.as_fd()) {
+    // From here on, descriptors are closed while their owners exist: never drop an owner.
+    match close_and_serve(body, keep, link, children.as_fd()) {
         Ok(never) => match never {},
-        Err(failed) => give_up_as(message::LOST, link, failed),
+        Err(failed) => exit_with_failure(message::LOST, link, failed),
     }
 }
 
-fn serve_alone(
+fn close_and_serve(
     body: i32,
     keep: &[RawFd],
     link: BorrowedFd<'_>,
     children: BorrowedFd<'_>,
 ) -> Result<Infallible, StepError> {
-    // If init held the body's end of a pipe, the reader would not see the body close it.
+    // A copy of the body's end of a pipe in init would hide from the reader that the body closed it.
     process::close_all_but(keep).map_err(at(ChildStep::CloseDescriptors))?;
     let started = Message::of(message::STARTED);
     link::send(link, started, &[]).map_err(at(ChildStep::Wait))?;
@@ -123,7 +123,7 @@ fn start_body(start: &mut Start<'_>) -> Result<i32, StepError> {
     let body = body.map_err(at(ChildStep::StartBody))?;
     match body_start.failed.get() {
         None if body_start.confined.get() => Ok(body),
-        // Killed before the exec, for example out of memory. The exit of init reports it.
+        // Killed before the exec, for example out of memory. The exit code of init reports it.
         None => process::exit_now(4),
         Some(failed) => Err(failed),
     }
@@ -147,7 +147,7 @@ fn confine_and_execute(start: &BodyStart<'_>) -> StepError {
 
 fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
     let launch = start.launch;
-    note(start.arena, ChildStep::StartBody);
+    store_timestamp(start.arena, ChildStep::StartBody);
     let joins = start
         .received
         .iter()
@@ -155,12 +155,13 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
         .skip(launch.trees)
         .take(launch.joins);
     for (index, group) in (0..).zip(joins) {
-        // `0` is the writing thread: joining by `tasks` needs no lock over all threads.
+        // `0` is the writing thread; joining through `tasks` takes no lock over all threads.
         rustix::io::write(group, b"0").map_err(at_index(ChildStep::JoinCgroup, index))?;
     }
-    // After joining, which determines the namespace's root; before dropping capabilities.
-    namespace::leave(kind::CGROUP).map_err(at(ChildStep::CgroupNamespace))?;
-    note(start.arena, ChildStep::JoinCgroup);
+    // After joining, because the current cgroup becomes the namespace's root. Before dropping
+    // capabilities.
+    namespace::unshare(kind::CGROUP).map_err(at(ChildStep::CgroupNamespace))?;
+    store_timestamp(start.arena, ChildStep::JoinCgroup);
     privileges::drop_all().map_err(at(ChildStep::Capabilities))?;
     rustix::process::setsid().map_err(at(ChildStep::Session))?;
     for (index, limit) in (0..).zip(launch.limits) {
@@ -169,7 +170,7 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
     }
     connect_streams(start)?;
     if let Some(ruleset) = start.ruleset.take() {
-        // No_new_privs was set before.
+        // no_new_privs is already set.
         let restricted = ruleset.no_new_privs(false).restrict_self();
         let status = restricted.map_err(|error| at(ChildStep::Landlock)(landlock_errno(&error)))?;
         if status.ruleset != RulesetStatus::FullyEnforced {
@@ -177,19 +178,20 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
         }
     }
     process::close_all_but(&[0, 1, 2]).map_err(at(ChildStep::CloseDescriptors))?;
-    // After closing: `/proc/self/fd/N` would lead to a directory of the host (CVE-2024-21626).
+    // After closing descriptors: a working directory `/proc/self/fd/N` could be a directory of the
+    // host (CVE-2024-21626).
     rustix::process::chdir(launch.working_directory).map_err(at(ChildStep::WorkingDirectory))?;
     // Reset signals that the caller ignores, and SIGPIPE, which init ignores.
     signal::default_dispositions().map_err(at(ChildStep::Signals))?;
     signal::set_mask(SignalSet::NONE).map_err(at(ChildStep::Signals))?;
     rustix::process::umask(BODY_UMASK);
-    note(start.arena, ChildStep::WorkingDirectory);
+    store_timestamp(start.arena, ChildStep::WorkingDirectory);
     if !launch.second_filter.is_empty() {
         seccomp::load(launch.second_filter).map_err(at(ChildStep::Seccomp))?;
     }
     seccomp::load(launch.filter).map_err(at(ChildStep::Seccomp))?;
-    // Reads the clock without a system call, which the filter might refuse.
-    note(start.arena, ChildStep::Seccomp);
+    // Reads the clock without a system call, because the filter might refuse one.
+    store_timestamp(start.arena, ChildStep::Seccomp);
     Ok(())
 }
 
@@ -212,27 +214,26 @@ fn connect_streams(start: &BodyStart<'_>) -> Result<(), StepError> {
         .and_then(|()| dup2_stderr(stderr))
         .map_err(at(ChildStep::Streams))?;
     if let Some(terminal) = start.terminal {
-        terminal::make_controlling(terminal.as_fd()).map_err(at(ChildStep::Terminal))?;
+        rustix::process::ioctl_tiocsctty(terminal).map_err(at(ChildStep::Terminal))?;
     }
     Ok(())
 }
 
 fn execute(launch: &LaunchSteps<'_>) -> StepError {
-    let mut answer = Errno::NOENT;
+    let mut failure = Errno::NOENT;
     for program in launch.programs {
-        let errno = process::execve(program, launch.argv, launch.environment);
         // As execvp(3): skip missing files, remember a file that cannot be executed, and try the
         // rest.
-        match errno {
+        match process::execve(program, launch.argv, launch.environment) {
             Errno::NOENT | Errno::NOTDIR => (),
-            Errno::ACCESS => answer = errno,
+            Errno::ACCESS => failure = Errno::ACCESS,
             other => {
-                answer = other;
+                failure = other;
                 break;
             }
         }
     }
-    at(ChildStep::Execute)(answer)
+    at(ChildStep::Execute)(failure)
 }
 
 fn serve(
@@ -249,7 +250,7 @@ fn serve(
             Ok(_) | Err(Errno::INTR) => (),
             Err(errno) => return Err(at(ChildStep::Wait)(errno)),
         }
-        let spoken = !watched[0].revents().is_empty();
+        let has_message = !watched[0].revents().is_empty();
         let ended = !watched[1].revents().is_empty();
         if ended {
             while signal::take(children)
@@ -258,8 +259,8 @@ fn serve(
             {}
             reap(body, link)?;
         }
-        if spoken {
-            obey(body, link)?;
+        if has_message {
+            handle_message(body, link)?;
         }
     }
 }
@@ -284,9 +285,9 @@ fn reap(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
     }
 }
 
-/// Handles a message of the supervisor: a signal for the body's process group, or a connection to
-/// its loopback. Exits if the supervisor is gone.
-fn obey(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
+/// Handles a message of the supervisor: a signal for the body's process group, or a request for a
+/// connection to its loopback. Exits if the supervisor is gone.
+fn handle_message(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
     match link::receive(link).map_err(at(ChildStep::Wait))? {
         None => process::exit_now(3),
         Some((
@@ -297,7 +298,7 @@ fn obey(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
             _,
         )) => {
             match process::kill(-body, signal) {
-                // The group is empty; other processes of the body may still run.
+                // The process group is empty; other processes of the body may still run.
                 Ok(()) | Err(Errno::SRCH) => Ok(()),
                 Err(errno) => Err(at(ChildStep::Wait)(errno)),
             }
@@ -308,7 +309,7 @@ fn obey(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
                 values: [id, is_v6, port],
             },
             _,
-        )) => answer(link, id, connect(is_v6 != 0, port)),
+        )) => send_connected(link, id, connect(is_v6 != 0, port)),
         Some(_) => Err(at(ChildStep::Wait)(Errno::BADMSG)),
     }
 }
@@ -335,26 +336,22 @@ fn connect(is_v6: bool, port: i32) -> Result<OwnedFd, Errno> {
     }
 }
 
-fn answer(
+fn send_connected(
     link: BorrowedFd<'_>,
     id: i32,
     connected: Result<OwnedFd, Errno>,
 ) -> Result<(), StepError> {
-    let errno = match &connected {
-        Ok(_) => 0,
-        Err(errno) => errno.raw_os_error(),
-    };
-    let says = |errno: i32| Message::with(message::CONNECTED, [id, errno, 0]);
-    let sent = match &connected {
-        Ok(socket) => match link::send(link, says(errno), &[socket.as_fd()]) {
+    let message = |errno: i32| Message::with(message::CONNECTED, [id, errno, 0]);
+    let sent = match connected {
+        Ok(socket) => match link::send(link, message(0), &[socket.as_fd()]) {
             // Descriptors in transit count per uid, so the body can exhaust them. Fail this
             // connection only.
             Err(errno @ (Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM)) => {
-                link::send(link, says(errno.raw_os_error()), &[])
+                link::send(link, message(errno.raw_os_error()), &[])
             }
             other => other,
         },
-        Err(_) => link::send(link, says(errno), &[]),
+        Err(errno) => link::send(link, message(errno.raw_os_error()), &[]),
     };
     sent.map_err(at(ChildStep::Wait))
 }
@@ -366,28 +363,27 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 
-    /// Returns the message of init for a requested connection.
-    fn asked(is_v6: bool, port: i32) -> Result<OwnedFd, Errno> {
+    fn request(is_v6: bool, port: i32) -> Result<OwnedFd, Errno> {
         let (supervisor, init) = link::pair().expect("a pair");
         let values = [7, i32::from(is_v6), port];
         let kind = message::CONNECT;
         link::send(supervisor.as_fd(), Message { kind, values }, &[]).expect("sent");
-        assert!(obey(1, init.as_fd()).is_ok());
+        assert!(handle_message(1, init.as_fd()).is_ok());
         match receive(supervisor.as_fd()) {
             Ok(InitMessage::Connected(7, socket)) => socket,
             other => panic!("{other:?}"),
         }
     }
 
-    /// E-01: the fallback without a death signal. Runs in a separate process, which ends.
+    /// E-01: the fallback without a death signal. Runs in a separate process, because it exits.
     #[test]
     fn init_ends_when_the_supervisor_s_end_of_the_link_is_gone() {
         const NAME: &str = "init::tests::init_ends_when_the_supervisor_s_end_of_the_link_is_gone";
         if std::env::var_os("RUNNER_TESTS_INSIDE").is_some() {
             let (supervisor, init) = link::pair().expect("a pair");
             drop(supervisor);
-            let stayed = obey(1, init.as_fd());
-            panic!("init is still there: {stayed:?}");
+            let result = handle_message(1, init.as_fd());
+            panic!("init is still there: {result:?}");
         }
         let program = std::env::current_exe().expect("our own path");
         let output = std::process::Command::new(program)
@@ -399,11 +395,11 @@ mod tests {
     }
 
     #[test]
-    fn init_connects_to_a_port_of_its_own_loopback_and_hands_the_socket_over() {
+    fn init_connects_to_a_port_of_its_loopback_and_sends_the_socket() {
         for (address, is_v6) in [("127.0.0.1:0", false), ("[::1]:0", true)] {
             let listener = TcpListener::bind(address).expect("bound");
             let port = listener.local_addr().expect("bound").port();
-            let socket = asked(is_v6, port.into()).expect("connected or about to be");
+            let socket = request(is_v6, port.into()).expect("connected or about to be");
             let flags = rustix::fs::fcntl_getfl(&socket).expect("known");
             assert!(flags.contains(OFlags::NONBLOCK));
             let (mut body, from) = listener.accept().expect("accepted");
@@ -420,7 +416,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let port = listener.local_addr().expect("bound").port();
         drop(listener);
-        match asked(false, port.into()) {
+        match request(false, port.into()) {
             Err(errno) => assert_eq!(errno, Errno::CONNREFUSED),
             Ok(socket) => {
                 let error = rustix::net::sockopt::socket_error(&socket).expect("an error");
@@ -428,20 +424,16 @@ mod tests {
             }
         }
         for port in [-1, 1 << 16, i32::MAX] {
-            assert_eq!(asked(false, port).expect_err("no port"), Errno::INVAL);
+            assert_eq!(request(false, port).expect_err("no port"), Errno::INVAL);
         }
     }
 
     #[test]
-    fn init_knows_two_verbs_and_no_other() {
+    fn init_refuses_other_messages_than_signal_and_connect() {
         let (supervisor, init) = link::pair().expect("a pair");
         for kind in [0, message::LAUNCH, message::ENDED, message::CONNECTED, 99] {
-            let said = Message {
-                kind,
-                values: [0; 3],
-            };
-            link::send(supervisor.as_fd(), said, &[]).expect("sent");
-            let refused = obey(1, init.as_fd()).expect_err("no verb of its own");
+            link::send(supervisor.as_fd(), Message::of(kind), &[]).expect("sent");
+            let refused = handle_message(1, init.as_fd()).expect_err("refused");
             assert_eq!(refused, at(ChildStep::Wait)(Errno::BADMSG), "{kind}");
         }
     }

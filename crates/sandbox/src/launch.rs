@@ -5,12 +5,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
 use crate::error::SandboxError;
-use crate::image_root::Graft;
+use crate::image_root::ImageBind;
 use crate::network::{self, NetworkPlan, NetworkSockets};
 use crate::prefork::{Child, Prefork};
 use crate::prepare::{Prepared, describe_view, expect_message, send_or_read_failure};
 use crate::ruleset::Ruleset;
-use crate::steps::{self, ChildStep, LaunchSteps, OwnMaps, ResourceLimit, message};
+use crate::steps::{self, ChildStep, IdMaps, LaunchSteps, ResourceLimit, message};
 use crate::view::{INSIDE_ID, ViewStep};
 use filter::bpf::Instruction;
 use spec::path::escape;
@@ -31,7 +31,7 @@ pub struct LaunchPlan<'a> {
     pub root: Option<ImageRoot>,
     /// Uid and gid of the body inside, if they differ from `INSIDE_ID`.
     pub inside: Option<(u32, u32)>,
-    /// Bytes and inodes.
+    /// New size of the writable space: bytes and inodes.
     pub resize: Option<(u64, u64)>,
     pub ruleset: Option<Ruleset>,
     pub filter: &'a [Instruction],
@@ -52,11 +52,12 @@ pub struct LaunchPlan<'a> {
 /// An image that becomes the root.
 #[derive(Debug, Clone)]
 pub struct ImageRoot {
-    /// Number of the overlayfs ([`crate::overlay::Shown::AtLaunch`]).
+    /// Number of the overlayfs ([`crate::overlay::MountAt::Launch`]).
     pub overlay: usize,
     pub writable: bool,
-    /// Mounts of the run's space over the image. Each target exists, and no component is a link.
-    pub grafts: Vec<Graft>,
+    /// Bind mounts of the writable space over the image. Each target exists, and no component is a
+    /// link.
+    pub binds: Vec<ImageBind>,
 }
 
 /// A running body.
@@ -80,36 +81,30 @@ impl Launched {
     /// Timestamps of the child's completed steps, in order.
     #[must_use]
     pub fn steps(&self) -> Vec<StepEnd> {
-        let since = |moment_ns: u64| moment_ns.saturating_sub(self.cloned_ns) / 1_000;
-        let moments = steps::moments(&self.arena).into_iter();
-        moments
-            .map(|(act, moment_ns)| StepEnd {
+        let since = |time_ns: u64| time_ns.saturating_sub(self.cloned_ns) / 1_000;
+        let timestamps = steps::timestamps(&self.arena).into_iter();
+        timestamps
+            .map(|(act, time_ns)| StepEnd {
                 act: act.into(),
-                at_us: since(moment_ns),
+                at_us: since(time_ns),
             })
             .collect()
     }
 
-    /// Sends `signal` to the body's process group. Ignores an init that has ended.
-    ///
-    /// # Errors
-    /// The errno of sendmsg(2).
+    /// Sends `signal` to the body's process group (sendmsg(2)). Does nothing if init has ended.
     pub fn signal(&self, signal: i32) -> Result<(), Errno> {
-        let message = Message::with(message::SIGNAL, [signal, 0, 0]);
-        match link::send(self.link.as_fd(), message, &[]) {
-            Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
-            other => other,
-        }
+        self.send(message::SIGNAL, [signal, 0, 0])
+            .map(|_is_sent| ())
     }
 
-    /// Requests a connection to `port` of the body's loopback from init; [`receive`] returns the
-    /// answer with the same `id`. Returns `false` if init has ended.
-    ///
-    /// # Errors
-    /// The errno of sendmsg(2).
+    /// Requests a connection to `port` of the body's loopback from init (sendmsg(2)). [`receive`]
+    /// returns the answer with the same `id`. Returns `false` if init has ended.
     pub fn connect(&self, id: i32, is_v6: bool, port: u16) -> Result<bool, Errno> {
-        let message = Message::with(message::CONNECT, [id, i32::from(is_v6), i32::from(port)]);
-        match link::send(self.link.as_fd(), message, &[]) {
+        self.send(message::CONNECT, [id, i32::from(is_v6), i32::from(port)])
+    }
+
+    fn send(&self, kind: u32, values: [i32; 3]) -> Result<bool, Errno> {
+        match link::send(self.link.as_fd(), Message { kind, values }, &[]) {
             Ok(()) => Ok(true),
             Err(Errno::PIPE | Errno::CONNRESET) => Ok(false),
             Err(errno) => Err(errno),
@@ -127,18 +122,15 @@ pub enum InitMessage {
     Gone,
 }
 
-/// Reads init's message from the readable link.
-///
-/// # Errors
-/// The errno of recvmsg(2).
+/// Reads a message of init from the link, which must be readable (recvmsg(2)).
 pub fn receive(link: BorrowedFd<'_>) -> Result<InitMessage, Errno> {
-    // If init ended with unread signals of the supervisor, the kernel returns ECONNRESET once, before the
-    // queued messages of init.
-    let word = match link::receive_lossy(link) {
+    // If init ended with unread messages of the supervisor, the kernel returns ECONNRESET once,
+    // before the queued messages of init.
+    let message = match link::receive_lossy(link) {
         Err(Errno::CONNRESET) => link::receive_lossy(link),
         other => other,
     };
-    match word {
+    match message {
         Ok(Some((
             Message {
                 kind: message::ENDED,
@@ -156,10 +148,10 @@ pub fn receive(link: BorrowedFd<'_>) -> Result<InitMessage, Errno> {
         ))) => {
             let socket = received.into_iter().flatten().next();
             let refused = match errno {
-                // The descriptor was lost: connections of the body may have used up the limit.
-                // Refuse this one and continue.
+                // The descriptor was lost: connections of the body may have used up the limit of
+                // open files. Refuse this one and continue.
                 0 => Errno::MFILE,
-                errno => link::stated_errno(errno),
+                errno => link::errno_from_peer(errno),
             };
             Ok(InitMessage::Connected(id, socket.ok_or(refused)))
         }
@@ -186,13 +178,13 @@ pub fn launch(
     let link = prepared.prefork.link.as_fd();
     publish(&prepared.prefork.arena, plan, trees.len(), joins.len()).map_err(
         SandboxError::supervisor(
-            "lay out",
-            "the launch (arguments and environment together are limited to 16 MiB)",
+            "store",
+            "the launch plan (arguments and environment together are limited to 16 MiB)",
         ),
     )?;
     let fds: Vec<BorrowedFd<'_>> = trees.iter().chain(joins).map(AsFd::as_fd).collect();
     let go = Message::of(message::LAUNCH);
-    // Send it before the child is ready, to save a wait. Only a terminal, which comes with the
+    // Send it before the child is ready, to save a wait. Exception: a terminal, which comes with the
     // child's answer, must get its size before the body runs.
     let is_early = plan.caller_terminal.is_none();
     if is_early {
@@ -203,7 +195,7 @@ pub fn launch(
         send_or_read_failure(link, go, &fds, &describe)?;
     }
     let network = match &plan.network {
-        Some(_) => Some(network::take_over(link, &describe)?),
+        Some(_) => Some(network::receive_sockets(link, &describe)?),
         None => None,
     };
     match expect_message(link, message::STARTED, "start the body", &describe) {
@@ -223,7 +215,7 @@ pub fn launch(
         mut arena,
         cloned_ns,
     } = prepared.prefork;
-    // Init does not read its plan after the exec; timestamps stay.
+    // Init does not read its plan after the exec. The timestamps stay.
     arena.overwrite_plan();
     Ok(Launched {
         arena,
@@ -278,24 +270,19 @@ fn publish(arena: &Arena, plan: &LaunchPlan<'_>, trees: usize, joins: usize) -> 
     }
     let steps = LaunchSteps {
         network: match &plan.network {
-            Some(plan) => Some(network::lay_out(arena, plan)?),
+            Some(plan) => Some(network::copy_plan(arena, plan)?),
             None => None,
         },
-        view: steps::lay_out_view(arena, &plan.view)?,
+        view: steps::copy_view(arena, &plan.view)?,
         root: match &plan.root {
-            Some(root) => Some(steps::lay_out_root(
-                arena,
-                root.overlay,
-                root.writable,
-                &root.grafts,
-            )?),
+            Some(root) => Some(steps::copy_root(arena, root)?),
             None => None,
         },
-        other_ids: match plan.inside {
+        inner_id_maps: match plan.inside {
             Some((uid, gid)) => {
                 let map = |id: u32| arena.slice(format!("{id} {INSIDE_ID} 1\n").as_bytes());
                 let (uid_map, gid_map) = (map(uid)?, map(gid)?);
-                Some(OwnMaps { uid_map, gid_map })
+                Some(IdMaps { uid_map, gid_map })
             }
             None => None,
         },
@@ -306,7 +293,7 @@ fn publish(arena: &Arena, plan: &LaunchPlan<'_>, trees: usize, joins: usize) -> 
         trees,
         joins,
         ruleset: match &plan.ruleset {
-            Some(ruleset) => Some(steps::lay_out_ruleset(arena, ruleset)?),
+            Some(ruleset) => Some(steps::copy_ruleset(arena, ruleset)?),
             None => None,
         },
         filter: arena.slice(plan.filter)?,
@@ -323,53 +310,42 @@ fn publish(arena: &Arena, plan: &LaunchPlan<'_>, trees: usize, joins: usize) -> 
 }
 
 fn describe_launch(plan: &LaunchPlan<'_>, step: ChildStep, index: usize) -> String {
-    match step {
-        ChildStep::BaseView => plan
-            .base_view
-            .get(index)
-            .map(describe_view)
-            .unwrap_or_default(),
-        ChildStep::LaunchView => plan.view.get(index).map(describe_view).unwrap_or_default(),
-        ChildStep::Graft => plan
+    let object = match step {
+        ChildStep::BaseView => plan.base_view.get(index).map(describe_view),
+        ChildStep::LaunchView => plan.view.get(index).map(describe_view),
+        ChildStep::BindIntoImage => plan
             .root
             .as_ref()
-            .and_then(|root| root.grafts.get(index))
-            .map(|graft| format!("/{}", escape(&graft.path)))
-            .unwrap_or_default(),
-        ChildStep::ImageUser => plan
-            .inside
-            .map(|(uid, gid)| format!("{uid}:{gid}"))
-            .unwrap_or_default(),
+            .and_then(|root| root.binds.get(index))
+            .map(|bind| format!("/{}", escape(&bind.path))),
+        ChildStep::ImageUser => plan.inside.map(|(uid, gid)| format!("{uid}:{gid}")),
         ChildStep::Rule => plan
             .ruleset
             .as_ref()
             .and_then(|ruleset| ruleset.rules.get(index))
-            .map(|rule| escape(&rule.path))
-            .unwrap_or_default(),
+            .map(|rule| escape(&rule.path)),
         ChildStep::PortListener => plan
             .network
             .as_ref()
             .and_then(|network| network.capture.ports.get(index))
-            .map(|port| format!("port {port}"))
-            .unwrap_or_default(),
-        ChildStep::WorkingDirectory => escape(&plan.working_directory),
-        ChildStep::ResourceLimit => plan
-            .limits
-            .get(index)
-            .map(|limit| limit.resource.to_string())
-            .unwrap_or_default(),
-        _ => String::new(),
-    }
+            .map(|port| format!("port {port}")),
+        ChildStep::WorkingDirectory => Some(escape(&plan.working_directory)),
+        ChildStep::ResourceLimit => {
+            let limit = plan.limits.get(index);
+            limit.map(|limit| limit.resource.to_string())
+        }
+        _ => None,
+    };
+    object.unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::steps::NO_PLACE;
+    use crate::steps::NO_INDEX;
 
     #[test]
-    fn an_init_that_failed_says_whether_the_body_was_started_and_names_no_mount_that_is_not_meant()
-    {
+    fn a_failure_of_init_names_the_mount_if_one_failed_and_says_if_the_body_was_started() {
         let failure = |kind, step: ChildStep, index| {
             let (parent_end, child_end) = link::pair().expect("a pair");
             let values = [step as i32, index, Errno::NOMEM.raw_os_error()];
@@ -384,44 +360,44 @@ mod tests {
             let error = received.expect_err("it failed");
             (error.code(), error.to_string())
         };
-        for (kind, step, index, code, said) in [
+        for (kind, step, index, code, start) in [
             (
                 message::FAILED,
                 ChildStep::LaunchView,
                 0,
                 "sandbox_step_failed",
-                "cannot mount what was asked for mount 0: ",
+                "cannot make a requested mount mount 0: ",
             ),
             (
                 message::FAILED,
                 ChildStep::LaunchView,
-                NO_PLACE,
+                NO_INDEX,
                 "sandbox_step_failed",
-                "cannot mount what was asked for: ",
+                "cannot make a requested mount: ",
             ),
             (
                 message::LOST,
                 ChildStep::Capabilities,
                 0,
                 "sandbox_init_failed",
-                "the body was started, and ended again with its init, which cannot drop the capabilities: ",
+                "the body was killed because init failed after its start: cannot drop the capabilities: ",
             ),
         ] {
-            let failure = failure(kind, step, index);
-            assert_eq!(failure.0, code);
-            assert!(failure.1.starts_with(said), "{}", failure.1);
+            let (found, message) = failure(kind, step, index);
+            assert_eq!(found, code);
+            assert!(message.starts_with(start), "{message}");
         }
     }
 
     #[test]
-    fn the_last_word_of_an_init_that_ended_with_a_signal_unread_is_heard() {
+    fn the_last_message_of_an_init_that_ended_with_an_unread_signal_is_received() {
         let (parent_end, child_end) = link::pair().expect("a pair");
-        let say = |end: &OwnedFd, kind| {
+        let send = |end: &OwnedFd, kind| {
             let values = [7 << 8, 0, 0];
             link::send(end.as_fd(), Message { kind, values }, &[]).expect("sent");
         };
-        say(&parent_end, message::SIGNAL);
-        say(&child_end, message::ENDED);
+        send(&parent_end, message::SIGNAL);
+        send(&child_end, message::ENDED);
         drop(child_end);
         assert!(
             matches!(receive(parent_end.as_fd()), Ok(InitMessage::Ended(status)) if status == 7 << 8)

@@ -1,4 +1,5 @@
-//! Opens the host directories and files that are mounted in a run, and clones their trees for root.
+//! Inspects the host directories and files that are mounted in a run, and clones their trees for
+//! root.
 
 use std::ffi::{CString, OsStr};
 use std::fs::Metadata;
@@ -10,31 +11,29 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-use crate::view::{self, Access, NO_DEVICES, RequestedMount, Shown, ViewError};
+use crate::view::{self, Access, MountSource, NO_DEVICES, RequestedMount};
 use spec::path::escape;
 use spec::request::ViewEntry;
 use sys::credentials::HostIds;
 use sys::link::DESCRIPTORS_MAX;
 use sys::mount::{self, Attributes};
-use sys::own_links::{self, Unopened};
+use sys::nofollow;
 use sys::owner_map::OwnerMap;
-use sys::place;
+use sys::trusted_links::{self, Unopened};
 
 /// A requested mount that cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     #[error("{what} {object} {problem}")]
-    Source {
+    Refused {
         /// Stable.
         code: &'static str,
         what: &'static str,
-        /// The path, escaped.
+        /// Escaped.
         object: String,
         problem: String,
         hint: Option<String>,
     },
-    #[error(transparent)]
-    Target(#[from] ViewError),
     #[error("cannot {act}: {errno}")]
     Call {
         act: String,
@@ -50,15 +49,15 @@ impl MountError {
     }
 }
 
-/// Maximum of trees cloned for root: one message carries them and the descriptors of the cgroups to
-/// the child.
+/// Maximum number of trees cloned for root. One message to the child carries them and the
+/// descriptors of the cgroups.
 const TREES_MAX: usize = DESCRIPTORS_MAX - 13;
 
-/// Inspects each source. For root (`body` is `Some`) it also clones each tree and maps its owner to
-/// the body, because the child, with the body's uid, cannot traverse directories of root.
+/// Inspects each source. For root (`body` is `Some`) also clones each tree and maps its owner to the
+/// body, because the child, which has the body's uid, cannot traverse directories of root.
 ///
 /// # Errors
-/// [`MountError::Source`]: the source does not exist, or cannot be written with the body's uid;
+/// [`MountError::Refused`]: the source does not exist, or cannot be written with the body's uid;
 /// [`MountError::Call`].
 pub fn open(
     entries: &[ViewEntry],
@@ -69,17 +68,18 @@ pub fn open(
     let mut owners = body.map(Owners::of);
     for entry in entries {
         let mut mount = inspect(entry)?;
-        if let (Some(owners), Shown::Host { source, access }) = (&mut owners, &mount.shown) {
-            if TREES_MAX == trees.len() {
+        if let (Some(owners), MountSource::Host { path, access }) = (&mut owners, &mount.source) {
+            if trees.len() == TREES_MAX {
                 return Err(too_many(entries.len()));
             }
-            let (access, source) = (*access, Path::new(OsStr::from_bytes(source)));
-            let writable = access == Access::Writable;
-            let (tree, is_directory) = clone_for(source, owners, writable)?;
-            trees.push(tree);
+            let (access, path) = (*access, Path::new(OsStr::from_bytes(path)));
+            let (tree, is_directory) = clone_tree(path, owners, access == Access::Writable)?;
             mount.is_directory = is_directory;
-            let tree = trees.len() - 1;
-            mount.shown = Shown::Tree { tree, access };
+            mount.source = MountSource::Tree {
+                tree: trees.len(),
+                access,
+            };
+            trees.push(tree);
         }
         mounts.push(mount);
     }
@@ -87,11 +87,12 @@ pub fn open(
 }
 
 /// Inspects the source of one entry without cloning it. Resolves the links of a read-only source.
-/// The caller of [`open`] resolved and checked the links of a writable source; they are not
-/// followed again.
+/// The caller must have resolved and checked the links of a writable source; they are not resolved
+/// again.
 ///
 /// # Errors
-/// [`MountError::Source`]: the source does not exist, or no path leads to it.
+/// [`MountError::Refused`]: the source does not exist, is a device, or cannot be resolved; the target
+/// is not allowed.
 pub fn inspect(entry: &ViewEntry) -> Result<RequestedMount, MountError> {
     let ViewEntry::Bind {
         source,
@@ -102,36 +103,33 @@ pub fn inspect(entry: &ViewEntry) -> Result<RequestedMount, MountError> {
         return Ok(RequestedMount::of(entry, true));
     };
     let access = Access::of(*writable);
-    let (source, found) = match access {
-        Access::Writable => {
-            let found = source.metadata();
-            (
-                source.clone(),
-                found.map_err(|error| source_missing(source, &error))?,
-            )
-        }
-        _ => resolve_source(source)?,
+    let (source, found) = if *writable {
+        let found = source.metadata();
+        let found = found.map_err(|error| source_missing(source, &error))?;
+        (source.clone(), found)
+    } else {
+        resolve_source(source)?
     };
     refuse_device(&source, &found)?;
     view::check_target(target.as_os_str().as_bytes())
         .map_err(|error| with_other_target(error, &source, *writable))?;
     let mut mount = RequestedMount::of(entry, found.is_dir());
-    let source = source.into_os_string().into_vec();
-    mount.shown = Shown::Host { source, access };
+    let path = source.into_os_string().into_vec();
+    mount.source = MountSource::Host { path, access };
     Ok(mount)
 }
 
-/// Refuses a device of any mode: no rule of the sandbox limits what its driver does.
+/// Refuses a device of any mode, because the sandbox cannot limit what its driver does.
 fn refuse_device(source: &Path, found: &Metadata) -> Result<(), MountError> {
     let kind = found.file_type();
     if !kind.is_char_device() && !kind.is_block_device() {
         return Ok(());
     }
-    Err(MountError::Source {
+    Err(MountError::Refused {
         code: "mount_source_device",
         what: "mount source",
         object: escape(source.as_os_str().as_bytes()),
-        problem: format!("is a device, and {NO_DEVICES}"),
+        problem: format!("is a device; {NO_DEVICES}"),
         hint: None,
     })
 }
@@ -145,68 +143,66 @@ pub fn is_plain(path: &Path) -> bool {
 /// Resolves the links of `source`. Returns the path and the metadata of the file.
 ///
 /// # Errors
-/// [`MountError::Source`]: the source does not exist, a link on the way belongs to another user, or
-/// another file is at the resolved path. Links of /proc may lead into other mount namespaces, where
-/// the path has another meaning.
+/// [`MountError::Refused`]: the source does not exist, a link on the way belongs to another user, or
+/// the resolved path is another file. The latter happens with links of /proc that lead into another
+/// mount namespace.
 pub fn resolve_source(source: &Path) -> Result<(PathBuf, Metadata), MountError> {
     let missing = |error: std::io::Error| source_missing(source, &error);
-    let asked = source.metadata().map_err(missing)?;
-    let opened = own_links::open(source.as_os_str().as_bytes()).map_err(|unopened| {
-        let (link, uid) = match unopened {
-            Unopened::Call(errno) => return missing(errno.into()),
-            Unopened::Link { link, uid } => (link, uid),
-        };
-        MountError::Source {
-            code: "mount_source_link",
-            what: "mount source",
-            object: escape(source.as_os_str().as_bytes()),
-            problem: format!(
-                "cannot be used: the link `{}` on the way belongs to uid {uid}",
-                escape(&link)
-            ),
-            hint: Some(
-                "name the path itself, or lay the link as the user who runs this".to_owned(),
-            ),
-        }
-    })?;
+    let followed = source.metadata().map_err(missing)?;
+    let opened =
+        trusted_links::open(source.as_os_str().as_bytes()).map_err(|unopened| match unopened {
+            Unopened::Call(errno) => missing(errno.into()),
+            Unopened::Link { link, uid } => MountError::Refused {
+                code: "mount_source_link",
+                what: "mount source",
+                object: escape(source.as_os_str().as_bytes()),
+                problem: format!(
+                    "cannot be used: the link `{}` on the way belongs to uid {uid}",
+                    escape(&link)
+                ),
+                hint: Some(
+                    "name the path itself, or create the link as the user who runs this".to_owned(),
+                ),
+            },
+        })?;
     let descriptor_path = format!("/proc/self/fd/{}", opened.as_raw_fd());
     let real = std::fs::read_link(descriptor_path).map_err(missing)?;
     let found = real.symlink_metadata().map_err(missing)?;
-    if (asked.dev(), asked.ino()) == (found.dev(), found.ino()) {
+    if (followed.dev(), followed.ino()) == (found.dev(), found.ino()) {
         return Ok((real, found));
     }
     let real = escape(real.as_os_str().as_bytes());
-    Err(MountError::Source {
+    Err(MountError::Refused {
         code: "mount_source_changed",
         what: "mount source",
         object: escape(source.as_os_str().as_bytes()),
-        problem: format!("is not what lies at {real}, where its links lead by their names"),
-        hint: Some("give a path of the runner's own mount namespace".to_owned()),
+        problem: format!("is another file than {real}, to which its links resolve by name"),
+        hint: Some("name a path of the runner's own mount namespace".to_owned()),
     })
 }
 
 fn source_missing(source: &Path, error: &std::io::Error) -> MountError {
-    MountError::Source {
+    MountError::Refused {
         code: "mount_source_missing",
         what: "mount source",
         object: escape(source.as_os_str().as_bytes()),
         problem: format!("cannot be opened: {error}"),
-        hint: Some("give a path that exists on the host".to_owned()),
+        hint: Some("name a path that exists on the host".to_owned()),
     }
 }
 
 fn too_many(count: usize) -> MountError {
-    MountError::Source {
+    MountError::Refused {
         code: "mounts_too_many",
-        what: "mounts",
+        what: "number of mounts",
         object: count.to_string(),
-        problem: format!("are more than root can pass on, {TREES_MAX}"),
-        hint: Some("show a directory that holds several of them".to_owned()),
+        problem: format!("exceeds the limit of {TREES_MAX} for runs of root"),
+        hint: Some("mount a directory that contains several of them".to_owned()),
     }
 }
 
 /// The id maps of this run, one per owner of its mounts. Creating one needs a process, which costs
-/// several times as much as the mount.
+/// several times as much as a mount.
 #[derive(Debug)]
 pub struct Owners {
     body: HostIds,
@@ -227,53 +223,52 @@ impl Owners {
     /// # Errors
     /// The errno of clone(2) or of a write to the map.
     pub fn map(&mut self, owner: HostIds) -> Result<&OwnerMap, Errno> {
-        let place = match self.maps.iter().position(|(known, _)| *known == owner) {
-            Some(place) => place,
+        let index = match self.maps.iter().position(|(known, _)| *known == owner) {
+            Some(index) => index,
             None => {
                 self.maps.push((owner, OwnerMap::new(owner, self.body)?));
                 self.maps.len() - 1
             }
         };
-        Ok(&self.maps[place].1)
+        Ok(&self.maps[index].1)
     }
 }
 
-/// Adds a flag with another target to the error of a refused target.
-fn with_other_target(mut error: ViewError, source: &Path, writable: bool) -> MountError {
-    let is_plain = is_plain(source);
+/// Suggests another target in the error of a refused target.
+fn with_other_target(mut error: MountError, source: &Path, writable: bool) -> MountError {
     let name = source.file_name().and_then(OsStr::to_str);
-    let (Some(source), Some(name)) = (source.to_str(), name) else {
-        return error.into();
-    };
-    if !is_plain {
-        return error.into();
+    if let MountError::Refused { hint, .. } = &mut error
+        && is_plain(source)
+        && let Some(name) = name
+    {
+        let source = source.display();
+        let mode = if writable { "" } else { ":ro" };
+        *hint = Some(format!(
+            "mount it at another path: --mount {source}:/data/{name}{mode}"
+        ));
     }
-    let mode = if writable { "" } else { ":ro" };
-    if let ViewError::Target { instead, .. } = &mut error {
-        *instead = Some(format!("--mount {source}:/data/{name}{mode}"));
-    }
-    error.into()
+    error
 }
 
 /// Clones the tree at `source`, whose links are resolved. Also returns whether it is a directory.
-fn clone_for(
+fn clone_tree(
     source: &Path,
     owners: &mut Owners,
     writable: bool,
 ) -> Result<(OwnedFd, bool), MountError> {
-    let shown = escape(source.as_os_str().as_bytes());
-    let act = |what: &str| MountError::call(format!("{what} the mount source {shown}"));
+    let escaped = escape(source.as_os_str().as_bytes());
+    let act = |what: &str| MountError::call(format!("{what} the mount source {escaped}"));
     let path =
         CString::new(source.as_os_str().as_bytes()).map_err(|_nul| act("open")(Errno::INVAL))?;
-    let (opened, _) = place::open(&path).map_err(act("open"))?;
-    let found = rustix::fs::fstat(&opened).map_err(act("look at"))?;
+    let (opened, _) = nofollow::open(&path).map_err(act("open"))?;
+    let found = rustix::fs::fstat(&opened).map_err(act("inspect"))?;
     let tree = mount::clone_all(opened.as_fd()).map_err(act("clone"))?;
     if writable || !is_open_to_all(&found) {
         let owner = HostIds {
             uid: found.st_uid,
             gid: found.st_gid,
         };
-        show_as_owned(tree.as_fd(), owner, owners, writable, &shown)?;
+        map_owner(tree.as_fd(), owner, owners, writable, &escaped)?;
     }
     let mut attributes = Attributes::NOSUID.and(Attributes::NODEV);
     if !writable {
@@ -284,33 +279,32 @@ fn clone_for(
     Ok((tree, kind == FileType::Directory))
 }
 
-fn show_as_owned(
+fn map_owner(
     tree: BorrowedFd<'_>,
     owner: HostIds,
     owners: &mut Owners,
     writable: bool,
-    shown: &str,
+    escaped: &str,
 ) -> Result<(), MountError> {
     let map = owners
         .map(owner)
-        .map_err(MountError::call("make an id map"))?;
+        .map_err(MountError::call("create an id map"))?;
     match mount::map_owners(tree, map.as_fd()) {
         Ok(()) => Ok(()),
-        // A read-only mount works with other owners. Writes would fail later.
+        // A read-only mount also works with other owners. Writes would fail later.
         Err(_) if !writable => Ok(()),
-        Err(errno) => Err(MountError::Source {
+        Err(errno) => Err(MountError::Refused {
             code: "mount_not_mappable",
             what: "mount source",
-            object: shown.to_owned(),
-            problem: format!(
-                "lies on a file system that cannot show the body as the owner ({errno})"
-            ),
+            object: escaped.to_owned(),
+            problem: format!("is on a file system that cannot map its owner to the body ({errno})"),
             hint: Some("mount it read-only, or run as an ordinary user".to_owned()),
         }),
     }
 }
 
-/// Whether others may read and execute this single file like its owner: then it needs no id map.
+/// Whether this is a regular file that others may read and execute like its owner. Such a file needs
+/// no id map.
 fn is_open_to_all(found: &Stat) -> bool {
     let mode = found.st_mode;
     let is_file = FileType::from_raw_mode(mode) == FileType::RegularFile;

@@ -1,7 +1,7 @@
 //! The body's network namespace with a relay: routes, sockets, capture. The child creates them and
-//! hands all sockets to the supervisor, which never enters the namespace.
+//! sends all sockets to the supervisor, which never enters the namespace.
 //!
-//! Nothing here allocates between launch and exec: netlink messages are prepared before.
+//! The child's part allocates nothing: the supervisor prepares the netlink messages.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,10 +21,10 @@ use sys::namespace::LOOPBACK_INDEX;
 use sys::netlink::{self, Batch};
 use sys::{packet, socket};
 
-/// Backlog of the relay's listeners; the limit of a new namespace is the same.
+/// Backlog of the relay's listeners: the limit of a new network namespace.
 const BACKLOG: i32 = 4_096;
-/// Receive buffer for DNS queries or log messages. A lower limit of the host (`net.core.rmem_max`)
-/// is accepted: drops are counted.
+/// Receive buffer for DNS queries or log messages. The host may limit it further
+/// (`net.core.rmem_max`); the relay counts drops.
 const BUFFER_BYTES: usize = 4 << 20;
 
 /// Configuration of the network namespace.
@@ -44,10 +44,12 @@ pub struct CapturePlan {
     pub rules: Batch,
     /// Without IPv6.
     pub rules_v4_only: Batch,
-    /// Enables the log of the rules.
+    /// Enables the log of refused packets.
     pub log: Batch,
+    /// Ports with a listener in [`Capture::AnyIp`].
     pub ports: Vec<u16>,
-    /// Filter for loopback packets to report that reach no listener.
+    /// Filter of [`Capture::AnyIp`] that selects the loopback packets to report, those that reach no
+    /// listener.
     pub tap: Vec<Instruction>,
 }
 
@@ -58,9 +60,9 @@ pub struct NetworkSockets {
     pub listeners: Vec<OwnedFd>,
     /// Listeners for proxy clients.
     pub proxies: Vec<OwnedFd>,
-    /// UDP sockets for DNS queries, with destination addresses.
+    /// UDP sockets for DNS queries, which report the destination address.
     pub questions: Vec<OwnedFd>,
-    /// Reports refused packets: a netlink socket of NFLOG, or a packet socket.
+    /// Source of reports about refused packets: a netlink socket of NFLOG, or a packet socket.
     pub log: OwnedFd,
 }
 
@@ -71,7 +73,7 @@ struct Messages<'a> {
 }
 
 impl<'a> Messages<'a> {
-    fn lay_out(arena: &'a Arena, batch: &Batch) -> Result<Self, Errno> {
+    fn copy(arena: &'a Arena, batch: &Batch) -> Result<Self, Errno> {
         Ok(Self {
             bytes: arena.slice(batch.bytes())?,
             acknowledged: batch.acknowledged(),
@@ -95,27 +97,23 @@ pub(super) struct NetworkSteps<'a> {
     tap: &'a [Instruction],
 }
 
-/// Copies `plan` into the arena.
-///
-/// # Errors
-/// ENOMEM if the arena is full.
-pub(super) fn lay_out<'a>(
+/// Copies `plan` into the arena. Fails with ENOMEM if the arena is full.
+pub(super) fn copy_plan<'a>(
     arena: &'a Arena,
     plan: &NetworkPlan,
 ) -> Result<&'a NetworkSteps<'a>, Errno> {
     let capture = &plan.capture;
     let steps = NetworkSteps {
-        routes: Messages::lay_out(arena, &plan.routes)?,
-        routes_v4_only: Messages::lay_out(arena, &plan.routes_v4_only)?,
+        routes: Messages::copy(arena, &plan.routes)?,
+        routes_v4_only: Messages::copy(arena, &plan.routes_v4_only)?,
         wanted: capture.wanted,
-        rules: Messages::lay_out(arena, &capture.rules)?,
-        rules_v4_only: Messages::lay_out(arena, &capture.rules_v4_only)?,
-        log: Messages::lay_out(arena, &capture.log)?,
+        rules: Messages::copy(arena, &capture.rules)?,
+        rules_v4_only: Messages::copy(arena, &capture.rules_v4_only)?,
+        log: Messages::copy(arena, &capture.log)?,
         ports: arena.slice(&capture.ports)?,
         tap: arena.slice(&capture.tap)?,
     };
-    let placed = arena.slice(&[steps])?;
-    placed.first().ok_or(Errno::NOMEM)
+    arena.slice(&[steps])?.first().ok_or(Errno::NOMEM)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,10 +140,7 @@ impl Pair {
     ) -> Result<Self, Errno> {
         Ok(Self {
             v4: make(v4)?,
-            v6: match has_v6 {
-                true => Some(make(v6)?),
-                false => None,
-            },
+            v6: if has_v6 { Some(make(v6)?) } else { None },
         })
     }
 }
@@ -161,14 +156,14 @@ impl Common {
     }
 }
 
-/// Child: creates everything and sends it to the supervisor. Needs all capabilities over its
-/// namespaces.
+/// Child: sets up the network and sends all sockets to the supervisor. Needs all capabilities over
+/// its namespaces.
 pub(super) fn set_up(steps: &NetworkSteps<'_>, link: BorrowedFd<'_>) -> Result<(), StepError> {
     let common = open_common(steps)?;
     match steps.wanted {
         CaptureChoice::Tproxy => capture_all(steps, &common, link),
         CaptureChoice::AnyIp => capture_ports(steps, &common, link),
-        // The kernel loads a missing module on demand, so only a try shows support.
+        // The kernel loads a missing module on demand, so only an attempt shows support.
         CaptureChoice::Auto => match capture_all(steps, &common, link) {
             Err(StepError {
                 step: ChildStep::Log | ChildStep::CaptureRules,
@@ -189,15 +184,16 @@ fn open_common(steps: &NetworkSteps<'_>) -> Result<Common, StepError> {
         Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) => None,
         Err(errno) => return Err(at(ChildStep::Proxies)(errno)),
     };
-    let routes = match v6.is_some() {
-        true => steps.routes,
-        false => steps.routes_v4_only,
+    let routes = if v6.is_some() {
+        steps.routes
+    } else {
+        steps.routes_v4_only
     };
     netlink::open(None)
         .and_then(|routing| routes.send(&routing))
         .map_err(at(ChildStep::Routes))?;
     let any = at_any_address(QUESTION_PORT);
-    let questions = Pair::make(v6.is_some(), any, questions).map_err(at(ChildStep::Questions))?;
+    let questions = Pair::make(v6.is_some(), any, questions).map_err(at(ChildStep::DnsSockets))?;
     Ok(Common {
         proxies: Pair { v4, v6 },
         questions,
@@ -213,7 +209,7 @@ fn capture_all(
     let protocol = Some(rustix::net::netlink::NETFILTER);
     let log = netlink::open(protocol).map_err(at(ChildStep::Log))?;
     sockopt::set_socket_recv_buffer_size(&log, BUFFER_BYTES).map_err(at(ChildStep::Log))?;
-    // Before the rules, so that every refusal is logged.
+    // Before the rules, so that the kernel logs every refusal.
     steps.log.send(&log).map_err(at(ChildStep::Log))?;
     rustix::io::ioctl_fionbio(&log, true).map_err(at(ChildStep::Log))?;
     let relay = [
@@ -222,15 +218,16 @@ fn capture_all(
     ];
     let listeners = Pair::make(common.has_v6(), relay, transparent_listener)
         .map_err(at(ChildStep::Listeners))?;
-    let rules = match common.has_v6() {
-        true => steps.rules,
-        false => steps.rules_v4_only,
+    let rules = if common.has_v6() {
+        steps.rules
+    } else {
+        steps.rules_v4_only
     };
     let tables = netlink::open(protocol).map_err(at(ChildStep::CaptureRules))?;
     rules.send(&tables).map_err(at(ChildStep::CaptureRules))?;
     let Common { proxies, questions } = common;
     let pairs = [Some(proxies), Some(questions), Some(&listeners)];
-    hand_over(link, Part::Tproxy, pairs, Some(&log))
+    send_sockets(link, Part::Tproxy, pairs, Some(&log))
 }
 
 /// One listener for each known port, and a packet socket for the others.
@@ -245,11 +242,11 @@ fn capture_ports(
         let any = at_any_address(*port);
         let listeners = Pair::make(common.has_v6(), any, listener)
             .map_err(at_index(ChildStep::PortListener, index))?;
-        hand_over(link, Part::Port, [Some(&listeners), None, None], None)?;
+        send_sockets(link, Part::Port, [Some(&listeners), None, None], None)?;
     }
     let Common { proxies, questions } = common;
     let pairs = [Some(proxies), Some(questions), None];
-    hand_over(link, Part::AnyIp, pairs, Some(&tap))
+    send_sockets(link, Part::AnyIp, pairs, Some(&tap))
 }
 
 fn at_any_address(port: u16) -> [SocketAddr; 2] {
@@ -267,7 +264,7 @@ fn new_socket(address: SocketAddr, kind: SocketType) -> Result<OwnedFd, Errno> {
         SocketAddr::V6(_) => {
             let socket = rustix::net::socket_with(AddressFamily::INET6, kind, flags, protocol)?;
             if address.ip().is_unspecified() {
-                // IPv4 has its own socket.
+                // IPv4 has a separate socket.
                 sockopt::set_ipv6_v6only(&socket, true)?;
             }
             Ok(socket)
@@ -301,8 +298,8 @@ fn questions(address: SocketAddr) -> Result<OwnedFd, Errno> {
         SocketAddr::V4(_) => socket::set_packet_info_v4(&questions)?,
         SocketAddr::V6(_) => {
             socket::set_packet_info_v6(&questions)?;
-            // Answers come from the destination of the query; IPv6 otherwise refuses foreign source
-            // addresses.
+            // The source of an answer is the destination of its query. Without this option IPv6
+            // refuses foreign source addresses.
             socket::set_free_source_v6(&questions)?;
         }
     }
@@ -310,8 +307,7 @@ fn questions(address: SocketAddr) -> Result<OwnedFd, Errno> {
     Ok(questions)
 }
 
-/// Sends the sockets of all pairs, then `log`.
-fn hand_over(
+fn send_sockets(
     link: BorrowedFd<'_>,
     part: Part,
     pairs: [Option<&Pair>; 3],
@@ -323,43 +319,40 @@ fn hand_over(
         let Pair { v4, v6 } = pair;
         [Some(v4), v6.as_ref()]
     });
-    for (place, socket) in descriptors.iter_mut().zip(sockets.chain([log]).flatten()) {
-        *place = socket.as_fd();
+    for (descriptor, socket) in descriptors.iter_mut().zip(sockets.chain([log]).flatten()) {
+        *descriptor = socket.as_fd();
         count += 1;
     }
-    let each = pairs
+    let per_pair = pairs
         .iter()
         .flatten()
         .next()
         .map_or(0, |pair| 1 + i32::from(pair.v6.is_some()));
-    let message = Message::with(message::NETWORK, [part as i32, each, 0]);
-    link::send(link, message, &descriptors[..count]).map_err(at(ChildStep::HandOver))
+    let message = Message::with(message::NETWORK, [part as i32, per_pair, 0]);
+    link::send(link, message, &descriptors[..count]).map_err(at(ChildStep::SendSockets))
 }
 
-/// Receives the sockets of [`set_up`].
-///
-/// # Errors
-/// [`SandboxError`]; then the body does not run.
-pub(super) fn take_over(
+/// Receives the sockets of [`set_up`]. On failure the body does not run.
+pub(super) fn receive_sockets(
     link: BorrowedFd<'_>,
     describe: &dyn Fn(ChildStep, usize) -> String,
 ) -> Result<NetworkSockets, SandboxError> {
-    let act = "lay out the network";
+    let act = "set up the network";
     let mut listeners = Vec::new();
     loop {
         let (Message { values, .. }, received) =
             expect_message(link, message::NETWORK, act, describe)?;
-        let [part, each, _] = values;
-        let each = usize::try_from(each).unwrap_or(0);
+        let [part, per_pair, _] = values;
+        let per_pair = usize::try_from(per_pair).unwrap_or(0);
         let mut sockets = received.into_iter().flatten();
         if part == Part::Port as i32 {
             listeners.extend(sockets);
             continue;
         }
-        let proxies = sockets.by_ref().take(each).collect();
-        let questions = sockets.by_ref().take(each).collect();
+        let proxies = sockets.by_ref().take(per_pair).collect();
+        let questions = sockets.by_ref().take(per_pair).collect();
         let capture = if part == Part::Tproxy as i32 {
-            listeners.extend(sockets.by_ref().take(each));
+            listeners.extend(sockets.by_ref().take(per_pair));
             Capture::Tproxy
         } else {
             Capture::AnyIp

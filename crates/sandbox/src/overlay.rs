@@ -1,14 +1,14 @@
-//! Overlayfs: read-only lower trees under a directory of the run's limited space that takes the
+//! Overlayfs: read-only lower trees, and an upper directory in the writable space that takes the
 //! changes.
 //!
-//! The bundle's overlayfs is mounted at once, over the directory that contains its upper and work.
-//! The child keeps others until its launch plan attaches them
+//! The bundle's overlayfs is mounted immediately, over the directory that contains its upper and
+//! work. The child keeps the others until its launch plan attaches them
 //! ([`crate::view::ViewStep::AttachOverlay`]) or makes an image the root.
 //!
 //! Differences from a plain directory (Documentation/filesystems/overlayfs.rst): a directory of a
-//! lower tree cannot be renamed (EXDEV: user namespaces have no redirects), a running program can
-//! be written (no ETXTBSY before copy-up), and a shared mapping made before the first change does
-//! not see it.
+//! lower tree cannot be renamed (EXDEV: user namespaces have no redirects), the file of a running
+//! program can be written (no ETXTBSY before copy-up), and a shared mapping made before the first
+//! change does not see it.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use crate::error::SandboxError;
 use crate::prepare::{BasePlan, Prepared, describe_base, expect_message};
 use crate::steps::{self, Plan, message, published};
-use crate::view;
+use crate::view::BUNDLE;
 use sys::arena::{Arena, Slot};
 use sys::link::{self, DESCRIPTORS_MAX, Message, Received};
 use sys::mount::{self, Attributes};
@@ -31,12 +31,8 @@ pub const LOWERS_MAX: usize = 44;
 pub const SOURCES_MAX: usize = 32;
 /// Number of the image's overlayfs.
 pub const IMAGE: usize = SOURCES_MAX;
-pub(crate) const KEPT_MAX: usize = SOURCES_MAX + 1;
-pub(crate) const BUNDLE_PLACE: &str = "bundle";
-/// Directory of the space for overlays of the launch. A view that contains the space must cover it.
-pub const PLACES: &str = view::PLACES;
+pub(crate) const LAUNCH_OVERLAYS_MAX: usize = SOURCES_MAX + 1;
 
-const MODE: u32 = 0o755;
 /// Temporary mount point of lower trees. The name is short because the list of them is one mount
 /// option.
 const LOWERS: &CStr = c"l";
@@ -50,34 +46,34 @@ pub enum Lower<'tree> {
     Directory(&'tree Path, BorrowedFd<'tree>),
 }
 
-/// Where changes go.
+/// Role of the directory `upper`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upper {
-    /// To `upper` of the directory, which also contains `work`.
+    /// It takes the changes.
     Writable,
-    /// Nowhere: the existing `upper` of the directory is the top layer of a read-only overlayfs.
+    /// It is the top layer of a read-only overlayfs.
     ReadOnly,
 }
 
-/// Where the overlayfs is mounted.
+/// When the overlayfs is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
-    /// Immediately over its directory.
-    AtOnce,
-    /// Where the launch plan attaches this number, below `KEPT_MAX`.
-    AtLaunch(usize),
+pub enum MountAt {
+    /// Immediately, over its directory.
+    Now,
+    /// At the launch, whose plan refers to this number, below `LAUNCH_OVERLAYS_MAX`.
+    Launch(usize),
 }
 
 /// A requested overlayfs.
 #[derive(Debug)]
 pub struct Overlay<'tree> {
-    /// Relative directory of the space with `upper` and `work`; the child creates missing
-    /// components.
-    pub place: String,
+    /// Directory of the writable space with `upper` and `work`, relative to its root. The child
+    /// creates missing components.
+    pub directory: String,
     /// Top layer first: 1 to [`LOWERS_MAX`].
     pub lowers: Vec<Lower<'tree>>,
     pub upper: Upper,
-    pub shown: Shown,
+    pub mount_at: MountAt,
 }
 
 impl<'tree> Overlay<'tree> {
@@ -85,160 +81,161 @@ impl<'tree> Overlay<'tree> {
     #[must_use]
     pub fn of_bundle(lower: Lower<'tree>) -> Self {
         Self {
-            place: BUNDLE_PLACE.to_owned(),
+            directory: BUNDLE.trim_start_matches('/').to_owned(),
             lowers: vec![lower],
             upper: Upper::Writable,
-            shown: Shown::AtOnce,
+            mount_at: MountAt::Now,
         }
     }
 }
 
 #[derive(Debug, Clone, Copy)]
 struct OverlaySteps<'a> {
-    /// The directory and its parents.
-    places: &'a [&'a CStr],
-    place: &'a CStr,
+    /// Parents of the directory, and the directory itself.
+    path: &'a [&'a CStr],
+    directory: &'a CStr,
     upper: &'a CStr,
     work: &'a CStr,
     /// `work/work`, which the kernel creates.
-    inner: &'a CStr,
+    inner_work: &'a CStr,
+    /// Value of `lowerdir=`.
     option: &'a CStr,
     lowers: &'a [LowerSteps<'a>],
     writable: bool,
-    kept_as: Option<usize>,
+    mount_at: MountAt,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct LowerSteps<'a> {
-    at: &'a CStr,
+    mount_point: &'a CStr,
     /// `None`: the tree comes with the message.
     path: Option<&'a CStr>,
     device: u64,
     inode: u64,
 }
 
-pub(super) type Kept = [Option<OwnedFd>; KEPT_MAX];
+pub(super) type LaunchOverlays = [Option<OwnedFd>; LAUNCH_OVERLAYS_MAX];
 
 impl Plan for &[OverlaySteps<'_>] {
     const SLOT: Slot = Slot::Overlay;
 }
 
 impl Prepared {
-    /// Requests overlayfs from the child. Call [`Self::overlaid`] before the next request.
+    /// Requests overlayfs from the child. Call [`Self::await_overlays`] before the next request.
     ///
     /// # Errors
     /// [`SandboxError::Supervisor`]: E2BIG for more than one message or overlayfs can hold; EBUSY
     /// if the previous request has no answer yet.
-    pub fn ask_overlays(&mut self, overlays: &[Overlay<'_>]) -> Result<(), SandboxError> {
-        let lay_out = SandboxError::supervisor("lay out", "an overlayfs");
-        if self.overlays_asked != 0 {
-            return Err(lay_out(Errno::BUSY));
+    pub fn request_overlays(&mut self, overlays: &[Overlay<'_>]) -> Result<(), SandboxError> {
+        let failed = SandboxError::supervisor("prepare", "an overlayfs");
+        if self.overlays_pending != 0 {
+            return Err(failed(Errno::BUSY));
         }
         let mut trees = Vec::new();
         let mut steps = Vec::with_capacity(overlays.len());
         for overlay in overlays {
-            steps.push(lay_out_one(&self.prefork.arena, overlay).map_err(&lay_out)?);
+            steps.push(copy_overlay(&self.prefork.arena, overlay).map_err(&failed)?);
             trees.extend(overlay.lowers.iter().filter_map(|lower| match lower {
                 Lower::Tree(tree) => Some(tree.as_fd()),
                 Lower::Directory(..) => None,
             }));
         }
         if DESCRIPTORS_MAX < trees.len() {
-            return Err(lay_out(Errno::TOOBIG));
+            return Err(failed(Errno::TOOBIG));
         }
-        let steps = self.prefork.arena.slice(&steps).map_err(&lay_out)?;
-        steps::publish(&self.prefork.arena, steps).map_err(&lay_out)?;
-        let ask = Message::of(message::OVERLAY);
-        link::send(self.prefork.link.as_fd(), ask, &trees)
+        let steps = self.prefork.arena.slice(&steps).map_err(&failed)?;
+        steps::publish(&self.prefork.arena, steps).map_err(&failed)?;
+        let request = Message::of(message::OVERLAY);
+        link::send(self.prefork.link.as_fd(), request, &trees)
             .map_err(SandboxError::supervisor("send to", "the child"))?;
-        self.overlays_asked = overlays.len();
+        self.overlays_pending = overlays.len();
         Ok(())
     }
 
-    /// Returns the child's answers in the order of the requests; an inner `Err` if the kernel does
-    /// not support it. The place is then empty, but the content of its `upper` stays.
+    /// Returns the child's answers in the order of the requests: an inner `Err` if the kernel
+    /// refused one. Its directory is then empty except for files of the supervisor in `upper`.
     ///
     /// # Errors
-    /// [`SandboxError`] if the child failed or is gone.
-    pub fn overlaid(&mut self, plan: &BasePlan) -> Result<Vec<Result<(), Errno>>, SandboxError> {
+    /// [`SandboxError`] if the child failed or has ended.
+    pub fn await_overlays(
+        &mut self,
+        plan: &BasePlan,
+    ) -> Result<Vec<Result<(), Errno>>, SandboxError> {
         let describe = |step, index| describe_base(plan, step, index);
-        let act = "lay out an overlayfs";
-        if self.overlays_asked != 0 && self.ready.is_none() {
+        let act = "create an overlayfs";
+        if self.overlays_pending != 0 && self.ready.is_none() {
             // The child sends READY before it reads the request.
             let ready = expect_message(self.prefork.link.as_fd(), message::READY, act, &describe)?;
             self.ready = Some(ready);
         }
-        let mut answers = Vec::with_capacity(self.overlays_asked);
-        for _each in 0..std::mem::take(&mut self.overlays_asked) {
+        let mut results = Vec::with_capacity(self.overlays_pending);
+        for _each in 0..std::mem::take(&mut self.overlays_pending) {
             let link = self.prefork.link.as_fd();
             let (answer, _) = expect_message(link, message::OVERLAID, act, &describe)?;
-            answers.push(match answer.values[0] {
+            results.push(match answer.values[0] {
                 0 => Ok(()),
-                errno => Err(link::stated_errno(errno)),
+                errno => Err(link::errno_from_peer(errno)),
             });
         }
-        Ok(answers)
+        Ok(results)
     }
 }
 
-fn lay_out_one<'a>(arena: &'a Arena, overlay: &Overlay<'_>) -> Result<OverlaySteps<'a>, Errno> {
+fn copy_overlay<'a>(arena: &'a Arena, overlay: &Overlay<'_>) -> Result<OverlaySteps<'a>, Errno> {
     let Overlay {
-        place,
+        directory,
         lowers,
         upper,
-        shown,
+        mount_at,
     } = overlay;
-    if lowers.is_empty() || LOWERS_MAX < lowers.len() {
+    let is_beyond = matches!(*mount_at, MountAt::Launch(number) if number >= LAUNCH_OVERLAYS_MAX);
+    if lowers.is_empty() || lowers.len() > LOWERS_MAX || is_beyond {
         return Err(Errno::TOOBIG);
     }
-    let kept_as = match *shown {
-        Shown::AtOnce => None,
-        Shown::AtLaunch(number) if number < KEPT_MAX => Some(number),
-        Shown::AtLaunch(_) => return Err(Errno::TOOBIG),
-    };
-    let mut places = Vec::new();
-    for (at, _) in place.match_indices('/') {
-        places.push(arena.c_string(&place.as_bytes()[..at])?);
+    let mut path = Vec::new();
+    for (end, _) in directory.match_indices('/') {
+        path.push(arena.c_string(&directory.as_bytes()[..end])?);
     }
-    places.push(arena.c_string(place.as_bytes())?);
-    let below = |name: &str| arena.c_string(format!("{place}/{name}").as_bytes());
+    let whole = arena.c_string(directory.as_bytes())?;
+    path.push(whole);
+    let beneath = |name: &str| arena.c_string(format!("{directory}/{name}").as_bytes());
     let writable = *upper == Upper::Writable;
     let mut options = Vec::new();
     if !writable {
-        options.push(format!("{place}/upper"));
+        options.push(format!("{directory}/upper"));
     }
-    let mut laid_out = Vec::with_capacity(lowers.len());
+    let mut lower_steps = Vec::with_capacity(lowers.len());
     for (index, lower) in lowers.iter().enumerate() {
-        let at = format!("l/{index}");
-        laid_out.push(lay_out_lower(arena, &at, lower)?);
-        options.push(at);
+        let mount_point = format!("l/{index}");
+        lower_steps.push(copy_lower(arena, &mount_point, lower)?);
+        options.push(mount_point);
     }
     let option = options.join(":");
-    if mount::OPTION_BYTES_MAX <= option.len() {
+    if option.len() >= mount::OPTION_BYTES_MAX {
         return Err(Errno::TOOBIG);
     }
     Ok(OverlaySteps {
-        place: arena.c_string(place.as_bytes())?,
-        places: arena.slice(&places)?,
-        upper: below("upper")?,
-        work: below("work")?,
-        inner: below("work/work")?,
+        directory: whole,
+        path: arena.slice(&path)?,
+        upper: beneath("upper")?,
+        work: beneath("work")?,
+        inner_work: beneath("work/work")?,
         option: arena.c_string(option.as_bytes())?,
-        lowers: arena.slice(&laid_out)?,
+        lowers: arena.slice(&lower_steps)?,
         writable,
-        kept_as,
+        mount_at: *mount_at,
     })
 }
 
-fn lay_out_lower<'a>(
+fn copy_lower<'a>(
     arena: &'a Arena,
-    at: &str,
+    mount_point: &str,
     lower: &Lower<'_>,
 ) -> Result<LowerSteps<'a>, Errno> {
-    let at = arena.c_string(at.as_bytes())?;
+    let mount_point = arena.c_string(mount_point.as_bytes())?;
     Ok(match lower {
         Lower::Tree(_) => LowerSteps {
-            at,
+            mount_point,
             path: None,
             device: 0,
             inode: 0,
@@ -246,7 +243,7 @@ fn lay_out_lower<'a>(
         Lower::Directory(path, directory) => {
             let status = rustix::fs::fstat(directory)?;
             LowerSteps {
-                at,
+                mount_point,
                 path: Some(arena.c_string(path.as_os_str().as_encoded_bytes())?),
                 device: status.st_dev,
                 inode: status.st_ino,
@@ -255,29 +252,27 @@ fn lay_out_lower<'a>(
     })
 }
 
-/// Child: tries each request, answers, and removes what a failed one created.
-pub(super) fn answer(
+/// Child: tries each request, answers it, and after a failure removes what it created.
+pub(super) fn handle_request(
     arena: &Arena,
     link: BorrowedFd<'_>,
     received: &Received,
-    kept: &mut Kept,
+    launch_overlays: &mut LaunchOverlays,
 ) -> Result<(), Errno> {
     let mut trees = received.iter();
     for steps in published::<&[OverlaySteps<'_>]>(arena) {
-        let laid = match lay(steps, &mut trees) {
-            Ok(laid) => match steps.kept_as {
-                None => mount::attach(laid.as_fd(), steps.place),
-                Some(number) => {
-                    *kept.get_mut(number).ok_or(Errno::TOOBIG)? = Some(laid);
-                    Ok(())
-                }
-            },
-            Err(errno) => Err(errno),
+        let mounted = match (create_overlay(steps, &mut trees), steps.mount_at) {
+            (Ok(overlay), MountAt::Now) => mount::attach(overlay.as_fd(), steps.directory),
+            (Ok(overlay), MountAt::Launch(number)) => {
+                *launch_overlays.get_mut(number).ok_or(Errno::TOOBIG)? = Some(overlay);
+                Ok(())
+            }
+            (Err(errno), _) => Err(errno),
         };
-        let errno = match laid {
+        let errno = match mounted {
             Ok(()) => 0,
             Err(errno) => {
-                clear(steps)?;
+                remove_created(steps)?;
                 errno.raw_os_error()
             }
         };
@@ -287,24 +282,24 @@ pub(super) fn answer(
     Ok(())
 }
 
-fn lay<'tree>(
+fn create_overlay<'tree>(
     steps: &OverlaySteps<'_>,
     trees: &mut impl Iterator<Item = &'tree Option<OwnedFd>>,
 ) -> Result<OwnedFd, Errno> {
     // Take all its trees even on failure: the next ones belong to the next request.
-    let mut below = [const { None }; LOWERS_MAX];
-    for (place, lower) in below.iter_mut().zip(steps.lowers) {
+    let mut lower_trees = [const { None }; LOWERS_MAX];
+    for (tree, lower) in lower_trees.iter_mut().zip(steps.lowers) {
         if lower.path.is_none() {
-            *place = trees.next().and_then(Option::as_ref);
+            *tree = trees.next().and_then(Option::as_ref);
         }
     }
-    for place in steps.places {
-        make_directory(place)?;
+    for directory in steps.path {
+        make_directory(directory)?;
     }
     make_directory(steps.upper)?;
     let upper_and_work = if steps.writable {
         make_directory(steps.work)?;
-        takes_notes(steps.upper)?;
+        mount::check_overlay_attributes(steps.upper)?;
         Some((steps.upper, steps.work))
     } else {
         None
@@ -312,46 +307,44 @@ fn lay<'tree>(
     if let ([only], Some(_)) = (steps.lowers, upper_and_work)
         && only.path.is_some()
     {
-        let lower = open_own(only)?;
+        let lower = open_lower(only)?;
         let mut name = [0; DESCRIPTOR_PATH_BYTES];
         return mount::new_overlay(descriptor_path(&lower, &mut name)?, upper_and_work);
     }
     make_directory(LOWERS)?;
     let mut mounted = 0;
-    let mut laid = Ok(());
-    for (lower, tree) in steps.lowers.iter().zip(&below) {
-        laid = mount_lower(lower, *tree);
-        if laid.is_err() {
+    let mut result = Ok(());
+    for (lower, tree) in steps.lowers.iter().zip(&lower_trees) {
+        result = mount_lower(lower, *tree);
+        if result.is_err() {
             break;
         }
         mounted += 1;
     }
-    let laid = laid.and_then(|()| mount::new_overlay(steps.option, upper_and_work));
+    let overlay = result.and_then(|()| mount::new_overlay(steps.option, upper_and_work));
     // The overlayfs has its own copies; keep the body's list of mounts short.
     for lower in steps.lowers.iter().take(mounted) {
-        mount::detach(lower.at)?;
+        mount::detach(lower.mount_point)?;
     }
     for lower in steps.lowers {
-        remove_directory(lower.at)?;
+        remove_directory(lower.mount_point)?;
     }
     remove_directory(LOWERS)?;
-    laid
+    overlay
 }
 
-/// A lower tree must be mounted in this mount namespace.
+/// Mounts a lower tree, because overlayfs takes only trees of this mount namespace.
 fn mount_lower(steps: &LowerSteps<'_>, tree: Option<&OwnedFd>) -> Result<(), Errno> {
-    make_directory(steps.at)?;
-    match steps.path {
-        None => mount::attach(tree.ok_or(Errno::BADF)?.as_fd(), steps.at),
-        Some(_) => {
-            let directory = open_own(steps)?;
-            let tree = mount::clone_directory(directory.as_fd())?;
-            mount::attach(tree.as_fd(), steps.at)
-        }
+    make_directory(steps.mount_point)?;
+    if steps.path.is_none() {
+        return mount::attach(tree.ok_or(Errno::BADF)?.as_fd(), steps.mount_point);
     }
+    let directory = open_lower(steps)?;
+    let tree = mount::clone_directory(directory.as_fd())?;
+    mount::attach(tree.as_fd(), steps.mount_point)
 }
 
-fn open_own(steps: &LowerSteps<'_>) -> Result<OwnedFd, Errno> {
+fn open_lower(steps: &LowerSteps<'_>) -> Result<OwnedFd, Errno> {
     let path = steps.path.ok_or(Errno::BADF)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
@@ -363,25 +356,15 @@ fn open_own(steps: &LowerSteps<'_>) -> Result<OwnedFd, Errno> {
 }
 
 fn make_directory(path: &CStr) -> Result<(), Errno> {
-    match rustix::fs::mkdirat(CWD, path, Mode::from_raw_mode(MODE)) {
+    match rustix::fs::mkdirat(CWD, path, Mode::from_raw_mode(0o755)) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(errno) => Err(errno),
     }
 }
 
-/// Without extended attributes on the space (tmpfs before Linux 6.6) a removed and recreated
-/// directory would show its old content.
-fn takes_notes(upper: &CStr) -> Result<(), Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let upper = rustix::fs::openat(CWD, upper, flags, Mode::empty())?;
-    let note = c"user.overlay.runner";
-    rustix::fs::fsetxattr(&upper, note, b"y", rustix::fs::XattrFlags::empty())?;
-    rustix::fs::fremovexattr(&upper, note)
-}
-
-/// Removes a failed try; the supervisor fills the place instead.
-fn clear(steps: &OverlaySteps<'_>) -> Result<(), Errno> {
-    remove_directory(steps.inner)?;
+/// Removes the directories of a failed overlayfs; the supervisor may fill the directory instead.
+fn remove_created(steps: &OverlaySteps<'_>) -> Result<(), Errno> {
+    remove_directory(steps.inner_work)?;
     remove_directory(steps.work)?;
     match remove_directory(steps.upper) {
         // Contains files of the supervisor.
@@ -397,9 +380,9 @@ fn remove_directory(path: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Covers [`PLACES`] with an empty directory: the space may become the body's root, and overlay
-/// data must be reached through the overlayfs only.
-pub(super) fn cover_places() -> Result<(), Errno> {
+/// Covers [`crate::view::OVERLAYS`] with an empty directory: the body may see the writable space as
+/// its root and must reach the data of overlayfs through the overlayfs only.
+pub(super) fn cover_overlays() -> Result<(), Errno> {
     const OVERLAYS: &CStr = c"runner/overlays";
     const EMPTY: &CStr = c"runner/overlays/empty";
     make_directory(EMPTY)?;
@@ -409,7 +392,7 @@ pub(super) fn cover_places() -> Result<(), Errno> {
 
 const DESCRIPTOR_PATH_BYTES: usize = 32;
 
-/// Formats `/proc/self/fd/N`, which hides the path of the host in the list of mounts.
+/// Formats `/proc/self/fd/N`, so that the list of mounts does not show the path of the host.
 fn descriptor_path<'buffer>(
     descriptor: &OwnedFd,
     buffer: &'buffer mut [u8; DESCRIPTOR_PATH_BYTES],

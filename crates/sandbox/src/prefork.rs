@@ -1,7 +1,8 @@
-//! Prefork: a child that creates its namespaces before anything is known of the run.
+//! Prefork: a child that creates its namespaces before anything is known about the run.
 //!
-//! Creating the network namespace takes longer than all that the supervisor does before it knows
-//! what to run. The child has no host ids, cgroup, paths or streams yet. Drop kills and reaps it.
+//! Creating the network namespace takes longer than everything that the supervisor does before it
+//! knows what to run. The child has no host ids, cgroup, paths or streams yet. Drop kills and reaps
+//! it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -22,7 +23,6 @@ use sys::signal;
 const ARENA_BYTES: usize = 16 << 20;
 const STACK_BYTES: usize = 256 << 10;
 
-/// Wait for a dropped child, seconds.
 const DROP_PATIENCE_S: i64 = 5;
 
 /// A child process, killed and reaped on drop.
@@ -46,10 +46,7 @@ impl Child {
         self.pidfd.as_fd()
     }
 
-    /// Sends SIGKILL. Ignores a child that has ended.
-    ///
-    /// # Errors
-    /// The errno of pidfd_send_signal(2).
+    /// Sends SIGKILL (pidfd_send_signal(2)). Does nothing if the child has ended.
     pub fn kill(&self) -> Result<(), Errno> {
         match pidfd_send_signal(&self.pidfd, Signal::KILL) {
             Err(Errno::SRCH) => Ok(()),
@@ -57,10 +54,7 @@ impl Child {
         }
     }
 
-    /// Waits for its end; then everything in its pid namespace has ended.
-    ///
-    /// # Errors
-    /// The errno of wait4(2).
+    /// Waits for its end (wait4(2)). Then everything in its pid namespace has ended.
     pub fn reap(&mut self) -> Result<process::Ended, Errno> {
         let ended = process::wait(self.pid, true)?.ok_or(Errno::CHILD)?;
         self.reaped = true;
@@ -71,23 +65,23 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if !self.reaped {
-            // Safe until it is reaped: the pid is not reused. If both fail, it dies with this
-            // process.
+            // The pid is not reused before it is reaped. If both calls fail, the child dies with
+            // this process.
             let killed = self
                 .kill()
                 .or_else(|_errno| process::kill(self.pid, libc::SIGKILL));
             if killed.is_err() {
                 return;
             }
-            // Bounded: a frozen or uninterruptible tree dies later, and the next start cleans up
-            // from the record.
+            // Bounded, because a frozen or uninterruptible tree dies later. Then the next start
+            // cleans up from the record.
             let patience = Timespec {
                 tv_sec: DROP_PATIENCE_S,
                 tv_nsec: 0,
             };
             let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
-            if matches!(poll(&mut ended, Some(&patience)), Ok(count) if 0 < count) {
-                // Fails if SIGCHLD is ignored, because the kernel has reaped it.
+            if matches!(poll(&mut ended, Some(&patience)), Ok(count) if count > 0) {
+                // Fails if SIGCHLD is ignored, because then the kernel reaped the child.
                 self.reaped = process::wait(self.pid, true).is_ok();
             }
         }
@@ -100,7 +94,6 @@ pub struct Prefork {
     pub(super) child: Child,
     pub(super) link: OwnedFd,
     pub(super) arena: Arena,
-    /// Monotonic time of the clone.
     pub(super) cloned_ns: u64,
 }
 
@@ -108,10 +101,8 @@ impl Prefork {
     /// Clones the child.
     ///
     /// `into_cgroup` is an open directory of a version 2 cgroup. The calling process must have one
-    /// thread, which must outlive the run: the child dies with it.
-    ///
-    /// # Errors
-    /// [`SandboxError`]; then nothing of the child is left.
+    /// thread, which must outlive the run: the child dies with it. On failure nothing of the child
+    /// is left.
     pub fn start(into_cgroup: Option<BorrowedFd<'_>>) -> Result<Self, SandboxError> {
         // If SIGCHLD is ignored, init cannot wait for the body.
         signal::own_dispositions().map_err(SandboxError::supervisor("set", "the signals"))?;
@@ -120,17 +111,17 @@ impl Prefork {
         let (parent_end, child_end) =
             link::pair().map_err(SandboxError::supervisor("make", "a socket pair"))?;
         let mut stack = vec![0_u8; STACK_BYTES];
-        let processors = affinity::choice();
-        let wanted = kind::USER | kind::MOUNT | kind::PID;
+        let processors = affinity::allowed_cpus();
+        let namespaces = kind::USER | kind::MOUNT | kind::PID;
         let cloned_ns = process::monotonic_ns();
         #[expect(unsafe_code, reason = "the one place where a child is cloned")]
         // SAFETY: the caller has one thread, as required by this function.
-        let forked = unsafe { process::fork_into(wanted, into_cgroup) };
+        let forked = unsafe { process::fork_into(namespaces, into_cgroup) };
         match forked {
             Ok(Forked::Parent { pid, pidfd }) => {
-                // Before the base plan is sent, because the child then restores its affinity.
+                // Before the base plan is sent: then the child restores its affinity.
                 if let Some(all) = &processors {
-                    affinity::move_beside(pid, all);
+                    affinity::move_to_other_cpus(pid, all);
                 }
                 Ok(Self {
                     child: Child {
@@ -144,7 +135,7 @@ impl Prefork {
                 })
             }
             Ok(Forked::Child) => {
-                // Otherwise the link stays open after the supervisor's death.
+                // Otherwise the link would stay open after the supervisor's death.
                 drop(parent_end);
                 child::run(&arena, &child_end, processors.as_ref(), &mut stack)
             }

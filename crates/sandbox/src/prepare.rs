@@ -1,7 +1,6 @@
 //! Prepare: a child in its namespaces that has created the writable space and waits.
 
-use std::ffi::CStr;
-use std::fmt::Write as _;
+use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -10,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::error::SandboxError;
 use crate::prefork::Prefork;
-use crate::steps::{self, BaseSteps, ChildStep, ClockSteps, OwnMaps, message};
+use crate::steps::{self, BaseSteps, ChildStep, ClockSteps, IdMaps, message};
 use crate::view::{INSIDE_ID, ViewStep};
 use spec::path::escape;
 use sys::arena::Arena;
@@ -70,15 +69,14 @@ pub struct Preparing {
     prefork: Prefork,
 }
 
-/// A child that waits in its namespaces and has handed over the writable space.
+/// A child that waits in its namespaces and has sent the writable space.
 #[derive(Debug)]
 pub struct Prepared {
     pub(super) prefork: Prefork,
     pub(super) space: OwnedFd,
-    /// Message that the new root is assembled, if it has arrived.
+    /// The child's message that the new root is assembled, if it was already received.
     pub(super) ready: Option<(Message, Received)>,
-    /// Number of overlayfs requests without an answer.
-    pub(super) overlays_asked: usize,
+    pub(super) overlays_pending: usize,
 }
 
 impl Prepared {
@@ -90,13 +88,10 @@ impl Prepared {
     }
 }
 
-/// Sends the base plan to the child, which creates its writable space.
+/// Sends the base plan to the child, which then creates its writable space.
 ///
-/// Init keeps the descriptors `claims`, so that they outlive a killed supervisor until the body has
-/// ended.
-///
-/// # Errors
-/// [`SandboxError`]; then nothing of the child is left.
+/// Init keeps the descriptors `claims` open until the body has ended, even if the supervisor is
+/// killed. On failure nothing of the child is left.
 pub fn begin(
     prefork: Prefork,
     plan: &BasePlan,
@@ -104,12 +99,11 @@ pub fn begin(
     claims: &[BorrowedFd<'_>],
 ) -> Result<Preparing, SandboxError> {
     let arena = &prefork.arena;
-    let maps = Maps::of(plan.identity);
-    lay_out(arena, plan, &maps, claims.len())
+    copy_plan(arena, plan, claims.len())
         .and_then(|steps| steps::publish(arena, steps))
-        .map_err(SandboxError::supervisor("lay out", "the plan"))?;
-    if let Identity::Claimed(_) = plan.identity {
-        maps.write_for(prefork.child.pid())?;
+        .map_err(SandboxError::supervisor("store", "the base plan"))?;
+    if let Identity::Claimed(ids) = plan.identity {
+        write_id_maps(prefork.child.pid(), ids)?;
     }
     let base = Message::of(message::BASE);
     let BodyStreams {
@@ -117,103 +111,81 @@ pub fn begin(
         stdout,
         stderr,
     } = &streams;
-    let mut handed = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-    handed.extend(claims);
+    let mut descriptors = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+    descriptors.extend(claims);
     let describe = |step, index| describe_base(plan, step, index);
-    send_or_read_failure(prefork.link.as_fd(), base, &handed, &describe)?;
+    send_or_read_failure(prefork.link.as_fd(), base, &descriptors, &describe)?;
     drop(streams);
     Ok(Preparing { prefork })
 }
 
 impl Preparing {
-    /// Waits for the writable space. `plan` is that of `begin`.
-    ///
-    /// # Errors
-    /// [`SandboxError`]; then nothing of the child is left.
+    /// Waits for the writable space. `plan` is that of `begin`. On failure nothing of the child is
+    /// left.
     pub fn finish(self, plan: &BasePlan) -> Result<Prepared, SandboxError> {
         let describe = |step, index| describe_base(plan, step, index);
         let act = "make the writable space";
         let link = self.prefork.link.as_fd();
         let (_, mut received) = expect_message(link, message::SPACE, act, &describe)?;
         let space = received[0].take().ok_or(SandboxError::ChildGone {
-            act: "hand over the space",
+            act: "send the writable space",
         })?;
         Ok(Prepared {
             prefork: self.prefork,
             space,
             ready: None,
-            overlays_asked: 0,
+            overlays_pending: 0,
         })
     }
 }
 
-/// Text for uid_map and gid_map.
-struct Maps {
-    own: bool,
-    uid: String,
-    gid: String,
+fn id_map(outside: u32) -> String {
+    format!("{INSIDE_ID} {outside} 1\n")
 }
 
-impl Maps {
-    fn of(identity: Identity) -> Self {
-        let (Identity::Own(ids) | Identity::Claimed(ids)) = identity;
-        let own = matches!(identity, Identity::Own(_));
-        let line = |outside: u32| format!("{INSIDE_ID} {outside} 1\n");
-        Self {
-            own,
-            uid: line(ids.uid),
-            gid: line(ids.gid),
-        }
+/// Writes the id maps of the child. Only root may map ids other than its own.
+fn write_id_maps(pid: i32, ids: HostIds) -> Result<(), SandboxError> {
+    for (name, outside) in [("gid_map", ids.gid), ("uid_map", ids.uid)] {
+        let text = id_map(outside);
+        let failed = |errno| SandboxError::IdMap {
+            map: format!("{name} ({})", text.trim_end()),
+            errno,
+        };
+        let path =
+            CString::new(format!("/proc/{pid}/{name}")).map_err(|_nul| failed(Errno::INVAL))?;
+        namespace::write_file(&path, text.as_bytes()).map_err(failed)?;
     }
-
-    fn write_for(&self, pid: i32) -> Result<(), SandboxError> {
-        for (name, text) in [("gid_map", &self.gid), ("uid_map", &self.uid)] {
-            let mut path = format!("/proc/{pid}/{name}");
-            let failed = |errno| SandboxError::IdMap {
-                map: format!("{name} ({})", text.trim_end()),
-                errno,
-            };
-            path.push('\0');
-            let path =
-                CStr::from_bytes_with_nul(path.as_bytes()).map_err(|_nul| failed(Errno::INVAL))?;
-            namespace::write_file(path, text.as_bytes()).map_err(failed)?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
-fn lay_out<'a>(
-    arena: &'a Arena,
-    plan: &BasePlan,
-    maps: &Maps,
-    claims: usize,
-) -> Result<BaseSteps<'a>, Errno> {
-    let own_maps = if maps.own {
-        let uid_map = arena.slice(maps.uid.as_bytes())?;
-        let gid_map = arena.slice(maps.gid.as_bytes())?;
-        Some(OwnMaps { uid_map, gid_map })
+fn copy_plan<'a>(arena: &'a Arena, plan: &BasePlan, claims: usize) -> Result<BaseSteps<'a>, Errno> {
+    let id_maps = match plan.identity {
+        Identity::Own(ids) => Some(IdMaps {
+            uid_map: arena.slice(id_map(ids.uid).as_bytes())?,
+            gid_map: arena.slice(id_map(ids.gid).as_bytes())?,
+        }),
+        Identity::Claimed(_) => None,
+    };
+    let clocks = if plan.own_clocks {
+        Some(copy_clocks(arena)?)
     } else {
         None
     };
-    let clocks = match plan.own_clocks {
-        true => Some(lay_out_clocks(arena)?),
-        false => None,
-    };
     Ok(BaseSteps {
-        own_maps,
+        id_maps,
         inside_id: INSIDE_ID,
         clocks,
         mount_point: arena.c_string(plan.mount_point.as_os_str().as_bytes())?,
         space_size: arena.c_string(plan.space_bytes.to_string().as_bytes())?,
         space_inodes: arena.c_string(plan.space_inodes.to_string().as_bytes())?,
-        view: steps::lay_out_view(arena, &plan.view)?,
+        view: steps::copy_view(arena, &plan.view)?,
         terminal: plan.terminal,
         send_proc: plan.send_proc,
         claims,
     })
 }
 
-fn lay_out_clocks(arena: &Arena) -> Result<ClockSteps<'_>, Errno> {
+fn copy_clocks(arena: &Arena) -> Result<ClockSteps<'_>, Errno> {
     let [monotonic, boot] = process::uptimes_s();
     let text = format!("monotonic -{monotonic} 0\nboottime -{boot} 0\n");
     Ok(ClockSteps {
@@ -222,7 +194,7 @@ fn lay_out_clocks(arena: &Arena) -> Result<ClockSteps<'_>, Errno> {
     })
 }
 
-/// Sends `message`; on failure reads why the child ended.
+/// Sends `message`. If the child has ended, returns the reason that it reported.
 pub(super) fn send_or_read_failure(
     link: BorrowedFd<'_>,
     message: Message,
@@ -237,7 +209,8 @@ pub(super) fn send_or_read_failure(
     }
 }
 
-/// Waits for a message of `kind`; a reported failure becomes an error that names the object.
+/// Waits for a message of `kind`. A failure that the child reports becomes an error that names the
+/// object.
 ///
 /// # Errors
 /// [`SandboxError`]: the failure, an unexpected message, or the end of the child.
@@ -248,7 +221,7 @@ pub fn expect_message(
     describe: &dyn Fn(ChildStep, usize) -> String,
 ) -> Result<(Message, Received), SandboxError> {
     let answer = match link::receive(link) {
-        // It ended with an unread message of the supervisor; its own messages follow.
+        // The child ended with an unread message of the supervisor; its own messages follow.
         Err(Errno::CONNRESET) => link::receive(link),
         other => other,
     };
@@ -262,7 +235,7 @@ pub fn expect_message(
             },
             _,
         )) => {
-            let errno = link::stated_errno(errno);
+            let errno = link::errno_from_peer(errno);
             let (step, act) =
                 ChildStep::from_number(number).ok_or(SandboxError::ChildGone { act })?;
             let mut object = usize::try_from(index)
@@ -285,7 +258,7 @@ pub fn expect_message(
             },
             _,
         )) => {
-            let errno = link::stated_errno(errno);
+            let errno = link::errno_from_peer(errno);
             let (_, act) = ChildStep::from_number(number).ok_or(SandboxError::ChildGone { act })?;
             Err(SandboxError::Lost { act, errno })
         }
@@ -301,25 +274,20 @@ pub(super) fn describe_base(plan: &BasePlan, step: ChildStep, index: usize) -> S
     }
 }
 
-/// Describes a step of the view for messages.
 pub(super) fn describe_view(step: &ViewStep) -> String {
-    let mut text = String::from("(");
     let (act, path): (&str, &[u8]) = match step {
         ViewStep::Directory { path, .. } => ("directory ", path),
         ViewStep::File { path, .. } => ("file ", path),
         ViewStep::Symlink { path, .. } => ("link ", path),
         ViewStep::Bind { source, .. } => ("bind of ", source),
-        ViewStep::BindOwn { target, .. }
+        ViewStep::BindFromSpace { target, .. }
         | ViewStep::Attach { target, .. }
         | ViewStep::AttachOverlay { target, .. } => ("mount at ", target),
-        ViewStep::OwnMount { path } => ("own mount ", path),
+        ViewStep::SelfBind { path } => ("self-bind of ", path),
         ViewStep::Tmpfs { target, .. } => ("tmpfs ", target),
         ViewStep::Proc => ("mount of ", b"/proc"),
         ViewStep::Devpts => ("mount of ", b"/dev/pts"),
         ViewStep::Mask { path } | ViewStep::MaskDirectory { path } => ("mask of ", path),
     };
-    text.push_str(act);
-    let written = write!(text, "{})", escape(path));
-    debug_assert!(written.is_ok(), "writing to a string");
-    text
+    format!("({act}{})", escape(path))
 }

@@ -1,4 +1,4 @@
-//! Resources of one run on the host: record, cgroups and uid. They are released in reverse order.
+//! Resources of one run on the host: record, cgroups and uid.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -16,12 +16,10 @@ use sys::credentials::HostIds;
 /// Resources of one run.
 #[derive(Debug)]
 pub struct Resources {
-    /// Host support.
     pub host: HostSupport,
     pub group: RunCgroup,
-    /// Released last.
+    /// Finished after everything else is released.
     pub record: RunRecord,
-    /// The part of the plan that is known before the clone.
     pub base: BasePlan,
     claim: Option<UidClaim>,
 }
@@ -35,10 +33,9 @@ pub struct ResourceRequest<'run> {
     pub seed: u64,
     /// For runs of root.
     pub uids: UidRange,
-    /// The size of the writable space until the launch.
+    /// Size of the writable space until the launch.
     pub space_bytes: u64,
     pub space_inodes: u64,
-    /// The body gets a terminal.
     pub terminal: bool,
 }
 
@@ -52,24 +49,22 @@ pub enum ResourcesError {
 }
 
 impl Resources {
-    /// Acquires all resources of a run.
-    ///
-    /// # Errors
-    /// [`ResourcesError`]; then nothing is acquired.
+    /// Acquires all resources of a run. On failure nothing is acquired.
     pub fn acquire(
         host: HostSupport,
         records: &RunRecords,
         backend: &Backend,
-        wanted: &ResourceRequest<'_>,
+        request: &ResourceRequest<'_>,
     ) -> Result<Self, ResourcesError> {
-        let mut record = records.begin(wanted.run_id)?;
-        let planned = backend.planned_paths(wanted.run_id);
-        let taken = take_groups(backend, &mut record, &planned, wanted.run_id).and_then(|group| {
-            let claimed = host::claim_identity(&host, records, wanted.uids, wanted.seed)?;
-            Ok((group, claimed))
-        });
-        let (group, claimed) = match taken {
-            Ok(taken) => taken,
+        let mut record = records.begin(request.run_id)?;
+        let planned = backend.planned_paths(request.run_id);
+        let acquired =
+            create_cgroups(backend, &mut record, &planned, request.run_id).and_then(|group| {
+                let claimed = host::claim_identity(&host, records, request.uids, request.seed)?;
+                Ok((group, claimed))
+            });
+        let (group, (identity, claim)) = match acquired {
+            Ok(acquired) => acquired,
             Err(error) => {
                 // Keep the record if a created cgroup remains.
                 if planned.iter().all(|path| !Path::new(path).exists()) {
@@ -79,13 +74,13 @@ impl Resources {
             }
         };
         let base = BasePlan {
-            identity: claimed.identity,
+            identity,
             mount_point: records.mount_point().to_path_buf(),
-            space_bytes: wanted.space_bytes,
-            space_inodes: wanted.space_inodes,
+            space_bytes: request.space_bytes,
+            space_inodes: request.space_inodes,
             view: view::base(&host),
             own_clocks: host.time_namespace,
-            terminal: wanted.terminal,
+            terminal: request.terminal,
             send_proc: group
                 .coverage()
                 .iter()
@@ -96,7 +91,7 @@ impl Resources {
             group,
             record,
             base,
-            claim: claimed.claim,
+            claim,
         })
     }
 
@@ -106,7 +101,7 @@ impl Resources {
         self.base.identity.to_assume()
     }
 
-    /// Descriptors whose locks claim the record and the uid; init keeps them open until it ends.
+    /// Descriptors whose locks claim the uid and the record. Init keeps them open until it ends.
     #[must_use]
     pub fn claims(&self) -> Vec<BorrowedFd<'_>> {
         let claim = self.claim.iter().map(UidClaim::fd);
@@ -119,7 +114,7 @@ impl Resources {
         self.group.coverage()
     }
 
-    /// Releases everything. Returns failures; the record then stays for the next start.
+    /// Releases everything. If it returns errors, the record stays for the next start.
     #[must_use]
     pub fn release(self) -> Vec<ResourcesError> {
         let Self {
@@ -136,8 +131,8 @@ impl Resources {
     }
 }
 
-/// Records the planned cgroups and creates the first.
-fn take_groups(
+/// Records the planned cgroups and creates those that must exist before the clone.
+fn create_cgroups(
     backend: &Backend,
     record: &mut RunRecord,
     planned: &[String],

@@ -1,22 +1,22 @@
 //! The Landlock ruleset: a second line of defense after the mounts.
 //!
-//! It handles writing, executing, creating, moving and removing, which cost nothing when a file is
+//! Handled: writing, executing, creating, moving and removing. They cost nothing when a file is
 //! opened for reading.
 //!
-//! It does not handle reading and truncating: with either the kernel checks the path of every
-//! opened file up to a rule (since Linux 6.2 the open decides about a later truncate), and opening
-//! costs half as much again. Mounts decide both: wherever the ruleset would refuse truncating, the
-//! mount is read-only.
+//! Not handled: reading and truncating. With either, the kernel checks the path of every opened file
+//! up to a rule (since Linux 6.2 the open decides about a later truncate), and opening takes half as
+//! long again. The mounts restrict both: wherever the ruleset would refuse truncating, the mount is
+//! read-only.
 //!
-//! It handles connecting to named unix sockets if host directories are bind-mounted and the kernel
-//! supports it. Allowed are sockets of the body and those that were granted by name.
+//! Connecting to named unix sockets is handled if host directories are bind-mounted and the kernel
+//! supports it. Sockets of the body and those granted by name are allowed.
 //!
-//! It handles neither network rights, which are per port and would block the body's loopback, nor
-//! device ioctls: all mounts except the single devices in /dev are nodev.
+//! Not handled: network rights, which are per port and would block the body's loopback, and device
+//! ioctls, because all mounts except the single devices in /dev are nodev.
 
 use landlock::{AccessFs, BitFlags, Scope, make_bitflags};
 
-use crate::image_root::{base_of_image, is_of_image};
+use crate::image_root::{is_from_image, without_host_programs};
 use crate::view::{Access, ViewStep, WRITABLE};
 
 type Rights = BitFlags<AccessFs>;
@@ -42,9 +42,8 @@ pub struct Rule {
 /// The ruleset of the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ruleset {
-    /// Rights that are refused without a rule.
+    /// Rights that need a rule.
     pub handled: Rights,
-    /// Scopes: abstract sockets and signals.
     pub scoped: BitFlags<Scope>,
     pub rules: Vec<Rule>,
 }
@@ -63,7 +62,7 @@ impl Ruleset {
     }
 }
 
-fn of_access(access: Access, refer: Rights) -> Rights {
+fn rights_for(access: Access, refer: Rights) -> Rights {
     match access {
         Access::ReadOnly => AccessFs::Execute.into(),
         Access::Device => AccessFs::WriteFile.into(),
@@ -78,7 +77,7 @@ pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
     if abi == 0 {
         return None;
     }
-    // Without REFER (ABI 1) moving between directories is always refused.
+    // Without REFER (ABI 1) the kernel always refuses moving between directories.
     let refer = if abi >= 2 {
         AccessFs::Refer.into()
     } else {
@@ -93,22 +92,22 @@ pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
             allowed: WRITE_ALL | refer,
         });
     }
-    rules.push(Rule {
-        path: b"/proc".to_vec(),
-        allowed: AccessFs::WriteFile.into(),
-    });
-    rules.push(Rule {
-        path: b"/dev/pts".to_vec(),
-        allowed: AccessFs::WriteFile.into(),
-    });
+    for path in ["/proc", "/dev/pts"] {
+        rules.push(Rule {
+            path: path.into(),
+            allowed: AccessFs::WriteFile.into(),
+        });
+    }
     for step in steps {
         let (path, allowed) = match step {
             ViewStep::Bind { target, access, .. }
-            | ViewStep::BindOwn { target, access, .. }
+            | ViewStep::BindFromSpace { target, access, .. }
             | ViewStep::Attach { target, access, .. }
-            | ViewStep::AttachOverlay { target, access, .. } => (target, of_access(*access, refer)),
+            | ViewStep::AttachOverlay { target, access, .. } => {
+                (target, rights_for(*access, refer))
+            }
             ViewStep::Tmpfs { target, .. } => (target, WRITE_ALL | refer),
-            ViewStep::OwnMount { path } if !WRITABLE.iter().any(|own| own.as_bytes() == path) => {
+            ViewStep::SelfBind { path } if !WRITABLE.iter().any(|own| own.as_bytes() == path) => {
                 (path, WRITE_ALL | refer)
             }
             _ => continue,
@@ -133,28 +132,28 @@ pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
     })
 }
 
-/// Builds the ruleset for an image as root. `top` are the directories in its root, without links.
-/// All of the image can be executed; only content of its directories can be written, and nothing
-/// can be created in the root. `writable` is for the root.
+/// Builds the ruleset for an image as root. `top` are the directories in its root, without links;
+/// `mounts` are the steps of the requested mounts.
 ///
-/// Uses the steps of the base view that the image does not replace, and all of `asked`.
+/// All files of the image can be executed. If the root is `writable`, the content of the directories
+/// in `top` can be written; nothing can be created in the root itself.
 #[must_use]
 pub fn of_image(
     abi: u32,
     base: &[ViewStep],
-    asked: &[ViewStep],
+    mounts: &[ViewStep],
     top: &[Vec<u8>],
     writable: bool,
 ) -> Option<Ruleset> {
-    let mut steps = base_of_image(base);
-    steps.extend_from_slice(asked);
+    let mut steps = without_host_programs(base);
+    steps.extend_from_slice(mounts);
     let mut ruleset = ruleset(abi, &steps)?;
     ruleset.rules.push(Rule {
         path: b"/".to_vec(),
         allowed: AccessFs::Execute.into(),
     });
     let refer = ruleset.handled & AccessFs::Refer;
-    for name in top.iter().filter(|name| writable && is_of_image(name)) {
+    for name in top.iter().filter(|name| writable && is_from_image(name)) {
         ruleset.rules.push(Rule {
             path: [b"/", name.as_slice()].concat(),
             allowed: WRITE_ALL | refer,
@@ -179,7 +178,7 @@ mod tests {
     use spec::host::{HostEntry, HostSupport};
 
     #[test]
-    fn a_named_socket_is_the_only_one_of_others_that_can_be_reached() {
+    fn of_the_sockets_of_others_only_a_named_one_can_be_reached() {
         let plain = ruleset(9, &[]).expect("it has rules");
         let named = vec![b"/run/agent".to_vec()];
         let confined = plain.clone().with_own_sockets_and(named.into_iter());
@@ -223,21 +222,20 @@ mod tests {
         assert_eq!(ruleset.scoped.bits(), 3);
     }
 
-    /// The target of a mount that the step leaves writable. No wildcard: each new kind of step needs a
-    /// decision.
+    /// The target of a writable mount. No wildcard: each new kind of step needs a decision.
     fn writable(step: &ViewStep) -> Option<&[u8]> {
         match step {
             ViewStep::Bind { target, access, .. }
-            | ViewStep::BindOwn { target, access, .. }
+            | ViewStep::BindFromSpace { target, access, .. }
             | ViewStep::Attach { target, access, .. }
             | ViewStep::AttachOverlay { target, access, .. } => {
                 (*access != Access::ReadOnly).then_some(target)
             }
-            ViewStep::OwnMount { path } => Some(path),
+            ViewStep::SelfBind { path } => Some(path),
             ViewStep::Tmpfs { target, .. } => Some(target),
             ViewStep::Proc => Some(b"/proc"),
             ViewStep::Devpts => Some(b"/dev/pts"),
-            // Of the root's mount, which turns read-only; and the null device, read-only or not.
+            // On the root mount, which becomes read-only; a mask is the null device.
             ViewStep::Directory { .. }
             | ViewStep::File { .. }
             | ViewStep::Symlink { .. }
@@ -247,8 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn files_may_be_written_by_rule_where_they_may_by_mount_so_truncating_has_no_place_of_its_own()
-    {
+    fn the_rules_allow_writing_exactly_where_the_mounts_do() {
         let host = HostSupport {
             entries: BASE_CANDIDATES
                 .iter()
@@ -257,35 +254,36 @@ mod tests {
             ..HostSupport::default()
         };
         let mut steps = view::base(&host);
-        let place = |path: &str| path.as_bytes().to_vec();
-        for (at, access) in [Access::ReadOnly, Access::Writable].into_iter().enumerate() {
+        let bytes = |path: &str| path.as_bytes().to_vec();
+        let accesses = [Access::ReadOnly, Access::Writable];
+        for (number, access) in accesses.into_iter().enumerate() {
             steps.push(ViewStep::Bind {
-                source: place("/host"),
-                target: place(&format!("/bound/{at}")),
+                source: bytes("/host"),
+                target: bytes(&format!("/bound/{number}")),
                 access,
             });
             steps.push(ViewStep::Attach {
-                tree: at,
-                target: place(&format!("/attached/{at}")),
+                tree: number,
+                target: bytes(&format!("/attached/{number}")),
                 access,
             });
-            steps.push(ViewStep::BindOwn {
-                source: place("/runner/overlays/0"),
-                target: place(&format!("/copied/{at}")),
+            steps.push(ViewStep::BindFromSpace {
+                source: bytes("/runner/overlays/0"),
+                target: bytes(&format!("/copied/{number}")),
                 access,
             });
             steps.push(ViewStep::AttachOverlay {
-                overlay: at,
-                target: place(&format!("/laid/{at}")),
+                overlay: number,
+                target: bytes(&format!("/laid/{number}")),
                 access,
             });
         }
         steps.push(ViewStep::Tmpfs {
-            target: place("/limited"),
+            target: bytes("/limited"),
             size_bytes: 1,
         });
-        steps.push(ViewStep::OwnMount {
-            path: place("/own"),
+        steps.push(ViewStep::SelfBind {
+            path: bytes("/own"),
         });
         let by_mount: BTreeSet<&[u8]> = steps.iter().filter_map(writable).collect();
         for abi in [1, 2, 3, 5, 6, 7, 99] {
@@ -300,9 +298,9 @@ mod tests {
         }
     }
 
-    /// READ_FILE, READ_DIR (ABI 1) and TRUNCATE (ABI 3) are what makes opening for reading dear.
+    /// READ_FILE, READ_DIR (ABI 1) and TRUNCATE (ABI 3) make opening for reading slow.
     #[test]
-    fn no_right_is_handled_that_is_asked_for_when_a_file_is_opened_for_reading() {
+    fn no_right_is_handled_that_the_kernel_checks_when_a_file_is_opened_for_reading() {
         for abi in [1, 2, 3, 5, 6, 7, 99] {
             let handled = ruleset(abi, &[]).expect("landlock").handled;
             assert_eq!(
@@ -320,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_for_a_file_holds_no_right_that_only_directories_have() {
+    fn a_rule_for_a_file_has_no_right_that_only_directories_have() {
         let file = |path: &str| ViewStep::File {
             path: path.into(),
             contents: Vec::new(),
@@ -331,16 +329,19 @@ mod tests {
             target: path.into(),
         };
         let steps = [
-            attach("/lent", Access::ReadOnly),
+            attach("/read-only", Access::ReadOnly),
             file("/tool"),
             attach("/tool", Access::Writable),
             attach("/directory", Access::Writable),
         ];
         let rules = ruleset(7, &steps).expect("landlock").rules;
-        let last = |back: usize| rules[rules.len() - back].allowed;
-        assert_eq!(last(3), AccessFs::Execute);
-        assert_eq!(last(2), FOR_FILES);
-        assert_eq!(last(1), WRITE_ALL | AccessFs::Refer);
+        let allowed: Vec<Rights> = rules.iter().rev().map(|rule| rule.allowed).collect();
+        let expected = [
+            WRITE_ALL | AccessFs::Refer,
+            FOR_FILES,
+            AccessFs::Execute.into(),
+        ];
+        assert_eq!(allowed[..3], expected);
     }
 
     #[test]
@@ -350,15 +351,15 @@ mod tests {
             ..HostSupport::default()
         };
         let base = view::base(&host);
-        let asked = [ViewStep::Bind {
+        let mounts = [ViewStep::Bind {
             source: b"/host".to_vec(),
-            target: b"/srv/lent".to_vec(),
+            target: b"/srv/mounted".to_vec(),
             access: Access::ReadOnly,
         }];
         let top = ["usr", "proc", "dev", "srv", "runner"].map(|name| name.as_bytes().to_vec());
         let write = WRITE_ALL | AccessFs::Refer;
         for (writable, below) in [(true, Some(write)), (false, None)] {
-            let ruleset = of_image(7, &base, &asked, &top, writable).expect("landlock");
+            let ruleset = of_image(7, &base, &mounts, &top, writable).expect("landlock");
             let allowed = |path: &str| {
                 let found = ruleset
                     .rules
@@ -373,7 +374,7 @@ mod tests {
                 "never the rule of the host's own /usr"
             );
             assert_eq!(allowed("/srv"), below);
-            assert_eq!(allowed("/srv/lent"), Some(AccessFs::Execute.into()));
+            assert_eq!(allowed("/srv/mounted"), Some(AccessFs::Execute.into()));
             assert_eq!(allowed("/dev/null"), Some(AccessFs::WriteFile.into()));
             assert_eq!(allowed("/dev"), None);
             assert_eq!(allowed("/runner"), None);
@@ -384,11 +385,11 @@ mod tests {
                 assert!(!rule.allowed.intersects(MAKE_DEVICES));
             }
         }
-        assert_eq!(of_image(0, &base, &asked, &top, true), None);
+        assert_eq!(of_image(0, &base, &mounts, &top, true), None);
     }
 
     #[test]
-    fn an_older_kernel_is_never_asked_for_rights_that_it_does_not_know() {
+    fn an_older_kernel_gets_only_rights_that_it_supports() {
         assert_eq!(ruleset(0, &[]), None);
         let first = ruleset(1, &[]).expect("landlock");
         assert!(!first.handled.contains(AccessFs::Refer));

@@ -1,12 +1,12 @@
-//! The child's plan as data in memory that both processes share. All types are `Copy` and point
-//! into the arena only, so that the child allocates nothing.
+//! The child's plan as data in the shared arena. All types are `Copy` and point into the arena only,
+//! so that the child allocates nothing.
 
 use std::ffi::CStr;
 
 use landlock::{AccessFs, BitFlags, Scope};
 use rustix::io::Errno;
 
-use crate::image_root::Graft;
+use crate::launch::ImageRoot;
 use crate::network::NetworkSteps;
 use crate::ruleset::{Rule, Ruleset};
 use crate::view::ViewStep;
@@ -14,7 +14,7 @@ use filter::bpf::Instruction;
 use sys::arena::{Arena, Slot, StringArray};
 use sys::process::ArgumentArea;
 
-/// Declares the enum, its numbers and its descriptions in one list.
+/// Declares the enum, its numbers and its descriptions.
 macro_rules! child_steps {
     ($($name:ident: $act:literal,)*) => {
         /// Step that the child reports when it fails.
@@ -32,13 +32,13 @@ child_steps! {
     DeathSignal: "set the death signal",
     OpenFiles: "raise the limit of open descriptors",
     KernelObjects: "limit the inotify instances and watches of its user namespace",
-    OomScore: "offer itself to a host that is out of memory",
+    OomScore: "raise its OOM score",
     Namespaces: "leave the host's network, ipc and uts namespaces",
     Loopback: "bring the loopback device up and open its ports to the body",
     HostName: "set the host name",
     PrivateMounts: "make the mounts private",
     AwaitBase: "wait for the base plan",
-    Processors: "take its processors",
+    Processors: "restore its CPU affinity",
     Clocks: "set the clocks of its time namespace",
     WriteIds: "write the id maps",
     BecomeBody: "become the body's uid",
@@ -48,27 +48,27 @@ child_steps! {
     Terminal: "open the pseudo-terminal",
     ProcDescriptor: "open proc",
     AwaitLaunch: "wait for the launch",
-    Routes: "lay out the routes of the body's network",
+    Routes: "add the routes of the body's network",
     Proxies: "open the proxy's listeners in the body's network",
-    Questions: "open the sockets for questions for names",
+    DnsSockets: "open the sockets for DNS queries",
     Log: "open the log of refused packets",
     Listeners: "open the listeners for captured connections",
     CaptureRules: "load the rules that capture connections",
     Tap: "open the tap on the loopback device",
     PortListener: "listen for the body's connections at",
-    HandOver: "hand over the sockets of the body's network",
-    Overlay: "lay out an overlayfs",
+    SendSockets: "send the sockets of the body's network to the supervisor",
+    Overlay: "create an overlayfs",
     Resize: "limit the writable space",
-    LaunchView: "mount what was asked for",
+    LaunchView: "make a requested mount",
     ImageRoot: "attach the image's root",
-    Graft: "show in the image",
+    BindIntoImage: "bind-mount into the image",
     Pivot: "enter the new root",
     ReadOnlyRoot: "make the new root read-only",
     NoNewPrivileges: "set no_new_privs",
     ImageUser: "become the image's user",
     NotDumpable: "become non-dumpable",
-    Ruleset: "make the landlock ruleset",
-    Rule: "add a landlock rule",
+    Ruleset: "create the Landlock ruleset",
+    Rule: "add a Landlock rule",
     Signals: "block the signals",
     StartBody: "start the body",
     JoinCgroup: "join the cgroup",
@@ -79,7 +79,7 @@ child_steps! {
     Streams: "connect the standard streams",
     CloseDescriptors: "close the descriptors",
     WorkingDirectory: "enter the working directory",
-    Landlock: "apply landlock",
+    Landlock: "apply the Landlock ruleset",
     Seccomp: "apply the seccomp filter",
     Execute: "execute the program",
     Wait: "wait for the body",
@@ -103,50 +103,48 @@ impl ChildStep {
     }
 }
 
-/// Index for failures outside the entries of a list.
-pub(super) const NO_PLACE: i32 = -1;
+/// Index of a failure that no entry of the list caused.
+pub(super) const NO_INDEX: i32 = -1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StepError {
     pub(super) step: ChildStep,
-    /// Index in the list of the step, or [`NO_PLACE`].
+    /// Index in the list of the step, or [`NO_INDEX`].
     pub(super) index: i32,
     pub(super) errno: Errno,
 }
 
-/// The error of `step`.
 pub(super) fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
     at_index(step, 0)
 }
 
-/// The error of entry `index` in the list of `step`.
 pub(super) fn at_index(step: ChildStep, index: i32) -> impl Fn(Errno) -> StepError {
     move |errno| StepError { step, index, errno }
 }
 
 pub(super) mod message {
+    /// Never sent.
+    pub(crate) const NOTHING: u32 = 0;
     /// Init: the writable space exists; one descriptor.
     pub(crate) const SPACE: u32 = 1;
-    /// Init: waiting for the launch; descriptors of proc and of the terminal, if requested.
+    /// Init: ready for the launch; descriptors of proc and of the terminal, if requested.
     pub(crate) const READY: u32 = 2;
     pub(crate) const STARTED: u32 = 3;
     /// Init: a step failed before the body was executed: number, index, errno.
     pub(crate) const FAILED: u32 = 4;
     /// Init: the body's first process ended: wait status.
     pub(crate) const ENDED: u32 = 5;
-    /// Init: a part of the network: which, capture mode; descriptors.
+    /// Init: sockets of the network: part, sockets per service; descriptors.
     pub(crate) const NETWORK: u32 = 6;
     /// Init: result of a connection request: id, errno; a descriptor on success.
     pub(crate) const CONNECTED: u32 = 7;
-    /// Init: a step failed after the body was executed, and the body ends with init: number, index,
-    /// errno.
-    pub(crate) const LOST: u32 = 9;
-    pub(crate) const NOTHING: u32 = 0;
-    /// Supervisor: the base plan is in the arena, and id maps of root are written; the body's ends
-    /// of its three streams, then claims to keep.
-    pub(crate) const BASE: u32 = 16;
     /// Init: result of one overlayfs: 0 or errno.
     pub(crate) const OVERLAID: u32 = 8;
+    /// Init: as [`FAILED`], but after the body was executed; the body is killed with init.
+    pub(crate) const LOST: u32 = 9;
+    /// Supervisor: the base plan is in the arena, and for root the id maps are written; the body's
+    /// ends of its three streams, then the claims.
+    pub(crate) const BASE: u32 = 16;
     /// Supervisor: the launch plan is in the arena; trees, then cgroup files to join.
     pub(crate) const LAUNCH: u32 = 17;
     /// Supervisor: a signal for the body's process group.
@@ -157,11 +155,11 @@ pub(super) mod message {
     pub(crate) const OVERLAY: u32 = 20;
 }
 
-/// A step of the view as the child reads it: targets are relative to the new root.
+/// A step of the view for the child. Targets are relative to the new root.
 pub(super) type Step<'a> = ViewStep<&'a CStr, &'a [u8]>;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct OwnMaps<'a> {
+pub(super) struct IdMaps<'a> {
     pub(super) uid_map: &'a [u8],
     pub(super) gid_map: &'a [u8],
 }
@@ -169,7 +167,7 @@ pub(super) struct OwnMaps<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BaseSteps<'a> {
     /// `None`: the supervisor writes the maps.
-    pub(super) own_maps: Option<OwnMaps<'a>>,
+    pub(super) id_maps: Option<IdMaps<'a>>,
     pub(super) inside_id: u32,
     /// `None`: the kernel has no time namespaces.
     pub(super) clocks: Option<ClockSteps<'a>>,
@@ -179,7 +177,7 @@ pub(super) struct BaseSteps<'a> {
     pub(super) view: &'a [Step<'a>],
     pub(super) terminal: bool,
     pub(super) send_proc: bool,
-    /// Number of descriptors that init keeps open, so that their locks outlive the supervisor.
+    /// Number of descriptors whose locks must outlive the supervisor; init keeps them open.
     pub(super) claims: usize,
 }
 
@@ -187,7 +185,7 @@ pub(super) struct BaseSteps<'a> {
 pub(super) struct ClockSteps<'a> {
     /// Text for `/proc/self/timens_offsets`.
     pub(super) offsets: &'a [u8],
-    /// Offset of the monotonic clock, as a positive number.
+    /// How far the offset sets the monotonic clock back.
     pub(super) monotonic_back_ns: u64,
 }
 
@@ -202,8 +200,8 @@ pub(super) struct RulesetSteps<'a> {
 pub(super) struct RootSteps<'a> {
     pub(super) overlay: usize,
     pub(super) writable: bool,
-    /// Path relative to the space and to the image, and whether the mount is read-only.
-    pub(super) grafts: &'a [(&'a CStr, bool)],
+    /// Path relative to the writable space and to the image, and whether the mount is read-only.
+    pub(super) binds: &'a [(&'a CStr, bool)],
 }
 
 /// A limit of setrlimit(2), soft and hard.
@@ -218,8 +216,8 @@ pub(super) struct LaunchSteps<'a> {
     pub(super) network: Option<&'a NetworkSteps<'a>>,
     pub(super) view: &'a [Step<'a>],
     pub(super) root: Option<RootSteps<'a>>,
-    /// Maps of a second user namespace with other ids.
-    pub(super) other_ids: Option<OwnMaps<'a>>,
+    /// Maps of a second user namespace, in which the body has the ids of the image.
+    pub(super) inner_id_maps: Option<IdMaps<'a>>,
     pub(super) resize: Option<(&'a CStr, &'a CStr)>,
     pub(super) trees: usize,
     pub(super) joins: usize,
@@ -249,20 +247,17 @@ impl Plan for LaunchSteps<'_> {
     const SLOT: Slot = Slot::Launch;
 }
 
-/// Publishes `plan`, whose references point into `arena`. Send the message that announces it
-/// afterwards.
-///
-/// # Errors
-/// E2BIG if it is larger than its slot.
+/// Publishes `plan`, whose references point into `arena`. Send the message about it afterwards.
+/// Fails with E2BIG if the plan is larger than its slot.
 pub(super) fn publish<'a, P: Plan + 'a>(arena: &'a Arena, plan: P) -> Result<(), Errno> {
     arena.publish(P::SLOT, plan)
 }
 
-/// Reads the plan that [`publish`] put there. Call it only after the message that announces it.
+/// Reads the published plan. Call it only after the message about it.
 pub(super) fn published<'a, P: Plan + 'a>(arena: &'a Arena) -> P {
     #[expect(
         unsafe_code,
-        reason = "memory that another process wrote has no safe type"
+        reason = "the compiler cannot check memory that another process wrote"
     )]
     // SAFETY: each slot belongs to one type, and the child reads it only after the message.
     unsafe {
@@ -270,42 +265,36 @@ pub(super) fn published<'a, P: Plan + 'a>(arena: &'a Arena) -> P {
     }
 }
 
-/// Completed steps with their timestamps, in order.
-pub(super) fn moments(arena: &Arena) -> Vec<(&'static str, u64)> {
-    let mut noted: Vec<(&'static str, u64)> = CHILD_STEPS
+pub(super) fn timestamps(arena: &Arena) -> Vec<(&'static str, u64)> {
+    let mut completed: Vec<(&'static str, u64)> = CHILD_STEPS
         .iter()
-        .filter_map(|(step, act)| Some((*act, arena.noted(*step as usize)?)))
+        .filter_map(|(step, act)| Some((*act, arena.timestamp(*step as usize)?)))
         .collect();
-    noted.sort_by_key(|(_, moment_ns)| *moment_ns);
-    noted
+    completed.sort_by_key(|(_, time_ns)| *time_ns);
+    completed
 }
 
-/// Copies `steps` into the arena.
-///
-/// # Errors
-/// EINVAL for a NUL in a path, ENOMEM if the arena is full.
-pub(super) fn lay_out_view<'a>(
-    arena: &'a Arena,
-    steps: &[ViewStep],
-) -> Result<&'a [Step<'a>], Errno> {
-    let laid_out: Result<Vec<Step<'a>>, Errno> =
-        steps.iter().map(|step| lay_out_step(arena, step)).collect();
-    arena.slice(&laid_out?)
+/// Copies `steps` into the arena. Fails with EINVAL for a NUL in a path, ENOMEM if the arena is
+/// full.
+pub(super) fn copy_view<'a>(arena: &'a Arena, steps: &[ViewStep]) -> Result<&'a [Step<'a>], Errno> {
+    let copied: Result<Vec<Step<'a>>, Errno> =
+        steps.iter().map(|step| copy_step(arena, step)).collect();
+    arena.slice(&copied?)
 }
 
-fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno> {
-    let inside = |path: &[u8]| inside(arena, path);
+fn copy_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno> {
+    let relative = |path: &[u8]| copy_relative(arena, path);
     Ok(match step {
         ViewStep::Directory { path, mode } => Step::Directory {
-            path: inside(path)?,
+            path: relative(path)?,
             mode: *mode,
         },
         ViewStep::File { path, contents } => Step::File {
-            path: inside(path)?,
+            path: relative(path)?,
             contents: arena.slice(contents)?,
         },
         ViewStep::Symlink { path, target } => Step::Symlink {
-            path: inside(path)?,
+            path: relative(path)?,
             target: arena.c_string(target)?,
         },
         ViewStep::Bind {
@@ -314,16 +303,16 @@ fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno
             access,
         } => Step::Bind {
             source: arena.c_string(source)?,
-            target: inside(target)?,
+            target: relative(target)?,
             access: *access,
         },
-        ViewStep::BindOwn {
+        ViewStep::BindFromSpace {
             source,
             target,
             access,
-        } => Step::BindOwn {
-            source: inside(source)?,
-            target: inside(target)?,
+        } => Step::BindFromSpace {
+            source: relative(source)?,
+            target: relative(target)?,
             access: *access,
         },
         ViewStep::Attach {
@@ -333,7 +322,7 @@ fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno
         } => Step::Attach {
             tree: *tree,
             access: *access,
-            target: inside(target)?,
+            target: relative(target)?,
         },
         ViewStep::AttachOverlay {
             overlay,
@@ -342,57 +331,45 @@ fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno
         } => Step::AttachOverlay {
             overlay: *overlay,
             access: *access,
-            target: inside(target)?,
+            target: relative(target)?,
         },
-        ViewStep::OwnMount { path } => Step::OwnMount {
-            path: inside(path)?,
+        ViewStep::SelfBind { path } => Step::SelfBind {
+            path: relative(path)?,
         },
         ViewStep::Tmpfs { target, size_bytes } => Step::Tmpfs {
-            target: inside(target)?,
+            target: relative(target)?,
             size_bytes: *size_bytes,
         },
         ViewStep::Proc => Step::Proc,
         ViewStep::Devpts => Step::Devpts,
         ViewStep::Mask { path } => Step::Mask {
-            path: inside(path)?,
+            path: relative(path)?,
         },
         ViewStep::MaskDirectory { path } => Step::MaskDirectory {
-            path: inside(path)?,
+            path: relative(path)?,
         },
     })
 }
 
 /// Converts a path inside to one relative to the new root, the child's working directory.
-fn inside<'a>(arena: &'a Arena, path: &[u8]) -> Result<&'a CStr, Errno> {
+fn copy_relative<'a>(arena: &'a Arena, path: &[u8]) -> Result<&'a CStr, Errno> {
     arena.c_string(path.strip_prefix(b"/").unwrap_or(path))
 }
 
-/// Copies the root of an image into the arena.
-///
-/// # Errors
-/// As [`lay_out_view`].
-pub(super) fn lay_out_root<'a>(
-    arena: &'a Arena,
-    overlay: usize,
-    writable: bool,
-    grafts: &[Graft],
-) -> Result<RootSteps<'a>, Errno> {
-    let grafts: Result<Vec<(&'a CStr, bool)>, Errno> = grafts
+pub(super) fn copy_root<'a>(arena: &'a Arena, root: &ImageRoot) -> Result<RootSteps<'a>, Errno> {
+    let binds: Result<Vec<(&'a CStr, bool)>, Errno> = root
+        .binds
         .iter()
-        .map(|graft| Ok((inside(arena, &graft.path)?, graft.read_only)))
+        .map(|bind| Ok((copy_relative(arena, &bind.path)?, bind.read_only)))
         .collect();
     Ok(RootSteps {
-        overlay,
-        writable,
-        grafts: arena.slice(&grafts?)?,
+        overlay: root.overlay,
+        writable: root.writable,
+        binds: arena.slice(&binds?)?,
     })
 }
 
-/// Copies a ruleset into the arena.
-///
-/// # Errors
-/// As [`lay_out_view`].
-pub(super) fn lay_out_ruleset<'a>(
+pub(super) fn copy_ruleset<'a>(
     arena: &'a Arena,
     ruleset: &Ruleset,
 ) -> Result<RulesetSteps<'a>, Errno> {

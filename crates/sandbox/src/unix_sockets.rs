@@ -1,4 +1,5 @@
-//! Unix sockets of the host: the body could connect to those in a mounted directory, even read-only.
+//! Unix sockets of the host. A body can connect to those in a mounted directory, even a read-only
+//! one.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
@@ -9,16 +10,17 @@ use filter::{Arch, without_unix_sockets};
 use spec::report::{Enforcement, EnforcementState};
 use spec::request::ViewEntry;
 
-/// What a body may do with unix sockets.
+/// How the body's use of unix sockets is restricted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnixSockets {
-    /// All: no mounted directory can hold a socket of the host, except those that `--socket` names.
+    /// Not at all: no mount can contain a socket of the host except those that `--socket` names.
     Own,
-    /// All: Landlock denies connections to sockets of the host.
+    /// Landlock denies connections to sockets of the host.
     Confined,
-    /// Pairs only: the kernel's Landlock cannot restrict unix sockets.
+    /// Only socket pairs are available, because this kernel's Landlock cannot restrict unix sockets.
     Refused,
-    /// All: `--unix-sockets` accepts that sockets of the host can be reached.
+    /// Not at all: with `--unix-sockets` the caller accepts that the body can reach sockets of the
+    /// host.
     Accepted,
 }
 
@@ -31,18 +33,21 @@ pub fn decide(view: &[ViewEntry], named: &[PathBuf], accepted: bool, abi: u32) -
         ViewEntry::Bind { source, .. } => Some(source),
         ViewEntry::Tmpfs { .. } => None,
     });
-    // A regular file is no socket. A source whose type is unknown may be one.
-    let mut mounted =
+    // Everything except a regular file may be or contain a socket, also a source of unknown type.
+    let mut candidates =
         mounted.filter(|source| !source.metadata().is_ok_and(|found| found.is_file()));
-    decided(mounted.next().is_some(), accepted, abi)
+    decide_for(candidates.next().is_some(), accepted, abi)
 }
 
-const fn decided(is_mounted: bool, accepted: bool, abi: u32) -> UnixSockets {
-    match (is_mounted, accepted) {
-        (false, _) => UnixSockets::Own,
-        (true, true) => UnixSockets::Accepted,
-        (true, false) if RESOLVE_UNIX_SINCE <= abi => UnixSockets::Confined,
-        (true, false) => UnixSockets::Refused,
+const fn decide_for(has_candidate: bool, accepted: bool, abi: u32) -> UnixSockets {
+    if !has_candidate {
+        UnixSockets::Own
+    } else if accepted {
+        UnixSockets::Accepted
+    } else if abi >= RESOLVE_UNIX_SINCE {
+        UnixSockets::Confined
+    } else {
+        UnixSockets::Refused
     }
 }
 
@@ -56,19 +61,19 @@ impl UnixSockets {
         }
     }
 
-    /// Adds the restriction to the ruleset `rest`.
+    /// Adds the restriction to `ruleset`.
     #[must_use]
-    pub fn ruleset(self, rest: Option<Ruleset>, named: &[PathBuf]) -> Option<Ruleset> {
+    pub fn ruleset(self, ruleset: Option<Ruleset>, named: &[PathBuf]) -> Option<Ruleset> {
         if self != Self::Confined {
-            return rest;
+            return ruleset;
         }
         let named = named
             .iter()
             .map(|path| path.as_os_str().as_bytes().to_vec());
-        rest.map(|rest| rest.with_own_sockets_and(named))
+        ruleset.map(|ruleset| ruleset.with_own_sockets_and(named))
     }
 
-    /// Whether named sockets cannot be connected to, as the body gets no unix sockets.
+    /// Whether the body cannot connect to the named sockets either.
     #[must_use]
     pub fn refuses_named(self) -> bool {
         self == Self::Refused
@@ -115,20 +120,20 @@ mod tests {
     use crate::ruleset::ruleset;
 
     #[test]
-    fn landlock_holds_from_its_ninth_version_on_and_the_filter_before() {
+    fn landlock_restricts_from_its_ninth_version_on_and_the_filter_before() {
         use UnixSockets::{Accepted, Confined, Own, Refused};
         for abi in 0..=10 {
-            let held = if abi < 9 { Refused } else { Confined };
-            for (is_mounted, accepted, expected) in [
+            let restricted = if abi < 9 { Refused } else { Confined };
+            for (has_candidate, accepted, expected) in [
                 (false, false, Own),
                 (false, true, Own),
-                (true, false, held),
+                (true, false, restricted),
                 (true, true, Accepted),
             ] {
-                let decided = decided(is_mounted, accepted, abi);
-                assert_eq!(decided, expected, "{is_mounted} {accepted} {abi}");
-                // Exactly one of the two enforces a rule; neither enforces an accepted risk.
-                let is_held = matches!(expected, Confined | Refused);
+                let decided = decide_for(has_candidate, accepted, abi);
+                assert_eq!(decided, expected, "{has_candidate} {accepted} {abi}");
+                // Exactly one of the two enforces a restriction; neither enforces an accepted risk.
+                let is_restricted = matches!(expected, Confined | Refused);
                 let by_filter = !decided.filter().is_empty();
                 let rules = decided.ruleset(ruleset(abi, &[]), &["/run/agent".into()]);
                 let by_ruleset = rules
@@ -136,8 +141,8 @@ mod tests {
                     .is_some_and(|one| one.handled.contains(landlock::AccessFs::ResolveUnix));
                 assert_eq!(
                     by_filter != by_ruleset,
-                    is_held,
-                    "{is_mounted} {accepted} {abi}"
+                    is_restricted,
+                    "{has_candidate} {accepted} {abi}"
                 );
                 assert_eq!(rules.is_some(), abi != 0);
                 let is_weaker = decided.enforcement().state == EnforcementState::Weaker;

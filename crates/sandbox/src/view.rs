@@ -1,20 +1,21 @@
 //! The body's view of the file system: the steps that create the new root, in order.
 //!
-//! The new root is the only limited tmpfs. Writable directories are bind mounts of it, and the root
-//! mount becomes read-only at the end. So one size limit covers everything, and the supervisor
-//! reaches it through one descriptor.
+//! The new root is one tmpfs of limited size, the writable space. Writable directories are bind
+//! mounts of it, and the root mount becomes read-only at the end. So one size limit covers
+//! everything that the body writes, and the supervisor accesses it through one descriptor.
 
+use crate::mounts::MountError;
 use spec::body_network::ADDRESS_V4;
 use spec::host::{HostEntry, HostSupport};
 use spec::mount_target::{MountTarget, MountTargetError};
 use spec::path::escape;
 use spec::request::ViewEntry;
 
-/// Uid and gid of the body inside.
 pub(crate) const INSIDE_ID: u32 = 1000;
 /// Home of the body.
 pub const HOME: &str = "/home/runner";
-const FILLED: [&str; 2] = [BUNDLE, SCRATCH];
+/// Directories that the supervisor populates before the launch.
+const POPULATED: [&str; 2] = [BUNDLE, SCRATCH];
 pub(crate) const HOST_NAME: &str = "runner";
 /// Directory of the bundle.
 pub const BUNDLE: &str = "/bundle";
@@ -27,8 +28,9 @@ pub const OUTPUT: &str = "/runner/out/output.json";
 /// Directories that the body may write, each a mount.
 pub const WRITABLE: [&str; 6] = [BUNDLE, SCRATCH, "/runner/out", "/tmp", HOME, "/dev/shm"];
 
-/// Number of the first steps of [`base`] that create the directories that the supervisor fills.
-pub(crate) const FILLED_BY_SUPERVISOR: usize = 4;
+/// Number of the first steps of [`base`] that must precede the supervisor's access: they create the
+/// directories that it populates.
+pub(crate) const EARLY_STEPS: usize = 4;
 
 /// Paths of the host in the base view, if they exist.
 pub const BASE_CANDIDATES: [&str; 17] = [
@@ -52,8 +54,8 @@ pub const BASE_CANDIDATES: [&str; 17] = [
     "/etc/java-25-openjdk",
 ];
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-/// World-readable files of proc that would identify the host or reveal its activity. Other files
-/// are protected by their mode, because the user namespace does not map uid 0.
+/// World-readable files of proc that identify the host or reveal its activity. The mode protects
+/// the other files, because the user namespace does not map uid 0.
 const PROC_MASKS: [&str; 9] = [
     "keys",
     "key-users",
@@ -65,12 +67,12 @@ const PROC_MASKS: [&str; 9] = [
     "locks",
     "sys/kernel/random/boot_id",
 ];
-/// Every user may set triggers on pressure files (Linux 6.5), which load the host's scheduler.
+/// Every user may set triggers on these files (Linux 6.5), which load the host's scheduler.
 const PRESSURE: &str = "/proc/pressure";
 
-/// Message for a refused device of the host.
-pub const NO_DEVICES: &str = "a body gets no device of the host: nothing here would limit what its \
-     driver does for it";
+/// Reason for refusing a device of the host.
+pub const NO_DEVICES: &str =
+    "devices of the host cannot be mounted: the sandbox cannot limit what a driver does";
 
 /// Access mode of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,22 +86,24 @@ pub enum Access {
 }
 
 impl Access {
-    /// Converts from whether the mount is writable.
+    /// Returns [`Self::Writable`] or [`Self::ReadOnly`].
     #[must_use]
     pub fn of(writable: bool) -> Self {
-        match writable {
-            true => Self::Writable,
-            false => Self::ReadOnly,
+        if writable {
+            Self::Writable
+        } else {
+            Self::ReadOnly
         }
     }
 }
 
-/// Directory of the space for overlay data. A view that contains the space must cover it.
-pub const PLACES: &str = "runner/overlays";
+/// Directory of the writable space for the layers of overlayfs, copies of sources and empty mounts.
+/// If it is used, the child covers it, so that the body reaches the content only through mounts.
+pub const OVERLAYS: &str = "runner/overlays";
 
 /// One step. Targets are absolute paths inside; sources are paths of the host.
 ///
-/// In the child `Path` is a C string and `Contents` a slice, both in the memory that it shares.
+/// In the child `Path` is a C string and `Contents` a slice, both in the shared arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ViewStep<Path = Vec<u8>, Contents = Vec<u8>> {
     /// Creates a directory if it does not exist.
@@ -122,30 +126,30 @@ pub enum ViewStep<Path = Vec<u8>, Contents = Vec<u8>> {
         target: Path,
         access: Access,
     },
-    /// Attaches a tree that the supervisor has cloned, for directories of root that the body's uid
-    /// cannot traverse.
+    /// Attaches a tree that the supervisor has cloned, because the body's uid cannot traverse
+    /// directories of root.
     Attach {
         /// Index into the trees of the launch.
         tree: usize,
-        /// Also set on the tree's own mount.
+        /// The tree already has these attributes.
         access: Access,
         target: Path,
     },
     /// Attaches an overlayfs requested before the launch.
     AttachOverlay {
         overlay: usize,
-        /// Also set on the overlayfs itself.
+        /// The overlayfs already has these attributes.
         access: Access,
         target: Path,
     },
-    /// Bind-mounts a directory of the new root at another place, before its own place is covered.
-    BindOwn {
+    /// Bind-mounts a directory of the writable space at another path.
+    BindFromSpace {
         source: Path,
         target: Path,
         access: Access,
     },
-    /// Bind-mounts a directory of the new root on itself, so that it stays writable.
-    OwnMount {
+    /// Bind-mounts a directory on itself, so that it stays writable under a read-only root mount.
+    SelfBind {
         path: Path,
     },
     Tmpfs {
@@ -154,11 +158,11 @@ pub enum ViewStep<Path = Vec<u8>, Contents = Vec<u8>> {
     },
     Proc,
     Devpts,
-    /// Covers a file of proc, if it exists, with /dev/null.
+    /// Covers a file of proc with /dev/null if it exists.
     Mask {
         path: Path,
     },
-    /// Covers a directory of proc, if it exists, with an empty read-only directory.
+    /// Covers a directory of proc with an empty read-only directory if it exists.
     MaskDirectory {
         path: Path,
     },
@@ -182,31 +186,31 @@ pub fn base(host: &HostSupport) -> Vec<ViewStep> {
     for path in ["/usr", "/etc", "/proc", "/dev", "/dev/shm", "/dev/pts"] {
         steps.push(directory(path));
     }
-    system_directories(host, &mut steps);
-    own_files(&mut steps);
+    plan_system_directories(host, &mut steps);
+    plan_etc_files(&mut steps);
     steps.push(ViewStep::Proc);
-    // Must come before the terminals are mounted, while the directory is empty.
+    // Before devpts is mounted: it binds /dev/pts, which is still empty.
     steps.push(ViewStep::MaskDirectory {
         path: PRESSURE.into(),
     });
-    devices(&mut steps);
+    plan_devices(&mut steps);
     for name in PROC_MASKS {
         steps.push(ViewStep::Mask {
             path: format!("/proc/{name}").into_bytes(),
         });
     }
     for path in WRITABLE {
-        steps.push(ViewStep::OwnMount { path: path.into() });
+        steps.push(ViewStep::SelfBind { path: path.into() });
     }
     steps
 }
 
-fn system_directories(host: &HostSupport, steps: &mut Vec<ViewStep>) {
+fn plan_system_directories(host: &HostSupport, steps: &mut Vec<ViewStep>) {
     for path in BASE_CANDIDATES {
         let (bytes, source) = (path.as_bytes().to_vec(), path.as_bytes().to_vec());
         match host.entry(path) {
             None => continue,
-            // Merged /usr: create the link again; its target is visible.
+            // Merged /usr: create the same link; its target is mounted.
             Some(HostEntry::Link(target)) if !path.starts_with("/etc/") => {
                 steps.push(ViewStep::Symlink {
                     path: bytes,
@@ -236,7 +240,7 @@ fn system_directories(host: &HostSupport, steps: &mut Vec<ViewStep>) {
     }
 }
 
-fn own_files(steps: &mut Vec<ViewStep>) {
+fn plan_etc_files(steps: &mut Vec<ViewStep>) {
     for (path, contents) in etc_files() {
         steps.push(ViewStep::File {
             path: path.into(),
@@ -245,8 +249,7 @@ fn own_files(steps: &mut Vec<ViewStep>) {
     }
 }
 
-/// Files of /etc that neither host nor image decides. The files of users are those of a run without
-/// image.
+/// Files of /etc that the runner writes. An image replaces the contents of `passwd` and `group`.
 #[must_use]
 pub(crate) fn etc_files() -> [(&'static str, String); 5] {
     let id = INSIDE_ID;
@@ -261,10 +264,10 @@ pub(crate) fn etc_files() -> [(&'static str, String); 5] {
         ("/etc/group", format!("runner:x:{id}:\nnogroup:x:65534:\n")),
         (
             "/etc/hosts",
-            // Many programs resolve their own host name (git, Java); this avoids a network lookup.
+            // git, Java and others resolve their own host name; this avoids a DNS query.
             format!("127.0.0.1 localhost\n127.0.0.1 {HOST_NAME}\n::1 localhost\n::1 {HOST_NAME}\n"),
         ),
-        // Without network access this address is unreachable too, and lookups fail at once.
+        // Without network access this address is unreachable, so lookups fail at once.
         (
             "/etc/resolv.conf",
             format!("nameserver {ADDRESS_V4}\noptions timeout:2 attempts:2\n"),
@@ -277,7 +280,7 @@ pub(crate) fn etc_files() -> [(&'static str, String); 5] {
     ]
 }
 
-fn devices(steps: &mut Vec<ViewStep>) {
+fn plan_devices(steps: &mut Vec<ViewStep>) {
     for name in DEVICES {
         let path = format!("/dev/{name}").into_bytes();
         steps.push(ViewStep::File {
@@ -305,9 +308,9 @@ fn devices(steps: &mut Vec<ViewStep>) {
     }
 }
 
-fn directory(path: &str) -> ViewStep {
+fn directory(path: impl AsRef<[u8]>) -> ViewStep {
     ViewStep::Directory {
-        path: path.into(),
+        path: path.as_ref().to_vec(),
         mode: 0o755,
     }
 }
@@ -317,29 +320,27 @@ fn directory(path: &str) -> ViewStep {
 pub struct RequestedMount {
     pub target: Vec<u8>,
     pub is_directory: bool,
-    pub shown: Shown,
+    pub source: MountSource,
 }
 
 /// Source of a mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shown {
+pub enum MountSource {
     Host {
-        source: Vec<u8>,
+        path: Vec<u8>,
         access: Access,
     },
-    /// A tree that the supervisor has cloned.
     Tree {
         tree: usize,
         access: Access,
     },
-    /// An overlayfs requested from the child.
     Overlay {
         overlay: usize,
         access: Access,
     },
     /// A directory of the writable space.
-    Own {
-        source: Vec<u8>,
+    Space {
+        path: Vec<u8>,
         access: Access,
     },
     Tmpfs {
@@ -353,57 +354,57 @@ impl RequestedMount {
     #[must_use]
     pub fn of(entry: &ViewEntry, is_directory: bool) -> Self {
         let bytes = |path: &std::path::Path| path.as_os_str().as_encoded_bytes().to_vec();
-        let (target, shown) = match entry {
+        let (target, source) = match entry {
             ViewEntry::Tmpfs { target, size_bytes } => {
                 let size_bytes = *size_bytes;
-                (target, Shown::Tmpfs { size_bytes })
+                (target, MountSource::Tmpfs { size_bytes })
             }
             ViewEntry::Bind {
                 source,
                 target,
                 writable,
             } => {
-                let shown = Shown::Host {
-                    source: bytes(source),
+                let source = MountSource::Host {
+                    path: bytes(source),
                     access: Access::of(*writable),
                 };
-                (target, shown)
+                (target, source)
             }
         };
         Self {
             target: bytes(target),
             is_directory,
-            shown,
+            source,
         }
     }
 
     fn step(&self) -> ViewStep {
         let target = self.target.clone();
-        match &self.shown {
-            Shown::Tmpfs {
+        match &self.source {
+            MountSource::Tmpfs {
                 size_bytes: Some(size_bytes),
             } => ViewStep::Tmpfs {
                 target,
                 size_bytes: *size_bytes,
             },
-            Shown::Tmpfs { size_bytes: None } => ViewStep::OwnMount { path: target },
-            Shown::Host { source, access } => ViewStep::Bind {
-                source: source.clone(),
+            MountSource::Tmpfs { size_bytes: None } => ViewStep::SelfBind { path: target },
+            MountSource::Host { path, access } => ViewStep::Bind {
+                source: path.clone(),
                 target,
                 access: *access,
             },
-            Shown::Tree { tree, access } => ViewStep::Attach {
+            MountSource::Tree { tree, access } => ViewStep::Attach {
                 tree: *tree,
                 access: *access,
                 target,
             },
-            Shown::Overlay { overlay, access } => ViewStep::AttachOverlay {
+            MountSource::Overlay { overlay, access } => ViewStep::AttachOverlay {
                 overlay: *overlay,
                 access: *access,
                 target,
             },
-            Shown::Own { source, access } => ViewStep::BindOwn {
-                source: source.clone(),
+            MountSource::Space { path, access } => ViewStep::BindFromSpace {
+                source: path.clone(),
                 target,
                 access: *access,
             },
@@ -411,59 +412,22 @@ impl RequestedMount {
     }
 }
 
-/// Reason for a refused mount.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ViewError {
-    /// Nothing can be mounted at this path inside.
-    #[error("mount target `{target}` {problem}")]
-    Target {
-        target: String,
-        problem: String,
-        /// The flag that mounts the same source at an allowed path.
-        instead: Option<String>,
-    },
-    #[error("two mounts at `{target}`")]
-    Duplicate { target: String },
-}
-
-impl ViewError {
-    /// Stable error code.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Target { .. } => "mount_target_refused",
-            Self::Duplicate { .. } => "mount_duplicate",
-        }
-    }
-
-    /// Advice for the user.
-    #[must_use]
-    pub fn hint(&self) -> String {
-        match self {
-            Self::Target {
-                instead: Some(flag),
-                ..
-            } => format!("show it at another place: {flag}"),
-            _ => "choose another place inside, such as /data".to_owned(),
-        }
+fn refused_target(code: &'static str, target: &[u8], problem: String) -> MountError {
+    MountError::Refused {
+        code,
+        what: "mount target",
+        object: format!("`{}`", escape(target)),
+        problem,
+        hint: Some("choose another path inside, such as /data".to_owned()),
     }
 }
 
-/// Checks the target of a mount: the rules of [`MountTarget`], not the body's home, and in /etc
-/// only paths outside the base view.
-///
-/// # Errors
-/// [`ViewError::Target`].
-pub fn check_target(target: &[u8]) -> Result<(), ViewError> {
-    let refuse = |problem: String| {
-        Err(ViewError::Target {
-            target: escape(target),
-            problem,
-            instead: None,
-        })
-    };
+/// Checks the target of a mount. It must obey the rules of [`MountTarget`] and cannot be the body's
+/// home. In /etc paths outside the base view are allowed as well.
+pub fn check_target(target: &[u8]) -> Result<(), MountError> {
+    let refuse = |problem| Err(refused_target("mount_target_refused", target, problem));
     if target == HOME.as_bytes() {
-        return refuse("is the body's own home".to_owned());
+        return refuse("is the home directory of the body".to_owned());
     }
     match std::str::from_utf8(target).map(MountTarget::parse) {
         Err(_not_text) => refuse("is not UTF-8".to_owned()),
@@ -475,39 +439,35 @@ pub fn check_target(target: &[u8]) -> Result<(), ViewError> {
 
 /// Whether `target` is in /etc and the base view has nothing at or above it.
 fn is_free_in_etc(target: &[u8]) -> bool {
-    let written = etc_files();
-    let written = written.iter().map(|(path, _)| *path);
-    let mut taken = written.chain(BASE_CANDIDATES).map(str::as_bytes);
-    is_beneath(target, b"/etc") && !taken.any(|path| path == target || is_beneath(target, path))
+    let files = etc_files();
+    let files = files.iter().map(|(path, _)| *path);
+    let mut base = files.chain(BASE_CANDIDATES).map(str::as_bytes);
+    is_beneath(target, b"/etc") && !base.any(|path| path == target || is_beneath(target, path))
 }
 
-/// Builds the steps of requested mounts, parents before children.
-///
-/// # Errors
-/// [`ViewError`] for a refused or duplicate target.
-pub fn asked(mounts: &[RequestedMount]) -> Result<Vec<ViewStep>, ViewError> {
-    let mut order: Vec<&RequestedMount> = mounts.iter().collect();
-    order.sort_by_key(|mount| &mount.target);
+/// Builds the steps of requested mounts, parents before children. Refuses a target that is not
+/// allowed or used twice.
+pub fn asked(mounts: &[RequestedMount]) -> Result<Vec<ViewStep>, MountError> {
+    let mut sorted: Vec<&RequestedMount> = mounts.iter().collect();
+    sorted.sort_by_key(|mount| &mount.target);
     let mut steps = Vec::new();
-    let mut before: Option<&[u8]> = None;
-    for mount in order {
+    let mut previous: Option<&[u8]> = None;
+    for mount in sorted {
         let target = &mount.target;
         check_target(target)?;
-        if before == Some(target) {
-            return Err(ViewError::Duplicate {
-                target: escape(target),
-            });
+        if previous == Some(target) {
+            let problem = "is the target of two mounts".to_owned();
+            return Err(refused_target("mount_duplicate", target, problem));
         }
-        before = Some(target);
-        steps.extend(place(target, mount.is_directory));
-        let is_empty = mount.shown == Shown::Tmpfs { size_bytes: None };
-        let mut filled = FILLED.into_iter().map(str::as_bytes);
+        previous = Some(target);
+        steps.extend(plan_mount_point(target, mount.is_directory));
+        let mut populated = POPULATED.into_iter().map(str::as_bytes);
         let mut others = mounts.iter().map(|other| other.target.as_slice());
-        if is_empty
-            && (filled.any(|above| is_beneath(target, above))
+        if mount.source == (MountSource::Tmpfs { size_bytes: None })
+            && (populated.any(|above| is_beneath(target, above))
                 || others.any(|above| is_beneath(target, above)))
         {
-            steps.extend(empty_of_own(target, steps.len()));
+            steps.extend(plan_empty_directory(target, steps.len()));
         } else {
             steps.push(mount.step());
         }
@@ -515,46 +475,36 @@ pub fn asked(mounts: &[RequestedMount]) -> Result<Vec<ViewStep>, ViewError> {
     Ok(steps)
 }
 
-fn is_beneath(path: &[u8], above: &[u8]) -> bool {
+pub(crate) fn is_beneath(path: &[u8], above: &[u8]) -> bool {
     path.strip_prefix(above)
         .is_some_and(|rest| rest.starts_with(b"/"))
 }
 
-/// Mounts an empty directory of the space inside another mount, so that the content of that mount
-/// is neither visible nor written.
-fn empty_of_own(target: &[u8], number: usize) -> [ViewStep; 3] {
-    let directory = |path: &[u8]| ViewStep::Directory {
-        path: path.to_vec(),
-        mode: 0o755,
-    };
-    let source = format!("/{PLACES}/empty-{number}").into_bytes();
+/// Mounts an empty directory of the writable space inside another mount, so that the body neither
+/// sees nor changes the content there.
+fn plan_empty_directory(target: &[u8], number: usize) -> [ViewStep; 3] {
+    let source = format!("/{OVERLAYS}/empty-{number}");
     [
-        directory(format!("/{PLACES}").as_bytes()),
+        directory(format!("/{OVERLAYS}")),
         directory(&source),
-        ViewStep::BindOwn {
-            source,
+        ViewStep::BindFromSpace {
+            source: source.into_bytes(),
             target: target.to_vec(),
             access: Access::Writable,
         },
     ]
 }
 
-fn place(target: &[u8], is_directory: bool) -> Vec<ViewStep> {
+fn plan_mount_point(target: &[u8], is_directory: bool) -> Vec<ViewStep> {
     let mut steps: Vec<ViewStep> = target
         .iter()
         .enumerate()
         .skip(1)
         .filter(|(_, byte)| **byte == b'/')
-        .map(|(at, _)| ViewStep::Directory {
-            path: target[..at].to_vec(),
-            mode: 0o755,
-        })
+        .map(|(end, _)| directory(&target[..end]))
         .collect();
     steps.push(if is_directory {
-        ViewStep::Directory {
-            path: target.to_vec(),
-            mode: 0o755,
-        }
+        directory(target)
     } else {
         ViewStep::File {
             path: target.to_vec(),
@@ -578,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_over_a_system_directory_or_a_place_of_ours_is_refused() {
+    fn a_mount_over_a_system_directory_or_a_directory_of_the_runner_is_refused() {
         for target in [
             "/",
             "/proc",
@@ -617,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_are_mounted_before_children_and_a_place_only_once() {
+    fn parents_are_mounted_before_children_and_a_target_only_once() {
         let steps = asked(&[bind("/a/b"), bind("/a")]).expect("accepted");
         let order: Vec<&[u8]> = steps
             .iter()
@@ -631,20 +581,20 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_directory_beneath_another_mount_is_no_part_of_it() {
+    fn an_empty_directory_beneath_another_mount_is_from_the_writable_space() {
         let empty = |target: &str| RequestedMount {
             target: target.into(),
             is_directory: true,
-            shown: Shown::Tmpfs { size_bytes: None },
+            source: MountSource::Tmpfs { size_bytes: None },
         };
         let bind = |target: &str| RequestedMount {
-            shown: Shown::Host {
-                source: b"/x".to_vec(),
+            source: MountSource::Host {
+                path: b"/x".to_vec(),
                 access: Access::Writable,
             },
             ..empty(target)
         };
-        for (mounts, own) in [
+        for (mounts, from_space) in [
             (vec![empty("/a/b")], false),
             (vec![empty("/ab"), bind("/a")], false),
             (vec![empty("/a/b"), bind("/a/b/c")], false),
@@ -655,10 +605,13 @@ mod tests {
             (vec![empty("/bundles/own")], false),
         ] {
             let steps = asked(&mounts).expect("accepted");
-            let is_own = |step: &ViewStep| matches!(step, ViewStep::BindOwn { .. });
-            let is_of_place = |step: &ViewStep| matches!(step, ViewStep::OwnMount { .. });
-            let seen = (steps.iter().any(is_own), steps.iter().any(is_of_place));
-            assert_eq!(seen, (own, !own), "{mounts:?}");
+            let is_from_space = |step: &ViewStep| matches!(step, ViewStep::BindFromSpace { .. });
+            let is_self_bind = |step: &ViewStep| matches!(step, ViewStep::SelfBind { .. });
+            let found = (
+                steps.iter().any(is_from_space),
+                steps.iter().any(is_self_bind),
+            );
+            assert_eq!(found, (from_space, !from_space), "{mounts:?}");
         }
     }
 

@@ -1,17 +1,16 @@
-//! The C library's allocator with a clean exit when out of memory.
+//! The C library's allocator, with a clean exit when it is out of memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use super::process::exit_now;
 
-/// A constant, because nothing can be formatted without memory.
+/// A constant, because formatting may need memory.
 const NO_MEMORY: &[u8] = b"runner: failed: no memory is left for the supervisor: give it more \
     (ulimit -v, ulimit -d, the memory of its cgroup) (host_failed)\n";
-/// Exit code of a host failure.
 const FAILED: i32 = 125;
 
-/// Allocator that prints a line and exits with code 125 when an allocation fails. Rust would send
-/// SIGABRT.
+/// Allocator that prints a line and exits with code 125 when an allocation fails. The default of
+/// Rust is SIGABRT.
 #[derive(Debug)]
 pub struct ExitWithoutMemory;
 

@@ -1,7 +1,7 @@
-//! Memory shared with the child, into which plans are written after the clone.
+//! Memory shared with the child. The supervisor writes plans into it after the clone, because it
+//! unpacks the bundle and reads its manifest in parallel to the child.
 //!
-//! The manifest of a bundle is known only after it was unpacked, in parallel to the child. Both
-//! processes have the mapping at the same address, so references into it are valid in both.
+//! Both processes have the mapping at the same address, so references into it are valid in both.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
@@ -21,8 +21,7 @@ pub struct Arena {
     behind_ns: Cell<u64>,
 }
 
-/// Slots for published values at the start of the mapping, in the order of use: base, overlay,
-/// launch.
+/// Slots for published values at the start of the mapping. Order of use: base, overlay, launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Slot {
@@ -31,7 +30,7 @@ pub enum Slot {
     Overlay = 2,
 }
 
-/// NUL-terminated strings of an arena, with a null pointer behind the last.
+/// NUL-terminated strings of an arena, with a null pointer after the last.
 #[derive(Debug, Clone, Copy)]
 pub struct StringArray<'arena>(&'arena [*const c_char]);
 
@@ -42,15 +41,12 @@ impl StringArray<'_> {
 }
 
 const PUBLISHED_BYTES_MAX: usize = 1024;
-pub(crate) const MOMENTS_MAX: usize = 256;
-const MOMENTS_AT: usize = 3 * PUBLISHED_BYTES_MAX;
-const PLAN_AT: usize = MOMENTS_AT + MOMENTS_MAX * size_of::<u64>();
+pub(crate) const TIMESTAMPS_MAX: usize = 256;
+const TIMESTAMPS_AT: usize = 3 * PUBLISHED_BYTES_MAX;
+const PLAN_AT: usize = TIMESTAMPS_AT + TIMESTAMPS_MAX * size_of::<u64>();
 
 impl Arena {
-    /// Maps `size_bytes` of address space. Only written pages use memory.
-    ///
-    /// # Errors
-    /// The errno of mmap(2).
+    /// Maps `size_bytes` of address space (mmap(2)). Only written pages use memory.
     pub fn new(size_bytes: usize) -> Result<Self, Errno> {
         // SAFETY: a null hint and no MAP_FIXED: the kernel picks an address that nothing uses.
         let address = unsafe {
@@ -70,10 +66,7 @@ impl Arena {
         })
     }
 
-    /// Copies `items` into the arena.
-    ///
-    /// # Errors
-    /// ENOMEM if it is full.
+    /// Copies `items` into the arena. Fails with ENOMEM if it is full.
     pub fn slice<'arena, T: Copy>(&'arena self, items: &[T]) -> Result<&'arena [T], Errno> {
         let align = align_of::<T>();
         let start = self.used_bytes.get().next_multiple_of(align);
@@ -91,17 +84,15 @@ impl Arena {
         Ok(unsafe { std::slice::from_raw_parts(target.as_ptr(), items.len()) })
     }
 
-    /// Copies `bytes` and a terminating NUL.
-    ///
-    /// # Errors
-    /// EINVAL if `bytes` contains a NUL, ENOMEM if the arena is full.
+    /// Copies `bytes` and a terminating NUL. Fails with EINVAL if `bytes` contains a NUL, ENOMEM if
+    /// the arena is full.
     pub fn c_string<'arena>(&'arena self, bytes: &[u8]) -> Result<&'arena CStr, Errno> {
-        // In two pieces, so that no copy of a secret remains on the heap.
-        let at = self.used_bytes.get();
+        // Two writes, so that no copy of a secret remains on the heap.
+        let offset = self.used_bytes.get();
         self.slice(bytes)?;
         self.slice(&[0_u8])?;
         // SAFETY: within the mapping, where `slice` has just put the first piece.
-        let start = unsafe { self.base.add(at) };
+        let start = unsafe { self.base.add(offset) };
         // SAFETY: bytes need no alignment, so the pieces are contiguous from `start` on; they were
         // just written and are not written again while borrowed.
         let all = unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes.len() + 1) };
@@ -109,9 +100,6 @@ impl Arena {
     }
 
     /// Copies strings as the null-terminated array that execve(2) takes.
-    ///
-    /// # Errors
-    /// As [`Arena::c_string`].
     pub fn strings(&self, strings: &[Vec<u8>]) -> Result<StringArray<'_>, Errno> {
         let mut pointers = Vec::with_capacity(strings.len() + 1);
         for string in strings {
@@ -124,19 +112,17 @@ impl Arena {
     /// Overwrites the plan in both processes, because the environment contains secrets. Published
     /// values and timestamps stay. The other process must not read the plan afterwards.
     pub fn overwrite_plan(&mut self) {
-        for place in PLAN_AT..self.used_bytes.get() {
+        for offset in PLAN_AT..self.used_bytes.get() {
             // SAFETY: within the mapping, as checked by `slice`.
-            let byte = unsafe { self.base.add(place) };
+            let byte = unsafe { self.base.add(offset) };
             // SAFETY: the exclusive borrow excludes references into the mapping; volatile, so that
             // the write is not optimized away.
             unsafe { byte.write_volatile(0) };
         }
     }
 
-    /// Stores `value` for [`Arena::published`] of the other process.
-    ///
-    /// # Errors
-    /// E2BIG if it is larger than the slot.
+    /// Stores `value`, which the other process reads with [`Arena::published`]. Fails with E2BIG if
+    /// it is larger than the slot.
     pub fn publish<'arena, T: Copy + 'arena>(
         &'arena self,
         slot: Slot,
@@ -147,22 +133,22 @@ impl Arena {
         }
         // SAFETY: PUBLISHED_BYTES_MAX bytes are reserved for this value, aligned as the
         // page-aligned base; volatile, because the reader is another process.
-        unsafe { self.place::<T>(slot).write_volatile(value) };
+        unsafe { self.slot::<T>(slot).write_volatile(value) };
         Ok(())
     }
 
-    fn place<T>(&self, slot: Slot) -> *mut T {
-        let at = slot as usize * PUBLISHED_BYTES_MAX;
+    fn slot<T>(&self, slot: Slot) -> *mut T {
+        let offset = slot as usize * PUBLISHED_BYTES_MAX;
         // SAFETY: within the mapping, whose start is reserved for the values.
-        unsafe { self.base.add(at) }.cast::<T>().as_ptr()
+        unsafe { self.base.add(offset) }.cast::<T>().as_ptr()
     }
 
-    /// Stores the timestamp of `number`, in nanoseconds of the monotonic clock. Ignores numbers
-    /// from `MOMENTS_MAX` on.
-    pub fn note(&self, number: usize, moment_ns: u64) {
-        if let Some(place) = self.moment(number) {
-            place.store(
-                moment_ns.wrapping_add(self.behind_ns.get()),
+    /// Stores the timestamp of step `number`, in nanoseconds of the monotonic clock. Ignores numbers
+    /// from `TIMESTAMPS_MAX` on.
+    pub fn store_timestamp(&self, number: usize, time_ns: u64) {
+        if let Some(timestamp) = self.timestamp_cell(number) {
+            timestamp.store(
+                time_ns.wrapping_add(self.behind_ns.get()),
                 Ordering::Relaxed,
             );
         }
@@ -173,22 +159,22 @@ impl Arena {
         self.behind_ns.set(behind_ns);
     }
 
-    /// The last timestamp stored for `number`.
+    /// The last timestamp stored for step `number`, nanoseconds.
     #[must_use]
-    pub fn noted(&self, number: usize) -> Option<u64> {
-        let moment_ns = self.moment(number)?.load(Ordering::Relaxed);
-        (moment_ns != 0).then_some(moment_ns)
+    pub fn timestamp(&self, number: usize) -> Option<u64> {
+        let time_ns = self.timestamp_cell(number)?.load(Ordering::Relaxed);
+        (time_ns != 0).then_some(time_ns)
     }
 
-    fn moment(&self, number: usize) -> Option<&AtomicU64> {
-        if MOMENTS_MAX <= number {
+    fn timestamp_cell(&self, number: usize) -> Option<&AtomicU64> {
+        if number >= TIMESTAMPS_MAX {
             return None;
         }
         // SAFETY: within the mapping: `number` was checked.
-        let place = unsafe { self.base.add(MOMENTS_AT + number * size_of::<u64>()) };
+        let cell = unsafe { self.base.add(TIMESTAMPS_AT + number * size_of::<u64>()) };
         // SAFETY: a multiple of eight bytes from the page-aligned start, reserved for timestamps
         // and only accessed as an atomic.
-        Some(unsafe { place.cast::<AtomicU64>().as_ref() })
+        Some(unsafe { cell.cast::<AtomicU64>().as_ref() })
     }
 
     /// Returns the value that the other process published.
@@ -199,7 +185,7 @@ impl Arena {
     pub unsafe fn published<'arena, T: Copy + 'arena>(&'arena self, slot: Slot) -> T {
         // SAFETY: the caller guarantees that a `T` was written, and its references point into this
         // mapping, which has the same address in both processes.
-        unsafe { self.place::<T>(slot).read_volatile() }
+        unsafe { self.slot::<T>(slot).read_volatile() }
     }
 }
 
@@ -222,43 +208,44 @@ mod tests {
         let numbers = arena.slice(&[1_u64, 2, 3]).expect("fits");
         arena.publish(Slot::Base, (name, numbers)).expect("fits");
         arena.publish(Slot::Launch, 7_u64).expect("fits");
-        arena.note(0, 5);
-        arena.note(MOMENTS_MAX - 1, 6);
-        arena.note(MOMENTS_MAX, 7);
+        arena.store_timestamp(0, 5);
+        arena.store_timestamp(TIMESTAMPS_MAX - 1, 6);
+        arena.store_timestamp(TIMESTAMPS_MAX, 7);
         // SAFETY: the very type that was published.
         let (name, numbers): (&CStr, &[u64]) = unsafe { arena.published(Slot::Base) };
         assert_eq!((name.to_bytes(), numbers), (&b"name"[..], &[1, 2, 3][..]));
         // SAFETY: the very type that was published.
         assert_eq!(unsafe { arena.published::<u64>(Slot::Launch) }, 7);
-        let noted = [0, 1, MOMENTS_MAX - 1, MOMENTS_MAX].map(|number| arena.noted(number));
-        assert_eq!(noted, [Some(5), None, Some(6), None]);
+        let numbers = [0, 1, TIMESTAMPS_MAX - 1, TIMESTAMPS_MAX];
+        let timestamps = numbers.map(|number| arena.timestamp(number));
+        assert_eq!(timestamps, [Some(5), None, Some(6), None]);
     }
 
-    /// F-12: clearing a plan, which contains the body's environment, leaves no byte of it and nothing else changes.
+    /// F-12: the plan, which contains the body's environment, is erased; everything else stays.
     #[test]
     fn an_overwritten_plan_is_all_zeros() {
         let mut arena = Arena::new(1 << 16).expect("mapped");
         arena.publish(Slot::Launch, 7_u64).expect("fits");
-        arena.note(MOMENTS_MAX - 1, 6);
+        arena.store_timestamp(TIMESTAMPS_MAX - 1, 6);
         arena.c_string(b"TOKEN=canary").expect("fits");
         arena.slice(&[u64::MAX; 3]).expect("fits");
         arena.c_string(b"last").expect("fits");
         let plan = PLAN_AT..arena.used_bytes.get();
-        let seen = |arena: &Arena| -> Vec<u8> {
-            let bytes = plan.clone().map(|place| {
-                // SAFETY: within the mapping: the plan ends where the last piece of it does.
-                let byte = unsafe { arena.base.add(place) };
-                // SAFETY: the kernel made the whole mapping zeros, so that padding is one as well.
+        let read_plan = |arena: &Arena| -> Vec<u8> {
+            let bytes = plan.clone().map(|offset| {
+                // SAFETY: within the mapping: the plan ends with its last piece.
+                let byte = unsafe { arena.base.add(offset) };
+                // SAFETY: the kernel zeroed the whole mapping, so padding is initialized too.
                 unsafe { byte.read_volatile() }
             });
             bytes.collect()
         };
-        let before = seen(&arena);
+        let before = read_plan(&arena);
         assert!(before.windows(12).any(|window| window == b"TOKEN=canary"));
         assert!(before.ends_with(b"last\0"), "{before:?}");
         arena.overwrite_plan();
-        assert_eq!(seen(&arena), vec![0; plan.len()]);
-        assert_eq!(arena.noted(MOMENTS_MAX - 1), Some(6));
+        assert_eq!(read_plan(&arena), vec![0; plan.len()]);
+        assert_eq!(arena.timestamp(TIMESTAMPS_MAX - 1), Some(6));
         // SAFETY: the very type that was published.
         assert_eq!(unsafe { arena.published::<u64>(Slot::Launch) }, 7);
     }

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use crate::file::CallError;
+use crate::file::{CallError, read_to_end};
 use spec::path::escape;
 
 /// clone3(2), Linux 5.7: the child starts in the cgroup `clone_args.cgroup`. In libc it is a C int,
@@ -47,10 +47,8 @@ pub fn remove(path: &str) -> Result<(), CallError> {
     rustix::fs::rmdir(path).map_err(|errno| CallError::new("rmdir", escape(path.as_bytes()), errno))
 }
 
-/// Checks that the effective ids of this process may write `path`.
-///
-/// # Errors
-/// The errno of faccessat2(2); EROFS on a read-only mount.
+/// Checks that the effective ids of this process may write `path` (faccessat2(2)). Fails with EROFS
+/// on a read-only mount.
 pub fn may_write(path: &str) -> Result<(), Errno> {
     rustix::fs::accessat(
         rustix::fs::CWD,
@@ -94,40 +92,23 @@ impl Group {
     }
 
     /// Reads an interface file; `None` if this kernel does not have it.
-    ///
-    /// # Errors
-    /// openat(2), read(2).
     pub fn read(&self, file: &'static str) -> Result<Option<String>, CallError> {
         let opened = match self.open_file(file, OFlags::RDONLY) {
             Ok(opened) => opened,
             Err(error) if error.errno == Errno::NOENT => return Ok(None),
             Err(error) => return Err(error),
         };
-        let mut text = Vec::new();
-        let mut chunk = [0_u8; 4096];
-        loop {
-            match rustix::io::read(&opened, &mut chunk) {
-                Ok(0) => break,
-                Ok(count) => text.extend_from_slice(&chunk[..count]),
-                Err(Errno::INTR) => (),
-                Err(errno) => return Err(self.failed("read", file, errno)),
-            }
-        }
+        let text = read_to_end(&opened).map_err(|errno| self.failed("read", file, errno))?;
         Ok(Some(String::from_utf8_lossy(&text).into_owned()))
     }
 
-    /// Reads a file that holds one number; `None` if it is missing or says `max`.
-    ///
-    /// # Errors
-    /// openat(2), read(2).
+    /// Reads a file that holds one number; `None` if it is missing or says
+    /// `max`.
     pub fn read_number(&self, file: &'static str) -> Result<Option<u64>, CallError> {
         Ok(self.read(file)?.and_then(|text| text.trim().parse().ok()))
     }
 
     /// Reads the number of `key` in a flat-keyed file such as `cgroup.events`.
-    ///
-    /// # Errors
-    /// openat(2), read(2).
     pub fn read_keyed(&self, file: &'static str, key: &str) -> Result<Option<u64>, CallError> {
         Ok(self.read(file)?.and_then(|text| keyed(&text, key)))
     }
@@ -147,14 +128,12 @@ impl Group {
         }
     }
 
-    /// Opens `tasks` of version 1 for writing. A thread that writes `0` to it joins the cgroup.
+    /// Opens `tasks` of version 1 for writing. A thread that writes `0` to it joins the
+    /// cgroup.
     ///
-    /// The kernel checks the permission of the opener, so that a child without capabilities can
-    /// join through an inherited descriptor. Unlike `cgroup.procs` it avoids the lock over all
+    /// The kernel checks the permission of the opener, so a child without capabilities can join
+    /// through an inherited descriptor. Unlike `cgroup.procs`, `tasks` avoids the lock over all
     /// thread groups, which costs an RCU grace period after idle.
-    ///
-    /// # Errors
-    /// openat(2).
     pub fn open_tasks(&self) -> Result<OwnedFd, CallError> {
         self.open_file("tasks", OFlags::WRONLY)
     }
@@ -168,10 +147,8 @@ impl Group {
         self.write("cgroup.procs", "0")
     }
 
-    /// Processes of the cgroup itself. `0` is a process outside our pid namespace.
-    ///
-    /// # Errors
-    /// openat(2), read(2).
+    /// Processes of the cgroup itself. `0` is a process outside our pid
+    /// namespace.
     pub fn processes(&self) -> Result<Vec<i32>, CallError> {
         let text = self.read("cgroup.procs")?.unwrap_or_default();
         Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
@@ -188,26 +165,26 @@ impl Group {
 
     /// Sends SIGKILL to the listed processes and returns their number.
     ///
-    /// Each process is opened as pidfd and looked up in the list again, so that a reused pid is not
-    /// killed.
+    /// Opens each process as a pidfd and then looks it up in the list again, so that a reused pid is
+    /// not killed.
     ///
     /// # Errors
     /// As [`Group::processes`]; pidfd_open(2) and pidfd_send_signal(2) except for ESRCH.
     pub fn kill_listed(&self) -> Result<usize, CallError> {
-        let mut pinned = Vec::new();
+        let mut opened = Vec::new();
         for number in self.processes()? {
-            // 0 would be our own process group.
-            let Some(pid) = Pid::from_raw(number).filter(|_| 0 < number) else {
+            // 0 is a process outside our pid namespace.
+            let Some(pid) = Pid::from_raw(number).filter(|_| number > 0) else {
                 continue;
             };
             match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
-                Ok(pidfd) => pinned.push((number, pidfd)),
+                Ok(pidfd) => opened.push((number, pidfd)),
                 Err(Errno::SRCH) => (),
                 Err(errno) => return Err(self.failed("pidfd_open", "cgroup.procs", errno)),
             }
         }
         let listed = self.processes()?;
-        for (number, pidfd) in &pinned {
+        for (number, pidfd) in &opened {
             if !listed.contains(number) {
                 continue;
             }
@@ -219,10 +196,8 @@ impl Group {
         Ok(listed.len())
     }
 
-    /// Whether the cgroup or one below it contains a process. Version 1 reads the process list.
-    ///
-    /// # Errors
-    /// openat(2), read(2).
+    /// Whether the cgroup or one below it contains a process. Version 1 reads
+    /// the process list.
     pub fn is_populated(&self) -> Result<bool, CallError> {
         match self.read_keyed("cgroup.events", "populated")? {
             Some(populated) => Ok(populated != 0),
@@ -230,10 +205,8 @@ impl Group {
         }
     }
 
-    /// Waits at most `patience` until `cgroup.events` changes. Version 1 sleeps that long.
-    ///
-    /// # Errors
-    /// openat(2), poll(2).
+    /// Waits at most `patience` until `cgroup.events` changes. In version 1 it
+    /// always sleeps that long.
     pub fn wait_for_change(&self, patience: Duration) -> Result<(), CallError> {
         let events = match self.open_file("cgroup.events", OFlags::RDONLY) {
             Ok(events) => events,
@@ -243,7 +216,7 @@ impl Group {
             }
             Err(error) => return Err(error),
         };
-        // kernfs reports a change only after the file was read once.
+        // kernfs reports a change only if the file was read before.
         let mut text = [0_u8; 256];
         let count = rustix::io::read(&events, &mut text)
             .map_err(|errno| self.failed("read", "cgroup.events", errno))?;

@@ -1,7 +1,7 @@
 //! File-system credentials of this thread: setfsuid(2) and setfsgid(2).
 //!
-//! The supervisor of root writes into a tmpfs of a user namespace that does not map its uid:
-//! without the body's ids each creation fails with EOVERFLOW. Leaving uid 0 also drops the
+//! A supervisor that is root writes into a tmpfs of a user namespace that does not map its uid.
+//! Without the body's ids each creation fails with EOVERFLOW. Leaving uid 0 also drops the
 //! capabilities over files (capabilities(7)).
 
 use rustix::io::Errno;
@@ -22,7 +22,7 @@ pub struct HostIds {
     pub gid: u32,
 }
 
-/// Guard: this thread accesses files with other ids while it lives. Not `Send`.
+/// Guard: while it lives, this thread accesses files with other ids. Not `Send`.
 #[derive(Debug)]
 pub struct AssumedFileIds {
     before: Option<HostIds>,
@@ -30,10 +30,8 @@ pub struct AssumedFileIds {
 }
 
 impl AssumedFileIds {
-    /// Accesses files as `ids` until the guard is dropped; `None` changes nothing.
-    ///
-    /// # Errors
-    /// EPERM if the kernel refused the ids (setfsuid(2) itself returns no error).
+    /// Accesses files as `ids` until the guard is dropped; `None` changes nothing. Fails with EPERM
+    /// if the kernel refused the ids (setfsuid(2) itself returns no error).
     pub fn assume(ids: Option<HostIds>) -> Result<Self, Errno> {
         let Some(ids) = ids else {
             return Ok(Self {

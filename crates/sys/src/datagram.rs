@@ -1,11 +1,13 @@
-//! Datagrams with their destination address, so that a server for all addresses answers from the
-//! right one.
+//! Datagrams with their destination address, so that a server bound to all addresses answers from
+//! the address that the client sent to.
 
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd as _};
 
 use rustix::io::Errno;
+
+use super::process::last_errno;
 
 /// Holds one `in6_pktinfo` or `in_pktinfo` with its header, aligned for `cmsghdr`.
 #[repr(C, align(8))]
@@ -20,10 +22,8 @@ pub struct Ends {
 
 /// Receives one datagram. Returns its length, at most that of `buffer`, and its addresses.
 ///
-/// The socket needs `set_packet_info_v4` or `_v6` of [`crate::socket`].
-///
-/// # Errors
-/// EAGAIN if none is waiting; EPROTO if the kernel did not report the addresses.
+/// The socket needs `set_packet_info_v4` or `_v6` of [`crate::socket`]. Fails with EAGAIN if no
+/// datagram is waiting, EPROTO if the kernel did not report the addresses.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<(usize, Ends), Errno> {
     let mut name = MaybeUninit::<libc::sockaddr_storage>::zeroed();
     let mut control = Control([0; 64]);
@@ -56,10 +56,8 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<(usize, Ends), Er
     Ok((received, Ends { from, to }))
 }
 
-/// Sends an answer from the destination of a datagram to its source.
-///
-/// # Errors
-/// EAGAIN if the socket buffer is full; the errno of sendmsg(2).
+/// Sends an answer from the destination of a datagram to its source (sendmsg(2)). Fails with EAGAIN
+/// if the socket buffer is full.
 pub fn answer(socket: impl AsFd, bytes: &[u8], ends: Ends) -> Result<(), Errno> {
     let mut control = Control([0; 64]);
     let mut part = libc::iovec {
@@ -94,10 +92,6 @@ pub fn answer(socket: impl AsFd, bytes: &[u8], ends: Ends) -> Result<(), Errno> 
 fn empty_message() -> libc::msghdr {
     // SAFETY: a `msghdr` of zeroes is valid: null pointers with lengths of 0.
     unsafe { MaybeUninit::zeroed().assume_init() }
-}
-
-fn last_errno() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 fn length_of<T>() -> libc::socklen_t {
@@ -173,23 +167,23 @@ mod tests {
     use std::net::UdpSocket;
 
     #[test]
-    fn who_asks_any_of_our_addresses_is_answered_from_that_one() {
-        for (own, asked) in [("0.0.0.0:0", "127.0.0.7"), ("[::]:0", "::1")] {
-            let service = UdpSocket::bind(own).expect("bound");
+    fn an_answer_comes_from_the_address_that_the_query_was_sent_to() {
+        for (any, queried) in [("0.0.0.0:0", "127.0.0.7"), ("[::]:0", "::1")] {
+            let service = UdpSocket::bind(any).expect("bound");
             match service.local_addr().expect("bound") {
                 SocketAddr::V4(_) => set_packet_info_v4(&service).expect("set"),
                 SocketAddr::V6(_) => set_packet_info_v6(&service).expect("set"),
             }
             let port = service.local_addr().expect("bound").port();
-            let asked: IpAddr = asked.parse().expect("an address");
-            let body = UdpSocket::bind(own).expect("bound");
-            body.connect((asked, port)).expect("connected");
+            let queried: IpAddr = queried.parse().expect("an address");
+            let body = UdpSocket::bind(any).expect("bound");
+            body.connect((queried, port)).expect("connected");
             assert_eq!(receive(&service, &mut [0; 8]), Err(Errno::AGAIN));
             body.send(b"question").expect("sent");
             let mut buffer = [0; 4];
             let (bytes, ends) = receive(&service, &mut buffer).expect("received");
             assert_eq!((bytes, &buffer), (4, b"ques"));
-            assert_eq!(ends.to, asked);
+            assert_eq!(ends.to, queried);
             answer(&service, b"answer", ends).expect("sent");
             let mut buffer = [0; 8];
             // A connected socket takes datagrams from that address only.

@@ -12,10 +12,8 @@ const SO_MEMINFO: libc::c_int = 55;
 const FACTS: usize = 9;
 const DROPS_AT: usize = 8;
 
-/// Returns the number of messages dropped for `socket` since its creation.
-///
-/// # Errors
-/// The errno of getsockopt(2); ENODATA if the kernel does not report the number.
+/// Returns the number of messages dropped for `socket` since its creation (getsockopt(2)). Fails
+/// with ENODATA if the kernel does not report the number.
 pub fn dropped(socket: impl AsFd) -> Result<u32, Errno> {
     let mut facts = [0_u32; FACTS];
     let mut length =

@@ -33,13 +33,11 @@ const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
 
-/// Opens `path` beneath `directory` with `flags` and close-on-exec.
+/// Opens `path` beneath `directory` with `flags` and close-on-exec (openat2(2)). Fails with ELOOP or
+/// EXDEV for a link or a path out of the directory.
 ///
-/// If openat2 returns ENOSYS (with systemd's `RestrictSUIDSGID=` and `DynamicUser=`), the path is
-/// walked by component with `O_NOFOLLOW`, with the same result.
-///
-/// # Errors
-/// The errno of openat2(2): ELOOP or EXDEV for a link or a path out of the directory.
+/// If openat2 returns ENOSYS (with systemd's `RestrictSUIDSGID=` and `DynamicUser=`), walks the path
+/// by component with `O_NOFOLLOW`, with the same result.
 pub fn open_beneath(
     directory: BorrowedFd<'_>,
     path: &[u8],
@@ -70,7 +68,7 @@ fn open_component_by_component(
     if path.first() == Some(&b'/') || name == b".." {
         return Err(Errno::XDEV);
     }
-    let mut held: Option<OwnedFd> = None;
+    let mut parent: Option<OwnedFd> = None;
     for component in parents
         .split(|byte| *byte == b'/')
         .filter(|part| !part.is_empty())
@@ -78,12 +76,26 @@ fn open_component_by_component(
         if component == b".." {
             return Err(Errno::XDEV);
         }
-        let here = held.as_ref().map_or(directory, AsFd::as_fd);
-        let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        held = Some(rustix::fs::openat(here, component, step, Mode::empty())?);
+        let at = parent.as_ref().map_or(directory, AsFd::as_fd);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        parent = Some(rustix::fs::openat(at, component, flags, Mode::empty())?);
     }
-    let here = held.as_ref().map_or(directory, AsFd::as_fd);
-    rustix::fs::openat(here, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, mode)
+    let at = parent.as_ref().map_or(directory, AsFd::as_fd);
+    rustix::fs::openat(at, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, mode)
+}
+
+/// Reads `file` to its end; for files of proc and cgroupfs, whose size is unknown.
+pub(crate) fn read_to_end(file: &OwnedFd) -> Result<Vec<u8>, Errno> {
+    let mut text = Vec::new();
+    let mut chunk = [0_u8; 4096];
+    loop {
+        match rustix::io::read(file, &mut chunk) {
+            Ok(0) => return Ok(text),
+            Ok(count) => text.extend_from_slice(&chunk[..count]),
+            Err(Errno::INTR) => (),
+            Err(errno) => return Err(errno),
+        }
+    }
 }
 
 /// Reason why an open file was not read.
@@ -98,31 +110,25 @@ pub enum Unread {
 
 /// Reads a regular file of at most `bytes_max` bytes. Open untrusted names with `O_NONBLOCK`,
 /// because opening a FIFO blocks.
-///
-/// # Errors
-/// [`Unread`].
 pub fn read_regular(file: OwnedFd, bytes_max: usize) -> Result<Vec<u8>, Unread> {
     let status = rustix::fs::fstat(&file).map_err(Unread::Stat)?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
         return Err(Unread::NotRegular);
     }
-    let one_more = u64::try_from(bytes_max).map_or(u64::MAX, |bytes| bytes.saturating_add(1));
+    let limit = u64::try_from(bytes_max).map_or(u64::MAX, |bytes| bytes.saturating_add(1));
     let mut bytes = Vec::new();
     std::fs::File::from(file)
-        .take(one_more)
+        .take(limit)
         .read_to_end(&mut bytes)
-        .map_err(|error| Unread::Read(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
-    if bytes_max < bytes.len() {
+        .map_err(|error| Unread::Read(errno_of(&error)))?;
+    if bytes.len() > bytes_max {
         return Err(Unread::TooLarge);
     }
     Ok(bytes)
 }
 
-/// Sets both times of `name` in `directory` to now, without following a link. Ignores read-only
-/// file systems.
-///
-/// # Errors
-/// The errno of utimensat(2).
+/// Sets both times of `name` in `directory` to now, without following a link (utimensat(2)).
+/// Ignores a read-only file system.
 pub fn touch(directory: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     let now = Timespec {
         tv_sec: 0,
@@ -153,7 +159,7 @@ pub const fn type_name(file_type: FileType) -> &'static str {
     }
 }
 
-/// Returns the number of `error`; EIO if it has none.
+/// Returns the errno of `error`; EIO if it has none.
 #[must_use]
 pub fn errno_of(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
@@ -169,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_way_of_opening_leaves_the_directory_or_follows_a_link() {
+    fn both_ways_of_opening_stay_beneath_the_directory_and_follow_no_link() {
         let outside = tempfile::tempdir().expect("a directory");
         let inside = outside.path().join("inside");
         std::fs::create_dir_all(inside.join("a")).expect("made");

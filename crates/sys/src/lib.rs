@@ -1,6 +1,8 @@
 //! Wrappers of kernel interfaces: one module each, plain arguments, no policy. Only this crate
 //! makes raw system calls.
-#![allow(unsafe_code, reason = "the one room where raw system calls are made")]
+//!
+//! A function without a section on errors returns the errno of the calls that it names.
+#![allow(unsafe_code, reason = "the only crate that makes raw system calls")]
 
 pub mod affinity;
 pub mod allocator;
@@ -17,15 +19,13 @@ pub mod mount;
 pub mod name_lookup;
 pub mod namespace;
 pub mod netlink;
-pub mod own_links;
+pub mod nofollow;
 pub mod owner_map;
 pub mod packet;
-pub mod place;
 pub mod privileges;
 pub mod probe;
 pub mod proc;
 pub mod process;
-pub mod reader;
 pub mod rlimit;
 pub mod route;
 pub mod seccomp;
@@ -34,3 +34,5 @@ pub mod socket;
 pub mod stack;
 pub mod stdio;
 pub mod terminal;
+pub mod trusted_links;
+pub mod worker;

@@ -37,8 +37,8 @@ impl Message {
     fn to_bytes(self) -> [u8; MESSAGE_BYTES] {
         let mut bytes = [0; MESSAGE_BYTES];
         bytes[..4].copy_from_slice(&self.kind.to_ne_bytes());
-        for (place, value) in bytes[4..].chunks_exact_mut(4).zip(self.values) {
-            place.copy_from_slice(&value.to_ne_bytes());
+        for (chunk, value) in bytes[4..].chunks_exact_mut(4).zip(self.values) {
+            chunk.copy_from_slice(&value.to_ne_bytes());
         }
         bytes
     }
@@ -52,10 +52,10 @@ impl Message {
     }
 }
 
-/// Converts a received errno. The sender may be compromised: an invalid number becomes EPROTO.
+/// Converts an errno of the peer, which may be compromised: an invalid number becomes EPROTO.
 #[must_use]
-pub fn stated_errno(number: i32) -> Errno {
-    // Errno::from_raw_os_error panics for any other number.
+pub fn errno_from_peer(number: i32) -> Errno {
+    // `from_raw_os_error` panics for any other number.
     match number {
         1..=4095 => Errno::from_raw_os_error(number),
         _ => Errno::PROTO,
@@ -65,10 +65,7 @@ pub fn stated_errno(number: i32) -> Errno {
 /// Descriptors of a message, in the order of sending.
 pub type Received = [Option<OwnedFd>; DESCRIPTORS_MAX];
 
-/// Creates a connected pair, close-on-exec.
-///
-/// # Errors
-/// The errno of socketpair(2).
+/// Creates a connected pair, close-on-exec (socketpair(2)).
 pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     rustix::net::socketpair(
         AddressFamily::UNIX,
@@ -78,10 +75,8 @@ pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     )
 }
 
-/// Sends a message with up to [`DESCRIPTORS_MAX`] descriptors. Allocates nothing.
-///
-/// # Errors
-/// EPIPE if the peer is gone, E2BIG for too many descriptors.
+/// Sends a message with up to [`DESCRIPTORS_MAX`] descriptors. Allocates nothing. Fails with EPIPE
+/// if the peer has closed its end, E2BIG for too many descriptors.
 pub fn send(
     link: BorrowedFd<'_>,
     message: Message,
@@ -108,10 +103,11 @@ pub fn send(
     }
 }
 
-/// Waits for a message; `None` if the peer is gone. Allocates nothing.
+/// Waits for a message; `None` if the peer has closed its end. Allocates nothing.
 ///
 /// # Errors
-/// The errno of recvmsg(2); EBADMSG for a message of another length or too many descriptors.
+/// The errno of recvmsg(2); EBADMSG for a message of another length, or for too many or lost
+/// descriptors.
 pub fn receive(link: BorrowedFd<'_>) -> Result<Option<(Message, Received)>, Errno> {
     match receive_lossy(link)? {
         Some((_, _, true)) => Err(Errno::BADMSG),
@@ -121,15 +117,13 @@ pub fn receive(link: BorrowedFd<'_>) -> Result<Option<(Message, Received)>, Errn
 }
 
 /// Waits for a message. Also returns whether descriptors were lost because this process is at
-/// RLIMIT_NOFILE.
-///
-/// # Errors
-/// The errno of recvmsg(2); EBADMSG for a message of another length or too many descriptors.
+/// RLIMIT_NOFILE (recvmsg(2)). Fails with EBADMSG for a message of another length or too many
+/// descriptors.
 pub fn receive_lossy(link: BorrowedFd<'_>) -> Result<Option<(Message, Received, bool)>, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut bytes = [0; MESSAGE_BYTES];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let answer = rustix::io::retry_on_intr(|| {
+    let result = rustix::io::retry_on_intr(|| {
         let mut parts = [IoSliceMut::new(&mut bytes)];
         rustix::net::recvmsg(
             link.as_fd(),
@@ -138,26 +132,26 @@ pub fn receive_lossy(link: BorrowedFd<'_>) -> Result<Option<(Message, Received, 
             RecvFlags::CMSG_CLOEXEC,
         )
     })?;
-    if answer.bytes == 0 {
+    if result.bytes == 0 {
         return Ok(None);
     }
     let mut received: Received = [const { None }; DESCRIPTORS_MAX];
-    let mut places = received.iter_mut();
+    let mut free = received.iter_mut();
     for message in ancillary.drain() {
         let RecvAncillaryMessage::ScmRights(descriptors) = message else {
             return Err(Errno::BADMSG);
         };
         for descriptor in descriptors {
-            *places.next().ok_or(Errno::BADMSG)? = Some(descriptor);
+            *free.next().ok_or(Errno::BADMSG)? = Some(descriptor);
         }
     }
     // recvmsg(2) truncates a longer message.
-    let is_longer = answer.flags.contains(rustix::net::ReturnFlags::TRUNC);
-    if is_longer || answer.bytes != MESSAGE_BYTES {
+    let is_longer = result.flags.contains(rustix::net::ReturnFlags::TRUNC);
+    if is_longer || result.bytes != MESSAGE_BYTES {
         return Err(Errno::BADMSG);
     }
-    let is_cut = answer.flags.contains(rustix::net::ReturnFlags::CTRUNC);
-    Ok(Some((Message::from_bytes(bytes), received, is_cut)))
+    let has_lost = result.flags.contains(rustix::net::ReturnFlags::CTRUNC);
+    Ok(Some((Message::from_bytes(bytes), received, has_lost)))
 }
 
 #[cfg(test)]
@@ -165,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_arrives_whole_with_its_descriptors_and_the_end_is_seen() {
+    fn a_message_arrives_with_its_descriptors_and_then_the_end() {
         let (here, there) = pair().expect("made");
         let message = Message {
             kind: 7,
@@ -184,9 +178,9 @@ mod tests {
     #[test]
     fn an_invalid_errno_is_replaced_without_a_panic() {
         for number in [i32::MIN, -1, 0, 4096, 65_536 + 13, i32::MAX] {
-            assert_eq!(stated_errno(number), Errno::PROTO);
+            assert_eq!(errno_from_peer(number), Errno::PROTO);
         }
-        assert_eq!(stated_errno(13), Errno::ACCESS);
-        assert_eq!(stated_errno(4095).raw_os_error(), 4095);
+        assert_eq!(errno_from_peer(13), Errno::ACCESS);
+        assert_eq!(errno_from_peer(4095).raw_os_error(), 4095);
     }
 }

@@ -8,34 +8,27 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::FlockOperation;
 use rustix::io::{Errno, retry_on_intr};
 
-/// Locks the whole file exclusively and waits for it.
-///
-/// # Errors
-/// flock(2) except for EINTR, which is retried.
+use super::process::last_errno;
+
+/// Locks the whole file exclusively and waits for it (flock(2)). Retries on EINTR.
 pub fn claim_file(file: BorrowedFd<'_>) -> Result<(), Errno> {
     retry_on_intr(|| rustix::fs::flock(file, FlockOperation::LockExclusive))
 }
 
-/// Locks the whole file exclusively without waiting; `false` if it is locked.
-///
-/// # Errors
-/// flock(2) except for EWOULDBLOCK.
+/// Locks the whole file exclusively without waiting (flock(2)); `false` if it is locked.
 pub fn try_claim_file(file: BorrowedFd<'_>) -> Result<bool, Errno> {
-    match retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)) {
-        Ok(()) => Ok(true),
-        Err(Errno::WOULDBLOCK) => Ok(false),
-        Err(errno) => Err(errno),
-    }
+    try_flock(file, FlockOperation::NonBlockingLockExclusive)
 }
 
 /// Locks the whole file shared without waiting; `false` if it is locked exclusively.
 ///
 /// Downgrading an exclusive lock is not atomic in flock(2): a waiter may get the lock in between.
-///
-/// # Errors
-/// flock(2) except for EWOULDBLOCK.
 pub fn try_share_file(file: BorrowedFd<'_>) -> Result<bool, Errno> {
-    match retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockShared)) {
+    try_flock(file, FlockOperation::NonBlockingLockShared)
+}
+
+fn try_flock(file: BorrowedFd<'_>, operation: FlockOperation) -> Result<bool, Errno> {
+    match retry_on_intr(|| rustix::fs::flock(file, operation)) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),
         Err(errno) => Err(errno),
@@ -45,10 +38,8 @@ pub fn try_share_file(file: BorrowedFd<'_>) -> Result<bool, Errno> {
 /// Locks the byte at `offset` (F_OFD_SETLK, fcntl(2), Linux 3.15) of a file that is open for
 /// writing; `false` if another description holds it.
 ///
-/// Two locks through the same description do not exclude each other.
-///
-/// # Errors
-/// fcntl(2) except for EAGAIN and EACCES; EOVERFLOW for an offset beyond `off_t`.
+/// Two locks through the same description do not exclude each other. Fails with EOVERFLOW for an
+/// offset beyond `off_t`.
 pub fn try_claim_byte(file: BorrowedFd<'_>, offset: u64) -> Result<bool, Errno> {
     let range = libc::flock {
         l_type: i16::try_from(libc::F_WRLCK).map_err(|_wide| Errno::INVAL)?,
@@ -60,20 +51,19 @@ pub fn try_claim_byte(file: BorrowedFd<'_>, offset: u64) -> Result<bool, Errno> 
     };
     // SAFETY: F_OFD_SETLK reads one `struct flock` that lives across the call; the descriptor is
     // borrowed and stays open.
-    let outcome = unsafe {
+    let result = unsafe {
         libc::fcntl(
             file.as_fd().as_raw_fd(),
             libc::F_OFD_SETLK,
             std::ptr::from_ref(&range),
         )
     };
-    if outcome == 0 {
+    if result == 0 {
         return Ok(true);
     }
-    match std::io::Error::last_os_error().raw_os_error() {
-        Some(libc::EAGAIN | libc::EACCES) => Ok(false),
-        Some(number) => Err(Errno::from_raw_os_error(number)),
-        None => Err(Errno::IO),
+    match last_errno() {
+        Errno::AGAIN | Errno::ACCESS => Ok(false),
+        errno => Err(errno),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Mount calls that assemble a new root. They allocate nothing, so that a child may use them.
+//! Mount calls that assemble a new root. They allocate nothing, so that a child may call them.
 
 use std::ffi::CStr;
 use std::fmt::Arguments;
@@ -40,6 +40,7 @@ const AT_RECURSIVE: u32 = 0x8000;
 const AT_EMPTY_PATH: u32 = 0x1000;
 
 #[repr(C)]
+#[derive(Default)]
 struct MountAttr {
     set: u64,
     clear: u64,
@@ -62,62 +63,44 @@ fn set_attributes(at: i32, path: &CStr, flags: u32, attributes: &MountAttr) -> R
     .map(|_zero| ())
 }
 
-/// Adds `attributes` to the mount at `path`, and with `recursive` to the mounts beneath it.
+/// Adds `attributes` to the mount at `path`, and with `recursive` to the mounts beneath it
+/// (mount_setattr(2)).
 ///
 /// Attributes are only added: an ordinary user may not clear the nosuid, nodev and noexec of a bind
 /// mount's source.
-///
-/// # Errors
-/// The errno of mount_setattr(2).
 pub fn restrict(path: &CStr, attributes: Attributes, recursive: bool) -> Result<(), Errno> {
     let attr = MountAttr {
         set: attributes.0,
-        clear: 0,
-        propagation: 0,
-        userns_fd: 0,
+        ..MountAttr::default()
     };
-    set_attributes(
-        libc::AT_FDCWD,
-        path,
-        if recursive { AT_RECURSIVE } else { 0 },
-        &attr,
-    )
+    let flags = if recursive { AT_RECURSIVE } else { 0 };
+    set_attributes(libc::AT_FDCWD, path, flags, &attr)
 }
 
-/// Adds `attributes` to a detached tree and makes it private: a clone stays in the peer group of
-/// its source, and later mounts would propagate.
-///
-/// # Errors
-/// The errno of mount_setattr(2).
+/// Adds `attributes` to a detached tree and makes it private (mount_setattr(2)): a clone stays in
+/// the peer group of its source, and later mounts would propagate.
 pub fn restrict_tree(tree: BorrowedFd<'_>, attributes: Attributes) -> Result<(), Errno> {
     let attr = MountAttr {
         set: attributes.0,
-        clear: 0,
         propagation: libc::MS_PRIVATE,
-        userns_fd: 0,
+        ..MountAttr::default()
     };
     set_attributes(tree.as_raw_fd(), c"", AT_EMPTY_PATH | AT_RECURSIVE, &attr)
 }
 
-/// Maps the owners of a detached tree by the id maps of `user_namespace` (Linux 5.12).
-///
-/// # Errors
+/// Maps the owners of a detached tree by the id maps of `user_namespace` (Linux 5.12). Fails with
 /// EINVAL if the file system does not support it, EPERM without CAP_SYS_ADMIN over it.
 pub fn map_owners(tree: BorrowedFd<'_>, user_namespace: BorrowedFd<'_>) -> Result<(), Errno> {
     let userns_fd = u64::from(user_namespace.as_raw_fd().cast_unsigned());
     let attr = MountAttr {
         set: ATTR_IDMAP,
-        clear: 0,
-        propagation: 0,
         userns_fd,
+        ..MountAttr::default()
     };
     set_attributes(tree.as_raw_fd(), c"", AT_EMPTY_PATH | AT_RECURSIVE, &attr)
 }
 
 /// Clones the mount at `path` as a detached tree (open_tree(2), OPEN_TREE_CLONE).
-///
-/// # Errors
-/// The errno of open_tree(2).
 pub fn clone_tree(path: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -125,10 +108,8 @@ pub fn clone_tree(path: &CStr) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(rustix::fs::CWD, path, flags)
 }
 
-/// Clones the single mount of `directory`, from that directory on, as a detached tree.
-///
-/// # Errors
-/// The errno of open_tree(2).
+/// Clones the single mount of `directory`, from that directory on, as a detached tree
+/// (open_tree(2)).
 pub fn clone_directory(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -136,10 +117,7 @@ pub fn clone_directory(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(directory, c"", flags)
 }
 
-/// Clones the mount at `source` and those beneath it as a detached tree.
-///
-/// # Errors
-/// The errno of open_tree(2).
+/// Clones the mount at `source` and those beneath it as a detached tree (open_tree(2)).
 pub fn clone_all(source: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -148,21 +126,19 @@ pub fn clone_all(source: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(source, c"", flags)
 }
 
-/// Attaches a detached tree at an open file or directory.
-///
-/// # Errors
-/// The errno of move_mount(2).
+/// Attaches a detached tree at an open file or directory (move_mount(2)).
 pub fn attach_at(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<(), Errno> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     rustix::mount::move_mount(tree, c"", target, c"", flags)
 }
 
-/// Bind-mounts `source` and the mounts beneath it at `target`, both beneath the open directory
-/// `root`. With `read_only` the top mount is read-only. No link is followed and `root` is not left.
+/// Bind-mounts `source`, relative to the working directory, and the mounts beneath it at `target`,
+/// relative to the open directory `root`. Both paths are resolved without links and stay beneath
+/// their directory. With `read_only` the top mount is read-only.
 ///
 /// # Errors
 /// The errno of openat2(2), ELOOP for a link; of open_tree(2), mount_setattr(2) or move_mount(2).
-pub fn graft(
+pub fn bind_beneath(
     source: &CStr,
     root: BorrowedFd<'_>,
     target: &CStr,
@@ -177,30 +153,22 @@ pub fn graft(
     if read_only {
         let attr = MountAttr {
             set: Attributes::RDONLY.0,
-            clear: 0,
-            propagation: 0,
-            userns_fd: 0,
+            ..MountAttr::default()
         };
         set_attributes(tree.as_raw_fd(), c"", AT_EMPTY_PATH, &attr)?;
     }
     attach_at(tree.as_fd(), target.as_fd())
 }
 
-/// Attaches a detached tree at `target`.
-///
-/// # Errors
-/// The errno of move_mount(2).
+/// Attaches a detached tree at `target` (move_mount(2)).
 pub fn attach(tree: BorrowedFd<'_>, target: &CStr) -> Result<(), Errno> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     rustix::mount::move_mount(tree, c"", rustix::fs::CWD, target, flags)
 }
 
-/// Creates a detached tmpfs: nosuid, nodev, mode 0755.
+/// Creates a detached tmpfs (fsopen(2), fsconfig(2), fsmount(2)): nosuid, nodev, mode 0755.
 ///
 /// `size` and `inodes` are the options `size=` and `nr_inodes=` of tmpfs(5).
-///
-/// # Errors
-/// The errno of fsopen(2), fsconfig(2) or fsmount(2).
 pub fn new_tmpfs(size: &CStr, inodes: &CStr) -> Result<OwnedFd, Errno> {
     let context = rustix::mount::fsopen(c"tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     rustix::mount::fsconfig_set_string(context.as_fd(), c"size", size)?;
@@ -241,18 +209,24 @@ pub fn new_overlay(lower: &CStr, upper_and_work: Option<(&CStr, &CStr)>) -> Resu
     rustix::mount::fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-/// Unmounts `target` lazily.
+/// Checks that the directory `upper` supports the extended attributes of overlayfs. Without them
+/// (tmpfs before Linux 6.6) a removed and recreated directory would show its old content.
 ///
 /// # Errors
-/// The errno of umount2(2).
+/// The errno of setxattr(2) or removexattr(2): EOPNOTSUPP without support.
+pub fn check_overlay_attributes(upper: &CStr) -> Result<(), Errno> {
+    let name = c"user.overlay.runner";
+    rustix::fs::setxattr(upper, name, b"y", rustix::fs::XattrFlags::empty())?;
+    rustix::fs::removexattr(upper, name)
+}
+
+/// Unmounts `target` lazily (umount2(2)).
 pub fn detach(target: &CStr) -> Result<(), Errno> {
     rustix::mount::unmount(target, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
 }
 
-/// Changes the limits of the tmpfs at `path` (fspick(2)).
-///
-/// # Errors
-/// EINVAL if more is in use than the new limit allows.
+/// Changes the limits of the tmpfs at `path` (fspick(2)). Fails with EINVAL if more is in use than
+/// the new limit allows.
 pub fn resize_tmpfs(path: &CStr, size: &CStr, inodes: &CStr) -> Result<(), Errno> {
     let context = rustix::mount::fspick(rustix::fs::CWD, path, FsPickFlags::FSPICK_CLOEXEC)?;
     rustix::mount::fsconfig_set_string(context.as_fd(), c"size", size)?;
@@ -260,10 +234,7 @@ pub fn resize_tmpfs(path: &CStr, size: &CStr, inodes: &CStr) -> Result<(), Errno
     rustix::mount::fsconfig_reconfigure(context.as_fd())
 }
 
-/// Mounts a new tmpfs of `size_bytes` at `target`, nosuid and nodev.
-///
-/// # Errors
-/// The errno of mount(2).
+/// Mounts a new tmpfs of `size_bytes` at `target`, nosuid and nodev (mount(2)).
 pub fn tmpfs_at(target: &CStr, size_bytes: u64) -> Result<(), Errno> {
     let mut options = [0; 64];
     let options = c_string(
@@ -279,10 +250,8 @@ pub fn tmpfs_at(target: &CStr, size_bytes: u64) -> Result<(), Errno> {
     )
 }
 
-/// Formats `text` into `buffer`. Allocates nothing.
-///
-/// # Errors
-/// ENAMETOOLONG if the buffer is too small.
+/// Formats `text` into `buffer`. Allocates nothing. Fails with ENAMETOOLONG if the buffer is too
+/// small.
 pub fn c_string<'buffer>(
     buffer: &'buffer mut [u8],
     text: Arguments<'_>,
@@ -293,19 +262,14 @@ pub fn c_string<'buffer>(
     CStr::from_bytes_until_nul(buffer).map_err(|_no_end| Errno::NAMETOOLONG)
 }
 
-/// Mounts the proc file system of this pid namespace.
-///
-/// # Errors
-/// EPERM if parts of the visible proc are masked (mount_namespaces(7)).
+/// Mounts the proc file system of this pid namespace. Fails with EPERM if parts of the visible proc
+/// are masked (mount_namespaces(7)).
 pub fn proc_at(target: &CStr) -> Result<(), Errno> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     rustix::mount::mount(c"proc", target, c"proc", flags, None::<&CStr>)
 }
 
-/// Mounts a new devpts. The terminals get the group of the mounting process.
-///
-/// # Errors
-/// The errno of mount(2).
+/// Mounts a new devpts (mount(2)). The terminals get the group of the mounting process.
 pub fn devpts_at(target: &CStr) -> Result<(), Errno> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     rustix::mount::mount(
@@ -317,10 +281,7 @@ pub fn devpts_at(target: &CStr) -> Result<(), Errno> {
     )
 }
 
-/// Bind-mounts `source` at `target`, with `recursive` including the mounts beneath it.
-///
-/// # Errors
-/// The errno of mount(2).
+/// Bind-mounts `source` at `target`, with `recursive` including the mounts beneath it (mount(2)).
 pub fn bind(source: &CStr, target: &CStr, recursive: bool) -> Result<(), Errno> {
     if recursive {
         rustix::mount::mount_bind_recursive(source, target)
@@ -329,10 +290,7 @@ pub fn bind(source: &CStr, target: &CStr, recursive: bool) -> Result<(), Errno> 
     }
 }
 
-/// Stops mount propagation from and to this namespace.
-///
-/// # Errors
-/// The errno of mount(2).
+/// Stops mount propagation from and to this namespace (mount(2)).
 pub fn make_private() -> Result<(), Errno> {
     rustix::mount::mount_change(
         c"/",
@@ -341,9 +299,7 @@ pub fn make_private() -> Result<(), Errno> {
 }
 
 /// Makes the working directory, which must be a mount point, the root and detaches the old root.
-///
-/// # Errors
-/// EINVAL if the working directory is not a mount point.
+/// Fails with EINVAL if the working directory is not a mount point.
 pub fn pivot_into_working_directory() -> Result<(), Errno> {
     rustix::process::pivot_root(c".", c".")?;
     // The old root is now stacked on the new one; `.` still refers to it.

@@ -6,9 +6,9 @@
 
 use std::ffi::CStr;
 
-/// Limits host lookups of the process to /etc/hosts and DNS, regardless of nsswitch.conf(5).
-/// `false` if the C library refused. systemd-resolved also answers DNS at the address in
-/// resolv.conf(5).
+/// Limits host lookups of the process to /etc/hosts and DNS, regardless of nsswitch.conf(5). Names of
+/// systemd-resolved stay available, because it also answers DNS at the address in resolv.conf(5).
+/// Returns `false` if the C library refuses.
 #[must_use]
 pub fn only_files_and_dns() -> bool {
     configure(c"hosts", c"files dns")

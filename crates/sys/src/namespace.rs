@@ -27,34 +27,32 @@ pub mod kind {
     pub const TIME: u64 = 0x0000_0080;
 }
 
-/// Calls unshare(2) with `kinds` of [`kind`].
-///
-/// # Errors
+/// Moves this process into new namespaces of `kinds`, flags of [`kind`] (unshare(2)). Fails with
 /// EPERM without CAP_SYS_ADMIN in the user namespace.
-pub fn leave(kinds: u64) -> Result<(), Errno> {
-    // SAFETY: an integer; a change of namespaces touches no memory of this process.
+pub fn unshare(kinds: u64) -> Result<(), Errno> {
+    // SAFETY: an integer; the call accesses no memory of this process.
     check(unsafe { libc::syscall(libc::SYS_unshare, kinds) }).map(|_zero| ())
 }
 
 /// Enters a new time namespace with `offsets` (time_namespaces(7)). Children have the same clocks.
 ///
-/// The process itself must enter: before Linux 6.3 a vfork(2) child that shares its memory cannot
-/// be in another time namespace.
+/// The process itself must enter it, because before Linux 6.3 a vfork(2) child that shares its
+/// memory cannot be in another time namespace.
 ///
 /// # Errors
 /// unshare(2): EINVAL without CONFIG_TIME_NS, ENOSPC at user.max_time_namespaces. The errno of
 /// writing `/proc/self/timens_offsets` or of setns(2).
 pub fn set_clocks(offsets: &[u8]) -> Result<(), Errno> {
-    leave(kind::TIME)?;
+    unshare(kind::TIME)?;
     write_file(c"/proc/self/timens_offsets", offsets)?;
-    let fresh = rustix::fs::openat(
+    let time_namespace = rustix::fs::openat(
         rustix::fs::CWD,
         c"/proc/self/ns/time_for_children",
         OFlags::RDONLY | OFlags::CLOEXEC,
         Mode::empty(),
     )?;
     rustix::thread::move_into_link_name_space(
-        std::os::fd::AsFd::as_fd(&fresh),
+        std::os::fd::AsFd::as_fd(&time_namespace),
         Some(rustix::thread::LinkNameSpaceType::Time),
     )
 }
@@ -73,13 +71,18 @@ pub fn write_file(path: &CStr, text: &[u8]) -> Result<(), Errno> {
     }
 }
 
+/// Writes the id maps of this process. Denies setgroups(2), which is required to write gid_map
+/// without capabilities in the parent user namespace. Allocates nothing.
+pub fn write_id_maps(uid_map: &[u8], gid_map: &[u8]) -> Result<(), Errno> {
+    write_file(c"/proc/self/setgroups", b"deny")?;
+    write_file(c"/proc/self/uid_map", uid_map)?;
+    write_file(c"/proc/self/gid_map", gid_map)
+}
+
 /// Interface index of the loopback device, the first of every network namespace.
 pub const LOOPBACK_INDEX: u32 = 1;
 
-/// Brings up the loopback device of this network namespace.
-///
-/// # Errors
-/// The errno of socket(2) or ioctl(2).
+/// Brings up the loopback device of this network namespace (socket(2), ioctl(2)).
 pub fn loopback_up() -> Result<(), Errno> {
     let socket = rustix::net::socket_with(
         rustix::net::AddressFamily::INET,

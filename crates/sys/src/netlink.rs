@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, So
 
 const HEADER_BYTES: usize = 16;
 const ATTRIBUTE_HEADER_BYTES: usize = 4;
-/// `NLMSG_ERROR`; with number 0 an acknowledgement.
+/// `NLMSG_ERROR`; with errno 0 an acknowledgement.
 const MESSAGE_ERROR: u16 = 2;
 /// `NLM_F_REQUEST`.
 pub const REQUEST: u16 = 0x1;
@@ -79,10 +79,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Appends a message: type, flags, fixed part, attributes.
-    ///
-    /// # Errors
-    /// EMSGSIZE for an attribute of more than 64 KiB.
+    /// Appends a message: type, flags, fixed part, attributes. Fails with EMSGSIZE for an attribute
+    /// of more than 64 KiB.
     pub fn push(
         &mut self,
         kind: u16,
@@ -125,10 +123,8 @@ impl Batch {
     }
 }
 
-/// Opens a close-on-exec netlink socket; `None` is routing.
-///
-/// # Errors
-/// The errno of socket(2): EPROTONOSUPPORT if the kernel does not have the protocol.
+/// Opens a close-on-exec netlink socket of `protocol`; `None` is NETLINK_ROUTE (socket(2)). Fails
+/// with EPROTONOSUPPORT if the kernel does not have the protocol.
 pub fn open(protocol: Option<Protocol>) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC;
     rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)
@@ -147,13 +143,13 @@ pub fn exchange(socket: &OwnedFd, batch: &[u8], acknowledged: u32) -> Result<(),
     }
     let mut missing = acknowledged;
     let mut buffer = [0_u8; 4_096];
-    while 0 < missing {
+    while missing > 0 {
         let (received, _) = rustix::net::recv(socket, &mut buffer, RecvFlags::empty())?;
         let mut rest = &buffer[..received];
         if rest.is_empty() {
             return Err(Errno::PROTO);
         }
-        while 0 < missing && !rest.is_empty() {
+        while missing > 0 && !rest.is_empty() {
             rest = read_acknowledgement(rest)?;
             missing -= 1;
         }
@@ -161,7 +157,6 @@ pub fn exchange(socket: &OwnedFd, batch: &[u8], acknowledged: u32) -> Result<(),
     Ok(())
 }
 
-/// Returns the bytes after the first acknowledgement.
 fn read_acknowledgement(bytes: &[u8]) -> Result<&[u8], Errno> {
     let Some((header, after)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Err(Errno::PROTO);
@@ -186,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_count_headers_and_everything_is_padded_to_four() {
+    fn lengths_include_headers_and_everything_is_padded_to_four_bytes() {
         let mut batch = Batch::default();
         let inner = vec![Attribute::text(1, "ab"), Attribute::number(2, 1)];
         batch

@@ -9,25 +9,21 @@ use super::credentials::HostIds;
 use super::namespace::kind;
 use super::process::{self, Forked};
 
-/// A user namespace without processes.
+/// A user namespace without processes whose id maps an idmapped mount uses.
 #[derive(Debug)]
 pub struct OwnerMap(OwnedFd);
 
 impl OwnerMap {
-    /// Creates a map that shows files of `owner` as `body`'s, and stores files of `body` as
-    /// `owner`'s.
+    /// Creates a map with which files of `owner` appear as files of `body`, and files that `body`
+    /// creates are stored as files of `owner` (clone3(2), open(2), write(2)).
     ///
     /// The calling process must have one thread and CAP_SETUID over the initial ids.
-    ///
-    /// # Errors
-    /// The errno of clone3(2), open(2) or write(2).
     pub fn new(owner: HostIds, body: HostIds) -> Result<Self, Errno> {
         let parent = rustix::process::getpid();
         // SAFETY: the caller has one thread, and the child only waits to be killed.
         let forked = unsafe { process::fork_into(kind::USER, None) }?;
         let Forked::Parent { pid, pidfd } = forked else {
-            // If the parent was killed before the death signal is set, the child has another parent
-            // and would never end.
+            // If the parent died before the death signal was set, the child would never end.
             if super::privileges::die_with_parent().is_err()
                 || rustix::process::getppid() != Some(parent)
             {

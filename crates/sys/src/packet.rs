@@ -5,10 +5,12 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use rustix::io::Errno;
 
 use super::process::check;
+use super::seccomp::as_sock_fprog;
+use super::socket::set_option;
 use filter::bpf::Instruction;
 
-/// Opens a close-on-exec, non-blocking packet socket on a device, with `filter` attached. Packets
-/// of every protocol arrive from the network header on. Allocates nothing.
+/// Opens a close-on-exec, non-blocking packet socket on a device, with `filter` attached. Reads
+/// packets of every protocol, starting at the network header. Allocates nothing.
 ///
 /// # Errors
 /// EPERM without CAP_NET_RAW in the user namespace of the network namespace; the errno of
@@ -21,23 +23,9 @@ pub fn tap(device_index: u32, filter: &[Instruction]) -> Result<OwnedFd, Errno> 
     let made = i32::try_from(made).map_err(|_range| Errno::RANGE)?;
     // SAFETY: the kernel just made this descriptor; it has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(made) };
-    let program = libc::sock_fprog {
-        len: u16::try_from(filter.len()).map_err(|_too_long| Errno::INVAL)?,
-        // The kernel only reads it; the C type has no const.
-        filter: filter.as_ptr().cast::<libc::sock_filter>().cast_mut(),
-    };
-    // SAFETY: `program` points to `len` instructions, whose layout `kernel::seccomp` checks and
-    // which live across the call.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_setsockopt,
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
-            &raw const program,
-            size_of_val(&program),
-        )
-    })?;
+    let program = as_sock_fprog(filter)?;
+    // SAFETY: SO_ATTACH_FILTER takes a `sock_fprog`, whose instructions live across the call.
+    unsafe { set_option(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program) }?;
     // SAFETY: sockaddr_ll is plain integers; all zero is valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = u16::try_from(libc::AF_PACKET).map_err(|_range| Errno::RANGE)?;

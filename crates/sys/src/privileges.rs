@@ -5,10 +5,7 @@ use rustix::process::{Gid, Signal, Uid, set_parent_process_death_signal};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 
 /// Empties the bounding set, so that no later exec gains a capability; the current ones stay. Needs
-/// CAP_SETPCAP.
-///
-/// # Errors
-/// EPERM without the capability.
+/// CAP_SETPCAP. Fails with EPERM without the capability.
 pub fn drop_bounding_set() -> Result<(), Errno> {
     // By number: a later kernel has capabilities without a name in rustix.
     for number in 0..u64::BITS {
@@ -23,10 +20,8 @@ pub fn drop_bounding_set() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Empties the ambient, inheritable, permitted and effective sets and locks the secure bits, so that
-/// uid 0 gets no capabilities from here on. Call it after [`drop_bounding_set`].
-///
-/// # Errors
+/// Empties the ambient, inheritable, permitted and effective sets and locks the secure bits, so
+/// that uid 0 gets no capabilities from here on. Call it after [`drop_bounding_set`]. Fails with
 /// EPERM for a wrong order of the steps.
 pub fn drop_all() -> Result<(), Errno> {
     const SECURE_BITS: CapabilitiesSecureBits = CapabilitiesSecureBits::NO_ROOT
@@ -46,18 +41,14 @@ pub fn drop_all() -> Result<(), Errno> {
     rustix::thread::set_capabilities(None, NONE)
 }
 
-/// Requests SIGKILL when the thread that cloned this process ends. A change of ids clears it.
-///
-/// # Errors
-/// The errno of prctl(2).
+/// Requests SIGKILL when the thread that cloned this process ends (prctl(2)). A change of ids
+/// clears it.
 pub fn die_with_parent() -> Result<(), Errno> {
     set_parent_process_death_signal(Some(Signal::KILL))
 }
 
 /// Sets real, effective and saved ids and empties the supplementary groups, of this thread only.
-///
-/// # Errors
-/// EINVAL for unmapped ids, EPERM without the capability.
+/// Fails with EINVAL for unmapped ids, EPERM without the capability.
 pub fn become_ids(uid: u32, gid: u32) -> Result<(), Errno> {
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
     rustix::thread::set_thread_groups(&[])?;

@@ -24,11 +24,12 @@ pub fn effective_gid() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
-/// Returns the file type at `path` without following a final link; `None` if it does not exist.
+/// Returns the type of the file at `path`, and the target of a link; `None` if it does not exist. A
+/// final link is not followed.
 ///
 /// # Errors
 /// The errno of lstat(2) or readlink(2), except "not found".
-pub fn look(path: &CStr) -> Result<Option<HostEntry>, Errno> {
+pub fn host_entry(path: &CStr) -> Result<Option<HostEntry>, Errno> {
     match rustix::fs::lstat(path) {
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
         Err(errno) => Err(errno),
@@ -41,8 +42,8 @@ pub fn look(path: &CStr) -> Result<Option<HostEntry>, Errno> {
     }
 }
 
-/// System calls that confinement needs. Without [`Self::Openat2`] paths are walked by component,
-/// and only runs with an image fail.
+/// System calls that the sandbox needs. Without [`Self::Openat2`] paths are walked by component, and
+/// only runs with an image fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     /// fsopen(2), Linux 5.2.
@@ -60,7 +61,7 @@ pub enum Call {
 #[must_use]
 pub fn has_call(call: Call) -> bool {
     let nothing = std::ptr::null::<u8>();
-    let answer = match call {
+    let result = match call {
         // SAFETY: a null name is refused (EFAULT, or EPERM before that).
         Call::Fsopen => unsafe { libc::syscall(libc::SYS_fsopen, nothing, 0) },
         // SAFETY: size 0 is refused (EINVAL) before the pointer is read.
@@ -72,7 +73,7 @@ pub fn has_call(call: Call) -> bool {
             libc::syscall(libc::SYS_mount_setattr, -1, nothing, 0, nothing, 0)
         },
     };
-    !matches!(process::check(answer), Err(Errno::NOSYS))
+    !matches!(process::check(result), Err(Errno::NOSYS))
 }
 
 /// Whether the kernel supports seccomp filters that kill processes (Linux 4.14).
@@ -81,26 +82,25 @@ pub fn has_seccomp_filter() -> bool {
     const GET_ACTION_AVAIL: u32 = 2;
     let action = libc::SECCOMP_RET_KILL_PROCESS;
     // SAFETY: the action lives across the call, which only reads it.
-    let answer =
+    let result =
         unsafe { libc::syscall(libc::SYS_seccomp, GET_ACTION_AVAIL, 0, &raw const action) };
-    process::check(answer).is_ok()
+    process::check(result).is_ok()
 }
 
-/// Mounts an overlayfs over a directory, in the user and mount namespace of a child that ends at
-/// once. With `writable` it also tests the extended attributes, which tmpfs supports since Linux
-/// 6.6.
+/// Mounts an overlayfs in the user and mount namespace of a child that ends at once. With `writable`
+/// it also checks the extended attributes, which tmpfs supports since Linux 6.6.
 ///
 /// The calling process must have one thread.
 ///
 /// # Errors
 /// The errno of the call that failed.
-pub fn lay_overlay(writable: bool) -> Result<(), Errno> {
+pub fn try_overlay(writable: bool) -> Result<(), Errno> {
     let (uid, gid) = (effective_uid(), effective_gid());
     let maps = [uid, gid].map(|id| format!("1000 {id} 1"));
     // SAFETY: the caller has one thread, and the child allocates nothing and exits.
     match unsafe { process::fork_into(kind::USER | kind::MOUNT, None) }? {
         Forked::Child => {
-            let errno = lay_overlay_here(&maps, writable)
+            let errno = mount_overlay(&maps, writable)
                 .err()
                 .map_or(0, Errno::raw_os_error);
             process::exit_now(errno)
@@ -116,10 +116,8 @@ pub fn lay_overlay(writable: bool) -> Result<(), Errno> {
     }
 }
 
-fn lay_overlay_here([uid_map, gid_map]: &[String; 2], writable: bool) -> Result<(), Errno> {
-    namespace::write_file(c"/proc/self/setgroups", b"deny")?;
-    namespace::write_file(c"/proc/self/uid_map", uid_map.as_bytes())?;
-    namespace::write_file(c"/proc/self/gid_map", gid_map.as_bytes())?;
+fn mount_overlay([uid_map, gid_map]: &[String; 2], writable: bool) -> Result<(), Errno> {
+    namespace::write_id_maps(uid_map.as_bytes(), gid_map.as_bytes())?;
     mount::make_private()?;
     let space = mount::new_tmpfs(c"65536", c"64")?;
     // A directory that exists on every system; only this child sees the mount.
@@ -131,18 +129,14 @@ fn lay_overlay_here([uid_map, gid_map]: &[String; 2], writable: bool) -> Result<
     if !writable {
         return mount::new_overlay(c"upper:lower", None).map(drop);
     }
-    let note = c"user.overlay.runner";
-    rustix::fs::setxattr(c"upper", note, b"y", rustix::fs::XattrFlags::empty())?;
+    mount::check_overlay_attributes(c"upper")?;
     mount::new_overlay(c"lower", Some((c"upper", c"work"))).map(drop)
 }
 
 /// Creates `kinds` of namespaces (see [`super::namespace::kind`]) and a user namespace in a child
-/// that ends at once.
+/// that ends at once (clone3(2), wait4(2)).
 ///
 /// The calling process must have one thread.
-///
-/// # Errors
-/// The errno of clone3(2) or wait4(2).
 pub fn make_namespaces(kinds: u64) -> Result<(), Errno> {
     // SAFETY: the caller has one thread, and the child exits at once.
     match unsafe { process::fork_into(kind::USER | kinds, None) }? {

@@ -6,18 +6,9 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// Fields of /proc/PID/stat that limits use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stat {
-    /// CPU time of the process and of its waited-for descendants, clock ticks.
-    pub cpu_ticks: u64,
-    pub threads: u64,
-}
+use super::file::read_to_end;
 
-/// Lists the pids of this /proc.
-///
-/// # Errors
-/// openat(2), getdents64(2).
+/// Lists the pids of this /proc (openat(2), getdents64(2)).
 pub fn process_ids(proc: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
     let mut ids = Vec::new();
     for entry in rustix::fs::Dir::read_from(proc)? {
@@ -28,18 +19,13 @@ pub fn process_ids(proc: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
     Ok(ids)
 }
 
-/// Reads CPU time and threads; `None` if the process is gone.
-///
-/// # Errors
-/// openat(2), read(2); EPROTO for a malformed file.
-pub fn stat(proc: BorrowedFd<'_>, id: u32) -> Result<Option<Stat>, Errno> {
-    parsed(read(proc, id, c"stat")?, parse_stat)
+/// Reads the CPU time of a process and of its waited-for descendants in clock ticks; `None` if the
+/// process is gone. Fails with EPROTO for a malformed file.
+pub fn cpu_ticks(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, Errno> {
+    parsed(read(proc, id, c"stat")?, parse_cpu_ticks)
 }
 
 /// Reads the resident pages, including shared ones; `None` if the process is gone.
-///
-/// # Errors
-/// As [`stat`].
 pub fn resident_pages(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, Errno> {
     parsed(read(proc, id, c"statm")?, |text| {
         text.split_ascii_whitespace().nth(1)?.parse().ok()
@@ -47,9 +33,7 @@ pub fn resident_pages(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, Errn
 }
 
 /// Reads the proportional set size in bytes (Linux 4.14); `None` if the process is gone.
-///
-/// # Errors
-/// As [`stat`]; EACCES or EPERM if ptrace(2) access is denied.
+/// Fails with EACCES or EPERM if ptrace(2) access is denied.
 pub fn proportional_bytes(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, Errno> {
     let text = match read(proc, id, c"smaps_rollup") {
         // The file of a zombie is empty.
@@ -61,9 +45,6 @@ pub fn proportional_bytes(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, 
 
 /// Reads resident anonymous and shared memory in bytes, without file mappings (Linux 4.5); `None`
 /// if the process is gone.
-///
-/// # Errors
-/// As [`stat`].
 pub fn unbacked_bytes(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, Errno> {
     // A zombie has neither line.
     parsed(read(proc, id, c"status")?, |text| {
@@ -80,43 +61,33 @@ fn parsed<T>(text: Option<String>, parse: impl Fn(&str) -> Option<T>) -> Result<
 }
 
 fn read(proc: BorrowedFd<'_>, id: u32, file: &CStr) -> Result<Option<String>, Errno> {
-    let gone = |errno| matches!(errno, Errno::NOENT | Errno::SRCH);
+    let is_gone = |errno| matches!(errno, Errno::NOENT | Errno::SRCH);
     let path = format!("{id}/{}", file.to_string_lossy());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let opened = match rustix::fs::openat(proc, path, flags, Mode::empty()) {
         Ok(opened) => opened,
-        Err(errno) if gone(errno) => return Ok(None),
+        Err(errno) if is_gone(errno) => return Ok(None),
         Err(errno) => return Err(errno),
     };
-    let mut text = Vec::new();
-    let mut chunk = [0_u8; 4096];
-    loop {
-        match rustix::io::read(&opened, &mut chunk) {
-            Ok(0) => break,
-            Ok(count) => text.extend_from_slice(&chunk[..count]),
-            Err(Errno::INTR) => (),
-            Err(errno) if gone(errno) => return Ok(None),
-            Err(errno) => return Err(errno),
-        }
+    match read_to_end(&opened) {
+        Ok(text) => Ok(Some(String::from_utf8_lossy(&text).into_owned())),
+        Err(errno) if is_gone(errno) => Ok(None),
+        Err(errno) => Err(errno),
     }
-    Ok(Some(String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// The second field is the process name, which may contain spaces and parentheses; only the last
-/// `)` ends it.
-fn parse_stat(text: &str) -> Option<Stat> {
+/// The second field is the process name, which may contain spaces and parentheses: the last `)`
+/// ends it.
+fn parse_cpu_ticks(text: &str) -> Option<u64> {
     let (_, after_name) = text.rsplit_once(')')?;
     let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
-    // The first one is field 3, `state`; times are fields 14 to 17, threads field 20.
+    // The first one is field 3, `state`; times are fields 14 to 17.
     let mut cpu_ticks: u64 = 0;
     for field in fields.get(11..15)? {
         // The children's times are signed in the file.
         cpu_ticks = cpu_ticks.saturating_add(u64::try_from(field.parse::<i64>().ok()?).ok()?);
     }
-    Some(Stat {
-        cpu_ticks,
-        threads: fields.get(17)?.parse().ok()?,
-    })
+    Some(cpu_ticks)
 }
 
 fn kilobytes(text: &str, key: &str) -> Option<u64> {
@@ -130,15 +101,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_cannot_forge_its_times_by_its_name() {
+    fn a_body_cannot_forge_its_cpu_time_by_its_name() {
         let text =
             "7 (a) R 0 0 0 (b) S 1 7 7 0 -1 4194560 9 0 0 0 11 22 33 44 20 0 5 0 100 1 2 3\n";
-        let expected = Stat {
-            cpu_ticks: 110,
-            threads: 5,
-        };
-        assert_eq!(parse_stat(text), Some(expected));
-        assert_eq!(parse_stat("7 (a) R 1"), None);
+        assert_eq!(parse_cpu_ticks(text), Some(110));
+        assert_eq!(parse_cpu_ticks("7 (a) R 1"), None);
     }
 
     #[test]

@@ -7,6 +7,8 @@ use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
 use super::arena::StringArray;
+use super::cgroup::CLONE_INTO_CGROUP;
+use super::file::errno_of;
 
 /// Result of [`fork_into`]: parent or child.
 #[derive(Debug)]
@@ -19,8 +21,7 @@ pub enum Forked {
     Child,
 }
 
-/// Forks with clone3(2) and without shared memory. All signal handlers of the child are at their
-/// default.
+/// Forks with clone3(2) and without shared memory. The child has default signal handlers.
 ///
 /// `namespaces` holds CLONE_NEW… flags; `into_cgroup` is an open directory of a version 2 cgroup.
 ///
@@ -36,7 +37,6 @@ pub unsafe fn fork_into(
     into_cgroup: Option<BorrowedFd<'_>>,
 ) -> Result<Forked, Errno> {
     const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
-    const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
     const CLONE_PIDFD: u64 = 0x1000;
     let mut pidfd: RawFd = -1;
     // SAFETY: clone_args is plain integers; all zero is valid.
@@ -68,13 +68,11 @@ pub unsafe fn fork_into(
     })
 }
 
-/// Forks with fork(2). Returns the pid of the child, and `None` in the child.
+/// Forks with fork(2). Returns the pid of the child, and `None` in the child. Fails with EAGAIN at a
+/// process limit, ENOMEM.
 ///
 /// # Safety
 /// The calling process must have one thread, as for [`fork_into`].
-///
-/// # Errors
-/// EAGAIN at a process limit, ENOMEM.
 pub unsafe fn fork() -> Result<Option<i32>, Errno> {
     // SAFETY: takes no argument; the caller guarantees the single thread.
     match unsafe { libc::fork() } {
@@ -90,9 +88,6 @@ pub unsafe fn fork() -> Result<Option<i32>, Errno> {
 /// # Safety
 /// `child` may change only memory that the caller expects to change, and `stack` must be large
 /// enough.
-///
-/// # Errors
-/// The errno of clone(2).
 pub unsafe fn vfork_onto<T>(
     stack: &mut [u8],
     child: fn(&T) -> !,
@@ -102,9 +97,10 @@ pub unsafe fn vfork_onto<T>(
         child: fn(&T) -> !,
         argument: &'a T,
     }
-    // A panic would end the process here: it does not leave `extern "C"`.
+    // A panic ends the process here: it cannot unwind out of `extern "C"`.
     extern "C" fn enter<T>(call: *mut c_void) -> c_int {
-        // SAFETY: a `Call` that lives until this process has left its memory is passed below.
+        // SAFETY: the argument below is a `Call`, which lives until this process has left its
+        // memory.
         let call = unsafe { &*call.cast_const().cast::<Call<'_, T>>() };
         (call.child)(call.argument)
     }
@@ -148,11 +144,8 @@ pub struct Ended {
     pub system_time_us: u64,
 }
 
-/// Waits for `pid` with wait4(2) (-1: any child). Returns `None` if `block` is false and no child
-/// has ended.
-///
-/// # Errors
-/// ECHILD if the child does not exist.
+/// Waits for `pid` (-1: any child) with wait4(2). Returns `None` if `block` is false and no child
+/// has ended. Fails with ECHILD if the child does not exist.
 pub fn wait(pid: i32, block: bool) -> Result<Option<Ended>, Errno> {
     let mut raw_status = 0;
     // SAFETY: rusage is plain integers; all zero is valid.
@@ -183,10 +176,8 @@ fn microseconds(time: libc::timeval) -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
 }
 
-/// Sends a signal with kill(2). A negative `pid` means a process group.
-///
-/// # Errors
-/// ESRCH if the process does not exist.
+/// Sends a signal with kill(2). A negative `pid` means a process group. Fails with ESRCH if the
+/// process does not exist.
 pub fn kill(pid: i32, signal: i32) -> Result<(), Errno> {
     // SAFETY: integers only.
     if unsafe { libc::kill(pid, signal) } < 0 {
@@ -196,10 +187,8 @@ pub fn kill(pid: i32, signal: i32) -> Result<(), Errno> {
     }
 }
 
-/// Closes every descriptor except those in `keep`, which must be sorted. Allocates nothing.
-///
-/// # Errors
-/// The errno of close_range(2).
+/// Closes every descriptor except those in `keep`, which must be sorted (close_range(2)). Allocates
+/// nothing.
 pub fn close_all_but(keep: &[RawFd]) -> Result<(), Errno> {
     let mut first: u32 = 0;
     for fd in keep {
@@ -213,10 +202,7 @@ pub fn close_all_but(keep: &[RawFd]) -> Result<(), Errno> {
 }
 
 /// Marks every descriptor from `first` on close-on-exec, so that descriptors leaked by the caller
-/// do not reach the child.
-///
-/// # Errors
-/// The errno of close_range(2).
+/// do not reach the child (close_range(2)).
 pub fn close_on_exec_from(first: u32) -> Result<(), Errno> {
     const CLOSE_RANGE_CLOEXEC: u32 = 4;
     close_range(first, u32::MAX, CLOSE_RANGE_CLOEXEC)
@@ -241,25 +227,25 @@ struct SchedulingAttributes {
     period_ns: u64,
 }
 
-/// Time slice requested for this thread: the minimum of the kernel.
+/// The kernel's minimum time slice.
 const SLICE_NS: u64 = 100_000;
 
 /// Requests a short time slice, so that this thread runs soon after it is woken (sched_setattr(2),
-/// Linux 6.12; older kernels ignore it). Its share of the CPU is unchanged; children do not inherit
-/// it.
+/// Linux 6.12; older kernels ignore it). Its share of the CPU stays the same, and children do not
+/// inherit the slice. Ignores errors.
 ///
-/// A body that starts many sessions creates as many scheduler groups (sched(7), autogroups).
-/// Without this the supervisor waits for its turn among them. Errors are ignored.
-pub fn run_soon_when_woken() {
+/// A body that starts many sessions creates as many scheduler groups (sched(7), autogroups), and the
+/// supervisor would wait for its turn among them.
+pub fn request_short_slice() {
     const SIZE: u32 = 48;
     const RESET_ON_FORK: u64 = 1;
     const { assert!(size_of::<SchedulingAttributes>() == SIZE as usize) };
     let mut attributes = SchedulingAttributes::default();
-    let place = &raw mut attributes;
+    let pointer = &raw mut attributes;
     // SAFETY: the kernel writes at most SIZE bytes, the size of the structure.
-    let found = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, place, SIZE, 0) };
+    let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, pointer, SIZE, 0) };
     // Keep a policy that the caller chose.
-    if found != 0 || attributes.policy != libc::SCHED_OTHER.unsigned_abs() {
+    if result != 0 || attributes.policy != libc::SCHED_OTHER.unsigned_abs() {
         return;
     }
     attributes.size = SIZE;
@@ -278,13 +264,10 @@ pub(super) fn check(result: libc::c_long) -> Result<libc::c_long, Errno> {
 }
 
 pub(super) fn last_errno() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+    errno_of(&std::io::Error::last_os_error())
 }
 
-/// Fills `bytes` from getrandom(2).
-///
-/// # Errors
-/// The errno of getrandom(2); EIO for fewer bytes than requested.
+/// Fills `bytes` from getrandom(2). Fails with EIO for fewer bytes than requested.
 pub fn random(bytes: &mut [u8]) -> Result<(), Errno> {
     let filled = rustix::rand::getrandom(&mut *bytes, GetRandomFlags::empty())?;
     if filled == bytes.len() {
@@ -312,9 +295,9 @@ pub fn monotonic_ns() -> u64 {
 
 /// Memory area of this process's arguments and environment.
 ///
-/// Every process of the pid namespace can read the arguments in /proc/PID/cmdline, even if the
-/// process is not dumpable, so secrets of the caller must be erased. Root and processes of the same
-/// uid can read the environment.
+/// Every process of the pid namespace can read the arguments in /proc/PID/cmdline, even of a process
+/// that is not dumpable, so secrets of the caller must be erased. Root and processes of the same uid
+/// can read the environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArgumentArea {
     arguments: (usize, usize),
@@ -328,16 +311,12 @@ impl ArgumentArea {
     /// # Errors
     /// The errno of open(2) or read(2); EINVAL if the fields are missing.
     pub fn of_this_process() -> Result<Self, Errno> {
-        let text = std::fs::read("/proc/self/stat")
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let text = std::fs::read("/proc/self/stat").map_err(|error| errno_of(&error))?;
+        let text = String::from_utf8_lossy(&text);
         // The second field is a name in parentheses, which may itself contain parentheses and
         // spaces.
-        let after_name = text
-            .iter()
-            .rposition(|byte| *byte == b')')
-            .ok_or(Errno::INVAL)?;
-        let rest = std::str::from_utf8(&text[after_name + 1..]).map_err(|_| Errno::INVAL)?;
-        let mut fields = rest.split_ascii_whitespace().skip(48 - 3);
+        let (_, after_name) = text.rsplit_once(')').ok_or(Errno::INVAL)?;
+        let mut fields = after_name.split_ascii_whitespace().skip(48 - 3);
         let mut address = || {
             fields
                 .next()
@@ -359,12 +338,12 @@ impl ArgumentArea {
     pub fn overwrite(self, name: &[u8]) {
         for ((start, bytes), text) in [(self.arguments, name), (self.environment, b"")] {
             let area = std::ptr::with_exposed_provenance_mut::<u8>(start);
-            for place in 0..bytes {
-                let byte = text.get(place).copied().unwrap_or(0);
+            for offset in 0..bytes {
+                let byte = text.get(offset).copied().unwrap_or(0);
                 // SAFETY: the kernel reported the bounds of both areas. The standard library copies
                 // arguments; it keeps pointers to the environment, which now point to empty
                 // strings.
-                unsafe { area.wrapping_add(place).write_volatile(byte) };
+                unsafe { area.wrapping_add(offset).write_volatile(byte) };
             }
         }
     }

@@ -26,11 +26,8 @@ pub mod resource {
     pub const PENDING_SIGNALS: u32 = libc::RLIMIT_SIGPENDING;
 }
 
-/// Sets soft and hard limit to `value`, or to the present hard limit if that is lower. Allocates
-/// nothing.
-///
-/// # Errors
-/// The errno of prlimit(2).
+/// Sets soft and hard limit to `value`, or to the present hard limit if that is lower (prlimit(2)).
+/// Allocates nothing.
 pub fn set(resource: u32, value: u64) -> Result<(), Errno> {
     let value = value.min(present(resource)?.rlim_max);
     change(
@@ -42,10 +39,7 @@ pub fn set(resource: u32, value: u64) -> Result<(), Errno> {
     )
 }
 
-/// Raises the soft limit to the hard one.
-///
-/// # Errors
-/// The errno of prlimit(2).
+/// Raises the soft limit to the hard one (prlimit(2)).
 pub fn raise(resource: u32) -> Result<(), Errno> {
     let libc::rlimit64 { rlim_max, .. } = present(resource)?;
     change(
@@ -57,18 +51,12 @@ pub fn raise(resource: u32) -> Result<(), Errno> {
     )
 }
 
-/// Returns the soft limit; `u64::MAX` is unlimited.
-///
-/// # Errors
-/// The errno of prlimit(2).
+/// Returns the soft limit (prlimit(2)); `u64::MAX` is unlimited.
 pub fn soft(resource: u32) -> Result<u64, Errno> {
     Ok(present(resource)?.rlim_cur)
 }
 
-/// Returns the hard limit; `u64::MAX` is unlimited.
-///
-/// # Errors
-/// The errno of prlimit(2).
+/// Returns the hard limit (prlimit(2)); `u64::MAX` is unlimited.
 pub fn hard(resource: u32) -> Result<u64, Errno> {
     Ok(present(resource)?.rlim_max)
 }

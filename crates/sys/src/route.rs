@@ -5,9 +5,9 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{RecvFlags, SendFlags};
 
-use super::netlink::{Attribute, Batch};
+use super::netlink::{self, Attribute, Batch};
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
@@ -18,8 +18,8 @@ const RTA_DST: u16 = 1;
 const HEADER_BYTES: usize = 16;
 /// Offset of `rtm_type` in `struct rtmsg`.
 const KIND_AT: usize = HEADER_BYTES + 7;
-/// Maximum stale answers, left over from failed requests, to skip.
-const FOREIGN_MAX: usize = 16;
+/// Maximum answers to earlier, failed requests that are skipped.
+const STALE_MAX: usize = 16;
 
 /// Type of a route (`RTN_…` of linux/rtnetlink.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,19 +35,17 @@ pub enum RouteKind {
 #[derive(Debug)]
 pub struct Routes {
     socket: OwnedFd,
-    asked: u32,
+    /// `nlmsg_seq` of the last request.
+    sequence: u32,
 }
 
 impl Routes {
-    /// Opens a socket for the network namespace of the calling process.
-    ///
-    /// # Errors
-    /// The errno of socket(2).
+    /// Opens a socket for the network namespace of the calling process (socket(2)).
     pub fn open() -> Result<Self, Errno> {
-        let flags = SocketFlags::CLOEXEC;
-        let socket =
-            rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-        Ok(Self { socket, asked: 0 })
+        Ok(Self {
+            socket: netlink::open(None)?,
+            sequence: 0,
+        })
     }
 
     /// Looks up the type of the route to `address`.
@@ -56,15 +54,15 @@ impl Routes {
     /// ENETUNREACH, EHOSTUNREACH, EACCES or EINVAL if no route exists or it is forbidden; EPROTO
     /// for a malformed answer; the errno of sendto(2) or recvfrom(2).
     pub fn kind(&mut self, address: IpAddr) -> Result<RouteKind, Errno> {
-        self.asked = self.asked.wrapping_add(1);
-        let question = question(address, self.asked)?;
+        self.sequence = self.sequence.wrapping_add(1);
+        let request = encode_request(address, self.sequence)?;
         let kernel = SocketAddrNetlink::new(0, 0);
-        rustix::net::sendto(&self.socket, &question, SendFlags::empty(), &kernel)?;
+        rustix::net::sendto(&self.socket, &request, SendFlags::empty(), &kernel)?;
         let mut buffer = [0; 1_024];
-        for _ in 0..FOREIGN_MAX {
+        for _ in 0..STALE_MAX {
             let (received, _) = rustix::net::recv(&self.socket, &mut buffer, RecvFlags::DONTWAIT)?;
             let answer = buffer.get(..received).unwrap_or(&buffer);
-            if let Some(kind) = read_answer(answer, self.asked)? {
+            if let Some(kind) = read_answer(answer, self.sequence)? {
                 return Ok(kind);
             }
         }
@@ -72,7 +70,7 @@ impl Routes {
     }
 }
 
-fn question(address: IpAddr, number: u32) -> Result<Vec<u8>, Errno> {
+fn encode_request(address: IpAddr, sequence: u32) -> Result<Vec<u8>, Errno> {
     let (family, bits, octets) = match address {
         IpAddr::V4(address) => (AF_INET, 32, address.octets().to_vec()),
         IpAddr::V6(address) => (AF_INET6, 128, address.octets().to_vec()),
@@ -88,15 +86,15 @@ fn question(address: IpAddr, number: u32) -> Result<Vec<u8>, Errno> {
     )?;
     let mut message = batch.bytes().to_vec();
     // `nlmsg_seq`
-    message[8..12].copy_from_slice(&number.to_ne_bytes());
+    message[8..12].copy_from_slice(&sequence.to_ne_bytes());
     Ok(message)
 }
 
 /// `None`: the answer belongs to another request.
-fn read_answer(answer: &[u8], number: u32) -> Result<Option<RouteKind>, Errno> {
+fn read_answer(answer: &[u8], sequence: u32) -> Result<Option<RouteKind>, Errno> {
     let header = answer.first_chunk::<HEADER_BYTES>().ok_or(Errno::PROTO)?;
     let [_, _, _, _, k0, k1, _, _, n0, n1, n2, n3, ..] = *header;
-    if u32::from_ne_bytes([n0, n1, n2, n3]) != number {
+    if u32::from_ne_bytes([n0, n1, n2, n3]) != sequence {
         return Ok(None);
     }
     match u16::from_ne_bytes([k0, k1]) {
@@ -123,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_is_local_and_a_later_question_gets_its_own_answer() {
+    fn loopback_is_local_and_a_later_request_gets_its_own_answer() {
         let mut routes = Routes::open().expect("opened");
         for address in ["127.0.0.1", "127.1.2.3"] {
             let kind = routes.kind(address.parse().expect("one"));
@@ -136,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_whatever_it_is() {
+    fn routes_errors_and_malformed_answers_are_read() {
         let mut answer = vec![0; 28];
         answer[4..6].copy_from_slice(&RTM_NEWROUTE.to_ne_bytes());
         answer[8..12].copy_from_slice(&7_u32.to_ne_bytes());

@@ -4,6 +4,8 @@ use filter::bpf::Instruction;
 use rustix::io::Errno;
 use std::mem::{align_of, offset_of, size_of};
 
+use super::process::check;
+
 // `Instruction` must have the layout of `struct sock_filter`.
 const _: () = {
     assert!(size_of::<Instruction>() == size_of::<libc::sock_filter>());
@@ -22,28 +24,23 @@ const _: () = {
 /// The errno of seccomp(2): EINVAL for an invalid program, none or more than 4096 instructions,
 /// EACCES without no_new_privs or CAP_SYS_ADMIN, ENOSYS without kernel support.
 pub fn load(program: &[Instruction]) -> Result<(), Errno> {
-    let len = u16::try_from(program.len()).map_err(|_too_long| Errno::INVAL)?;
-    let program = libc::sock_fprog {
-        len,
-        // The kernel only reads it; the C type has no const.
-        filter: program.as_ptr().cast::<libc::sock_filter>().cast_mut(),
-    };
-    // SAFETY: `program` points to `len` instructions that live across the call; their layout is
-    // checked above.
-    let answer = unsafe {
+    let program = as_sock_fprog(program)?;
+    // SAFETY: `program` points to instructions that live across the call.
+    check(unsafe {
         libc::syscall(
             libc::SYS_seccomp,
             libc::SECCOMP_SET_MODE_FILTER,
             0,
             &raw const program,
         )
-    };
-    if answer == 0 {
-        return Ok(());
-    }
-    // SAFETY: takes nothing and returns the address of this thread's errno.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: the location is valid for the life of the thread and has no other writer.
-    let errno = unsafe { *errno };
-    Err(Errno::from_raw_os_error(errno))
+    })
+    .map(|_zero| ())
+}
+
+/// Converts to the C structure, which points to `program`. The kernel only reads through it.
+pub(super) fn as_sock_fprog(program: &[Instruction]) -> Result<libc::sock_fprog, Errno> {
+    Ok(libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(|_too_long| Errno::INVAL)?,
+        filter: program.as_ptr().cast::<libc::sock_filter>().cast_mut(),
+    })
 }

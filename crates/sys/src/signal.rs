@@ -27,10 +27,7 @@ impl SignalSet {
     }
 }
 
-/// Replaces the signal mask of this thread.
-///
-/// # Errors
-/// The errno of rt_sigprocmask(2).
+/// Replaces the signal mask of this thread (rt_sigprocmask(2)).
 pub fn set_mask(blocked: SignalSet) -> Result<(), Errno> {
     let before = std::ptr::null_mut::<u64>();
     // SAFETY: the kernel's set is 64 bits, the size that is passed.
@@ -46,10 +43,8 @@ pub fn set_mask(blocked: SignalSet) -> Result<(), Errno> {
     .map(|_zero| ())
 }
 
-/// Whether one of `signals`, which must be blocked, is pending. Ignored signals never are.
-///
-/// # Errors
-/// The errno of rt_sigpending(2).
+/// Whether one of `signals`, which must be blocked, is pending (rt_sigpending(2)). Ignored signals
+/// never are.
 pub fn is_pending(signals: SignalSet) -> Result<bool, Errno> {
     let mut waiting = 0_u64;
     // SAFETY: the kernel writes the passed number of bytes, the size of `waiting`.
@@ -57,10 +52,7 @@ pub fn is_pending(signals: SignalSet) -> Result<bool, Errno> {
     Ok(waiting & signals.0 != 0)
 }
 
-/// Creates a signalfd for `signals`, which must be blocked.
-///
-/// # Errors
-/// The errno of signalfd4(2).
+/// Creates a signalfd for `signals`, which must be blocked (signalfd4(2)).
 pub fn descriptor(signals: SignalSet) -> Result<OwnedFd, Errno> {
     let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
     // SAFETY: the kernel's set is 64 bits, the size that is passed; -1 creates a new descriptor.
@@ -79,8 +71,8 @@ pub fn descriptor(signals: SignalSet) -> Result<OwnedFd, Errno> {
 }
 
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
-/// Signals that end a process by default; they are forwarded to the body.
-const PASSED_ON: [i32; 9] = [
+/// Signals that are forwarded to the body. By default they end a process.
+const FORWARDED: [i32; 9] = [
     libc::SIGUSR1,
     libc::SIGUSR2,
     libc::SIGALRM,
@@ -93,13 +85,13 @@ const PASSED_ON: [i32; 9] = [
 ];
 
 /// Signals that the supervisor reads from its [`descriptor`]: those that end a run, SIGWINCH, and
-/// those forwarded to the body, including real-time signals.
+/// those that it forwards to the body, including real-time signals.
 #[must_use]
 pub fn of_a_run() -> SignalSet {
     let real_time = libc::SIGRTMIN()..=libc::SIGRTMAX();
     let all: Vec<i32> = ENDING
         .into_iter()
-        .chain(PASSED_ON)
+        .chain(FORWARDED)
         .chain([libc::SIGWINCH])
         .chain(real_time)
         .collect();
@@ -112,10 +104,7 @@ pub fn ends_a_run(number: i32) -> bool {
     ENDING.contains(&number)
 }
 
-/// Reads one pending signal from a [`descriptor`]; `None` if none is pending.
-///
-/// # Errors
-/// The errno of read(2).
+/// Reads one pending signal from a [`descriptor`] (read(2)); `None` if none is pending.
 pub fn take(descriptor: std::os::fd::BorrowedFd<'_>) -> Result<Option<i32>, Errno> {
     let mut bytes = [0_u8; size_of::<libc::signalfd_siginfo>()];
     match rustix::io::read(descriptor, &mut bytes) {
@@ -131,11 +120,8 @@ pub fn take(descriptor: std::os::fd::BorrowedFd<'_>) -> Result<Option<i32>, Errn
     }
 }
 
-/// Sets SIGCHLD to default, because children of a process that ignores it leave no status, and
-/// ignores SIGPIPE, so that a closed reader is an error value.
-///
-/// # Errors
-/// The errno of sigaction(2).
+/// Sets SIGCHLD to default, because children of a process that ignores it leave no status
+/// (sigaction(2)). Ignores SIGPIPE, so that writing to a closed pipe returns EPIPE.
 pub fn own_dispositions() -> Result<(), Errno> {
     for (signal, handler) in [
         (libc::SIGCHLD, libc::SIG_DFL),
@@ -149,11 +135,8 @@ pub fn own_dispositions() -> Result<(), Errno> {
     Ok(())
 }
 
-/// SIGSEGV and SIGBUS end this process. The handlers of Rust's `main` return from the first one that
-/// another process sends.
-///
-/// # Errors
-/// The errno of sigaction(2).
+/// Sets SIGSEGV and SIGBUS to default, so that they end this process (sigaction(2)). The handlers
+/// of Rust's `main` ignore the first one that another process sends.
 pub fn default_faults() -> Result<(), Errno> {
     for signal in [libc::SIGSEGV, libc::SIGBUS] {
         // SAFETY: no handler function is installed.
@@ -164,11 +147,8 @@ pub fn default_faults() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Sets every signal to default: ignored signals stay ignored across clone(2) and execve(2), even
-/// with `CLONE_CLEAR_SIGHAND`. Allocates nothing.
-///
-/// # Errors
-/// The errno of rt_sigaction(2).
+/// Sets every signal to default, because ignored signals stay ignored across clone(2) and
+/// execve(2), even with `CLONE_CLEAR_SIGHAND` (rt_sigaction(2)). Allocates nothing.
 pub fn default_dispositions() -> Result<(), Errno> {
     // The kernel's struct sigaction; all zero is SIG_DFL without flags.
     let default = [0_u64; 4];

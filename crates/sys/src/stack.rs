@@ -14,7 +14,7 @@ const STACK_BYTES: usize = 1 << 20;
 /// Minimum stack limit: arguments and environment may take a quarter of it.
 const LIMIT_BYTES_MIN: u64 = 2 << 20;
 
-/// Reason why the stack cannot grow to its required size.
+/// A limit that prevents the stack from growing to its required size.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum StackError {
     #[error(
@@ -22,13 +22,13 @@ pub enum StackError {
     )]
     Limit { limit_bytes: u64 },
     #[error(
-        "the limit on address space leaves no {STACK_BYTES} bytes for the stack; raise it (ulimit -v, LimitAS=)"
+        "the limit on address space leaves less than {STACK_BYTES} bytes for the stack; raise it (ulimit -v, LimitAS=)"
     )]
     AddressSpace(#[source] Errno),
 }
 
-/// Ensures that the stack can grow to 1 MiB. Under a limit on the address space it is allocated at
-/// once. With vm.overcommit_memory=2 it may still fail later. Unreadable limits are ignored:
+/// Ensures that the stack can grow to 1 MiB. If the address space is limited, allocates the stack
+/// immediately. With vm.overcommit_memory=2 growing may still fail later. Ignores unreadable limits:
 /// setting limits fails later in the run.
 ///
 /// # Errors

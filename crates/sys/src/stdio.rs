@@ -4,10 +4,9 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use rustix::io::Errno;
 
-/// Duplicates an inherited descriptor, close-on-exec and above 2.
-///
-/// # Errors
-/// EBADF if it is closed; EMFILE.
+use super::process::last_errno;
+
+/// Duplicates an inherited descriptor, close-on-exec and above 2. Fails with EBADF if it is closed.
 pub fn duplicate_inherited(fd: RawFd) -> Result<OwnedFd, Errno> {
     // SAFETY: fcntl F_DUPFD_CLOEXEC takes plain integers and accesses no memory.
     let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
@@ -16,10 +15,6 @@ pub fn duplicate_inherited(fd: RawFd) -> Result<OwnedFd, Errno> {
     }
     // SAFETY: the kernel just made this descriptor; it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
-}
-
-fn last_errno() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Pseudo-terminals: pairs, controlling terminal, raw mode, size.
+//! Pseudo-terminals: pairs, raw mode, size.
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -8,10 +8,7 @@ use rustix::io::Errno;
 
 use super::process::check;
 
-/// Opens the multiplexer at `ptmx`, unlocks a terminal and returns both ends.
-///
-/// # Errors
-/// The errno of open(2) or ioctl(2).
+/// Opens the multiplexer at `ptmx`, unlocks a terminal and returns both ends (open(2), ioctl(2)).
 pub fn open_pair(ptmx: &CStr) -> Result<(OwnedFd, OwnedFd), Errno> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let master = rustix::fs::openat(rustix::fs::CWD, ptmx, flags, Mode::empty())?;
@@ -28,18 +25,8 @@ pub fn open_pair(ptmx: &CStr) -> Result<(OwnedFd, OwnedFd), Errno> {
     Ok((master, unsafe { OwnedFd::from_raw_fd(slave) }))
 }
 
-/// Makes `terminal` the controlling terminal of this session, which must not have one.
-///
-/// # Errors
-/// The errno of ioctl(2).
-pub fn make_controlling(terminal: BorrowedFd<'_>) -> Result<(), Errno> {
-    rustix::process::ioctl_tiocsctty(terminal)
-}
-
-/// Copies the window size from terminal `from` to terminal `to`.
-///
-/// # Errors
-/// ENOTTY if one of them is not a terminal.
+/// Copies the window size from terminal `from` to terminal `to`. Fails with ENOTTY if one of them
+/// is not a terminal.
 pub fn copy_size(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Errno> {
     let size = rustix::termios::tcgetwinsize(from)?;
     rustix::termios::tcsetwinsize(to, size)
@@ -53,10 +40,7 @@ pub struct RawMode<'fd> {
 }
 
 impl<'fd> RawMode<'fd> {
-    /// Puts `terminal` into raw mode.
-    ///
-    /// # Errors
-    /// ENOTTY if it is not a terminal.
+    /// Puts `terminal` into raw mode. Fails with ENOTTY if it is not a terminal.
     pub fn enter(terminal: BorrowedFd<'fd>) -> Result<Self, Errno> {
         let before = rustix::termios::tcgetattr(terminal)?;
         let mut raw = before.clone();

@@ -34,7 +34,7 @@ impl HostFacts {
             None => resources::choose_backend(named, &facts)?,
         };
         Ok(Self {
-            host: host::look()?,
+            host: host::detect()?,
             backend: backend.name(),
             coverage: backend.coverage(),
         })

@@ -159,7 +159,7 @@ fn path_row<'plan>(
             let writable = *access != Access::ReadOnly;
             row(target, what, Some(source), writable, None)
         }
-        ViewStep::BindOwn { target, access, .. } => {
+        ViewStep::BindFromSpace { target, access, .. } => {
             let writable = *access == Access::Writable;
             row(target, PlannedEntry::Tmpfs, None, writable, None)
         }
@@ -171,7 +171,7 @@ fn path_row<'plan>(
             let writable = *access == Access::Writable;
             row(target, PlannedEntry::Source, None, writable, None)
         }
-        ViewStep::OwnMount { path } => row(path, PlannedEntry::Tmpfs, None, true, None),
+        ViewStep::SelfBind { path } => row(path, PlannedEntry::Tmpfs, None, true, None),
         ViewStep::Tmpfs { target, size_bytes } => {
             row(target, PlannedEntry::Tmpfs, None, true, Some(*size_bytes))
         }

@@ -14,16 +14,16 @@ use crate::run::planning::distinct;
 use crate::run::resolved::ResolvedRun;
 use crate::run::sources::Sources;
 use crate::run::unpacking::lower;
-use sandbox::image_root::{Filled, Names, filled, grafts};
+use sandbox::image_root::{TopLayerEntry, UserFiles, plan_binds, plan_top_layer};
 use sandbox::launch::ImageRoot;
 use sandbox::mounts::{self, MountError, Owners};
-use sandbox::overlay::{IMAGE, LOWERS_MAX, Lower, Overlay, Shown, Upper};
+use sandbox::overlay::{IMAGE, LOWERS_MAX, Lower, MountAt, Overlay, Upper};
 use sandbox::prepare::Prepared;
 use sandbox::resources::Resources;
 use sandbox::view::{self as view_plan, ViewStep};
 use spec::report::WarningReport;
 
-/// Directory of the upper layer in the space: below [`PLACES`](sandbox::overlay::PLACES), which a
+/// Directory of the upper layer in the space: below [`OVERLAYS`](sandbox::view::OVERLAYS), which a
 /// launch with an image covers and where no mount can be requested.
 const PLACE: &str = "runner/overlays/image";
 
@@ -71,7 +71,7 @@ impl Run<'_> {
             root: ImageRoot {
                 overlay: IMAGE,
                 writable,
-                grafts: grafts(&asked),
+                binds: plan_binds(&asked),
             },
             not_writable,
         }))
@@ -122,13 +122,13 @@ impl Run<'_> {
                 lower(&layer.path, root, &resources.base, owners.as_mut()).map_err(not_mappable)
             })
             .collect::<Result<Vec<Lower<'_>>, RunError>>()?;
-        prepared.ask_overlays(&[Overlay {
-            place: PLACE.to_owned(),
+        prepared.request_overlays(&[Overlay {
+            directory: PLACE.to_owned(),
             lowers,
             upper,
-            shown: Shown::AtLaunch(IMAGE),
+            mount_at: MountAt::Launch(IMAGE),
         }])?;
-        let answers = prepared.overlaid(&resources.base)?;
+        let answers = prepared.await_overlays(&resources.base)?;
         Ok(answers.into_iter().collect())
     }
 
@@ -140,11 +140,11 @@ impl Run<'_> {
         asked: &[ViewStep],
         opened: &OpenedImage,
     ) -> Result<(), RunError> {
-        let names = Names {
+        let names = UserFiles {
             passwd: &opened.passwd,
             group: &opened.group,
         };
-        let list = filled(asked, &opened.user, names);
+        let list = plan_top_layer(asked, &opened.user, names);
         let _assumed = self.assume_body_ids(resources)?;
         contract::make_directories(prepared.space(), &format!("{PLACE}/upper"))
             .and_then(|upper| list.iter().try_for_each(|one| make(upper.as_fd(), one)))
@@ -199,12 +199,12 @@ fn not_mappable(errno: Errno) -> RunError {
 }
 
 /// `upper` is new and only ours: it contains nothing of the image.
-fn make(upper: BorrowedFd<'_>, one: &Filled) -> Result<(), Errno> {
+fn make(upper: BorrowedFd<'_>, one: &TopLayerEntry) -> Result<(), Errno> {
     match one {
-        Filled::Directory(path) => {
+        TopLayerEntry::Directory(path) => {
             rustix::fs::mkdirat(upper, &path[..], Mode::from_raw_mode(0o755))
         }
-        Filled::File(path, contents) => {
+        TopLayerEntry::File(path, contents) => {
             contract::write_new(upper, path, Mode::from_raw_mode(0o644), contents)
         }
     }

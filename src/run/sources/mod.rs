@@ -30,7 +30,7 @@ use archive::Entry;
 use sandbox::mounts;
 use sandbox::prepare::Prepared;
 use sandbox::resources::Resources;
-use sandbox::view::{self as view_plan, Access, RequestedMount, Shown};
+use sandbox::view::{self as view_plan, Access, MountSource, RequestedMount};
 use sources::oci::error::OciError;
 use sources::oci::pull::{self, Tags};
 use spec::did_you_mean::difference;
@@ -309,7 +309,7 @@ pub(super) fn placeholder(source: &WorkspaceSource) -> RequestedMount {
     RequestedMount {
         target: source.target.as_str().as_bytes().to_vec(),
         is_directory: true,
-        shown: Shown::Overlay {
+        source: MountSource::Overlay {
             overlay: 0,
             access: Access::of(source.writable),
         },

@@ -14,10 +14,10 @@ use crate::run::sources::{Had, Sources, of_source};
 use crate::run::unpacking::lower;
 use archive::{Tree, UnpackError};
 use sandbox::mounts::Owners;
-use sandbox::overlay::{Overlay, PLACES, SOURCES_MAX, Shown as OverlayShown, Upper};
+use sandbox::overlay::{MountAt, Overlay, SOURCES_MAX, Upper};
 use sandbox::prepare::Prepared;
 use sandbox::resources::Resources;
-use sandbox::view::{Access, RequestedMount, Shown};
+use sandbox::view::{Access, MountSource, OVERLAYS, RequestedMount};
 use sources::oci::error::OciError;
 use spec::manifest::WorkspaceSource;
 use spec::path::RelPath;
@@ -72,18 +72,21 @@ impl Run<'_> {
         let laid = self.lay_sources(&owns, prepared, resources)?;
         for (number, (own, laid)) in owns.iter().zip(laid).enumerate() {
             let access = own.access();
-            let (view, shown) = if laid {
+            let (view, source) = if laid {
                 let overlay = number;
-                (SourceView::Overlayfs, Shown::Overlay { overlay, access })
+                (
+                    SourceView::Overlayfs,
+                    MountSource::Overlay { overlay, access },
+                )
             } else {
-                let source = self.copy_source(own, number, prepared, resources)?;
-                (SourceView::Copy, Shown::Own { source, access })
+                let path = self.copy_source(own, number, prepared, resources)?;
+                (SourceView::Copy, MountSource::Space { path, access })
             };
             views[own.index] = view;
             sources.mounts.push(RequestedMount {
                 target: target_of(own.had.source),
                 is_directory: true,
-                shown,
+                source,
             });
         }
         drop(owns);
@@ -127,18 +130,18 @@ impl Run<'_> {
             };
             asked.push(number);
             overlays.push(Overlay {
-                place,
+                directory: place,
                 lowers: vec![lower],
                 upper,
-                shown: OverlayShown::AtLaunch(number),
+                mount_at: MountAt::Launch(number),
             });
         }
         if overlays.is_empty() {
             return Ok(laid);
         }
-        prepared.ask_overlays(&overlays)?;
+        prepared.request_overlays(&overlays)?;
         drop(overlays);
-        let answers = prepared.overlaid(&resources.base)?;
+        let answers = prepared.await_overlays(&resources.base)?;
         for (number, answer) in asked.into_iter().zip(answers) {
             laid[number] = answer.is_ok();
         }
@@ -182,7 +185,7 @@ fn target_of(source: &WorkspaceSource) -> Vec<u8> {
 }
 
 fn place_of(number: usize) -> String {
-    format!("{PLACES}/{number}")
+    format!("{OVERLAYS}/{number}")
 }
 
 /// Mount points that the snapshot of the read-only source `had` lacks.

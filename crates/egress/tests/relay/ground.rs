@@ -36,7 +36,7 @@ impl Place {
         let (sender, receiver) = mpsc::channel::<Act>();
         let (made, is_made) = mpsc::channel();
         std::thread::spawn(move || {
-            namespace::leave(namespace::kind::NETWORK).expect("a network of its own");
+            namespace::unshare(namespace::kind::NETWORK).expect("a network of its own");
             made.send(rustix::thread::gettid()).expect("told");
             for act in receiver {
                 act();

@@ -1,4 +1,4 @@
-//! Choice of the back end and the parent cgroup: pure, from observed facts.
+//! Chooses the back end and the parent cgroup from observed facts. Has no effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,14 +10,14 @@ use super::{Backend, Hybrid, SUPERVISOR_LEAF, Unified, V1Parent, group_name};
 pub struct GroupFacts {
     /// Why no cgroup can be created in it; `None`: writable.
     pub unwritable: Option<String>,
-    /// `cgroup.procs` is writable, which moving a process across this cgroup requires.
+    /// `cgroup.procs` is writable. The kernel requires that of the common ancestor to move a process.
     pub may_move_processes: bool,
     /// Version 2: `cgroup.controllers`.
     pub controllers: String,
     /// Version 2: `cgroup.subtree_control`.
     pub enabled: String,
     pub other_processes: usize,
-    /// The root cgroup, which may have both processes and controllers.
+    /// The root cgroup, which may have both processes and enabled controllers.
     pub top_of_tree: bool,
     /// Delegated by systemd (`trusted.delegate` or `user.delegate` is 1).
     pub marked_delegated: bool,
@@ -38,67 +38,69 @@ pub struct HostCgroups {
     pub in_delegated_scope: bool,
 }
 
-/// The cgroups whose [`GroupFacts`] are needed: parents and, in version 2, their ancestors.
+/// The cgroups whose [`GroupFacts`] the choice needs: possible parents and, in version 2, our own
+/// cgroup and its ancestors.
 ///
-/// `parent_named` is a path such as `/runner` below the top of each hierarchy.
+/// `named_parent` is a path such as `/runner`, relative to the top of each hierarchy.
 #[must_use]
 pub(crate) fn groups_to_probe(
-    parent_named: Option<&str>,
+    named_parent: Option<&str>,
     own: &str,
     mounts: &str,
 ) -> BTreeSet<String> {
     let layout = layout::read(own, mounts);
-    let mut wanted: BTreeSet<String> = layout
+    let mut paths: BTreeSet<String> = layout
         .v1
         .values()
         .chain(&layout.freezer)
-        .filter_map(|hierarchy| hierarchy.parent(parent_named).ok())
+        .filter_map(|hierarchy| hierarchy.parent(named_parent).ok())
         .collect();
     if let Some(unified) = &layout.unified {
-        wanted.extend(unified.parent(parent_named));
+        paths.extend(unified.parent(named_parent));
         if let Ok(own) = &unified.own {
-            wanted.extend(upwards(own, &unified.mount_point).map(str::to_owned));
+            paths.extend(ancestors(own, &unified.mount_point).map(str::to_owned));
         }
     }
-    wanted
+    paths
 }
 
-/// Chooses the back end, beneath `parent_named` or our own cgroup.
+/// Chooses the back end. The parent of runs is `named_parent`, else our own cgroup.
 #[must_use]
-pub fn choose(parent_named: Option<&str>, host: &HostCgroups) -> Backend {
+pub fn choose(named_parent: Option<&str>, host: &HostCgroups) -> Backend {
     let layout = layout::read(&host.own, &host.mounts);
-    if tree_has_memory(&layout, host) {
-        return match choose_v2(parent_named, &layout, host) {
+    if uses_v2(&layout, host) {
+        return match choose_v2(named_parent, &layout, host) {
             Ok(unified) => Backend::V2(unified),
             Err(reason) => Backend::None { reason },
         };
     }
-    choose_v1(parent_named, &layout, host)
+    choose_v1(named_parent, &layout, host)
 }
 
-/// The first reason in full; the hierarchies of one host mostly have the same.
-fn in_short(reasons: &[String]) -> String {
+/// The first reason, because those of all hierarchies of one host are mostly the same.
+fn summarize(reasons: &[String]) -> String {
     match reasons {
-        [] => "no controller is there".to_owned(),
+        [] => "no controllers exist".to_owned(),
         [only] => only.clone(),
-        [first, others @ ..] => format!("{first}; {} more like it", others.len()),
+        [first, others @ ..] => format!("{first} (and {} similar reasons)", others.len()),
     }
 }
 
-/// Whether to re-execute in a systemd scope, and which manager to ask: true if systemd manages the
-/// version 2 tree and has not delegated our part.
+/// The manager whose scope this process should re-execute in, if systemd manages the version 2 tree
+/// and has not delegated our part of it.
 #[must_use]
-pub fn should_reexec(parent_named: Option<&str>, host: &HostCgroups) -> Option<ScopeOwner> {
-    if host.in_delegated_scope || parent_named.is_some() {
+pub fn should_reexec(named_parent: Option<&str>, host: &HostCgroups) -> Option<ScopeOwner> {
+    if host.in_delegated_scope || named_parent.is_some() {
         return None;
     }
     let layout = layout::read(&host.own, &host.mounts);
-    if !tree_has_memory(&layout, host) || choose_v2(None, &layout, host).is_ok() {
+    if !uses_v2(&layout, host) || choose_v2(None, &layout, host).is_ok() {
         return None;
     }
-    let owner = match host.is_root {
-        true => ScopeOwner::System,
-        false => ScopeOwner::User,
+    let owner = if host.is_root {
+        ScopeOwner::System
+    } else {
+        ScopeOwner::User
     };
     host.managers.contains(&owner).then_some(owner)
 }
@@ -111,115 +113,120 @@ pub enum ScopeOwner {
     User,
 }
 
-/// Whether version 2 limits memory: no version 1 hierarchy has the controller, and the visible top
-/// of the tree or our own cgroup has it.
-fn tree_has_memory(layout: &Layout, host: &HostCgroups) -> bool {
+/// Whether runs use version 2: no version 1 hierarchy has the memory controller, and the visible
+/// top of the tree or our own cgroup has it. Without version 1 the tree is used in any case.
+fn uses_v2(layout: &Layout, host: &HostCgroups) -> bool {
     let Some(unified) = &layout.unified else {
         return false;
     };
     if layout.v1.contains_key(&Controller::Memory) {
         return false;
     }
-    let mut seen = vec![unified.mount_point.as_str()];
-    seen.extend(unified.own.iter().map(String::as_str));
-    // Without version 1 the tree is used in any case.
+    let mut paths = unified.own.iter().chain([&unified.mount_point]);
     layout.v1.is_empty()
-        || seen.iter().any(|path| {
+        || paths.any(|path| {
             host.groups
-                .get(*path)
+                .get(path)
                 .is_some_and(|facts| has(&facts.controllers, Controller::Memory))
         })
 }
 
 fn choose_v2(
-    parent_named: Option<&str>,
+    named_parent: Option<&str>,
     layout: &Layout,
     host: &HostCgroups,
 ) -> Result<Unified, String> {
     let Some(unified) = &layout.unified else {
         return Err("no cgroup file system is mounted".to_owned());
     };
-    if parent_named.is_some() {
-        let parent = unified.parent(parent_named)?;
-        may_enter(&parent, unified, host)?;
+    if named_parent.is_some() {
+        let parent = unified.parent(named_parent)?;
+        check_may_enter(&parent, unified, host)?;
         return usable_v2(&parent, unified, host);
     }
-    let own = outside_of_leaf(unified.own.clone()?, host);
+    let own = skip_supervisor_leaf(unified.own.clone()?, host);
     let own_facts = facts(&own, host)?;
     let lacks_all = Controller::OF_V2
         .iter()
         .all(|controller| !has(&own_facts.controllers, *controller));
     if own_facts.unwritable.is_none() && !lacks_all {
-        return delegated(&own, host).and_then(|()| usable_v2(&own, unified, host));
+        return check_delegated(&own, host).and_then(|()| usable_v2(&own, unified, host));
     }
-    // Our own cgroup is not writable or cannot be limited. Use an ancestor if it is delegated as a
-    // whole (DelegateSubgroup=) or if no manager owns the tree.
-    let ours_to_use = |path: &&str| {
+    // Our own cgroup is not writable or has no controllers. Use an ancestor that is delegated
+    // (DelegateSubgroup=), or any writable one if no manager owns the tree.
+    let is_usable = |path: &&str| {
         host.groups.get(*path).is_some_and(|facts| {
             facts.unwritable.is_none()
                 && facts.may_move_processes
                 && (facts.marked_delegated || !systemd_manages(host))
         })
     };
-    match upwards(&own, &unified.mount_point)
+    match ancestors(&own, &unified.mount_point)
         .skip(1)
-        .find(ours_to_use)
+        .find(is_usable)
     {
         Some(parent) => usable_v2(parent, unified, host),
         None => Err(match &own_facts.unwritable {
-            Some(why) => format!("{own} was not handed over to us: {why}"),
-            None => format!("{own} has none of the controllers memory, pids and cpu"),
+            Some(why) => not_writable(why),
+            None => no_controllers(&own),
         }),
     }
 }
 
-/// The leaf of an earlier run in this process is not a parent: use the cgroup above.
-fn outside_of_leaf(own: String, host: &HostCgroups) -> String {
-    let above = own
+/// Returns the parent of `own` if an earlier run in this process moved the supervisor into its leaf
+/// cgroup, else `own`.
+fn skip_supervisor_leaf(own: String, host: &HostCgroups) -> String {
+    let parent = own
         .strip_suffix(&group_name(SUPERVISOR_LEAF))
         .and_then(|path| path.strip_suffix('/'));
-    let is_ours = |above: &str| {
-        host.groups.get(above).is_some_and(|facts| {
+    let is_usable = |parent: &str| {
+        host.groups.get(parent).is_some_and(|facts| {
             facts.unwritable.is_none()
                 && facts.may_move_processes
                 && !facts.enabled.trim().is_empty()
-                && delegated(above, host).is_ok()
+                && check_delegated(parent, host).is_ok()
         })
     };
-    match above {
-        Some(above) if is_ours(above) => above.to_owned(),
+    match parent {
+        Some(parent) if is_usable(parent) => parent.to_owned(),
         _ => own,
     }
 }
 
-/// Root can write everywhere, so check systemd's delegation mark instead.
-fn delegated(own: &str, host: &HostCgroups) -> Result<(), String> {
+/// Root can write everywhere, so for root this checks systemd's delegation mark.
+fn check_delegated(own: &str, host: &HostCgroups) -> Result<(), String> {
     let facts = facts(own, host)?;
-    let taken_on_trust = !host.is_root || !systemd_manages(host) || host.in_delegated_scope;
-    match taken_on_trust || facts.marked_delegated {
-        true => Ok(()),
-        false => Err(format!(
-            "{own} is managed by systemd and was not handed over (Delegate=yes)"
-        )),
+    let needs_mark = host.is_root && systemd_manages(host) && !host.in_delegated_scope;
+    if needs_mark && !facts.marked_delegated {
+        return Err(format!(
+            "{own} is managed by systemd and not delegated (Delegate=yes)"
+        ));
     }
+    Ok(())
 }
 
 fn systemd_manages(host: &HostCgroups) -> bool {
     host.managers.contains(&ScopeOwner::System)
 }
 
+fn not_writable(why: &str) -> String {
+    format!("no cgroup can be created: {why}")
+}
+
+fn no_controllers(path: &str) -> String {
+    format!("{path} has none of the controllers memory, pids and cpu")
+}
+
 fn usable_v2(parent: &str, unified: &Hierarchy, host: &HostCgroups) -> Result<Unified, String> {
     let facts = facts(parent, host)?;
     if let Some(why) = &facts.unwritable {
-        return Err(format!("no group can be made: {why}"));
+        return Err(not_writable(why));
     }
     let (present, absent): (Vec<Controller>, Vec<Controller>) = Controller::OF_V2
         .into_iter()
         .partition(|controller| has(&facts.controllers, *controller));
     if present.is_empty() {
-        return Err(format!(
-            "{parent} has none of the controllers memory, pids and cpu"
-        ));
+        return Err(no_controllers(parent));
     }
     let to_enable: Vec<Controller> = present
         .iter()
@@ -228,10 +235,10 @@ fn usable_v2(parent: &str, unified: &Hierarchy, host: &HostCgroups) -> Result<Un
         .collect();
     // A cgroup below the top has either processes or enabled controllers (EBUSY).
     let must_be_empty = !to_enable.is_empty() && !facts.top_of_tree;
-    if must_be_empty && 0 < facts.other_processes {
+    if must_be_empty && facts.other_processes > 0 {
         return Err(format!(
-            "{parent} holds {} other processes, so that it cannot hand out controllers; \
-             start the runner in a group of its own, or name an empty one as cgroup parent",
+            "{parent} contains {} other processes, so its controllers cannot be enabled; start the \
+             runner in a separate cgroup, or name an empty one as cgroup parent",
             facts.other_processes
         ));
     }
@@ -242,21 +249,27 @@ fn usable_v2(parent: &str, unified: &Hierarchy, host: &HostCgroups) -> Result<Un
         controllers: present,
         missing: absent
             .into_iter()
-            .map(|controller| (controller, not_available(controller, parent)))
+            .map(|controller| {
+                let name = controller.name();
+                (
+                    controller,
+                    format!("{parent} does not have the {name} controller"),
+                )
+            })
             .collect(),
         in_delegated_scope: host.in_delegated_scope,
     })
 }
 
-fn choose_v1(parent_named: Option<&str>, layout: &Layout, host: &HostCgroups) -> Backend {
+fn choose_v1(named_parent: Option<&str>, layout: &Layout, host: &HostCgroups) -> Backend {
     let mut parents: Vec<V1Parent> = Vec::new();
     let mut missing = Vec::new();
     for controller in Controller::ALL {
-        let place = match layout.v1.get(&controller) {
-            Some(hierarchy) => usable_v1(hierarchy, parent_named, host),
+        let parent = match layout.v1.get(&controller) {
+            Some(hierarchy) => usable_v1(hierarchy, named_parent, host),
             None => Err(format!("no {} hierarchy is mounted", controller.name())),
         };
-        match place {
+        match parent {
             Ok(path) => match parents.iter_mut().find(|parent| parent.path == path) {
                 Some(shared) => shared.controllers.push(controller),
                 None => parents.push(V1Parent {
@@ -270,22 +283,22 @@ fn choose_v1(parent_named: Option<&str>, layout: &Layout, host: &HostCgroups) ->
     if parents.is_empty() {
         let reasons: Vec<String> = missing.into_iter().map(|(_, reason)| reason).collect();
         return Backend::None {
-            reason: in_short(&reasons),
+            reason: summarize(&reasons),
         };
     }
     let unified = layout.unified.as_ref().and_then(|unified| {
-        let parent = usable_v1(unified, parent_named, host).ok()?;
-        may_enter(&parent, unified, host).ok()?;
+        let parent = usable_v1(unified, named_parent, host).ok()?;
+        check_may_enter(&parent, unified, host).ok()?;
         Some(parent)
     });
     if unified.is_some() {
-        // cpu.stat of version 2 counts CPU time in every cgroup, without a controller.
+        // Version 2 counts CPU time in every cgroup (cpu.stat), without a controller.
         missing.retain(|(controller, _)| *controller != Controller::Cpuacct);
     }
     let freezer = match (&unified, &layout.freezer) {
         // cgroup.kill replaces the freezer.
         (Some(_), _) | (None, None) => None,
-        (None, Some(freezer)) => usable_v1(freezer, parent_named, host).ok(),
+        (None, Some(freezer)) => usable_v1(freezer, named_parent, host).ok(),
     };
     Backend::V1(Hybrid {
         parents,
@@ -297,57 +310,51 @@ fn choose_v1(parent_named: Option<&str>, layout: &Layout, host: &HostCgroups) ->
 
 fn usable_v1(
     hierarchy: &Hierarchy,
-    parent_named: Option<&str>,
+    named_parent: Option<&str>,
     host: &HostCgroups,
 ) -> Result<String, String> {
-    let parent = hierarchy.parent(parent_named)?;
+    let parent = hierarchy.parent(named_parent)?;
     match &facts(&parent, host)?.unwritable {
-        Some(why) => Err(format!("no group can be made: {why}")),
+        Some(why) => Err(not_writable(why)),
         None => Ok(parent),
     }
 }
 
-/// Version 2 requires write access to `cgroup.procs` of the nearest common ancestor of the old and
-/// the new cgroup, also for CLONE_INTO_CGROUP.
-fn may_enter(parent: &str, unified: &Hierarchy, host: &HostCgroups) -> Result<(), String> {
+/// Checks that a process may move from our cgroup to `parent`. Version 2 requires write access to
+/// `cgroup.procs` of the nearest common ancestor, also for CLONE_INTO_CGROUP.
+fn check_may_enter(parent: &str, unified: &Hierarchy, host: &HostCgroups) -> Result<(), String> {
     if host.is_root {
         return Ok(());
     }
     let own = unified.own.clone()?;
-    let above_both = upwards(&own, &unified.mount_point)
+    let common = ancestors(&own, &unified.mount_point)
         .find(|path| *path == parent || parent.starts_with(&format!("{path}/")))
         .unwrap_or(&unified.mount_point);
-    match facts(above_both, host)?.may_move_processes {
-        true => Ok(()),
-        false => Err(format!(
-            "a process started in {own} may not enter {parent}: {above_both}/cgroup.procs is not writable"
-        )),
+    if facts(common, host)?.may_move_processes {
+        return Ok(());
     }
+    Err(format!(
+        "a process in {own} may not move to {parent}: {common}/cgroup.procs is not writable"
+    ))
 }
 
-fn upwards<'path>(path: &'path str, mount_point: &'path str) -> impl Iterator<Item = &'path str> {
-    std::iter::successors(Some(path), move |here| {
-        let above = here.rsplit_once('/').map(|(above, _)| above)?;
-        (*here != mount_point && mount_point.len() <= above.len()).then_some(above)
+/// `path` and the cgroups above it, up to the mount point.
+fn ancestors<'path>(path: &'path str, mount_point: &'path str) -> impl Iterator<Item = &'path str> {
+    std::iter::successors(Some(path), move |path| {
+        let (parent, _) = path.rsplit_once('/')?;
+        (*path != mount_point && parent.len() >= mount_point.len()).then_some(parent)
     })
 }
 
 fn facts<'host>(path: &str, host: &'host HostCgroups) -> Result<&'host GroupFacts, String> {
     host.groups
         .get(path)
-        .ok_or_else(|| format!("{path} was not looked at"))
+        .ok_or_else(|| format!("{path} was not probed"))
 }
 
 fn has(list: &str, controller: Controller) -> bool {
     list.split_ascii_whitespace()
         .any(|name| name == controller.name())
-}
-
-fn not_available(controller: Controller, parent: &str) -> String {
-    format!(
-        "{parent} does not have the {} controller",
-        controller.name()
-    )
 }
 
 #[cfg(test)]
@@ -369,7 +376,7 @@ mod tests {
     const HYBRID_OWN: &str = "9:name=systemd:/\n8:pids:/\n6:freezer:/\n4:memory:/api/x\n\
         2:cpu,cpuacct:/\n0::/\n";
 
-    /// Root on a hybrid host: all is writable; the version 2 tree has only an unused controller.
+    /// Root on a hybrid host: everything is writable; the version 2 tree has no controllers.
     fn hybrid() -> HostCgroups {
         let mut host = HostCgroups {
             own: HYBRID_OWN.to_owned(),
@@ -377,7 +384,7 @@ mod tests {
             is_root: true,
             ..HostCgroups::default()
         };
-        look(&mut host, None, &writable(""));
+        probe_all(&mut host, None, &writable(""));
         host
     }
 
@@ -388,22 +395,22 @@ mod tests {
             mounts: V2_MOUNT.to_owned(),
             ..HostCgroups::default()
         };
-        look(&mut host, None, &closed());
-        host.groups.insert(place(own), writable(ALL));
+        probe_all(&mut host, None, &unwritable());
+        host.groups.insert(full_path(own), writable(ALL));
         host
     }
 
-    fn look(host: &mut HostCgroups, parent_named: Option<&str>, facts: &GroupFacts) {
-        for path in groups_to_probe(parent_named, &host.own, &host.mounts) {
+    fn probe_all(host: &mut HostCgroups, named_parent: Option<&str>, facts: &GroupFacts) {
+        for path in groups_to_probe(named_parent, &host.own, &host.mounts) {
             host.groups.entry(path).or_insert_with(|| facts.clone());
         }
     }
 
     fn at<'host>(host: &'host mut HostCgroups, group: &str) -> &'host mut GroupFacts {
-        host.groups.get_mut(&place(group)).expect("probed")
+        host.groups.get_mut(&full_path(group)).expect("probed")
     }
 
-    fn place(group: &str) -> String {
+    fn full_path(group: &str) -> String {
         format!("/sys/fs/cgroup{group}")
             .trim_end_matches('/')
             .to_owned()
@@ -417,7 +424,7 @@ mod tests {
         }
     }
 
-    fn closed() -> GroupFacts {
+    fn unwritable() -> GroupFacts {
         GroupFacts {
             unwritable: Some("EACCES".to_owned()),
             controllers: ALL.to_owned(),
@@ -442,12 +449,12 @@ mod tests {
     fn reason_of(backend: Backend) -> String {
         match backend {
             Backend::None { reason } => reason,
-            other => panic!("there are groups: {other:?}"),
+            other => panic!("a back end exists: {other:?}"),
         }
     }
 
     #[test]
-    fn a_hybrid_host_has_a_group_beneath_our_own_in_each_hierarchy_and_one_that_kills() {
+    fn a_hybrid_host_has_a_group_beneath_our_own_in_each_hierarchy_and_in_version_2() {
         let hybrid = v1_of(choose(None, &hybrid()));
         let parents: Vec<(&str, &[Controller])> = hybrid
             .parents
@@ -471,10 +478,10 @@ mod tests {
     }
 
     #[test]
-    fn a_named_parent_is_taken_in_every_hierarchy_or_its_absence_is_said() {
+    fn a_named_parent_is_used_in_every_hierarchy_where_it_is_writable() {
         let mut host = hybrid();
-        look(&mut host, Some("/runner-tests"), &writable(""));
-        *at(&mut host, "/pids/runner-tests") = closed();
+        probe_all(&mut host, Some("/runner-tests"), &writable(""));
+        *at(&mut host, "/pids/runner-tests") = unwritable();
         let backend = choose(Some("/runner-tests"), &host);
         assert_eq!(
             backend.planned_paths("7"),
@@ -489,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_version_2_tree_the_freezer_helps_to_kill() {
+    fn without_a_version_2_tree_the_freezer_is_used() {
         let mut host = hybrid();
         host.own = host.own.replace("0::/\n", "");
         let hybrid = v1_of(choose(None, &host));
@@ -510,12 +517,12 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_user_of_a_hybrid_host_uses_the_cgroups_that_he_owns() {
+    fn an_ordinary_user_of_a_hybrid_host_uses_the_writable_cgroups() {
         let mut host = hybrid();
         host.is_root = false;
-        look(&mut host, Some("/for-him"), &writable(""));
+        probe_all(&mut host, Some("/for-him"), &writable(""));
         // The user may write the cgroup, but the process was started outside of it.
-        *at(&mut host, "/unified") = closed();
+        *at(&mut host, "/unified") = unwritable();
         let hybrid = v1_of(choose(Some("/for-him"), &host));
         assert_eq!(hybrid.parents.len(), 3);
         assert_eq!(hybrid.unified, None, "clone would fail with EACCES");
@@ -537,11 +544,11 @@ mod tests {
         let mut host = hybrid();
         host.is_root = false;
         for facts in host.groups.values_mut() {
-            *facts = closed();
+            *facts = unwritable();
         }
         let reason = reason_of(choose(None, &host));
         assert!(
-            reason.starts_with("no group can be made: EACCES; "),
+            reason.starts_with("no cgroup can be created: EACCES (and "),
             "{reason}"
         );
         assert_eq!(
@@ -552,14 +559,14 @@ mod tests {
     }
 
     #[test]
-    fn in_a_delegated_scope_we_go_into_a_leaf_and_enable_the_controllers() {
+    fn in_a_delegated_scope_the_supervisor_moves_to_a_leaf_and_controllers_are_enabled() {
         let mut host = v2(SCOPE);
         host.managers = vec![ScopeOwner::System];
         host.in_delegated_scope = true;
         let backend = choose(None, &host);
         assert_eq!(backend.name(), "v2-scope");
         let unified = v2_of(backend);
-        assert_eq!(unified.parent, place(SCOPE));
+        assert_eq!(unified.parent, full_path(SCOPE));
         assert!(unified.move_to_leaf);
         assert_eq!(unified.to_enable, Controller::OF_V2);
         assert!(unified.missing.is_empty());
@@ -576,7 +583,7 @@ mod tests {
             ..writable(ALL)
         };
         let unified = v2_of(choose(None, &host));
-        assert_eq!(unified.parent, place(SCOPE));
+        assert_eq!(unified.parent, full_path(SCOPE));
         assert!(!unified.move_to_leaf && unified.to_enable.is_empty());
     }
 
@@ -597,10 +604,10 @@ mod tests {
     }
 
     #[test]
-    fn a_login_session_of_root_belongs_to_systemd_and_asks_for_a_scope() {
+    fn a_login_session_of_root_belongs_to_systemd_and_needs_a_scope() {
         let own = "/user.slice/user-0.slice/session-1.scope";
         let mut host = v2(own);
-        look(&mut host, None, &writable(ALL));
+        probe_all(&mut host, None, &writable(ALL));
         host.is_root = true;
         host.managers = vec![ScopeOwner::System];
         at(&mut host, own).other_processes = 2;
@@ -612,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_of_root_s_that_was_handed_over_is_used_without_a_scope() {
+    fn a_delegated_service_of_root_is_used_without_a_scope() {
         let mut host = v2("/system.slice/runner.service");
         host.is_root = true;
         host.managers = vec![ScopeOwner::System];
@@ -622,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn the_subgroup_that_systemd_started_us_in_is_not_the_parent_but_the_unit_above_is() {
+    fn with_delegate_subgroup_the_unit_is_the_parent() {
         let unit = "/system.slice/runner.service";
         let mut host = v2(&format!("{unit}/supervisor"));
         host.managers = vec![ScopeOwner::System];
@@ -632,12 +639,12 @@ mod tests {
             ..writable(ALL)
         };
         let unified = v2_of(choose(None, &host));
-        assert_eq!(unified.parent, place(unit));
+        assert_eq!(unified.parent, full_path(unit));
         assert!(!unified.move_to_leaf, "we are not in it");
     }
 
     #[test]
-    fn a_slice_of_the_manager_s_own_is_never_taken_although_it_may_be_written() {
+    fn a_slice_of_the_manager_is_never_used_although_it_is_writable() {
         let mut host = v2(SCOPE);
         host.managers = vec![ScopeOwner::System, ScopeOwner::User];
         at(&mut host, SCOPE).controllers = "\n".to_owned();
@@ -648,7 +655,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_shares_its_scope_with_a_shell_and_asks_for_one_of_its_own() {
+    fn a_terminal_shares_its_scope_with_a_shell_and_needs_another_scope() {
         let mut host = v2(SCOPE);
         host.managers = vec![ScopeOwner::System, ScopeOwner::User];
         at(&mut host, SCOPE).other_processes = 1;
@@ -660,7 +667,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_only_tree_gives_no_groups_and_no_manager() {
+    fn a_read_only_tree_has_neither_groups_nor_a_manager() {
         let mut host = v2("/");
         host.is_root = true;
         at(&mut host, "").unwritable = Some("EROFS".to_owned());
@@ -670,7 +677,7 @@ mod tests {
     }
 
     #[test]
-    fn the_top_of_the_tree_may_hold_processes_and_hand_out_controllers() {
+    fn the_top_of_the_tree_may_have_processes_and_enabled_controllers() {
         let mut host = v2("/");
         host.is_root = true;
         at(&mut host, "").top_of_tree = true;
@@ -681,20 +688,20 @@ mod tests {
     }
 
     #[test]
-    fn a_user_outside_of_the_named_parent_could_not_clone_into_it() {
+    fn a_user_outside_of_the_named_parent_cannot_clone_into_it() {
         let mut host = v2("/elsewhere");
-        look(&mut host, Some("/runner"), &writable(ALL));
+        probe_all(&mut host, Some("/runner"), &writable(ALL));
         let reason = reason_of(choose(Some("/runner"), &host));
         assert!(reason.contains("/sys/fs/cgroup/cgroup.procs"), "{reason}");
         host.is_root = true;
         assert_eq!(
             v2_of(choose(Some("/runner"), &host)).parent,
-            place("/runner")
+            full_path("/runner")
         );
     }
 
     #[test]
-    fn a_host_without_any_cgroup_file_system_is_said_to_have_none() {
+    fn a_host_without_any_cgroup_file_system_has_no_back_end_and_a_reason() {
         for (own, mounts) in [("", ""), ("0::/\n", ""), (HYBRID_OWN, "")] {
             let host = HostCgroups {
                 own: own.to_owned(),

@@ -24,7 +24,7 @@ pub struct Counted {
 }
 
 impl RunCgroup {
-    /// Reads all counters, when the cgroups are empty.
+    /// Reads all counters. Call it when the cgroups are empty.
     #[must_use]
     pub fn count(&self) -> Counted {
         let oom_kills = self.oom_kills().ok().flatten();
@@ -40,10 +40,7 @@ impl RunCgroup {
         }
     }
 
-    /// CPU time so far. Version 1: since the body joined; version 2: since clone.
-    ///
-    /// # Errors
-    /// [`CgroupError::Count`].
+    /// CPU time so far. Version 1 counts from the join of the body, version 2 from the clone.
     pub fn cpu_time(&self) -> Result<Option<CpuTime>, CgroupError> {
         if let Some(group) = self.v1_group(Controller::Cpuacct) {
             let nanoseconds = |file| group.read_number(file).map_err(CgroupError::Count);
@@ -73,85 +70,70 @@ impl RunCgroup {
     }
 
     /// Peak memory of the whole tree, including page cache. Version 2: Linux 5.19.
-    ///
-    /// # Errors
-    /// [`CgroupError::Count`].
     pub fn memory_peak_bytes(&self) -> Result<Option<u64>, CgroupError> {
-        match self.with(Controller::Memory) {
-            Some((group, true)) => group.read_number("memory.peak"),
-            Some((group, false)) => group.read_number("memory.max_usage_in_bytes"),
-            None => Ok(None),
-        }
-        .map_err(CgroupError::Count)
+        let v1 = Counter::Number("memory.max_usage_in_bytes");
+        self.read(Controller::Memory, Counter::Number("memory.peak"), v1)
     }
 
     /// Current memory.
-    ///
-    /// # Errors
-    /// [`CgroupError::Count`].
     pub fn memory_bytes(&self) -> Result<Option<u64>, CgroupError> {
-        match self.with(Controller::Memory) {
-            Some((group, true)) => group.read_number("memory.current"),
-            Some((group, false)) => group.read_number("memory.usage_in_bytes"),
-            None => Ok(None),
-        }
-        .map_err(CgroupError::Count)
+        let v1 = Counter::Number("memory.usage_in_bytes");
+        self.read(Controller::Memory, Counter::Number("memory.current"), v1)
     }
 
     /// Current memory of tmpfs files and shared memory, which outlives a process. Excludes page
     /// cache of disks.
-    ///
-    /// # Errors
-    /// [`CgroupError::Count`].
     pub fn memory_file_bytes(&self) -> Result<Option<u64>, CgroupError> {
-        match self.with(Controller::Memory) {
-            Some((group, true)) => group.read_keyed("memory.stat", "shmem"),
-            Some((group, false)) => group.read_keyed("memory.stat", "total_shmem"),
-            None => Ok(None),
-        }
-        .map_err(CgroupError::Count)
+        let v2 = Counter::Keyed("memory.stat", "shmem");
+        let v1 = Counter::Keyed("memory.stat", "total_shmem");
+        self.read(Controller::Memory, v2, v1)
     }
 
     /// Number of OOM kills. Version 1: Linux 4.13.
-    ///
-    /// # Errors
-    /// [`CgroupError::Count`].
     pub fn oom_kills(&self) -> Result<Option<u64>, CgroupError> {
-        match self.with(Controller::Memory) {
-            Some((group, true)) => group.read_keyed("memory.events", "oom_kill"),
-            Some((group, false)) => group.read_keyed("memory.oom_control", "oom_kill"),
-            None => Ok(None),
-        }
-        .map_err(CgroupError::Count)
+        let v2 = Counter::Keyed("memory.events", "oom_kill");
+        let v1 = Counter::Keyed("memory.oom_control", "oom_kill");
+        self.read(Controller::Memory, v2, v1)
     }
 
     /// Peak number of processes and threads. Linux 6.1 (`pids.peak`).
-    ///
-    /// # Errors
-    /// [`CgroupError::Count`].
     pub fn processes_peak(&self) -> Result<Option<u64>, CgroupError> {
-        match self.with(Controller::Pids) {
-            Some((group, _)) => group.read_number("pids.peak").map_err(CgroupError::Count),
-            None => Ok(None),
-        }
+        let counter = Counter::Number("pids.peak");
+        self.read(Controller::Pids, counter, counter)
     }
 
     /// Number of forks refused by the limit.
-    ///
-    /// # Errors
-    /// [`CgroupError::Count`].
     pub fn process_limit_hits(&self) -> Result<Option<u64>, CgroupError> {
-        match self.with(Controller::Pids) {
-            Some((group, _)) => group
-                .read_keyed("pids.events", "max")
-                .map_err(CgroupError::Count),
-            None => Ok(None),
+        let counter = Counter::Keyed("pids.events", "max");
+        self.read(Controller::Pids, counter, counter)
+    }
+
+    /// Reads a counter of `controller`: `v2` or `v1`, by the version of its cgroup.
+    fn read(
+        &self,
+        controller: Controller,
+        v2: Counter,
+        v1: Counter,
+    ) -> Result<Option<u64>, CgroupError> {
+        let Some(group) = self.group_with(controller) else {
+            return Ok(None);
+        };
+        match if self.is_v2() { v2 } else { v1 } {
+            Counter::Number(file) => group.read_number(file),
+            Counter::Keyed(file, key) => group.read_keyed(file, key),
         }
+        .map_err(CgroupError::Count)
     }
 }
 
-/// Version 1 measures the total and samples the parts at each tick, so their sum may be larger: use
-/// their ratio. Without samples all is user time, as in wait4(2).
+#[derive(Clone, Copy)]
+enum Counter {
+    Number(&'static str),
+    Keyed(&'static str, &'static str),
+}
+
+/// Splits the total by the ratio of the sampled parts: version 1 measures the total but samples the
+/// parts at each tick, so their sum may be larger. Without samples all is user time, as in wait4(2).
 fn split(total_us: u64, sampled: Option<(u64, u64)>) -> CpuTime {
     let Some((user, system)) = sampled else {
         return CpuTime {
@@ -175,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_of_cpu_time_add_up_to_the_whole_whatever_was_sampled() {
+    fn the_parts_of_cpu_time_add_up_to_the_total() {
         let of = |total, user, system| {
             let time = split(total, Some((user, system)));
             (time.user_us, time.system_us)

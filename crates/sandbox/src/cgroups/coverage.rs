@@ -9,21 +9,11 @@ impl Backend {
     /// The planned coverage. [`super::RunCgroup::coverage`] has the actual one.
     #[must_use]
     pub fn coverage(&self) -> Vec<Coverage> {
-        match self {
-            Self::V2(unified) => of("cgroup-v2", &unified.missing, None),
-            Self::V1(hybrid) => of("cgroup-v1", &hybrid.missing, None),
-            Self::None { reason } => {
-                let missing: Vec<(Controller, String)> = Controller::ALL
-                    .into_iter()
-                    .map(|controller| (controller, reason.clone()))
-                    .collect();
-                of("none", &missing, None)
-            }
-        }
+        let (mechanism, missing) = self.mechanism();
+        of(mechanism, &missing, None)
     }
 }
 
-/// The four axes for a `mechanism` with all controllers except `missing`.
 pub(super) fn of(
     mechanism: &'static str,
     missing: &[(Controller, String)],
@@ -63,7 +53,8 @@ fn fallback(axis: &'static str, controller: Controller, reason: &str) -> Coverag
         Controller::Memory => (
             EnforcementState::Weaker,
             "poll",
-            "the memory of all processes is added up every 50 ms, and RLIMIT_DATA bounds each",
+            "the supervisor samples the memory of all processes every 50 ms, and RLIMIT_DATA limits \
+             each process",
         ),
         Controller::Pids => (
             EnforcementState::Weaker,
@@ -73,12 +64,12 @@ fn fallback(axis: &'static str, controller: Controller, reason: &str) -> Coverag
         Controller::Cpu => (
             EnforcementState::Absent,
             "none",
-            "nothing else shares out the processors",
+            "no other mechanism limits the share of CPUs",
         ),
         Controller::Cpuacct => (
             EnforcementState::Weaker,
             "poll",
-            "the CPU time of all processes is added up every 50 ms, and RLIMIT_CPU bounds each",
+            "the supervisor samples the CPU time of all processes, and RLIMIT_CPU limits each process",
         ),
     };
     Coverage {
@@ -94,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_groups_three_limits_are_weaker_and_the_share_of_the_processors_is_absent() {
+    fn without_groups_three_limits_are_weaker_and_the_cpu_share_is_absent() {
         let backend = Backend::None {
             reason: "read-only".to_owned(),
         };

@@ -1,4 +1,4 @@
-//! Mounted hierarchies and our own cgroups: pure, from two files of /proc.
+//! Parses the mounted hierarchies and our own cgroups from two files of /proc.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ impl Controller {
     /// Controllers of version 2.
     pub const OF_V2: [Self; 3] = [Self::Memory, Self::Pids, Self::Cpu];
 
-    /// Name in the kernel.
+    /// Name in the kernel's files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -30,7 +30,6 @@ impl Controller {
     }
 }
 
-/// A mounted hierarchy and our own cgroup in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hierarchy {
     pub(super) mount_point: String,
@@ -79,10 +78,10 @@ pub(super) fn read(own: &str, mounts: &str) -> Layout {
             continue;
         }
         for name in controllers.split(',') {
-            let of_this = mounts
+            let with_controller = mounts
                 .iter()
                 .filter(|mount| mount.controllers.iter().any(|known| known == name));
-            let found = hierarchy(path, of_this);
+            let found = hierarchy(path, with_controller);
             if name == "freezer" {
                 layout.freezer = found;
             } else if let Some(controller) = Controller::ALL.iter().find(|c| c.name() == name)
@@ -103,7 +102,7 @@ fn hierarchy<'mount>(path: &str, mounts: impl Iterator<Item = &'mount Mount>) ->
             .and_then(|rest| join(&mount.mount_point, rest).ok())
             .ok_or_else(|| {
                 format!(
-                    "our own group {path} is not visible below {}, which shows {}",
+                    "the runner's own cgroup {path} is not visible below {}, which shows {}",
                     mount.mount_point, mount.root
                 )
             });
@@ -137,7 +136,7 @@ fn join(mount_point: &str, path: &str) -> Result<String, String> {
         .any(|segment| segment == "." || segment == "..")
     {
         return Err(format!(
-            "{path} is no path of a group: it contains `.` or `..`"
+            "{path} is not a valid cgroup path: it contains `.` or `..`"
         ));
     }
     let rest = path.trim_matches('/');
@@ -161,9 +160,10 @@ fn mount(line: &str) -> Option<Mount> {
         root: unescape(root),
         mount_point: unescape(mount_point),
         version_2,
-        controllers: match version_2 {
-            true => Vec::new(),
-            false => options.split(',').map(str::to_owned).collect(),
+        controllers: if version_2 {
+            Vec::new()
+        } else {
+            options.split(',').map(str::to_owned).collect()
         },
     })
 }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_outside_of_the_mount_is_not_invented() {
+    fn a_group_outside_of_the_mount_has_no_path() {
         for own in ["4:memory:/../other\n", "4:memory:/docker/abcd\n"] {
             let layout = read(own, "1 2 0:1 /docker/abc /m rw - cgroup cgroup rw,memory\n");
             assert!(layout.v1[&Controller::Memory].own.is_err(), "{own}");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn controllers_mounted_together_share_a_place_and_a_named_hierarchy_is_not_a_controller() {
+    fn controllers_mounted_together_share_a_path_and_a_named_hierarchy_is_not_a_controller() {
         let layout = read(
             "9:name=memory:/\n3:cpu,cpuacct:/x\n",
             "1 2 0:1 / /c\\040d rw - cgroup cgroup rw,cpu,cpuacct\n1 2 0:2 / /n rw - cgroup cgroup rw,name=memory\n",
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_parent_cannot_climb() {
+    fn a_named_parent_cannot_contain_dot_dot() {
         assert!(join("/sys/fs/cgroup", "/a/../..").is_err());
     }
 }

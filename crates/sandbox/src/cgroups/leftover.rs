@@ -1,18 +1,16 @@
-//! Removal of cgroups that a dead run recorded.
+//! Removes cgroups that a dead run recorded.
 
 use std::time::Instant;
 
 use rustix::io::Errno;
 
+use super::run_cgroup::{REMOVE_PATIENCE, kill_until_empty, remove_when_empty};
+use super::{CgroupError, group_name};
 use spec::path::escape;
 use sys::cgroup::Group;
-use sys::file::CallError;
 
-use super::run_cgroup::{REMOVE_PATIENCE, remove_when_empty, sweep};
-use super::{CgroupError, group_name};
-
-/// Kills the processes in the cgroups of a dead run and removes them in order, with one result
-/// each. Missing cgroups are no error.
+/// Kills the processes in the cgroups of a dead run and removes the cgroups in order. Returns one
+/// result for each path; a missing cgroup is no error.
 ///
 /// The caller must hold the lock of the run's record, so that no other run uses them.
 ///
@@ -21,8 +19,8 @@ use super::{CgroupError, group_name};
 /// cgroup; [`CgroupError::Kill`], [`CgroupError::Remove`].
 #[must_use]
 pub fn remove_leftovers(run_id: &str, paths: &[&str]) -> Vec<Result<(), CgroupError>> {
-    // Stop all cgroups before emptying the first: a process is in several of them, and
-    // `cgroup.kill` or a fork limit in one also acts on the others.
+    // Stop all cgroups before emptying the first: a process is in several of them, so `cgroup.kill`
+    // or a fork limit in one also affects the others.
     let opened: Vec<Result<Option<Group>, CgroupError>> = paths
         .iter()
         .map(|path| open(run_id, path).and_then(stop))
@@ -51,17 +49,20 @@ fn open(run_id: &str, path: &str) -> Result<Option<Group>, CgroupError> {
     match Group::open(path) {
         Ok(group) => Ok(Some(group)),
         Err(error) if error.errno == Errno::NOENT => Ok(None),
-        Err(error) => Err(kill(path)(error)),
+        Err(error) => Err(CgroupError::kill(path)(error)),
     }
 }
 
+/// Kills what `cgroup.kill` can kill and forbids forks.
 fn stop(group: Option<Group>) -> Result<Option<Group>, CgroupError> {
     let Some(group) = group else {
         return Ok(None);
     };
-    for stopped in [group.kill_all(), group.write("pids.max", "0")] {
-        match stopped {
-            Err(error) if error.errno != Errno::NOENT => return Err(kill(group.path())(error)),
+    for result in [group.kill_all(), group.write("pids.max", "0")] {
+        match result {
+            Err(error) if error.errno != Errno::NOENT => {
+                return Err(CgroupError::kill(group.path())(error));
+            }
             _ => (),
         }
     }
@@ -70,20 +71,13 @@ fn stop(group: Option<Group>) -> Result<Option<Group>, CgroupError> {
 
 fn empty_and_remove(group: &Group) -> Result<(), CgroupError> {
     let path = group.path();
-    sweep(group).map_err(kill(path))?;
+    kill_until_empty(group).map_err(CgroupError::kill(path))?;
     remove_when_empty(path, Instant::now() + REMOVE_PATIENCE).map_err(|source| {
         CgroupError::Remove {
             groups: vec![path.to_owned()],
             source,
         }
     })
-}
-
-fn kill(path: &str) -> impl Fn(CallError) -> CgroupError {
-    move |source| CgroupError::Kill {
-        group: path.to_owned(),
-        source,
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::CgroupError;
 /// Limits memory and forbids swap. `false`: this kernel does not count swap.
 pub(super) fn memory_v2(group: &Group, bytes: u64) -> Result<bool, CgroupError> {
     set(group, "memory.max", bytes)?;
-    // A body that lost one process has an undefined state, so kill all. Linux 4.19.
+    // Kill all processes: after the loss of one the state of a body is undefined. Linux 4.19.
     set_if_present(group, "memory.oom.group", 1)?;
     set_if_present(group, "memory.swap.max", 0)
 }
@@ -19,39 +19,26 @@ pub(super) fn memory_v1(group: &Group, bytes: u64) -> Result<bool, CgroupError> 
     set(group, "memory.limit_in_bytes", bytes)?;
     // Version 1 counts socket buffers only with this limit.
     set_if_present(group, "memory.kmem.tcp.limit_in_bytes", bytes)?;
-    // After the memory limit, which it may not be less than (EINVAL).
+    // After the memory limit, because it may not be less than that (EINVAL).
     set_if_present(group, "memory.memsw.limit_in_bytes", bytes)
 }
 
-pub(super) fn processes(group: &Group, limit: Option<u64>) -> Result<(), CgroupError> {
-    match limit {
-        Some(limit) => set(group, "pids.max", limit),
-        None => Ok(()),
-    }
+pub(super) fn processes(group: &Group, limit: u64) -> Result<(), CgroupError> {
+    set(group, "pids.max", limit)
 }
 
-pub(super) fn cpu_v2(group: &Group, cpu_millis: Option<u64>) -> Result<(), CgroupError> {
-    let Some(cpu_millis) = cpu_millis else {
-        return Ok(());
-    };
+pub(super) fn cpu_v2(group: &Group, cpu_millis: u64) -> Result<(), CgroupError> {
     let (quota_us, period_us) = quota(cpu_millis);
     write(group, "cpu.max", format!("{quota_us} {period_us}"))
 }
 
-pub(super) fn cpu_v1(
-    group: &Group,
-    parent: &str,
-    cpu_millis: Option<u64>,
-) -> Result<(), CgroupError> {
-    let Some(cpu_millis) = cpu_millis else {
-        return Ok(());
-    };
+pub(super) fn cpu_v1(group: &Group, parent: &str, cpu_millis: u64) -> Result<(), CgroupError> {
     let (quota_us, period_us) = quota(cpu_millis);
     set(group, "cpu.cfs_period_us", period_us)?;
     match set(group, "cpu.cfs_quota_us", quota_us) {
         // Version 1 refuses a share above that of an ancestor, whose limit applies anyway.
         Err(CgroupError::Limit { source, .. })
-            if source.errno == Errno::INVAL && tighter_above(parent, cpu_millis) =>
+            if source.errno == Errno::INVAL && has_tighter_ancestor(parent, cpu_millis) =>
         {
             Ok(())
         }
@@ -59,9 +46,9 @@ pub(super) fn cpu_v1(
     }
 }
 
-fn tighter_above(parent: &str, cpu_millis: u64) -> bool {
-    let mut here = Some(parent);
-    while let Some(Ok(group)) = here.map(Group::open) {
+fn has_tighter_ancestor(parent: &str, cpu_millis: u64) -> bool {
+    let mut ancestor = Some(parent);
+    while let Some(Ok(group)) = ancestor.map(Group::open) {
         let quota_us = group.read_number("cpu.cfs_quota_us");
         let period_us = group.read_number("cpu.cfs_period_us");
         if let (Ok(Some(quota_us)), Ok(Some(period_us))) = (quota_us, period_us)
@@ -69,7 +56,7 @@ fn tighter_above(parent: &str, cpu_millis: u64) -> bool {
         {
             return true;
         }
-        here = here
+        ancestor = ancestor
             .and_then(|path| path.rsplit_once('/'))
             .map(|(above, _)| above);
     }
@@ -114,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_share_is_stretched_over_a_longer_period() {
+    fn a_small_share_has_a_longer_period() {
         assert_eq!(quota(1500), (150_000, 100_000));
         assert_eq!(quota(10), (1_000, 100_000));
         assert_eq!(quota(5), (5_000, 1_000_000));

@@ -4,9 +4,9 @@
 //! (facts for the choice), `run_cgroup` (the life cycle), `limits`, `counters`, `leftover`,
 //! `coverage` (how limits are enforced), `scope` (systemd scope, if the cgroup is not delegated).
 //!
-//! A process never writes the pid of another one to `cgroup.procs`: that takes the lock over all
-//! thread groups and costs an RCU grace period, 15 ms after idle. Version 2 is joined by
-//! `CLONE_INTO_CGROUP`, version 1 by the child writing `0` to `tasks`.
+//! No process writes the pid of another one to `cgroup.procs`, because that takes the lock over all
+//! thread groups and costs an RCU grace period, 15 ms after idle. The child joins version 2 by
+//! `CLONE_INTO_CGROUP`, and version 1 by writing `0` to `tasks`.
 
 mod choose;
 mod counters;
@@ -28,7 +28,7 @@ pub use observe::observe;
 pub use run_cgroup::RunCgroup;
 pub use scope::delegated_scope_argv;
 
-/// The supervisor moves into this leaf before controllers are enabled.
+/// Leaf cgroup into which the supervisor moves before controllers are enabled.
 const SUPERVISOR_LEAF: &str = "supervisor";
 
 /// Limits of the cgroups of one run; `None`: unlimited.
@@ -37,7 +37,7 @@ pub struct CgroupLimits {
     /// Memory of the whole tree, including page cache and swap.
     pub memory_bytes: Option<u64>,
     pub processes: Option<u64>,
-    /// CPU share in thousandths: 1500 is one and a half.
+    /// CPU share in thousandths: 1500 is one and a half CPUs.
     pub cpu_millis: Option<u64>,
 }
 
@@ -48,8 +48,9 @@ pub enum Backend {
     V2(Unified),
     /// A cgroup in each version 1 hierarchy, and if possible one in the version 2 tree.
     V1(Hybrid),
-    /// Resource limits and polling.
-    None { reason: String },
+    None {
+        reason: String,
+    },
 }
 
 /// Version 2.
@@ -57,11 +58,10 @@ pub enum Backend {
 pub struct Unified {
     pub parent: String,
     pub controllers: Vec<Controller>,
-    /// Controllers that the parent must enable first.
+    /// Controllers that must first be enabled in the parent.
     pub to_enable: Vec<Controller>,
-    /// This process is in the parent and must move before controllers are enabled.
+    /// This process is in the parent and must leave it before controllers are enabled.
     pub move_to_leaf: bool,
-    /// Unavailable controllers, with reasons.
     pub missing: Vec<(Controller, String)>,
     pub in_delegated_scope: bool,
 }
@@ -69,11 +69,10 @@ pub struct Unified {
 /// Version 1, with or without a version 2 tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hybrid {
-    /// One for each hierarchy.
     pub parents: Vec<V1Parent>,
-    /// The version 2 cgroup: without controllers, used for `cgroup.kill`.
+    /// Parent in the version 2 tree, which has no controllers and is used for `cgroup.kill`.
     pub unified: Option<String>,
-    /// The cgroup of the freezer hierarchy, used without a version 2 tree.
+    /// Parent in the freezer hierarchy, used without a version 2 tree.
     pub freezer: Option<String>,
     pub missing: Vec<(Controller, String)>,
 }
@@ -97,19 +96,31 @@ impl Backend {
         }
     }
 
+    /// Mechanism in [`spec::limits::Coverage`], and the unavailable controllers with reasons.
+    fn mechanism(&self) -> (&'static str, Vec<(Controller, String)>) {
+        match self {
+            Self::V2(unified) => ("cgroup-v2", unified.missing.clone()),
+            Self::V1(hybrid) => ("cgroup-v1", hybrid.missing.clone()),
+            Self::None { reason } => {
+                let missing = Controller::ALL.map(|controller| (controller, reason.clone()));
+                ("none", missing.to_vec())
+            }
+        }
+    }
+
     /// Returns the back end for a running child: without the version 2 cgroup if version 1 has all
     /// limits and counters.
     ///
-    /// Cloning into that cgroup is free, but moving costs an RCU grace period. It only adds
-    /// `cgroup.kill`, which ending the init of the pid namespace replaces.
+    /// Cloning into the version 2 cgroup is free, but moving costs an RCU grace period. The cgroup
+    /// only adds `cgroup.kill`, which killing the init of the pid namespace replaces.
     #[must_use]
     pub fn for_living_child(self) -> Self {
         let needed = [Controller::Memory, Controller::Pids, Controller::Cpuacct];
         match self {
             Self::V1(hybrid)
                 if needed.iter().all(|controller| {
-                    let mut known = hybrid.parents.iter().flat_map(|parent| &parent.controllers);
-                    known.any(|held| held == controller)
+                    let mut parents = hybrid.parents.iter();
+                    parents.any(|parent| parent.controllers.contains(controller))
                 }) =>
             {
                 Self::V1(Hybrid {
@@ -121,7 +132,7 @@ impl Backend {
         }
     }
 
-    /// Lists every directory of a run in the order of creation. Record them before
+    /// Lists every cgroup directory of a run in the order of creation. Record them before
     /// [`Backend::create`].
     #[must_use]
     pub fn planned_paths(&self, run_id: &str) -> Vec<String> {
@@ -143,7 +154,7 @@ impl Backend {
     }
 }
 
-/// Only this name identifies a leftover of the runner.
+/// Name of the cgroup of a run. Cleanup identifies the runner's cgroups by this name only.
 fn group_name(run_id: &str) -> String {
     format!("runner-{run_id}")
 }
@@ -155,11 +166,10 @@ fn group_path(parent: &str, run_id: &str) -> String {
 /// Error of the cgroups of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
-    #[error("cannot see which cgroups this host has")]
+    #[error("cannot inspect the cgroups of this host")]
     Observe(#[source] CallError),
-    /// The supervisor cannot leave the parent, so that its controllers cannot be enabled.
     #[error(
-        "cannot move the supervisor into the leaf {leaf}, so that {parent} cannot hand out controllers"
+        "cannot move the supervisor into {leaf}, so the controllers of {parent} cannot be enabled"
     )]
     MoveToLeaf {
         parent: String,
@@ -167,8 +177,8 @@ pub enum CgroupError {
         #[source]
         source: CallError,
     },
-    #[error("cannot make the run's cgroup {group}; its parent must exist and be writable")]
-    Make {
+    #[error("cannot create the run's cgroup {group}; its parent must exist and be writable")]
+    Create {
         group: String,
         #[source]
         source: CallError,
@@ -181,40 +191,42 @@ pub enum CgroupError {
         #[source]
         source: CallError,
     },
-    /// `tasks` cannot be opened for the child.
-    #[error("cannot open the way into the run's cgroup {group}")]
-    WayIn {
+    #[error("cannot open the tasks file of the run's cgroup {group}")]
+    OpenTasks {
         group: String,
         #[source]
         source: CallError,
     },
     #[error("cannot read the counters of the run's cgroup")]
     Count(#[source] CallError),
-    #[error("cannot kill what is in the run's cgroup {group}")]
+    #[error("cannot kill the processes in the run's cgroup {group}")]
     Kill {
         group: String,
         #[source]
         source: CallError,
     },
-    #[error("{processes} processes still live in the run's cgroup {group} after {waited_ms} ms")]
+    #[error("{processes} processes still run in the run's cgroup {group} after {waited_ms} ms")]
     StillPopulated {
         group: String,
         /// Without those in child cgroups.
         processes: usize,
         waited_ms: u128,
     },
-    /// The cgroup cannot be removed; a later start retries.
-    #[error("cannot remove the run's cgroups {}; a later start tries again", groups.join(", "))]
+    #[error("cannot remove the run's cgroups {}; a later start retries", groups.join(", "))]
     Remove {
         groups: Vec<String>,
         #[source]
         source: CallError,
     },
-    /// A recorded path is not the name of a run's cgroup.
-    #[error("{path} is not the path of a cgroup of run {run_id}; it is left alone")]
-    NotOurs {
-        path: String,
-        /// The run that recorded it.
-        run_id: String,
-    },
+    #[error("recorded path {path} is not a cgroup of run {run_id}: not removed")]
+    NotOurs { path: String, run_id: String },
+}
+
+impl CgroupError {
+    fn kill(group: &str) -> impl Fn(CallError) -> Self {
+        move |source| Self::Kill {
+            group: group.to_owned(),
+            source,
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Collects the facts for [`super::choose`]: two files of /proc, and each cgroup in question.
+//! Collects the facts for [`super::choose`]: two files of /proc, and each possible parent cgroup.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -11,17 +11,17 @@ use sys::file::CallError;
 use super::choose::{GroupFacts, HostCgroups, ScopeOwner, groups_to_probe};
 use super::{CgroupError, Controller, layout};
 
-/// Larger than mountinfo of a usual host.
+/// Larger than mountinfo of usual hosts.
 const TEXT_BYTES: usize = 32 << 10;
 
 /// Observes this host for [`super::choose`] and [`super::should_reexec`].
 ///
 /// # Errors
-/// [`CgroupError::Observe`] if /proc/self cannot be read, or if a cgroup cannot be checked because
-/// of a temporary shortage: the body must not run without cgroups for that. Missing files and
-/// permissions are facts.
+/// [`CgroupError::Observe`] if /proc/self cannot be read, or if a cgroup cannot be inspected because
+/// of a temporary shortage, for which the body must not run without cgroups. Missing files and
+/// permissions are no errors but facts.
 pub fn observe(
-    parent_named: Option<&str>,
+    named_parent: Option<&str>,
     in_delegated_scope: bool,
 ) -> Result<HostCgroups, CgroupError> {
     let own = read_or_empty("/proc/self/cgroup")?;
@@ -29,20 +29,25 @@ pub fn observe(
     let tree = layout::read(&own, &mounts)
         .unified
         .map(|unified| unified.mount_point);
-    let groups = groups_to_probe(parent_named, &own, &mounts)
+    let groups = groups_to_probe(named_parent, &own, &mounts)
         .into_iter()
         .map(|path| {
-            let looked = match is_in(tree.as_deref(), &path) {
-                true => look_at_v2(&path),
-                false => look_at_v1(&path),
+            let inspected = if is_in(tree.as_deref(), &path) {
+                inspect_v2(&path)
+            } else {
+                inspect_v1(&path)
             };
-            let facts = match looked {
+            let facts = match inspected {
                 Ok(facts) => facts,
-                Err(error) if passes(error.errno) => return Err(CgroupError::Observe(error)),
-                Err(error) if error.call == WRITE_CHECK => {
-                    unusable(format!("{path} is not writable ({})", error.errno))
-                }
-                Err(error) => unusable(error.to_string()),
+                Err(error) if is_transient(error.errno) => return Err(CgroupError::Observe(error)),
+                Err(error) => GroupFacts {
+                    unwritable: Some(if error.call == WRITE_CHECK {
+                        format!("{path} is not writable ({})", error.errno)
+                    } else {
+                        error.to_string()
+                    }),
+                    ..GroupFacts::default()
+                },
             };
             Ok((path, facts))
         })
@@ -65,7 +70,7 @@ fn is_in(tree: Option<&str>, path: &str) -> bool {
 
 const WRITE_CHECK: &str = "faccessat2";
 
-fn passes(errno: Errno) -> bool {
+fn is_transient(errno: Errno) -> bool {
     matches!(
         errno,
         Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::INTR | Errno::AGAIN
@@ -76,19 +81,19 @@ fn check_write(path: &str) -> Result<(), CallError> {
     may_write(path).map_err(|errno| CallError::new(WRITE_CHECK, path, errno))
 }
 
-/// Version 1 only requires write access; one call, because this delays the launch.
-fn look_at_v1(path: &str) -> Result<GroupFacts, CallError> {
+/// Version 1 requires only write access. One call, because this delays the launch.
+fn inspect_v1(path: &str) -> Result<GroupFacts, CallError> {
     check_write(path)?;
     Ok(GroupFacts::default())
 }
 
-fn look_at_v2(path: &str) -> Result<GroupFacts, CallError> {
+fn inspect_v2(path: &str) -> Result<GroupFacts, CallError> {
     let group = Group::open(path)?;
     check_write(path)?;
     let may_move_processes = match check_write(&format!("{path}/cgroup.procs")) {
         Ok(()) => true,
-        Err(error) if passes(error.errno) => return Err(error),
-        Err(_not_ours) => false,
+        Err(error) if is_transient(error.errno) => return Err(error),
+        Err(_not_writable) => false,
     };
     let read = |file| group.read(file).map(Option::unwrap_or_default);
     let mut facts = GroupFacts {
@@ -96,11 +101,11 @@ fn look_at_v2(path: &str) -> Result<GroupFacts, CallError> {
         controllers: read("cgroup.controllers")?,
         ..GroupFacts::default()
     };
-    let useful = facts
+    let has_controllers = facts
         .controllers
         .split_ascii_whitespace()
         .any(|name| Controller::OF_V2.iter().any(|known| known.name() == name));
-    if !useful {
+    if !has_controllers {
         return Ok(facts);
     }
     let own = rustix::process::getpid().as_raw_nonzero().get();
@@ -113,23 +118,16 @@ fn look_at_v2(path: &str) -> Result<GroupFacts, CallError> {
     Ok(facts)
 }
 
-fn unusable(why: String) -> GroupFacts {
-    GroupFacts {
-        unwritable: Some(why),
-        ..GroupFacts::default()
-    }
-}
-
 fn is_marked(group: &Group, name: &str) -> Result<bool, CallError> {
     let mut value = [0_u8; 8];
     match rustix::fs::fgetxattr(group.directory(), name, &mut value) {
         Ok(length) => Ok(value.get(..length) == Some(b"1")),
-        Err(errno) if passes(errno) => Err(CallError::new("fgetxattr", group.path(), errno)),
+        Err(errno) if is_transient(errno) => Err(CallError::new("fgetxattr", group.path(), errno)),
         Err(_unmarked) => Ok(false),
     }
 }
 
-/// A manager has a socket; that of the user is in the runtime directory.
+/// The systemd managers that have a socket. That of the user's manager is in the runtime directory.
 fn managers(uid: u32) -> Result<Vec<ScopeOwner>, CallError> {
     let mut managers = Vec::new();
     for (owner, socket) in [
@@ -146,7 +144,7 @@ fn managers(uid: u32) -> Result<Vec<ScopeOwner>, CallError> {
 }
 
 fn read_or_empty(path: &'static str) -> Result<String, CgroupError> {
-    // Read in one call: the kernel generates these files for each read.
+    // In one call, because the kernel generates these files for each read.
     let mut bytes = Vec::with_capacity(TEXT_BYTES);
     let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
     match read {

@@ -16,22 +16,20 @@ use super::{
 };
 use spec::limits::Coverage;
 
-/// Wait for an emptying cgroup before it is reported as left.
+/// Maximum wait for a cgroup to become empty before removal fails.
 pub(super) const REMOVE_PATIENCE: Duration = Duration::from_secs(2);
 /// The same in `drop`.
 const DROP_PATIENCE: Duration = Duration::from_millis(500);
-/// Kill sweeps over a cgroup without `cgroup.kill`.
-const KILL_SWEEPS_MAX: usize = 200;
+const KILL_ROUNDS_MAX: usize = 200;
 
-/// The cgroups of one run. Call [`RunCgroup::close`]; drop kills and removes without reporting
-/// errors, and the run's record keeps the rest.
+/// The cgroups of one run. Call [`RunCgroup::close`]: drop also kills and removes, but reports no
+/// errors. What it cannot remove stays in the run's record.
 #[derive(Debug)]
 pub struct RunCgroup {
     run_id: String,
     mechanism: &'static str,
-    planned: Vec<String>,
     /// In the order of creation; removed in reverse.
-    made: Vec<String>,
+    created: Vec<String>,
     unified: Option<Group>,
     /// The version 2 cgroup has controllers, not only `cgroup.kill`.
     unified_limits: bool,
@@ -43,60 +41,48 @@ pub struct RunCgroup {
 }
 
 impl Backend {
-    /// Creates the version 2 cgroup, which must exist before the child is cloned.
+    /// Creates the cgroups that must exist before the child is cloned: version 2 and the freezer.
     ///
-    /// If needed this first moves the supervisor into a leaf and enables controllers. A refused
+    /// If needed, first moves the supervisor into a leaf and enables controllers. A refused
     /// controller becomes a gap in [`RunCgroup::coverage`]. [`Backend::None`] creates no cgroups.
-    ///
-    /// # Errors
-    /// [`CgroupError::MoveToLeaf`], [`CgroupError::Make`].
     pub fn create(&self, run_id: &str) -> Result<RunCgroup, CgroupError> {
+        let (mechanism, missing) = self.mechanism();
         let mut run = RunCgroup {
             run_id: run_id.to_owned(),
-            mechanism: "none",
-            planned: self.planned_paths(run_id),
-            made: Vec::new(),
+            mechanism,
+            created: Vec::new(),
             unified: None,
             unified_limits: false,
             freezer: None,
             v1_parents: Vec::new(),
             v1: Vec::new(),
-            missing: Vec::new(),
+            missing,
             swap_unlimited: None,
         };
         match self {
             Self::V2(unified) => {
-                run.mechanism = "cgroup-v2";
-                run.missing = unified.missing.clone();
-                run.missing.extend(hand_out(unified)?);
-                run.unified = Some(run.make(&unified.parent)?);
+                run.missing.extend(enable_controllers(unified)?);
+                run.unified = Some(run.create_group(&unified.parent)?);
                 run.unified_limits = true;
             }
             Self::V1(hybrid) => {
-                run.mechanism = "cgroup-v1";
-                run.missing = hybrid.missing.clone();
                 run.v1_parents = hybrid.parents.clone();
                 if let Some(parent) = &hybrid.unified {
-                    run.unified = Some(run.make(parent)?);
+                    run.unified = Some(run.create_group(parent)?);
                 }
                 if let Some(parent) = &hybrid.freezer {
-                    run.freezer = Some(run.make(parent)?);
+                    run.freezer = Some(run.create_group(parent)?);
                 }
             }
-            Self::None { reason } => {
-                run.missing = Controller::ALL
-                    .into_iter()
-                    .map(|controller| (controller, reason.clone()))
-                    .collect();
-            }
+            Self::None { .. } => (),
         }
         Ok(run)
     }
 }
 
-/// Enables the controllers with one write each, because one refusal fails a combined write. Returns
-/// the refused ones.
-fn hand_out(unified: &Unified) -> Result<Vec<(Controller, String)>, CgroupError> {
+/// Enables the controllers with one write each, because one refusal would fail a combined write.
+/// Returns the refused ones.
+fn enable_controllers(unified: &Unified) -> Result<Vec<(Controller, String)>, CgroupError> {
     if unified.to_enable.is_empty() {
         return Ok(Vec::new());
     }
@@ -113,7 +99,7 @@ fn hand_out(unified: &Unified) -> Result<Vec<(Controller, String)>, CgroupError>
             source,
         })?;
     }
-    let group = Group::open(parent).map_err(|source| CgroupError::Make {
+    let group = Group::open(parent).map_err(|source| CgroupError::Create {
         group: parent.clone(),
         source,
     })?;
@@ -134,25 +120,22 @@ impl RunCgroup {
         self.unified.as_ref().map(Group::directory)
     }
 
-    /// Creates the version 1 cgroups and sets the limits. Call it after clone, to run in parallel
-    /// to the child.
+    /// Creates the version 1 cgroups and sets the limits. Call it after the clone, so that it runs in
+    /// parallel to the child.
     ///
-    /// Returns the open `tasks` files of version 1. The child writes `0` to each before it unshares
-    /// its cgroup namespace.
-    ///
-    /// # Errors
-    /// [`CgroupError::Make`], [`CgroupError::Limit`], [`CgroupError::WayIn`].
+    /// Returns the open `tasks` files of version 1. The child must write `0` to each before it
+    /// unshares its cgroup namespace.
     pub fn apply(&mut self, limits: &CgroupLimits) -> Result<Vec<OwnedFd>, CgroupError> {
         if self.unified_limits {
             self.limit_v2(limits)?;
             return Ok(Vec::new());
         }
         for parent in std::mem::take(&mut self.v1_parents) {
-            // Without a limit this cgroup would only add an unused counter.
+            // Without a limit the cgroup would only add an unused counter.
             if parent.controllers == [Controller::Cpu] && limits.cpu_millis.is_none() {
                 continue;
             }
-            let group = self.make(&parent.path)?;
+            let group = self.create_group(&parent.path)?;
             self.limit_v1(&group, &parent, limits)?;
             self.v1.push((parent.controllers, group));
         }
@@ -160,7 +143,7 @@ impl RunCgroup {
         groups
             .chain(&self.freezer)
             .map(|group| {
-                group.open_tasks().map_err(|source| CgroupError::WayIn {
+                group.open_tasks().map_err(|source| CgroupError::OpenTasks {
                     group: group.path().to_owned(),
                     source,
                 })
@@ -168,10 +151,10 @@ impl RunCgroup {
             .collect()
     }
 
-    /// Every directory that this run may have, as [`Backend::planned_paths`].
+    /// The created cgroup directories, in the order of creation.
     #[must_use]
     pub fn paths(&self) -> Vec<String> {
-        self.planned.clone()
+        self.created.clone()
     }
 
     /// How each limit is enforced, after [`Backend::create`] and [`RunCgroup::apply`].
@@ -184,61 +167,50 @@ impl RunCgroup {
         )
     }
 
-    /// Sends SIGKILL to all processes in the run's cgroups. They may still be dying on return.
+    /// Sends SIGKILL to all processes in the run's cgroups. On return they may still be dying.
     ///
-    /// The caller also kills init: it is in none of them without a version 2 tree, and neither is a
-    /// child that has not joined yet.
+    /// The caller must also kill init: without a version 2 tree init is in no cgroup of the run, and
+    /// neither is a child that has not joined yet.
     ///
-    /// Uses `cgroup.kill` (Linux 5.14). Without it forks are refused (`pids.max`), the cgroup is
-    /// frozen if possible, and listed processes are killed until none is left.
-    ///
-    /// # Errors
-    /// [`CgroupError::Kill`].
+    /// Uses `cgroup.kill` (Linux 5.14). Without it, forbids forks (`pids.max`), freezes the cgroup if
+    /// possible, and kills the listed processes until none is left.
     pub fn kill(&self) -> Result<(), CgroupError> {
-        let failed = |group: &Group| {
-            let group = group.path().to_owned();
-            move |source| CgroupError::Kill { group, source }
-        };
-        if self.made.is_empty() {
-            // All are empty.
+        if self.created.is_empty() {
+            // `count_and_remove` has removed all.
             return Ok(());
         }
         if let Some(group) = &self.unified {
             match group.kill_all() {
                 Ok(()) => return Ok(()),
                 Err(error) if error.errno == Errno::NOENT => (),
-                Err(error) => return Err(failed(group)(error)),
+                Err(error) => return Err(CgroupError::kill(group.path())(error)),
             }
         }
-        if let Some((group, _)) = self.with(Controller::Pids) {
-            group.write("pids.max", "0").map_err(failed(group))?;
+        if let Some(group) = self.group_with(Controller::Pids) {
+            let result = group.write("pids.max", "0");
+            result.map_err(CgroupError::kill(group.path()))?;
         }
-        // Prefer one with all processes; any of version 1, because the body is in all or none.
-        let Some(group) = self
-            .unified
-            .as_ref()
-            .or(self.freezer.as_ref())
-            .or_else(|| self.v1.first().map(|(_, group)| group))
-        else {
-            return Ok(());
-        };
-        sweep(group).map_err(failed(group))
+        // Any of version 1 will do, because the body is in all of them or none.
+        match self.groups().next() {
+            Some(group) => kill_until_empty(group).map_err(CgroupError::kill(group.path())),
+            None => Ok(()),
+        }
     }
 
-    /// Counts and removes the cgroups while init is dying; `None` if a process may still be in
-    /// them. [`RunCgroup::close`] removes what remains.
+    /// Reads the counters and removes the cgroups while init is dying. Returns `None` if a process
+    /// may still be in them. [`RunCgroup::close`] removes what remains.
     ///
-    /// Only works if init is in none of them: version 1 with a preforked child.
-    pub fn settle(&mut self) -> Option<Counted> {
+    /// Only works if init is in none of the cgroups: with version 1 and a preforked child.
+    pub(crate) fn count_and_remove(&mut self) -> Option<Counted> {
         if self.unified.is_some() || self.freezer.is_some() {
             return None;
         }
-        let (processes, _) = self.with(Controller::Pids)?;
-        if !matches!(processes.read_number("pids.current"), Ok(Some(0))) {
+        let group = self.group_with(Controller::Pids)?;
+        if !matches!(group.read_number("pids.current"), Ok(Some(0))) {
             return None;
         }
         let counted = self.count();
-        self.made.retain(|path| cgroup::remove(path).is_err());
+        self.created.retain(|path| cgroup::remove(path).is_err());
         Some(counted)
     }
 
@@ -248,8 +220,7 @@ impl RunCgroup {
     /// [`CgroupError::StillPopulated`] after `patience`; [`CgroupError::Count`].
     pub fn wait_until_empty(&self, patience: Duration) -> Result<(), CgroupError> {
         let started = Instant::now();
-        let groups = self.unified.iter().chain(&self.freezer);
-        for group in groups.chain(self.v1.iter().map(|(_, group)| group)) {
+        for group in self.groups() {
             let mut pause = Duration::from_micros(100);
             while group.is_populated().map_err(CgroupError::Count)? {
                 let left = patience.saturating_sub(started.elapsed());
@@ -269,10 +240,11 @@ impl RunCgroup {
         Ok(())
     }
 
-    /// Removes the cgroups, last created first, and waits for dying processes.
+    /// Removes the cgroups, last created first. Waits for dying processes.
     ///
     /// # Errors
-    /// [`CgroupError::Remove`] with all that is left; a later start finds it in the run's record.
+    /// [`CgroupError::Remove`] with all remaining cgroups. A later start finds them in the run's
+    /// record.
     pub fn close(mut self) -> Result<(), CgroupError> {
         self.remove_all(REMOVE_PATIENCE)
     }
@@ -288,41 +260,51 @@ impl RunCgroup {
             .map(|(_, group)| group)
     }
 
-    /// The cgroup with `controller`, and whether it is version 2.
-    pub(super) fn with(&self, controller: Controller) -> Option<(&Group, bool)> {
+    pub(super) fn group_with(&self, controller: Controller) -> Option<&Group> {
         if self.missing.iter().any(|(absent, _)| *absent == controller) {
-            return None;
-        }
-        match self.unified_limits {
-            true => self.unified.as_ref().map(|group| (group, true)),
-            false => self.v1_group(controller).map(|group| (group, false)),
+            None
+        } else if self.unified_limits {
+            self.unified.as_ref()
+        } else {
+            self.v1_group(controller)
         }
     }
 
-    fn make(&mut self, parent: &str) -> Result<Group, CgroupError> {
+    pub(super) fn is_v2(&self) -> bool {
+        self.unified_limits
+    }
+
+    /// All open cgroups. One with all processes, including init, comes first.
+    fn groups(&self) -> impl Iterator<Item = &Group> {
+        let v1 = self.v1.iter().map(|(_, group)| group);
+        self.unified.iter().chain(&self.freezer).chain(v1)
+    }
+
+    fn create_group(&mut self, parent: &str) -> Result<Group, CgroupError> {
         let path = group_path(parent, &self.run_id);
-        let made = cgroup::make(&path).and_then(|()| {
-            self.made.push(path.clone());
+        let created = cgroup::make(&path).and_then(|()| {
+            self.created.push(path.clone());
             Group::open(&path)
         });
-        made.map_err(|source| CgroupError::Make {
+        created.map_err(|source| CgroupError::Create {
             group: path,
             source,
         })
     }
 
     fn limit_v2(&mut self, limits: &CgroupLimits) -> Result<(), CgroupError> {
-        if let Some((group, _)) = self.with(Controller::Memory)
-            && let Some(bytes) = limits.memory_bytes
-        {
+        let memory = self.group_with(Controller::Memory);
+        if let Some((group, bytes)) = memory.zip(limits.memory_bytes) {
             let swap_limited = limits::memory_v2(group, bytes)?;
             self.note_swap(swap_limited);
         }
-        if let Some((group, _)) = self.with(Controller::Pids) {
-            limits::processes(group, limits.processes)?;
+        let pids = self.group_with(Controller::Pids);
+        if let Some((group, processes)) = pids.zip(limits.processes) {
+            limits::processes(group, processes)?;
         }
-        if let Some((group, _)) = self.with(Controller::Cpu) {
-            limits::cpu_v2(group, limits.cpu_millis)?;
+        let cpu = self.group_with(Controller::Cpu);
+        if let Some((group, cpu_millis)) = cpu.zip(limits.cpu_millis) {
+            limits::cpu_v2(group, cpu_millis)?;
         }
         Ok(())
     }
@@ -333,44 +315,44 @@ impl RunCgroup {
         parent: &V1Parent,
         limits: &CgroupLimits,
     ) -> Result<(), CgroupError> {
-        for controller in &parent.controllers {
-            match (controller, limits.memory_bytes) {
-                (Controller::Memory, Some(bytes)) => {
-                    let swap_limited = limits::memory_v1(group, bytes)?;
-                    self.note_swap(swap_limited);
-                }
-                (Controller::Pids, _) => limits::processes(group, limits.processes)?,
-                (Controller::Cpu, _) => limits::cpu_v1(group, &parent.path, limits.cpu_millis)?,
-                (Controller::Memory, None) | (Controller::Cpuacct, _) => (),
-            }
+        let has = |controller| parent.controllers.contains(&controller);
+        if let Some(bytes) = limits.memory_bytes.filter(|_| has(Controller::Memory)) {
+            let swap_limited = limits::memory_v1(group, bytes)?;
+            self.note_swap(swap_limited);
+        }
+        if let Some(processes) = limits.processes.filter(|_| has(Controller::Pids)) {
+            limits::processes(group, processes)?;
+        }
+        if let Some(cpu_millis) = limits.cpu_millis.filter(|_| has(Controller::Cpu)) {
+            limits::cpu_v1(group, &parent.path, cpu_millis)?;
         }
         Ok(())
     }
 
-    fn note_swap(&mut self, limited: bool) {
+    fn note_swap(&mut self, is_limited: bool) {
         // The first line is the heading.
-        let host_swaps =
-            || std::fs::read_to_string("/proc/swaps").map_or(true, |text| 1 < text.lines().count());
-        if !limited && host_swaps() {
+        let has_swap =
+            || std::fs::read_to_string("/proc/swaps").map_or(true, |text| text.lines().count() > 1);
+        if !is_limited && has_swap() {
             self.swap_unlimited =
-                Some("this kernel does not count swap, and the host has some".to_owned());
+                Some("this kernel does not count swap, and the host has swap".to_owned());
         }
     }
 
     fn remove_all(&mut self, patience: Duration) -> Result<(), CgroupError> {
         let deadline = Instant::now() + patience;
-        let mut left = Vec::new();
+        let mut remaining = Vec::new();
         let mut first: Option<CallError> = None;
-        for path in std::mem::take(&mut self.made).into_iter().rev() {
+        for path in std::mem::take(&mut self.created).into_iter().rev() {
             if let Err(error) = remove_when_empty(&path, deadline) {
-                left.push(path);
+                remaining.push(path);
                 first.get_or_insert(error);
             }
         }
         match first {
             None => Ok(()),
             Some(source) => Err(CgroupError::Remove {
-                groups: left,
+                groups: remaining,
                 source,
             }),
         }
@@ -379,24 +361,24 @@ impl RunCgroup {
 
 impl Drop for RunCgroup {
     fn drop(&mut self) {
-        if self.made.is_empty() {
+        if self.created.is_empty() {
             return;
         }
-        // Errors cannot be reported here; a later start cleans up from the record. Without a free
-        // descriptor killing fails, but an empty cgroup can still be removed.
+        // Errors cannot be reported here; a later start cleans up from the record. Killing fails
+        // without a free descriptor, but an empty cgroup can still be removed.
         let patience = match self.kill() {
             Ok(()) => DROP_PATIENCE,
             Err(_) => Duration::ZERO,
         };
         if self.remove_all(patience).is_ok() {
-            self.made.clear();
+            self.created.clear();
         }
     }
 }
 
-pub(super) fn sweep(group: &Group) -> Result<(), CallError> {
+pub(super) fn kill_until_empty(group: &Group) -> Result<(), CallError> {
     let mut pause = Duration::from_micros(50);
-    for _ in 0..KILL_SWEEPS_MAX {
+    for _ in 0..KILL_ROUNDS_MAX {
         let frozen = freeze(group)?;
         let listed = group.kill_listed();
         if let Some((file, thaw)) = frozen {
@@ -411,12 +393,12 @@ pub(super) fn sweep(group: &Group) -> Result<(), CallError> {
     }
     Err(CallError::new(
         "kill",
-        format!("what is in {}: each round finds more", group.path()),
+        format!("processes of {}: each round finds more", group.path()),
         Errno::BUSY,
     ))
 }
 
-/// Freezes and returns the file and value that thaw; `None` without a freezer.
+/// Freezes the cgroup. Returns the file and value that thaw it; `None` without a freezer.
 fn freeze(group: &Group) -> Result<Option<(&'static str, &'static str)>, CallError> {
     for (file, freeze, thaw) in [
         ("cgroup.freeze", "1", "0"),

@@ -1,4 +1,4 @@
-//! Re-execution in a systemd scope, if the version 2 cgroup is not delegated.
+//! Re-execution in a systemd scope, which is needed if the version 2 cgroup is not delegated.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_argument_of_the_body_is_never_taken_for_an_option_of_systemd_run() {
+    fn an_argument_of_the_body_is_never_an_option_of_systemd_run() {
         let argv = delegated_scope_argv(
             ScopeOwner::User,
             Path::new("/usr/bin/runner"),

@@ -22,11 +22,12 @@ pub fn default_directory(uid: u32, runtime_of_user: Option<&Path>) -> PathBuf {
     }
 }
 
-/// Mode of directories that a run must traverse. Runs of root have another uid.
+/// Mode of directories that a run must traverse. Bodies of root have another uid.
 pub(super) fn search_mode() -> u32 {
-    match rustix::process::geteuid().is_root() {
-        true => 0o711,
-        false => 0o700,
+    if rustix::process::geteuid().is_root() {
+        0o711
+    } else {
+        0o700
     }
 }
 
@@ -49,13 +50,13 @@ pub(super) fn open_part(
     open_or_make(&path.join(name), directory, Path::new(name), mode)
 }
 
-/// A user who may rename the runtime directory could replace it.
+/// Checks that no other user may rename, and so replace, the runtime directory.
 fn check_parent(path: &Path) -> Result<(), RecordsError> {
     let parent = path.parent().unwrap_or(path);
     let stat = rustix::fs::stat(parent).map_err(|errno| {
         failed(
             path,
-            "look at the directory above",
+            "inspect the parent directory",
             &parent.to_string_lossy(),
             "stat",
             errno,
@@ -67,7 +68,7 @@ fn check_parent(path: &Path) -> Result<(), RecordsError> {
         return Err(not_safe(
             parent,
             &stat,
-            "a directory of root's or our own that others may not write, or a sticky one"
+            "a directory of root or of this user that is sticky or not writable for others"
                 .to_owned(),
         ));
     }
@@ -86,7 +87,7 @@ fn open_or_make(
     let opened = match open() {
         Err(Errno::NOENT) => {
             match rustix::fs::mkdirat(base, name, Mode::from_raw_mode(mode)) {
-                // EEXIST: another start was faster; the owner is checked below.
+                // EEXIST: another start was faster. The owner is checked below.
                 Ok(()) | Err(Errno::EXIST) => (),
                 Err(errno) => return Err(fault("make a directory", "mkdirat")(errno)),
             }
@@ -106,22 +107,22 @@ fn open_or_make(
         Err(Errno::ACCESS) => {
             return Err(RecordsError::Unsafe {
                 path: escape(path.as_os_str().as_encoded_bytes()),
-                found: "a directory that is closed to us".to_owned(),
-                expected: format!("one of uid {}", rustix::process::geteuid().as_raw()),
+                found: "a directory that this user cannot open".to_owned(),
+                expected: format!("a directory of uid {}", rustix::process::geteuid().as_raw()),
             });
         }
         Err(errno) => return Err(fault("open a directory", "openat")(errno)),
     };
-    let stat = rustix::fs::fstat(&directory).map_err(fault("look at a directory", "fstat"))?;
+    let stat = rustix::fs::fstat(&directory).map_err(fault("inspect a directory", "fstat"))?;
     let own = rustix::process::geteuid().as_raw();
     let expected =
-        || format!("a directory of uid {own} with mode {mode:04o} that nobody else may write");
+        || format!("a directory of uid {own} with mode {mode:04o} that no other user may write");
     if stat.st_uid != own || stat.st_mode & 0o022 != 0 {
         return Err(not_safe(path, &stat, expected()));
     }
     if stat.st_mode & mode != mode {
-        // A start killed before chmod leaves an empty directory with a mode narrowed by umask. Keep
-        // any other mode: it is intended.
+        // A start that was killed before chmod leaves an empty directory with a mode narrowed by
+        // the umask. The mode of any other directory is intended.
         if !is_empty(&directory).map_err(fault("list a directory", "getdents"))? {
             return Err(not_safe(path, &stat, expected()));
         }
@@ -144,7 +145,7 @@ fn is_empty(directory: &OwnedFd) -> Result<bool, Errno> {
 fn not_safe(path: &Path, stat: &Stat, expected: String) -> RecordsError {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => "a directory",
-        _ => "no directory",
+        _ => "a file",
     };
     RecordsError::Unsafe {
         path: escape(path.as_os_str().as_encoded_bytes()),

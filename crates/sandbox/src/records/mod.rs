@@ -3,10 +3,10 @@
 //! The runtime directory contains:
 //!
 //! - `runs/<run id>`: the record of one run in JSON lines, each appended *before* the object is
-//!   created. The supervisor holds flock(2) on it, and init inherits the open file description. So
-//!   the lock lasts until both, and with init the whole body, are dead. A finished record is
-//!   emptied and reused under a spare name: creating an inode takes 1 ms if /run is on a disk,
-//!   renaming 30 µs.
+//!   created. The supervisor locks it with flock(2), and init inherits the open file description. So
+//!   the lock lasts until both are dead, and with init the whole body. A finished record is emptied
+//!   and reused under a spare name: creating an inode takes 1 ms if /run is on a disk, renaming
+//!   30 µs.
 //! - `mount`: an empty directory on which each run mounts its new root in its own mount namespace.
 //! - `uids`: one byte per uid of the range, locked while in use.
 //! - `locks`: one byte per workspace, locked while outputs are written. The workspace itself is not
@@ -16,6 +16,7 @@ mod directory;
 mod record;
 mod uids;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -51,8 +52,9 @@ pub struct RunRecords {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leftover {
     pub run_id: String,
-    /// An [`Entry::Temporary`]; cgroups are removed here.
-    pub entry: Entry,
+    pub directory: PathBuf,
+    /// One component.
+    pub name: OsString,
 }
 
 /// Result of cleaning up one dead run.
@@ -82,7 +84,7 @@ pub enum RecordsError {
     },
     /// Another user could put records there.
     #[error(
-        "the runtime directory {path} is not safe: {found}, expected {expected}; \
+        "the runtime directory {path} is not safe: found {found}, expected {expected}; \
          remove it or name another"
     )]
     Unsafe {
@@ -91,13 +93,11 @@ pub enum RecordsError {
         found: String,
         expected: String,
     },
-    #[error("`{found}` is not a run id: 1 to 64 of a-z, 0-9 and `-` are expected")]
+    #[error("`{found}` is not a run id: expected 1 to 64 of a-z, 0-9 and `-`")]
     RunId { found: String },
     #[error("run {run_id} is already recorded")]
     Exists { run_id: String },
-    #[error(
-        "line {line} of the record of run {run_id} cannot be understood; remove runs/{run_id} by hand"
-    )]
+    #[error("line {line} of the record of run {run_id} is malformed; remove runs/{run_id} by hand")]
     Malformed {
         run_id: String,
         /// Counted from 1.
@@ -105,7 +105,7 @@ pub enum RecordsError {
         #[source]
         source: serde_json::Error,
     },
-    #[error("an entry of the record of run {run_id} cannot be written")]
+    #[error("an entry of the record of run {run_id} cannot be encoded")]
     Encode {
         run_id: String,
         #[source]
@@ -117,7 +117,7 @@ pub enum RecordsError {
         #[source]
         source: Box<cgroups::CgroupError>,
     },
-    #[error("the temporary {name} in {directory} of the dead run {run_id} cannot be removed")]
+    #[error("the temporary file {name} in {directory} of the dead run {run_id} cannot be removed")]
     Temporary {
         run_id: String,
         /// Escaped.
@@ -126,10 +126,9 @@ pub enum RecordsError {
         #[source]
         source: CleanFailure,
     },
-    /// The range is empty or exceeds valid uids.
     #[error("the uid range {base} + {count} is not usable: it must be within 1 to 4294967293")]
     UidRange { base: u32, count: u32 },
-    #[error("all {count} uids from {base} on are in use by live runs; widen the range")]
+    #[error("live runs use all {count} uids from {base} on; widen the range")]
     UidsExhausted { base: u32, count: u32 },
 }
 
@@ -163,23 +162,20 @@ impl RunRecords {
         &self.mount_point
     }
 
-    /// Creates the record of a run and locks it for as long as its descriptor is open anywhere.
-    ///
-    /// # Errors
-    /// [`RecordsError::RunId`], [`RecordsError::Exists`], [`RecordsError::Call`].
+    /// Creates the record of a run. It stays locked as long as a process has its descriptor open.
     pub fn begin(&self, run_id: &str) -> Result<RunRecord, RecordsError> {
         if !is_run_id(run_id.as_bytes()) {
             return Err(RecordsError::RunId {
                 found: escape(run_id.as_bytes()),
             });
         }
-        // Everything that may fail comes before the rename.
+        // Before the rename, after which nothing may fail.
         let runs = self
             .runs
             .try_clone()
             .map_err(|error| self.failed("make a record", run_id, "dup", errno_of(&error)))?;
         if let Some(file) = self.claim_spare(run_id)? {
-            return Ok(self.begun(run_id, runs, file));
+            return Ok(RunRecord::new(run_id, &self.path, runs, file));
         }
         let flags = OFlags::WRONLY
             | OFlags::APPEND
@@ -208,16 +204,16 @@ impl RunRecords {
                 }
                 return Err(self.failed("claim a record", run_id, "flock", errno));
             }
-            // A concurrent cleanup may have removed the unlocked, empty file.
+            // A concurrent cleanup may have removed the file before it was locked.
             if self.is_still(run_id, file.as_fd())? {
-                return Ok(self.begun(run_id, runs, file));
+                return Ok(RunRecord::new(run_id, &self.path, runs, file));
             }
         }
         Err(self.failed("claim a record", run_id, "flock", Errno::AGAIN))
     }
 
-    /// Cleans up dead runs: kills and removes cgroups, and passes temporary files to `clean`, which
-    /// must accept missing files. Live runs are skipped. Costs one readdir if no run is left.
+    /// Cleans up dead runs: kills and removes their cgroups, and passes temporary files to `clean`,
+    /// which must accept missing files. Skips live runs. Costs one readdir if there is no record.
     ///
     /// # Errors
     /// [`RecordsError::Call`] if the records cannot be listed. Errors of one run are in its
@@ -250,13 +246,10 @@ impl RunRecords {
         Ok(collected)
     }
 
-    /// Claims a uid out of `base .. base + count`. `seed` decides where the search starts. Never 0,
-    /// 65534 (`nobody`) or 4294967295 (`-1`).
+    /// Claims a uid of `base .. base + count`, never 0, 65534 (`nobody`) or 4294967295 (`-1`). `seed`
+    /// determines where the search starts.
     ///
     /// The claim lasts until the last copy of its descriptor, including init's, is closed.
-    ///
-    /// # Errors
-    /// [`RecordsError::UidRange`], [`RecordsError::UidsExhausted`], [`RecordsError::Call`].
     pub fn claim_uid(&self, base: u32, count: u32, seed: u64) -> Result<UidClaim, RecordsError> {
         uids::claim(&self.path, self.directory.as_fd(), base, count, seed)
     }
@@ -269,14 +262,14 @@ impl RunRecords {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let record = match rustix::fs::openat(&self.runs, run_id, flags, Mode::empty()) {
             Ok(record) => record,
-            // Finished or removed since it was listed.
+            // The run has finished since the record was listed.
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(self.failed("read a record", run_id, "openat", errno)),
         };
         let claimed = lock::try_claim_file(record.as_fd())
             .map_err(|errno| self.failed("claim a record", run_id, "flock", errno))?;
-        // Locked: live. Another file: finished meanwhile, and the name may now belong to a live
-        // run.
+        // A locked record belongs to a live run. Another file under this name: the run has finished,
+        // and the name may now belong to a live run.
         if !claimed || !self.is_still(run_id, record.as_fd())? {
             return Ok(None);
         }
@@ -294,9 +287,9 @@ impl RunRecords {
             failures: failure.into_iter().collect(),
         };
         let groups: Vec<&str> = entries.iter().filter_map(Entry::cgroup).collect();
-        let answers = cgroups::remove_leftovers(run_id, &groups);
-        for (path, answer) in groups.iter().zip(answers) {
-            match answer {
+        let results = cgroups::remove_leftovers(run_id, &groups);
+        for (path, result) in groups.iter().zip(results) {
+            match result {
                 Ok(()) => collected.removed.push(Entry::Cgroup((*path).to_owned())),
                 Err(source) => collected.failures.push(RecordsError::Cgroup {
                     run_id: run_id.to_owned(),
@@ -305,23 +298,31 @@ impl RunRecords {
             }
         }
         for entry in entries.iter().rev() {
-            match remove_temporary(run_id, entry, clean) {
-                Some(Ok(())) => collected.removed.push(entry.clone()),
-                Some(Err(failure)) => collected.failures.push(failure),
-                None => (),
+            let Entry::Temporary { directory, name } = entry else {
+                continue;
+            };
+            let leftover = Leftover {
+                run_id: run_id.to_owned(),
+                directory: directory.clone(),
+                name: name.clone(),
+            };
+            match clean(&leftover) {
+                Ok(()) => collected.removed.push(entry.clone()),
+                Err(source) => collected.failures.push(RecordsError::Temporary {
+                    run_id: run_id.to_owned(),
+                    directory: escape(directory.as_os_str().as_encoded_bytes()),
+                    name: escape(name.as_encoded_bytes()),
+                    source,
+                }),
             }
         }
         if collected.failures.is_empty() {
-            // While locked, so that the name never refers to no file.
+            // While it is locked, so that no other start can have reused the name.
             rustix::fs::unlinkat(&self.runs, run_id, AtFlags::empty())
                 .map_err(|errno| self.failed("remove a record", run_id, "unlinkat", errno))?;
         }
         drop(record);
         Ok(Some(collected))
-    }
-
-    fn begun(&self, run_id: &str, runs: OwnedFd, file: OwnedFd) -> RunRecord {
-        RunRecord::new(run_id.to_owned(), self.path.clone(), runs, File::from(file))
     }
 
     /// Locks an empty spare record and gives it this run's name; `None` if no spare is free.
@@ -335,16 +336,15 @@ impl RunRecords {
             };
             let claimed = lock::try_claim_file(file.as_fd())
                 .map_err(|errno| self.failed("claim a record", spare, "flock", errno))?;
-            let empty = rustix::fs::fstat(&file)
-                .map_err(|errno| self.failed("look at a record", spare, "fstat", errno))?
-                .st_size
-                == 0;
+            let size = rustix::fs::fstat(&file)
+                .map_err(|errno| self.failed("inspect a record", spare, "fstat", errno))?
+                .st_size;
             // Locked: the init of the previous run is still dying, or another run was faster.
-            // Another file: it is now another run's record.
-            if !claimed || !empty || !self.is_still(spare, file.as_fd())? {
+            // Another file under this name: the opened one is now another run's record.
+            if !claimed || size != 0 || !self.is_still(spare, file.as_fd())? {
                 continue;
             }
-            // Locked before the rename, so that a cleanup never finds it unlocked.
+            // It is locked before the rename, so that a cleanup never finds it unlocked.
             return match record::rename(&self.runs, spare, run_id) {
                 Ok(()) => Ok(Some(file)),
                 Err(Errno::EXIST) => Err(RecordsError::Exists {
@@ -360,10 +360,10 @@ impl RunRecords {
 
     /// Whether the name still refers to the opened file.
     fn is_still(&self, run_id: &str, opened: BorrowedFd<'_>) -> Result<bool, RecordsError> {
-        let failed = |errno| self.failed("look at a record", run_id, "fstatat", errno);
-        let held = rustix::fs::fstat(opened).map_err(failed)?;
+        let failed = |errno| self.failed("inspect a record", run_id, "fstatat", errno);
+        let opened = rustix::fs::fstat(opened).map_err(failed)?;
         match rustix::fs::statat(&self.runs, run_id, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(named) => Ok(named.st_ino == held.st_ino && named.st_dev == held.st_dev),
+            Ok(named) => Ok((named.st_ino, named.st_dev) == (opened.st_ino, opened.st_dev)),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(failed(errno)),
         }
@@ -394,28 +394,7 @@ fn failed(
     }
 }
 
-/// Returns `None` for other entries.
-fn remove_temporary(
-    run_id: &str,
-    entry: &Entry,
-    clean: &mut dyn FnMut(&Leftover) -> Result<(), CleanFailure>,
-) -> Option<Result<(), RecordsError>> {
-    let Entry::Temporary { directory, name } = entry else {
-        return None;
-    };
-    let leftover = Leftover {
-        run_id: run_id.to_owned(),
-        entry: entry.clone(),
-    };
-    Some(clean(&leftover).map_err(|source| RecordsError::Temporary {
-        run_id: run_id.to_owned(),
-        directory: escape(directory.as_os_str().as_encoded_bytes()),
-        name: escape(name.as_encoded_bytes()),
-        source,
-    }))
-}
-
-/// One path component, neither hidden nor with glob characters.
+/// A run id is one path component, not hidden and without glob characters.
 fn is_run_id(bytes: &[u8]) -> bool {
     (1..=64).contains(&bytes.len())
         && bytes

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -43,8 +43,8 @@ impl Entry {
     }
 }
 
-/// The record of a live run. If dropped without [`RunRecord::finish`], a later start removes what
-/// it names.
+/// The record of a live run. If it is dropped without [`RunRecord::finish`], a later start removes
+/// the recorded objects.
 #[derive(Debug)]
 pub struct RunRecord {
     run_id: String,
@@ -55,12 +55,12 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    pub(super) fn new(run_id: String, path: PathBuf, runs: OwnedFd, file: File) -> Self {
+    pub(super) fn new(run_id: &str, path: &Path, runs: OwnedFd, file: OwnedFd) -> Self {
         Self {
-            run_id,
-            path,
+            run_id: run_id.to_owned(),
+            path: path.to_owned(),
             runs,
-            file,
+            file: file.into(),
             length: 0,
         }
     }
@@ -70,25 +70,17 @@ impl RunRecord {
     /// # Errors
     /// [`RecordsError::Call`], [`RecordsError::Encode`]; then nothing was recorded.
     pub fn record(&mut self, entry: &Entry) -> Result<(), RecordsError> {
-        self.append(std::slice::from_ref(entry), |entry| Line::from(entry))
+        self.append([Line::from(entry)])
     }
 
     /// Records several entries in the order of creation.
-    ///
-    /// # Errors
-    /// As [`RunRecord::record`].
     pub fn record_all(&mut self, entries: &[Entry]) -> Result<(), RecordsError> {
-        self.append(entries, |entry| Line::from(entry))
+        self.append(entries.iter().map(Line::from))
     }
 
     /// Deletes an entry whose object was removed or now belongs to the caller.
-    ///
-    /// # Errors
-    /// As [`RunRecord::record`].
     pub fn forget(&mut self, entry: &Entry) -> Result<(), RecordsError> {
-        self.append(std::slice::from_ref(entry), |entry| {
-            Line::Forget(Box::new(Line::from(entry)))
-        })
+        self.append([Line::Forget(Box::new(Line::from(entry)))])
     }
 
     /// Descriptor that holds the lock. Init keeps it open; the body must not get it.
@@ -99,9 +91,6 @@ impl RunRecord {
 
     /// Opens the file for workspace locks again: locks through one open file description do not
     /// exclude each other.
-    ///
-    /// # Errors
-    /// [`RecordsError::Call`].
     pub fn open_locks(&self) -> Result<OwnedFd, RecordsError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o600);
@@ -109,7 +98,7 @@ impl RunRecord {
             .map_err(|errno| failed(&self.path, "open the locks", LOCKS, "openat", errno))
     }
 
-    /// Empties the record and keeps it as a spare, or removes it if enough spares exist.
+    /// Empties the record and renames it to a spare, or removes it if enough spares exist.
     ///
     /// # Errors
     /// [`RecordsError::Call`]; the record then stays for a later start.
@@ -124,21 +113,19 @@ impl RunRecord {
                 Ok(()) => return Ok(()),
                 Err(Errno::EXIST) => (),
                 Err(Errno::INVAL) => break,
-                Err(errno) => return Err(fault("put a record aside", "renameat2")(errno)),
+                Err(errno) => return Err(fault("rename a record", "renameat2")(errno)),
             }
         }
         rustix::fs::unlinkat(&self.runs, &self.run_id, AtFlags::empty())
             .map_err(fault("remove a record", "unlinkat"))
     }
 
-    fn append(&mut self, entries: &[Entry], line: fn(&Entry) -> Line) -> Result<(), RecordsError> {
+    fn append(&mut self, lines: impl IntoIterator<Item = Line>) -> Result<(), RecordsError> {
         let mut text = Vec::new();
-        for entry in entries {
-            serde_json::to_writer(&mut text, &line(entry)).map_err(|source| {
-                RecordsError::Encode {
-                    run_id: self.run_id.clone(),
-                    source,
-                }
+        for line in lines {
+            serde_json::to_writer(&mut text, &line).map_err(|source| RecordsError::Encode {
+                run_id: self.run_id.clone(),
+                source,
             })?;
             text.push(b'\n');
         }
@@ -153,7 +140,7 @@ impl RunRecord {
             )
         };
         if let Err(error) = self.file.write_all(&text) {
-            // A partial line would corrupt the next one.
+            // The rest of a partial line would corrupt the next line.
             self.file
                 .set_len(self.length)
                 .map_err(|error| fault("ftruncate", &error))?;
@@ -167,7 +154,7 @@ impl RunRecord {
 
 /// Returns the remaining entries in the order of creation, and the first error.
 ///
-/// An unterminated last line was torn by a crash before its object was created.
+/// Ignores an unterminated last line: a crash interrupted its write, before its object was created.
 pub(super) fn remaining(run_id: &str, text: &[u8]) -> (Vec<Entry>, Option<RecordsError>) {
     let mut entries: Vec<Entry> = Vec::new();
     let mut failure = None;
@@ -228,7 +215,7 @@ impl From<&Entry> for Line {
     }
 }
 
-/// JSON strings cannot hold non-UTF-8 names.
+/// Bytes encode names that are not UTF-8.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Name {
@@ -275,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_not_text_come_back_as_they_were() {
+    fn names_that_are_not_utf_8_are_read_back_unchanged() {
         let entries = [
             Entry::Cgroup("/sys/fs/cgroup/runner-a".to_owned()),
             temporary(b"out\xff\n.tmp"),
@@ -301,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_torn_at_any_byte_loses_only_itself() {
+    fn of_a_line_torn_at_any_byte_only_that_line_is_lost() {
         let first = written(&[Line::from(&temporary(b"first"))]);
         let both = written(&[
             Line::from(&temporary(b"first")),
@@ -317,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_whole_line_is_reported_and_hides_no_other() {
+    fn a_malformed_line_is_reported_and_the_others_are_read() {
         let mut text = b"{\"cgroup\":7}\n".to_vec();
         text.extend(written(&[Line::from(&temporary(b"x"))]));
         let (read, failure) = remaining("a", &text);

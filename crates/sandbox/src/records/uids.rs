@@ -1,4 +1,4 @@
-//! Claims of host uids for runs: locks on single bytes.
+//! Claims host uids for runs by locks on single bytes.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -38,13 +38,14 @@ pub(super) fn claim(
     count: u32,
     seed: u64,
 ) -> Result<UidClaim, RecordsError> {
-    // 4294967295 is `-1`, "no change", in calls that set ids.
+    // 4294967295 is `-1`, which means "no change" in calls that set ids.
     let usable = base.checked_add(count).is_some_and(|end| end < u32::MAX);
     if base == 0 || count == 0 || !usable {
         return Err(RecordsError::UidRange { base, count });
     }
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    // A separate open file description: locks within one do not exclude each other.
+    // A separate open file description, because locks through the same one do not exclude each
+    // other.
     let fd = rustix::fs::openat(directory, "uids", flags, Mode::from_raw_mode(0o600))
         .map_err(|errno| failed(path, "claim a uid", "uids", "openat", errno))?;
     let first = scattered(seed) % u64::from(count);

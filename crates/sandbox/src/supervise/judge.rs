@@ -1,4 +1,5 @@
-//! Judge: derives the outcome from the observations. Pure, so that tests cover coinciding causes.
+//! Derives the outcome of a run from the observations. Has no effects, so that tests can combine
+//! coinciding causes.
 
 use spec::outcome::Outcome;
 
@@ -7,7 +8,7 @@ use spec::outcome::Outcome;
 pub enum Reason {
     WallTime,
     CpuTime,
-    /// Seen by sampling, without a memory cgroup.
+    /// Found by sampling, without a memory cgroup.
     Memory,
     /// With `--on-output-limit=kill`.
     Output,
@@ -31,9 +32,9 @@ const SIGXCPU: i32 = 24;
 
 /// Decides the outcome.
 ///
-/// The supervisor's reason comes first, because it decided before the body ended. Then the memory
-/// limit: a SIGKILL that the supervisor did not send, with an OOM kill counted. A body that ends at
-/// its deadline has ended, because the watch checks the end first.
+/// The supervisor's reason comes first, because it existed before the body ended. Then comes the
+/// memory limit: a SIGKILL that the supervisor did not send, with a counted OOM kill. A body that
+/// ends at its deadline has exited, because the watch checks for the end first.
 #[must_use]
 pub fn judge(facts: Facts) -> Outcome {
     match facts.reason {
@@ -46,7 +47,7 @@ pub fn judge(facts: Facts) -> Outcome {
     }
     let Some(raw_status) = facts.raw_status else {
         // The whole cgroup was killed, including init.
-        return if 0 < facts.oom_kills {
+        return if facts.oom_kills > 0 {
             Outcome::OutOfMemory
         } else {
             Outcome::Failed
@@ -54,7 +55,7 @@ pub fn judge(facts: Facts) -> Outcome {
     };
     match raw_status & 0x7f {
         0 => Outcome::Exited,
-        SIGKILL if 0 < facts.oom_kills => Outcome::OutOfMemory,
+        SIGKILL if facts.oom_kills > 0 => Outcome::OutOfMemory,
         SIGXCPU | SIGKILL if facts.cpu_time_reached => Outcome::CpuExhausted,
         _ => Outcome::Signaled,
     }
@@ -74,20 +75,20 @@ mod tests {
     }
 
     #[test]
-    fn coinciding_causes_have_one_verdict() {
+    fn coinciding_causes_have_one_outcome() {
         let killed = Some(9);
         let exited = Some(0);
         let exited_137 = Some(137 << 8);
         let cases = [
             (facts(exited, None, 0), Outcome::Exited),
             (facts(exited_137, None, 0), Outcome::Exited),
-            // A child of the body was ended by the memory limit; the body itself went on.
+            // The memory limit killed a child of the body; the body itself continued.
             (facts(exited, None, 3), Outcome::Exited),
             (facts(killed, None, 0), Outcome::Signaled),
             (facts(killed, None, 1), Outcome::OutOfMemory),
             (facts(None, None, 1), Outcome::OutOfMemory),
             (facts(None, None, 0), Outcome::Failed),
-            // Out of memory at the deadline: the deadline had come first.
+            // Out of memory after the deadline.
             (facts(killed, Some(Reason::WallTime), 1), Outcome::TimedOut),
             (facts(exited, Some(Reason::WallTime), 0), Outcome::TimedOut),
             (

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use crate::cgroups::{CgroupError, Counted, RunCgroup};
-use crate::supervise::without_cgroup::Sampler;
+use crate::supervise::without_cgroup::{Sample, Sampler};
 
 /// Counters of the run's cgroups, with samples for those that are missing.
 #[derive(Debug)]
@@ -15,8 +15,8 @@ pub struct Meter<'run> {
 }
 
 impl<'run> Meter<'run> {
-    /// `proc` is the directory of the run's processes, which are sampled through it; only without a
-    /// cgroup.
+    /// `proc` is the proc of the run's pid namespace, through which its processes are sampled. Only
+    /// needed without a cgroup.
     pub fn new(
         group: &'run mut RunCgroup,
         proc: Option<BorrowedFd<'run>>,
@@ -34,23 +34,21 @@ impl<'run> Meter<'run> {
         if let Ok(Some(time)) = self.group.cpu_time() {
             return Some(time.total_us);
         }
-        self.sampler
-            .as_mut()
-            .and_then(|sampler| sampler.sample().ok())
-            .map(|now| now.cpu_time_us)
+        self.sample().map(|sample| sample.cpu_time_us)
     }
 
     /// Memory of the whole tree, bytes; `None` if unknown or limited by a cgroup.
     pub(super) fn memory_bytes(&mut self) -> Option<u64> {
-        self.sampler
-            .as_mut()
-            .and_then(|sampler| sampler.sample().ok())
-            .map(|now| now.memory_bytes)
+        self.sample().map(|sample| sample.memory_bytes)
     }
 
-    /// Called when the body's first process has ended, for final counts.
+    fn sample(&mut self) -> Option<Sample> {
+        self.sampler.as_mut()?.sample().ok()
+    }
+
+    /// Takes the final counts if possible. Call it when the body's first process has ended.
     pub(super) fn body_ended(&mut self) {
-        self.counted = self.group.settle();
+        self.counted = self.group.count_and_remove();
     }
 
     /// Kills every process of the run, in addition to SIGKILL to init.

@@ -1,4 +1,4 @@
-//! The relay in the watch: its events, requests to init, and end.
+//! The relay during the watch: its events, its requests to init, and its end.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -9,25 +9,24 @@ use crate::launch::Launched;
 use egress::relay::Relay;
 
 /// Maximum pending requests to init: their answers, each with a descriptor, must fit into the link.
-const UNANSWERED_MAX: usize = 16;
+const PENDING_MAX: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Relaying<'run> {
     relay: Option<&'run mut Relay>,
-    /// Ids of pending requests to init.
-    unanswered: Vec<i32>,
-    init_listens: bool,
-    /// End of the wait for remaining data.
-    over_at: Option<Instant>,
+    pending: Vec<i32>,
+    is_init_serving: bool,
+    /// When the wait for remaining data ends.
+    drain_deadline: Option<Instant>,
 }
 
 impl<'run> Relaying<'run> {
     pub(super) fn new(relay: Option<&'run mut Relay>) -> Self {
         Self {
             relay,
-            unanswered: Vec::new(),
-            init_listens: true,
-            over_at: None,
+            pending: Vec::new(),
+            is_init_serving: true,
+            drain_deadline: None,
         }
     }
 
@@ -36,16 +35,13 @@ impl<'run> Relaying<'run> {
         self.relay.as_ref().map(|relay| relay.as_fd())
     }
 
-    /// When [`Relaying::turn`] has timed work, or the wait ends.
+    /// When [`Relaying::turn`] has timed work or ends the wait.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let of_relay = self.relay.as_ref().and_then(|relay| relay.deadline());
-        [of_relay, self.over_at].into_iter().flatten().min()
+        [of_relay, self.drain_deadline].into_iter().flatten().min()
     }
 
-    /// Handles events. `is_ready`: the descriptor is readable.
-    ///
-    /// # Errors
-    /// The errno of epoll_wait(2) or sendmsg(2).
+    /// Handles events (epoll_wait(2), sendmsg(2)). `is_ready`: the descriptor is readable.
     pub(super) fn turn(
         &mut self,
         is_ready: bool,
@@ -58,23 +54,22 @@ impl<'run> Relaying<'run> {
         if is_ready || relay.deadline().is_some_and(|at| at <= now) {
             relay.turn(now)?;
         }
-        self.pass_questions(launched, now)?;
-        if self.over_at.is_some_and(|at| at <= now) {
-            self.give_up();
+        self.forward_requests(launched, now)?;
+        if self.drain_deadline.is_some_and(|at| at <= now) {
+            self.close();
         }
         Ok(())
     }
 
-    fn pass_questions(&mut self, launched: &Launched, now: Instant) -> Result<(), Errno> {
+    fn forward_requests(&mut self, launched: &Launched, now: Instant) -> Result<(), Errno> {
         let Some(relay) = &mut self.relay else {
             return Ok(());
         };
-        while self.unanswered.len() < UNANSWERED_MAX
+        while self.pending.len() < PENDING_MAX
             && let Some(ask) = relay.next_ask()
         {
-            let asked = self.init_listens && launched.connect(ask.id, ask.is_v6, ask.port)?;
-            if asked {
-                self.unanswered.push(ask.id);
+            if self.is_init_serving && launched.connect(ask.id, ask.is_v6, ask.port)? {
+                self.pending.push(ask.id);
             } else {
                 relay.answered(ask.id, Err(Errno::CONNREFUSED), now);
             }
@@ -83,7 +78,7 @@ impl<'run> Relaying<'run> {
     }
 
     pub(super) fn answered(&mut self, id: i32, socket: Result<OwnedFd, Errno>, now: Instant) {
-        self.unanswered.retain(|known| *known != id);
+        self.pending.retain(|known| *known != id);
         if let Some(relay) = &mut self.relay {
             relay.answered(id, socket, now);
         }
@@ -91,22 +86,22 @@ impl<'run> Relaying<'run> {
 
     /// Forwards remaining data of the ended body for at most `patience`.
     pub(super) fn body_has_ended(&mut self, now: Instant, patience: Duration) {
-        self.init_listens = false;
-        self.over_at = Some(now + patience);
+        self.is_init_serving = false;
+        self.drain_deadline = Some(now + patience);
         if let Some(relay) = &mut self.relay {
-            for id in self.unanswered.drain(..) {
+            for id in self.pending.drain(..) {
                 relay.answered(id, Err(Errno::CONNREFUSED), now);
             }
             relay.body_has_ended(now);
         }
     }
 
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn close(&mut self) {
         self.relay = None;
-        self.over_at = None;
+        self.drain_deadline = None;
     }
 
-    /// Whether the wait is over; called after the body has ended.
+    /// Whether the relay has finished. Call it after the body has ended.
     pub(super) fn is_over(&self) -> bool {
         self.relay.as_ref().is_none_or(|relay| relay.is_settled())
     }

@@ -1,7 +1,7 @@
 //! The body's standard streams: pipes with the reader's back-pressure.
 //!
-//! The body never gets a descriptor of the caller, so it cannot inject terminal input or rewind a
-//! file.
+//! The body never gets a descriptor of the caller, so it cannot inject input into a terminal or
+//! rewind a file.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -13,7 +13,7 @@ use rustix::pipe::PipeFlags;
 use crate::prepare::BodyStreams;
 
 const CHUNK_BYTES: usize = 64 << 10;
-/// Bytes that a writable pipe always accepts at once (pipe(7)).
+/// Bytes that a writable pipe accepts in one write (pipe(7)).
 const PIPE_BUF_BYTES: usize = 4_096;
 
 /// Supervisor's ends of the pipes for the three streams, non-blocking.
@@ -74,9 +74,8 @@ pub struct Writer {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WriterKind {
-    /// A separate non-blocking file description.
     NonBlocking,
-    /// A blocking description shared with the caller: write at most PIPE_BUF.
+    /// A blocking description shared with the caller: write at most PIPE_BUF at a time.
     Small,
     /// A socket: send with MSG_DONTWAIT.
     Socket,
@@ -87,11 +86,8 @@ enum WriterKind {
 impl Writer {
     /// Creates a writer to `descriptor`.
     ///
-    /// O_NONBLOCK would also affect the caller, which shares the open file description. So pipes
-    /// and terminals are opened again.
-    ///
-    /// # Errors
-    /// EBADF if it is closed.
+    /// Opens pipes and terminals again, because O_NONBLOCK on the shared open file description
+    /// would also affect the caller. Fails with EBADF if `descriptor` is closed.
     pub fn new(descriptor: BorrowedFd<'_>) -> Result<Self, Errno> {
         let own = rustix::io::fcntl_dupfd_cloexec(descriptor, 3)?;
         let mode = rustix::fs::fstat(&own)?.st_mode;
@@ -157,7 +153,6 @@ struct Copy {
 /// Result of one output stream.
 #[derive(Debug)]
 pub struct Finished {
-    /// Bytes written by the body.
     pub seen_bytes: u64,
     pub dropped_bytes: u64,
     pub captured: Option<Vec<u8>>,
@@ -168,14 +163,12 @@ pub struct Finished {
 /// Descriptor that a pump waits for.
 #[derive(Debug, Clone, Copy)]
 pub enum Waiting<'pump> {
-    /// For reading.
     Source(BorrowedFd<'pump>),
-    /// For writing.
     Sink(BorrowedFd<'pump>),
 }
 
 impl OutputPump {
-    /// Creates a pump from `source`; bytes beyond `limit_bytes` are counted and discarded.
+    /// Creates a pump from `source`. It counts and discards bytes beyond `limit_bytes`.
     #[must_use]
     pub fn new(source: OwnedFd, sink: Sink, limit_bytes: Option<u64>) -> Self {
         Self {
@@ -190,7 +183,7 @@ impl OutputPump {
         }
     }
 
-    /// Keeps a copy of the stream; beyond `limit_bytes` it is dropped entirely.
+    /// Keeps a copy of the stream; none if the stream exceeds `limit_bytes`.
     #[must_use]
     pub fn with_copy(mut self, limit_bytes: usize) -> Self {
         self.copy = Some(Copy {
@@ -215,8 +208,8 @@ impl OutputPump {
     /// Moves available bytes without blocking. Returns `false` if nothing moved.
     ///
     /// # Errors
-    /// The errno of read(2) or write(2). A closed reader is not an error: the pipe is closed, so
-    /// that the body gets EPIPE.
+    /// The errno of read(2) or write(2). If the reader has closed its end, this closes the pipe, so
+    /// that the body gets EPIPE, and returns no error.
     pub(crate) fn advance(&mut self) -> Result<bool, Errno> {
         if self.written < self.pending.len() {
             return self.flush();
@@ -224,31 +217,22 @@ impl OutputPump {
         let Some(source) = &self.source else {
             return Ok(false);
         };
-        self.pending.clear();
-        self.pending.reserve_exact(CHUNK_BYTES);
         self.written = 0;
-        let read = rustix::io::read(source, spare_capacity(&mut self.pending));
-        match read {
-            Ok(0) => {
+        match read_chunk(source, &mut self.pending)? {
+            None => Ok(false),
+            Some(0) => {
                 self.source = None;
                 Ok(true)
             }
-            // A terminal returns EIO instead of end of file.
-            Err(Errno::IO) => {
-                self.source = None;
-                Ok(true)
-            }
-            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
-            Err(errno) => Err(errno),
-            Ok(count) => {
-                self.admit(count);
+            Some(count) => {
+                self.apply_limit(count);
                 self.flush().map(|_moved| true)
             }
         }
     }
 
-    /// Truncates the last `count` bytes to the limit.
-    fn admit(&mut self, count: usize) {
+    /// Counts `count` new bytes and truncates them to the limit.
+    fn apply_limit(&mut self, count: usize) {
         let count_bytes = u64::try_from(count).unwrap_or(u64::MAX);
         let before = self.seen_bytes;
         self.seen_bytes += count_bytes;
@@ -283,11 +267,11 @@ impl OutputPump {
             Sink::Passed(writer) => match writer.write(rest) {
                 Ok(count) => {
                     self.written += count;
-                    Ok(0 < count)
+                    Ok(count > 0)
                 }
                 Err(Errno::AGAIN | Errno::INTR) => Ok(false),
                 Err(Errno::PIPE | Errno::CONNRESET | Errno::IO) => {
-                    self.give_up();
+                    self.discard_rest();
                     Ok(true)
                 }
                 Err(errno) => Err(errno),
@@ -296,7 +280,7 @@ impl OutputPump {
     }
 
     /// Closes the stream and counts pending bytes as discarded.
-    pub fn give_up(&mut self) {
+    pub(crate) fn discard_rest(&mut self) {
         let rest = self.pending.len() - self.written;
         self.dropped_bytes += u64::try_from(rest).unwrap_or(u64::MAX);
         self.written = self.pending.len();
@@ -307,7 +291,7 @@ impl OutputPump {
     #[must_use]
     pub(crate) fn over_limit(&self) -> bool {
         self.limit_bytes
-            .is_some_and(|limit| limit < self.seen_bytes)
+            .is_some_and(|limit| self.seen_bytes > limit)
     }
 
     /// Ends the pump and returns its result.
@@ -351,10 +335,7 @@ impl InputPump {
         }
     }
 
-    /// Copies the caller's standard input.
-    ///
-    /// # Errors
-    /// EBADF if it is closed.
+    /// Copies the caller's standard input `source`. Fails with EBADF if it is closed.
     pub fn of_caller(
         source: BorrowedFd<'_>,
         sink: OwnedFd,
@@ -383,10 +364,10 @@ impl InputPump {
             .map(|source| Waiting::Source(source.as_fd()))
     }
 
-    /// Moves available bytes; call it when the polled descriptor is ready.
+    /// Moves available bytes. Call it when the polled descriptor is ready.
     ///
     /// # Errors
-    /// The errno of read(2) or write(2); a body that has closed its input is not an error.
+    /// The errno of read(2) or write(2). A body that has closed its input is no error.
     pub(crate) fn advance(&mut self) -> Result<(), Errno> {
         if self.written == self.pending.len() && self.source.is_some() {
             self.fill()?;
@@ -415,19 +396,27 @@ impl InputPump {
         let Some(source) = &self.source else {
             return Ok(());
         };
-        self.pending.clear();
-        self.pending.reserve_exact(CHUNK_BYTES);
         self.written = 0;
-        let read = rustix::io::read(source, spare_capacity(&mut self.pending));
-        match read {
-            Ok(0) | Err(Errno::IO) => {
-                self.source = None;
-                self.pending.extend(self.end_character);
-                Ok(())
-            }
-            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
-            Err(errno) => Err(errno),
+        if read_chunk(source, &mut self.pending)? == Some(0) {
+            self.source = None;
+            self.pending.extend(self.end_character);
         }
+        Ok(())
+    }
+}
+
+/// Replaces `pending` by available bytes. Returns their number, 0 at the end, `None` if none is
+/// available yet.
+fn read_chunk(source: &OwnedFd, pending: &mut Vec<u8>) -> Result<Option<usize>, Errno> {
+    pending.clear();
+    pending.reserve_exact(CHUNK_BYTES);
+    let read = rustix::io::read(source, spare_capacity(pending));
+    match read {
+        Ok(count) => Ok(Some(count)),
+        // A terminal returns EIO instead of end of file.
+        Err(Errno::IO) => Ok(Some(0)),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(errno) => Err(errno),
     }
 }
 
@@ -457,14 +446,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_gone_closes_the_stream() {
+    fn a_closed_reader_closes_the_stream() {
         let (read, write) = pipe();
         let (gone, sink) = pipe();
         let writer = Writer::new(sink.as_fd()).expect("a writer");
         drop((gone, sink));
         let mut pump = OutputPump::new(read, Sink::Passed(writer), None);
         rustix::io::write(&write, b"abc").expect("written");
-        // SIGPIPE is ignored by the test harness as it is by the runner.
+        // The test harness ignores SIGPIPE, as the runner does.
         assert!(pump.advance().expect("moved"));
         assert!(pump.waiting().is_none());
         let finished = pump.finish();
@@ -473,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_holds_the_source_back() {
+    fn a_slow_reader_stops_reading_from_the_source() {
         let (read, write) = pipe();
         let (reader, sink) = pipe();
         let writer = Writer::new(sink.as_fd()).expect("a writer");

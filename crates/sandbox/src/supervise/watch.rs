@@ -1,4 +1,4 @@
-//! Watch: from launch to the end of all processes of the run.
+//! Watches a run from the launch to the end of all its processes.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -15,9 +15,8 @@ use egress::relay::Relay;
 use spec::request::OnOutputLimit;
 use sys::{process, signal, terminal};
 
-/// Time after SIGKILL until the tree counts as unkillable.
+/// Time after SIGKILL until the processes count as unkillable.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(20);
-/// Minimum time between two samples.
 const METER_PERIOD_MIN: Duration = Duration::from_millis(10);
 /// Sampling period without a memory cgroup.
 const MEMORY_PERIOD: Duration = Duration::from_millis(50);
@@ -26,15 +25,14 @@ const MEMORY_PERIOD: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone, Copy)]
 pub struct WatchLimits {
     pub wall_time: Option<Duration>,
-    /// Between the stop signal and SIGKILL; zero: SIGKILL alone.
+    /// Time between the stop signal and SIGKILL. Zero: only SIGKILL is sent.
     pub grace: Duration,
     pub cpu_time: Option<Duration>,
-    /// Memory of the whole tree, without a memory cgroup.
+    /// Memory of the whole tree; only without a memory cgroup.
     pub memory_bytes: Option<u64>,
     pub on_output_limit: OnOutputLimit,
-    /// Sent when a limit is reached.
     pub stop_signal: i32,
-    /// CPUs of the host, which bound the speed of CPU time.
+    /// Number of CPUs, which limits how fast CPU time is used.
     pub processors: u32,
 }
 
@@ -51,9 +49,7 @@ pub struct Streams {
 pub struct Observed {
     /// Wait status of the body's first process; `None` if init did not report it.
     pub raw_status: Option<i32>,
-    /// Wait status of init, once reaped.
     pub init_status: Option<i32>,
-    /// Why the supervisor ended the body.
     pub reason: Option<Reason>,
     pub wall_time: Duration,
     /// User and system CPU time of wait4(2), microseconds.
@@ -73,7 +69,7 @@ struct Watch<'run, 'meter> {
     limits: WatchLimits,
     meter: &'run mut Meter<'meter>,
     started: Instant,
-    next_look: Option<Instant>,
+    next_sample: Option<Instant>,
     stopping_since: Option<Instant>,
     killed_at: Option<Instant>,
     last_progress: Instant,
@@ -84,8 +80,8 @@ struct Watch<'run, 'meter> {
 
 /// Watches until all processes have ended and the streams are drained.
 ///
-/// `signals` is a signalfd of the signals that cancel a run; the body's terminal follows the size
-/// of `caller_terminal`; `relay` is the other end of the network.
+/// `signals` is the signalfd of [`listen_for_signals`]. The body's terminal follows the size of
+/// `caller_terminal`. `relay` is the other end of the body's network.
 ///
 /// # Errors
 /// The errno of poll(2) or of the streams; the caller's guard then kills the tree.
@@ -99,7 +95,7 @@ pub fn watch(
     relay: Option<&mut Relay>,
 ) -> Result<Observed, Errno> {
     let started = Instant::now();
-    process::run_soon_when_woken();
+    process::request_short_slice();
     let mut watch = Watch {
         launched,
         relaying: Relaying::new(relay),
@@ -109,7 +105,7 @@ pub fn watch(
         limits,
         meter,
         started,
-        next_look: None,
+        next_sample: None,
         stopping_since: None,
         killed_at: None,
         last_progress: started,
@@ -126,7 +122,7 @@ pub fn watch(
             unkillable: false,
         },
     };
-    watch.schedule_look(started);
+    watch.schedule_sample(started);
     while !watch.is_done() {
         watch.turn()?;
     }
@@ -167,12 +163,12 @@ impl Watch<'_, '_> {
         {
             pump.advance()?;
         }
-        // Before the deadlines: a body that ends at its deadline has ended.
+        // Before the deadlines, so that a body that ends at its deadline has exited.
         if is_ready(Source::Link) {
             self.receive(now)?;
         }
         if is_ready(Source::Init) {
-            self.end(now)?;
+            self.reap_init(now)?;
         }
         if is_ready(Source::Signal) {
             self.take_signals(now)?;
@@ -228,7 +224,7 @@ impl Watch<'_, '_> {
 
     fn timeout(&self) -> Option<Timespec> {
         let now = Instant::now();
-        let mut next = self.next_look.filter(|_| !self.init_gone);
+        let mut next = self.next_sample.filter(|_| !self.init_gone);
         let mut sooner = |at: Option<Instant>| {
             if let Some(at) = at {
                 next = Some(next.map_or(at, |next| next.min(at)));
@@ -260,14 +256,14 @@ impl Watch<'_, '_> {
                 self.meter.body_ended();
             }
             InitMessage::Connected(id, socket) => self.relaying.answered(id, socket, now),
-            // Init ends; its pidfd follows.
+            // Init is ending; its pidfd becomes readable.
             InitMessage::Gone => self.ended_at = Some(now),
         }
         Ok(())
     }
 
-    fn end(&mut self, now: Instant) -> Result<(), Errno> {
-        // The last message may follow answers.
+    fn reap_init(&mut self, now: Instant) -> Result<(), Errno> {
+        // Other messages may precede that about the end of the body.
         while self.ended_at.is_none() {
             self.receive(now)?;
         }
@@ -280,7 +276,7 @@ impl Watch<'_, '_> {
         self.relaying.body_has_ended(now, self.drain_patience());
         if self.stopping_since.is_some() || self.killed_at.is_some() {
             // Do not wait for the relay of a stopped run.
-            self.relaying.give_up();
+            self.relaying.close();
         }
         Ok(())
     }
@@ -296,13 +292,13 @@ impl Watch<'_, '_> {
             if !signal::ends_a_run(number) {
                 // Forward other signals to the body, as docker does.
                 if self.stopping_since.is_none() && self.ended_at.is_none() {
-                    self.pass_on(number);
+                    self.forward_signal(number);
                 }
                 continue;
             }
             if self.init_gone {
-                // The body is gone; do not wait for the reader.
-                self.give_up();
+                // The body has ended; do not wait for the reader of its output.
+                self.close_streams();
             } else if self.stopping_since.is_some() {
                 self.kill(now);
             } else {
@@ -314,16 +310,16 @@ impl Watch<'_, '_> {
 
     fn check_limits(&mut self, now: Instant) {
         if let Some(killed_at) = self.killed_at {
-            if UNKILLABLE_AFTER <= now.duration_since(killed_at) {
+            if now.duration_since(killed_at) >= UNKILLABLE_AFTER {
                 self.observed.unkillable = true;
                 self.observed.wall_time = now.duration_since(self.started);
                 self.init_gone = true;
-                self.give_up();
+                self.close_streams();
             }
             return;
         }
         if let Some(since) = self.stopping_since {
-            if self.limits.grace <= now.duration_since(since) {
+            if now.duration_since(since) >= self.limits.grace {
                 self.kill(now);
             }
             return;
@@ -336,27 +332,26 @@ impl Watch<'_, '_> {
         if self
             .limits
             .wall_time
-            .is_some_and(|limit| limit <= now.duration_since(self.started))
+            .is_some_and(|limit| now.duration_since(self.started) >= limit)
         {
             self.stop(Reason::WallTime, stop_signal, now);
         } else if self.limits.on_output_limit == OnOutputLimit::Kill
             && (self.streams.stdout.over_limit() || self.streams.stderr.over_limit())
         {
             self.stop(Reason::Output, stop_signal, now);
-        } else if self.next_look.is_some_and(|at| at <= now) {
-            self.look(now);
+        } else if self.next_sample.is_some_and(|at| at <= now) {
+            self.check_sampled_limits(now);
         }
     }
 
-    /// Checks the limits that no kernel mechanism enforces.
-    fn look(&mut self, now: Instant) {
+    fn check_sampled_limits(&mut self, now: Instant) {
         if let Some(limit) = self.limits.memory_bytes
             && let Some(bytes) = self.meter.memory_bytes()
         {
-            let seen = &mut self.observed.memory_seen_bytes;
-            *seen = Some(seen.unwrap_or(0).max(bytes));
-            if limit < bytes {
-                // No grace: the body would go on allocating host memory.
+            let peak = &mut self.observed.memory_seen_bytes;
+            *peak = (*peak).max(Some(bytes));
+            if bytes > limit {
+                // Without grace, in which the body would allocate more memory of the host.
                 self.observed.reason = Some(Reason::Memory);
                 self.kill(now);
                 return;
@@ -364,46 +359,40 @@ impl Watch<'_, '_> {
         }
         if let Some(limit) = self.limits.cpu_time
             && let Some(used_us) = self.meter.cpu_time_us()
-            && limit <= Duration::from_micros(used_us)
+            && Duration::from_micros(used_us) >= limit
         {
             self.stop(Reason::CpuTime, self.limits.stop_signal, now);
             return;
         }
-        self.schedule_look(now);
+        self.schedule_sample(now);
     }
 
-    /// CPU time grows at most by the number of CPUs, so no earlier sample is needed.
-    fn schedule_look(&mut self, now: Instant) {
-        let mut next = None;
-        if let Some(limit) = self.limits.cpu_time {
-            let used = self
-                .meter
-                .cpu_time_us()
-                .map_or(Duration::ZERO, Duration::from_micros);
+    /// For CPU time, not before all CPUs together can have used the rest of the limit.
+    fn schedule_sample(&mut self, now: Instant) {
+        let cpu_time = self.limits.cpu_time.map(|limit| {
+            let used = self.meter.cpu_time_us();
+            let used = used.map_or(Duration::ZERO, Duration::from_micros);
             let left = limit.saturating_sub(used) / self.limits.processors.max(1);
-            next = Some(now + left.max(METER_PERIOD_MIN));
-        }
-        if self.limits.memory_bytes.is_some() {
-            let at = now + MEMORY_PERIOD;
-            next = Some(next.map_or(at, |next: Instant| next.min(at)));
-        }
-        self.next_look = next;
+            now + left.max(METER_PERIOD_MIN)
+        });
+        let memory = self.limits.memory_bytes.map(|_| now + MEMORY_PERIOD);
+        self.next_sample = cpu_time.into_iter().chain(memory).min();
     }
 
     fn stop(&mut self, reason: Reason, signal: i32, now: Instant) {
         self.observed.reason = Some(reason);
         self.stopping_since = Some(now);
         if self.limits.grace.is_zero() {
-            // Without the signal: whether the body dies of it first is a race.
+            // Without the stop signal, which would race with SIGKILL.
             self.kill(now);
             return;
         }
         for number in [signal, libc::SIGCONT] {
-            self.pass_on(number);
+            self.forward_signal(number);
         }
     }
 
-    fn pass_on(&mut self, number: i32) {
+    fn forward_signal(&mut self, number: i32) {
         if let Err(errno) = self.launched.signal(number) {
             self.observed
                 .problems
@@ -411,7 +400,7 @@ impl Watch<'_, '_> {
         }
     }
 
-    /// Kills the whole tree. The cgroup first: a fork bomb is faster than single signals.
+    /// Kills all processes. The cgroup first, because a fork bomb is faster than single signals.
     fn kill(&mut self, now: Instant) {
         if let Err(problem) = self.meter.kill_all() {
             self.observed.problems.push(problem.to_string());
@@ -424,17 +413,17 @@ impl Watch<'_, '_> {
         self.killed_at = Some(now);
     }
 
-    fn give_up(&mut self) {
-        self.streams.stdout.give_up();
-        self.streams.stderr.give_up();
-        self.relaying.give_up();
+    fn close_streams(&mut self) {
+        self.streams.stdout.discard_rest();
+        self.streams.stderr.discard_rest();
+        self.relaying.close();
     }
 
-    /// After the end, wait only while the reader of the streams makes progress.
+    /// After the end of the body, waits only while the reader of the streams makes progress.
     fn bound_draining(&mut self, now: Instant) {
-        if self.drain_patience() <= now.duration_since(self.last_progress) {
-            self.streams.stdout.give_up();
-            self.streams.stderr.give_up();
+        if now.duration_since(self.last_progress) >= self.drain_patience() {
+            self.streams.stdout.discard_rest();
+            self.streams.stderr.discard_rest();
         }
     }
 }
@@ -446,10 +435,8 @@ fn poll_for(waiting: Waiting<'_>) -> PollFd<'_> {
     }
 }
 
-/// Blocks the signals of a run in this thread and returns a signalfd for them.
-///
-/// # Errors
-/// The errno of rt_sigprocmask(2) or signalfd4(2).
+/// Blocks the signals of a run in this thread and returns a signalfd for them (rt_sigprocmask(2),
+/// signalfd4(2)).
 pub fn listen_for_signals() -> Result<OwnedFd, Errno> {
     let set = signal::of_a_run();
     signal::own_dispositions()?;

@@ -1,31 +1,23 @@
-//! Watcher without a cgroup: sums over the processes of the run's pid namespace.
+//! Samples the processes of the run's pid namespace, instead of a cgroup.
 //!
-//! It is weaker than a cgroup, which the report states: peaks between two samples are missed, tmpfs
-//! memory counts only while it is mapped (the tmpfs has its own limit), and CPU time of a child
-//! whose parent ignores SIGCHLD is lost when it ends.
+//! Sampling is weaker than a cgroup, which the report states: it misses peaks between two samples,
+//! counts tmpfs memory only while it is mapped (the tmpfs has its own limit), and loses the CPU time
+//! of a child whose parent ignores SIGCHLD when the child ends.
 
 use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 
-use sys::file::CallError;
 use sys::proc;
 
-/// Current use of the run's processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// Below the limit an upper bound, in which shared pages count per process; above the limit
-    /// exact.
+    /// An upper bound in which shared pages count per process, or the exact sum if that bound exceeds
+    /// the limit.
     pub memory_bytes: u64,
     /// CPU time of live and reaped processes, including init. Never decreases.
     pub cpu_time_us: u64,
-    pub processes: u64,
 }
-
-/// The processes of the run cannot be counted.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot count the processes of the sandbox")]
-pub(crate) struct SampleError(#[source] CallError);
 
 /// Samples the processes of one /proc, which must be that of the run's pid namespace.
 #[derive(Debug)]
@@ -38,7 +30,6 @@ pub(crate) struct Sampler<'proc> {
 }
 
 impl<'proc> Sampler<'proc> {
-    /// Creates a sampler; `proc` is the open root of the pid namespace's proc.
     #[must_use]
     pub(crate) fn new(proc: BorrowedFd<'proc>, memory_limit_bytes: Option<u64>) -> Self {
         Self {
@@ -51,51 +42,43 @@ impl<'proc> Sampler<'proc> {
     }
 
     /// Takes a sample. Reads two small files per process, and a third one if the sum exceeds the
-    /// memory limit.
-    ///
-    /// # Errors
-    /// [`SampleError`]; a process that ends meanwhile is not an error. After init's death the
-    /// sample is empty except for the CPU time.
-    pub(crate) fn sample(&mut self) -> Result<Sample, SampleError> {
-        let failed = |file| move |errno| SampleError(CallError::new("read", file, errno));
-        let ids = proc::process_ids(self.proc).map_err(failed("/proc of the sandbox"))?;
+    /// memory limit. A process that ends meanwhile is no error. After init's death the sample is
+    /// empty except for the CPU time.
+    pub(crate) fn sample(&mut self) -> Result<Sample, Errno> {
+        let ids = proc::process_ids(self.proc)?;
         let mut sample = Sample::default();
         let mut cpu_ticks: u64 = 0;
         for id in &ids {
-            let Some(stat) = proc::stat(self.proc, *id).map_err(failed("/proc/PID/stat"))? else {
+            let Some(ticks) = proc::cpu_ticks(self.proc, *id)? else {
                 continue;
             };
-            cpu_ticks = cpu_ticks.saturating_add(stat.cpu_ticks);
-            sample.processes = sample.processes.saturating_add(stat.threads);
-            let pages = proc::resident_pages(self.proc, *id).map_err(failed("/proc/PID/statm"))?;
+            cpu_ticks = cpu_ticks.saturating_add(ticks);
+            let pages = proc::resident_pages(self.proc, *id)?;
             let bytes = pages.unwrap_or(0).saturating_mul(self.page_bytes);
             sample.memory_bytes = sample.memory_bytes.saturating_add(bytes);
         }
         if self
             .memory_limit_bytes
-            .is_some_and(|limit| limit < sample.memory_bytes)
+            .is_some_and(|limit| sample.memory_bytes > limit)
         {
             sample.memory_bytes = self.exact_memory_bytes(&ids)?;
         }
-        // An ended process counts until it is reaped; without SIGCHLD its time is lost, so keep the
-        // maximum.
+        // An ended process counts until its parent reaps it. If the parent ignores SIGCHLD, its time
+        // is lost, so keep the maximum.
         self.cpu_ticks_seen = self.cpu_ticks_seen.max(cpu_ticks);
         sample.cpu_time_us = self.cpu_ticks_seen.saturating_mul(1_000_000) / self.ticks_per_second;
         Ok(sample)
     }
 
-    fn exact_memory_bytes(&self, ids: &[u32]) -> Result<u64, SampleError> {
+    fn exact_memory_bytes(&self, ids: &[u32]) -> Result<u64, Errno> {
         let mut total: u64 = 0;
         for id in ids {
             let bytes = match proc::proportional_bytes(self.proc, *id) {
-                // A non-dumpable process hides smaps, but not its size.
+                // The smaps of a non-dumpable process are not readable, but its size is.
                 Err(Errno::ACCESS | Errno::PERM) => proc::unbacked_bytes(self.proc, *id),
                 other => other,
             };
-            let bytes = bytes.map_err(|errno| {
-                SampleError(CallError::new("read", "/proc/PID/smaps_rollup", errno))
-            })?;
-            total = total.saturating_add(bytes.unwrap_or(0));
+            total = total.saturating_add(bytes?.unwrap_or(0));
         }
         Ok(total)
     }
@@ -108,10 +91,10 @@ mod tests {
 
     use super::*;
 
-    fn process(proc: &Path, id: u32, ticks: u64, threads: u64, pages: u64, pss_kilobytes: u64) {
+    fn process(proc: &Path, id: u32, ticks: u64, pages: u64, pss_kilobytes: u64) {
         let directory = proc.join(id.to_string());
         std::fs::create_dir_all(&directory).expect("made");
-        let stat = format!("{id} (x) S 0 0 0 0 -1 0 0 0 0 0 {ticks} 1 2 3 20 0 {threads} 0 0\n");
+        let stat = format!("{id} (x) S 0 0 0 0 -1 0 0 0 0 0 {ticks} 1 2 3 20 0 1 0 0\n");
         std::fs::write(directory.join("stat"), stat).expect("written");
         std::fs::write(directory.join("statm"), format!("900 {pages} 1 1 0 1 0\n"))
             .expect("written");
@@ -120,16 +103,15 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_added_up_and_looked_at_exactly_only_above_its_limit() {
+    fn a_tree_is_summed_and_measured_exactly_only_above_its_limit() {
         let proc = tempfile::tempdir().expect("a directory");
         std::fs::create_dir(proc.path().join("sys")).expect("made");
-        process(proc.path(), 1, 10, 1, 100, 40);
-        process(proc.path(), 2, 20, 3, 200, 60);
+        process(proc.path(), 1, 10, 100, 40);
+        process(proc.path(), 2, 20, 200, 60);
         let opened = std::fs::File::open(proc.path()).expect("opened");
         let mut sampler = Sampler::new(opened.as_fd(), Some(300 * 4096));
         let sample = sampler.sample().expect("sampled");
         assert_eq!(sample.memory_bytes, 300 * sampler.page_bytes);
-        assert_eq!(sample.processes, 4);
         assert_eq!(
             sample.cpu_time_us,
             42 * 1_000_000 / sampler.ticks_per_second
@@ -142,14 +124,14 @@ mod tests {
     #[test]
     fn the_time_of_an_unreaped_child_is_not_subtracted() {
         let proc = tempfile::tempdir().expect("a directory");
-        process(proc.path(), 1, 10, 1, 1, 1);
-        process(proc.path(), 2, 90, 1, 1, 1);
+        process(proc.path(), 1, 10, 1, 1);
+        process(proc.path(), 2, 90, 1, 1);
         let opened = std::fs::File::open(proc.path()).expect("opened");
         let mut sampler = Sampler::new(opened.as_fd(), None);
         let before = sampler.sample().expect("sampled").cpu_time_us;
         std::fs::remove_dir_all(proc.path().join("2")).expect("removed");
-        let after = sampler.sample().expect("sampled");
-        assert_eq!((after.cpu_time_us, after.processes), (before, 1));
+        let after = sampler.sample().expect("sampled").cpu_time_us;
+        assert_eq!(after, before);
     }
 
     #[test]
@@ -160,8 +142,7 @@ mod tests {
             .map(|_| std::process::Command::new("true").spawn().expect("started"))
             .collect();
         let sample = sampler.sample().expect("sampled");
-        assert!(0 < sample.memory_bytes && 0 < sample.cpu_time_us);
-        assert!(8 < sample.processes);
+        assert!(sample.memory_bytes > 0 && sample.cpu_time_us > 0);
         for mut child in children {
             child.wait().expect("waited for");
         }

@@ -122,10 +122,7 @@ fn supervise() {
 }
 
 fn clean(leftover: &Leftover) -> Result<(), CleanFailure> {
-    let Entry::Temporary { directory, name } = &leftover.entry else {
-        return Err("not a temporary".into());
-    };
-    match std::fs::remove_file(directory.join(name)) {
+    match std::fs::remove_file(leftover.directory.join(&leftover.name)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
         _ => Ok(()),
     }

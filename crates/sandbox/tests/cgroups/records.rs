@@ -234,7 +234,10 @@ fn leftovers_are_removed_last_made_first_and_forgotten_ones_are_not() {
     let collected = registry
         .collect_leftovers(&mut |leftover| {
             assert_eq!(leftover.run_id, "dead");
-            seen.push(leftover.entry.clone());
+            seen.push(Entry::Temporary {
+                directory: leftover.directory.clone(),
+                name: leftover.name.clone(),
+            });
             Ok(())
         })
         .expect("listed");

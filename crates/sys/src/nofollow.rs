@@ -1,5 +1,5 @@
-//! Opens paths by component without following links, for mounts in directories that other users may
-//! write. Allocates nothing, so that a child may use it.
+//! Opens paths without following links, for mounts in directories that other users may write.
+//! Allocates nothing, so that a child may call it.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -9,25 +9,25 @@ use rustix::io::Errno;
 
 const NAME_MAX: usize = 255;
 
-/// Opens the directory above the last component of `path` and returns both.
+/// Opens the parent directory of `path` by component. Returns it with the last component.
 ///
 /// # Errors
 /// The errno of openat(2), ENOTDIR for a link on the way; EXDEV for `..`, ENAMETOOLONG, ENOENT for
 /// an empty path.
-pub fn find(path: &CStr) -> Result<(OwnedFd, &CStr), Errno> {
+pub fn open_parent(path: &CStr) -> Result<(OwnedFd, &CStr), Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let bytes = path.to_bytes_with_nul();
-    let cut = bytes.iter().rposition(|byte| *byte == b'/');
-    let (above, name) = bytes.split_at(cut.map_or(0, |cut| cut + 1));
-    let from = if above.starts_with(b"/") { c"/" } else { c"." };
-    let mut held = rustix::fs::openat(CWD, from, flags, Mode::empty())?;
+    let slash = bytes.iter().rposition(|byte| *byte == b'/');
+    let (above, name) = bytes.split_at(slash.map_or(0, |slash| slash + 1));
+    let start = if above.starts_with(b"/") { c"/" } else { c"." };
+    let mut parent = rustix::fs::openat(CWD, start, flags, Mode::empty())?;
     for component in above.split(|byte| *byte == b'/') {
         match component {
             b"" | b"." => (),
             b".." => return Err(Errno::XDEV),
-            // rustix would copy a longer one to the heap.
+            // rustix copies a longer name to the heap.
             long if NAME_MAX < long.len() => return Err(Errno::NAMETOOLONG),
-            name => held = rustix::fs::openat(held.as_fd(), name, flags, Mode::empty())?,
+            name => parent = rustix::fs::openat(parent.as_fd(), name, flags, Mode::empty())?,
         }
     }
     let name = CStr::from_bytes_with_nul(name).map_err(|_inner_nul| Errno::INVAL)?;
@@ -35,21 +35,21 @@ pub fn find(path: &CStr) -> Result<(OwnedFd, &CStr), Errno> {
         b"" => Err(Errno::NOENT),
         b".." => Err(Errno::XDEV),
         long if NAME_MAX < long.len() => Err(Errno::NAMETOOLONG),
-        _ => Ok((held, name)),
+        _ => Ok((parent, name)),
     }
 }
 
-/// Opens `path` with `O_PATH` and returns its file type.
+/// Opens `path` with `O_PATH` by component. Returns the descriptor and the file type.
 ///
 /// # Errors
-/// As [`find`]; ELOOP for a link.
+/// As [`open_parent`]; ELOOP for a link.
 pub fn open(path: &CStr) -> Result<(OwnedFd, FileType), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     if path == c"/" {
         let root = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
         return Ok((root, FileType::Directory));
     }
-    let (parent, name) = find(path)?;
+    let (parent, name) = open_parent(path)?;
     let found = rustix::fs::openat(parent.as_fd(), name, flags, Mode::empty())?;
     match FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode) {
         FileType::Symlink => Err(Errno::LOOP),
@@ -57,10 +57,8 @@ pub fn open(path: &CStr) -> Result<(OwnedFd, FileType), Errno> {
     }
 }
 
-/// Opens `path` with `O_PATH`, in one call where openat2(2) exists.
-///
-/// # Errors
-/// ENOENT if the path does not exist, ELOOP or ENOTDIR for a link on the way.
+/// Opens `path` with `O_PATH`, in one call where openat2(2) exists. Fails with ENOENT if the path
+/// does not exist, ELOOP or ENOTDIR for a link on the way.
 pub fn open_without_links(path: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -78,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_found_by_its_own_names_only() {
+    fn a_path_is_opened_by_its_own_names_only() {
         let ground = tempfile::tempdir().expect("made");
         let ground = ground.path().canonicalize().expect("real");
         std::fs::create_dir_all(ground.join("deep/er")).expect("made");

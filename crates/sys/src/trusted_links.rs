@@ -1,5 +1,6 @@
-//! Opens paths of the caller through links of the caller or root only. Links of other users would
-//! redirect the caller's rights: the rule of `fs.protected_symlinks`, for every directory.
+//! Opens paths of the caller, following only links that belong to the caller or root. Links of other
+//! users would redirect the caller's rights. This is the rule of `fs.protected_symlinks`, for every
+//! directory.
 
 use std::os::fd::OwnedFd;
 
@@ -25,52 +26,46 @@ impl From<Errno> for Unopened {
 }
 
 /// Opens `path` with `O_PATH` by component, so that no component can change between check and use.
-/// Links of /proc are followed by their text.
-///
-/// # Errors
-/// [`Unopened`].
+/// Follows links of /proc by their text.
 pub fn open(path: &[u8]) -> Result<OwnedFd, Unopened> {
-    let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let at = |place: &str| rustix::fs::openat(CWD, place, step, Mode::empty());
-    let words = |path: &[u8]| -> Vec<Vec<u8>> {
-        let words = path.split(|byte| *byte == b'/').rev();
-        words.map(<[u8]>::to_vec).collect()
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open_start = |start: &str| rustix::fs::openat(CWD, start, flags, Mode::empty());
+    let reversed_components = |path: &[u8]| -> Vec<Vec<u8>> {
+        let components = path.split(|byte| *byte == b'/').rev();
+        components.map(<[u8]>::to_vec).collect()
     };
     if path.is_empty() {
         return Err(Errno::NOENT.into());
     }
-    let start = |path: &[u8]| match path.first() {
-        Some(b'/') => Some("/"),
-        _ => None,
-    };
-    let mut here = at(start(path).unwrap_or("."))?;
-    let mut rest = words(path);
+    let is_absolute = |path: &[u8]| path.starts_with(b"/");
+    let mut current = open_start(if is_absolute(path) { "/" } else { "." })?;
+    let mut rest = reversed_components(path);
     let mut links = 0;
-    while let Some(word) = rest.pop() {
-        if matches!(&*word, b"" | b".") {
+    while let Some(component) = rest.pop() {
+        if matches!(&*component, b"" | b".") {
             continue;
         }
-        let next = rustix::fs::openat(&here, &*word, step, Mode::empty())?;
+        let next = rustix::fs::openat(&current, &*component, flags, Mode::empty())?;
         let stat = rustix::fs::fstat(&next)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
-            here = next;
+            current = next;
             continue;
         }
         links += 1;
-        if LINKS_MAX < links {
+        if links > LINKS_MAX {
             return Err(Errno::LOOP.into());
         }
         if stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw() {
             return Err(Unopened::Link {
-                link: word,
+                link: component,
                 uid: stat.st_uid,
             });
         }
         let target = rustix::fs::readlinkat(&next, "", Vec::new())?.into_bytes();
-        if let Some(root) = start(&target) {
-            here = at(root)?;
+        if is_absolute(&target) {
+            current = open_start("/")?;
         }
-        rest.extend(words(&target));
+        rest.extend(reversed_components(&target));
     }
-    Ok(here)
+    Ok(current)
 }

@@ -10,9 +10,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use super::rlimit::{self, resource};
 use super::{privileges, process, signal};
 
-/// Limits of the child.
+/// Limits of the child process.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct WorkerLimits {
     /// Wall time. The limit of CPU time is the same, rounded up to seconds.
     pub time: Duration,
     /// Address space beyond that of the parent.
@@ -22,52 +22,49 @@ pub struct Bounds {
 
 /// The child returned no usable answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReaderError {
+pub enum WorkerError {
     TimedOut,
     /// The child ended without an answer, out of memory or stack.
     Exited,
     TooLong,
     /// A signal for the parent, read from the descriptor.
     Signal(i32),
-    /// A system call of the parent failed.
     Host(Errno),
 }
 
-/// Runs `work` in a child and returns its answer, which is never empty. The child has the memory
-/// and rights of the parent; its standard error is /dev/null.
+/// Runs `work` in a child process and returns its answer. An empty answer is
+/// [`WorkerError::Exited`]. The child has the memory and rights of the parent; its standard output
+/// and error are /dev/null.
 ///
 /// `signals` is a signalfd(2). The child has ended when this returns.
-///
-/// # Errors
-/// [`ReaderError`].
-pub fn read_apart(
-    bounds: Bounds,
+pub fn run_in_child(
+    limits: WorkerLimits,
     signals: Option<BorrowedFd<'_>>,
     work: &dyn Fn() -> Vec<u8>,
-) -> Result<Vec<u8>, ReaderError> {
-    let (read_end, write_end) = pipe_with(PipeFlags::CLOEXEC).map_err(ReaderError::Host)?;
-    let mapped = mapped_bytes().map_err(ReaderError::Host)?;
+) -> Result<Vec<u8>, WorkerError> {
+    let (read_end, write_end) = pipe_with(PipeFlags::CLOEXEC).map_err(WorkerError::Host)?;
+    let mapped = mapped_bytes().map_err(WorkerError::Host)?;
     // SAFETY: the child computes, allocates (allowed after fork(3)), writes and exits; the
     // supervisor has one thread.
-    let forked = unsafe { process::fork() }.map_err(ReaderError::Host)?;
+    let forked = unsafe { process::fork() }.map_err(WorkerError::Host)?;
     let Some(pid) = forked else {
         drop(read_end);
-        answer(&bounds, mapped, &write_end, work);
+        run_child(&limits, mapped, &write_end, work);
     };
     drop(write_end);
-    let answer = follow(&bounds, &read_end, signals);
+    let answer = read_answer(&limits, &read_end, signals);
     // Kill the child in every case. If the caller ignores SIGCHLD, the kernel has reaped it.
     process::kill(pid, libc::SIGKILL)
         .and_then(|()| process::wait(pid, true).map(|_ended| ()))
         .or_else(|errno| match errno {
             Errno::CHILD | Errno::SRCH => Ok(()),
-            errno => Err(ReaderError::Host(errno)),
+            errno => Err(WorkerError::Host(errno)),
         })?;
     answer
 }
 
-fn answer(bounds: &Bounds, mapped: u64, pipe: &OwnedFd, work: &dyn Fn() -> Vec<u8>) -> ! {
-    if confine(bounds, mapped).is_err() {
+fn run_child(limits: &WorkerLimits, mapped: u64, pipe: &OwnedFd, work: &dyn Fn() -> Vec<u8>) -> ! {
+    if confine(limits, mapped).is_err() {
         process::exit_now(1);
     }
     let bytes = work();
@@ -82,7 +79,7 @@ fn answer(bounds: &Bounds, mapped: u64, pipe: &OwnedFd, work: &dyn Fn() -> Vec<u
     process::exit_now(0)
 }
 
-fn confine(bounds: &Bounds, mapped: u64) -> Result<(), Errno> {
+fn confine(limits: &WorkerLimits, mapped: u64) -> Result<(), Errno> {
     privileges::die_with_parent()?;
     // Hide messages of the allocator and of the stack overflow handler.
     let null = rustix::fs::open(
@@ -94,10 +91,10 @@ fn confine(bounds: &Bounds, mapped: u64) -> Result<(), Errno> {
     rustix::stdio::dup2_stderr(&null)?;
     rlimit::set(resource::CORE, 0)?;
     rlimit::set(resource::FILE_SIZE, 0)?;
-    rlimit::set(resource::CPU, bounds.time.as_secs() + 1)?;
+    rlimit::set(resource::CPU, limits.time.as_secs() + 1)?;
     rlimit::set(
         resource::ADDRESS_SPACE,
-        mapped.saturating_add(bounds.memory_bytes),
+        mapped.saturating_add(limits.memory_bytes),
     )
 }
 
@@ -115,32 +112,32 @@ fn mapped_bytes() -> Result<u64, Errno> {
     Ok(pages.saturating_mul(page))
 }
 
-fn follow(
-    bounds: &Bounds,
+fn read_answer(
+    limits: &WorkerLimits,
     pipe: &OwnedFd,
     signals: Option<BorrowedFd<'_>>,
-) -> Result<Vec<u8>, ReaderError> {
+) -> Result<Vec<u8>, WorkerError> {
     let started = Instant::now();
     let mut answer = Vec::new();
     let mut part = [0; 4096];
     loop {
-        let left = bounds.time.saturating_sub(started.elapsed());
+        let left = limits.time.saturating_sub(started.elapsed());
         if left.is_zero() {
-            return Err(ReaderError::TimedOut);
+            return Err(WorkerError::TimedOut);
         }
-        let left = Timespec::try_from(left).map_err(|_range| ReaderError::Host(Errno::RANGE))?;
+        let left = Timespec::try_from(left).map_err(|_range| WorkerError::Host(Errno::RANGE))?;
         let mut polled = vec![PollFd::new(pipe, PollFlags::IN)];
         polled.extend(signals.map(|signals| PollFd::from_borrowed_fd(signals, PollFlags::IN)));
         match poll(&mut polled, Some(&left)) {
             Ok(_) | Err(Errno::INTR) => (),
-            Err(errno) => return Err(ReaderError::Host(errno)),
+            Err(errno) => return Err(WorkerError::Host(errno)),
         }
         let has_answer = polled.first().is_some_and(|end| !end.revents().is_empty());
         drop(polled);
         if let Some(signals) = signals {
-            while let Some(number) = signal::take(signals).map_err(ReaderError::Host)? {
+            while let Some(number) = signal::take(signals).map_err(WorkerError::Host)? {
                 if signal::ends_a_run(number) {
-                    return Err(ReaderError::Signal(number));
+                    return Err(WorkerError::Signal(number));
                 }
             }
         }
@@ -148,14 +145,14 @@ fn follow(
             continue;
         }
         match rustix::io::read(pipe.as_fd(), &mut part) {
-            Ok(0) if answer.is_empty() => return Err(ReaderError::Exited),
+            Ok(0) if answer.is_empty() => return Err(WorkerError::Exited),
             Ok(0) => return Ok(answer),
             Ok(count) => answer.extend_from_slice(part.get(..count).unwrap_or_default()),
             Err(Errno::INTR) => (),
-            Err(errno) => return Err(ReaderError::Host(errno)),
+            Err(errno) => return Err(WorkerError::Host(errno)),
         }
-        if bounds.answer_bytes < answer.len() {
-            return Err(ReaderError::TooLong);
+        if answer.len() > limits.answer_bytes {
+            return Err(WorkerError::TooLong);
         }
     }
 }
@@ -164,7 +161,7 @@ fn follow(
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds {
+    const LIMITS: WorkerLimits = WorkerLimits {
         time: Duration::from_secs(600),
         memory_bytes: 64 << 20,
         answer_bytes: 1000,
@@ -173,31 +170,31 @@ mod tests {
     #[test]
     fn the_answer_arrives() {
         assert_eq!(
-            read_apart(BOUNDS, None, &|| b"yes".to_vec()),
+            run_in_child(LIMITS, None, &|| b"yes".to_vec()),
             Ok(b"yes".to_vec())
         );
     }
 
     #[test]
-    fn a_reader_without_an_answer_ends_with_its_reason() {
-        let short = Bounds {
+    fn a_worker_without_an_answer_is_an_error_with_its_reason() {
+        let short = WorkerLimits {
             time: Duration::from_millis(1),
-            ..BOUNDS
+            ..LIMITS
         };
         let forever = || loop {
             std::thread::park();
         };
         assert_eq!(
-            read_apart(short, None, &forever),
-            Err(ReaderError::TimedOut)
+            run_in_child(short, None, &forever),
+            Err(WorkerError::TimedOut)
         );
         let much = || vec![1; 256 << 20];
-        assert_eq!(read_apart(BOUNDS, None, &much), Err(ReaderError::Exited));
+        assert_eq!(run_in_child(LIMITS, None, &much), Err(WorkerError::Exited));
         assert_eq!(
-            read_apart(BOUNDS, None, &|| vec![]),
-            Err(ReaderError::Exited)
+            run_in_child(LIMITS, None, &|| vec![]),
+            Err(WorkerError::Exited)
         );
         let long = || vec![1; 5000];
-        assert_eq!(read_apart(BOUNDS, None, &long), Err(ReaderError::TooLong));
+        assert_eq!(run_in_child(LIMITS, None, &long), Err(WorkerError::TooLong));
     }
 }

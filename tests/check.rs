@@ -85,7 +85,7 @@ fn a_manifest_without_errors_is_ok_with_its_warnings() {
     assert_eq!(code, 0);
     assert_eq!(
         text,
-        "warning: tool/manifest.yaml:3:10 at /sandbox: `config` is missing and taken as `{}` \
+        "warning: tool/manifest.yaml:3:10 at /sandbox: `config` is missing: `{}` is assumed \
          (config_missing)\nok: hello, 1 warning\n"
     );
     let (code, text) = checked(&ground, &["tool", "-v"]);
@@ -352,7 +352,7 @@ fn common_mistakes_in_a_first_manifest_get_a_suggestion() {
         hints(&["a.yaml"]),
         [
             "`runner schema manifest` lists them",
-            "write the list at `sources` of it"
+            "write the list under the key `sources`"
         ]
     );
     let hint = hints(&["tool"]).concat();

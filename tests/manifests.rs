@@ -1749,7 +1749,7 @@ fn an_error_in_json_has_its_place() {
         manifest::parse(b"{\n  \"run\": x\n}", Format::Json, "m.json").expect_err("refused");
     assert_eq!(
         error.to_string(),
-        "m.json:2:10: found `x`, expected a value; text stands in double quotes"
+        "m.json:2:10: found `x`, expected a value; text needs double quotes"
     );
 }
 

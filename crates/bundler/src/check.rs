@@ -20,7 +20,7 @@ use spec::check::{CheckError, CheckReport};
 use spec::document::{self, Node, Value, excerpt};
 use spec::host_policy::HostPolicy;
 use spec::io::ContractError;
-use spec::io::keywords::{self, Meaningless};
+use spec::io::keywords::{self, UnknownKeyword};
 use spec::manifest::{
     CodeReference, ERRORS_MAX, Format, Kind, Manifest, ManifestError, code_references,
     github_references, parse_io, parse_with,
@@ -255,8 +255,8 @@ impl Checker<'_> {
             if !matches!(node.value, Value::Map(_)) {
                 continue;
             }
-            for word in keywords::meaningless(node) {
-                let Meaningless { key, advice } = word;
+            for word in keywords::unknown_keywords(node) {
+                let UnknownKeyword { key, advice } = word;
                 let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
                 let message = format!(
                     "{path}:{}: `{}` of `{block}` is not a keyword of JSON Schema and checks \
@@ -356,8 +356,8 @@ fn wrong_type_of(
     };
     let steps: Vec<&str> = pointer.split('/').skip(1).collect();
     let node = steps.iter().copied().try_fold(schema, Node::child)?;
-    let (message, hint) = keywords::wrong_text(node, &steps)
-        .or_else(|| keywords::wrong_type(node).filter(|_| pointer.ends_with("/type")))?;
+    let (message, hint) = keywords::explain_text(node, &steps)
+        .or_else(|| keywords::explain_type(node).filter(|_| pointer.ends_with("/type")))?;
     let pointer = format!("/{block}{pointer}");
     Some(CheckError {
         code: error.code().to_owned(),

@@ -249,7 +249,7 @@ fn add(
 ) {
     match document::parse(text, format_of(name)) {
         Ok(root) => blocks.insert(reference, BlockDocument { file: shown, root }),
-        Err(error) => blocks.insert_broken(reference, ManifestError::of_document(&shown, error)),
+        Err(error) => blocks.insert_invalid(reference, ManifestError::of_document(&shown, error)),
     }
 }
 

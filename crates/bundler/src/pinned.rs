@@ -15,7 +15,7 @@ use spec::host_policy::HostPolicy;
 use spec::lock::{LOCK_VERSION, Lock, LockDifference, LockedKind, LockedNeeds, LockedSource};
 use spec::manifest::Manifest;
 use spec::path::escape;
-use spec::runner_block::{Engine, Language};
+use spec::runner_block::{Engine, Language, Needs};
 
 /// Use of the lock file.
 #[derive(Debug, Clone, Copy)]
@@ -170,10 +170,15 @@ fn differences_before_fetch(
 }
 
 fn lock(manifest: &Manifest, sources: Vec<LockedSource>, content_digest: Digest) -> Lock {
-    let needs = &manifest.runner.needs;
+    let Needs {
+        language,
+        native,
+        npm,
+        pip,
+    } = &manifest.runner.needs;
     let egress = manifest.egress.iter();
     let secrets = manifest.secrets.iter();
-    let language = needs.language.map(|language| match language {
+    let language = language.map(|language| match language {
         Language::Node => "node",
         Language::Python => "python",
         Language::Multi => "multi",
@@ -188,9 +193,9 @@ fn lock(manifest: &Manifest, sources: Vec<LockedSource>, content_digest: Digest)
         image: manifest.runner.image.clone(),
         needs: LockedNeeds {
             language: language.map(str::to_owned),
-            native: needs.native.clone(),
-            npm: needs.npm.clone(),
-            pip: needs.pip.clone(),
+            native: native.clone(),
+            npm: npm.clone(),
+            pip: pip.clone(),
         },
         egress: sorted(egress.map(|request| request.rule.to_string())),
         secrets: sorted(secrets.map(|secret| secret.variable.clone())),

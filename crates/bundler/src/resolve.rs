@@ -193,7 +193,7 @@ impl<'call> Resolver<'call> {
         }
         self.open.pop();
         let asking = match &self.who {
-            Some(who) => &file.manifest.asking_for(who),
+            Some(who) => &file.manifest.requesting_as(who),
             None => &file.manifest,
         };
         let own = Level {

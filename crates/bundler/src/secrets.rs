@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use crate::error::BundleError;
 use crate::files::DirectoryFiles;
 use crate::manifests::inventory_of_workspace;
-use spec::inventory::{Inventories, Inventory, may_have};
+use spec::inventory::{Inventories, Inventory, find_permission};
 use spec::manifest::{self, Format, SecretRequest};
 use spec::report::WarningReport;
 
@@ -48,7 +48,7 @@ pub(crate) fn add_inventory(
         }
         // Of several entries, one that denies applies.
         let entries = || inventories.entries_of(request, &who);
-        let withheld = entries().find(|entry| may_have(entry, &who).is_none());
+        let withheld = entries().find(|entry| find_permission(entry, &who).is_none());
         if let Some(entry) = withheld.or_else(|| entries().next()) {
             carried.insert(&entry.slug, without_local_keys(&entry.written));
         }

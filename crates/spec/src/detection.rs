@@ -1,6 +1,6 @@
-//! Resolves a `run` value to a program: file, exec or shell.
+//! Resolves a `run` value to an argument vector: file, exec or shell.
 //!
-//! The bundle and the host's interpreters are arguments, so tests need no files.
+//! The bundle and the host's interpreters are arguments: tests need no files.
 
 use crate::did_you_mean::difference;
 use crate::path::RelPath;
@@ -12,7 +12,6 @@ const NAMES_LISTED_MAX: usize = 10;
 const NAMES_COMPARED_MAX: usize = 10_000;
 pub(super) const BUNDLED_TSX: &str = "node_modules/.bin/tsx";
 
-/// Kind of a bundle path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
     File {
@@ -30,7 +29,6 @@ pub trait BundleView {
     fn paths(&self) -> Box<dyn Iterator<Item = &RelPath> + '_>;
 }
 
-/// A version of Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeVersion {
     pub major: u32,
@@ -48,18 +46,18 @@ impl NodeVersion {
         })
     }
 
-    /// Whether it runs TypeScript without a flag: 22.18, 23.6 and 24.
+    /// Whether it runs TypeScript without a flag: from 22.18, 23.6 and 24 on.
     #[must_use]
     pub const fn strips_types(self) -> bool {
         match self.major {
-            22 => 18 <= self.minor,
-            23 => 6 <= self.minor,
-            major => 24 <= major,
+            22 => self.minor >= 18,
+            23 => self.minor >= 6,
+            major => major >= 24,
         }
     }
 }
 
-/// The interpreters on the body's fixed PATH.
+/// The interpreters on the fixed PATH of the body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -75,7 +73,6 @@ pub struct Interpreters {
     pub npm_registry: NpmRegistry,
 }
 
-/// The interpreter of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interpreter {
     Node,
@@ -90,7 +87,7 @@ pub enum Interpreter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramLookup {
     Path,
-    /// In `/bundle/node_modules/.bin`, then on the fixed PATH.
+    /// In `/bundle/node_modules/.bin`, then on the fixed PATH of the body.
     BundleThenPath,
     /// It is a path: absolute inside, or relative to `/bundle`.
     AsWritten,
@@ -110,7 +107,7 @@ pub struct ResolvedForm {
 /// Why a `run` value cannot be executed with this bundle on this host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RunFormError {
-    #[error("no `run` says which program to start")]
+    #[error("no `run` names the program to start")]
     Missing {
         /// Executables and scripts at the top of the bundle, escaped.
         candidates: Vec<String>,
@@ -123,12 +120,12 @@ pub enum RunFormError {
         what: &'static str,
         near: Vec<String>,
     },
-    #[error("`run` names `{path}`, which is not executable and has no extension that is known")]
+    #[error("`run` names `{path}`, which is not executable and has no known extension")]
     UnknownExtension {
         path: String,
         near: Option<&'static str>,
     },
-    #[error("`{path}` is TypeScript, and nothing here runs it: {}", lack.why())]
+    #[error("`{path}` is TypeScript, and no program is available that runs it: {}", lack.why())]
     NeedsTsx {
         path: String,
         /// Why `tsx` cannot be downloaded.
@@ -151,7 +148,6 @@ impl RunFormError {
         }
     }
 
-    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         Some(match self {
@@ -206,9 +202,6 @@ pub fn missing(bundle: &dyn BundleView) -> RunFormError {
 }
 
 /// Resolves `run` to an argument vector, followed by `arguments`.
-///
-/// # Errors
-/// [`RunFormError`]. Nothing is started.
 pub fn resolve(
     run: &Run,
     bundle: &dyn BundleView,
@@ -227,9 +220,6 @@ pub fn resolve(
 }
 
 /// Checks that the file named by `run` is in the bundle.
-///
-/// # Errors
-/// [`RunFormError`].
 pub fn check_target(run: &Run, bundle: &dyn BundleView) -> Result<(), RunFormError> {
     let everything = Interpreters {
         node: None,
@@ -273,7 +263,7 @@ fn shell(
     bundle: &dyn BundleView,
     host: &Interpreters,
     arguments: &[Vec<u8>],
-    by_its_look: bool,
+    is_guessed: bool,
 ) -> ResolvedForm {
     let mut argv = vec![b"bash".to_vec(), b"-c".to_vec(), text.as_bytes().to_vec()];
     if !arguments.is_empty() {
@@ -281,10 +271,10 @@ fn shell(
         argv.extend_from_slice(arguments);
     }
     let mut warnings = Vec::new();
-    if by_its_look && let Some(explicit) = looks_like_a_file(text, bundle) {
+    if is_guessed && let Some(explicit) = looks_like_a_file(text, bundle) {
         warnings.push(WarningReport::new(
             "run_ambiguous",
-            format!("`run` is taken as a shell command; if a file is meant, write {explicit}"),
+            format!("`run` is read as a shell command; for a file write {explicit}"),
         ));
     }
     if !host.bash {
@@ -308,9 +298,9 @@ fn looks_like_a_file(text: &str, bundle: &dyn BundleView) -> Option<String> {
     let mut words = text.split_ascii_whitespace();
     let first = words.next()?;
     let path = bundle_path(first).ok()?;
-    let known = extension(&path).is_some_and(|found| KNOWN_EXTENSIONS.contains(&found));
-    // `./tool.sh -v` is how a shell starts a file of the working directory.
-    if !known || first.starts_with("./") {
+    let is_known = extension(&path).is_some_and(|found| KNOWN_EXTENSIONS.contains(&found));
+    // `./tool.sh -v` is a shell command that starts a file of the working directory.
+    if !is_known || first.starts_with("./") {
         return None;
     }
     let interpreter = match extension(&path)? {
@@ -418,7 +408,7 @@ pub(super) fn is_file(bundle: &dyn BundleView, path: &RelPath) -> bool {
     )
 }
 
-/// The path as a word of argv, written so that it cannot be an option or a program of PATH.
+/// The path as a word of argv. A leading `./` keeps it from being an option or a program of PATH.
 fn as_argument(path: &RelPath, is_program: bool) -> Vec<u8> {
     let bytes = path.as_bytes();
     if is_program || bytes.starts_with(b"-") {
@@ -431,7 +421,7 @@ fn as_argument(path: &RelPath, is_program: bool) -> Vec<u8> {
 fn not_on_path(program: &str) -> WarningReport {
     WarningReport::new(
         "interpreter_missing",
-        format!("this host has no `{program}` where the body will look for it"),
+        format!("this host has no `{program}` on the PATH of the body"),
     )
 }
 
@@ -450,24 +440,25 @@ fn lower_case_extension(found: &str) -> Option<&'static str> {
         .find(|known| known.eq_ignore_ascii_case(found))
 }
 
-/// Bundle files with the same name elsewhere, with another extension, or with a similar name.
-fn near_paths(wanted: &RelPath, bundle: &dyn BundleView) -> Vec<String> {
-    let wanted_name = String::from_utf8_lossy(wanted.file_name()).into_owned();
-    let wanted_stem = stem(&wanted_name).to_owned();
+/// The three best matches for a missing file: same name in another folder, another extension, or a
+/// similar name.
+fn near_paths(missing: &RelPath, bundle: &dyn BundleView) -> Vec<String> {
+    let missing_name = String::from_utf8_lossy(missing.file_name()).into_owned();
+    let missing_stem = stem(&missing_name).to_owned();
     let mut near: Vec<(usize, String)> = bundle
         .paths()
         .take(NAMES_COMPARED_MAX)
         .filter(|path| is_file(bundle, path))
         .filter_map(|path| {
             let name = String::from_utf8_lossy(path.file_name());
-            let rank = if name == wanted_name.as_str() {
+            let rank = if name == missing_name.as_str() {
                 0
-            } else if name.eq_ignore_ascii_case(&wanted_name) {
+            } else if name.eq_ignore_ascii_case(&missing_name) {
                 1
-            } else if stem(&name) == wanted_stem {
+            } else if stem(&name) == missing_stem {
                 2
             } else {
-                2 + difference(&wanted_name, &name)?
+                2 + difference(&missing_name, &name)?
             };
             Some((rank, path.to_string()))
         })
@@ -563,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_of_the_table_becomes_its_argument_vector() {
+    fn each_form_of_run_has_its_argument_vector() {
         use RunForm::{Exec, File, Shell};
         for (run, form, argv) in [
             ("tool.ts", File, &["node", "tool.ts", "A 1"][..]),
@@ -634,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_started_is_refused_with_a_hint() {
+    fn an_invalid_run_is_refused_with_a_hint() {
         for (run, code, hint) in [
             ("/x.py", "run_invalid", "inside the bundle"),
             ("../x.py", "run_invalid", "inside the bundle"),
@@ -681,7 +672,7 @@ mod tests {
     }
 
     #[test]
-    fn typescript_takes_the_nearest_that_runs_it() {
+    fn typescript_is_run_by_node_or_tsx_or_npx() {
         let script = Run::Text("tool.ts".to_owned());
         let markup = Run::Text("tool.tsx".to_owned());
         let with = |change: fn(&mut Interpreters)| {

@@ -4,17 +4,17 @@ use serde_json::json;
 
 use crate::document::{Node, excerpt};
 use crate::limits::{Key, Limit};
-use crate::manifest::fields::{Field, Kind, Text, object};
+use crate::manifest::fields::{Field, Kind, Text, keys, object};
 use crate::manifest::reader::Reader;
 use crate::manifest::schema::reference;
 use crate::manifest::{ManifestError, Problem, StatedLimit};
 
-/// The engine of a `runner` block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// The host's toolchain, confined. `in-process` becomes this engine too.
+    /// The host's toolchain, sandboxed. `in-process` becomes this engine too.
     #[default]
     Subprocess,
+    /// A root file system of its own, from an image.
     Sandbox,
 }
 
@@ -28,7 +28,6 @@ pub enum Language {
     Multi,
 }
 
-/// The needs of a `runner` block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
     pub language: Option<Language>,
@@ -37,17 +36,16 @@ pub struct Needs {
     pub pip: Vec<String>,
 }
 
-/// A `runner` block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunnerBlock {
     pub engine: Engine,
+    /// Whether `in-process` was stated.
     pub downgraded: bool,
     pub image: Option<String>,
     pub needs: Needs,
     pub limits: Vec<StatedLimit>,
 }
 
-/// The keys of the block.
 pub(crate) const FIELDS: [Field<RunnerBlock>; 7] = [
     Field::new(
         "engine",
@@ -70,7 +68,8 @@ pub(crate) const FIELDS: [Field<RunnerBlock>; 7] = [
     Field::new(
         "needs",
         "What the body expects to find. Advisory with `engine: subprocess`.",
-        Kind::Other(
+        Kind::Map(
+            || keys(&NEEDS),
             || object("What the body expects to find.", &NEEDS),
             |reader, node, block| reader.fields(node, &NEEDS, &mut block.needs),
         ),
@@ -78,7 +77,8 @@ pub(crate) const FIELDS: [Field<RunnerBlock>; 7] = [
     Field::new(
         "limits",
         "Limits of the run.",
-        Kind::Other(
+        Kind::Map(
+            limit_keys,
             || reference("limits"),
             |reader, node, block| {
                 block.limits = read_limits(reader, node, "limits")?;
@@ -145,7 +145,7 @@ static IMAGE: Text = Text {
     read: read_image,
 };
 
-/// A leading `-` would be an option to an installer.
+/// An installer reads a leading `-` as an option.
 static PACKAGE: Text = Text {
     schema: || json!({"type": "string", "pattern": r"^(?!-)[^\s\x00-\x1f\x7f-\x9f]+$"}),
     read: |reader, node| {
@@ -174,7 +174,7 @@ pub(crate) fn read<'document>(
         reader.warn(
             "image_ignored",
             image,
-            "an image has a meaning only with `engine: sandbox`",
+            "`image` has an effect only with `engine: sandbox`",
         );
     }
     Ok(block)
@@ -208,11 +208,11 @@ fn read_image<'document>(
     node: &'document Node,
 ) -> Result<String, ManifestError> {
     let image = reader.name(node)?;
-    let plain = image
+    let is_id = image
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
         && !image.starts_with(['-', '.']);
-    if plain {
+    if is_id {
         Ok(image.to_owned())
     } else {
         Err(reader.error(
@@ -232,7 +232,10 @@ pub(crate) fn limits_with_keys() -> impl Iterator<Item = (Limit, Key)> {
     Limit::ALL.into_iter().filter_map(keyed)
 }
 
-/// Reads the value of the key of `limit`.
+pub(crate) fn limit_keys() -> Vec<&'static str> {
+    limits_with_keys().map(|(_, key)| key.name).collect()
+}
+
 pub(crate) fn read_limit(
     reader: &Reader<'_>,
     node: &Node,
@@ -257,25 +260,25 @@ pub(crate) fn read_limits<'document>(
     node: &'document Node,
     source: &str,
 ) -> Result<Vec<StatedLimit>, ManifestError> {
-    // What other programs call limits that are flags here.
-    const ELSEWHERE: [&str; 5] = [
+    // Names that other programs have for limits that are flags here.
+    const OTHER_NAMES: [&str; 5] = [
         "vcpus",
         "fsize",
         "output_bytes",
         "disk_mb",
         "ephemeral_storage_mb",
     ];
-    let is_flag = |name: &str| ELSEWHERE.contains(&name) || Limit::of_flag(name).is_some();
-    let known: Vec<&str> = limits_with_keys().map(|(_, key)| key.name).collect();
+    let is_flag = |name: &str| OTHER_NAMES.contains(&name) || Limit::of_flag(name).is_some();
+    let known = limit_keys();
     let mut limits = Vec::new();
     for (key, value) in reader.map(node)? {
         let name = key.name.as_str();
         let Some((limit, _)) = limits_with_keys().find(|(_, key)| key.name == name) else {
             let advice = is_flag(name).then(|| {
-                let of_flags = Limit::ALL
+                let without_key = Limit::ALL
                     .into_iter()
                     .filter(|limit| limit.row().key.is_none());
-                let flags = of_flags.filter_map(|limit| limit.row().flag);
+                let flags = without_key.filter_map(|limit| limit.row().flag);
                 let flags: Vec<String> = flags.map(|flag| format!("`--{}`", flag.long)).collect();
                 let flags = flags.join(", ");
                 format!("this limit is a flag of the command line: see {flags}")

@@ -6,7 +6,7 @@ use crate::credential;
 use crate::document::Node;
 use crate::inventory::{self, Consumer, Inventory};
 use crate::limits::TIME_MS_MAX;
-use crate::manifest::fields::{Field, Kind, LINE, Text, VARIABLE, object};
+use crate::manifest::fields::{Field, Kind, LINE, Resolution, Text, VARIABLE, keys, object};
 use crate::manifest::reader::Reader;
 use crate::manifest::schema::{reference, whole_number};
 use crate::manifest::secrets::{SecretReference, SecretRequest, slug_of_variable};
@@ -16,9 +16,8 @@ use crate::mounts::read_mounts;
 use crate::path::RelPath;
 pub use crate::provider::Provider;
 use crate::provider::REGISTRY;
-use crate::runner_block::read_limits;
+use crate::runner_block::{limit_keys, read_limits};
 
-/// The shell of `config.shell`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Shell {
     #[default]
@@ -27,7 +26,6 @@ pub enum Shell {
 }
 
 impl Shell {
-    /// Path of the program.
     #[must_use]
     pub const fn path(self) -> &'static str {
         match self {
@@ -46,7 +44,6 @@ pub struct LocalConfig {
     pub shell: Option<Shell>,
 }
 
-/// A `sandbox` block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SandboxBlock {
     pub provider: Provider,
@@ -65,7 +62,6 @@ pub struct SandboxBlock {
     pub destroy_on: Option<String>,
 }
 
-/// The keys of the block.
 pub(crate) const FIELDS: [Field<SandboxBlock>; 17] = [
     Field::new(
         "schema",
@@ -74,36 +70,41 @@ pub(crate) const FIELDS: [Field<SandboxBlock>; 17] = [
             || json!({"const": "sandbox/v1"}),
             |reader, node, _| reader.word(node, &[("sandbox/v1", ())]),
         ),
-    ),
+    )
+    .resolved(Resolution::Dropped),
     Field::new(
         "id",
         "In a file of its own: how others refer to it.",
         Kind::Text(&SLUG, |_, _| ()),
-    ),
+    )
+    .resolved(Resolution::Dropped),
     Field::new(
         "version",
         "In a file of its own: the version of that file.",
         Kind::Text(&LINE, |_, _| ()),
-    ),
+    )
+    .resolved(Resolution::Dropped),
     Field::required(
         "provider",
         "Who runs commands. The `mastra-…` ones are external services: accepted here, refused by \
          `exec`.",
         Kind::Other(
             || json!({"enum": REGISTRY.each_ref().map(|entry| entry.name)}),
-            read_before,
+            already_read,
         ),
     ),
     Field::new(
         "config",
         "What the provider needs; its keys depend on the provider. For `local` and \
          `node-permission` it may be missing: then it is `{}`, with a warning.",
-        Kind::Other(|| json!({"type": "object"}), read_before),
-    ),
+        Kind::Other(|| json!({"type": "object"}), already_read),
+    )
+    .resolved(Resolution::Rewritten),
     Field::new(
         "limits",
         "Limits of the run.",
-        Kind::Other(
+        Kind::Map(
+            limit_keys,
             || reference("limits"),
             |reader, node, block| {
                 block.limits = read_limits(reader, node, "sandbox.limits")?;
@@ -114,11 +115,13 @@ pub(crate) const FIELDS: [Field<SandboxBlock>; 17] = [
     Field::new(
         "env",
         "The environment of commands. It has no values.",
-        Kind::Other(
+        Kind::Map(
+            || keys(&ENV),
             || object("The environment of commands. It has no values.", &ENV),
             |reader, node, block| reader.fields(node, &ENV, block),
         ),
-    ),
+    )
+    .resolved(Resolution::Rewritten),
     Field::new(
         "network",
         "The hosts that commands may reach.",
@@ -160,8 +163,9 @@ pub(crate) const FIELDS: [Field<SandboxBlock>; 17] = [
     Field::new(
         "lifecycle",
         "When the environment may pause or go. Advisory.",
-        Kind::Other(lifecycle_schema, read_lifecycle),
-    ),
+        Kind::Map(|| keys(&LIFECYCLE), lifecycle_schema, read_lifecycle),
+    )
+    .resolved(Resolution::Rewritten),
     Field::new(
         "read_only",
         "Whether no command may run: then every run fails with `sandbox_read_only`.",
@@ -248,7 +252,7 @@ const LIFECYCLE: [Field<SandboxBlock>; 4] = [
         Kind::Other(
             || whole_number(TIME_MS_MAX),
             |reader, node, block| {
-                reader.warn("deprecated_field", node, LIFECYCLE_NOW);
+                reader.warn("deprecated_field", node, LIFECYCLE_HINT);
                 let idle_ms = reader.whole_number(node, TIME_MS_MAX)?;
                 block.pause_after_idle = Some(format!("idle-{}", idle_ms.div_ceil(1_000)));
                 Ok(())
@@ -261,7 +265,7 @@ const LIFECYCLE: [Field<SandboxBlock>; 4] = [
         Kind::Other(
             || json!({"type": "boolean"}),
             |reader, node, block| {
-                reader.warn("deprecated_field", node, LIFECYCLE_NOW);
+                reader.warn("deprecated_field", node, LIFECYCLE_HINT);
                 let destroys = reader.boolean(node)?;
                 block.destroy_on = destroys.then(|| "workspace-close".to_owned());
                 Ok(())
@@ -269,9 +273,9 @@ const LIFECYCLE: [Field<SandboxBlock>; 4] = [
         ),
     ),
 ];
-const LIFECYCLE_NOW: &str = "write `pause_after_idle: idle-SECONDS` and `destroy_on: EVENT`";
-/// Older spellings, each with the current one.
-const LIFECYCLE_OLD: [(&str, &str); 2] = [
+const LIFECYCLE_HINT: &str = "write `pause_after_idle: idle-SECONDS` and `destroy_on: EVENT`";
+/// Deprecated keys, each with the current one.
+const LIFECYCLE_DEPRECATED: [(&str, &str); 2] = [
     ("pause_after_idle_ms", "pause_after_idle"),
     ("destroy_on_workspace_close", "destroy_on"),
 ];
@@ -288,7 +292,6 @@ static SLUG: Text = Text {
     },
 };
 
-/// The schema of the block.
 pub(crate) fn schema() -> Json {
     let about = "The `sandbox` block (AIP-36): where commands run. Credentials in plain text are \
                  refused in every value.";
@@ -298,9 +301,9 @@ pub(crate) fn schema() -> Json {
         if entry.provider == Provider::Remote {
             then["required"] = json!(["config"]);
         }
-        let is_it =
+        let is_named =
             json!({"properties": {"provider": {"const": entry.name}}, "required": ["provider"]});
-        json!({"if": is_it, "then": then})
+        json!({"if": is_named, "then": then})
     });
     schema["allOf"] = json!(of_providers);
     schema
@@ -311,12 +314,12 @@ fn lifecycle_schema() -> Json {
         "When the environment may pause or go. Advisory.",
         &LIFECYCLE,
     );
-    let one_spelling = LIFECYCLE_OLD.map(|(old, new)| json!({"not": {"required": [new, old]}}));
+    let one_spelling =
+        LIFECYCLE_DEPRECATED.map(|(old, new)| json!({"not": {"required": [new, old]}}));
     schema["allOf"] = json!(one_spelling);
     schema
 }
 
-/// Reads the block of the key `sandbox`.
 pub(crate) fn read<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
@@ -343,8 +346,9 @@ pub(crate) fn read<'document>(
     Ok(block)
 }
 
-/// The provider decides which keys `config` has, so both are read before the other keys.
-fn read_before<'document>(
+/// For `provider` and `config`. `read_provider` reads both before the other keys, because the
+/// provider decides the keys of `config`.
+fn already_read<'document>(
     _: &mut Reader<'document>,
     _: &'document Node,
     _: &mut SandboxBlock,
@@ -398,7 +402,7 @@ fn read_provider<'document>(
             reader.warn(
                 "config_missing",
                 node,
-                "`config` is missing and taken as `{}`",
+                "`config` is missing: `{}` is assumed",
             );
             Ok(())
         }
@@ -411,21 +415,23 @@ fn read_auth<'document>(
 ) -> Result<Vec<SecretRequest>, ManifestError> {
     let mut variables = Vec::new();
     let read = reader.fields(node, &AUTH, &mut variables);
-    let known = reader.keep(reader.inventory(node)).flatten();
-    let known = known.map(|known| {
-        let entries = inventory::read(reader, known);
-        Inventory::new(reader.file_of(known), entries)
+    let document = reader.keep(reader.inventory(node)).flatten();
+    let inventory = document.map(|document| {
+        let entries = inventory::read(reader, document);
+        Inventory::new(reader.file_of(document), entries)
     });
-    reader.inventories.extend(known.clone());
+    reader.inventories.extend(inventory.clone());
     read?;
     Ok(variables
         .into_iter()
         .map(|variable| SecretRequest {
             reference: SecretReference::Vault(
-                // The manifest's kind may not have been read yet. It is checked later.
-                known
+                // The kind of the manifest may not have been read yet. It is checked later.
+                inventory
                     .as_ref()
-                    .and_then(|known| known.entry_of_variable(&variable, &Consumer::default()))
+                    .and_then(|inventory| {
+                        inventory.entry_of_variable(&variable, &Consumer::default())
+                    })
                     .map_or_else(|| slug_of_variable(&variable), |entry| entry.slug.clone()),
             ),
             variable,
@@ -439,7 +445,7 @@ fn read_lifecycle<'document>(
     node: &'document Node,
     block: &mut SandboxBlock,
 ) -> Result<(), ManifestError> {
-    for (old, new) in LIFECYCLE_OLD {
+    for (old, new) in LIFECYCLE_DEPRECATED {
         if node.get(old).is_some() && node.get(new).is_some() {
             let (one, other) = (new, old);
             reader.note(reader.error(node, Problem::Conflict { one, other }));

@@ -1,7 +1,7 @@
 //! The `code` block (AIP-26) and the lean `source`: where the files of a bundle come from.
 //!
-//! Only parses; nothing is fetched. The specification's text is stricter than its schema: absolute
-//! paths, `..`, NUL characters and unknown keys are refused.
+//! This module only parses. As in the text of the specification, which is stricter than its schema,
+//! absolute paths, `..`, NUL characters and unknown keys are refused.
 
 mod schema;
 
@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde_json::json;
 
-use crate::document::{Node, Value, excerpt};
+use crate::document::{Node, Value};
 use crate::manifest::fields::{FREE_TEXT, Field, Kind, LINE, Text};
 use crate::manifest::reader::{Reader, relative_path};
 use crate::manifest::schema::reference;
@@ -22,7 +22,6 @@ pub(crate) use schema::{schema, source_schema};
 pub enum CodeSource {
     Inline {
         path: RelPath,
-        /// UTF-8.
         content: String,
     },
     Local {
@@ -42,7 +41,9 @@ pub enum CodeSource {
         target: SourceTarget,
     },
     /// The sources of another code-workspace.
-    Reference { path: SourcePath },
+    Reference {
+        path: SourcePath,
+    },
 }
 
 /// A path of a source, relative to the workspace. In the lean `source` it is relative to the folder
@@ -56,8 +57,8 @@ pub struct SourcePath {
 }
 
 impl SourcePath {
-    /// Resolves the path from the folder `base` (`None`: the workspace itself) to a path in the
-    /// workspace. The outer `None`: it leaves the workspace.
+    /// Goes up from the folder `base` of the workspace. The inner `None` is the workspace itself; the
+    /// outer `None`: the path leaves the workspace.
     #[must_use]
     pub fn base(&self, base: Option<&RelPath>) -> Option<Option<RelPath>> {
         let mut base = base.cloned();
@@ -92,8 +93,8 @@ impl fmt::Display for SourcePath {
 pub(crate) enum PathBase {
     #[default]
     Workspace,
-    /// The folder of the file. Paths may go up.
-    Beside,
+    /// Paths may go up.
+    DocumentFolder,
 }
 
 /// Destination of a source's files in the bundle.
@@ -176,7 +177,7 @@ pub(crate) fn read_lean<'document>(
             reader.ignore(node);
             Ok(Vec::new())
         }
-        None => Ok(vec![read_source(reader, node, PathBase::Beside)?]),
+        None => Ok(vec![read_source(reader, node, PathBase::DocumentFolder)?]),
     }
 }
 
@@ -215,11 +216,11 @@ fn read_inline<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
 ) -> Result<CodeSource, ManifestError> {
-    let mut written = Written::default();
-    reader.fields(node, &INLINE, &mut written)?;
+    let mut partial = PartialSource::default();
+    reader.fields(node, &INLINE, &mut partial)?;
     Ok(CodeSource::Inline {
-        path: reader.present(node, "path", written.path)?,
-        content: reader.present(node, "content", written.content)?,
+        path: reader.present(node, "path", partial.path)?,
+        content: reader.present(node, "content", partial.content)?,
     })
 }
 
@@ -228,21 +229,21 @@ fn read_local<'document>(
     node: &'document Node,
     base: PathBase,
 ) -> Result<CodeSource, ManifestError> {
-    let mut written = Written {
+    let mut partial = PartialSource {
         base,
-        ..Written::default()
+        ..PartialSource::default()
     };
     match &node.value {
-        Value::Text(_) => written.local = Some(local_path(reader, node, base)?),
-        Value::Map(_) => reader.fields(node, &LOCAL, &mut written)?,
+        Value::Text(_) => partial.local = Some(local_path(reader, node, base)?),
+        Value::Map(_) => reader.fields(node, &LOCAL, &mut partial)?,
         _ => return Err(reader.wrong_type(node, "text or a map with `path`")),
     }
-    let (path, directory) = reader.present(node, "path", written.local)?;
+    let (path, directory) = reader.present(node, "path", partial.local)?;
     Ok(CodeSource::Local {
         path,
         directory,
-        target: written.target,
-        glob: written.glob,
+        target: partial.target,
+        glob: partial.glob,
     })
 }
 
@@ -250,11 +251,11 @@ fn read_github<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
 ) -> Result<CodeSource, ManifestError> {
-    let mut written = Written::default();
-    reader.fields(node, &GITHUB, &mut written)?;
-    let reference = reader.present(node, "ref", written.reference)?;
-    let hexadecimal = reference.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if hexadecimal && (7..40).contains(&reference.len()) {
+    let mut partial = PartialSource::default();
+    reader.fields(node, &GITHUB, &mut partial)?;
+    let reference = reader.present(node, "ref", partial.reference)?;
+    let is_hexadecimal = reference.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_hexadecimal && (7..40).contains(&reference.len()) {
         reader.warn(
             "reference_looks_abbreviated",
             node.get("ref").unwrap_or(node),
@@ -262,16 +263,15 @@ fn read_github<'document>(
         );
     }
     Ok(CodeSource::GitHub {
-        repository: reader.present(node, "repo", written.repository)?,
+        repository: reader.present(node, "repo", partial.repository)?,
         reference,
-        path: written.path,
-        target: written.target,
+        path: partial.path,
+        target: partial.target,
     })
 }
 
-/// The keys of a source that were read.
 #[derive(Default)]
-struct Written {
+struct PartialSource {
     base: PathBase,
     path: Option<RelPath>,
     content: Option<String>,
@@ -282,7 +282,7 @@ struct Written {
     glob: Option<String>,
 }
 
-const INLINE: [Field<Written>; 2] = [
+const INLINE: [Field<PartialSource>; 2] = [
     Field::required(
         "path",
         "In the bundle.",
@@ -295,7 +295,7 @@ const INLINE: [Field<Written>; 2] = [
     ),
 ];
 
-const LOCAL: [Field<Written>; 3] = [
+const LOCAL: [Field<PartialSource>; 3] = [
     Field::required(
         "path",
         "A file, a directory, or a pattern if it contains one of `*?[`; `.` is the whole folder. \
@@ -316,7 +316,7 @@ const LOCAL: [Field<Written>; 3] = [
     ),
 ];
 
-const TARGET: Field<Written> = Field::new(
+const TARGET: Field<PartialSource> = Field::new(
     "as",
     "The place of the files in the bundle.",
     Kind::Other(
@@ -328,7 +328,7 @@ const TARGET: Field<Written> = Field::new(
     ),
 );
 
-const GITHUB: [Field<Written>; 4] = [
+const GITHUB: [Field<PartialSource>; 4] = [
     Field::required(
         "repo",
         "`owner/name`.",
@@ -375,17 +375,17 @@ fn read_repository<'document>(
     node: &'document Node,
 ) -> Result<String, ManifestError> {
     let name = reader.name(node)?;
-    let name_is_plain = |part: &str| {
+    let is_plain_name = |part: &str| {
         crate::tokens::is_segment(part)
             && !part.starts_with('-')
             && part
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
     };
-    let plain = name
+    let is_repository = name
         .split_once('/')
-        .is_some_and(|(owner, project)| name_is_plain(owner) && name_is_plain(project));
-    if plain {
+        .is_some_and(|(owner, project)| is_plain_name(owner) && is_plain_name(project));
+    if is_repository {
         Ok(name.to_owned())
     } else {
         Err(reader.wrong_type(node, "text of the form owner/name"))
@@ -397,10 +397,10 @@ fn read_commit<'document>(
     node: &'document Node,
 ) -> Result<String, ManifestError> {
     let commit = reader.name(node)?;
-    let unusable = commit.starts_with('-')
+    let is_invalid = commit.starts_with('-')
         || commit.contains("..")
         || commit.contains([' ', '~', '^', ':', '?', '*', '[', '\\']);
-    if unusable {
+    if is_invalid {
         return Err(reader.wrong_type(node, "text that names a commit, a tag or a branch"));
     }
     Ok(commit.to_owned())
@@ -455,29 +455,25 @@ fn local_path<'document>(
     Ok((path, directory))
 }
 
-/// Parses the path of a folder.
-///
-/// # Errors
-/// The reason: completes "which …".
+/// Parses the path of a folder. The error completes "which …".
 pub(crate) fn reference_path(text: &str, base: PathBase) -> Result<SourcePath, String> {
     let mut up = 0;
     let mut rest = text;
-    if base == PathBase::Beside {
-        let plain = text.strip_prefix("./").unwrap_or(text);
-        let mut above = plain;
-        while let Some(next) = above.strip_prefix("../") {
+    if base == PathBase::DocumentFolder {
+        let mut below = text.strip_prefix("./").unwrap_or(text);
+        while let Some(next) = below.strip_prefix("../") {
             up += 1;
-            above = next;
+            below = next;
         }
-        if above == ".." {
+        if below == ".." {
             up += 1;
-            above = "";
+            below = "";
         }
-        if up != 0 {
-            rest = above;
-        }
-        if up != 0 && rest.is_empty() {
-            return Ok(SourcePath { up, below: None });
+        if up > 0 {
+            if below.is_empty() {
+                return Ok(SourcePath { up, below: None });
+            }
+            rest = below;
         }
     }
     let below = relative_path(rest.strip_suffix('/').unwrap_or(rest))?;
@@ -492,13 +488,6 @@ fn folder<'document>(
     node: &'document Node,
 ) -> Result<RelPath, ManifestError> {
     let text = reader.text(node)?;
-    relative_path(text.strip_suffix('/').unwrap_or(text)).map_err(|reason| {
-        reader.error(
-            node,
-            Problem::PathRefused {
-                found: excerpt(text),
-                reason,
-            },
-        )
-    })
+    relative_path(text.strip_suffix('/').unwrap_or(text))
+        .map_err(|reason| reader.path_refused(node, text, reason))
 }

@@ -6,7 +6,6 @@ use super::{CODE, GITHUB, INLINE, LOCAL};
 use crate::manifest::fields::object;
 use crate::manifest::schema::{described, form, merged, reference};
 
-/// The schema of `code`.
 pub(crate) fn schema() -> Json {
     json!({
         "description": "The path of a code-workspace, or a list of sources; later ones lie over \
@@ -23,9 +22,10 @@ pub(crate) fn schema() -> Json {
 
 /// The schema of a source: of `code` or, if `is_lean`, of the lean form.
 pub(crate) fn source_schema(is_lean: bool) -> Json {
-    let (paths, folders) = match is_lean {
-        true => ("besidePath", "besideFolder"),
-        false => ("localPath", "folder"),
+    let (paths, folders) = if is_lean {
+        ("besidePath", "besideFolder")
+    } else {
+        ("localPath", "folder")
     };
     let mut local = object("A path with options.", &LOCAL);
     let of_path = local["properties"]["path"].take();

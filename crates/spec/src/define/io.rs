@@ -12,10 +12,9 @@ use crate::document::{excerpt, pointer_step};
 use crate::io::FileEntry;
 use crate::io::contract::{Contract, Mismatch};
 use crate::io::fs_root::{FS_ROOT, FsRootError, declare_fs_root, inject_fs_root};
-use crate::manifest::{ManifestError, Problem};
+use crate::manifest::{IO_KEYS, ManifestError, Problem, did_you_mean};
 
 const FUNCTION: &str = "define_io";
-const KEYS: [&str; 4] = ["inputs", "outputs", "inputsFiles", "outputsFiles"];
 
 /// The complete IO blocks.
 #[derive(Debug, Serialize)]
@@ -33,7 +32,6 @@ pub struct IoHandle {
     output: Contract,
 }
 
-/// A declared file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileContract {
@@ -45,7 +43,7 @@ pub struct FileContract {
     pub required: bool,
 }
 
-/// Completes the four IO blocks of `definition`. Nothing is read or written.
+/// Completes the four IO blocks of `definition`. It does no I/O.
 ///
 /// With declared files, `_workflowFsRoot` is added to the properties of `inputs`, unless it is
 /// declared.
@@ -77,7 +75,7 @@ pub fn define_io(definition: &Value) -> Result<IoHandle, DefineError> {
 
 impl IoHandle {
     /// Validates an input and returns it unchanged, without coercion or defaults. With declared
-    /// files, call [`IoHandle::with_fs_root`] first, so that the body's actual input is validated.
+    /// files, call [`IoHandle::with_fs_root`] first: the body gets its result.
     ///
     /// # Errors
     /// All mismatches. Missing and unknown fields have their own JSON Pointer.
@@ -93,9 +91,6 @@ impl IoHandle {
     }
 
     /// Validates an output, like [`IoHandle::validate_input`].
-    ///
-    /// # Errors
-    /// All mismatches.
     pub fn validate_output(&self, value: Value) -> Result<Value, Vec<Mismatch>> {
         self.output.validate_all(&value)?;
         Ok(value)
@@ -136,13 +131,13 @@ fn entries(definition: &Value) -> Result<Map<String, Value>, ManifestError> {
         };
         return Err(refuse(String::new(), problem));
     };
-    match entries.keys().find(|key| !KEYS.contains(&key.as_str())) {
+    match entries.keys().find(|key| !IO_KEYS.contains(&key.as_str())) {
         None => Ok(entries.clone()),
         Some(key) => {
             let problem = Problem::UnknownKey {
                 key: excerpt(key),
-                known: KEYS.to_vec(),
-                near: nearest(key, KEYS).map(|near| format!("did you mean `{near}`?")),
+                known: IO_KEYS.to_vec(),
+                near: nearest(key, IO_KEYS).map(did_you_mean),
             };
             Err(refuse(format!("/{}", pointer_step(key)), problem))
         }
@@ -190,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_at_all_is_four_empty_blocks() {
+    fn an_empty_definition_has_four_empty_blocks() {
         let handle = define_io(&json!({})).expect("defined");
         assert_eq!(
             serde_json::to_value(&handle).expect("written"),
@@ -230,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scratch_root_is_declared_where_files_are_and_never_redeclared() {
+    fn the_scratch_root_is_declared_with_files_unless_it_is_declared() {
         let files = json!({"a": {"path": "a"}});
         let strict =
             json!({"type": "object", "additionalProperties": false, "properties": {"n": {}}});
@@ -324,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_that_is_wrong_is_told_by_its_pointer_and_nothing_is_coerced() {
+    fn each_invalid_field_has_its_pointer_and_nothing_is_coerced() {
         let handle = define_io(&json!({"inputs": {
             "type": "object",
             "required": ["name", "count"],
@@ -361,15 +356,15 @@ mod tests {
     }
 
     #[test]
-    fn a_scratch_root_that_the_caller_supplies_is_never_honoured() {
+    fn a_scratch_root_from_the_caller_is_replaced_or_removed() {
         let with_files = define_io(&json!({"inputsFiles": {"a": {"path": "a"}}})).expect("defined");
         let forged = json!({"_workflowFsRoot": 7, "n": 1});
         assert_eq!(pointers(&with_files, forged.clone()), ["/_workflowFsRoot"]);
-        let told = with_files
+        let input = with_files
             .with_fs_root(forged.clone(), "/scratch")
             .expect("an object");
-        assert_eq!(told, json!({"_workflowFsRoot": "/scratch", "n": 1}));
-        assert!(pointers(&with_files, told).is_empty());
+        assert_eq!(input, json!({"_workflowFsRoot": "/scratch", "n": 1}));
+        assert!(pointers(&with_files, input).is_empty());
         assert_eq!(pointers(&with_files, json!([1])), [""]);
         assert_eq!(
             with_files.with_fs_root(json!([1]), "/scratch"),
@@ -384,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_is_judged_and_not_coerced() {
+    fn an_output_is_validated_and_not_coerced() {
         let handle = define_io(&json!({"outputs": {"properties": {"n": {"type": "integer"}}}}))
             .expect("defined");
         assert!(handle.validate_output(json!({"n": 1})).is_ok());

@@ -1,8 +1,8 @@
 //! `define_io`, `define_runner`, `define_sandbox`: complete a block for a host.
 //!
 //! A definition is the block as JSON. The reader of manifests validates it, so there is one set of
-//! rules. The returned handle has every default and every list. No I/O; inputs of the host (its
-//! images, the `run` value) are arguments.
+//! rules. The returned handle has every default and every list. These functions do no I/O: the
+//! host's images and the `run` value are arguments.
 #![forbid(unsafe_code)]
 
 mod io;
@@ -63,7 +63,6 @@ impl DefineError {
         }
     }
 
-    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -80,28 +79,34 @@ fn read(function: &'static str, entries: Map<String, Value>) -> Result<Manifest,
     manifest::parse(text.as_bytes(), Format::Json, function)
 }
 
-/// The error of a definition that was read as the value of `key`. Line and column are removed: they
-/// belong to a generated text.
-fn of_definition(mut error: ManifestError, key: &str) -> ManifestError {
+/// Makes an error point into the definition, which was read as the value of `key`. Line and column
+/// are removed: they belong to a generated text.
+fn error_in_definition(mut error: ManifestError, key: &str) -> ManifestError {
     error.place = None;
-    error.pointer = error.pointer.map(|pointer| below(&pointer, key).to_owned());
+    error.pointer = error
+        .pointer
+        .map(|pointer| strip_key(&pointer, key).to_owned());
     error
 }
 
-fn told(function: &str, warnings: &[WarningReport], key: &str) -> Vec<WarningReport> {
-    let of_definition = |warning: &WarningReport| {
+fn warnings_in_definition(
+    function: &str,
+    warnings: &[WarningReport],
+    key: &str,
+) -> Vec<WarningReport> {
+    let in_definition = |warning: &WarningReport| {
         let (_, rest) = warning.message.split_once(" at ")?;
-        let message = format!("{function} at {}", below(rest, key));
+        let message = format!("{function} at {}", strip_key(rest, key));
         Some(WarningReport::new(&warning.code, message))
     };
     warnings
         .iter()
-        .map(|warning| of_definition(warning).unwrap_or_else(|| warning.clone()))
+        .map(|warning| in_definition(warning).unwrap_or_else(|| warning.clone()))
         .collect()
 }
 
 /// Removes `/key` from the start of `pointer`.
-fn below<'text>(pointer: &'text str, key: &str) -> &'text str {
+fn strip_key<'text>(pointer: &'text str, key: &str) -> &'text str {
     pointer
         .strip_prefix('/')
         .and_then(|inside| inside.strip_prefix(key))
@@ -113,7 +118,7 @@ fn unwrapped(definition: &Value) -> &Value {
     definition.get("inline").unwrap_or(definition)
 }
 
-/// The texts of a list. Other values have been refused before.
+/// The texts of a list. Other values have been refused.
 fn texts(list: Option<&Value>) -> Vec<String> {
     let items = list.and_then(Value::as_array).map(Vec::as_slice);
     items
@@ -132,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_leaves_its_cause_to_the_chain() {
+    fn the_cause_of_an_error_is_its_source() {
         let schema = define_io(&json!({"inputs": {"type": "nothing"}})).expect_err("no schema");
         let surroundings = RunnerSurroundings::default();
         let block = json!({"engine": "sandbox", "image": "none-such"});

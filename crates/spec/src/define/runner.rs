@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::define::{DefineError, of_definition, read, told, unwrapped};
+use crate::define::{DefineError, error_in_definition, read, unwrapped, warnings_in_definition};
 use crate::image::{self, ImageTemplate};
 use crate::limits::Limit;
 use crate::manifest::StatedLimit;
@@ -22,7 +22,6 @@ pub struct RunnerSurroundings<'host> {
     pub images: &'host [ImageTemplate],
 }
 
-/// The declared engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunnerEngine {
@@ -37,17 +36,16 @@ pub enum RunnerEngine {
 pub struct RunnerHandle {
     /// As declared.
     pub engine: RunnerEngine,
-    /// Template id for `engine: sandbox`, named or selected; `None` for other engines.
+    /// Template id for `engine: sandbox`, as declared or selected; `None` for other engines.
     pub image: Option<String>,
     pub needs: LanguageNeeds,
     pub limits: RunnerLimits,
-    /// Packages of `needs.native` that the image lacks. A cold start has to install them. Empty for
-    /// engines other than `sandbox`.
+    /// Packages of `needs.native` that the image lacks: a cold start installs them. Empty for other
+    /// engines than `sandbox`.
     pub install: Vec<String>,
     pub warnings: Vec<WarningReport>,
 }
 
-/// The complete needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LanguageNeeds {
     /// As declared, else that of `run`, else `multi`.
@@ -57,7 +55,6 @@ pub struct LanguageNeeds {
     pub pip: Vec<String>,
 }
 
-/// The complete limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct RunnerLimits {
     /// MiB; 256 by default.
@@ -77,7 +74,7 @@ pub struct ResolvedRunner {
     pub origin: String,
 }
 
-/// Completes the `runner` block `definition`. Nothing is read or written.
+/// Completes the `runner` block `definition`. It does no I/O.
 ///
 /// # Errors
 /// [`DefineError`]: an invalid key or value, a `run` in another language than `needs.language`, an
@@ -91,7 +88,7 @@ pub fn define_runner(
         entries.insert("run".to_owned(), run.clone());
     }
     entries.insert("runner".to_owned(), definition.clone());
-    let manifest = read(FUNCTION, entries).map_err(|error| of_definition(error, "runner"))?;
+    let manifest = read(FUNCTION, entries).map_err(|error| error_in_definition(error, "runner"))?;
     let block = manifest.runner;
     let language = block
         .needs
@@ -102,7 +99,7 @@ pub fn define_runner(
         language: Some(language),
         ..block.needs
     };
-    let picked = match block.engine {
+    let image = match block.engine {
         Engine::Subprocess => None,
         Engine::Sandbox => {
             let named = block.image.as_deref();
@@ -115,11 +112,11 @@ pub fn define_runner(
         (_, Engine::Subprocess) => RunnerEngine::Subprocess,
         (_, Engine::Sandbox) => RunnerEngine::Sandbox,
     };
-    let holding = |limit: Limit| {
+    let stated_or_default = |limit: Limit| {
         let default = limit.row().default.unwrap_or_default();
         stated(&block.limits, limit).unwrap_or(default)
     };
-    let (image, install) = picked.map(|one| (one.id, one.install)).unzip();
+    let (image, install) = image.map(|one| (one.id, one.install)).unzip();
     Ok(RunnerHandle {
         engine,
         image,
@@ -130,12 +127,12 @@ pub fn define_runner(
             pip: needs.pip,
         },
         limits: RunnerLimits {
-            memory_mb: holding(Limit::Memory) >> 20,
-            timeout_ms: holding(Limit::WallTime),
+            memory_mb: stated_or_default(Limit::Memory) >> 20,
+            timeout_ms: stated_or_default(Limit::WallTime),
             cpu_ms: stated(&block.limits, Limit::CpuTime),
         },
         install: install.unwrap_or_default(),
-        warnings: told(FUNCTION, &manifest.warnings, "runner"),
+        warnings: warnings_in_definition(FUNCTION, &manifest.warnings, "runner"),
     })
 }
 
@@ -208,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_specification_is_kept_as_it_is() {
+    fn the_example_of_the_specification_is_unchanged() {
         let definition = json!({
             "engine": "sandbox",
             "image": "mcp-node-server",
@@ -230,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_language_is_that_of_run_where_needs_name_none() {
+    fn the_default_language_is_that_of_run() {
         for (run, language, image) in [
             (json!("tool.ts"), "node", "minimal-node"),
             (json!({"file": "a/b.mjs"}), "node", "minimal-node"),
@@ -254,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_picked_for_the_engine_that_has_one_and_none_is_kept_for_the_others() {
+    fn only_engine_sandbox_has_an_image() {
         let needs = json!({"language": "node", "native": ["chromium"]});
         let handle = defined(&json!({"engine": "sandbox", "needs": needs}), None);
         assert_eq!(handle["image"], "mcp-browser-server");
@@ -272,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn in_process_is_downgraded_for_every_origin_and_the_handle_says_so() {
+    fn in_process_is_downgraded_for_every_origin() {
         let surroundings = RunnerSurroundings::default();
         let handle =
             define_runner(&json!({"engine": "in-process"}), &surroundings).expect("defined");
@@ -347,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_points_into_the_definition_and_at_no_line_of_a_text() {
+    fn a_message_has_a_pointer_and_no_line() {
         let error = define_runner(
             &json!({"limits": {"memoryMb": 1}}),
             &RunnerSurroundings::default(),

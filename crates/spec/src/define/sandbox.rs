@@ -4,7 +4,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::define::runner::stated;
-use crate::define::{DefineError, of_definition, read, texts, told, unwrapped};
+use crate::define::{
+    DefineError, error_in_definition, read, texts, unwrapped, warnings_in_definition,
+};
 use crate::limits::{Limit, WALL_TIME_SANDBOX_DEFAULT_MS};
 use crate::manifest::ManifestError;
 use crate::report::WarningReport;
@@ -28,7 +30,7 @@ pub struct SandboxHandle {
     pub network: SandboxNetwork,
     pub mounts: Vec<MountHandle>,
     pub identity: Option<Value>,
-    /// As declared. It restricts.
+    /// As declared. The run needs a grant for it.
     pub policy: Option<Value>,
     pub lifecycle: SandboxLifecycle,
     pub read_only: bool,
@@ -38,7 +40,6 @@ pub struct SandboxHandle {
     refusals: Vec<ManifestError>,
 }
 
-/// Options of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum ProviderConfig {
@@ -79,7 +80,6 @@ pub struct SandboxLimits {
     pub cpu_ms: Option<u64>,
 }
 
-/// Environment variables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SandboxEnvironment {
     pub auth: SandboxAuth,
@@ -94,19 +94,16 @@ pub struct SandboxAuth {
     pub state: AuthState,
 }
 
-/// Which variables are secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct AuthState {
     pub env: Vec<String>,
 }
 
-/// Network access.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SandboxNetwork {
     pub egress: Vec<String>,
 }
 
-/// A mount of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MountHandle {
     /// `workspace`, or the declared storage.
@@ -116,7 +113,7 @@ pub struct MountHandle {
     pub mode: &'static str,
 }
 
-/// Hints by event name, from both spellings of the specification. Unknown ones have no effect.
+/// Hints by event name, from both spellings of the specification. They have no effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SandboxLifecycle {
     /// `idle-SECONDS`.
@@ -125,17 +122,18 @@ pub struct SandboxLifecycle {
     pub destroy_on: Option<String>,
 }
 
-/// Completes the `sandbox` block `definition`. Nothing is read, resolved or started.
+/// Completes the `sandbox` block `definition`. It does no I/O.
 ///
-/// Valid blocks that cannot be used here (another provider, `read_only`) get a handle too:
-/// [`SandboxHandle::check_command`] returns the error that a command would get.
+/// Valid blocks that this program cannot use (another provider, `read_only`) get a handle too:
+/// [`SandboxHandle::check_command`] returns the error of a command.
 ///
 /// # Errors
 /// [`DefineError`]: an invalid key or value, an unknown provider, a credential in plain text, a
 /// reference.
 pub fn define_sandbox(definition: &Value) -> Result<SandboxHandle, DefineError> {
     let entries = Map::from_iter([("sandbox".to_owned(), definition.clone())]);
-    let manifest = read(FUNCTION, entries).map_err(|error| of_definition(error, "sandbox"))?;
+    let manifest =
+        read(FUNCTION, entries).map_err(|error| error_in_definition(error, "sandbox"))?;
     let definition = unwrapped(definition);
     let Some(block) = manifest.sandbox else {
         return Err(DefineError::Block(missing()));
@@ -147,7 +145,7 @@ pub fn define_sandbox(definition: &Value) -> Result<SandboxHandle, DefineError> 
         .mounts
         .iter()
         .map(|mount| MountHandle {
-            source: index_of(&mount.source)
+            source: last_index(&mount.source)
                 .and_then(|index| declared_mounts?.get(index)?.get("source"))
                 .cloned()
                 .unwrap_or(Value::Null),
@@ -191,17 +189,18 @@ pub fn define_sandbox(definition: &Value) -> Result<SandboxHandle, DefineError> 
             .and_then(Value::as_object)
             .cloned()
             .unwrap_or_default(),
-        warnings: told(FUNCTION, &manifest.warnings, "sandbox"),
+        warnings: warnings_in_definition(FUNCTION, &manifest.warnings, "sandbox"),
         refusals: manifest
             .refusals
             .into_iter()
-            .map(|error| of_definition(error, "sandbox"))
+            .map(|error| error_in_definition(error, "sandbox"))
             .collect(),
     })
 }
 
 impl SandboxHandle {
-    /// Whether a command may run in this sandbox on this host. Call it before preparing anything.
+    /// Checks that a command may run in this sandbox on this host. Call it before preparing
+    /// anything.
     ///
     /// # Errors
     /// `sandbox_read_only`, `provider_unavailable`, `storage_unsupported`.
@@ -219,7 +218,7 @@ fn missing() -> ManifestError {
     }
 }
 
-fn index_of(pointer: &str) -> Option<usize> {
+fn last_index(pointer: &str) -> Option<usize> {
     pointer.rsplit('/').next()?.parse().ok()
 }
 
@@ -358,7 +357,7 @@ mod tests {
 
     /// The text's own example, which its published schema refuses.
     #[test]
-    fn the_standalone_example_of_the_specification_is_accepted_and_not_available_here() {
+    fn the_standalone_example_of_the_specification_is_valid_but_unavailable() {
         let handle = defined(&json!({
             "schema": "sandbox/v1",
             "id": "@acme-corp/shared-modal-policy",
@@ -399,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_is_valid_and_runs_nothing_says_so_before_a_command() {
+    fn a_valid_block_that_cannot_run_a_command_is_refused_by_check_command() {
         let e2b = json!({"inline": {
             "provider": "mastra-e2b",
             "config": {"template": "code-interpreter-v3"},

@@ -45,7 +45,7 @@ impl Budget {
 }
 
 pub(super) fn check_depth(place: Place, depth: usize) -> Result<(), DocumentError> {
-    if DEPTH_MAX < depth {
+    if depth > DEPTH_MAX {
         return Err(DocumentError::new(
             Some(place),
             DocumentProblem::TooDeep {

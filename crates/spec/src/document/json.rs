@@ -47,12 +47,13 @@ impl<'text> Reader<'text> {
         Some(character)
     }
 
-    fn take_if(&mut self, wanted: char) -> bool {
-        let found = self.peek() == Some(wanted);
-        if found {
+    /// Skips the next character if it is `expected`; returns whether it is.
+    fn take_if(&mut self, expected: char) -> bool {
+        let is_next = self.peek() == Some(expected);
+        if is_next {
             self.next();
         }
-        found
+        is_next
     }
 
     fn take_while(&mut self, accept: impl Fn(char) -> bool) -> &'text str {
@@ -79,11 +80,11 @@ impl<'text> Reader<'text> {
         self.syntax(self.place, format!("found {found}, expected {expected}"))
     }
 
-    fn expect(&mut self, wanted: char) -> Result<(), DocumentError> {
-        if self.take_if(wanted) {
+    fn expect(&mut self, expected: char) -> Result<(), DocumentError> {
+        if self.take_if(expected) {
             Ok(())
         } else {
-            Err(self.unexpected(&format!("`{wanted}`")))
+            Err(self.unexpected(&format!("`{expected}`")))
         }
     }
 
@@ -175,7 +176,7 @@ impl<'text> Reader<'text> {
             other => Err(self.syntax(
                 place,
                 format!(
-                    "found `{}`, expected a value; text stands in double quotes",
+                    "found `{}`, expected a value; text needs double quotes",
                     excerpt(other)
                 ),
             )),
@@ -193,7 +194,7 @@ impl<'text> Reader<'text> {
             Err(self.syntax(
                 place,
                 format!(
-                    "found `{}`, expected a number as JSON writes it",
+                    "found `{}`, expected a number in the syntax of JSON",
                     excerpt(text)
                 ),
             ))

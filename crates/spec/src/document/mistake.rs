@@ -12,7 +12,8 @@ fn mistake(reason: String, hint: String) -> DocumentProblem {
     DocumentProblem::Mistake { reason, hint }
 }
 
-/// Finds such a character as a separator in a plain scalar: at its start, or after a colon.
+/// Finds one of [`OTHER_SPACES`] as a separator in a plain scalar: at its start, or after a colon;
+/// in a key anywhere.
 pub(super) fn other_space(text: &str, is_key: bool) -> Option<DocumentProblem> {
     let separates = |(at, space): &(usize, char)| {
         OTHER_SPACES.contains(space) && (is_key || *at == 0 || text[..*at].ends_with(':'))
@@ -25,8 +26,8 @@ pub(super) fn other_space(text: &str, is_key: bool) -> Option<DocumentProblem> {
     ))
 }
 
-/// The first such character after a colon in a line, and its column.
-fn space_behind_colon(line: &str) -> Option<(u32, DocumentProblem)> {
+/// The first of [`OTHER_SPACES`] after a colon in a line, and its column.
+fn space_after_colon(line: &str) -> Option<(u32, DocumentProblem)> {
     let (at, _) = line
         .match_indices(OTHER_SPACES)
         .find(|(at, _)| line[..*at].ends_with(':'))?;
@@ -58,8 +59,8 @@ pub(super) fn recognise(
         ErrorKind::MismatchedFlowCollectionEnd { open, close } => {
             let needed = if *open == '[' { ']' } else { '}' };
             mistake(
-                format!("the `{open}` that starts here ends with `{close}`"),
-                format!("write `{needed}` before that `{close}`, or remove what is too much"),
+                format!("the `{open}` here is closed by `{close}`"),
+                format!("write `{needed}` before that `{close}`, or remove the extra bracket"),
             )
         }
         ErrorKind::UnknownAnchor | ErrorKind::UnexpectedCharacter { .. } => {
@@ -73,13 +74,13 @@ pub(super) fn recognise(
                 format!("write `'{}'`", excerpt(word)),
             )
         }
-        // A key without a value: the colon needs a space after it.
-        ErrorKind::SimpleKeyExpected if space_behind_colon(line).is_some() => {
-            let (column, problem) = space_behind_colon(line)?;
+        // The key has no value, because its colon has no space after it.
+        ErrorKind::SimpleKeyExpected if space_after_colon(line).is_some() => {
+            let (column, problem) = space_after_colon(line)?;
             return Some((Place { column, ..place }, problem));
         }
         ErrorKind::SimpleKeyExpected if line.trim_start().starts_with('-') => mistake(
-            "found no space behind `-`".to_owned(),
+            "found no space after `-`".to_owned(),
             format!(
                 "write `- {}`",
                 excerpt(line.trim_start().trim_start_matches('-'))
@@ -97,7 +98,7 @@ pub(super) fn recognise(
                     ),
                 ),
                 _ => mistake(
-                    "this line is indented more than the key above it, which has a value already"
+                    "this line is indented more than the key above it, which already has a value"
                         .to_owned(),
                     "indent the keys of one map by the same number of spaces".to_owned(),
                 ),

@@ -1,4 +1,4 @@
-//! The text of a manifest as a tree. Every value and key has its line and column.
+//! Parses a document to a tree. Every value and key has its line and column.
 //!
 //! Three formats give the same tree: YAML 1.2 (core schema), strict JSON (RFC 8259), and YAML front
 //! matter between two `---` lines of a Markdown file.
@@ -6,8 +6,7 @@
 //! Refused: more than one YAML document, tags, merge keys (`<<`, YAML 1.1), directives, duplicate
 //! keys, keys that are not text, numbers that parsers read differently (`010`, `0x10`, `+1`, `.5`),
 //! numbers that are not finite, and encodings other than UTF-8. `no`, `on`, `1_000` and `12:30:00`
-//! are text, as in YAML 1.2. A UTF-8 byte order mark at the start is skipped, because editors write
-//! it.
+//! are text, as in YAML 1.2. A UTF-8 byte order mark at the start is skipped: editors write one.
 #![forbid(unsafe_code)]
 
 mod budget;
@@ -32,7 +31,6 @@ pub const DEPTH_MAX: usize = 64;
 /// Most bytes of text in one document, counted after alias expansion.
 pub(crate) const EXPANDED_BYTES_MAX: usize = 4 << 20;
 
-/// The format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     Yaml,
@@ -48,7 +46,6 @@ pub struct Node {
     pub value: Value,
 }
 
-/// A value of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     Null,
@@ -73,7 +70,7 @@ pub struct Key {
 /// # Errors
 /// [`DocumentError`] with the place of the first error.
 pub fn parse(text: &[u8], format: Format) -> Result<Node, DocumentError> {
-    if TEXT_BYTES_MAX < text.len() {
+    if text.len() > TEXT_BYTES_MAX {
         return Err(DocumentError::new(
             None,
             DocumentProblem::TooLarge {
@@ -153,10 +150,10 @@ fn front_matter(text: &str) -> Result<(&str, u32), DocumentError> {
 }
 
 impl Node {
-    /// The JSON Pointer (RFC 6901) of `target` below this node; `None`: not part of it.
+    /// The JSON Pointer (RFC 6901) of `target` below this node; `None`: `target` is not part of it.
     ///
     /// Nodes are compared by identity. Pointers are computed on demand: stored in every node they
-    /// would make a small hostile text large.
+    /// would multiply the memory of a small hostile text.
     #[must_use]
     pub(crate) fn pointer_to(&self, target: &Self) -> Option<String> {
         let mut steps = Vec::new();
@@ -266,7 +263,12 @@ impl Node {
 /// escaped, shortened.
 #[must_use]
 pub fn pointer_step(name: &str) -> String {
-    problem::excerpt(&name.replace('~', "~0").replace('/', "~1"))
+    problem::excerpt(&escape_pointer_step(name))
+}
+
+/// One step of a JSON Pointer (RFC 6901), escaped.
+pub(crate) fn escape_pointer_step(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
 }
 
 /// An excerpt of the document for messages: escaped, at most 60 characters.

@@ -20,7 +20,6 @@ impl DocumentError {
     }
 }
 
-/// Why a text is not a document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentProblem {
     #[error("found {bytes} bytes, expected at most {}", limit(.bytes_max))]
@@ -29,10 +28,7 @@ pub enum DocumentProblem {
     #[error("found UTF-16 or UTF-32, expected UTF-8")]
     OtherEncoding,
     #[error("found the byte 0x{byte:02x}, which is not UTF-8 here")]
-    NotUtf8 {
-        /// The first invalid byte.
-        byte: u8,
-    },
+    NotUtf8 { byte: u8 },
     #[error("found a NUL character")]
     NulCharacter,
     #[error("{reason}")]
@@ -46,12 +42,8 @@ pub enum DocumentProblem {
     SecondDocument,
     #[error("lists and maps are nested deeper than {depth_max}")]
     TooDeep { depth_max: usize },
-    #[error("holds more than {values_max} values or {}, aliases replaced", limit(.bytes_max))]
-    TooMuch {
-        values_max: usize,
-        /// Limit of the text in bytes.
-        bytes_max: usize,
-    },
+    #[error("has more than {values_max} values or {}, with aliases expanded", limit(.bytes_max))]
+    TooMuch { values_max: usize, bytes_max: usize },
     #[error("the alias is inside the value that it names")]
     AliasCycle,
     #[error("duplicate key `{name}` in this map, first at {first}")]
@@ -62,8 +54,7 @@ pub enum DocumentProblem {
     MergeKey,
     #[error("found {found} as a key, expected text")]
     KeyNotText { found: String },
-    /// A number that YAML parsers read differently.
-    #[error("found `{found}`, which is not the same number to every reader of YAML")]
+    #[error("found `{found}`, which YAML parsers read as different numbers")]
     AmbiguousNumber { found: String },
     #[error("found `{found}`, expected a finite number")]
     NotFinite { found: String },
@@ -100,7 +91,6 @@ impl DocumentProblem {
         }
     }
 
-    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {

@@ -1,5 +1,5 @@
-//! Serde types are read from a document. The error has the place and the JSON Pointer of the value
-//! that it is about.
+//! Deserializes serde types from a document. Errors have the place and the JSON Pointer of the
+//! value.
 
 use std::fmt::Display;
 
@@ -14,7 +14,7 @@ use crate::document::{
     DocumentError, DocumentProblem, Key, Node, Place, Value, excerpt, pointer_step,
 };
 
-/// Why a document does not have the wanted form, and where.
+/// Why a document does not have the expected form, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.written())]
 pub struct ReadError {
@@ -23,7 +23,7 @@ pub struct ReadError {
     pub problem: ReadProblem,
 }
 
-/// Why a document does not have the wanted form. Texts of the document are escaped and shortened.
+/// Why a document does not have the expected form. Texts of the document are escaped and shortened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadProblem {
     #[error(transparent)]
@@ -86,15 +86,11 @@ impl ReadError {
     }
 }
 
-/// Reads a parsed document.
-///
-/// # Errors
-/// [`ReadError`]: the first error.
 pub(crate) fn from_node<T: DeserializeOwned>(root: &Node) -> Result<T, ReadError> {
-    T::deserialize(Reading(root)).map_err(|error| error.in_document(root))
+    T::deserialize(NodeDeserializer(root)).map_err(|error| error.in_document(root))
 }
 
-/// Reads an optional key. If it is present, it has a value: `null` is not one.
+/// Deserializes an optional key. If it is present, its value must not be `null`.
 pub(crate) fn stated<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -103,7 +99,7 @@ where
     T::deserialize(deserializer).map(Some)
 }
 
-/// An error while its node is known only by reference.
+/// An error with its node by reference: place and pointer are computed at the end.
 #[derive(Debug, thiserror::Error)]
 #[error("{problem}")]
 struct AtNode<'document> {
@@ -164,7 +160,7 @@ impl de::Error for AtNode<'_> {
         })
     }
 
-    /// [`Unexpected::Other`] says what was found, anything else the value itself.
+    /// The message has the text of [`Unexpected::Other`]; for other variants, the value of the node.
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         let found = match found {
             Unexpected::Other(found) => found.to_owned(),
@@ -205,10 +201,9 @@ impl Node {
     }
 }
 
-/// A value that is being read.
-struct Reading<'document>(&'document Node);
+struct NodeDeserializer<'document>(&'document Node);
 
-impl<'document> Deserializer<'document> for Reading<'document> {
+impl<'document> Deserializer<'document> for NodeDeserializer<'document> {
     type Error = AtNode<'document>;
 
     fn deserialize_any<V: Visitor<'document>>(self, visitor: V) -> Result<V::Value, Self::Error> {
@@ -394,11 +389,11 @@ impl<'document> MapAccess<'document> for Entries<'document> {
     }
 }
 
-/// Reads a value. An error of a conversion is about the whole value.
+/// Deserializes a value. An error without a place gets that of the value.
 fn read<'document, S: DeserializeSeed<'document>>(
     seed: S,
     node: &'document Node,
 ) -> Result<S::Value, AtNode<'document>> {
-    seed.deserialize(Reading(node))
+    seed.deserialize(NodeDeserializer(node))
         .map_err(|error| error.or_at(node, None))
 }

@@ -29,7 +29,7 @@ pub(super) fn parse(text: &str, lines_before: u32) -> Result<Node, DocumentError
     };
     for event in Parser::new_from_str_with_options(text, options) {
         let (event, span) = event.map_err(|error| composer.scan_error(&error, text))?;
-        composer.take(event, span)?;
+        composer.add_event(event, span)?;
     }
     composer.root.ok_or_else(|| {
         DocumentError::new(
@@ -45,14 +45,14 @@ pub(super) fn parse(text: &str, lines_before: u32) -> Result<Node, DocumentError
 struct Composer {
     lines_before: u32,
     budget: Budget,
-    stack: Vec<Open>,
+    stack: Vec<OpenNode>,
     /// Finished values with an anchor. Open ones are absent.
     anchors: HashMap<usize, Anchored>,
     documents: usize,
     root: Option<Node>,
 }
 
-struct Open {
+struct OpenNode {
     place: Place,
     anchor: usize,
     content: Content,
@@ -91,11 +91,11 @@ impl Composer {
 
     fn scan_error(&self, error: &ScanError, text: &str) -> DocumentError {
         let place = self.place(error.marker());
-        let inside = Place {
+        let in_text = Place {
             line: place.line.saturating_sub(self.lines_before),
             ..place
         };
-        if let Some((found, problem)) = recognise(error.kind(), text, inside) {
+        if let Some((found, problem)) = recognise(error.kind(), text, in_text) {
             let place = Place {
                 line: found.line.saturating_add(self.lines_before),
                 ..found
@@ -107,18 +107,18 @@ impl Composer {
                 depth_max: DEPTH_MAX,
             },
             kind => DocumentProblem::Syntax {
-                reason: excerpt_long(&kind.to_string()),
+                reason: escape_message(&kind.to_string()),
             },
         };
         DocumentError::new(Some(place), problem)
     }
 
-    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), DocumentError> {
+    fn add_event(&mut self, event: Event<'_>, span: Span) -> Result<(), DocumentError> {
         let place = self.place(&span.start);
         match event {
             Event::DocumentStart(..) => {
                 self.documents += 1;
-                if 1 < self.documents {
+                if self.documents > 1 {
                     return Err(DocumentError::new(
                         Some(place),
                         DocumentProblem::SecondDocument,
@@ -145,8 +145,8 @@ impl Composer {
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(),
             Event::Alias(anchor) => self.alias(place, anchor),
-            // Stream and document ends have no content. Comments, anchors and unresolved aliases
-            // are not emitted with these options.
+            // Stream events and document ends have no content. Comments, anchors and unresolved
+            // aliases are not emitted with these options.
             _ => Ok(()),
         }
     }
@@ -164,10 +164,11 @@ impl Composer {
         ))
     }
 
-    fn at_key(&self) -> bool {
+    /// Whether the next value is the key of a map.
+    fn is_at_key(&self) -> bool {
         matches!(
             self.stack.last(),
-            Some(Open {
+            Some(OpenNode {
                 content: Content::Map { key: None, .. },
                 ..
             })
@@ -175,7 +176,7 @@ impl Composer {
     }
 
     fn open(&mut self, place: Place, anchor: usize, content: Content) -> Result<(), DocumentError> {
-        if self.at_key() {
+        if self.is_at_key() {
             let found = match content {
                 Content::List(_) => "a list",
                 Content::Map { .. } => "a map",
@@ -184,7 +185,7 @@ impl Composer {
         }
         check_depth(place, self.stack.len() + 1)?;
         self.budget.charge(place, 1, 0)?;
-        self.stack.push(Open {
+        self.stack.push(OpenNode {
             place,
             anchor,
             content,
@@ -204,7 +205,7 @@ impl Composer {
             place: open.place,
             value,
         };
-        self.remember(open.anchor, &node)?;
+        self.store_anchor(open.anchor, &node)?;
         self.put(node);
         Ok(())
     }
@@ -216,27 +217,27 @@ impl Composer {
         style: ScalarStyle,
         anchor: usize,
     ) -> Result<(), DocumentError> {
-        let plain = style == ScalarStyle::Plain;
-        if self.at_key() {
-            return self.key(place, text, plain);
+        let is_plain = style == ScalarStyle::Plain;
+        if self.is_at_key() {
+            return self.key(place, text, is_plain);
         }
         self.budget.charge(place, 1, text.len())?;
-        if let Some(problem) = other_space(text, false).filter(|_| plain) {
+        if let Some(problem) = other_space(text, false).filter(|_| is_plain) {
             return Err(DocumentError::new(Some(place), problem));
         }
-        let value = if plain {
+        let value = if is_plain {
             resolve_plain(text).map_err(|problem| DocumentError::new(Some(place), problem))?
         } else {
             Value::Text(text.to_owned())
         };
         let node = Node { place, value };
-        self.remember(anchor, &node)?;
+        self.store_anchor(anchor, &node)?;
         self.put(node);
         Ok(())
     }
 
-    fn key(&mut self, place: Place, text: &str, plain: bool) -> Result<(), DocumentError> {
-        if plain {
+    fn key(&mut self, place: Place, text: &str, is_plain: bool) -> Result<(), DocumentError> {
+        if is_plain {
             if let Some(problem) = other_space(text, true) {
                 return Err(DocumentError::new(Some(place), problem));
             }
@@ -252,7 +253,7 @@ impl Composer {
             }
         }
         self.budget.charge(place, 0, text.len())?;
-        let Some(Open {
+        let Some(OpenNode {
             content: Content::Map { seen, key, .. },
             ..
         }) = self.stack.last_mut()
@@ -276,7 +277,7 @@ impl Composer {
     }
 
     fn alias(&mut self, place: Place, anchor: usize) -> Result<(), DocumentError> {
-        if self.at_key() {
+        if self.is_at_key() {
             return Err(key_not_text(place, "an alias".to_owned()));
         }
         let Some(anchored) = self.anchors.get(&anchor) else {
@@ -291,8 +292,8 @@ impl Composer {
         Ok(())
     }
 
-    /// Keeps a copy of an anchored value. The copy counts too, because nested anchors multiply.
-    fn remember(&mut self, anchor: usize, node: &Node) -> Result<(), DocumentError> {
+    /// Stores a copy of an anchored value. The copy is charged too: nested anchors multiply.
+    fn store_anchor(&mut self, anchor: usize, node: &Node) -> Result<(), DocumentError> {
         if anchor == 0 {
             return Ok(());
         }
@@ -327,8 +328,8 @@ fn key_not_text(place: Place, found: String) -> DocumentError {
     DocumentError::new(Some(place), DocumentProblem::KeyNotText { found })
 }
 
-/// The parser's message repeats characters of the text, some of them already escaped.
-fn excerpt_long(text: &str) -> String {
+/// Escapes the parser's message. It has characters of the text, some of them already escaped.
+fn escape_message(text: &str) -> String {
     crate::path::escape(text.as_bytes()).replace("\\\\", "\\")
 }
 
@@ -399,10 +400,10 @@ fn is_core_number(text: &str) -> bool {
         None => (unsigned, None),
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits_or_nothing = |part: &str| part.is_empty() || is_digits(part);
+    let is_digits_or_empty = |part: &str| part.is_empty() || is_digits(part);
     let exponent = exponent.map(|digits| digits.strip_prefix(['+', '-']).unwrap_or(digits));
-    digits_or_nothing(whole)
-        && digits_or_nothing(fraction)
+    is_digits_or_empty(whole)
+        && is_digits_or_empty(fraction)
         && !(whole.is_empty() && fraction.is_empty())
         && exponent.is_none_or(is_digits)
 }

@@ -1,25 +1,26 @@
 //! Permission checks for secrets against all inventories (AIP-19), before a value is fetched.
 
 use crate::document::excerpt;
-use crate::inventory::{Consumer, Inventory, InventoryEntry, may_have};
+use crate::inventory::{Consumer, Inventory, InventoryEntry, find_permission};
 use crate::manifest::{SecretReference, SecretRequest};
 
-/// Request keys whose slug is derived from the variable. An inventory may set another slug.
-const BY_VARIABLE: [&str; 2] = ["sandbox.env.auth", "runtime.env"];
+/// The keys whose requests name only a variable. An inventory may set another slug than the derived
+/// one.
+const VARIABLE_KEYS: [&str; 2] = ["sandbox.env.auth", "runtime.env"];
 
 /// The inventories of a run.
 ///
-/// One of [`Inventories::deciding`] must list a secret, and each inventory that lists it must
-/// permit it. Without inventories only the caller's grant of `secrets` is checked.
+/// One of [`Inventories::deciding`] must list a secret, and each inventory that lists it must grant
+/// it. Without inventories only the caller's grant of `secrets` is checked.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Inventories {
     /// The most trusted inventories: the host's, else the workspace's, else the bundle's.
     pub deciding: Vec<Inventory>,
-    /// The less trusted inventories. They can deny a secret but not permit one.
+    /// The less trusted inventories. They can deny a secret but not grant one.
     pub others: Vec<Inventory>,
 }
 
-/// A secret that a consumer may have.
+/// A secret that the inventories grant to a consumer.
 #[derive(Debug, Clone)]
 pub struct Granted<'run> {
     pub slug: String,
@@ -28,9 +29,9 @@ pub struct Granted<'run> {
     pub permission: Option<String>,
 }
 
-/// A secret that the inventories deny to its consumer.
+/// Why the inventories do not grant a secret to a consumer.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("the secret {variable} ({slug}): {inventory} {why} {consumer} have it")]
+#[error("the secret {variable} ({slug}): {inventory} {why} {consumer}")]
 pub struct NotGranted {
     pub variable: String,
     pub slug: String,
@@ -46,10 +47,11 @@ impl Inventories {
         self.deciding.iter().chain(&self.others)
     }
 
-    /// Checks whether `who` may have the secret of `request`.
+    /// Checks that the inventories grant the secret of `request` to `who`.
     ///
     /// # Errors
-    /// [`NotGranted`]: no inventory lists it, or one that lists it permits only others.
+    /// [`NotGranted`]: no deciding inventory lists it, or an inventory that lists it grants it only
+    /// to others.
     pub fn check<'run>(
         &'run self,
         request: &SecretRequest,
@@ -76,7 +78,7 @@ impl Inventories {
             let Some(entry) = inventory.entry(&slug) else {
                 continue;
             };
-            let Some(permission) = may_have(entry, who) else {
+            let Some(permission) = find_permission(entry, who) else {
                 return Err(Box::new(not_granted(request, entry, inventory, who)));
             };
             granted.entries.push(entry);
@@ -102,12 +104,12 @@ impl Inventories {
     }
 
     fn slug_of(&self, request: &SecretRequest, who: &Consumer) -> String {
-        let by_variable = BY_VARIABLE.contains(&request.source.as_str());
+        let is_by_variable = VARIABLE_KEYS.contains(&request.source.as_str());
         let exposed = || {
             self.iter()
                 .find_map(|one| one.entry_of_variable(&request.variable, who))
         };
-        if let Some(entry) = by_variable.then(exposed).flatten() {
+        if let Some(entry) = is_by_variable.then(exposed).flatten() {
             return entry.slug.clone();
         }
         match &request.reference {
@@ -128,11 +130,11 @@ fn not_granted(
         variable: request.variable.clone(),
         slug: entry.slug.clone(),
         inventory: format!("{file}:{}", entry.place),
-        why: "does not let",
-        consumer: who.shown(),
-        line: match who.line_to_add() {
+        why: "does not grant it to",
+        consumer: who.describe(),
+        line: match who.access_line() {
             Some(line) => format!("add to the entry `{}` of {file}: {line}", entry.slug),
-            None => NAMELESS.to_owned(),
+            None => ADD_ID.to_owned(),
         },
     }
 }
@@ -145,20 +147,20 @@ fn not_listed(
 ) -> NotGranted {
     let file = &inventory.file;
     let slug = excerpt(slug);
-    let line = match who.line_to_add() {
+    let line = match who.access_line() {
         Some(line) => format!(
             "add to {file}: {{slug: {slug}, name: …, description: …, {line}}}, or name another slug"
         ),
-        None => NAMELESS.to_owned(),
+        None => ADD_ID.to_owned(),
     };
     NotGranted {
         variable: request.variable.clone(),
         slug,
         inventory: file.clone(),
-        why: "has no such entry that would let",
-        consumer: who.shown(),
+        why: "has no entry that grants it to",
+        consumer: who.describe(),
         line,
     }
 }
 
-const NAMELESS: &str = "give the manifest an `id`, and name that in the inventory's `access`";
+const ADD_ID: &str = "give the manifest an `id`, and name that in the inventory's `access`";

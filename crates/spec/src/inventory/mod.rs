@@ -1,4 +1,4 @@
-//! `SECRETS.md` (AIP-19): which secrets exist and who may have them. It never holds values.
+//! Inventories (`SECRETS.md`, AIP-19): which secrets exist and who may have them, without values.
 #![forbid(unsafe_code)]
 
 mod grants;
@@ -16,13 +16,12 @@ use crate::report::WarningReport;
 
 const SLUG_CHARACTERS: std::ops::RangeInclusive<usize> = 2..=80;
 
-/// An inventory of secrets, without values.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Inventory {
     pub file: String,
     /// In the order of the text; slugs are unique.
     pub entries: Vec<InventoryEntry>,
-    /// Whether a manifest asks for every secret that it may have: `secrets: {ref: …}`.
+    /// Whether a manifest requests every secret that is granted to it: `secrets: {ref: …}`.
     pub is_requested: bool,
     pub warnings: Vec<WarningReport>,
 }
@@ -35,7 +34,7 @@ pub struct InventoryEntry {
     pub name: String,
     pub description: String,
     pub kind: SecretKind,
-    /// The vault that the author intends. Not used: the host's provider is asked by slug.
+    /// The vault that the author intends. No effect: the slug is looked up at the host's provider.
     pub backend: Option<String>,
     pub access: Access,
     pub audit: Audit,
@@ -44,8 +43,9 @@ pub struct InventoryEntry {
     pub metadata: serde_json::Value,
     /// `metadata.bindings.env`: variables that get this secret.
     pub bindings: Vec<String>,
-    /// How it is passed on. Unknown kinds are left out.
+    /// How it is passed to the body. Unknown kinds are left out.
     pub exposures: Vec<Exposure>,
+    /// The entry as it is written.
     pub written: serde_json::Value,
     pub place: Place,
 }
@@ -66,9 +66,9 @@ pub enum SecretKind {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
     pub reveal: Vec<Holder>,
-    /// May have the value in a variable.
+    /// Who may have the value in a variable.
     pub bind: Vec<Holder>,
-    /// May replace the value. Not used here.
+    /// Who may replace the value. No effect here.
     pub rotate: Vec<Holder>,
 }
 
@@ -82,7 +82,7 @@ pub enum Holder {
     Workflow(String),
 }
 
-/// What the author asks of audit records. The program that keeps the reports acts on it.
+/// The author's rules for audit records. They apply to the program that keeps the reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Audit {
     pub retention: Option<String>,
@@ -90,7 +90,7 @@ pub struct Audit {
     pub classification: Vec<String>,
 }
 
-/// How a secret is passed on.
+/// How a secret is passed to the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exposure {
     Environment {
@@ -113,7 +113,7 @@ pub enum Exposure {
     },
 }
 
-/// Who asks for a secret: kind and names from the manifest.
+/// The manifest that requests a secret: its kind and names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Consumer {
     pub kind: Kind,
@@ -121,7 +121,7 @@ pub struct Consumer {
     pub name: Option<String>,
 }
 
-/// The entry of the inventory that permits access.
+/// The item of an access list that grants a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Permission {
     pub list: &'static str,
@@ -133,7 +133,7 @@ pub struct Permission {
 #[must_use]
 pub fn is_slug(text: &str) -> bool {
     let is_segment = |segment: &str| {
-        2 <= segment.len()
+        segment.len() >= 2
             && segment.starts_with(|first: char| first.is_ascii_lowercase())
             && !segment.ends_with('-')
             && segment
@@ -146,15 +146,14 @@ pub fn is_slug(text: &str) -> bool {
         && segments.next().is_none()
 }
 
-/// Whether `consumer` may have the value of `entry` in its environment, and which permission allows
-/// it.
+/// Finds the permission of `consumer` to have the value of `entry` in its environment.
 ///
-/// `access.bind` or `access.reveal` must name the id or name of the tool or workflow. A
+/// `access.bind` or `access.reveal` must have the id or name of the tool or workflow. A
 /// code-workspace that is run itself counts as a tool. Roles, persons and capabilities never match:
 /// nothing here authenticates them.
 #[must_use]
-pub fn may_have(entry: &InventoryEntry, consumer: &Consumer) -> Option<Permission> {
-    let is_meant = |holder: &Holder| {
+pub fn find_permission(entry: &InventoryEntry, consumer: &Consumer) -> Option<Permission> {
+    let is_consumer = |holder: &Holder| {
         let named = match (holder, consumer.kind) {
             (Holder::Tool(named), Kind::Tool | Kind::CodeWorkspace)
             | (Holder::Workflow(named), Kind::Workflow) => named,
@@ -168,7 +167,7 @@ pub fn may_have(entry: &InventoryEntry, consumer: &Consumer) -> Option<Permissio
     ]
     .into_iter()
     .find_map(|(list, holders)| {
-        let index = holders.iter().position(is_meant)?;
+        let index = holders.iter().position(is_consumer)?;
         Some(Permission { list, index })
     })
 }
@@ -181,7 +180,7 @@ impl Inventory {
         let warnings = stated
             .map(|entry| {
                 let message = format!(
-                    "{}:{}: the `backend` of {} is not asked: the value comes from the provider of \
+                    "{}:{}: the `backend` of {} has no effect: the value comes from the provider of \
                      the host's configuration",
                     escape(file.as_bytes()),
                     entry.place,
@@ -204,15 +203,13 @@ impl Inventory {
         Self::new(&format!("{} ({why})", escape(file.as_bytes())), Vec::new())
     }
 
-    /// Finds the entry of `slug`.
     #[must_use]
     pub fn entry(&self, slug: &str) -> Option<&InventoryEntry> {
         self.entries.iter().find(|entry| entry.slug == slug)
     }
 
     /// Finds the entry for the variable `variable`, in this order: exposed under that name and
-    /// permitted to `consumer`; exposed under that name; slug equal to the name in lower case with
-    /// dashes.
+    /// granted to `consumer`; exposed under that name; slug derived from the name.
     #[must_use]
     pub(crate) fn entry_of_variable(
         &self,
@@ -225,7 +222,7 @@ impl Inventory {
             .filter(|entry| entry.exposure_of_variable(variable).is_some());
         let first = exposed.clone().next();
         exposed
-            .find(|entry| may_have(entry, consumer).is_some())
+            .find(|entry| find_permission(entry, consumer).is_some())
             .or(first)
             .or_else(|| self.entry(&slug_of_variable(variable)))
     }
@@ -263,20 +260,16 @@ impl InventoryEntry {
             Exposure::Environment { name, field } if name == variable => Some(field.as_deref()),
             _ => None,
         });
-        let bound = || self.bindings.iter().any(|name| name == variable);
-        exposed.or_else(|| bound().then_some(None))
+        let is_bound = || self.bindings.iter().any(|name| name == variable);
+        exposed.or_else(|| is_bound().then_some(None))
     }
 }
 
 impl Consumer {
-    /// Formats it for messages: `tool "deploy"`. The texts are not escaped.
+    /// Describes the consumer for messages: ``the tool `deploy` ``, with an escaped name.
     #[must_use]
-    pub fn shown(&self) -> String {
-        let kind = match self.kind {
-            Kind::Tool => "tool",
-            Kind::Workflow => "workflow",
-            Kind::CodeWorkspace => "code-workspace",
-        };
+    pub fn describe(&self) -> String {
+        let kind = self.kind.word();
         match self.id.as_ref().or(self.name.as_ref()) {
             Some(name) => format!("the {kind} `{}`", excerpt(name)),
             None => format!("the {kind} without an id"),
@@ -284,7 +277,7 @@ impl Consumer {
     }
 
     #[must_use]
-    pub(crate) fn line_to_add(&self) -> Option<String> {
+    pub(crate) fn access_line(&self) -> Option<String> {
         let key = match self.kind {
             Kind::Tool | Kind::CodeWorkspace => "tool",
             Kind::Workflow => "workflow",
@@ -335,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consumer_has_what_its_kind_and_its_name_are_granted() {
+    fn a_permission_is_found_by_kind_and_name() {
         let inventory = inventory();
         let entry = inventory.entry("prod/db-password").expect("an entry");
         let bind = |index| {
@@ -361,22 +354,22 @@ mod tests {
             (Kind::Tool, Some("admin"), Some("Report"), None),
             (Kind::Tool, None, None, None),
         ] {
-            let found = may_have(entry, &consumer(kind, id, name));
+            let found = find_permission(entry, &consumer(kind, id, name));
             assert_eq!(found, expected, "{kind:?} {id:?} {name:?}");
         }
     }
 
     #[test]
-    fn missing_and_empty_access_lets_nobody_have_it() {
+    fn missing_and_empty_access_grants_nothing() {
         let mut entry = inventory().entry("openai-api-key").expect("one").clone();
         let anybody = consumer(Kind::Tool, Some("report"), Some("report"));
-        assert_eq!(may_have(&entry, &anybody), None);
+        assert_eq!(find_permission(&entry, &anybody), None);
         entry.access.rotate = vec![Holder::Tool("report".to_owned())];
-        assert_eq!(may_have(&entry, &anybody), None);
+        assert_eq!(find_permission(&entry, &anybody), None);
     }
 
     #[test]
-    fn a_variable_means_what_is_exposed_under_its_name_or_the_slug_it_spells() {
+    fn the_entry_of_a_variable_is_found_by_exposure_or_derived_slug() {
         let inventory = inventory();
         let slug = |variable: &str, tool: &str| {
             let tool = consumer(Kind::Tool, Some(tool), None);
@@ -396,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn slugs_are_what_the_published_pattern_says() {
+    fn slugs_match_the_published_pattern() {
         let long = format!("a{}", "b".repeat(79));
         for slug in [
             "ab",

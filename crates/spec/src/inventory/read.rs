@@ -1,4 +1,4 @@
-//! Parses an inventory. Errors have the place but never a value.
+//! Parses inventories. Errors have the place but never a value.
 
 use crate::credential;
 use crate::document::{self, Format, Node, Value};
@@ -10,7 +10,7 @@ use crate::manifest::{BlockDocuments, ManifestError, Problem};
 
 const NAME_CHARACTERS_MAX: usize = 80;
 const DESCRIPTION_CHARACTERS_MAX: usize = 2_000;
-/// Keys under which an author may have written a value.
+/// Keys of an entry that authors use for the value by mistake.
 const VALUE_KEYS: [&str; 7] = [
     "value",
     "plaintext",
@@ -43,10 +43,7 @@ pub fn parse(text: &[u8], format: Format, file_name: &str) -> Result<Inventory, 
     of_document(&root, file_name)
 }
 
-/// Reads an inventory from a parsed document.
-///
-/// # Errors
-/// As [`parse`].
+/// Reads an inventory from a parsed document, like [`parse`].
 pub fn of_document(root: &Node, file_name: &str) -> Result<Inventory, ManifestError> {
     let reader = Reader::with_blocks(file_name, root, BlockDocuments::EMPTY);
     let entries = read(&reader, root);
@@ -56,8 +53,7 @@ pub fn of_document(root: &Node, file_name: &str) -> Result<Inventory, ManifestEr
     Ok(Inventory::new(file_name, entries))
 }
 
-/// Reads the inventory at `root`, which may be in another document than the reader's own, and notes
-/// errors.
+/// Reads the inventory at `root`, in any document of the reader, and notes errors.
 pub(crate) fn read<'document>(
     reader: &Reader<'document>,
     root: &'document Node,
@@ -77,9 +73,9 @@ pub(crate) fn read<'document>(
         let Some(entry) = reader.keep(read_entry(reader, item)) else {
             continue;
         };
-        // Invalid entries count too, because messages name the index.
-        let same = |item: &Node| text_of(item) == Some(entry.slug.as_str());
-        if let Some(earlier) = items[..index].iter().position(same) {
+        // Invalid entries count too: messages have the index of the list.
+        let has_slug = |item: &Node| text_of(item) == Some(entry.slug.as_str());
+        if let Some(earlier) = items[..index].iter().position(has_slug) {
             reader.note(reader.error(
                 item.get("slug").unwrap_or(item),
                 Problem::Duplicate {
@@ -94,18 +90,18 @@ pub(crate) fn read<'document>(
     entries
 }
 
-/// Reads `metadata.runner.inventory`, the inventory that `runner bundle` writes into a resolved
-/// manifest: the authors' entries for the requested secrets.
+/// Reads `metadata.runner.inventory` of a resolved manifest: the authors' entries for the requested
+/// secrets, written by `runner bundle`.
 pub(crate) fn read_carried<'document>(
     reader: &Reader<'document>,
     root: &'document Node,
 ) -> Option<Inventory> {
     let runner = root.get("metadata").and_then(|node| node.get("runner"));
     let carried = runner.and_then(|node| node.get("inventory"))?;
-    let nothing = matches!(carried.get("secrets"),
+    let is_empty = matches!(carried.get("secrets"),
         Some(list) if matches!(&list.value, Value::List(items) if items.is_empty()));
-    // An empty inventory permits nothing.
-    let entries = if nothing {
+    // A carried inventory may be empty: it grants nothing.
+    let entries = if is_empty {
         Vec::new()
     } else {
         read(reader, carried)
@@ -184,7 +180,7 @@ const KINDS: [(&str, SecretKind); 4] = [
     ("json", SecretKind::Json),
 ];
 
-/// Checked before "unknown key", which would not name the problem.
+/// Checked first: an unknown-key error would not name the problem.
 fn refuse_values(reader: &Reader<'_>, node: &Node) -> Result<(), ManifestError> {
     let found = VALUE_KEYS
         .iter()
@@ -210,7 +206,7 @@ fn bounded<'document>(
 ) -> Result<String, ManifestError> {
     let text = reader.text(node)?;
     let count = text.chars().count();
-    if count == 0 || maximum < count {
+    if count == 0 || count > maximum {
         return Err(reader.wrong_type(node, &format!("text of 1 to {maximum} characters")));
     }
     Ok(text.to_owned())
@@ -370,7 +366,7 @@ fn read_exposures<'document>(
             "env" => exposures.push(read_environment(reader, item)?),
             "file" => exposures.push(read_file(reader, item)?),
             "egress-substitute" => exposures.push(read_substitute(reader, item)?),
-            // Unknown keys may come from a later version of the specification.
+            // Later versions of the specification may add kinds.
             _ => (),
         }
     }
@@ -514,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_accepted_is_named_with_its_place() {
+    fn an_invalid_value_is_refused_with_its_pointer() {
         for (more, code, pointer) in [
             ("slugs: x", "unknown_key", "/secrets/0/slugs"),
             ("kind: string", "unknown_value", "/secrets/0/kind"),
@@ -589,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inventory_names_each_secret_once_and_whole() {
+    fn an_inventory_has_complete_entries_with_unique_slugs() {
         for (text, code) in [
             ("secrets: []", "wrong_type"),
             ("secret: []", "unknown_key"),
@@ -634,8 +630,8 @@ mod tests {
         ] {
             let error = read(&entry(more)).expect_err(more);
             assert_eq!(error.code(), "plaintext_credential", "{error}");
-            let told = format!("{error} {:?}", error.hint());
-            assert!(!told.contains("canary"), "{told}");
+            let message = format!("{error} {:?}", error.hint());
+            assert!(!message.contains("canary"), "{message}");
         }
     }
 }

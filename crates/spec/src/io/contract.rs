@@ -1,14 +1,16 @@
-//! Validates structured input and output by a JSON Schema (2020-12). Both are untrusted.
+//! Validates structured input and output by a JSON Schema (2020-12). Schema and document are
+//! untrusted.
 //!
-//! Time and memory are not bounded here: a schema of one kilobyte can take years and all memory.
-//! Validate untrusted schemas in a separate process. The pattern engine takes linear time. `format`
-//! is an annotation, not an assertion, as in the draft.
+//! Time and memory are unbounded: a schema of one kilobyte can take years and all memory. Validate
+//! untrusted schemas in a separate process. The pattern engine takes linear time. `format` is an
+//! annotation, not an assertion, as in the draft.
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::document::escape_pointer_step;
 use crate::io::SCHEMA_BYTES_MAX;
 use crate::path::escape;
 use crate::units::limit;
@@ -25,7 +27,6 @@ const MISMATCHES_MAX: usize = 8;
 const ALL_MISMATCHES_MAX: usize = 1_000;
 const MESSAGE_CHARACTERS_MAX: usize = 240;
 
-/// A compiled schema.
 #[derive(Debug)]
 pub struct Contract {
     validator: Validator,
@@ -51,7 +52,7 @@ pub enum ContractError {
         /// The validator's message.
         reason: String,
     },
-    #[error("the schema cannot be judged by: {reason}")]
+    #[error("validation by the schema is too costly: {reason}")]
     TooCostly {
         /// The exceeded resource.
         reason: String,
@@ -68,7 +69,6 @@ impl ContractError {
         }
     }
 
-    /// A hint for the user.
     #[must_use]
     pub const fn hint(&self) -> &'static str {
         match self {
@@ -112,13 +112,9 @@ pub enum ReadDocumentError {
 }
 
 impl Contract {
-    /// Compiles a schema.
-    ///
-    /// # Errors
-    /// [`ContractError`].
     pub fn compile(schema: &Value) -> Result<Self, ContractError> {
         let bytes = schema.to_string().len();
-        if SCHEMA_BYTES_MAX < bytes {
+        if bytes > SCHEMA_BYTES_MAX {
             return Err(ContractError::TooLarge {
                 bytes,
                 bytes_max: SCHEMA_BYTES_MAX,
@@ -146,23 +142,17 @@ impl Contract {
         Ok(Self { validator })
     }
 
-    /// Validates a document from [`read_document`], or a smaller one.
-    ///
-    /// # Errors
-    /// The first few mismatches.
+    /// Validates a document from [`read_document`], or a smaller one. Returns the first mismatches.
     pub fn validate(&self, document: &Value) -> Result<(), Vec<Mismatch>> {
-        self.judge(document, MISMATCHES_MAX)
+        self.validate_up_to(document, MISMATCHES_MAX)
     }
 
-    /// Like [`Contract::validate`], but returns all mismatches.
-    ///
-    /// # Errors
-    /// The mismatches, in the order of the schema, at most 1,000.
+    /// Like [`Contract::validate`], but returns up to 1,000 mismatches, in the order of the schema.
     pub(crate) fn validate_all(&self, document: &Value) -> Result<(), Vec<Mismatch>> {
-        self.judge(document, ALL_MISMATCHES_MAX)
+        self.validate_up_to(document, ALL_MISMATCHES_MAX)
     }
 
-    fn judge(&self, document: &Value, told_max: usize) -> Result<(), Vec<Mismatch>> {
+    fn validate_up_to(&self, document: &Value, count_max: usize) -> Result<(), Vec<Mismatch>> {
         if self.validator.is_valid(document) {
             return Ok(());
         }
@@ -170,20 +160,23 @@ impl Contract {
             .validator
             .iter_errors(document)
             .flat_map(|error| at_fields(&error))
-            .take(told_max)
+            .take(count_max)
             .collect();
         if mismatches.is_empty() {
-            return Err(vec![whole("does not match")]);
+            return Err(vec![Mismatch {
+                pointer: String::new(),
+                message: "does not match".to_owned(),
+            }]);
         }
         Err(mismatches)
     }
 }
 
-/// The mismatches by field. Missing and unknown fields have their own pointer, not that of the map
+/// The mismatches of `error`. Missing and unknown fields have their own pointer, not that of the map
 /// around them.
 fn at_fields(error: &ValidationError<'_>) -> Vec<Mismatch> {
     let at = error.instance_path().as_str();
-    let below = |name: &str| format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
+    let below = |name: &str| format!("{at}/{}", escape_pointer_step(name));
     let pointers = match error.kind() {
         ValidationErrorKind::Required { property } => {
             vec![below(property.as_str().unwrap_or_default())]
@@ -204,33 +197,22 @@ fn at_fields(error: &ValidationError<'_>) -> Vec<Mismatch> {
         .collect()
 }
 
-fn whole(message: &str) -> Mismatch {
-    Mismatch {
-        pointer: String::new(),
-        message: message.to_owned(),
-    }
-}
-
 fn shorten(text: &str) -> String {
     let short: String = text.chars().take(MESSAGE_CHARACTERS_MAX).collect();
     let more = if short.len() < text.len() { "…" } else { "" };
     format!("{}{more}", escape(short.as_bytes()))
 }
 
-/// Parses a structured input or output as JSON. Limits are checked before memory is used.
-///
-/// The value takes at most `memory_max` bytes, and at most [`DOCUMENT_MEMORY_MAX`].
-///
-/// # Errors
-/// [`ReadDocumentError`].
+/// Parses a structured input or output as JSON. Limits are checked before memory is allocated: the
+/// value takes at most `memory_max` bytes, and at most [`DOCUMENT_MEMORY_MAX`].
 pub fn read_document(text: &[u8], memory_max: usize) -> Result<Value, ReadDocumentError> {
-    if DOCUMENT_BYTES_MAX < text.len() {
+    if text.len() > DOCUMENT_BYTES_MAX {
         return Err(ReadDocumentError::TooLarge {
             bytes: text.len(),
             bytes_max: DOCUMENT_BYTES_MAX,
         });
     }
-    measure(text, memory_max.min(DOCUMENT_MEMORY_MAX))?;
+    check_size(text, memory_max.min(DOCUMENT_MEMORY_MAX))?;
     let value = serde_json::from_slice(text).map_err(|error| ReadDocumentError::Syntax {
         reason: error.to_string(),
     })?;
@@ -254,9 +236,9 @@ fn wide_integer(text: &[u8]) -> Option<(usize, &[u8])> {
                 let is_of_number = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
                 let length = rest.iter().take_while(|byte| is_of_number(byte)).count();
                 let number = rest.get(..length)?;
-                let whole = !number.iter().any(|byte| b".eE".contains(byte));
-                // What has no more than 18 digits fits.
-                if whole && 18 < length {
+                let is_whole = !number.iter().any(|byte| b".eE".contains(byte));
+                // Every integer of at most 18 digits fits.
+                if is_whole && length > 18 {
                     let digits = std::str::from_utf8(number).ok()?;
                     if digits.parse::<i64>().is_err() && digits.parse::<u64>().is_err() {
                         return Some((at, number));
@@ -270,7 +252,7 @@ fn wide_integer(text: &[u8]) -> Option<(usize, &[u8])> {
     None
 }
 
-/// Bytes of the JSON text that `rest` begins with, its quotes included.
+/// Length in bytes of the JSON string at the start of `rest`, with its quotes.
 fn length_of_text(rest: &[u8]) -> usize {
     let mut escaped = false;
     for (at, byte) in rest.iter().enumerate().skip(1) {
@@ -283,8 +265,8 @@ fn length_of_text(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// Upper estimates of the memory of a document's parts.
-mod takes {
+/// Upper estimates of the memory of a document's parts, in bytes.
+mod memory_of {
     use serde_json::Value;
 
     pub(super) const PLACE: usize = size_of::<Value>();
@@ -297,8 +279,9 @@ mod takes {
     pub(super) const MAP: usize = 4 * (PLACE + KEY) + 4 * PIECE;
 }
 
-fn measure(text: &[u8], memory_max: usize) -> Result<(), ReadDocumentError> {
-    let (mut depth, mut memory): (usize, usize) = (0, takes::PLACE);
+/// Checks depth and memory of the document before it is parsed.
+fn check_size(text: &[u8], memory_max: usize) -> Result<(), ReadDocumentError> {
+    let (mut depth, mut memory): (usize, usize) = (0, memory_of::PLACE);
     let (mut in_text, mut escaped) = (false, false);
     for byte in text {
         if in_text {
@@ -310,27 +293,27 @@ fn measure(text: &[u8], memory_max: usize) -> Result<(), ReadDocumentError> {
         match byte {
             b'"' => {
                 in_text = true;
-                memory += takes::PIECE;
+                memory += memory_of::PIECE;
             }
             b'[' => {
                 depth += 1;
-                memory += takes::LIST;
+                memory += memory_of::LIST;
             }
             b'{' => {
                 depth += 1;
-                memory += takes::MAP;
+                memory += memory_of::MAP;
             }
             b']' | b'}' => depth = depth.saturating_sub(1),
-            b',' => memory += takes::PLACE,
-            b':' => memory += takes::KEY,
+            b',' => memory += memory_of::PLACE,
+            b':' => memory += memory_of::KEY,
             _ => (),
         }
-        if DOCUMENT_DEPTH_MAX < depth {
+        if depth > DOCUMENT_DEPTH_MAX {
             return Err(ReadDocumentError::TooDeep {
                 depth_max: DOCUMENT_DEPTH_MAX,
             });
         }
-        if memory_max < memory {
+        if memory > memory_max {
             return Err(ReadDocumentError::TooMuch { memory_max });
         }
     }

@@ -7,9 +7,9 @@ pub(crate) const FS_ROOT: &str = "_workflowFsRoot";
 /// Why `_workflowFsRoot` cannot be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FsRootError {
-    #[error("`_workflowFsRoot` is declared with another type than string")]
+    #[error("`_workflowFsRoot` is declared with a type other than string")]
     DeclaredType,
-    #[error("the structured input is not an object, so `_workflowFsRoot` has no place in it")]
+    #[error("the structured input is not an object, so `_workflowFsRoot` cannot be added")]
     InputNotObject,
 }
 
@@ -38,9 +38,6 @@ pub fn declare_fs_root(schema: &mut Value) -> Result<(), FsRootError> {
 }
 
 /// Sets `_workflowFsRoot` to `root`. A value from the caller is overwritten.
-///
-/// # Errors
-/// [`FsRootError::InputNotObject`].
 pub fn inject_fs_root(input: &mut Value, root: &str) -> Result<(), FsRootError> {
     let object = input.as_object_mut().ok_or(FsRootError::InputNotObject)?;
     object.insert(FS_ROOT.to_owned(), Value::from(root));

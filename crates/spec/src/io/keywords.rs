@@ -1,7 +1,8 @@
 //! Unknown keywords of a JSON Schema. JSON Schema ignores them, but they are usually mistakes.
 
 use crate::did_you_mean::nearest;
-use crate::document::{Key, Node, Value};
+use crate::document::{Key, Node, Value, excerpt};
+use crate::manifest::did_you_mean;
 
 const FOUND_MAX: usize = 20;
 
@@ -68,9 +69,11 @@ const KEYWORDS: [&str; 60] = [
     "contentMediaType",
     "contentSchema",
 ];
+/// The values of `type`.
 const TYPES: [&str; 7] = [
     "array", "boolean", "integer", "null", "number", "object", "string",
 ];
+/// Keywords whose values are schemas or lists of schemas.
 const SCHEMAS: [&str; 17] = [
     "allOf",
     "anyOf",
@@ -90,6 +93,7 @@ const SCHEMAS: [&str; 17] = [
     "additionalItems",
     "dependencies",
 ];
+/// Keywords whose values are maps of names to schemas.
 const MAPS: [&str; 5] = [
     "properties",
     "patternProperties",
@@ -98,9 +102,8 @@ const MAPS: [&str; 5] = [
     "dependentSchemas",
 ];
 
-/// An unknown keyword.
 #[derive(Debug)]
-pub struct Meaningless<'schema> {
+pub struct UnknownKeyword<'schema> {
     pub key: &'schema Key,
     /// A similar keyword; at the top level, the correct declaration of a field.
     pub advice: Option<String>,
@@ -108,7 +111,7 @@ pub struct Meaningless<'schema> {
 
 /// Finds the unknown keywords of the schema `root`. Keys that start with `x-` are extensions.
 #[must_use]
-pub fn meaningless(root: &Node) -> Vec<Meaningless<'_>> {
+pub fn unknown_keywords(root: &Node) -> Vec<UnknownKeyword<'_>> {
     let mut found = Vec::new();
     let mut open = vec![(root, true)];
     while let Some((node, is_top)) = open.pop() {
@@ -129,16 +132,16 @@ pub fn meaningless(root: &Node) -> Vec<Meaningless<'_>> {
             } else if SCHEMAS.contains(&name) {
                 open.push((value, false));
             } else if !KEYWORDS.contains(&name) && !name.starts_with("x-") {
-                let field = is_top && declares(value);
+                let is_field = is_top && is_declaration(value);
                 let advice = match nearest(name, KEYWORDS) {
-                    Some(near) => Some(format!("did you mean `{near}`?")),
-                    None if field => Some(
+                    Some(near) => Some(did_you_mean(near)),
+                    None if is_field => Some(
                         "declare a field as `{type: object, properties: {NAME: {type: string}}}`"
                             .to_owned(),
                     ),
                     None => None,
                 };
-                found.push(Meaningless { key, advice });
+                found.push(UnknownKeyword { key, advice });
             }
         }
     }
@@ -148,7 +151,7 @@ pub fn meaningless(root: &Node) -> Vec<Meaningless<'_>> {
 }
 
 /// Whether a value looks like the declaration of a field: `string`, or `{type: string}`.
-fn declares(value: &Node) -> bool {
+fn is_declaration(value: &Node) -> bool {
     match &value.value {
         Value::Text(text) => TYPES.contains(&text.as_str()),
         Value::Map(_) => value.get("type").is_some(),
@@ -156,14 +159,14 @@ fn declares(value: &Node) -> bool {
     }
 }
 
-/// Explains a text at `node`, at the keywords `steps`, where a schema or a list belongs, and gives
-/// the correct form.
+/// Explains a text at `node`, at the pointer `steps`, if a schema or a list is expected there, and
+/// suggests the correct form.
 #[must_use]
-pub fn wrong_text(node: &Node, steps: &[&str]) -> Option<(String, Option<String>)> {
+pub fn explain_text(node: &Node, steps: &[&str]) -> Option<(String, Option<String>)> {
     let Value::Text(text) = &node.value else {
         return None;
     };
-    let found = crate::document::excerpt(text);
+    let found = excerpt(text);
     let (last, above) = steps.split_last()?;
     // In a map of schemas every key is a field name, even a keyword.
     let is_field = above
@@ -175,12 +178,12 @@ pub fn wrong_text(node: &Node, steps: &[&str]) -> Option<(String, Option<String>
         last if SCHEMAS.contains(&last) => "a schema",
         _ => return None,
     };
-    let meant = TYPES.into_iter().find(|known| known == text);
+    let named = TYPES.into_iter().find(|known| known == text);
     let hint = match expected {
         "a list" => Some(format!("write a list: `[{found}]`")),
-        _ => meant
+        _ => named
             .or_else(|| nearest(text, TYPES))
-            .map(|meant| format!("write `{{type: {meant}}}`")),
+            .map(|name| format!("write `{{type: {name}}}`")),
     };
     Some((
         format!("found the text `{found}`, expected {expected}"),
@@ -190,15 +193,15 @@ pub fn wrong_text(node: &Node, steps: &[&str]) -> Option<(String, Option<String>
 
 /// Explains an invalid value of `type` at `node`, and suggests a valid one.
 #[must_use]
-pub fn wrong_type(node: &Node) -> Option<(String, Option<String>)> {
+pub fn explain_type(node: &Node) -> Option<(String, Option<String>)> {
     let Value::Text(text) = &node.value else {
         return None;
     };
     if TYPES.contains(&text.as_str()) {
         return None;
     }
-    let found = crate::document::excerpt(text);
-    let near = nearest(text, TYPES).map(|near| format!("did you mean `{near}`?"));
+    let found = excerpt(text);
+    let near = nearest(text, TYPES).map(did_you_mean);
     Some((
         format!(
             "found the type `{found}`, expected one of {}",

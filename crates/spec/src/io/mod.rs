@@ -57,7 +57,7 @@ pub(crate) fn read_schema<'document>(
         .to_json()
         .map_err(|error| reader.document_error(error))?;
     let bytes = schema.to_string().len();
-    if SCHEMA_BYTES_MAX < bytes {
+    if bytes > SCHEMA_BYTES_MAX {
         return Err(reader.error(
             node,
             Problem::SchemaTooLarge {
@@ -76,7 +76,7 @@ pub(crate) fn read_files<'document>(
 ) -> Result<Vec<FileEntry>, ManifestError> {
     let pointer = reader.pointer(node);
     let mut files: Vec<FileEntry> = Vec::new();
-    let mut claimed: HashMap<String, String> = HashMap::new();
+    let mut first_sources: HashMap<String, String> = HashMap::new();
     for (key, value) in reader.map(node)? {
         let segment = file_key(&key.name).map_err(|reason| {
             let found = excerpt(&key.name);
@@ -88,7 +88,7 @@ pub(crate) fn read_files<'document>(
             continue;
         };
         let found = file.path.to_string();
-        match claimed.get(&found) {
+        match first_sources.get(&found) {
             Some(first) if distinct_paths => {
                 let first = first.clone();
                 reader.note(reader.error(
@@ -98,7 +98,7 @@ pub(crate) fn read_files<'document>(
             }
             Some(_) => (),
             None => {
-                claimed.insert(found, file.source.clone());
+                first_sources.insert(found, file.source.clone());
             }
         }
         files.push(file);
@@ -106,10 +106,7 @@ pub(crate) fn read_files<'document>(
     Ok(files)
 }
 
-/// Parses a key, which becomes a file name: one path segment.
-///
-/// # Errors
-/// The reason, as the end of a sentence.
+/// Parses a key, which becomes a file name: one path segment. The error completes "the key …".
 pub(crate) fn file_key(key: &str) -> Result<RelPath, String> {
     if key.chars().any(char::is_control) {
         return Err("contains a control character".to_owned());
@@ -121,16 +118,15 @@ pub(crate) fn file_key(key: &str) -> Result<RelPath, String> {
     Ok(path)
 }
 
-/// The keys of a declared file that were read.
 #[derive(Default)]
-struct WrittenFile {
+struct PartialFile {
     path: Option<TokenPath>,
     is_required: bool,
     mode: Option<AccessMode>,
     content_type: Option<String>,
 }
 
-const FILE: [Field<WrittenFile>; 4] = [
+const FILE: [Field<PartialFile>; 4] = [
     Field::required(
         "path",
         "In the workspace.",
@@ -166,7 +162,6 @@ const FILE: [Field<WrittenFile>; 4] = [
     ),
 ];
 
-/// The schema of a declared file.
 pub(crate) fn file_schema() -> Json {
     object("A declared file.", &FILE)
 }
@@ -177,7 +172,7 @@ fn read_file<'document>(
     node: &'document Node,
     source: String,
 ) -> Result<FileEntry, ManifestError> {
-    let mut file = WrittenFile::default();
+    let mut file = PartialFile::default();
     let read = reader.fields(node, &FILE, &mut file);
     let (key, ()) = reader.both(key, read)?;
     Ok(FileEntry {
@@ -199,7 +194,7 @@ pub(crate) fn read_token_path<'document>(
         TokenError::Path { reason, .. } => reader.path_refused(node, text, reason.to_string()),
         other => reader.error(node, Problem::Token(other)),
     })?;
-    // `relative_path` accepts tokens as plain text, so it checks the whole path.
+    // Tokens are plain text for `relative_path`, so it can check the whole path.
     relative_path(text).map_err(|reason| reader.path_refused(node, text, reason))?;
     Ok(path)
 }

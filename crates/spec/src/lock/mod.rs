@@ -13,10 +13,9 @@ use crate::digest::Digest;
 use crate::document::{self, Format, Node, ReadError, ReadProblem, Value};
 use crate::path::escape;
 
-/// The only version.
 pub const LOCK_VERSION: u64 = 1;
 
-/// What a bundle was made of.
+/// The inputs of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(extend("$id" = "urn:runner:schema:lock")))]
@@ -31,11 +30,11 @@ pub struct Lock {
     #[serde(deserialize_with = "Option::deserialize")]
     #[cfg_attr(test, schemars(required, extend("type" = ["string", "null"])))]
     pub image: Option<String>,
-    /// What the body wants to find.
+    /// The `needs` of the `runner` block.
     pub needs: LockedNeeds,
-    /// Entries of the egress list, as they are written in one form.
+    /// Entries of the egress list, in normalized form.
     pub egress: Vec<String>,
-    /// Names of the variables that hold secrets.
+    /// Names of the variables with secret values.
     pub secrets: Vec<String>,
     /// Every source, in the order of the overlay.
     pub sources: Vec<LockedSource>,
@@ -44,7 +43,7 @@ pub struct Lock {
     pub content_digest: Digest,
 }
 
-/// What the body wants to find: the `needs` of the `runner` block.
+/// The `needs` of the `runner` block.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -61,7 +60,7 @@ pub struct LockedNeeds {
     pub pip: Vec<String>,
 }
 
-/// Which kind a source is of. What a `ref` leads to stands in the list instead of it.
+/// The kind of a source. A `ref` is replaced by the sources of its code-workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -86,14 +85,14 @@ impl LockedKind {
     }
 }
 
-/// One source. The fields of a repository are there for [`LockedKind::GitHub`] and for nothing else.
+/// A source. Only the kind `github` has the fields of a repository.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LockedSource {
     /// The manifest, relative to the workspace, `#`, and the JSON Pointer of the source in it.
     pub from: String,
-    /// Which kind it is of.
+    /// The kind of the source.
     pub kind: LockedKind,
     /// The path of the source, as the manifest has it.
     #[serde(
@@ -119,7 +118,7 @@ pub struct LockedSource {
     )]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub reference: Option<String>,
-    /// The commit that it was.
+    /// The commit that the reference named.
     #[serde(
         default,
         deserialize_with = "commit",
@@ -127,8 +126,8 @@ pub struct LockedSource {
     )]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub sha: Option<String>,
-    /// SHA-256 of the archive as it was fetched. A service may pack a commit anew: that it
-    /// differs is no difference of the source.
+    /// SHA-256 of the fetched archive. A service may repack a commit: another digest is not a
+    /// difference of the source.
     #[serde(
         default,
         deserialize_with = "document::stated",
@@ -136,7 +135,7 @@ pub struct LockedSource {
     )]
     #[cfg_attr(test, schemars(with = "Option<String>", extend("type" = "string")))]
     pub archive_digest: Option<Digest>,
-    /// Bytes of that archive.
+    /// Size of the archive, in bytes.
     #[serde(
         default,
         deserialize_with = "document::stated",
@@ -144,9 +143,9 @@ pub struct LockedSource {
     )]
     #[cfg_attr(test, schemars(extend("type" = "integer")))]
     pub archive_bytes: Option<u64>,
-    /// Bytes of the files that it gives.
+    /// Size of the files of the source, in bytes.
     pub bytes: u64,
-    /// How many files, links included.
+    /// Number of files, links included.
     pub files: u64,
 }
 
@@ -182,10 +181,9 @@ impl LockError {
         "lock_invalid"
     }
 
-    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> String {
-        "write it anew: `runner bundle … --lock FILE`".to_owned()
+        "write a new one: `runner bundle … --lock FILE`".to_owned()
     }
 }
 
@@ -256,19 +254,34 @@ impl Lock {
     /// The differences between `now` and this lock file, in the order of the file.
     #[must_use]
     pub fn differences(&self, now: &Self) -> Vec<LockDifference> {
+        let Self {
+            version: _,
+            engine,
+            image,
+            needs,
+            egress,
+            secrets,
+            sources,
+            content_digest,
+        } = self;
+        let LockedNeeds {
+            language,
+            native,
+            npm,
+            pip,
+        } = needs;
         let mut found = Differences::default();
-        found.one("engine", Some(&self.engine), Some(&now.engine));
-        found.one("image", self.image.as_ref(), now.image.as_ref());
-        let (needs, needs_now) = (&self.needs, &now.needs);
-        let languages = (needs.language.as_ref(), needs_now.language.as_ref());
-        found.one("needs.language", languages.0, languages.1);
-        found.set("needs.native", &needs.native, &needs_now.native);
-        found.set("needs.npm", &needs.npm, &needs_now.npm);
-        found.set("needs.pip", &needs.pip, &needs_now.pip);
-        found.set("egress", &self.egress, &now.egress);
-        found.set("secrets", &self.secrets, &now.secrets);
-        found.sources(&self.sources, &now.sources);
-        let digests = [self.content_digest, now.content_digest].map(|digest| digest.to_string());
+        found.one("engine", Some(engine), Some(&now.engine));
+        found.one("image", image.as_ref(), now.image.as_ref());
+        let language_now = now.needs.language.as_ref();
+        found.one("needs.language", language.as_ref(), language_now);
+        found.set("needs.native", native, &now.needs.native);
+        found.set("needs.npm", npm, &now.needs.npm);
+        found.set("needs.pip", pip, &now.needs.pip);
+        found.set("egress", egress, &now.egress);
+        found.set("secrets", secrets, &now.secrets);
+        found.sources(sources, &now.sources);
+        let digests = [content_digest, &now.content_digest].map(|digest| digest.to_string());
         found.one("content_digest", Some(&digests[0]), Some(&digests[1]));
         found.0
     }
@@ -299,7 +312,7 @@ fn empty_text(node: &Node) -> Option<&Node> {
     }
 }
 
-/// Checks the keys that a source of a repository has and no other.
+/// Checks that a source has the keys of a repository if and only if its kind is `github`.
 fn check_kind(root: &Node, node: &Node, source: &LockedSource) -> Result<(), ReadError> {
     let is_github = source.kind == LockedKind::GitHub;
     for key in REPOSITORY_KEYS {
@@ -307,7 +320,7 @@ fn check_kind(root: &Node, node: &Node, source: &LockedSource) -> Result<(), Rea
             None if is_github => (node, ReadProblem::Missing { key }),
             Some(value) if !is_github => {
                 let reason = format!(
-                    "found the key `{key}`, expected it for `github` only, not for `{}`",
+                    "found the key `{key}` in a source of kind `{}`; only `github` has it",
                     source.kind.word()
                 );
                 (value, ReadProblem::Refused { reason })
@@ -379,20 +392,32 @@ impl Differences {
     }
 
     fn source(&mut self, locked: &LockedSource, now: &LockedSource) {
-        let words = |source: &LockedSource| {
+        let values = |source: &LockedSource| {
+            let LockedSource {
+                from: _,
+                kind,
+                path,
+                repository,
+                reference,
+                sha,
+                archive_digest: _,
+                archive_bytes: _,
+                bytes,
+                files,
+            } = source;
             [
-                ("kind", Some(source.kind.word().to_owned())),
-                ("path", source.path.clone()),
-                ("repository", source.repository.clone()),
-                ("reference", source.reference.clone()),
-                ("sha", source.sha.clone()),
-                ("bytes", Some(source.bytes.to_string())),
-                ("files", Some(source.files.to_string())),
+                ("kind", Some(kind.word().to_owned())),
+                ("path", path.clone()),
+                ("repository", repository.clone()),
+                ("reference", reference.clone()),
+                ("sha", sha.clone()),
+                ("bytes", Some(bytes.to_string())),
+                ("files", Some(files.to_string())),
             ]
         };
-        for ((field, locked_word), (_, word)) in words(locked).iter().zip(&words(now)) {
+        for ((field, before), (_, after)) in values(locked).iter().zip(&values(now)) {
             let what = format!("source {}: {field}", escape(locked.from.as_bytes()));
-            self.one(&what, locked_word.as_ref(), word.as_ref());
+            self.one(&what, before.as_ref(), after.as_ref());
         }
     }
 }
@@ -444,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_file_is_read_back_as_it_was_written_with_its_keys_sorted() {
+    fn a_written_lock_file_is_read_back_and_has_sorted_keys() {
         let lock = example();
         let text = lock.to_json().expect("written");
         assert_eq!(Lock::parse(text.as_bytes(), "l"), Ok(lock));
@@ -466,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn each_drift_is_named_and_a_lock_file_differs_from_itself_in_nothing() {
+    fn each_difference_is_named() {
         let lock = example();
         assert_eq!(lock.differences(&lock), []);
         type Change = fn(&mut Lock);
@@ -557,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_in_another_order_and_an_archive_packed_anew_are_no_drift() {
+    fn the_order_of_lists_and_the_archive_are_no_difference() {
         let mut lock = example();
         lock.egress.push("b.example.org".to_owned());
         let mut now = lock.clone();
@@ -568,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_no_lock_file_is_refused_with_its_place() {
+    fn an_invalid_lock_file_is_refused_with_its_place() {
         let text = example().to_json().expect("written");
         let with = |from: &str, to: &str| {
             assert!(text.contains(from), "{from}");
@@ -621,7 +646,7 @@ mod tests {
                     "\"files\": 1",
                     &format!("\"files\": 1, \"sha\": \"{}\"", "0".repeat(40)),
                 ),
-                "at /sources/1/sha: found the key `sha`, expected it for `github` only",
+                "at /sources/1/sha: found the key `sha` in a source of kind `inline`; only `github`",
             ),
             (with("sha256:", "sha1:"), "at /content_digest: found `sha1:"),
             (
@@ -637,7 +662,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_schema_of_the_lock_file_is_the_one_of_its_types() {
+    fn the_published_schema_of_the_lock_file_is_that_of_its_types() {
         let mut generated =
             serde_json::to_string_pretty(&schemars::schema_for!(Lock)).expect("a schema");
         generated.push('\n');

@@ -2,7 +2,8 @@
 
 use crate::document::{Node, Value, excerpt};
 
-const HOMES: [(&str, &[&str]); 8] = [
+/// Blocks, each with keys that authors put elsewhere by mistake.
+const BLOCKS: [(&str, &[&str]); 8] = [
     ("runner", &["engine", "image", "needs", "limits"]),
     ("runner.needs", &["language", "native", "npm", "pip"]),
     ("runner.limits", &["memory_mb", "cpu_ms"]),
@@ -37,16 +38,17 @@ const TOP_LEVEL: [&str; 12] = [
     "timeout_ms",
 ];
 
-pub(super) fn home_of(key: &str, known: &[&'static str]) -> Option<String> {
+/// A hint that names the block of `key`, which is in another map with the keys `known`.
+pub(super) fn block_of(key: &str, known: &[&'static str]) -> Option<String> {
     if known.contains(&key) {
         return None;
     }
-    if let Some((home, _)) = HOMES.iter().find(|(_, keys)| keys.contains(&key)) {
-        let blocks: Vec<&str> = home.split('.').collect();
-        let open = blocks.join(": {");
-        let close = "}".repeat(blocks.len());
+    if let Some((block, _)) = BLOCKS.iter().find(|(_, keys)| keys.contains(&key)) {
+        let steps: Vec<&str> = block.split('.').collect();
+        let open = steps.join(": {");
+        let close = "}".repeat(steps.len());
         return Some(format!(
-            "`{key}` belongs to `{home}`: write `{open}: {{{key}: …{close}`"
+            "`{key}` belongs to `{block}`: write `{open}: {{{key}: …{close}`"
         ));
     }
     TOP_LEVEL
@@ -54,7 +56,8 @@ pub(super) fn home_of(key: &str, known: &[&'static str]) -> Option<String> {
         .then(|| format!("`{key}` belongs to the top level of the manifest"))
 }
 
-pub(super) fn on_type(node: &Node, expected: &str, pointer: &str) -> Option<String> {
+/// A hint for the value `node`, which is not `expected`.
+pub(super) fn hint_for_type(node: &Node, expected: &str, pointer: &str) -> Option<String> {
     let text = match &node.value {
         Value::Number(_) if expected.contains("text") => "put it in quotes",
         Value::Null if is_secret(pointer) => "write `{vault: NAME}`, or remove the key",
@@ -66,7 +69,9 @@ pub(super) fn on_type(node: &Node, expected: &str, pointer: &str) -> Option<Stri
             "remove the quotes"
         }
         Value::Text(text) if expected.contains("whole") => return without_unit(text, pointer),
-        Value::List(_) if expected.ends_with("`sources`") => "write the list at `sources` of it",
+        Value::List(_) if expected.ends_with("`sources`") => {
+            "write the list under the key `sources`"
+        }
         Value::Text(text) if pointer.ends_with("/sources") => {
             return Some(format!("write a list: `[{{local: {}}}]`", as_scalar(text)));
         }
@@ -91,13 +96,14 @@ pub(super) fn on_type(node: &Node, expected: &str, pointer: &str) -> Option<Stri
 
 fn as_scalar(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
-    match text.bytes().all(is_plain) && !text.starts_with('-') {
-        true => excerpt(text),
-        false => format!("'{}'", excerpt(&text.replace('\'', "''"))),
+    if text.bytes().all(is_plain) && !text.starts_with('-') {
+        excerpt(text)
+    } else {
+        format!("'{}'", excerpt(&text.replace('\'', "''")))
     }
 }
 
-/// The number without a unit, because the key has it: `512m` of `memory_mb` is 512.
+/// A hint with the number in the unit of the key: `512m` of `memory_mb` is 512.
 fn without_unit(text: &str, pointer: &str) -> Option<String> {
     let key = pointer.rsplit('/').next()?;
     let (name, units): (&str, &[(&str, u64)]) = if key.ends_with("_mb") {
@@ -140,7 +146,7 @@ fn without_unit(text: &str, pointer: &str) -> Option<String> {
     })
 }
 
-/// For a list instead of a map: its first entry as a map entry.
+/// A hint for a list that should be a map: its first entry as a map entry.
 fn list_as_map(entries: &[Node], pointer: &str) -> Option<String> {
     match &entries.first()?.value {
         Value::Text(text) => as_map(text, pointer),
@@ -156,7 +162,8 @@ fn is_secret(pointer: &str) -> bool {
     name.is_some_and(|name| !name.contains('/'))
 }
 
-/// For text instead of a map: the path of a file, or a key without a space after its colon.
+/// A hint for text that should be a map: the path of a file, or a key without a space after its
+/// colon.
 fn as_map(text: &str, pointer: &str) -> Option<String> {
     match pointer {
         "/inputsFiles" | "/outputsFiles" => {
@@ -184,7 +191,7 @@ fn as_map(text: &str, pointer: &str) -> Option<String> {
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     is_key.then(|| {
         let (key, value) = (excerpt(key), excerpt(value.trim()));
-        format!("write a space behind the colon: `{key}: {value}`")
+        format!("write a space after the colon: `{key}: {value}`")
     })
 }
 

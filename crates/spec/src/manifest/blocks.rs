@@ -9,10 +9,10 @@ use crate::document::{Node, Place, Value};
 use crate::manifest::ManifestError;
 use crate::path::{PATH_BYTES_MAX, RelPath};
 
-/// Extensions of a path reference without a leading `./`.
+/// A `ref` with such an ending is a path, even without a leading `./`.
 const FILE_ENDINGS: [&str; 4] = [".md", ".yaml", ".yml", ".json"];
 
-/// How a block names another document.
+/// The key by which a block names another document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BlockForm {
     /// `{ref: …}`: a path, or a slug of the host's registry.
@@ -30,7 +30,6 @@ pub struct BlockReference {
     pub text: String,
 }
 
-/// The target of a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReferenceTarget {
     File(RelPath),
@@ -39,9 +38,8 @@ pub enum ReferenceTarget {
 }
 
 impl BlockReference {
-    /// Resolves the reference in the document `holder`, a path in the workspace.
-    ///
-    /// Paths are relative to the folder of `holder` and stay in the workspace.
+    /// Resolves the reference. `holder` is the path of its document in the workspace: paths are
+    /// relative to the folder of `holder` and stay in the workspace.
     ///
     /// # Errors
     /// Why it has no target: completes "which …".
@@ -52,7 +50,7 @@ impl BlockReference {
             || text.starts_with("../")
             || (!text.starts_with('@') && FILE_ENDINGS.iter().any(|end| text.ends_with(end)));
         if is_path {
-            return beside(holder, text).map(ReferenceTarget::File);
+            return resolve_path(holder, text).map(ReferenceTarget::File);
         }
         if is_slug(text) {
             return Ok(ReferenceTarget::Slug(text.to_owned()));
@@ -65,22 +63,11 @@ impl BlockReference {
 }
 
 /// Resolves the path `text` in the file `holder`. Both are paths in one workspace.
-///
-/// # Errors
-/// The reason: completes "which …".
-pub fn beside(holder: &RelPath, text: &str) -> Result<RelPath, String> {
-    if PATH_BYTES_MAX < text.len() {
+fn resolve_path(holder: &RelPath, text: &str) -> Result<RelPath, String> {
+    if text.len() > PATH_BYTES_MAX {
         return Err("is longer than 4095 bytes".to_owned());
     }
-    for (sign, reason) in [
-        ("\\", "contains a backslash; folders are separated by `/`"),
-        ("://", "is a URL"),
-        ("$", "contains `$`; variables are not replaced"),
-    ] {
-        if text.contains(sign) {
-            return Err(reason.to_owned());
-        }
-    }
+    refuse_path_signs(text)?;
     if text.starts_with('/') {
         return Err("is absolute".to_owned());
     }
@@ -100,6 +87,19 @@ pub fn beside(holder: &RelPath, text: &str) -> Result<RelPath, String> {
     RelPath::parse(&segments.join(&b'/')).map_err(|error| error.to_string())
 }
 
+/// Refuses texts that a shell, a URL parser or another system reads as more than a path.
+pub(super) fn refuse_path_signs(text: &str) -> Result<(), String> {
+    let refused = [
+        ("\\", "contains a backslash; folders are separated by `/`"),
+        ("://", "is a URL"),
+        ("$", "contains `$`; variables are not replaced"),
+    ];
+    match refused.iter().find(|(sign, _)| text.contains(sign)) {
+        Some((_, reason)) => Err((*reason).to_owned()),
+        None => Ok(()),
+    }
+}
+
 /// Whether `text` is `@owner/name` or `@owner/kind/name`: lower case, digits, `-`, `_` and `.`.
 #[must_use]
 pub fn is_slug(text: &str) -> bool {
@@ -116,7 +116,6 @@ pub fn is_slug(text: &str) -> bool {
     })
 }
 
-/// A document with one block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockDocument {
     pub file: String,
@@ -124,18 +123,18 @@ pub struct BlockDocument {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Looked {
+pub(crate) enum Lookup {
     Found(BlockDocument),
-    /// Not found: completes "which …".
+    /// What was searched and why that failed: completes "which …".
     Missing(String),
-    Broken(Box<ManifestError>),
+    Invalid(Box<ManifestError>),
 }
 
-impl Looked {
+impl Lookup {
     fn file(&self) -> Option<&str> {
         match self {
             Self::Found(document) => Some(&document.file),
-            Self::Broken(error) => Some(&error.file),
+            Self::Invalid(error) => Some(&error.file),
             Self::Missing(_) => None,
         }
     }
@@ -143,57 +142,52 @@ impl Looked {
 
 /// The documents of blocks. The caller reads the files before parsing, which does no I/O.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BlockDocuments(BTreeMap<BlockReference, Looked>);
+pub struct BlockDocuments(BTreeMap<BlockReference, Lookup>);
 
 impl BlockDocuments {
-    /// No lookups.
     pub const EMPTY: &'static Self = &Self(BTreeMap::new());
 
-    /// Adds the document of `reference`.
     pub fn insert(&mut self, reference: BlockReference, document: BlockDocument) {
-        self.0.insert(reference, Looked::Found(document));
+        self.0.insert(reference, Lookup::Found(document));
     }
 
-    /// Records that `reference` was not found. `tried` says what was searched and why that failed,
-    /// and completes "which …".
+    /// Records that `reference` was not found. `tried` is what was searched and why that failed:
+    /// completes "which …".
     pub fn insert_missing(&mut self, reference: BlockReference, tried: String) {
-        self.0.insert(reference, Looked::Missing(tried));
+        self.0.insert(reference, Lookup::Missing(tried));
     }
 
-    /// Records that `reference` names an invalid document.
-    pub fn insert_broken(&mut self, reference: BlockReference, error: ManifestError) {
-        self.0.insert(reference, Looked::Broken(Box::new(error)));
+    pub fn insert_invalid(&mut self, reference: BlockReference, error: ManifestError) {
+        self.0.insert(reference, Lookup::Invalid(Box::new(error)));
     }
 
     /// Removes the record that `reference` was not found, and returns what was tried.
     pub fn forget_missing(&mut self, reference: &BlockReference) -> Option<String> {
-        match self.0.get(reference) {
-            Some(Looked::Missing(_)) => match self.0.remove(reference) {
-                Some(Looked::Missing(tried)) => Some(tried),
-                _ => None,
-            },
-            _ => None,
-        }
+        let Some(Lookup::Missing(tried)) = self.0.get(reference) else {
+            return None;
+        };
+        let tried = tried.clone();
+        self.0.remove(reference);
+        Some(tried)
     }
 
-    /// Returns the document of `reference`, if it was found.
     #[must_use]
     pub fn get(&self, reference: &BlockReference) -> Option<&BlockDocument> {
-        match self.looked(reference) {
-            Some(Looked::Found(document)) => Some(document),
+        match self.lookup(reference) {
+            Some(Lookup::Found(document)) => Some(document),
             _ => None,
         }
     }
 
     /// Iterates over the documents that were found.
     pub fn documents(&self) -> impl Iterator<Item = &BlockDocument> {
-        self.0.values().filter_map(|looked| match looked {
-            Looked::Found(document) => Some(document),
-            Looked::Missing(_) | Looked::Broken(_) => None,
+        self.0.values().filter_map(|lookup| match lookup {
+            Lookup::Found(document) => Some(document),
+            Lookup::Missing(_) | Lookup::Invalid(_) => None,
         })
     }
 
-    pub(crate) fn looked(&self, reference: &BlockReference) -> Option<&Looked> {
+    pub(crate) fn lookup(&self, reference: &BlockReference) -> Option<&Lookup> {
         self.0.get(reference)
     }
 }
@@ -209,11 +203,8 @@ pub fn block_references(root: &Node) -> Vec<BlockReference> {
     };
     let mut references = Vec::new();
     for (key, value) in entries {
-        let block = match key.name.as_str() {
-            "runner" | "runtime" => "runner",
-            "sandbox" => "sandbox",
-            "secrets" => "secrets",
-            _ => continue,
+        let Some(block) = block_of_key(&key.name) else {
+            continue;
         };
         match reference_of(value, block) {
             Some((reference, _)) => references.push(reference),
@@ -224,6 +215,16 @@ pub fn block_references(root: &Node) -> Vec<BlockReference> {
         }
     }
     references
+}
+
+/// The block that the value of a top-level key is.
+fn block_of_key(key: &str) -> Option<&'static str> {
+    match key {
+        "runner" | "runtime" => Some("runner"),
+        "sandbox" => Some("sandbox"),
+        "secrets" => Some("secrets"),
+        _ => None,
+    }
 }
 
 /// Returns the inventory that a sandbox block names, inline or in a document of its own.
@@ -274,9 +275,9 @@ pub(crate) fn reference_of<'document>(
     Some((reference, inner))
 }
 
-/// Where `root` refers to documents that were looked up, with their names. The place of a sandbox's
-/// inventory is that of the reference to the sandbox.
-pub(super) fn places<'document>(
+/// The places of the references in `root` whose documents were looked up, and the names of the
+/// documents. The place of a sandbox's inventory is that of the reference to the sandbox.
+pub(super) fn reference_places<'document>(
     root: &'document Node,
     blocks: &'document BlockDocuments,
 ) -> impl Iterator<Item = (Place, &'document str)> {
@@ -286,25 +287,22 @@ pub(super) fn places<'document>(
     };
     entries.iter().flat_map(move |(key, value)| {
         let mut found = Vec::new();
-        let block = match key.name.as_str() {
-            "runner" | "runtime" => "runner",
-            "sandbox" => "sandbox",
-            "secrets" => "secrets",
-            _ => return found,
+        let Some(block) = block_of_key(&key.name) else {
+            return found;
         };
         let named = reference_of(value, block);
         let document = named
             .as_ref()
-            .and_then(|(reference, node)| Some((node.place, blocks.looked(reference)?)));
-        if let Some((place, looked)) = document {
-            found.extend(looked.file().map(|file| (place, file)));
+            .and_then(|(reference, node)| Some((node.place, blocks.lookup(reference)?)));
+        if let Some((place, lookup)) = document {
+            found.extend(lookup.file().map(|file| (place, file)));
         }
         if block == "sandbox" {
             let place = named.as_ref().map_or(value.place, |(_, node)| node.place);
             let elsewhere = named.and_then(|(reference, _)| blocks.get(&reference));
             let inner = elsewhere.map_or(value, |document| &document.root);
             let inventory = block_references_of_sandbox(inner)
-                .and_then(|reference| blocks.looked(&reference)?.file());
+                .and_then(|reference| blocks.lookup(&reference)?.file());
             found.extend(inventory.map(|file| (place, file)));
         }
         found
@@ -339,7 +337,7 @@ mod tests {
         parse_with(&root, "m.yaml", &blocks)
     }
 
-    fn told(parsed: &Parsed) -> Vec<String> {
+    fn described(parsed: &Parsed) -> Vec<String> {
         let written = parsed.errors.iter();
         written
             .map(|error| {
@@ -353,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_may_lie_in_another_document_by_either_word() {
+    fn a_block_is_read_from_another_document_by_ref_or_file() {
         for form in ["ref", "file"] {
             let text = format!(
                 "run: x\nrunner: {{{form}: ./RUNNER.md}}\nsandbox: {{{form}: sub/S.md}}\n\
@@ -377,7 +375,7 @@ mod tests {
                     ),
                 ],
             );
-            assert_eq!(told(&parsed), [""; 0]);
+            assert_eq!(described(&parsed), [""; 0]);
             let manifest: Manifest = parsed.manifest.expect("a manifest");
             assert_eq!(manifest.runner.engine, Engine::Sandbox);
             assert_eq!(manifest.limits[0].source, "runner.limits.cpu_ms");
@@ -388,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_lies_in_the_document_where_it_was_made_and_is_told_where_that_is_named() {
+    fn an_error_has_the_document_of_the_block_and_the_order_of_its_reference() {
         let parsed = parsed(
             "sandbox: {file: ./S.md}\nrun: ''\nrunner: {ref: ./R.md}\nnme: x\n",
             &[
@@ -400,7 +398,7 @@ mod tests {
             ],
         );
         assert_eq!(
-            told(&parsed),
+            described(&parsed),
             [
                 "S.md:2:18 /limits/cpu_ms out_of_range",
                 "S.md:3:12 /read_only wrong_type",
@@ -415,14 +413,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_that_leads_nowhere_says_what_was_tried() {
+    fn the_error_of_an_unresolvable_reference_has_what_was_tried() {
         let root = node("runner: {ref: '@a/b'}\nsandbox: {file: S.md}\nsecrets: {ref: ./x.md}\n");
         let mut blocks = BlockDocuments::default();
         let slug = reference("runner", BlockForm::Ref, "@a/b");
         blocks.insert_missing(slug, "is not among `refs`".to_owned());
         let broken = document::parse(b"a: [", Format::Yaml).expect_err("broken");
         let sandbox = reference("sandbox", BlockForm::File, "S.md");
-        blocks.insert_broken(sandbox, ManifestError::of_document("S.md", broken));
+        blocks.insert_invalid(sandbox, ManifestError::of_document("S.md", broken));
         let document = BlockDocument {
             file: "x.md".to_owned(),
             root: node("ref: ./y.md\n"),
@@ -451,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn the_inventory_of_a_sandbox_gives_its_variables_their_slugs() {
+    fn the_slugs_of_variables_come_from_the_inventory_of_the_sandbox() {
         let text = "run: x\nsandbox: {provider: local, config: {}, \
                     env: {auth: {ref: ./S.md, state: {env: [A_KEY, B_KEY]}}}}\n";
         let inventory = "secrets: [{slug: org/a-key, name: A, description: d, \
@@ -459,7 +457,7 @@ mod tests {
                          {kind: env, name: A_KEY, field: v}]}]\n";
         let slugs = |documents: &[(&str, &str)]| {
             let parsed = parsed(text, documents);
-            assert_eq!(told(&parsed), [""; 0]);
+            assert_eq!(described(&parsed), [""; 0]);
             let secrets = parsed.manifest.expect("a manifest").secrets;
             format!("{:?} {:?}", secrets[0].reference, secrets[1].reference)
         };
@@ -471,7 +469,7 @@ mod tests {
         let holds_a_value = "secrets: [{slug: ab, value: hunter2hunter2}, {name: b}]\n";
         let parsed = parsed(text, &[("S.md", holds_a_value)]);
         assert_eq!(
-            told(&parsed),
+            described(&parsed),
             [
                 "S.md:1:29 /secrets/0/value plaintext_credential",
                 "S.md:1:46 /secrets/1 missing_key"
@@ -481,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_is_a_path_beside_its_holder_or_a_slug() {
+    fn a_reference_is_a_relative_path_or_a_slug() {
         let holder = RelPath::parse(b"code/search/CODE.md").expect("a path");
         let path = |text: &str| {
             let path = RelPath::parse(text.as_bytes()).expect("a path");

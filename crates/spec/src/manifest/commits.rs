@@ -1,6 +1,6 @@
 //! `metadata.runner.sources` of a resolved manifest: the commits of the bundle's files.
 //!
-//! `runner bundle` writes it. In a bundle it is untrusted and informational.
+//! `runner bundle` writes them. In a bundle they are untrusted and informational.
 
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -13,7 +13,7 @@ const SOURCES_MAX: usize = 4_096;
 const TEXT_BYTES_MAX: usize = 1_024;
 const DIGITS: usize = 40;
 
-/// A reference of a source, and the commit that it was when the bundle was made.
+/// A reference of a source, and the commit that it named when the bundle was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SourceCommit {
@@ -52,21 +52,22 @@ pub(super) fn read(root: &Node) -> Vec<SourceCommit> {
 /// Replaces the commits of `manifest`.
 #[must_use]
 pub fn with_commits(mut manifest: Json, commits: &[SourceCommit]) -> Json {
-    let mut at = &mut manifest;
+    let mut block = &mut manifest;
     for key in ["metadata", "runner"] {
-        let Some(map) = at.as_object_mut() else {
+        let Some(map) = block.as_object_mut() else {
             return manifest;
         };
         if commits.is_empty() && !map.contains_key(key) {
             return manifest;
         }
-        at = map.entry(key).or_insert_with(|| json!({}));
+        block = map.entry(key).or_insert_with(|| json!({}));
     }
-    if let Some(map) = at.as_object_mut() {
-        match commits.is_empty() {
-            true => map.remove("sources"),
-            false => map.insert("sources".to_owned(), json!(commits)),
-        };
+    if let Some(map) = block.as_object_mut() {
+        if commits.is_empty() {
+            map.remove("sources");
+        } else {
+            map.insert("sources".to_owned(), json!(commits));
+        }
     }
     manifest.sort_all_objects();
     manifest

@@ -1,4 +1,5 @@
-//! The keys of a map as a table, from which it is read and its published schema is made.
+//! Tables of the keys of a map. Reading, the published schema, the resolved manifest and inheritance
+//! use the same table.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -9,19 +10,40 @@ use crate::manifest::{ManifestError, Problem, StatedLimit, is_variable_name, sch
 use crate::path::RelPath;
 use crate::runner_block::read_limit;
 
-/// A key of a map that is read into a `T`.
+/// A row of a table: a key of a map that is read into a `T`.
 pub(crate) struct Field<T> {
     pub(crate) key: &'static str,
     description: &'static str,
     pub(crate) kind: Kind<T>,
     is_required: bool,
     is_deprecated: bool,
+    resolution: Resolution,
+    inheritance: Inheritance,
+}
+
+/// The value of a key in a resolved manifest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Resolution {
+    /// The value as it is written. The default: a new key is not lost.
+    Copied,
+    /// A value made from the parsed manifest by [`crate::manifest::resolved`].
+    Rewritten,
+    Dropped,
+}
+
+/// The effect of a key of a code-workspace on the manifests that refer to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Inheritance {
+    /// Not inherited, with a warning. The default: a new key is not lost silently.
+    Warned,
+    Merged,
+    /// Not inherited: it describes the workspace itself, or has no effect.
+    Own,
 }
 
 /// How the value of a key is read, and its schema.
 pub(crate) enum Kind<T> {
     Text(&'static Text, fn(&mut T, String)),
-    /// A list of texts.
     Texts(&'static Text, fn(&mut T, Vec<String>)),
     /// A flag and its default.
     Flag(Option<bool>, fn(&mut T, bool)),
@@ -36,6 +58,8 @@ pub(crate) enum Kind<T> {
     /// A key that only identifies a document of its own. Elsewhere it is unknown.
     OfDocument(Read<T>),
     Other(fn() -> Json, Read<T>),
+    /// A map: its keys, its schema and how it is read.
+    Map(fn() -> Vec<&'static str>, fn() -> Json, Read<T>),
 }
 
 /// A text, and its schema.
@@ -57,7 +81,6 @@ pub(crate) static FREE_TEXT: Text = Text {
     read: |reader, node| reader.text(node).map(str::to_owned),
 };
 
-/// The name of an environment variable.
 pub(crate) static VARIABLE: Text = Text {
     schema: || schema::reference("variable"),
     read: |reader, node| {
@@ -70,7 +93,6 @@ pub(crate) static VARIABLE: Text = Text {
     },
 };
 
-/// Reads the value of a key.
 pub(crate) type Read<T> =
     for<'document> fn(&mut Reader<'document>, &'document Node, &mut T) -> Result<(), ManifestError>;
 
@@ -82,6 +104,19 @@ impl<T> Field<T> {
             kind,
             is_required: false,
             is_deprecated: false,
+            resolution: Resolution::Copied,
+            inheritance: Inheritance::Warned,
+        }
+    }
+
+    pub(crate) const fn resolved(self, resolution: Resolution) -> Self {
+        Self { resolution, ..self }
+    }
+
+    pub(crate) const fn inherited(self, inheritance: Inheritance) -> Self {
+        Self {
+            inheritance,
+            ..self
         }
     }
 
@@ -122,6 +157,28 @@ impl<T> Field<T> {
         matches!(self.kind, Kind::OfDocument(_))
     }
 
+    pub(crate) const fn resolution(&self) -> Resolution {
+        match self.kind {
+            Kind::OfDocument(_) | Kind::Unspecified => Resolution::Dropped,
+            _ => self.resolution,
+        }
+    }
+
+    pub(crate) const fn inheritance(&self) -> Inheritance {
+        match self.kind {
+            Kind::Ignored => Inheritance::Own,
+            _ => self.inheritance,
+        }
+    }
+
+    /// The path of the key, or for a map the paths of its keys.
+    pub(crate) fn paths(&self) -> Vec<Vec<&'static str>> {
+        match self.kind {
+            Kind::Map(keys, _, _) => keys().into_iter().map(|key| vec![self.key, key]).collect(),
+            _ => vec![vec![self.key]],
+        }
+    }
+
     fn read<'document>(
         &self,
         reader: &mut Reader<'document>,
@@ -145,7 +202,9 @@ impl<T> Field<T> {
                 );
                 reader.ignore(node);
             }
-            Kind::OfDocument(read) | Kind::Other(_, read) => read(reader, node, into)?,
+            Kind::OfDocument(read) | Kind::Other(_, read) | Kind::Map(_, _, read) => {
+                read(reader, node, into)?;
+            }
         }
         Ok(())
     }
@@ -161,7 +220,7 @@ impl<T> Field<T> {
             Kind::Flag(Some(default), _) => json!({"type": "boolean", "default": default}),
             Kind::Limit(limit, _, _) => schema::limit(limit),
             Kind::Ignored | Kind::Unspecified | Kind::OfDocument(_) => json!({}),
-            Kind::Other(schema, _) => schema(),
+            Kind::Other(schema, _) | Kind::Map(_, schema, _) => schema(),
         };
         let mut schema = schema::described(self.description, value);
         if self.is_deprecated {
@@ -169,6 +228,10 @@ impl<T> Field<T> {
         }
         schema
     }
+}
+
+pub(crate) fn keys<T>(fields: &[Field<T>]) -> Vec<&'static str> {
+    fields.iter().map(|field| field.key).collect()
 }
 
 /// The schema of a map with these keys and no others.

@@ -1,4 +1,5 @@
-//! The errors of a manifest: bounded, in the order of the text, without consequential errors.
+//! The errors of a manifest: bounded, in the order of the text, without errors that follow from
+//! another one.
 
 use std::cmp::Ordering;
 
@@ -6,7 +7,7 @@ use crate::document::Place;
 use crate::manifest::problem::did_you_mean;
 use crate::manifest::{ManifestError, Problem};
 
-/// Most errors that are listed.
+/// Largest number of listed errors.
 pub const ERRORS_MAX: usize = 100;
 
 /// Sort key of an error: its place in the manifest, whether it is in another document, and its
@@ -21,7 +22,7 @@ pub(super) struct Findings {
 
 impl Findings {
     pub(super) const fn is_full(&self) -> bool {
-        ERRORS_MAX <= self.errors.len()
+        self.errors.len() >= ERRORS_MAX
     }
 
     pub(super) fn add(&mut self, error: ManifestError) {
@@ -49,7 +50,7 @@ impl Findings {
             .collect();
         kept.sort_by(|(one, _), (other, _)| compare(one, other));
         let mut sorted: Vec<ManifestError> = kept.into_iter().map(|(_, error)| error).collect();
-        if 0 < more {
+        if more > 0 {
             sorted.push(ManifestError {
                 file: file.to_owned(),
                 place: None,
@@ -67,8 +68,8 @@ fn compare(one: &Order, other: &Order) -> Ordering {
     last(one).cmp(&last(other))
 }
 
-/// Whether `error` is a consequence of `other`: a missing key that was misspelt, or an unknown key
-/// with a credential.
+/// Whether `error` follows from `other`: the missing key is misspelt, or the unknown key has a
+/// credential.
 fn follows_from(error: &ManifestError, other: &ManifestError) -> bool {
     if error.file != other.file {
         return false;
@@ -98,7 +99,7 @@ mod tests {
     }
 
     /// Place and code of each error.
-    fn told(text: &str) -> Vec<String> {
+    fn codes(text: &str) -> Vec<String> {
         let Parsed { manifest, errors } = parsed(text);
         assert_eq!(manifest.is_none(), !errors.is_empty(), "{text}");
         let first = parse(text.as_bytes(), Format::Yaml, "m.yaml").err();
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn each_block_of_a_manifest_tells_each_of_its_errors_in_the_order_of_the_text() {
+    fn all_errors_of_all_blocks_are_in_the_order_of_the_text() {
         let text = "\
 kind: tol
 nme: x
@@ -177,11 +178,11 @@ approval: maybe
 38:6 missing_key, 39:13 token_unknown, 40:40 duplicate_claim, 42:10 wrong_type, \
 42:19 wrong_type, 42:33 mount_refused, 44:10 duplicate_claim, 44:32 duplicate_claim, \
 45:11 unknown_value";
-        assert_eq!(told(text).join(", "), expected);
+        assert_eq!(codes(text).join(", "), expected);
     }
 
     #[test]
-    fn what_only_follows_from_another_error_is_not_told() {
+    fn errors_that_follow_from_another_one_are_left_out() {
         for (text, expected) in [
             ("run: x\nsandbox: {providr: local}\n", "2:11 unknown_key"),
             ("code: {sorces: []}\n", "1:8 unknown_key"),
@@ -212,13 +213,13 @@ approval: maybe
             ),
             ("[]\n", "1:1 wrong_type"),
         ] {
-            assert_eq!(told(text).join(", "), expected, "{text}");
+            assert_eq!(codes(text).join(", "), expected, "{text}");
         }
-        assert_eq!(told("run: x\n"), [""; 0]);
+        assert_eq!(codes("run: x\n"), [""; 0]);
     }
 
     #[test]
-    fn a_flood_of_errors_is_counted_and_not_told() {
+    fn errors_over_the_limit_are_only_counted() {
         let wrong: Vec<String> = (0..15_000).map(|index| format!("'{index}/'")).collect();
         let text = format!("network: {{egress: [{}]}}\n", wrong.join(","));
         let errors = parsed(&text).errors;

@@ -7,31 +7,28 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
 
+use crate::document::escape_pointer_step;
+use crate::manifest::fields::{Inheritance, Resolution};
 use crate::manifest::run::contradiction;
-use crate::manifest::{ManifestError, Problem};
+use crate::manifest::{ManifestError, Problem, top_level};
 use crate::path::escape;
 use crate::report::WarningReport;
 use crate::run_form::Run;
-use crate::runner_block::{Language, limits_with_keys};
+use crate::runner_block::{self, Language};
 
-/// Keys of the runner that are inherited, besides those of its limits.
-const FIELDS: [&[&str]; 6] = [
-    &["engine"],
-    &["image"],
-    &["needs", "language"],
-    &["needs", "native"],
-    &["needs", "npm"],
-    &["needs", "pip"],
-];
-
-/// The keys of the runner that are inherited.
-fn fields() -> impl Iterator<Item = Vec<&'static str>> {
-    let limits = limits_with_keys().map(|(_, key)| vec!["limits", key.name]);
-    FIELDS.into_iter().map(<[_]>::to_vec).chain(limits)
+/// The paths of the keys of `runner` that are inherited.
+fn runner_paths() -> impl Iterator<Item = Vec<&'static str>> {
+    let fields = runner_block::FIELDS.into_iter();
+    let inherited = fields.filter(|field| field.resolution() != Resolution::Dropped);
+    inherited.flat_map(|field| field.paths())
 }
 
-/// Keys of a workspace that affect a run but are not inherited.
-const NOT_INHERITED: [&str; 4] = ["sandbox", "timeout_ms", "approval", "workspaceSources"];
+/// The keys of a manifest that are inherited as `inheritance`.
+fn top_level_keys(inheritance: Inheritance) -> impl Iterator<Item = &'static str> {
+    let fields = top_level::FIELDS.into_iter();
+    let inherited = fields.filter(move |field| field.inheritance() == inheritance);
+    inherited.map(|field| field.key)
+}
 
 /// A manifest in its resolved form.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,67 +38,67 @@ pub struct Level {
     pub resolved: Json,
 }
 
-/// A manifest with its inherited values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inherited {
     /// In its resolved form, keys sorted.
     pub manifest: Json,
-    /// JSON Pointer of each value to the file that decided it: per key of the root, per field of
-    /// `runner`, per variable of `secrets` and per host of `network.egress`.
+    /// The file that states each value, by the JSON Pointer of the value: a key of the root, a
+    /// field of `runner`, a variable of `secrets` or a host of `network.egress`.
     pub provenance: BTreeMap<String, String>,
     pub warnings: Vec<WarningReport>,
 }
 
-/// Merges `own` over `workspaces`, which are in the order of the references. Each level includes
-/// what the workspace itself inherits.
+/// Merges `own` over `workspaces`, which are in the order of the references. The level of a
+/// workspace includes the values that it inherits itself.
 ///
 /// # Errors
 /// [`Problem::NeedsContradictRun`]: `run` starts a program in another language than the merged
 /// `needs.language`.
 pub fn inherit(own: Level, workspaces: &[Level]) -> Result<Inherited, ManifestError> {
     let mut merged = Merged::default();
+    let mut warnings = Vec::new();
     for workspace in workspaces {
-        merged.warn_about_the_rest(workspace);
-        merged.add(workspace, Whose::Workspace);
+        warnings.extend(not_inherited(workspace));
+        warnings.extend(merged.add(workspace));
     }
-    merged.drop_secrets_that_the_sandbox_names(&own);
-    merged.add(&own, Whose::Own);
+    merged.remove_secrets_of_sandbox(&own);
+    // The manifest may replace every inherited value.
+    merged.add(&own);
     merged.refuse_contradiction(&own)?;
     let Merged {
         runner,
         secrets,
         egress,
-        mut warnings,
     } = merged;
     let mut provenance = BTreeMap::new();
     let mut manifest = match own.resolved {
         Json::Object(entries) => entries,
         _ => Map::new(),
     };
-    for replaced in ["runner", "secrets", "network"] {
-        manifest.shift_remove(replaced);
+    for merged in top_level_keys(Inheritance::Merged) {
+        manifest.shift_remove(merged);
     }
     for key in manifest.keys() {
         provenance.insert(pointer(&[key]), own.file.clone());
     }
     let mut block = Map::new();
-    for (field, decided) in runner {
-        provenance.insert(pointer(&[&["runner"][..], &field].concat()), decided.file);
-        insert(&mut block, &field, decided.value);
+    for (path, stated) in runner {
+        provenance.insert(pointer(&[&["runner"][..], &path].concat()), stated.file);
+        insert(&mut block, &path, stated.value);
     }
     let variables: Map<String, Json> = secrets
         .into_iter()
-        .map(|(variable, decided)| {
-            provenance.insert(pointer(&["secrets", &variable]), decided.file);
-            (variable, decided.value)
+        .map(|(variable, stated)| {
+            provenance.insert(pointer(&["secrets", &variable]), stated.file);
+            (variable, stated.value)
         })
         .collect();
     let hosts: Vec<Json> = egress
         .into_iter()
         .enumerate()
-        .map(|(index, decided)| {
-            provenance.insert(format!("/network/egress/{index}"), decided.file);
-            decided.value
+        .map(|(index, stated)| {
+            provenance.insert(format!("/network/egress/{index}"), stated.file);
+            stated.value
         })
         .collect();
     if !block.is_empty() {
@@ -124,84 +121,66 @@ pub fn inherit(own: Level, workspaces: &[Level]) -> Result<Inherited, ManifestEr
 }
 
 impl Inherited {
-    /// Replaces `workspace` by the original file for values that it inherits. `provenance` is that
-    /// of `workspace`.
+    /// In the provenance, replaces `workspace` by the file that states the value, if `workspace`
+    /// inherits it. `provenance` is that of `workspace`.
     pub fn trace(&mut self, workspace: &Level, provenance: &BTreeMap<String, String>) {
         const HOSTS: &str = "/network/egress";
-        let here = &self.manifest;
-        for (pointer, decider) in &mut self.provenance {
-            if *decider != workspace.file {
+        for (pointer, file) in &mut self.provenance {
+            if *file != workspace.file {
                 continue;
             }
             // The index of a host differs between the lists.
-            let there = if pointer.starts_with(HOSTS) {
-                let host = here.pointer(pointer);
+            let in_workspace = if pointer.starts_with(HOSTS) {
+                let host = self.manifest.pointer(pointer);
                 let list = workspace.resolved.pointer(HOSTS).and_then(Json::as_array);
                 let index = list.and_then(|list| list.iter().position(|one| Some(one) == host));
                 index.map(|index| format!("{HOSTS}/{index}"))
             } else {
                 Some(pointer.clone())
             };
-            if let Some(deeper) = there.and_then(|there| provenance.get(&there)) {
-                decider.clone_from(deeper);
+            if let Some(origin) = in_workspace.and_then(|pointer| provenance.get(&pointer)) {
+                file.clone_from(origin);
             }
         }
     }
 }
 
 #[derive(Debug, Clone)]
-struct Decided {
+struct Stated {
     value: Json,
     file: String,
-    whose: Whose,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
-    Own,
-    Workspace,
 }
 
 #[derive(Debug, Default)]
 struct Merged {
-    runner: BTreeMap<Vec<&'static str>, Decided>,
-    secrets: BTreeMap<String, Decided>,
-    egress: Vec<Decided>,
-    warnings: Vec<WarningReport>,
+    runner: BTreeMap<Vec<&'static str>, Stated>,
+    secrets: BTreeMap<String, Stated>,
+    egress: Vec<Stated>,
 }
 
 impl Merged {
-    fn add(&mut self, level: &Level, whose: Whose) {
-        let decided = |value: &Json| Decided {
+    /// Adds the values of `level`, which win over earlier ones. Returns a warning for each value
+    /// that they replace by another one.
+    fn add(&mut self, level: &Level) -> Vec<WarningReport> {
+        let stated = |value: &Json| Stated {
             value: value.clone(),
             file: level.file.clone(),
-            whose,
         };
         let resolved = &level.resolved;
-        for field in fields() {
-            let said = field
+        let mut replaced: Vec<(String, Stated, &Json)> = Vec::new();
+        for path in runner_paths() {
+            let value = path
                 .iter()
                 .try_fold(&resolved["runner"], |block, step| block.get(step));
-            if let Some(value) = said {
-                let earlier = self.runner.insert(field.clone(), decided(value));
-                self.warn_about_disagreement(
-                    &format!("runner.{}", field.join(".")),
-                    earlier,
-                    level,
-                    value,
-                    whose,
-                );
+            if let Some(value) = value {
+                let name = format!("runner.{}", path.join("."));
+                let earlier = self.runner.insert(path, stated(value));
+                replaced.extend(earlier.map(|earlier| (name, earlier, value)));
             }
         }
         for (variable, value) in resolved["secrets"].as_object().into_iter().flatten() {
-            let earlier = self.secrets.insert(variable.clone(), decided(value));
-            self.warn_about_disagreement(
-                &format!("secrets.{variable}"),
-                earlier,
-                level,
-                value,
-                whose,
-            );
+            let earlier = self.secrets.insert(variable.clone(), stated(value));
+            replaced.extend(earlier.map(|earlier| (format!("secrets.{variable}"), earlier, value)));
         }
         for host in resolved["network"]["egress"]
             .as_array()
@@ -209,48 +188,23 @@ impl Merged {
             .flatten()
         {
             if !self.egress.iter().any(|known| known.value == *host) {
-                self.egress.push(decided(host));
+                self.egress.push(stated(host));
             }
         }
-    }
-
-    fn warn_about_disagreement(
-        &mut self,
-        what: &str,
-        earlier: Option<Decided>,
-        level: &Level,
-        value: &Json,
-        whose: Whose,
-    ) {
-        let Some(earlier) = earlier else {
-            return;
-        };
-        let both_inherited = earlier.whose == Whose::Workspace && whose == Whose::Workspace;
-        if both_inherited && earlier.value != *value {
-            let (later, first) = (shown(&level.file), shown(&earlier.file));
+        replaced.retain(|(_, earlier, value)| earlier.value != **value);
+        let later = shown(&level.file);
+        let warning = |(name, earlier, _): (String, Stated, &Json)| {
+            let first = shown(&earlier.file);
             let message = format!(
-                "`{what}` is stated by {first} and otherwise by {later}: the later reference wins"
+                "`{name}` has different values in {first} and {later}: the later reference wins"
             );
-            let code = "workspaces_disagree";
-            self.warnings.push(WarningReport::new(code, message));
-        }
-    }
-
-    fn warn_about_the_rest(&mut self, workspace: &Level) {
-        for key in NOT_INHERITED {
-            if workspace.resolved.get(key).is_some() {
-                let file = shown(&workspace.file);
-                let message = format!(
-                    "`{key}` of {file} is not inherited: runner, secrets and network.egress are"
-                );
-                self.warnings
-                    .push(WarningReport::new("not_inherited", message));
-            }
-        }
+            WarningReport::new("workspaces_disagree", message)
+        };
+        replaced.into_iter().map(warning).collect()
     }
 
     /// A variable has one source: that of the manifest's own sandbox wins.
-    fn drop_secrets_that_the_sandbox_names(&mut self, own: &Level) {
+    fn remove_secrets_of_sandbox(&mut self, own: &Level) {
         let env = &own.resolved["sandbox"]["env"];
         for list in [&env["passthrough"], &env["auth"]["state"]["env"]] {
             for variable in list
@@ -272,10 +226,10 @@ impl Merged {
                 None => return Ok(()),
             },
         };
-        let Some(decided) = self.runner.get(&["needs", "language"][..]) else {
+        let Some(stated) = self.runner.get(&["needs", "language"][..]) else {
             return Ok(());
         };
-        let language = match decided.value.as_str() {
+        let language = match stated.value.as_str() {
             Some("node") => Some(Language::Node),
             Some("python") => Some(Language::Python),
             _ => None,
@@ -283,7 +237,7 @@ impl Merged {
         let Some((language, program)) = contradiction(&run, language) else {
             return Ok(());
         };
-        let decided_by = Some(shown(&decided.file));
+        let decided_by = Some(shown(&stated.file));
         Err(ManifestError {
             file: own.file.clone(),
             place: None,
@@ -297,20 +251,30 @@ impl Merged {
     }
 }
 
+fn not_inherited(workspace: &Level) -> impl Iterator<Item = WarningReport> {
+    let keys = top_level_keys(Inheritance::Warned);
+    let stated = keys.filter(|key| workspace.resolved.get(key).is_some());
+    stated.map(|key| {
+        let file = shown(&workspace.file);
+        let message = format!(
+            "`{key}` of {file} is not inherited: only runner, secrets and network.egress are"
+        );
+        WarningReport::new("not_inherited", message)
+    })
+}
+
 fn shown(file: &str) -> String {
     escape(file.as_bytes())
 }
 
-/// A JSON Pointer (RFC 6901), not shortened: it is data, not a message.
+/// The JSON Pointer of `steps`, not shortened: it is data, not a message.
 fn pointer(steps: &[&str]) -> String {
-    steps
-        .iter()
-        .map(|step| format!("/{}", step.replace('~', "~0").replace('/', "~1")))
-        .collect()
+    let escaped = steps.iter().map(|step| escape_pointer_step(step));
+    escaped.map(|step| format!("/{step}")).collect()
 }
 
-fn insert(block: &mut Map<String, Json>, field: &[&str], value: Json) {
-    match field {
+fn insert(block: &mut Map<String, Json>, path: &[&str], value: Json) {
+    match path {
         [name] => {
             block.insert((*name).to_owned(), value);
         }
@@ -354,7 +318,7 @@ mod tests {
     }
 
     /// `pointer=value < file` of runner, secrets and network.
-    fn told(inherited: &Inherited) -> Vec<String> {
+    fn merged_values(inherited: &Inherited) -> Vec<String> {
         let block = |pointer: &&String| {
             ["/runner/", "/secrets/", "/network/"]
                 .iter()
@@ -370,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn each_field_of_the_runner_comes_from_whoever_is_nearest() {
+    fn each_key_of_the_runner_is_inherited_unless_the_manifest_states_it() {
         let all = "runner: {engine: sandbox, image: i, needs: {language: node, native: [x], \
                    npm: [y], pip: [z]}, limits: {memory_mb: 1, timeout_ms: 2, cpu_ms: 3}}\n";
         let rows = [
@@ -416,12 +380,13 @@ mod tests {
                 "/runner/limits/cpu_ms=9",
             ),
         ];
+        assert_eq!(rows.len(), runner_paths().count(), "each key has a row");
         for (field, own, expected) in rows {
             let text = format!("run: {{exec: [x]}}\nrunner: {{{own}}}\n");
             let inherited = merged(&text, &[all]);
-            let told = told(&inherited);
-            assert_eq!(told.len(), fields().count(), "{field}");
-            for line in told {
+            let values = merged_values(&inherited);
+            assert_eq!(values.len(), runner_paths().count(), "{field}");
+            for line in values {
                 let is_own = line.starts_with(&format!("/runner/{field}="));
                 let from = if is_own { " < own" } else { " < a" };
                 assert!(line.ends_with(from), "{field}: {line}");
@@ -429,11 +394,18 @@ mod tests {
             }
             assert_eq!(inherited.provenance["/run"], "own");
         }
-        assert_eq!(told(&merged("run: x\n", &[])), [""; 0]);
+        assert_eq!(merged_values(&merged("run: x\n", &[])), [""; 0]);
+    }
+
+    /// `inherit` has code for each merged key.
+    #[test]
+    fn the_merged_keys_are_runner_network_and_secrets() {
+        let merged: Vec<_> = top_level_keys(Inheritance::Merged).collect();
+        assert_eq!(merged, ["runner", "network", "secrets"]);
     }
 
     #[test]
-    fn secrets_are_merged_and_hosts_united() {
+    fn secrets_are_merged_by_variable_and_hosts_are_a_union() {
         let inherited = merged(
             "run: x\nsecrets: {B: {vault: mine}, C: {value: c}}\n\
              network: {egress: [b.example, own.example]}\n",
@@ -444,7 +416,7 @@ mod tests {
             ],
         );
         assert_eq!(
-            told(&inherited),
+            merged_values(&inherited),
             [
                 r#"/network/egress/0="a.example" < a"#,
                 r#"/network/egress/1="b.example" < a"#,
@@ -464,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_workspaces_the_later_wins_and_the_rest_of_them_is_not_inherited() {
+    fn the_later_workspace_wins_and_other_keys_are_not_inherited() {
         let inherited = merged(
             "run: x\n",
             &[
@@ -475,7 +447,7 @@ mod tests {
             ],
         );
         assert_eq!(
-            told(&inherited),
+            merged_values(&inherited),
             [
                 r#"/runner/engine="subprocess" < b"#,
                 "/runner/limits/memory_mb=1 < a"
@@ -496,13 +468,13 @@ mod tests {
         );
         let message = &inherited.warnings[2].message;
         assert!(
-            message.contains("`runner.engine` is stated by a"),
+            message.contains("`runner.engine` has different values in a and b"),
             "{message}"
         );
     }
 
     #[test]
-    fn what_a_workspace_has_inherited_itself_is_traced_to_where_it_was_said() {
+    fn an_inherited_value_of_a_workspace_is_traced_to_its_file() {
         let deep = level(
             "deep",
             "runner: {engine: sandbox}\nnetwork: {egress: [d.example]}\n",
@@ -524,7 +496,7 @@ mod tests {
         let mut inherited = inherit(own, &levels).expect("merged");
         inherited.trace(&levels[1], &middle.provenance);
         assert_eq!(
-            told(&inherited),
+            merged_values(&inherited),
             [
                 r#"/network/egress/0="o.example" < other"#,
                 r#"/network/egress/1="d.example" < deep"#,
@@ -536,17 +508,20 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_the_sandbox_of_the_manifest_names_is_not_inherited() {
+    fn a_variable_of_the_own_sandbox_is_not_inherited() {
         let inherited = merged(
             "run: x\nsandbox: {provider: local, config: {}, env: {passthrough: [P], \
              auth: {state: {env: [S]}}}}\n",
             &["secrets: {P: {vault: p}, S: {vault: other}, T: {vault: t}}\n"],
         );
-        assert_eq!(told(&inherited), [r#"/secrets/T={"vault":"t"} < a"#]);
+        assert_eq!(
+            merged_values(&inherited),
+            [r#"/secrets/T={"vault":"t"} < a"#]
+        );
     }
 
     #[test]
-    fn a_language_that_the_program_is_not_written_in_is_refused() {
+    fn an_inherited_language_that_contradicts_run_is_refused() {
         let node = level("ws/manifest.yaml", "runner: {needs: {language: node}}\n");
         for run in ["tool.py", "{file: tool.py}"] {
             let own = level("tool/manifest.yaml", &format!("run: {run}\n"));

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use crate::document::{Node, Value};
 use crate::io::{FileEntry, file_key, read_files, read_token_path};
 use crate::limits::Limit;
-use crate::manifest::fields::{Field, Kind, VARIABLE, object};
+use crate::manifest::fields::{Field, Kind, VARIABLE, keys, object};
 use crate::manifest::network::{self, EgressRequest};
 use crate::manifest::reader::Reader;
 use crate::manifest::schema::reference;
@@ -24,9 +24,9 @@ pub(crate) struct LegacyRuntime {
     pub(crate) output_files: Vec<FileEntry>,
 }
 
-/// The keys of the block. `timeout_ms` is the spelling of AIP-17; `timeout_ms_max` matches its
-/// neighbours.
-const FIELDS: [Field<LegacyRuntime>; 9] = [
+/// The keys of the block. `timeout_ms` is the spelling of AIP-17; `timeout_ms_max` matches
+/// `cpu_ms_max` and `memory_mb_max`.
+pub(super) const FIELDS: [Field<LegacyRuntime>; 9] = [
     Field::new(
         "mode",
         "The older `engine`; `sandbox` means `subprocess`.",
@@ -38,7 +38,8 @@ const FIELDS: [Field<LegacyRuntime>; 9] = [
     Field::new(
         "resources",
         "Limits in the spelling of the first drafts.",
-        Kind::Other(
+        Kind::Map(
+            || keys(&RESOURCES),
             || object("Limits in the spelling of the first drafts.", &RESOURCES),
             |reader, node, legacy| reader.fields(node, &RESOURCES, legacy),
         ),
@@ -58,7 +59,8 @@ const FIELDS: [Field<LegacyRuntime>; 9] = [
     Field::new(
         "fs",
         "Files in and out.",
-        Kind::Other(
+        Kind::Map(
+            || keys(&FILES),
             || object("Files in and out.", &FILES),
             |reader, node, legacy| reader.fields(node, &FILES, legacy),
         ),
@@ -111,7 +113,7 @@ const FILES: [Field<LegacyRuntime>; 2] = [
     ),
 ];
 
-/// Keys of one limit. No two of a pair may be present.
+/// Pairs of keys for one limit: flat, and in `resources`. They exclude each other.
 const SAME_LIMIT: [(&str, &str); 4] = [
     ("timeout_ms", "timeoutMs"),
     ("timeout_ms_max", "timeoutMs"),
@@ -131,7 +133,6 @@ const fn limit(key: &'static str, limit: Limit, source: &'static str) -> Field<L
     Field::new(key, description, kind)
 }
 
-/// The schema of the block.
 pub(crate) fn schema() -> Json {
     let mut excluded = vec![json!({"required": ["timeout_ms", "timeout_ms_max"]})];
     excluded.extend(SAME_LIMIT.map(|(flat, inner)| {
@@ -146,7 +147,6 @@ pub(crate) fn schema() -> Json {
     schema
 }
 
-/// The schema of the files in or out.
 pub(crate) fn files_schema() -> Json {
     json!({
         "description": "A map as `inputsFiles`, or a list of paths whose last segments become the keys.",
@@ -182,8 +182,8 @@ pub(crate) fn read<'document>(
     reader.warn(
         "deprecated_runtime",
         node,
-        "this shape of `runtime` is old; write `runner`, `secrets`, `network`, `inputsFiles` and \
-         `outputsFiles`",
+        "this form of `runtime` is deprecated; write `runner`, `secrets`, `network`, \
+         `inputsFiles` and `outputsFiles`",
     );
     if let (Some((key, _)), Some(_)) = (node.entry("timeout_ms_max"), node.get("timeout_ms")) {
         let problem = Problem::Conflict {
@@ -210,7 +210,7 @@ pub(crate) fn read<'document>(
     Ok(legacy)
 }
 
-/// The old `sandbox` is the current `subprocess`.
+/// `sandbox` of the older block is the current `subprocess`.
 fn read_mode<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
@@ -244,8 +244,8 @@ fn read_fs<'document>(
             reader.warn(
                 "runtime_path_ignored",
                 item,
-                "a folder or a pattern has no file of its own and gives the body nothing: name \
-                 each file, in `inputsFiles` or `outputsFiles`",
+                "a folder or a pattern is ignored: name each file, in `inputsFiles` or \
+                 `outputsFiles`",
             );
             continue;
         }

@@ -1,13 +1,14 @@
-//! The manifest: parsed with the place of every value.
+//! Parses manifests.
 //!
-//! [`crate::document`] makes a tree of the text. The blocks of the specifications are then read
-//! from the tree, each with its own rules. Keys that no block reads are refused. A manifest only
-//! *asks*: other modules grant.
+//! [`crate::document`] parses the text to a tree with the place of every value. The blocks of the
+//! specifications are then read from the tree, each with its own rules. Unknown keys are refused. A
+//! manifest only *requests*: other modules grant.
 #![forbid(unsafe_code)]
 
 mod advice;
 mod blocks;
 pub mod commits;
+mod cross_checks;
 pub(crate) mod fields;
 mod findings;
 mod inherit;
@@ -20,19 +21,20 @@ mod resolved;
 pub(crate) mod run;
 pub mod schema;
 pub(crate) mod secrets;
-mod together;
 mod top_level;
 mod workspace_sources;
 
 pub use crate::document::Format;
 pub use blocks::{
-    BlockDocument, BlockDocuments, BlockForm, BlockReference, ReferenceTarget, beside,
-    block_references, block_references_of_sandbox, is_slug,
+    BlockDocument, BlockDocuments, BlockForm, BlockReference, ReferenceTarget, block_references,
+    block_references_of_sandbox, is_slug,
 };
 pub use commits::SourceCommit;
+pub(crate) use cross_checks::IO_KEYS;
 pub use findings::ERRORS_MAX;
 pub use inherit::{Inherited, Level, inherit};
 pub use network::EgressRequest;
+pub(crate) use problem::did_you_mean;
 pub use problem::{ManifestError, Problem};
 pub use references::{
     CodeReference, GitHubReference, SourceNode, code_references, github_references, source_nodes,
@@ -56,13 +58,25 @@ use crate::sandbox_block::{MountRequest, SandboxBlock};
 /// Warnings that `--strict` turns into refusals.
 pub const STRICT_REFUSES: [&str; 2] = ["config_missing", "unspecified_key"];
 
-/// The kind of a manifest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kind {
     #[default]
     Tool,
     Workflow,
     CodeWorkspace,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 3] = [Self::Tool, Self::Workflow, Self::CodeWorkspace];
+
+    /// The value of the key `kind`.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Workflow => "workflow",
+            Self::CodeWorkspace => "code-workspace",
+        }
+    }
 }
 
 /// A limit of one key. The strictest of several wins.
@@ -81,7 +95,6 @@ pub struct Restriction {
     pub value: Option<String>,
 }
 
-/// A parsed manifest.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Manifest {
     pub kind: Kind,
@@ -117,7 +130,7 @@ pub struct Manifest {
     pub refusals: Vec<ManifestError>,
 }
 
-/// The result of reading a manifest.
+/// A manifest, or its errors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {
     pub manifest: Option<Manifest>,
@@ -125,8 +138,8 @@ pub struct Parsed {
     pub errors: Vec<ManifestError>,
 }
 
-/// Reads a manifest, with blocks from other documents. `file_name` is used in errors about the
-/// manifest itself.
+/// Reads a manifest, with blocks from other documents. `file_name` is the name of the manifest in
+/// errors.
 #[must_use]
 pub fn parse_with(root: &Node, file_name: &str, blocks: &BlockDocuments) -> Parsed {
     let (manifest, errors) = read(root, file_name, blocks);
@@ -137,7 +150,7 @@ pub fn parse_with(root: &Node, file_name: &str, blocks: &BlockDocuments) -> Pars
 }
 
 /// The keys of an IO.md: the four blocks of AIP-16, and the keys that identify the document.
-const IO_KEYS: [&str; 9] = [
+const IO_DOCUMENT_KEYS: [&str; 9] = [
     "inputs",
     "outputs",
     "inputsFiles",
@@ -149,19 +162,19 @@ const IO_KEYS: [&str; 9] = [
     "description",
 ];
 
-/// Reads the blocks of AIP-16 from a document of their own. `file_name` is used in errors.
+/// Reads an IO.md, a document with only the blocks of AIP-16. `file_name` is used in errors.
 #[must_use]
 pub fn parse_io(root: &Node, file_name: &str) -> Parsed {
     let Value::Map(entries) = &root.value else {
         return parse_with(root, file_name, BlockDocuments::EMPTY);
     };
-    let is_known = |entry: &&(Key, Node)| IO_KEYS.contains(&entry.0.name.as_str());
+    let is_known = |entry: &&(Key, Node)| IO_DOCUMENT_KEYS.contains(&entry.0.name.as_str());
     let mut blocks = root.clone();
     blocks.value = Value::Map(entries.iter().filter(is_known).cloned().collect());
     let mut parsed = parse_with(&blocks, file_name, BlockDocuments::EMPTY);
     let reader = reader::Reader::with_blocks(file_name, root, BlockDocuments::EMPTY);
     let unknown = entries.iter().filter(|entry| !is_known(entry));
-    let unknown = unknown.map(|(key, _)| reader.unknown_key(root, key, &IO_KEYS, None));
+    let unknown = unknown.map(|(key, _)| reader.unknown_key(root, key, &IO_DOCUMENT_KEYS, None));
     parsed.errors.splice(0..0, unknown);
     if !parsed.errors.is_empty() {
         parsed.manifest = None;
@@ -196,7 +209,7 @@ pub fn empty() -> Manifest {
 }
 
 impl Manifest {
-    /// The consumer that asks for its secrets.
+    /// The consumer that requests the secrets of this manifest.
     #[must_use]
     pub fn consumer(&self) -> Consumer {
         Consumer {
@@ -206,34 +219,36 @@ impl Manifest {
         }
     }
 
-    /// The same manifest, requesting the secrets of a lean `secrets: {ref: …}` as `who`.
+    /// The same manifest, with the requests of `secrets: {ref: …}` made as `who`.
     #[must_use]
-    pub fn asking_for(&self, who: &Consumer) -> Self {
-        let mut asking = self.clone();
+    pub fn requesting_as(&self, who: &Consumer) -> Self {
+        let mut manifest = self.clone();
         if self.inventories.iter().any(|one| one.is_requested) {
-            asking.secrets.retain(|request| request.source != "secrets");
-            asking.request_of_inventories(who);
+            manifest
+                .secrets
+                .retain(|request| request.source != "secrets");
+            manifest.request_from_inventories(who);
         }
-        asking
+        manifest
     }
 
-    /// Requests, as `who`, the secrets of a lean `secrets: {ref: …}`. Returns whether there are
-    /// any.
-    pub(crate) fn request_of_inventories(&mut self, who: &Consumer) -> bool {
-        let wanted = secrets::of_inventories(&self.inventories, who);
-        let mut any = false;
-        for request in wanted {
-            any = true;
+    /// Adds the requests of `secrets: {ref: …}`, made as `who`. A variable of the sandbox keeps its
+    /// own source. Returns whether an inventory grants any secret to `who`.
+    pub(crate) fn request_from_inventories(&mut self, who: &Consumer) -> bool {
+        let requests = secrets::of_inventories(&self.inventories, who);
+        let has_requests = !requests.is_empty();
+        for request in requests {
             let name = &request.variable;
-            let in_sandbox = |known: &SecretRequest| {
+            let is_of_sandbox = |known: &SecretRequest| {
                 known.variable == *name && known.source.starts_with("sandbox.")
             };
-            let named = self.secrets.iter().any(in_sandbox) || self.env_passthrough.contains(name);
-            if !named && !self.secrets.contains(&request) {
+            let has_source =
+                self.secrets.iter().any(is_of_sandbox) || self.env_passthrough.contains(name);
+            if !has_source && !self.secrets.contains(&request) {
                 self.secrets.push(request);
             }
         }
-        any
+        has_requests
     }
 
     /// The value of `<toolId>` and `<workflowId>`: `id`, else `name`.
@@ -242,8 +257,8 @@ impl Manifest {
         self.id.as_deref().or(self.name.as_deref())
     }
 
-    /// Whether the manifest can be executed as it is: files are local, the provider is this
-    /// program, the sandbox is writable.
+    /// Checks that this program can execute the manifest as it is: files are local, the provider is
+    /// this program, the sandbox is writable.
     ///
     /// # Errors
     /// The first of [`Manifest::refusals`].

@@ -1,4 +1,4 @@
-//! `network.egress`: the hosts that the body asks for.
+//! `network.egress`: the hosts that a manifest requests.
 
 use std::collections::HashSet;
 

@@ -1,11 +1,11 @@
-//! Why a manifest is refused: place, found, expected, hint.
+//! Errors of a manifest: place, problem and hint.
 
 use crate::access_mode::AccessMode;
 use crate::document::{DocumentError, DocumentProblem, Place};
 use crate::path::escape;
 use crate::units::limit;
 
-/// A refused manifest, or one that this host cannot run.
+/// Why a manifest is refused or cannot run on this host, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.written())]
 pub struct ManifestError {
@@ -37,13 +37,12 @@ impl ManifestError {
         self.problem.code()
     }
 
-    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         self.problem.hint()
     }
 
-    /// Makes an error of a text that is not a document.
+    /// An error of the syntax.
     pub fn of_document(file: &str, error: DocumentError) -> Self {
         Self {
             file: file.to_owned(),
@@ -94,10 +93,10 @@ pub enum Problem {
     PathRefused { found: String, reason: String },
     #[error("the key `{found}` {reason}; it becomes the name of a file, `/scratch/{found}`")]
     FileKeyRefused { found: String, reason: String },
-    #[error("`{found}` is claimed twice, first by {first}")]
+    #[error("`{found}` is declared twice, first at {first}")]
     Duplicate {
         found: String,
-        /// JSON Pointer of the first one.
+        /// JSON Pointer or dotted key of the first one.
         first: String,
     },
     #[error("{0}")]
@@ -140,23 +139,23 @@ pub enum Problem {
         reason: crate::mount_target::MountTargetError,
     },
     /// A mount of a storage block, or of another workspace.
-    #[error("a storage at `{at}` is not mounted here: only the workspace is")]
+    #[error("the storage at `{at}` is not supported: only the workspace can be mounted")]
     StorageUnsupported { at: String, mode: AccessMode },
     #[error("`{key}` names sources that have not been fetched")]
     CodeUnresolved {
         /// `code` or `source`.
         key: &'static str,
     },
-    /// IO blocks in a manifest that is not called.
+    /// An IO block in a code-workspace.
     #[error("a code-workspace has no `{key}`: it belongs to the tool that uses the workspace")]
     IoInCodeWorkspace { key: &'static str },
     /// `_workflowFsRoot` with a type other than text.
-    #[error("`_workflowFsRoot` is declared with another type than string; the host sets it")]
+    #[error("`_workflowFsRoot` is declared with a type other than string; the host sets it")]
     FsRootType,
     #[error("the schema has {bytes} bytes, expected at most {}", limit(.bytes_max))]
     SchemaTooLarge { bytes: usize, bytes_max: usize },
     /// The language of a code-workspace or of `needs` differs from that of `run`.
-    #[error("`needs.language` is {language}{}, but `run` starts `{program}`", as_said_by(decided_by.as_deref()))]
+    #[error("`needs.language` is {language}{}, but `run` starts `{program}`", as_stated_by(decided_by.as_deref()))]
     NeedsContradictRun {
         language: &'static str,
         /// The file that sets it, escaped, if it is not the one with `run`.
@@ -214,7 +213,6 @@ impl Problem {
         }
     }
 
-    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match self {
@@ -222,7 +220,7 @@ impl Problem {
             Self::UnknownKey {
                 near: Some(near), ..
             } => return Some(near.clone()),
-            Self::UnknownKey { known, .. } if KEYS_NAMED_MAX < known.len() => {
+            Self::UnknownKey { known, .. } if known.len() > KEYS_NAMED_MAX => {
                 "`runner schema manifest` lists them"
             }
             Self::UnknownKey { .. } => return None,
@@ -252,9 +250,9 @@ impl Problem {
                 decided_by: None, ..
             } => "change `runner.needs.language` or `run`",
             Self::NeedsContradictRun { .. } => {
-                "state `runner.needs.language` beside `run`: what the manifest says wins"
+                "set `runner.needs.language` in the manifest with `run`: it wins"
             }
-            Self::More { .. } => "mend those that are listed first",
+            Self::More { .. } => "correct the listed errors first",
             Self::PlaintextCredential { .. } => {
                 "name the secret in `secrets` and pass its value with `--secret NAME=REF`"
             }
@@ -266,12 +264,12 @@ impl Problem {
             Self::MountTarget { .. } => "mount below a folder of its own, such as `/workspace`",
             Self::StorageUnsupported { at, mode } => {
                 return Some(format!(
-                    "give a directory with the data in its place: --mount DIR:{at}:{}",
+                    "mount a directory with the data instead: --mount DIR:{at}:{}",
                     mode.short()
                 ));
             }
-            Self::CodeUnresolved { .. } => "run `runner bundle` first, then execute what it made",
-            Self::IoInCodeWorkspace { .. } => "remove it here",
+            Self::CodeUnresolved { .. } => "run `runner bundle` first, then execute the bundle",
+            Self::IoInCodeWorkspace { .. } => "remove the key",
             Self::FsRootType => "declare it as `{type: string}` or not at all",
             Self::SchemaTooLarge { .. } => "make the schema smaller",
         };
@@ -279,19 +277,20 @@ impl Problem {
     }
 }
 
-pub(super) fn did_you_mean(near: &str) -> String {
+pub(crate) fn did_you_mean(near: &str) -> String {
     format!("did you mean `{near}`?")
 }
 
 const KEYS_NAMED_MAX: usize = 14;
-fn as_said_by(file: Option<&str>) -> String {
+
+fn as_stated_by(file: Option<&str>) -> String {
     file.map_or_else(String::new, |file| format!(", as {file} says"))
 }
 
 fn keys(known: &[&'static str]) -> String {
     match known {
-        [] => "no key at all".to_owned(),
+        [] => "no key".to_owned(),
         few if few.len() <= KEYS_NAMED_MAX => format!("one of {}", few.join(", ")),
-        many => format!("one of the {} keys that are known here", many.len()),
+        many => format!("one of the {} known keys", many.len()),
     }
 }

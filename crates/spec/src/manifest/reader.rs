@@ -1,4 +1,4 @@
-//! Typed reading of a tree. Every error has the place, the found value and the expected one.
+//! Reads typed values from a tree. Every error has the place, the found value and the expected one.
 
 use std::cell::RefCell;
 
@@ -7,7 +7,8 @@ use crate::document::{Key, Node, Place, Value, excerpt, pointer_step};
 use crate::inventory::Inventory;
 use crate::manifest::advice;
 use crate::manifest::blocks::{
-    BlockDocuments, BlockForm, BlockReference, Looked, auth_reference, reference_of,
+    BlockDocuments, BlockForm, BlockReference, Lookup, auth_reference, reference_of,
+    refuse_path_signs,
 };
 use crate::manifest::findings::Findings;
 use crate::manifest::problem::did_you_mean;
@@ -21,7 +22,6 @@ pub(crate) struct Reader<'document> {
     file: &'document str,
     root: &'document Node,
     blocks: &'document BlockDocuments,
-    opened: Vec<Opened<'document>>,
     findings: RefCell<Findings>,
     pub(crate) warnings: Vec<WarningReport>,
     pub(crate) ignored: Vec<String>,
@@ -30,16 +30,9 @@ pub(crate) struct Reader<'document> {
     pub(crate) inventories: Vec<Inventory>,
 }
 
-#[derive(Debug)]
-struct Opened<'document> {
-    file: &'document str,
-    root: &'document Node,
-}
-
 /// The keys of a block that is wrapped or in another document.
 pub(crate) const FORMS: [&str; 3] = ["inline", "ref", "file"];
 
-/// The entries of a map.
 pub(crate) type Entries<'document> = &'document [(Key, Node)];
 
 impl<'document> Reader<'document> {
@@ -48,18 +41,10 @@ impl<'document> Reader<'document> {
         root: &'document Node,
         blocks: &'document BlockDocuments,
     ) -> Self {
-        let opened: Vec<Opened<'document>> = blocks
-            .documents()
-            .map(|document| Opened {
-                file: &document.file,
-                root: &document.root,
-            })
-            .collect();
         Self {
             file,
             root,
             blocks,
-            opened,
             findings: RefCell::new(Findings::default()),
             warnings: Vec::new(),
             ignored: Vec::new(),
@@ -72,7 +57,7 @@ impl<'document> Reader<'document> {
         self.root
     }
 
-    /// Returns the value, or notes its error and returns `None`, so that reading goes on.
+    /// Returns the value, or notes the error and returns `None`: reading goes on.
     pub(crate) fn keep<T>(&self, result: Result<T, ManifestError>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
@@ -99,7 +84,6 @@ impl<'document> Reader<'document> {
         }
     }
 
-    /// Notes an error. Reading goes on.
     pub(crate) fn note(&self, error: ManifestError) {
         self.findings.borrow_mut().add(error);
     }
@@ -108,7 +92,7 @@ impl<'document> Reader<'document> {
     pub(crate) fn errors(&self) -> Vec<ManifestError> {
         let order = |file: &str| self.references().position(|(_, named)| named == file);
         let place = |error: &ManifestError| match order(&error.file) {
-            // Errors of other documents are sorted by the place of the reference.
+            // Errors of another document are sorted by the place of its reference.
             Some(index) => {
                 let reference = self.references().nth(index).map(|(place, _)| place);
                 (reference, 1, error.place)
@@ -120,16 +104,16 @@ impl<'document> Reader<'document> {
 
     fn references(&self) -> impl Iterator<Item = (Place, &'document str)> {
         let blocks = self.blocks;
-        crate::manifest::blocks::places(self.root, blocks)
+        crate::manifest::blocks::reference_places(self.root, blocks)
     }
 
     fn locate(&self, node: &Node) -> (&'document str, String) {
         if let Some(pointer) = self.root.pointer_to(node) {
             return (self.file, pointer);
         }
-        self.opened
-            .iter()
-            .find_map(|document| Some((document.file, document.root.pointer_to(node)?)))
+        self.blocks
+            .documents()
+            .find_map(|document| Some((document.file.as_str(), document.root.pointer_to(node)?)))
             .unwrap_or_else(|| (self.file, String::new()))
     }
 
@@ -144,7 +128,7 @@ impl<'document> Reader<'document> {
     }
 
     pub(crate) fn error(&self, node: &Node, problem: Problem) -> ManifestError {
-        let (file, pointer) = self.blame(node);
+        let (file, pointer) = self.error_location(node);
         error_at(file, node.place, pointer, problem)
     }
 
@@ -153,14 +137,14 @@ impl<'document> Reader<'document> {
     }
 
     pub(crate) fn key_error(&self, map: &Node, key: &Key, problem: Problem) -> ManifestError {
-        let (file, pointer) = self.blame(map);
+        let (file, pointer) = self.error_location(map);
         let pointer = pointer.map(|map| format!("{map}/{}", pointer_step(&key.name)));
         error_at(file, key.place, pointer, problem)
     }
 
-    /// The location of an error. Errors that are only counted get no pointer: each costs a search
-    /// of the document.
-    fn blame(&self, node: &Node) -> (&'document str, Option<String>) {
+    /// The file and pointer of an error. Errors that are only counted get no pointer: each costs a
+    /// search of the document.
+    fn error_location(&self, node: &Node) -> (&'document str, Option<String>) {
         if self.findings.borrow().is_full() {
             return (self.file, None);
         }
@@ -176,16 +160,15 @@ impl<'document> Reader<'document> {
 
     pub(crate) fn ignore(&mut self, node: &Node) {
         let (file, pointer) = self.locate(node);
-        let elsewhere = !std::ptr::eq(file, self.file);
-        self.ignored.push(if elsewhere {
-            format!("{file}#{pointer}")
-        } else {
+        self.ignored.push(if std::ptr::eq(file, self.file) {
             pointer
+        } else {
+            format!("{file}#{pointer}")
         });
     }
 
     pub(crate) fn wrong_type(&self, node: &Node, expected: &str) -> ManifestError {
-        let hint = advice::on_type(node, expected, &self.pointer(node));
+        let hint = advice::hint_for_type(node, expected, &self.pointer(node));
         self.error(
             node,
             Problem::WrongType {
@@ -225,17 +208,17 @@ impl<'document> Reader<'document> {
         known: &[&'static str],
         advice: Option<&str>,
     ) -> ManifestError {
-        let counted_only = self.findings.borrow().is_full();
-        let given = advice;
-        let near = given.map(str::to_owned).or_else(|| {
-            let near = (!counted_only).then(|| nearest(&key.name, known.iter().copied()))?;
-            near.map(did_you_mean)
-        });
-        let home = given
-            .is_none()
-            .then(|| advice::home_of(&key.name, known))
-            .flatten();
-        let near = home.or(near);
+        let similar = || {
+            // Errors that are only counted get no hint.
+            if self.findings.borrow().is_full() {
+                return None;
+            }
+            nearest(&key.name, known.iter().copied()).map(did_you_mean)
+        };
+        let near = match advice {
+            Some(advice) => Some(advice.to_owned()),
+            None => advice::block_of(&key.name, known).or_else(similar),
+        };
         let problem = Problem::UnknownKey {
             key: excerpt(&key.name),
             known: known.to_vec(),
@@ -390,9 +373,10 @@ impl<'document> Reader<'document> {
             return Ok(node);
         };
         if let Some((other, _)) = entries.iter().find(|(other, _)| other.name != key.name) {
-            let advice = match FORMS.contains(&other.name.as_str()) {
-                true => format!("write either `{}` or `{}`", key.name, other.name),
-                false => format!("`{}` stands alone", key.name),
+            let advice = if FORMS.contains(&other.name.as_str()) {
+                format!("write either `{}` or `{}`", key.name, other.name)
+            } else {
+                format!("remove it: `{}` allows no other key", key.name)
             };
             // The forms exclude each other.
             let known: Vec<&'static str> =
@@ -421,10 +405,10 @@ impl<'document> Reader<'document> {
         auth: &'document Node,
     ) -> Result<Option<&'document Node>, ManifestError> {
         match auth_reference(auth) {
-            Some((reference, node)) if self.blocks.looked(&reference).is_some() => {
+            Some((reference, node)) if self.blocks.lookup(&reference).is_some() => {
                 self.referenced(node, &reference).map(Some)
             }
-            // Without a lookup the names of the variables are enough to ask for the values.
+            // Without the document, slugs are derived from the names of the variables.
             _ => Ok(None),
         }
     }
@@ -442,11 +426,11 @@ impl<'document> Reader<'document> {
             };
             self.error(node, problem)
         };
-        match self.blocks.looked(reference) {
+        match self.blocks.lookup(reference) {
             None => Err(unresolvable(None)),
-            Some(Looked::Missing(tried)) => Err(unresolvable(Some(tried.clone()))),
-            Some(Looked::Broken(error)) => Err((**error).clone()),
-            Some(Looked::Found(document)) => {
+            Some(Lookup::Missing(tried)) => Err(unresolvable(Some(tried.clone()))),
+            Some(Lookup::Invalid(error)) => Err((**error).clone()),
+            Some(Lookup::Found(document)) => {
                 if reference_of(&document.root, reference.block).is_some() {
                     let file = crate::path::escape(document.file.as_bytes());
                     let tried = format!("leads to {file}, which is itself only a reference");
@@ -460,9 +444,9 @@ impl<'document> Reader<'document> {
 
     /// Whether `node` is the root of another document.
     pub(crate) fn is_document(&self, node: &Node) -> bool {
-        self.opened
-            .iter()
-            .any(|document| std::ptr::eq(document.root, node))
+        self.blocks
+            .documents()
+            .any(|document| std::ptr::eq(&document.root, node))
     }
 }
 
@@ -477,18 +461,10 @@ fn error_at(file: &str, place: Place, pointer: Option<String>, problem: Problem)
 
 /// Parses a path of a manifest: relative, below the folder, with an optional leading `./`.
 ///
-/// Refuses what [`RelPath`] refuses, and `~`, `$`, backslashes and URLs: they have a meaning
-/// elsewhere and would be literal here.
+/// Refuses the same as [`RelPath`], and `~`, `$`, backslashes and URLs: other programs replace or
+/// resolve them, here they would be literal.
 pub(crate) fn relative_path(text: &str) -> Result<RelPath, String> {
-    for (sign, reason) in [
-        ("\\", "contains a backslash; folders are separated by `/`"),
-        ("://", "is a URL"),
-        ("$", "contains `$`; variables are not replaced"),
-    ] {
-        if text.contains(sign) {
-            return Err(reason.to_owned());
-        }
-    }
+    refuse_path_signs(text)?;
     if text.starts_with('~') {
         return Err("starts with `~`, which is not replaced".to_owned());
     }
@@ -499,7 +475,6 @@ pub(crate) fn relative_path(text: &str) -> Result<RelPath, String> {
     RelPath::parse(path.as_bytes()).map_err(|error: PathError| error.to_string())
 }
 
-/// Describes a value for messages.
 pub(crate) fn describe(node: &Node) -> String {
     match &node.value {
         Value::Null => "nothing (null)".to_owned(),

@@ -26,7 +26,7 @@ pub fn code_references(root: &Node) -> Vec<CodeReference<'_>> {
                 return None;
             };
             let base = if source.is_lean {
-                PathBase::Beside
+                PathBase::DocumentFolder
             } else {
                 PathBase::Workspace
             };

@@ -9,32 +9,14 @@ use crate::access_mode::AccessMode;
 use crate::document::{Key, Node, Value};
 use crate::io::FileEntry;
 use crate::manifest::blocks::reference_of;
+use crate::manifest::fields::{Field, Resolution};
 use crate::manifest::{
-    BlockDocuments, Kind, Manifest, SecretReference, SecretRequest, legacy, slug_of_variable,
+    BlockDocuments, Manifest, SecretReference, SecretRequest, legacy, slug_of_variable, top_level,
 };
+use crate::provider::{ProviderEntry, REGISTRY};
 use crate::run_form::{Run, RunForm};
-use crate::runner_block::Engine;
-
-/// Keys that are written from the parsed manifest, or left out.
-const REWRITTEN: [&str; 13] = [
-    "schema",
-    "kind",
-    "source",
-    "code",
-    "run",
-    "entry",
-    "runner",
-    "runtime",
-    "network",
-    "secrets",
-    "sandbox",
-    "inputsFiles",
-    "outputsFiles",
-];
-/// Keys of a block in a document of its own that only identify the document.
-const OF_DOCUMENTS: [&str; 3] = ["schema", "id", "version"];
-/// Keys of a sandbox block that have no meaning here.
-const DRIFT: [&str; 3] = ["extraPorts", "extra_ports", "join"];
+use crate::runner_block::{self, Engine};
+use crate::sandbox_block;
 
 /// Writes the resolved form of `manifest`, which was read from `root` and `blocks` without errors.
 ///
@@ -42,13 +24,13 @@ const DRIFT: [&str; 3] = ["extraPorts", "extra_ports", "join"];
 /// left out.
 #[must_use]
 pub fn resolved(root: &Node, manifest: &Manifest, blocks: &BlockDocuments) -> Json {
-    let mut resolved = plain_entries(root, &REWRITTEN);
+    let mut resolved = copied(root, &top_level::FIELDS);
     let mut put = |key: &str, value: Option<Json>| {
         if let Some(value) = value {
             resolved.insert(key.to_owned(), value);
         }
     };
-    put("kind", Some(kind(manifest.kind)));
+    put("kind", Some(json!(manifest.kind.word())));
     put("run", manifest.run.as_ref().map(run));
     put("runner", runner(root, manifest, blocks));
     put("network", network(manifest));
@@ -64,25 +46,27 @@ pub fn resolved(root: &Node, manifest: &Manifest, blocks: &BlockDocuments) -> Js
     resolved
 }
 
-/// The entries of a map, without the keys of `but` and without numbers that JSON libraries cannot
-/// hold.
-fn plain_entries(node: &Node, but: &[&str]) -> Map<String, Json> {
+/// The entries of a map with [`Resolution::Copied`], without numbers that JSON libraries cannot hold.
+fn copied<T>(node: &Node, fields: &[Field<T>]) -> Map<String, Json> {
     let Value::Map(entries) = &node.value else {
         return Map::new();
     };
-    let entries = entries.iter();
-    let kept = entries.filter(|(key, _)| !but.contains(&key.name.as_str()));
-    kept.filter_map(plain_entry).collect()
+    let is_copied = |key: &Key| {
+        let field = fields.iter().find(|field| field.key == key.name);
+        field.is_none_or(|field| field.resolution() == Resolution::Copied)
+    };
+    let entries = entries.iter().filter(|(key, _)| is_copied(key));
+    entries.filter_map(lossy_entry).collect()
 }
 
-fn plain_entry((key, value): &(Key, Node)) -> Option<(String, Json)> {
-    Some((key.name.clone(), plain(value)?))
+fn lossy_entry((key, value): &(Key, Node)) -> Option<(String, Json)> {
+    Some((key.name.clone(), lossy_json(value)?))
 }
 
-fn plain(node: &Node) -> Option<Json> {
+fn lossy_json(node: &Node) -> Option<Json> {
     Some(match &node.value {
-        Value::Map(entries) => Json::Object(entries.iter().filter_map(plain_entry).collect()),
-        Value::List(items) => Json::Array(items.iter().filter_map(plain).collect()),
+        Value::Map(entries) => Json::Object(entries.iter().filter_map(lossy_entry).collect()),
+        Value::List(items) => Json::Array(items.iter().filter_map(lossy_json).collect()),
         _ => node.to_json().ok()?,
     })
 }
@@ -98,14 +82,6 @@ fn unwrapped<'document>(
     reference_of(node, block)
         .and_then(|(reference, _)| blocks.get(&reference))
         .map_or(node, |document| &document.root)
-}
-
-fn kind(kind: Kind) -> Json {
-    json!(match kind {
-        Kind::Tool => "tool",
-        Kind::Workflow => "workflow",
-        Kind::CodeWorkspace => "code-workspace",
-    })
 }
 
 fn run(run: &Run) -> Json {
@@ -124,11 +100,10 @@ fn runner(root: &Node, manifest: &Manifest, blocks: &BlockDocuments) -> Option<J
         return legacy_runner(node, manifest);
     }
     let node = unwrapped(node, "runner", blocks);
-    Some(Json::Object(plain_entries(node, &OF_DOCUMENTS)))
+    Some(Json::Object(copied(node, &runner_block::FIELDS)))
 }
 
-/// The runner of a legacy `runtime`. Unstated keys stay open, so that a referenced workspace can
-/// set them.
+/// The runner of a legacy `runtime`. Unstated keys stay unset: a referenced workspace can set them.
 fn legacy_runner(node: &Node, manifest: &Manifest) -> Option<Json> {
     let mut block = Map::new();
     if node.get("mode").is_some() {
@@ -180,23 +155,16 @@ fn secrets(manifest: &Manifest) -> Option<Json> {
     (!entries.is_empty()).then_some(Json::Object(entries))
 }
 
-/// Whether `sandbox.env.auth` is enough: the slug is the one derived from the variable. The
-/// inventory is not included.
+/// Whether the request can stay in `sandbox.env.auth`: its slug is derived from the variable, so
+/// reading it needs no inventory.
 fn stays_in_sandbox(request: &SecretRequest) -> bool {
     let by_name = SecretReference::Vault(slug_of_variable(&request.variable));
     request.source == "sandbox.env.auth" && request.reference == by_name
 }
 
 fn sandbox(node: &Node, manifest: &Manifest) -> Json {
-    let but = [&OF_DOCUMENTS[..], &DRIFT, &["env", "lifecycle", "config"]].concat();
-    let mut block = plain_entries(node, &but);
-    let config = node
-        .get("config")
-        .map(|config| plain_entries(config, &["installAdapters"]));
-    block.insert(
-        "config".to_owned(),
-        Json::Object(config.unwrap_or_default()),
-    );
+    let mut block = copied(node, &sandbox_block::FIELDS);
+    block.insert("config".to_owned(), Json::Object(provider_config(node)));
     let mut env = Map::new();
     let variables: Vec<&str> = manifest
         .secrets
@@ -228,18 +196,35 @@ fn sandbox(node: &Node, manifest: &Manifest) -> Json {
     Json::Object(block)
 }
 
+fn provider_config(sandbox: &Node) -> Map<String, Json> {
+    let (Some(config), Some(provider)) = (sandbox.get("config"), sandbox.get("provider")) else {
+        return Map::new();
+    };
+    let is_named = |entry: &&ProviderEntry| provider.value == Value::Text(entry.name.to_owned());
+    let keys = REGISTRY.iter().find(is_named).map(|entry| entry.config);
+    copied(config, keys.unwrap_or_default())
+}
+
 fn files(files: &[FileEntry]) -> Option<Json> {
     let entries: Map<String, Json> = files
         .iter()
         .map(|file| {
-            let key = String::from_utf8_lossy(file.key.as_bytes()).into_owned();
+            let FileEntry {
+                key,
+                path,
+                required,
+                mode,
+                content_type,
+                source: _,
+            } = file;
+            let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
             let mut entry = Map::new();
-            entry.insert("path".to_owned(), json!(file.path.written()));
-            let mode = file.mode.map(AccessMode::short);
+            entry.insert("path".to_owned(), json!(path.written()));
+            let mode = mode.map(AccessMode::short);
             entry.extend(mode.map(|mode| ("mode".to_owned(), json!(mode))));
-            let mime = file.content_type.as_ref();
+            let mime = content_type.as_ref();
             entry.extend(mime.map(|mime| ("contentType".to_owned(), json!(mime))));
-            entry.extend(file.required.then(|| ("required".to_owned(), json!(true))));
+            entry.extend(required.then(|| ("required".to_owned(), json!(true))));
             (key, Json::Object(entry))
         })
         .collect();
@@ -249,10 +234,16 @@ fn files(files: &[FileEntry]) -> Option<Json> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+
     use crate::document::{self, Format};
+    use crate::io::IoBlocks;
+    use crate::manifest::fields::Kind as FieldKind;
     use crate::manifest::{
         BlockDocument, BlockForm, BlockReference, Parsed, block_references, parse_with,
     };
+    use crate::runner_block::RunnerBlock;
+    use crate::sandbox_block::SandboxBlock;
 
     fn node(text: &str) -> Node {
         document::parse(text.as_bytes(), Format::Yaml).expect("a document")
@@ -264,16 +255,63 @@ mod tests {
         manifest.expect("a manifest")
     }
 
-    /// What a manifest asks for, without the names of the keys that ask.
-    fn wishes(manifest: &Manifest) -> String {
+    /// The requests of a manifest, without the keys that state them. Every field of a manifest is
+    /// named here, so that a new one is compared too.
+    fn requests(manifest: &Manifest) -> String {
         let Manifest {
+            kind,
+            id,
+            name,
+            version,
+            description,
+            run,
+            runner,
             limits,
             egress,
             secrets,
+            env_passthrough,
             mounts,
+            sandbox,
             io,
-            ..
+            workspace_sources,
+            commits,
+            restrictions,
+            code: _,
+            inventories: _,
+            warnings: _,
+            ignored: _,
+            refusals: _,
         } = manifest;
+        let RunnerBlock {
+            engine,
+            downgraded,
+            image,
+            needs,
+            limits: _,
+        } = runner;
+        let sandbox = sandbox.as_ref().map(|block| {
+            let SandboxBlock {
+                provider,
+                local,
+                read_only,
+                policy,
+                pause_after_idle,
+                destroy_on,
+                limits: _,
+                passthrough: _,
+                secrets: _,
+                egress: _,
+                mounts: _,
+            } = block;
+            let lifecycle = (pause_after_idle, destroy_on);
+            format!("{:?}", (provider, local, read_only, policy, lifecycle))
+        });
+        let IoBlocks {
+            inputs,
+            outputs,
+            input_files,
+            output_files,
+        } = io;
         let mut limits: Vec<_> = limits
             .iter()
             .map(|limit| (limit.limit.name(), limit.value))
@@ -290,55 +328,21 @@ mod tests {
             .map(|one| (&one.target, one.mode.name()))
             .collect();
         let files = |files: &[FileEntry]| {
-            let told = files.iter().map(|file| {
-                let FileEntry {
-                    key,
-                    path,
-                    required,
-                    mode,
-                    content_type,
-                    ..
-                } = file;
-                format!("{key} {path:?} {required} {mode:?} {content_type:?}")
-            });
-            let mut told: Vec<String> = told.collect();
-            told.sort();
-            told
+            let mut files = files.to_vec();
+            files.iter_mut().for_each(|file| file.source.clear());
+            files.sort_by_key(|file| file.key.to_string());
+            files
         };
-        let runner = (
-            manifest.runner.engine,
-            manifest.runner.downgraded,
-            &manifest.runner.image,
-            &manifest.runner.needs,
-        );
-        let sandbox = manifest.sandbox.as_ref().map(|block| {
-            (
-                block.provider,
-                &block.local,
-                block.read_only,
-                block.policy,
-                &block.pause_after_idle,
-                &block.destroy_on,
-            )
-        });
         format!(
             "{:?}",
             (
-                (
-                    manifest.kind,
-                    &manifest.id,
-                    &manifest.name,
-                    &manifest.version
-                ),
-                (&manifest.description, run_parts(manifest), runner, limits),
-                (egress, secrets, &manifest.env_passthrough, mounts, sandbox),
-                (
-                    sorted(io.inputs.as_ref()),
-                    sorted(io.outputs.as_ref()),
-                    files(&io.input_files),
-                    files(&io.output_files)
-                ),
-                (&manifest.workspace_sources, &manifest.restrictions),
+                (kind, id, name, version, description),
+                run.as_ref().map(super::run),
+                (engine, downgraded, image, needs, limits),
+                (egress, secrets, env_passthrough, mounts, sandbox),
+                (sorted(inputs.as_ref()), sorted(outputs.as_ref())),
+                (files(input_files), files(output_files)),
+                (workspace_sources, commits, restrictions),
             )
         )
     }
@@ -349,11 +353,7 @@ mod tests {
         Some(schema.to_string())
     }
 
-    fn run_parts(manifest: &Manifest) -> Option<Json> {
-        manifest.run.as_ref().map(super::run)
-    }
-
-    /// The resolved form of a manifest, after it has been seen to ask for the same.
+    /// The resolved form of a manifest, after a check that it has the same requests.
     fn checked(text: &str, blocks: &BlockDocuments) -> Json {
         let root = node(text);
         let manifest = read(&root, blocks);
@@ -361,7 +361,7 @@ mod tests {
         let text = resolved.to_string();
         let again = document::parse(text.as_bytes(), Format::Json).expect("JSON");
         let other = read(&again, &BlockDocuments::default());
-        assert_eq!(wishes(&other), wishes(&manifest), "{text}");
+        assert_eq!(requests(&other), requests(&manifest), "{text}");
         assert!(other.check_executable().is_ok(), "{text}");
         let deprecated = |code: &str| code.starts_with("deprecated") || code == "unspecified_key";
         assert!(
@@ -376,8 +376,137 @@ mod tests {
         resolved
     }
 
+    /// A value of each key that a manifest may have, by the path of the key.
+    const SAMPLES: [(&str, &str); 62] = [
+        ("schema", "code/v2"),
+        ("kind", "workflow"),
+        ("name", "n"),
+        ("id", "i"),
+        ("version", "'1'"),
+        ("description", "d"),
+        ("code", "./shared"),
+        ("source", "{local: a}"),
+        ("run", "x"),
+        ("entry", "x.sh"),
+        ("network", "{egress: [a.example]}"),
+        ("secrets", "{A: {vault: a}}"),
+        ("inputs", "{type: object}"),
+        ("outputs", "{type: object}"),
+        ("inputsFiles", "{a: {path: a}}"),
+        ("outputsFiles", "{a: {path: a}}"),
+        ("workspaceSources", "[{id: s, ref: r, mountPath: /m}]"),
+        ("timeout_ms", "7"),
+        ("approval", "always"),
+        ("requiredCapabilities", "[a]"),
+        ("runner/engine", "sandbox"),
+        ("runner/image", "i"),
+        ("runner/needs/language", "node"),
+        ("runner/needs/native", "[a]"),
+        ("runner/needs/npm", "[a]"),
+        ("runner/needs/pip", "[a]"),
+        ("runner/limits/memory_mb", "1"),
+        ("runner/limits/timeout_ms", "1"),
+        ("runner/limits/cpu_ms", "1"),
+        ("runtime/mode", "in-process"),
+        ("runtime/resources/timeoutMs", "1"),
+        ("runtime/resources/memoryMb", "1"),
+        ("runtime/resources/cpuMs", "1"),
+        ("runtime/env", "[A]"),
+        ("runtime/fs/read", "[a]"),
+        ("runtime/fs/write", "[a]"),
+        ("runtime/network", "{egress: [a.example]}"),
+        ("runtime/cpu_ms_max", "1"),
+        ("runtime/memory_mb_max", "1"),
+        ("runtime/timeout_ms", "1"),
+        ("runtime/timeout_ms_max", "1"),
+        ("sandbox/schema", "sandbox/v1"),
+        ("sandbox/id", "'@a/b'"),
+        ("sandbox/version", "'1'"),
+        ("sandbox/provider", "node-permission"),
+        ("sandbox/config/cwd", "a"),
+        ("sandbox/config/shell", "/bin/bash"),
+        ("sandbox/limits/memory_mb", "1"),
+        ("sandbox/limits/timeout_ms", "1"),
+        ("sandbox/limits/cpu_ms", "1"),
+        ("sandbox/env/auth", "{state: {env: [A]}}"),
+        ("sandbox/env/passthrough", "[A]"),
+        ("sandbox/env/autoPassthrough", "true"),
+        ("sandbox/network", "{egress: [a.example]}"),
+        ("sandbox/mounts", "[{source: workspace, at: /w}]"),
+        ("sandbox/policy", "{ref: a}"),
+        ("sandbox/lifecycle/pause_after_idle", "idle-1"),
+        ("sandbox/lifecycle/destroy_on", "workspace-close"),
+        ("sandbox/lifecycle/pause_after_idle_ms", "1"),
+        ("sandbox/lifecycle/destroy_on_workspace_close", "true"),
+        ("sandbox/read_only", "true"),
+        ("sandbox/metadata", "{a: 1}"),
+    ];
+    /// Keys that name no request of the manifest itself.
+    const WITHOUT_REQUEST: [&str; 8] = [
+        "code",
+        "source",
+        "requiredCapabilities",
+        "sandbox/schema",
+        "sandbox/id",
+        "sandbox/version",
+        "sandbox/env/autoPassthrough",
+        "sandbox/metadata",
+    ];
+
+    /// The paths of the keys of a table, without those that are ignored by their kind.
+    fn paths<T>(parent: &str, fields: &[Field<T>]) -> Vec<String> {
+        let has_effect = |field: &&Field<T>| {
+            !matches!(
+                field.kind,
+                FieldKind::Ignored | FieldKind::Unspecified | FieldKind::OfDocument(_)
+            )
+        };
+        let paths = fields.iter().filter(has_effect).flat_map(Field::paths);
+        paths
+            .map(|path| format!("{parent}{}", path.join("/")))
+            .collect()
+    }
+
     #[test]
-    fn a_rich_manifest_asks_for_the_same_afterwards() {
+    fn each_key_keeps_its_request() {
+        let tables = [
+            paths("", &top_level::FIELDS),
+            paths("runner/", &runner_block::FIELDS),
+            paths("runtime/", &legacy::FIELDS),
+            paths("sandbox/", &sandbox_block::FIELDS),
+            paths("sandbox/config/", REGISTRY[0].config),
+        ];
+        let mut keys: BTreeSet<String> = tables.into_iter().flatten().collect();
+        for block in ["runner", "runtime", "sandbox", "sandbox/config"] {
+            assert!(keys.remove(block), "{block}");
+        }
+        let sampled: BTreeSet<String> = SAMPLES.map(|(path, _)| path.to_owned()).into();
+        let differences: Vec<_> = keys.symmetric_difference(&sampled).collect();
+        assert_eq!(differences, [""; 0], "each key has a sample");
+        let blocks = BlockDocuments::default();
+        for (path, value) in SAMPLES {
+            let keys: Vec<&str> = path.split('/').collect();
+            let text = format!("{{{}: {value}{}", keys.join(": {"), "}".repeat(keys.len()));
+            let (text, without) = match path.strip_prefix("sandbox/") {
+                Some("provider") => (text, "{sandbox: {provider: local}}"),
+                Some(_) => (
+                    text.replacen("{sandbox: {", "{sandbox: {provider: local, ", 1),
+                    "{sandbox: {provider: local}}",
+                ),
+                None => (text, "{}"),
+            };
+            let root = node(&text);
+            let manifest = read(&root, &blocks);
+            let resolved = resolved(&root, &manifest, &blocks).to_string();
+            let other = read(&node(&resolved), &blocks);
+            assert_eq!(requests(&other), requests(&manifest), "{text}: {resolved}");
+            let has_request = requests(&manifest) != requests(&read(&node(without), &blocks));
+            assert_eq!(has_request, !WITHOUT_REQUEST.contains(&path), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_manifest_with_most_keys_has_the_same_requests_when_resolved() {
         let resolved = checked(
             "kind: workflow\nid: a\nname: B\nversion: 1.0.0\ndescription: d\n\
              run: {shell: 'a | b'}\ncode: ./shared\ntimeout_ms: 7\napproval: always\n\
@@ -415,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn older_shapes_are_translated() {
+    fn deprecated_forms_are_translated() {
         let resolved = checked(
             "entry: './main.py'\nsource: {origin: ai-draft}\n\
              runtime: {mode: sandbox, env: [STRIPE_API_KEY], network: {egress: [a.example]}, \
@@ -454,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_other_documents_stand_in_it() {
+    fn blocks_of_other_documents_are_inserted() {
         let text = "schema: code/v2\nid: '@acme/code/search'\nsource: {local: ./search.py}\n\
                     run: python search.py\nrunner: {ref: ./RUNNER.md}\n\
                     sandbox: {file: ./SANDBOX.md}\nsecrets: {ref: ./SECRETS.md}\n\

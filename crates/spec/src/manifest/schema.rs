@@ -11,7 +11,7 @@ use crate::runner_block::{self, limits_with_keys};
 use crate::{code_block, mounts, sandbox_block};
 
 const PATH_SEGMENT: &str = r"(?!\.{1,2}(?:/|$))[^/\\$\x00]{1,255}";
-/// A path does not look like one that a shell or a URL parser would read otherwise.
+/// The start of a path that no shell and no URL parser reads as something else.
 const PATH_START: &str = r"(?!~|file:|[^\x00]*://)(?:\./)?";
 
 /// The schema of manifests, as JSON.
@@ -101,7 +101,6 @@ fn definition(name: &str) -> Json {
     }
 }
 
-/// The schema of a text by its name.
 fn text(name: &str) -> Json {
     let path = format!("{PATH_START}{PATH_SEGMENT}(?:/{PATH_SEGMENT})*");
     let shorter = |most: u32, pattern: &str| json!({"maxLength": most, "pattern": pattern});
@@ -208,7 +207,7 @@ fn egress_rule() -> String {
     let port = "(?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|\
                 6553[0-5]))?";
     let label = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?";
-    // A last label of digits would be an address in another spelling.
+    // A last label of digits is an address in another notation.
     let last_label = format!("(?!(?:[0-9]+|0[xX][0-9A-Fa-f]*)(?::|$)){label}");
     let name = format!(r"(?:\*\.(?=[^:]*\.))?(?:{label}\.)*{last_label}");
     let byte = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";

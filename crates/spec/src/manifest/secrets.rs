@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::credential;
 use crate::document::{Node, Value, excerpt};
-use crate::inventory::{self, Consumer, Inventory, may_have};
+use crate::inventory::{self, Consumer, Inventory, find_permission};
 use crate::manifest::reader::{FORMS, Reader};
 use crate::manifest::schema::{described, reference};
 use crate::manifest::{ManifestError, Problem};
@@ -29,15 +29,14 @@ pub enum SecretReference {
 }
 
 impl SecretReference {
-    /// Whether the value is a secret.
     #[must_use]
     pub const fn is_secret(&self) -> bool {
         !matches!(self, Self::Literal(_))
     }
 }
 
-/// Reads `secrets`: a map of variables to `{vault: NAME}`, `{oauth: NAME}` or `{value: TEXT}`; or
-/// an inventory, see `of_inventories`.
+/// Reads `secrets`: a map of variables to `{vault: NAME}`, `{oauth: NAME}` or `{value: TEXT}`, or
+/// an inventory: see `of_inventories`.
 pub(crate) fn read<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
@@ -74,13 +73,13 @@ pub(crate) fn read<'document>(
     Ok(requests)
 }
 
-/// The requests of `who` by `secrets: {ref: …}`: each secret of the inventory that it may have, for
+/// The requests of `who` by `secrets: {ref: …}`: each secret that an inventory grants to it, for
 /// each variable that the secret is exposed as.
 pub(crate) fn of_inventories(inventories: &[Inventory], who: &Consumer) -> Vec<SecretRequest> {
     let requested = inventories.iter().filter(|one| one.is_requested);
     let entries = requested.flat_map(|one| &one.entries);
     entries
-        .filter(|entry| may_have(entry, who).is_some())
+        .filter(|entry| find_permission(entry, who).is_some())
         .flat_map(|entry| {
             let variables = entry.variables().into_iter();
             variables.map(|variable| SecretRequest {
@@ -94,7 +93,6 @@ pub(crate) fn of_inventories(inventories: &[Inventory], who: &Consumer) -> Vec<S
 
 const REFERENCES: [&str; 3] = ["vault", "oauth", "value"];
 
-/// The schema of the block.
 pub(crate) fn schema() -> Json {
     let kinds = [
         ("vault", "line", "A slug of the host's vault."),
@@ -134,7 +132,7 @@ fn read_reference<'document>(
     if let Value::Text(_) = &node.value {
         return Err(in_plain_text(node, "a secret is `{vault: NAME}`"));
     }
-    // Checked before "unknown key", which would not name the problem of `{plaintext: …}`.
+    // Checked first: an unknown-key error would not name the problem of `{plaintext: …}`.
     if let Some(value) = ["plaintext", "ciphertext"]
         .into_iter()
         .find_map(|key| node.get(key))

@@ -6,62 +6,71 @@ use crate::document::{Node, excerpt};
 use crate::inventory::read_carried;
 use crate::io::{read_files, read_schema};
 use crate::limits::Limit;
-use crate::manifest::fields::{FREE_TEXT, Field, Kind, LINE, object};
+use crate::manifest::fields::{FREE_TEXT, Field, Inheritance, Kind, LINE, Resolution, object};
 use crate::manifest::reader::Reader;
 use crate::manifest::schema::{block, reference};
-use crate::manifest::together::IO_KEYS;
 use crate::manifest::{
-    Kind as ManifestKind, Manifest, ManifestError, Problem, Restriction, commits, legacy, network,
-    run, secrets, together, workspace_sources,
+    IO_KEYS, Kind as ManifestKind, Manifest, ManifestError, Problem, Restriction, commits,
+    cross_checks, legacy, network, run, secrets, workspace_sources,
 };
 use crate::path::escape;
 use crate::run_form::Run;
 use crate::{code_block, runner_block, sandbox_block};
 
-/// The keys of a manifest.
-const FIELDS: [Field<Manifest>; 48] = [
-    Field::new(
+type Row = Field<Manifest>;
+
+pub(super) const FIELDS: [Row; 48] = [
+    Row::new(
         "schema",
         "The lean form (CODE.md) has `code/v2`.",
         Kind::Other(
             || json!({"const": "code/v2"}),
             |reader, node, _| reader.word(node, &[("code/v2", ())]),
         ),
-    ),
-    Field::new(
+    )
+    .resolved(Resolution::Dropped),
+    Row::new(
         "kind",
-        "A `code-workspace` is files that others use; it has no `inputs`, `outputs`, `inputsFiles`, `outputsFiles`. The lean form (`schema`) is one by default.",
+        "A `code-workspace` is files that others use; it has no `inputs`, `outputs`, \
+         `inputsFiles`, `outputsFiles`. The lean form (`schema`) is one by default.",
         Kind::Other(
-            || json!({"enum": KINDS.map(|(word, _)| word), "default": "tool"}),
+            || json!({"enum": ManifestKind::ALL.map(ManifestKind::word), "default": "tool"}),
             |reader, node, manifest| {
-                manifest.kind = reader.word(node, &KINDS)?;
+                let words = ManifestKind::ALL.map(|kind| (kind.word(), kind));
+                manifest.kind = reader.word(node, &words)?;
                 Ok(())
             },
         ),
-    ),
-    Field::new(
+    )
+    .resolved(Resolution::Rewritten)
+    .inherited(Inheritance::Own),
+    Row::new(
         "name",
         "Its name. Default: the name of its folder.",
         Kind::Text(&LINE, |manifest, text| manifest.name = Some(text)),
-    ),
-    Field::new(
+    )
+    .inherited(Inheritance::Own),
+    Row::new(
         "id",
         "The value of `<toolId>` and `<workflowId>`. Default: `name`.",
         Kind::Text(&LINE, |manifest, text| manifest.id = Some(text)),
-    ),
-    Field::new(
+    )
+    .inherited(Inheritance::Own),
+    Row::new(
         "version",
         "Its version; in quotes if it looks like a number.",
         Kind::Text(&LINE, |manifest, text| manifest.version = Some(text)),
-    ),
-    Field::new(
+    )
+    .inherited(Inheritance::Own),
+    Row::new(
         "description",
         "For people.",
         Kind::Text(&FREE_TEXT, |manifest, text| {
             manifest.description = Some(text)
         }),
-    ),
-    Field::new(
+    )
+    .inherited(Inheritance::Own),
+    Row::new(
         "code",
         "The sources of the files of the bundle (AIP-26). `runner bundle` resolves it.",
         Kind::Other(
@@ -72,8 +81,9 @@ const FIELDS: [Field<Manifest>; 48] = [
                 Ok(())
             },
         ),
-    ),
-    Field::new(
+    )
+    .resolved(Resolution::Dropped),
+    Row::new(
         "source",
         "The lean form of `code`, or `{origin: …}`.",
         Kind::Other(
@@ -87,8 +97,9 @@ const FIELDS: [Field<Manifest>; 48] = [
                 Ok(())
             },
         ),
-    ),
-    Field::new(
+    )
+    .resolved(Resolution::Dropped),
+    Row::new(
         "run",
         "The program to start (AIP-26). Required for a run, here or with `--run`.",
         Kind::Other(
@@ -98,35 +109,44 @@ const FIELDS: [Field<Manifest>; 48] = [
                 Ok(())
             },
         ),
-    ),
-    Field::new(
+    )
+    .resolved(Resolution::Rewritten)
+    .inherited(Inheritance::Own),
+    Row::new(
         "entry",
         "The older `run`: a file of the bundle.",
         Kind::Other(entry_schema, |reader, node, manifest| {
             manifest.run = Some(read_entry(reader, node)?);
             Ok(())
         }),
-    ),
-    Field::new(
+    )
+    .resolved(Resolution::Dropped),
+    Row::new(
         "runner",
         "The process boundary (AIP-17), written here or in another document.",
         Kind::Other(
             || reference("runnerBlock"),
             |reader, node, manifest| read_runner(reader, node, manifest, "runner"),
         ),
-    ),
-    Field::new(
+    )
+    .resolved(Resolution::Rewritten)
+    .inherited(Inheritance::Merged),
+    Row::new(
         "runtime",
         "With `engine`, another name of `runner`; else the older block that had everything.",
         Kind::Other(
             || json!({"anyOf": [reference("runnerBlock"), reference("runtimeLegacy")]}),
-            |reader, node, manifest| match legacy::is_legacy(node) {
-                true => read_legacy(reader, node, manifest),
-                false => read_runner(reader, node, manifest, "runtime"),
+            |reader, node, manifest| {
+                if legacy::is_legacy(node) {
+                    read_legacy(reader, node, manifest)
+                } else {
+                    read_runner(reader, node, manifest, "runtime")
+                }
             },
         ),
-    ),
-    Field::new(
+    )
+    .resolved(Resolution::Dropped),
+    Row::new(
         "network",
         "The hosts that the body may reach.",
         Kind::Other(
@@ -137,8 +157,10 @@ const FIELDS: [Field<Manifest>; 48] = [
                 Ok(())
             },
         ),
-    ),
-    Field::new(
+    )
+    .resolved(Resolution::Rewritten)
+    .inherited(Inheritance::Merged),
+    Row::new(
         "secrets",
         "Variables with secret values (AIP-19), written here or in an inventory.",
         Kind::Other(
@@ -149,16 +171,19 @@ const FIELDS: [Field<Manifest>; 48] = [
                 Ok(())
             },
         ),
-    ),
-    Field::new(
+    )
+    .resolved(Resolution::Rewritten)
+    .inherited(Inheritance::Merged),
+    Row::new(
         "sandbox",
         "Where commands run (AIP-36), written here or in another document.",
         Kind::Other(
             || block("sandboxBlock", "The block of another document."),
             read_sandbox,
         ),
-    ),
-    Field::new(
+    )
+    .resolved(Resolution::Rewritten),
+    Row::new(
         "inputs",
         "JSON Schema of the structured input (AIP-16).",
         Kind::Other(
@@ -168,8 +193,9 @@ const FIELDS: [Field<Manifest>; 48] = [
                 Ok(())
             },
         ),
-    ),
-    Field::new(
+    )
+    .inherited(Inheritance::Own),
+    Row::new(
         "outputs",
         "JSON Schema of the structured output, checked after exit 0 (AIP-16).",
         Kind::Other(
@@ -179,8 +205,9 @@ const FIELDS: [Field<Manifest>; 48] = [
                 Ok(())
             },
         ),
-    ),
-    Field::new(
+    )
+    .inherited(Inheritance::Own),
+    Row::new(
         "inputsFiles",
         "Files that are staged before the run (AIP-16).",
         Kind::Other(
@@ -191,8 +218,10 @@ const FIELDS: [Field<Manifest>; 48] = [
                 Ok(())
             },
         ),
-    ),
-    Field::new(
+    )
+    .resolved(Resolution::Rewritten)
+    .inherited(Inheritance::Own),
+    Row::new(
         "outputsFiles",
         "Files that are synced after the run (AIP-16); no two have the same path.",
         Kind::Other(
@@ -203,8 +232,10 @@ const FIELDS: [Field<Manifest>; 48] = [
                 Ok(())
             },
         ),
-    ),
-    Field::new(
+    )
+    .resolved(Resolution::Rewritten)
+    .inherited(Inheritance::Own),
+    Row::new(
         "workspaceSources",
         "Mounts of file trees from OCI source artifacts.",
         Kind::Other(
@@ -215,14 +246,14 @@ const FIELDS: [Field<Manifest>; 48] = [
             },
         ),
     ),
-    Field::new(
+    Row::new(
         "timeout_ms",
         "Wall time of the run, in milliseconds.",
         Kind::Limit(Limit::WallTime, "timeout_ms", |manifest, limit| {
             manifest.limits.push(limit);
         }),
     ),
-    Field::new(
+    Row::new(
         "approval",
         "Who must agree. Anything but `auto` restricts: refused unless granted.",
         Kind::Other(
@@ -239,7 +270,7 @@ const FIELDS: [Field<Manifest>; 48] = [
             },
         ),
     ),
-    Field::new(
+    Row::new(
         "requiredCapabilities",
         "Older than `requires`. No effect, with a warning.",
         Kind::Other(
@@ -248,52 +279,47 @@ const FIELDS: [Field<Manifest>; 48] = [
                 reader.warn(
                     "capabilities_unchecked",
                     node,
-                    "capabilities are not checked here: whoever starts the run decides",
+                    "capabilities are not checked: the caller decides",
                 );
                 reader.ignore(node);
                 Ok(())
             },
         ),
-    ),
-    Field::new("driver", "AIP-30. No effect.", Kind::Ignored),
-    Field::new("identity", "AIP-23. No effect.", Kind::Ignored),
-    Field::new("storage", "AIP-35. No effect.", Kind::Ignored),
-    Field::new("suggests_skills", "AIP-26. No effect.", Kind::Ignored),
-    Field::new("requires_tools", "AIP-26. No effect.", Kind::Ignored),
-    Field::new("references", "AIP-26. No effect.", Kind::Ignored),
-    Field::new(
+    )
+    .inherited(Inheritance::Own),
+    Row::new("driver", "AIP-30. No effect.", Kind::Ignored),
+    Row::new("identity", "AIP-23. No effect.", Kind::Ignored),
+    Row::new("storage", "AIP-35. No effect.", Kind::Ignored),
+    Row::new("suggests_skills", "AIP-26. No effect.", Kind::Ignored),
+    Row::new("requires_tools", "AIP-26. No effect.", Kind::Ignored),
+    Row::new("references", "AIP-26. No effect.", Kind::Ignored),
+    Row::new(
         "metadata",
         "Data of other programs. No effect.",
         Kind::Ignored,
     ),
-    Field::new("idempotent", "AIP-14. No effect.", Kind::Ignored),
-    Field::new("mutates", "AIP-14. No effect.", Kind::Ignored),
-    Field::new("requires", "AIP-14. No effect.", Kind::Ignored),
-    Field::new("risk_level", "AIP-14. No effect.", Kind::Ignored),
-    Field::new("cost_class", "AIP-14. No effect.", Kind::Ignored),
-    Field::new("max_steps", "AIP-15. No effect.", Kind::Ignored),
-    Field::new("retry", "AIP-15. No effect.", Kind::Ignored),
-    Field::new(
+    Row::new("idempotent", "AIP-14. No effect.", Kind::Ignored),
+    Row::new("mutates", "AIP-14. No effect.", Kind::Ignored),
+    Row::new("requires", "AIP-14. No effect.", Kind::Ignored),
+    Row::new("risk_level", "AIP-14. No effect.", Kind::Ignored),
+    Row::new("cost_class", "AIP-14. No effect.", Kind::Ignored),
+    Row::new("max_steps", "AIP-15. No effect.", Kind::Ignored),
+    Row::new("retry", "AIP-15. No effect.", Kind::Ignored),
+    Row::new(
         "default_implementation",
         "AIP-14. No effect.",
         Kind::Ignored,
     ),
-    Field::new("default_driver", "AIP-14. No effect.", Kind::Ignored),
-    Field::new("implements", "AIP-14. No effect.", Kind::Ignored),
-    Field::new("driver_constraints", "AIP-14. No effect.", Kind::Ignored),
-    Field::new("tags", "AIP-14. No effect.", Kind::Ignored),
-    Field::new("examples", "AIP-14. No effect.", Kind::Ignored),
-    Field::new("steps", "AIP-15. No effect.", Kind::Ignored),
-    Field::new("start", "AIP-15. No effect.", Kind::Ignored),
-    Field::new("suspendable", "AIP-15. No effect.", Kind::Ignored),
-    Field::new("triggers", "AIP-15. No effect.", Kind::Ignored),
-    Field::new("result", "AIP-15. No effect.", Kind::Ignored),
-];
-
-const KINDS: [(&str, ManifestKind); 3] = [
-    ("tool", ManifestKind::Tool),
-    ("workflow", ManifestKind::Workflow),
-    ("code-workspace", ManifestKind::CodeWorkspace),
+    Row::new("default_driver", "AIP-14. No effect.", Kind::Ignored),
+    Row::new("implements", "AIP-14. No effect.", Kind::Ignored),
+    Row::new("driver_constraints", "AIP-14. No effect.", Kind::Ignored),
+    Row::new("tags", "AIP-14. No effect.", Kind::Ignored),
+    Row::new("examples", "AIP-14. No effect.", Kind::Ignored),
+    Row::new("steps", "AIP-15. No effect.", Kind::Ignored),
+    Row::new("start", "AIP-15. No effect.", Kind::Ignored),
+    Row::new("suspendable", "AIP-15. No effect.", Kind::Ignored),
+    Row::new("triggers", "AIP-15. No effect.", Kind::Ignored),
+    Row::new("result", "AIP-15. No effect.", Kind::Ignored),
 ];
 
 /// The schema of a manifest, without definitions.
@@ -336,14 +362,14 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Manifest {
     }
     let read = reader.fields(root, &FIELDS, &mut manifest);
     reader.keep(read);
-    // The lean form describes files that others use, without a key that says so.
+    // The lean form is a code-workspace without saying so.
     if root.get("schema").is_some() && root.get("kind").is_none() {
         manifest.kind = ManifestKind::CodeWorkspace;
     }
     manifest.inventories = std::mem::take(&mut reader.inventories);
     manifest.inventories.extend(read_carried(reader, root));
     request_inventory(reader, root, &mut manifest);
-    together::check(reader, root, &manifest);
+    cross_checks::check(reader, root, &manifest);
     manifest.commits = commits::read(root);
     manifest.warnings = std::mem::take(&mut reader.warnings);
     manifest.ignored = std::mem::take(&mut reader.ignored);
@@ -360,13 +386,12 @@ fn request_inventory(reader: &mut Reader<'_>, root: &Node, manifest: &mut Manife
         return;
     };
     let who = manifest.consumer();
-    let wanted = manifest.request_of_inventories(&who);
-    if !wanted {
+    if !manifest.request_from_inventories(&who) {
         let message = format!(
-            "{} lets {} have none of its secrets in a variable: add `access` and `exposures` to \
-             the entries that it needs",
+            "{} grants {} no secret in a variable: add `access` and `exposures` to the entries \
+             that it needs",
             escape(inventory.as_bytes()),
-            who.shown()
+            who.describe()
         );
         reader.warn("secrets_none", node, &message);
     }
@@ -384,11 +409,15 @@ fn read_entry<'document>(
 ) -> Result<Run, ManifestError> {
     let file = Run::File(reader.text(node)?.to_owned());
     let run = run::check(reader, node, file)?;
-    reader.warn("deprecated_entry", node, "`entry` is old; write `run`");
+    reader.warn(
+        "deprecated_entry",
+        node,
+        "`entry` is deprecated; write `run`",
+    );
     Ok(run)
 }
 
-/// `exec` never fetches: manifests with sources need `bundle` first.
+/// `exec` fetches nothing: a manifest with sources has to be bundled first.
 fn refuse_unresolved(reader: &mut Reader<'_>, node: &Node, key: &'static str, manifest: &Manifest) {
     if !manifest.code.is_empty() {
         let refusal = reader.error(node, Problem::CodeUnresolved { key });

@@ -27,7 +27,7 @@ pub struct WorkspaceSource {
 }
 
 impl WorkspaceSource {
-    /// Whether its reference has a digest; `None`: the reference is invalid.
+    /// Whether the reference has a digest; `None`: it is invalid.
     #[must_use]
     pub fn is_pinned(&self) -> Option<bool> {
         let reference = Reference::parse(&self.reference).ok()?;
@@ -35,9 +35,8 @@ impl WorkspaceSource {
     }
 }
 
-/// The keys of an entry that were read.
 #[derive(Default)]
-struct Written {
+struct PartialSource {
     id: Option<String>,
     reference: Option<String>,
     target: Option<MountTarget>,
@@ -46,7 +45,7 @@ struct Written {
     subpath: Option<RelPath>,
 }
 
-const FIELDS: [Field<Written>; 6] = [
+const FIELDS: [Field<PartialSource>; 6] = [
     Field::required(
         "id",
         "Its name, unique in the manifest.",
@@ -107,7 +106,7 @@ pub(super) fn read<'document>(
             continue;
         };
         let (id, mount_path) = (item.get("id"), item.get("mountPath"));
-        let claims = [
+        let duplicates = [
             (
                 id,
                 &source.id,
@@ -121,7 +120,7 @@ pub(super) fn read<'document>(
                     .find(|earlier| earlier.target == source.target),
             ),
         ];
-        for (node, found, earlier) in claims {
+        for (node, found, earlier) in duplicates {
             if let Some(earlier) = earlier {
                 let found = crate::document::excerpt(found);
                 let first = earlier.source.clone();
@@ -139,7 +138,7 @@ fn read_source<'document>(
     node: &'document Node,
     pointer: String,
 ) -> Result<WorkspaceSource, ManifestError> {
-    let mut source = Written::default();
+    let mut source = PartialSource::default();
     reader.fields(node, &FIELDS, &mut source)?;
     Ok(WorkspaceSource {
         id: reader.present(node, "id", source.id)?,

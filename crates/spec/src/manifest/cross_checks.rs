@@ -9,8 +9,8 @@ use crate::manifest::{Kind, Manifest, Problem, run};
 use crate::path::RelPath;
 use crate::tokens::{Token, is_segment};
 
-/// The blocks of a call. A code-workspace cannot have them.
-pub(super) const IO_KEYS: [&str; 4] = ["inputs", "outputs", "inputsFiles", "outputsFiles"];
+/// The keys of the IO blocks. A code-workspace cannot have them.
+pub(crate) const IO_KEYS: [&str; 4] = ["inputs", "outputs", "inputsFiles", "outputsFiles"];
 
 pub(super) fn check(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
     if manifest.kind == Kind::CodeWorkspace {
@@ -32,7 +32,7 @@ pub(super) fn check(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
 }
 
 fn check_variables(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
-    let mut claimed: HashMap<&str, &str> = HashMap::new();
+    let mut sources: HashMap<&str, &str> = HashMap::new();
     let secrets = manifest
         .secrets
         .iter()
@@ -42,7 +42,7 @@ fn check_variables(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
         .iter()
         .map(|variable| (variable.as_str(), "sandbox.env.passthrough"));
     for (variable, source) in secrets.chain(passed) {
-        if let Some(first) = claimed.insert(variable, source) {
+        if let Some(first) = sources.insert(variable, source) {
             let block = source.split('.').next().unwrap_or(source);
             let problem = Problem::Duplicate {
                 found: variable.to_owned(),
@@ -61,9 +61,9 @@ fn check_files(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
         ..
     } = &manifest.io;
     for files in [input_files, output_files] {
-        let mut claimed: HashMap<&RelPath, &str> = HashMap::new();
+        let mut sources: HashMap<&RelPath, &str> = HashMap::new();
         for file in files {
-            if let Some(first) = claimed.insert(&file.key, &file.source) {
+            if let Some(first) = sources.insert(&file.key, &file.source) {
                 let problem = Problem::Duplicate {
                     found: file.key.to_string(),
                     first: first.to_owned(),
@@ -78,7 +78,7 @@ fn check_files(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
         .flat_map(|file| file.path.tokens());
     let needs_id = tokens.find(|token| matches!(token, Token::ToolId | Token::WorkflowId));
     let id_node = root.get("id").or_else(|| root.get("name"));
-    // An invalid `id` has been reported; `name` does not replace it.
+    // `name` does not replace an invalid `id`, which has been reported.
     let id_was_read = root.get("id").is_none() || manifest.id.is_some();
     if let (Some(token), Some(id), true) = (needs_id, manifest.token_id(), id_was_read)
         && !is_segment(id)
@@ -106,11 +106,11 @@ fn check_mounts(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
         _ => &[],
     };
     for source in &manifest.workspace_sources {
-        let taken = manifest
+        let same_target = manifest
             .mounts
             .iter()
             .find(|mount| mount.target == source.target);
-        if let Some(mount) = taken {
+        if let Some(mount) = same_target {
             let problem = Problem::Duplicate {
                 found: source.target.to_string(),
                 first: mount.source.clone(),

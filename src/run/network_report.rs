@@ -1,7 +1,7 @@
 //! The network part of the report: reached hosts, and denials with their reasons.
 
-use egress::advice::{Circumstances, hint, object};
-use egress::denials::{Attempt, Seen};
+use egress::advice::{RunSettings, hint, object};
+use egress::denials::{Attempt, Occurrences};
 use egress::relay::Outcome;
 use spec::egress_report::{
     EgressCapture, EgressReport, HostTraffic, PublishedReport, UnreachableHost,
@@ -25,10 +25,10 @@ pub(crate) struct NetworkReport {
 pub(crate) fn of(
     capture: Option<Capture>,
     outcome: Outcome,
-    around: Circumstances<'_>,
+    settings: RunSettings<'_>,
 ) -> NetworkReport {
-    let denials = outcome.denials.kinds();
-    let denials = denials.map(|(attempt, seen)| denial(attempt, *seen, around));
+    let denials = outcome.denials.distinct();
+    let denials = denials.map(|(attempt, equal)| denial(attempt, *equal, settings));
     let denials = denials.collect();
     let hosts = outcome.traffic.into_iter().map(|host| HostTraffic {
         host: host.host,
@@ -59,7 +59,7 @@ pub(crate) fn of(
             hosts: hosts.collect(),
             unreachable: unreachable.collect(),
             unreachable_beyond: outcome.unreachable_beyond,
-            denials_beyond: outcome.denials.others(),
+            denials_beyond: outcome.denials.unlisted(),
             lost_questions: outcome.lost_questions,
             lost_datagrams: outcome.lost_datagrams,
             published: published.collect(),
@@ -68,7 +68,7 @@ pub(crate) fn of(
     }
 }
 
-fn denial(attempt: &Attempt, seen: Seen, around: Circumstances<'_>) -> Denial {
+fn denial(attempt: &Attempt, equal: Occurrences, settings: RunSettings<'_>) -> Denial {
     Denial {
         kind: "net".to_owned(),
         object: object(attempt),
@@ -78,9 +78,9 @@ fn denial(attempt: &Attempt, seen: Seen, around: Circumstances<'_>) -> Denial {
         host: attempt.host.clone(),
         ip: attempt.address.map(|address| address.to_string()),
         port: attempt.port,
-        hint: Some(hint(attempt, around)),
-        count: seen.count,
-        first_ms: seen.first_ms,
+        hint: Some(hint(attempt, settings)),
+        count: equal.count,
+        first_ms: equal.first_ms,
     }
 }
 
@@ -127,11 +127,11 @@ mod tests {
             published: vec![(8080, 80, 6)],
         };
         let (plan, policy) = (EgressPlan::default(), EgressPolicy::default());
-        let around = Circumstances {
+        let settings = RunSettings {
             plan: &plan,
             policy: &policy,
         };
-        let report = of(Some(Capture::AnyIp), outcome, around);
+        let report = of(Some(Capture::AnyIp), outcome, settings);
         assert_eq!(
             serde_json::to_value(&report.egress).expect("JSON"),
             serde_json::json!({

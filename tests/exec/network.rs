@@ -140,7 +140,7 @@ fn hosts_refused_by_the_policy_are_reported_and_refused_under_strict() {
     assert!(told[0].contains("egress.allow"), "{told:?}");
     let denied = ground.exec(&[&flags[..], &["--report-denials"]].concat(), &bundle);
     let hint = &denied.report["denials"][0]["hint"];
-    assert_eq!(hint, "host policy: egress.allow has to list a.example");
+    assert_eq!(hint, "add a.example to egress.allow of the host policy");
     let strict = ground.exec(&[&flags[..], &["--strict"]].concat(), &bundle);
     strict
         .assert_error("refused", "strict_refuses")
@@ -168,7 +168,10 @@ fn an_address_that_is_not_public_is_denied_with_the_key_that_opens_it() {
         [("listed.example:9", "resolves-to-private")]
     );
     let hint = done.report["denials"][0]["hint"].as_str().expect("a hint");
-    assert_eq!(hint, "host policy: egress: {private_ranges: [10.1.2.3/32]}");
+    assert_eq!(
+        hint,
+        "set `egress: {private_ranges: [10.1.2.3/32]}` in the host policy"
+    );
 }
 
 /// A body that asks for a name with a secret in it: the record of that has no secret in it.

@@ -15,10 +15,12 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use crate::properties;
 use crate::recorded::{Check, MADE, corpus};
-use egress::client_hello::{self, HELLO_BYTES_MAX, HelloError, Progress};
+use egress::address::Family;
+use egress::client_hello::{self, HELLO_BYTES_MAX, HelloError};
 use egress::dns::{self, Answer, Malformed, QUERY_BYTES_MAX, TYPE_A};
 use egress::http_head::{self, HEAD_BYTES_MAX};
-use egress::resolver::answer::{self, Family};
+use egress::parsed::Parsed;
+use egress::resolver::answer;
 use spec::host_name::HostName;
 
 /// One change of some bytes.
@@ -217,13 +219,13 @@ proptest! {
         let records = in_records(&bytes, &lengths);
         for bytes in [&bytes, &records] {
             match client_hello::parse(bytes) {
-                Ok(Progress::Hello(hello)) => {
+                Ok(Parsed::Complete(hello)) => {
                     let ours = hello.server_name.map(|name| name.to_string());
                     let sent = name.trim_end_matches('.').to_ascii_lowercase();
                     // An address is not sent as a name.
                     prop_assert_eq!(ours, name.parse::<IpAddr>().is_err().then_some(sent));
                 }
-                Ok(Progress::More) => prop_assert!(false, "the hello is whole"),
+                Ok(Parsed::Incomplete) => prop_assert!(false, "the hello is whole"),
                 Err(why) => {
                     prop_assert_eq!(why, HelloError::BadName);
                     prop_assert!(HostName::parse(name.as_bytes()).is_err(), "{}", name);
@@ -244,7 +246,7 @@ proptest! {
         let bytes = with_extension(&plain, kind, content_bytes);
         let fits = plain.len() - 5 + 4 + content_bytes <= HELLO_BYTES_MAX;
         match client_hello::parse(&bytes) {
-            Ok(Progress::Hello(hello)) => {
+            Ok(Parsed::Complete(hello)) => {
                 prop_assert!(fits);
                 let name = hello.server_name.map(|name| name.to_string());
                 prop_assert_eq!(name.as_deref(), Some("api.example.com"));
@@ -337,7 +339,7 @@ proptest! {
     fn our_own_questions_are_read_as_they_are_meant(name in asked_name(), id: u16, is_v6: bool) {
         let host = HostName::parse(name.as_bytes()).expect("a name");
         let family = if is_v6 { Family::V6 } else { Family::V4 };
-        let bytes = answer::question(id, &host, family);
+        let bytes = answer::query(id, &host, family);
         let query = dns::parse(&bytes).expect("a query");
         prop_assert_eq!(query.name.as_ref(), Some(&host));
         prop_assert_eq!(query.kind, if is_v6 { 28 } else { TYPE_A });
@@ -386,7 +388,7 @@ proptest! {
         let text = format!("{start}{}\r\n\r\n", "y".repeat(count));
         let read = http_head::parse(text.as_bytes());
         if text.len() <= HEAD_BYTES_MAX {
-            prop_assert!(matches!(read, Ok(http_head::Progress::Head(_))), "{:?}", read);
+            prop_assert!(matches!(read, Ok(Parsed::Complete(_))), "{:?}", read);
         } else {
             prop_assert_eq!(read, Err(http_head::HeadError::TooLong));
         }

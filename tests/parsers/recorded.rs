@@ -3,8 +3,9 @@
 use std::fs;
 
 use crate::properties;
-use egress::http_head::{self, Host};
-use egress::{client_hello, dns};
+use egress::host::Host;
+use egress::parsed::Parsed;
+use egress::{client_hello, dns, http_head};
 
 /// The files of one folder of the corpus, and what is in them.
 pub(crate) fn corpus(folder: &str) -> Vec<(String, Vec<u8>)> {
@@ -136,7 +137,7 @@ fn the_name_in_what_tls_libraries_send_is_found() {
     ];
     for (file, bytes) in corpus("client_hello") {
         let read = client_hello::parse(&bytes);
-        let Ok(client_hello::Progress::Hello(hello)) = read else {
+        let Ok(Parsed::Complete(hello)) = read else {
             assert!(!named.contains(&file.as_str()), "{file}: {read:?}");
             continue;
         };
@@ -174,7 +175,7 @@ fn the_host_in_what_http_libraries_send_is_found() {
     ];
     for (file, bytes) in corpus("http_head") {
         let read = http_head::parse(&bytes);
-        let Ok(http_head::Progress::Head(head)) = read else {
+        let Ok(Parsed::Complete(head)) = read else {
             assert!(
                 made_and_refused.contains(&file.as_str()),
                 "{file}: {read:?}"

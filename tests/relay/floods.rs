@@ -49,7 +49,7 @@ fn connections_beyond_the_cap_are_denied_and_their_places_are_used_again() {
         assert_eq!(echoed, 100);
     }
     let outcome = ground.finish();
-    let kinds: Vec<_> = outcome.denials.kinds().collect();
+    let kinds: Vec<_> = outcome.denials.distinct().collect();
     assert_eq!(kinds.len(), 1);
     assert_eq!(kinds[0].0.reason, DenialReason::Limit);
     assert!(44 <= kinds[0].1.count);
@@ -81,10 +81,10 @@ fn ten_thousand_denials_of_each_kind_are_all_counted() {
     ground.wait(&connections);
     ground.wait(&questions);
     let outcome = ground.finish();
-    let kinds: Vec<_> = outcome.denials.kinds().collect();
+    let kinds: Vec<_> = outcome.denials.distinct().collect();
     assert_eq!(kinds.len(), 1_000);
     let kept: u64 = kinds.iter().map(|(_, seen)| seen.count).sum();
-    assert_eq!(kept + outcome.denials.others(), 20_000);
+    assert_eq!(kept + outcome.denials.unlisted(), 20_000);
     assert_eq!(outcome.lost_questions, 0);
     let dialled = kinds.iter().find(|(attempt, _)| attempt.port == Some(443));
     assert_eq!(dialled.expect("among them").1.count, 10_000);
@@ -107,7 +107,7 @@ fn questions_for_which_there_was_no_room_are_counted_as_lost() {
     });
     ground.act(|| ());
     let outcome = ground.finish();
-    let (_, seen) = outcome.denials.kinds().next().expect("one kind");
+    let (_, seen) = outcome.denials.distinct().next().expect("one kind");
     assert!(0 < outcome.lost_questions);
     assert_eq!(seen.count + outcome.lost_questions, 20_000);
 }

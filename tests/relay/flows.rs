@@ -224,7 +224,7 @@ fn what_the_body_had_sent_when_it_ended_is_still_forwarded() {
     });
     let now = ground.now();
     ground.relay().body_has_ended(now);
-    ground.until(|ground| ground.relay().is_settled());
+    ground.until(|ground| ground.relay().is_drained());
     assert_eq!(is_told.recv().expect("it came"), 50_000);
     assert_eq!(
         ground.denials(),

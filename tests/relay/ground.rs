@@ -221,7 +221,7 @@ impl Ground {
                     .flat_map(|port| [tcp("0.0.0.0", *port), tcp("::", *port)])
                     .collect(),
                 proxies: vec![tcp("127.0.0.1", 3), tcp("::1", 3)],
-                questions: ["0.0.0.0:53", "[::]:53"].map(questions).into(),
+                dns: ["0.0.0.0:53", "[::]:53"].map(dns_socket).into(),
                 log: None,
             }
         });
@@ -277,15 +277,15 @@ impl Ground {
         let entry = PollFd::from_borrowed_fd(self.relay.as_fd(), PollFlags::IN);
         poll(&mut [entry], Some(&patience)).expect("polled");
         self.relay.turn(now).expect("turned");
-        while let Some(ask) = self.relay.next_ask() {
+        while let Some(request) = self.relay.next_connect_request() {
             assert!(self.answers_asks, "nothing is published");
             let socket = self.body.run(move || {
-                let address: IpAddr = if ask.is_v6 {
+                let address: IpAddr = if request.is_v6 {
                     "::1".parse().expect("one")
                 } else {
                     Ipv4Addr::LOCALHOST.into()
                 };
-                let family = if ask.is_v6 {
+                let family = if request.is_v6 {
                     rustix::net::AddressFamily::INET6
                 } else {
                     rustix::net::AddressFamily::INET
@@ -297,12 +297,12 @@ impl Ground {
                     None,
                 )
                 .expect("a socket");
-                match rustix::net::connect(&socket, &SocketAddr::new(address, ask.port)) {
+                match rustix::net::connect(&socket, &SocketAddr::new(address, request.port)) {
                     Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
                     Err(errno) => Err(errno),
                 }
             });
-            self.relay.answered(ask.id, socket, now);
+            self.relay.take_socket(request.id, socket, now);
         }
     }
 
@@ -360,9 +360,9 @@ impl Ground {
 
 /// The denials as `proto object reason xN`.
 pub(crate) fn shown(outcome: &Outcome) -> Vec<String> {
-    let kinds = outcome.denials.kinds();
-    kinds
-        .map(|(attempt, seen)| {
+    let distinct = outcome.denials.distinct();
+    distinct
+        .map(|(attempt, equal)| {
             let host = attempt.host.clone();
             let address = attempt.address.map(|address| address.to_string());
             let object = host.or(address).unwrap_or_default();
@@ -372,7 +372,7 @@ pub(crate) fn shown(outcome: &Outcome) -> Vec<String> {
             let reason = attempt.reason.row().code;
             format!(
                 "{} {object}{port} {reason} x{}",
-                attempt.protocol, seen.count
+                attempt.protocol, equal.count
             )
         })
         .collect()
@@ -395,7 +395,7 @@ fn listener(address: SocketAddr) -> OwnedFd {
     socket
 }
 
-fn questions(address: &str) -> OwnedFd {
+fn dns_socket(address: &str) -> OwnedFd {
     let address: SocketAddr = address.parse().expect("an address");
     let family = if address.is_ipv4() {
         rustix::net::AddressFamily::INET

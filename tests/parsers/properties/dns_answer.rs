@@ -8,7 +8,8 @@ use domain::base::iana::Rcode;
 use domain::base::name::ToLabelIter;
 use domain::rdata::{A, Aaaa, Cname};
 
-use egress::resolver::answer::{self, Answer, AnswerError, Family};
+use egress::address::Family;
+use egress::resolver::answer::{self, Answer, AnswerError};
 use spec::host_name::HostName;
 
 /// Most addresses that an answer gives, whatever it has.

@@ -7,8 +7,9 @@ use domain::base::iana::Rcode;
 use domain::base::name::ToLabelIter;
 use domain::rdata::{A, Ptr};
 
+use egress::address::Family;
 use egress::dns::{self, Answer, Malformed, Query, TYPE_A};
-use egress::resolver::answer::{self, Family};
+use egress::resolver::answer;
 use spec::host_name::HostName;
 
 /// What an answer has at most besides the question: the header, a record of [`HOST`], OPT.

@@ -1,17 +1,19 @@
 //! The head of an HTTP/1 request; against httparse, and `http` for the target.
 
 use super::incremental;
-use egress::http_head::{self, Head, Host, Progress};
+use egress::host::Host;
+use egress::http_head::{self, Head};
+use egress::parsed::Parsed;
 use spec::host_name::HostName;
 
 /// Whatever is taken here is the same request for the same host to an established parser.
 pub(crate) fn check(bytes: &[u8]) {
     let ours = incremental(bytes, http_head::parse, |verdict| {
-        *verdict == Ok(Progress::More)
+        *verdict == Ok(Parsed::Incomplete)
     });
     match ours {
-        Ok(Progress::Head(head)) => check_head(bytes, &head),
-        Ok(Progress::More) => assert!(bytes.len() < http_head::HEAD_BYTES_MAX),
+        Ok(Parsed::Complete(head)) => check_head(bytes, &head),
+        Ok(Parsed::Incomplete) => assert!(bytes.len() < http_head::HEAD_BYTES_MAX),
         Err(_) => (),
     }
 }

@@ -1,18 +1,17 @@
-//! Collects the data of the final report, with bounded memory.
+//! Records the outcome of a run, with bounded memory.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
 use crate::denials::Attempt;
-use crate::relay::terms::{Outcome, Traffic, UNREACHABLE_MAX, Unreachable};
+use crate::relay::interface::{Outcome, Traffic, UNREACHABLE_MAX, Unreachable};
 use spec::egress_report::UnreachableCause;
 
-/// The outcome so far.
 #[derive(Debug)]
 pub(super) struct Ledger {
     started: Instant,
     pub(super) outcome: Outcome,
-    /// Index of each host in the traffic list; bounded by the number of names in a run.
+    /// Index of each host in the traffic list. The number of names in a run is limited.
     by_host: HashMap<String, usize>,
 }
 
@@ -31,7 +30,7 @@ impl Ledger {
         self.outcome.denials.add(attempt, now_ms);
     }
 
-    pub(super) fn unreachable(&mut self, host: String, port: u16, cause: UnreachableCause) {
+    pub(super) fn add_unreachable(&mut self, host: String, port: u16, cause: UnreachableCause) {
         let list = &mut self.outcome.unreachable;
         let known = list
             .iter_mut()
@@ -51,7 +50,7 @@ impl Ledger {
     }
 
     /// Records a finished connection that reached `host`.
-    pub(super) fn traffic(&mut self, host: String, sent_bytes: u64, received_bytes: u64) {
+    pub(super) fn add_traffic(&mut self, host: String, sent_bytes: u64, received_bytes: u64) {
         let list = &mut self.outcome.traffic;
         let at = *self.by_host.entry(host).or_insert_with_key(|host| {
             list.push(Traffic {

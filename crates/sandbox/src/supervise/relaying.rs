@@ -70,13 +70,14 @@ impl<'run> Relaying<'run> {
             return Ok(());
         };
         while self.unanswered.len() < UNANSWERED_MAX
-            && let Some(ask) = relay.next_ask()
+            && let Some(request) = relay.next_connect_request()
         {
-            let asked = self.init_listens && launched.connect(ask.id, ask.is_v6, ask.port)?;
-            if asked {
-                self.unanswered.push(ask.id);
+            let is_sent =
+                self.init_listens && launched.connect(request.id, request.is_v6, request.port)?;
+            if is_sent {
+                self.unanswered.push(request.id);
             } else {
-                relay.answered(ask.id, Err(Errno::CONNREFUSED), now);
+                relay.take_socket(request.id, Err(Errno::CONNREFUSED), now);
             }
         }
         Ok(())
@@ -85,7 +86,7 @@ impl<'run> Relaying<'run> {
     pub(super) fn answered(&mut self, id: i32, socket: Result<OwnedFd, Errno>, now: Instant) {
         self.unanswered.retain(|known| *known != id);
         if let Some(relay) = &mut self.relay {
-            relay.answered(id, socket, now);
+            relay.take_socket(id, socket, now);
         }
     }
 
@@ -95,7 +96,7 @@ impl<'run> Relaying<'run> {
         self.over_at = Some(now + patience);
         if let Some(relay) = &mut self.relay {
             for id in self.unanswered.drain(..) {
-                relay.answered(id, Err(Errno::CONNREFUSED), now);
+                relay.take_socket(id, Err(Errno::CONNREFUSED), now);
             }
             relay.body_has_ended(now);
         }
@@ -108,6 +109,6 @@ impl<'run> Relaying<'run> {
 
     /// Whether the wait is over; called after the body has ended.
     pub(super) fn is_over(&self) -> bool {
-        self.relay.as_ref().is_none_or(|relay| relay.is_settled())
+        self.relay.as_ref().is_none_or(|relay| relay.is_drained())
     }
 }

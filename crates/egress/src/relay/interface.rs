@@ -1,4 +1,4 @@
-//! Inputs, settings and outcome of a relay.
+//! Sockets, settings and outcome of a relay.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ pub struct Sockets {
     pub proxies: Vec<OwnedFd>,
     /// Datagram sockets that receive all DNS queries with their destination address, and may send from
     /// that address.
-    pub questions: Vec<OwnedFd>,
+    pub dns: Vec<OwnedFd>,
     /// Reports all other packets of the body. [`Capture::Tproxy`]: a netlink socket of NFLOG, one packet
     /// per message, with sequence numbers. [`Capture::AnyIp`]: a packet socket of type SOCK_DGRAM, so
     /// that data starts with the IP header, with a filter for incoming packets only (the loopback device
@@ -41,7 +41,7 @@ pub struct Published {
 /// A request for a socket of the body's namespace that is connected, or connecting, to `port` on the
 /// loopback of the namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ask {
+pub struct ConnectRequest {
     /// The id that the answer must carry.
     pub id: i32,
     /// Connect to ::1 instead of 127.0.0.1.

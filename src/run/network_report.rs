@@ -43,10 +43,10 @@ pub(crate) fn of(
         count: host.count,
     });
     let published = outcome.published.into_iter();
-    let published = published.map(|(host_port, body_port, connections)| PublishedReport {
-        host_port,
-        body_port,
-        connections,
+    let published = published.map(|port| PublishedReport {
+        host_port: port.host_port,
+        body_port: port.body_port,
+        connections: port.connections,
     });
     NetworkReport {
         egress: EgressReport {
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use egress::allowlist::EgressPlan;
     use egress::denials::{Denials, Protocol};
-    use egress::relay::{Traffic, Unreachable};
+    use egress::relay::{PublishedTraffic, Traffic, Unreachable};
     use spec::denial_reason::DenialReason;
     use spec::egress_report::UnreachableCause;
     use spec::sources_policy::EgressPolicy;
@@ -124,7 +124,11 @@ mod tests {
             }],
             lost_questions: 4,
             lost_datagrams: 5,
-            published: vec![(8080, 80, 6)],
+            published: vec![PublishedTraffic {
+                host_port: 8080,
+                body_port: 80,
+                connections: 6,
+            }],
         };
         let (plan, policy) = (EgressPlan::default(), EgressPolicy::default());
         let settings = RunSettings {

@@ -5,7 +5,7 @@ use crate::published::{LARGE_BYTES, PAGES};
 use crate::servers::{ADDRESS, Servers};
 use support::packages::{has, succeed};
 
-/// The control: what no case reaches through the allowlist is there, and one step beyond the host.
+/// The control: the servers that no case may reach are up, one hop beyond the host.
 #[test]
 fn the_servers_answer_the_host_without_the_runner() {
     let Some(servers) = Servers::get() else {
@@ -23,7 +23,7 @@ fn the_servers_answer_the_host_without_the_runner() {
     assert!(servers.asked().len() >= before + 2);
 }
 
-/// What the host trusts is trusted inside, and nothing else.
+/// The authorities that the host trusts are trusted inside, and no others.
 #[test]
 fn the_authorities_of_the_host_are_seen_and_no_other_is_believed() {
     if !has("curl") || !has("python3") {
@@ -125,7 +125,7 @@ fn curl_fails_at_once_where_it_may_not_go() {
             let denied = ("denied.compat.test", "name-not-allowed");
             let done = list.is_denied(denied.0, denied.1, unknown, &["curl", "-sS", url]);
             assert_eq!(done.code, 6);
-            // An allowed name leads there.
+            // An allowed name resolves to that address.
             let away = url.replace("denied", "web") + "away";
             list.is_denied(denied.0, denied.1, unknown, &["curl", "-sSL", &away]);
         }
@@ -178,7 +178,7 @@ fn curl_goes_through_the_proxy_of_the_sandbox_where_it_is_told_to() {
         let body = ["curl", "-sS", "--proxy", proxies[1], url];
         let done = list.is_denied(object, reason, "curl: (97)", &body);
         assert_eq!(done.code, 97);
-        // As programs are told by their environment.
+        // The proxy variables of the environment.
         list.flag("-e", &format!("https_proxy={}", proxies[0]));
         let done = list.reaches(
             &["web.compat.test"],

@@ -1,5 +1,5 @@
-//! Bytes that are generated: by established libraries from generated names, by damaging the corpus,
-//! and by putting fragments together that readers have been known to read differently.
+//! Generated input: made by established libraries from generated names, by damaging the corpus, and
+//! from fragments that parsers are known to read differently.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use egress::parsed::Parsed;
 use egress::resolver::answer;
 use spec::host_name::HostName;
 
-/// One change of some bytes.
+/// One change to the bytes.
 #[derive(Debug, Clone)]
 enum Damage {
     Set(Index, u8),
@@ -76,14 +76,14 @@ fn damaged_corpus(folder: &str) -> impl Strategy<Value = Vec<u8>> {
     (select(files), vec(damage(), 0..5)).prop_map(|(bytes, changes)| damaged(bytes, &changes))
 }
 
-/// A label, and what follows it.
+/// A label, and the separator after it.
 fn labels(more: &str) -> impl Strategy<Value = String> {
     let label = "[a-zA-Z0-9_]([a-zA-Z0-9_-]{0,12}[a-zA-Z0-9_])?";
     let pattern = format!("LABEL{more}").replace("LABEL", label);
     proptest::string::string_regex(&pattern).expect("a pattern")
 }
 
-/// Host names, and what is nearly one.
+/// Host names, and strings that are nearly host names.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         8 => labels(r"(\.LABEL){1,3}"),
@@ -92,7 +92,7 @@ fn name() -> impl Strategy<Value = String> {
     ]
 }
 
-/// What rustls' own client sends for a name; `None` where the name is none to it.
+/// The ClientHello of rustls for a name; `None` if rustls does not accept the name.
 fn hello_of_rustls(name: &str) -> Option<Vec<u8>> {
     let server = ServerName::try_from(name.to_owned()).ok()?;
     let config =
@@ -107,7 +107,7 @@ fn hello_of_rustls(name: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The same handshake message in other records.
+/// The same handshake message, split into other records.
 fn in_records(hello: &[u8], lengths: &[usize]) -> Vec<u8> {
     let mut rest = &hello[5..];
     let mut bytes = Vec::new();
@@ -125,7 +125,7 @@ fn in_records(hello: &[u8], lengths: &[usize]) -> Vec<u8> {
     bytes
 }
 
-/// A hello with one more extension of so many bytes, as large as tickets and key shares may be.
+/// A hello with one more extension of this size, as large as tickets and key shares may be.
 fn with_extension(hello: &[u8], kind: u16, content_bytes: usize) -> Vec<u8> {
     let mut message = hello[5..].to_vec();
     let session = 4 + 2 + 32;
@@ -133,7 +133,7 @@ fn with_extension(hello: &[u8], kind: u16, content_bytes: usize) -> Vec<u8> {
     let suites_bytes = usize::from(u16::from_be_bytes([message[suites], message[suites + 1]]));
     let compression = suites + 2 + suites_bytes;
     let extensions = compression + 1 + usize::from(message[compression]);
-    // In front: a hello of TLS 1.3 that is resumed has one that must be the last.
+    // At the front: a resumed TLS 1.3 hello has an extension that must be the last.
     let content = vec![0; content_bytes];
     let length = u16::try_from(content_bytes).expect("short").to_be_bytes();
     let new = [&kind.to_be_bytes(), length.as_slice(), &content].concat();
@@ -151,12 +151,12 @@ fn dns_name(text: &str) -> Name<Vec<u8>> {
     text.parse().expect(text)
 }
 
-/// Names in the form that a DNS message may have: one that the other library takes.
+/// Names in the form of a DNS message that the other library accepts.
 fn asked_name() -> impl Strategy<Value = String> {
     labels(r"(\.LABEL){0,3}\.[a-z]{2,6}")
 }
 
-/// A damaged file of one of the made folders, and what it must hold.
+/// A damaged file of one of the generated folders, and its property.
 fn damaged_made() -> impl Strategy<Value = (Check, Vec<u8>)> {
     select(MADE.to_vec()).prop_flat_map(|(folder, check)| (Just(check), damaged_corpus(folder)))
 }
@@ -222,7 +222,7 @@ proptest! {
                 Ok(Parsed::Complete(hello)) => {
                     let ours = hello.server_name.map(|name| name.to_string());
                     let sent = name.trim_end_matches('.').to_ascii_lowercase();
-                    // An address is not sent as a name.
+                    // Clients send no server name for an address.
                     prop_assert_eq!(ours, name.parse::<IpAddr>().is_err().then_some(sent));
                 }
                 Ok(Parsed::Incomplete) => prop_assert!(false, "the hello is whole"),

@@ -1,4 +1,4 @@
-//! The corpus: every file holds the properties, and what real programs sent is understood.
+//! The corpus: every file has its property, and the messages of real programs are parsed.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use egress::host::Host;
 use egress::parsed::Parsed;
 use egress::{client_hello, dns, http_head};
 
-/// The files of one folder of the corpus, and what is in them.
+/// The names and contents of one folder of the corpus.
 pub(crate) fn corpus(folder: &str) -> Vec<(String, Vec<u8>)> {
     let folder = support::source_path("tests/parsers/corpus").join(folder);
     let files = fs::read_dir(&folder).expect("the corpus is part of the source");
@@ -23,7 +23,7 @@ pub(crate) fn corpus(folder: &str) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// The files of `folder` that do not hold what `check` says.
+/// The files of `folder` for which `check` fails.
 fn broken(folder: &str, check: impl Fn(&[u8])) -> Vec<String> {
     let files = corpus(folder).into_iter();
     let broken = files.filter(|(_, bytes)| {
@@ -36,10 +36,10 @@ fn check_all(folder: &str, check: impl Fn(&[u8])) {
     assert_eq!(broken(folder, check), [""; 0]);
 }
 
-/// A property of bytes: it panics where they do not hold it.
+/// A property of bytes: panics if it does not hold.
 pub(crate) type Check = fn(&[u8]);
 
-/// What has a folder of the corpus, and none of the tests below: the folder, and its property.
+/// The folders of the corpus without a test below, and their properties.
 pub(crate) const MADE: [(&str, Check); 13] = [
     ("archive", properties::archive::check),
     ("child_status", properties::child_status::check),
@@ -188,7 +188,7 @@ fn the_host_in_what_http_libraries_send_is_found() {
         }
         match head.host {
             Host::Name(name) => assert_eq!(name.as_str(), "api.example.com", "{file}"),
-            // It was given an address.
+            // The client was given an address.
             Host::Address(address) => assert!(address.is_loopback() && file == "node-fetch"),
         }
         let is_connect = file.ends_with("-connect");

@@ -1,4 +1,4 @@
-//! Who is reached and who is denied, by name, port and first bytes.
+//! Which connections are allowed and denied, by name, port and first bytes.
 
 use std::io::{Read as _, Write as _};
 use std::net::UdpSocket;
@@ -22,7 +22,7 @@ fn an_allowed_name_is_reached_where_its_first_bytes_name_it() {
     let sent = hello.clone();
     let (secure, plain, raw) = ground.act(move || {
         let mut secure = dial("API.openai.com", 443);
-        // In single bytes, and then in one.
+        // First single bytes, then the rest at once.
         for byte in &sent[..40] {
             secure.write_all(&[*byte]).expect("written");
         }
@@ -193,7 +193,7 @@ fn questions_are_answered_over_datagrams_and_connections_by_every_address() {
         let mut seen = Vec::new();
         for server in ["8.8.8.8:53", "169.254.169.253:53", "[2001:4860::8888]:53"] {
             let mut stream = connect(server);
-            // Two questions at once, the second one in two parts.
+            // Two queries at once, the second one in two parts.
             for (name, kind, cut) in [("api.openai.com", 1, 0), ("evil.com", 16, 7)] {
                 let message = question(name, kind);
                 let length = u16::try_from(message.len()).expect("short");
@@ -221,7 +221,7 @@ fn questions_are_answered_over_datagrams_and_connections_by_every_address() {
             let read = socket.recv(&mut buffer).expect("answered");
             assert_eq!(answer(&buffer[..read]), (code, None), "{kind}");
         }
-        // What is no question has no answer, and harms nobody.
+        // A malformed message is refused and affects no other query.
         let mut long = connect("8.8.8.8:53");
         long.write_all(&[0xff; 4]).expect("written");
         assert!(is_reset(&mut long));

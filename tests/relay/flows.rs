@@ -1,4 +1,4 @@
-//! Bytes of connections that stand.
+//! Data of established connections.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -25,7 +25,7 @@ fn each_half_is_closed_on_its_own() {
     }
     let mut ground = Ground::new(Plan::default());
     let outside = ground.outside.clone();
-    // Answers only after the request's end.
+    // Answers only after the end of the request.
     outside.serve_with(9000, |mut stream| {
         let mut request = Vec::new();
         stream.read_to_end(&mut request).expect("read");
@@ -110,7 +110,7 @@ fn an_early_answer_to_an_unread_request_arrives() {
         return;
     }
     let mut ground = Ground::new(Plan::default());
-    // Closing with unread bytes is a reset, after an answer.
+    // Closing with unread bytes resets the connection after the answer.
     ground.outside.serve_with(9000, |mut stream| {
         let mut some = [0; 1_000];
         stream.read_exact(&mut some).expect("read");
@@ -140,7 +140,7 @@ fn a_slow_reader_gets_everything_and_delays_no_other_stream() {
     });
     let slow = ground.body.start(move || {
         let mut stream = dial("db.example", 9000);
-        // Until everything on the way is full.
+        // Waits until all buffers are full.
         std::thread::sleep(std::time::Duration::from_millis(300));
         let mut all = Vec::new();
         stream.read_to_end(&mut all).expect("an orderly end");
@@ -166,7 +166,7 @@ fn many_streams_at_once_lose_and_mix_nothing() {
         return;
     }
     let mut ground = Ground::new(Plan::default());
-    // Two waves: the second one uses the places of the first.
+    // Two waves: the second one uses the slots of the first.
     for wave in 0..2_u8 {
         let streams: Vec<_> = (0..64_u8)
             .map(|number| {
@@ -215,7 +215,7 @@ fn what_the_body_had_sent_when_it_ended_is_still_forwarded() {
         told.send(all.len()).expect("told");
     });
     ground.act(|| drop(dial("db.example", 443)));
-    // Nobody turns the relay from here to the body's end.
+    // The relay does not run from here to the end of the body.
     let address = ground.act(|| crate::ground::ask("db.example").1.expect("an address"));
     ground.body.run(move || {
         let mut stream = crate::ground::connect(&format!("{address}:9000"));

@@ -1,11 +1,11 @@
-//! Ports of the body's that are reached from outside.
+//! Connections from outside to published ports.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use egress::relay::{Published, Relay};
+use egress::relay::{Published, PublishedTraffic, Relay};
 
 use crate::ground::{Ground, Plan, connect, enter, exchange, is_reset};
 
@@ -16,15 +16,21 @@ fn ground(port: u16) -> Ground {
     })
 }
 
-/// The caller, in the host's network.
+/// Runs a client in the host's network.
 fn call<R: Send + 'static>(act: impl FnOnce() -> R + Send + 'static) -> mpsc::Receiver<R> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || drop(sender.send(act())));
     receiver
 }
 
-fn give_back(door: &TcpListener) {
-    for mut stream in door.incoming().flatten() {
+const ONE_CONNECTION: [PublishedTraffic; 1] = [PublishedTraffic {
+    host_port: 7_000,
+    body_port: 5_000,
+    connections: 1,
+}];
+
+fn echo(listener: &TcpListener) {
+    for mut stream in listener.incoming().flatten() {
         let mut buffer = [0; 1_000];
         while let Ok(read) = stream.read(&mut buffer) {
             if read == 0 || stream.write_all(&buffer[..read]).is_err() {
@@ -41,8 +47,8 @@ fn a_caller_reaches_a_server_of_the_body_s() {
     }
     let mut ground = ground(5_000);
     ground.body.run(|| {
-        let door = TcpListener::bind("127.0.0.1:5000").expect("bound");
-        std::thread::spawn(move || give_back(&door));
+        let listener = TcpListener::bind("127.0.0.1:5000").expect("bound");
+        std::thread::spawn(move || echo(&listener));
     });
     let caller = call(|| {
         let mut stream = connect("127.0.0.1:7000");
@@ -58,7 +64,7 @@ fn a_caller_reaches_a_server_of_the_body_s() {
     });
     assert_eq!(ground.wait(&caller), 1_000_000);
     let outcome = ground.finish();
-    assert_eq!(outcome.published, [(7_000, 5_000, 1)]);
+    assert_eq!(outcome.published, ONE_CONNECTION);
     assert_eq!(outcome.denials.distinct().count(), 0);
     assert!(outcome.traffic.is_empty());
 }
@@ -70,8 +76,8 @@ fn a_server_on_the_loopback_of_ipv6_alone_is_reached_too() {
     }
     let mut ground = ground(5_000);
     ground.body.run(|| {
-        let door = TcpListener::bind("[::1]:5000").expect("bound");
-        std::thread::spawn(move || give_back(&door));
+        let listener = TcpListener::bind("[::1]:5000").expect("bound");
+        std::thread::spawn(move || echo(&listener));
     });
     let caller = call(|| exchange(&mut connect("127.0.0.1:7000"), b"hello"));
     assert_eq!(ground.wait(&caller), b"hello");
@@ -101,17 +107,17 @@ fn a_socket_that_never_comes_ends_in_a_reset_and_a_late_one_is_closed() {
     if !enter("published::a_socket_that_never_comes_ends_in_a_reset_and_a_late_one_is_closed") {
         return;
     }
-    let door = TcpListener::bind("127.0.0.1:0");
-    // This network's loopback is down until a ground is made.
-    drop(door);
+    let listener = TcpListener::bind("127.0.0.1:0");
+    // The loopback device of this network is down until the test network is created.
+    drop(listener);
     std::process::Command::new("ip")
         .args(["link", "set", "lo", "up"])
         .status()
         .expect("ip is there");
-    let door = TcpListener::bind("127.0.0.1:7000").expect("bound");
-    door.set_nonblocking(true).expect("set");
+    let listener = TcpListener::bind("127.0.0.1:7000").expect("bound");
+    listener.set_nonblocking(true).expect("set");
     let published = Published {
-        listener: door.into(),
+        listener: listener.into(),
         host_port: 7_000,
         body_port: 5_000,
     };
@@ -142,5 +148,5 @@ fn a_socket_that_never_comes_ends_in_a_reset_and_a_late_one_is_closed() {
     relay.take_socket(request.id, Ok(one.into()), late);
     assert_eq!(other.read(&mut [0]).expect("closed"), 0);
     assert_eq!(relay.next_connect_request(), None);
-    assert_eq!(relay.finish(late).published, [(7_000, 5_000, 1)]);
+    assert_eq!(relay.finish(late).published, ONE_CONNECTION);
 }

@@ -8,6 +8,8 @@ use core::net::IpAddr;
 use std::collections::HashMap;
 
 use crate::address::may_be_dialled;
+use crate::allow::Allowlist;
+use crate::host::Host;
 use spec::egress::{EgressHost, EgressRule, intersect};
 use spec::host_name::HostName;
 use spec::manifest::EgressRequest;
@@ -111,14 +113,9 @@ impl EgressPlan {
         let Some((host, port)) = variable.and_then(|(_, url)| host_of_url(url)) else {
             return NpmRegistry::Unnamed;
         };
-        let allows = |rule: &EgressRule| {
-            rule.names(&host) && rule.port.is_none_or(|allowed| allowed == port)
-        };
-        if self.allowed.iter().any(allows) {
-            NpmRegistry::Allowed
-        } else {
-            NpmRegistry::Refused(format!("{host}:{port}"))
-        }
+        let refused = NpmRegistry::Refused(format!("{host}:{port}"));
+        let denial = Allowlist::new(self.allowed.clone()).denial(&Host::Name(host), port);
+        denial.map_or(NpmRegistry::Allowed, |_denial| refused)
     }
 
     /// A warning for each requested entry and each added host without effect. The run continues; `--strict`

@@ -203,55 +203,24 @@ fn batch_header() -> [u8; 4] {
     [0, 0, high, low]
 }
 
-/// The body's own addresses: 127.0.0.0/8, its assigned address, ::1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OwnAddress {
-    LoopbackV4,
-    Assigned,
-    LoopbackV6,
-}
-
-const OWN_ADDRESSES: [OwnAddress; 3] = [
-    OwnAddress::LoopbackV4,
-    OwnAddress::Assigned,
-    OwnAddress::LoopbackV6,
-];
-
-impl OwnAddress {
-    const fn family(self) -> Family {
-        match self {
-            Self::LoopbackV4 | Self::Assigned => Family::V4,
-            Self::LoopbackV6 => Family::V6,
-        }
-    }
-
-    /// Loads the relevant part of a packet's destination; returns the value that matches.
-    fn destination(self) -> (Attribute, Vec<u8>) {
-        match self {
-            Self::LoopbackV4 => (
-                payload(Header::Network, 16, 1),
-                Ipv4Addr::LOCALHOST.octets()[..1].to_vec(),
-            ),
-            Self::Assigned => (payload(Header::Network, 16, 4), BODY_V4.octets().to_vec()),
-            Self::LoopbackV6 => (
-                payload(Header::Network, 24, 16),
-                Ipv6Addr::LOCALHOST.octets().to_vec(),
-            ),
-        }
-    }
-}
-
-/// Matches packets of a family that do not go to the body's own addresses.
+/// Matches packets of a family that do not go to the body's own addresses: 127.0.0.0/8, its assigned
+/// address, ::1.
 fn is_outside(family: Family) -> Vec<Attribute> {
-    let mut matches = is_family(family);
-    for own in OWN_ADDRESSES
-        .into_iter()
-        .filter(|own| own.family() == family)
-    {
-        let (load, bytes) = own.destination();
-        matches.extend([load, differs(&bytes)]);
+    let network = |offset, length| payload(Header::Network, offset, length);
+    let loopback_v4 = Ipv4Addr::LOCALHOST.octets();
+    match family {
+        Family::V4 => [
+            is_family(family),
+            vec![network(16, 1), differs(&loopback_v4[..1])],
+            vec![network(16, 4), differs(&BODY_V4.octets())],
+        ]
+        .concat(),
+        Family::V6 => [
+            is_family(family),
+            vec![network(24, 16), differs(&Ipv6Addr::LOCALHOST.octets())],
+        ]
+        .concat(),
     }
-    matches
 }
 
 fn is_family(family: Family) -> Vec<Attribute> {

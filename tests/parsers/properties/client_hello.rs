@@ -1,4 +1,4 @@
-//! The first message of a TLS connection; against rustls.
+//! The first message of a TLS connection, compared with rustls.
 
 use rustls::server::Acceptor;
 
@@ -6,8 +6,8 @@ use super::incremental;
 use egress::client_hello;
 use egress::parsed::Parsed;
 
-/// Whatever rustls takes with a name is read here as the same name, or refused; never as another
-/// one, and never as none.
+/// If rustls accepts a hello with a name, it is parsed with the same name or refused; never with
+/// another or no name.
 pub(crate) fn check(bytes: &[u8]) {
     let ours = incremental(bytes, client_hello::parse, |verdict| {
         *verdict == Ok(Parsed::Incomplete)
@@ -21,12 +21,12 @@ pub(crate) fn check(bytes: &[u8]) {
             panic!("rustls has read a hello for {theirs:?}, and we wait for more")
         }
         (Ok(Parsed::Incomplete), None) => assert!(bytes.len() < client_hello::WIRE_BYTES_MAX),
-        // What rustls refuses nobody serves; what we refuse goes nowhere.
+        // Servers refuse what rustls refuses, and the relay forwards nothing that it refuses.
         (Ok(Parsed::Complete(_)), None) | (Err(_), _) => (),
     }
 }
 
-/// The name that rustls reads, where it takes the hello at all.
+/// The server name that rustls reads, if it accepts the hello.
 #[expect(
     clippy::option_option,
     reason = "no hello, and a hello without a name, are two things"

@@ -1,5 +1,5 @@
-//! An egress list, and the names that a body asks for: whoever checks a name and whoever dials it
-//! mean the same host.
+//! An egress list and the names that a body looks up: the check and the dial refer to the same
+//! host.
 
 use std::net::IpAddr;
 
@@ -42,7 +42,7 @@ fn check_name(text: &[u8]) -> Option<HostName> {
     assert!(written.parse::<IpAddr>().is_err(), "an address");
     let is_address = matches!(ServerName::try_from(written), Ok(ServerName::IpAddress(_)));
     assert!(!is_address, "an address to rustls");
-    // What is asked of a name server is this name to it.
+    // The query to a name server contains this name.
     let asked = query(1, &name, Family::V4);
     let message = Message::from_octets(asked.as_slice()).expect("a message");
     let theirs = message
@@ -55,14 +55,14 @@ fn check_name(text: &[u8]) -> Option<HostName> {
         written.parse::<Name<Vec<u8>>>().is_ok(),
         "no name to a name server"
     );
-    // What stands in a request to it is this host to a client.
+    // A request with this name reaches this host, according to an established client.
     let authority: http::uri::Authority = written.parse().expect("an authority");
     assert_eq!(authority.host(), written);
     assert_eq!(authority.port(), None);
     Some(name)
 }
 
-/// An entry is written in one form, which means the same.
+/// An entry has one written form with the same meaning.
 fn check_entry(text: &str) -> Option<EgressRule> {
     if let Some(guessed) = meant(text) {
         assert_eq!(
@@ -82,7 +82,7 @@ fn check_entry(text: &str) -> Option<EgressRule> {
     Some(rule)
 }
 
-/// A name is allowed where it stands in the list, or ends in `.` and what stands behind `*.`.
+/// A name is allowed if the list contains it, or if it ends in `.` and the name after `*.`.
 fn check_allowed(name: &HostName, rules: &[EgressRule]) {
     let list = Allowlist::new(rules.to_vec());
     let names = |rule: &EgressRule| match &rule.host {

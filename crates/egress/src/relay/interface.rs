@@ -93,6 +93,14 @@ pub struct Traffic {
     pub received_bytes: u64,
 }
 
+/// Traffic of one published port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublishedTraffic {
+    pub host_port: u16,
+    pub body_port: u16,
+    pub connections: u64,
+}
+
 /// The outcome of a run's connections.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -107,8 +115,7 @@ pub struct Outcome {
     pub lost_questions: u64,
     /// Denied packets that the kernel could not report because a buffer was full.
     pub lost_datagrams: u64,
-    /// For each published port: the caller's port, the body's port, the number of connections.
-    pub published: Vec<(u16, u16, u64)>,
+    pub published: Vec<PublishedTraffic>,
 }
 
 /// Maximum number of distinct entries of [`Outcome::unreachable`].

@@ -23,7 +23,9 @@ mod published;
 mod shared;
 mod slots;
 
-pub use interface::{ConnectRequest, Outcome, Published, Settings, Sockets, Traffic, Unreachable};
+pub use interface::{
+    ConnectRequest, Outcome, Published, PublishedTraffic, Settings, Sockets, Traffic, Unreachable,
+};
 
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -65,7 +67,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Relay {
     shared: Shared,
     sockets: Sockets,
-    published: Vec<PublishedPort>,
+    /// The listeners of published ports; closed when the body ends.
+    published: Vec<OwnedFd>,
     slots: Slots,
     /// Number of open connections: of the body, and to published ports.
     open: [usize; 2],
@@ -80,15 +83,6 @@ pub struct Relay {
     sequence_numbers: SequenceNumbers,
     started: Instant,
     has_body_ended: bool,
-}
-
-/// A published port; its listener is closed when the body ends.
-#[derive(Debug)]
-struct PublishedPort {
-    listener: Option<OwnedFd>,
-    host_port: u16,
-    body_port: u16,
-    connections: u64,
 }
 
 impl Relay {
@@ -106,7 +100,7 @@ impl Relay {
             Some(_) => Some(AddressChecker::new(settings.private_ranges.clone())?),
             None => None,
         };
-        let relay = Self {
+        let mut relay = Self {
             shared: Shared::new(settings, address_checker, now)?,
             sockets: sockets.unwrap_or(Sockets {
                 capture: Capture::Tproxy,
@@ -115,7 +109,7 @@ impl Relay {
                 dns: Vec::new(),
                 log: None,
             }),
-            published: published.into_iter().map(PublishedPort::from).collect(),
+            published: Vec::new(),
             slots: Slots::default(),
             open: [0, 0],
             queue: Vec::new(),
@@ -126,6 +120,15 @@ impl Relay {
             started: now,
             has_body_ended: false,
         };
+        for port in published {
+            let traffic = PublishedTraffic {
+                host_port: port.host_port,
+                body_port: port.body_port,
+                connections: 0,
+            };
+            relay.shared.ledger.outcome.published.push(traffic);
+            relay.published.push(port.listener);
+        }
         for (token, socket) in relay.accepting() {
             relay.shared.watch(token).add(socket.as_fd(), LEVEL)?;
         }
@@ -208,11 +211,11 @@ impl Relay {
                 if let Some(connection) = self.slots.get(key) {
                     let flags = event.flags;
                     connection.record_event(side, flags);
-                    if !self.shared.buffers.is_spent() {
-                        self.step(key, now);
-                    } else if !std::mem::replace(&mut connection.is_queued, true) {
-                        self.queue.push(key);
-                    }
+                }
+                if self.shared.buffers.is_spent() {
+                    self.enqueue(key);
+                } else {
+                    self.step(key, now);
                 }
             }
         }
@@ -224,17 +227,21 @@ impl Relay {
         };
         match connection.step(&mut self.shared, key, now) {
             Step::Done => self.close(key),
-            Step::Again => {
-                if !std::mem::replace(&mut connection.is_queued, true) {
-                    self.queue.push(key);
-                }
-            }
+            Step::Again => self.enqueue(key),
             Step::Wait => {
                 if let Some(deadline) = connection.deadline() {
                     let earliest = self.earliest_deadline.unwrap_or(deadline);
                     self.earliest_deadline = Some(earliest.min(deadline));
                 }
             }
+        }
+    }
+
+    fn enqueue(&mut self, key: Key) {
+        if let Some(connection) = self.slots.get(key)
+            && !std::mem::replace(&mut connection.is_queued, true)
+        {
+            self.queue.push(key);
         }
     }
 
@@ -293,9 +300,7 @@ impl Relay {
     pub fn body_has_ended(&mut self, now: Instant) {
         self.has_body_ended = true;
         self.shared.connect_requests.clear();
-        for port in &mut self.published {
-            port.listener = None;
-        }
+        self.published.clear();
         for key in self.keys(|connection| connection.pending_request().is_some()) {
             self.close(key);
         }
@@ -347,11 +352,6 @@ impl Relay {
             .map(lost)
             .sum::<u64>()
             .max(self.sequence_numbers.missing());
-        outcome.published = self
-            .published
-            .iter()
-            .map(|port| (port.host_port, port.body_port, port.connections))
-            .collect();
         outcome
     }
 
@@ -363,16 +363,14 @@ impl Relay {
         listeners
             .map(|(socket, index)| (Token::Listener(index), socket))
             .chain(proxies.map(|(socket, index)| (Token::Proxy(index), socket)))
-            .chain(published.filter_map(|(port, index)| {
-                Some((Token::Published(index), port.listener.as_ref()?))
-            }))
+            .chain(published.map(|(socket, index)| (Token::Published(index), socket)))
     }
 
     fn listener(&self, token: Token) -> Option<&OwnedFd> {
         match token {
             Token::Listener(index) => self.sockets.listeners.get(index as usize),
             Token::Proxy(index) => self.sockets.proxies.get(index as usize),
-            Token::Published(index) => self.published.get(index as usize)?.listener.as_ref(),
+            Token::Published(index) => self.published.get(index as usize),
             Token::Dns(_) | Token::Log | Token::Connection(..) => None,
         }
     }
@@ -435,11 +433,13 @@ impl Relay {
         let connection = match token {
             Token::Proxy(_) => Connection::to_proxy(near, own_end, now),
             Token::Published(index) => {
-                let Some(port) = self.published.get_mut(index as usize) else {
+                let published = &mut self.shared.ledger.outcome.published;
+                let Some(traffic) = published.get_mut(index as usize) else {
                     return;
                 };
-                port.connections += 1;
-                Connection::published(near, own_end, port.body_port, &mut self.shared, now)
+                traffic.connections += 1;
+                let port = traffic.body_port;
+                Connection::published(near, own_end, port, &mut self.shared, now)
             }
             _ => match Connection::dialled(near, own_end, &mut self.shared, now) {
                 Some(connection) => connection,
@@ -469,21 +469,5 @@ impl Relay {
         let reason = denial.unwrap_or(DenialReason::Limit);
         let attempt = host.attempt(Protocol::Tcp, Some(port), reason);
         self.shared.ledger.deny(attempt, now);
-    }
-}
-
-impl From<Published> for PublishedPort {
-    fn from(published: Published) -> Self {
-        let Published {
-            listener,
-            host_port,
-            body_port,
-        } = published;
-        Self {
-            listener: Some(listener),
-            host_port,
-            body_port,
-            connections: 0,
-        }
     }
 }

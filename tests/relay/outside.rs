@@ -12,7 +12,7 @@ use crate::ground::{PORTS, Place};
 pub(crate) struct Zone {
     /// The addresses of each answer in turn; the last one repeats.
     pub(crate) answers: Vec<Vec<&'static str>>,
-    /// The name that is an alias of it.
+    /// The target of a CNAME record, which has the addresses.
     pub(crate) alias: Option<&'static str>,
     /// Whether UDP answers are truncated.
     pub(crate) truncates: bool,

@@ -49,8 +49,8 @@ say('the name', dial('v4-93-184-216-44.zone.example', 9000))");
         assert_eq!(log.packets_to_port(443).iter().filter(|to| to.ends_with("216.44")).count(), 0);
     }
 
-    /// The sources for an allowed name: the host's hosts file, its name server, an alias, no
-    /// record.
+    /// The sources of addresses: the host's hosts file and name server. The other names have no
+    /// usable record.
     fn an_allowed_name_is_resolved_outside_as_the_host_resolves_it(setting) {
         let unique = &setting.unique;
         let below = |label: &str| format!("{label}.{unique}.zone.example");

@@ -1,4 +1,4 @@
-//! What no snapshot holds: told, or refused under --strict.
+//! Files that a snapshot never contains: reported, or refused under --strict.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;

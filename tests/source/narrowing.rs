@@ -1,4 +1,4 @@
-//! Parts of a source: --sparse, sparse checkouts, submodules, and what is too large.
+//! Parts of a source: --sparse, sparse checkouts, submodules, and size limits.
 
 use serde_json::json;
 

@@ -287,7 +287,7 @@ fn a_link_in_a_repository_publishes_nothing_of_the_file_that_it_leads_to() {
     let text = |artifact: &Artifact| String::from_utf8_lossy(&artifact.config).into_owned();
     let published = text(&built(&source));
     assert!(!published.contains("canary"), "{published}");
-    // A repository in a directory above has the same effect.
+    // The same with a link in place of the directory above the file.
     let folder = source.ground.write("folder/sparse-checkout", "canary\n");
     std::fs::remove_dir_all(&info).expect("removed");
     symlink(folder.parent().expect("above"), &info).expect("linked");

@@ -148,7 +148,7 @@ fn pulls_and_collections_at_once_never_meet_in_the_middle() {
             .map(|artifact| scope.spawn(move || pull_again_and_again(ground, artifact)))
             .collect();
         let ended: Vec<_> = pullers.into_iter().map(|puller| puller.join()).collect();
-        // Also after a failure, which would leave the collector running.
+        // Also after a failure: otherwise the collector would not end.
         done.store(true, Ordering::SeqCst);
         assert!(ended.iter().all(Result::is_ok));
         assert!(0 < collector.join().expect("ended"), "nothing was removed");

@@ -27,7 +27,7 @@ pub fn tool(name: &str) -> Command {
     command
 }
 
-/// Runs a tool to its end; returns its output if it failed.
+/// Runs a tool to its end; returns its standard output, or an error with all its output.
 pub fn succeed(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,4 +1,4 @@
-//! What lies in a working tree and was not meant: left out, and reported.
+//! Files of a working tree that do not belong into a bundle: left out and reported.
 
 use std::os::unix::fs::symlink;
 
@@ -36,7 +36,7 @@ fn a_manifest_s_own_folder_gives_no_credentials_and_each_is_told() {
     ] {
         ground.file(name, text);
     }
-    // Another name makes nothing else of it, where links are followed.
+    // Followed links are judged by their target, not by their name.
     symlink(".env", ground.workspace().join("settings")).expect("made");
     let expected = [
         ".env.example",
@@ -60,7 +60,7 @@ fn a_manifest_s_own_folder_gives_no_credentials_and_each_is_told() {
     ] {
         assert!(line.contains(part), "no {part}: {line}");
     }
-    // The hint works.
+    // Following the hint works.
     ground.file(".bundleignore", "!.env\n!k.pem\n");
     let names = names(&ground, ".", &["--symlinks=follow"]);
     for name in [".env", "k.pem", "settings"] {
@@ -110,7 +110,7 @@ fn what_gitignore_and_bundleignore_name_is_left_out_of_a_folder_and_told() {
         assert!(line.contains(part), "no {part}: {line}");
     }
     assert!(!line.contains("dist"), "{line}");
-    // A list that cannot be read says nothing that could be followed.
+    // A list that cannot be read has no contents that the hint could name.
     ground.file("tool/src/.bundleignore", b"ok\n\xff\n");
     let ended = ground.make(&["tool", "--list"]);
     ended.assert_refused("source_ignore_file", &["tool/src/.bundleignore", "line 2"]);

@@ -79,8 +79,7 @@ fn the_kernel_answers_each_number_and_each_socket_as_it_did_when_a_person_read_i
         }
         let arch = match Arch::NATIVE {
             Arch::X86_64 => "x86_64",
-            // No architecture but this one was probed; the results above were compared with the
-            // interpreted filter.
+            // Never probed; the lines above were compared with the interpreted filter.
             Arch::Aarch64 => continue,
         };
         let path = source_path(&format!(

@@ -224,7 +224,7 @@ fn a_git_file_pointing_to_a_foreign_repository_is_ignored() {
     );
     assert_eq!(artifact.config()["sourceType"], "directory");
     assert!(!String::from_utf8_lossy(&artifact.config).contains("canary"));
-    // A directory of objects that the tree contains, before the other one.
+    // A `.git` that is a link to the other repository.
     std::fs::remove_file(source.directory().join(".git")).expect("removed");
     symlink(&theirs, source.directory().join(".git")).expect("linked");
     let artifact = built(&source);

@@ -110,7 +110,7 @@ fn what_gitignore_and_bundleignore_name_is_left_out_of_a_folder_and_told() {
         assert!(line.contains(part), "no {part}: {line}");
     }
     assert!(!line.contains("dist"), "{line}");
-    // A list that cannot be read has no contents that the hint could name.
+    // A list with invalid text is refused.
     ground.file("tool/src/.bundleignore", b"ok\n\xff\n");
     let ended = ground.make(&["tool", "--list"]);
     ended.assert_refused("source_ignore_file", &["tool/src/.bundleignore", "line 2"]);

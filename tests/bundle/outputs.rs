@@ -124,7 +124,7 @@ fn a_file_of_another_kind_is_never_replaced() {
     ground
         .make(&["tool", "--lock", "-"])
         .assert_refused("usage", &["--lock -"]);
-    // Each kind replaces its own kind, and empty files and directories.
+    // Each kind of file replaces its own kind, and an empty file.
     ground
         .make(&["tool", "-o", "empty", "--lock", "old.lock"])
         .assert_done();

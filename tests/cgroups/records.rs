@@ -98,7 +98,7 @@ fn a_start_that_was_killed_before_it_set_the_mode_does_not_stop_the_next() {
     set_mode(&directory, 0o700);
     RunRecords::open(&directory).expect("opened");
     assert_eq!(mode(&directory), 0o711);
-    // The same mode of a directory in use is intended.
+    // In a used directory, this mode was set on purpose.
     set_mode(&directory, 0o700);
     assert!(matches!(
         RunRecords::open(&directory),

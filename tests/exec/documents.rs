@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use support::text;
 use support::{Done, Ground};
 
-/// A block whose effect the report shows: a limit is lowered.
+/// A block whose effect the report shows: the engine is downgraded.
 const BLOCK: &str = "---\nengine: in-process\n---\n";
 
 #[track_caller]

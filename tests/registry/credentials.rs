@@ -1,4 +1,4 @@
-//! Credential helpers: programs that know, that know nothing, and that do everything wrong.
+//! Credential helpers: with credentials, without, and with every kind of error.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::scripted::{Ending, Reply, Scripted, Seen};
 /// `helped:canary-word`.
 const AUTH: &str = "aGVscGVkOmNhbmFyeS13b3Jk";
 
-/// A registry that lets `helped` in.
+/// A registry that accepts `helped`.
 fn closed() -> Scripted {
     Scripted::start(|asked: &Seen, _| match asked.header("authorization") {
         Some(sent) if sent == format!("Basic {AUTH}") => manifest_reply(),
@@ -25,7 +25,7 @@ fn closed() -> Scripted {
     })
 }
 
-/// Writes the program `docker-credential-test` and a `config.json` that has `entry`.
+/// Writes the program `docker-credential-test` and a `config.json` with `entry`.
 fn with_helper(service: &Scripted, directory: &Path, script: &str, entry: &str) -> Connection {
     let program = directory.join("docker-credential-test");
     std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("written");

@@ -1,4 +1,4 @@
-//! What is sent, where to, and what a registry does wrong with it.
+//! What is pushed, where to, and errors of a registry during a push.
 
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn pushed(service: &Scripted) -> Result<bool, OciError> {
     registry.push_blob(&Digest::of(BLOB), size, &mut source)
 }
 
-/// A registry that takes blobs; `place` is where an upload goes on.
+/// A registry that accepts blobs; `place` is the location of an upload.
 fn taking(place: &'static str, put: impl Fn(usize) -> Reply + Send + Sync + 'static) -> Scripted {
     Scripted::start(move |asked: &Seen, before| match asked.method.as_str() {
         "HEAD" => Reply::of(404),
@@ -133,7 +133,7 @@ fn a_rejected_push_is_reported() {
     assert!(error.to_string().contains("leads nowhere"), "{error}");
 }
 
-/// Has less than it says, or cannot be read.
+/// A blob that is shorter than stated, or cannot be read.
 struct Short(bool);
 
 impl Read for Short {

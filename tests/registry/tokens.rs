@@ -1,4 +1,4 @@
-//! Who is told who asks: tokens, passwords, and where neither goes.
+//! Authentication: tokens, passwords, and which servers receive them.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -32,8 +32,8 @@ fn with_password(service: &Scripted, directory: &Path) -> Connection {
     logged_in(service, directory, &format!("{{\"auth\":\"{AUTH}\"}}"))
 }
 
-/// A registry that wants the token `canary-1`, then `canary-2` …, which it gives itself; the number
-/// in the cell is the one that it accepts.
+/// A registry that requires the token `canary-1`, then `canary-2` …, which it issues itself; the
+/// number in the cell is the accepted one.
 fn with_tokens(wanted: Arc<Mutex<u32>>) -> Scripted {
     Scripted::start(move |asked: &Seen, _| {
         let wanted = *wanted.lock().expect("locked");

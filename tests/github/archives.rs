@@ -201,7 +201,7 @@ fn an_oversized_archive_is_refused_during_the_download() {
         return;
     };
     let repository = service.repository("org/repo");
-    // Numbers without a hash, so that they stay large when compressed.
+    // Digests of numbers, which stay large when they are compressed.
     let noise: Vec<u8> = (0..200_000_u32)
         .flat_map(|number| Digest::of(&number.to_le_bytes()).to_string().into_bytes())
         .take(300_000)

@@ -1,4 +1,4 @@
-//! Indexes over TLS, roots that nobody writes, and what a bundle says of where packages come from.
+//! Indexes over TLS, read-only roots, and package sources that a bundle states.
 
 use serde_json::json;
 

@@ -181,7 +181,7 @@ pub fn registry(address: &str, connection: Connection) -> Registry {
     Registry::new(&reference, connection).expect("a registry")
 }
 
-/// Timeouts shorter than those of a test, and long enough for a busy machine.
+/// Short pauses between retries, and timeouts that are long enough for a busy machine.
 pub fn hasty() -> Timeouts {
     Timeouts {
         first_delay: Duration::from_millis(1),

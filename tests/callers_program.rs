@@ -118,7 +118,7 @@ fn a_script_with_its_interpreter_beside_it_is_shown_with_both() {
     symlink("../lib/manager/cli", ground.path("tool-1/bin/manager")).expect("linked");
     let shell = Shell::new(&ground, &["tool-1/bin"]);
     shell.ends(&["manager"], 7);
-    // Programs with unknown dependencies are not.
+    // A script, whose dependencies are unknown, is refused.
     executable(&ground, "tool-1/bin/script", "#!/bin/sh\nexit 7\n");
     let done = shell.run(&["script"]);
     done.assert_error("refused", "program_is_script");

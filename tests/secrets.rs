@@ -753,7 +753,7 @@ fn a_lean_reference_to_an_inventory_gives_what_it_binds_to_this_tool() {
     assert_eq!(done.text(), expected);
     let word = &done.report["secrets"][0]["granted_by"];
     assert_eq!(word, "--grant secrets, access.bind of SECRETS.md:3:3");
-    // An inventory without an entry for this tool is an answer, too.
+    // An inventory with an entry for another tool only denies the secret.
     ground.write("bundle/SECRETS.md", inventory_of(&[("prod/key", OF_OTHER)]));
     let done = ground.command(&["exec", &policy, &bundle]).done();
     assert!(has_warning(&done.report, "secrets_none"), "{done:#?}");

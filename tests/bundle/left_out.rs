@@ -22,7 +22,7 @@ fn names(ground: &Ground, subject: &str, flags: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_manifest_s_own_folder_gives_no_credentials_and_each_is_told() {
+fn a_manifest_s_own_folder_gives_no_credentials_and_each_is_reported() {
     let ground = Ground::new();
     ground.file("manifest.yaml", "run: [echo]\n");
     for (name, text) in [
@@ -69,7 +69,7 @@ fn a_manifest_s_own_folder_gives_no_credentials_and_each_is_told() {
 }
 
 #[test]
-fn what_gitignore_and_bundleignore_name_is_left_out_of_a_folder_and_told() {
+fn files_in_gitignore_and_bundleignore_are_left_out_of_a_folder_and_reported() {
     let ground = Ground::new();
     for (name, text) in [
         ("tool/manifest.yaml", "run: [echo]\n"),
@@ -147,7 +147,7 @@ fn what_a_source_names_is_taken_but_for_bundleignore_and_credentials_are_told() 
 }
 
 #[test]
-fn installed_packages_and_a_large_bundle_are_told_with_the_ten_largest() {
+fn installed_packages_and_a_large_bundle_are_reported_with_the_ten_largest() {
     let ground = Ground::new();
     ground.file("manifest.yaml", "run: [echo]\n");
     ground.file("node_modules/a/node_modules/b/index.js", "12345");

@@ -227,7 +227,7 @@ fn only_a_code_workspace_can_be_referred_to() {
 }
 
 #[test]
-fn every_error_of_a_referenced_manifest_is_told_with_its_file() {
+fn every_error_of_a_referenced_manifest_is_reported_with_its_file() {
     let ground = Ground::new();
     ground.file(
         "libs/x/manifest.yaml",

@@ -100,7 +100,7 @@ fn a_body_that_outgrows_its_memory_is_killed_and_counted() {
 }
 
 #[test]
-fn files_in_memory_are_told_from_memory_of_processes() {
+fn files_in_memory_are_distinguished_from_memory_of_processes() {
     let Some(parent) = Parent::make() else { return };
     let Some(backend) = v1(&parent) else { return };
     let directory = tempfile::tempdir_in("/dev/shm").expect("a tmpfs");

@@ -176,7 +176,7 @@ fn a_supervisor_killed_between_any_two_steps_leaves_nothing() {
 
 /// E-04.
 #[test]
-fn of_two_supervisors_only_the_dead_one_is_cleared_away() {
+fn of_two_supervisors_only_the_leftovers_of_the_dead_one_are_removed() {
     let Some(parent) = Parent::make() else { return };
     if v1(&parent).is_none() {
         return;

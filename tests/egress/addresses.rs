@@ -74,7 +74,7 @@ for address in '0x7f000001', '2130706433', '127.1', '0', '::1', '::ffff:127.0.0.
     }
 
     /// Case 11, H-06, H-07.
-    fn an_allowed_name_that_leads_inside_is_denied_and_nobody_inside_is_asked(setting) {
+    fn an_allowed_name_with_a_private_address_is_denied_and_not_dialled(setting) {
         let labels = [
             "v4-10-1-2-3",
             "v4-127-0-0-1",
@@ -252,7 +252,7 @@ for name in 'outside-of-the-egress-tests', 'runner':
     }
 
     /// Case 16.
-    fn the_relays_own_addresses_and_addresses_that_no_name_has_lead_nowhere(setting) {
+    fn addresses_of_the_relay_and_unassigned_addresses_are_denied(setting) {
         let seen = setting.run(&["api.openai.com"], "
 name = resolve('api.openai.com')
 say('the name', name.startswith(SYNTHETIC))
@@ -271,7 +271,7 @@ for address, port in (('198.18.0.1', 1), ('fd00:198:18::1', 1), ('198.18.0.1', 4
     }
 
     /// Case 17: a listener of the body receives only connections of the body itself.
-    fn a_body_that_listens_everywhere_reaches_nobody_by_it(setting) {
+    fn a_listener_of_the_body_receives_only_its_own_connections(setting) {
         let seen = setting.run(&["api.openai.com"], "
 listener = socket.socket()
 listener.bind(('0.0.0.0', 8443))

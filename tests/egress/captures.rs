@@ -107,7 +107,7 @@ fn without_nf_tables_listeners_enforce_the_same_list() {
 /// Case 43: if the kernel accepts them, `auto` uses rules; elsewhere, forcing them is refused with
 /// the reason.
 #[test]
-fn rules_are_had_where_the_kernel_has_them_and_forcing_them_elsewhere_is_refused() {
+fn rules_are_used_if_the_kernel_supports_them_and_forcing_them_elsewhere_is_refused() {
     Setting::with(Capture::Tproxy, |setting| {
         let seen = Seen::of(case_with(setting, &[]).done());
         assert_eq!(seen.done.report["egress"]["capture"], "tproxy");

@@ -7,7 +7,7 @@ const ATTEMPTS: &str = include_str!("../bodies/egress/confinement_attempts.py");
 
 on_both_captures! {
     /// Cases 31 to 34.
-    fn the_network_of_a_body_is_changed_and_left_by_nobody_inside(setting) {
+    fn no_process_inside_can_change_or_leave_the_network(setting) {
         let seen = setting.run(&["api.openai.com"], &format!("{ATTEMPTS}
 say('and still', ask('api.openai.com')[:2], dial('8.8.8.8', 443))"));
         let wrong = seen.said.iter().find(|line| line.contains(": succeeded"));

@@ -25,7 +25,7 @@ for other in 'api.openai.com', 'evil.example', 'x' + name, name + '.evil.example
     }
 
     /// Case 22.
-    fn only_one_plain_tls_name_passes_however_it_is_cut(setting) {
+    fn only_a_single_valid_tls_name_is_accepted_in_any_fragmentation(setting) {
         let (name, seen) = run(setting, 71, r"
 good = hello(name)
 who = b'who\n'
@@ -106,7 +106,7 @@ say('plain', dial(name, 443, hello(name) + b'who\\n'))");
     }
 
     /// Case 24.
-    fn what_is_no_tls_at_port_443_is_denied_and_so_is_silence(setting) {
+    fn port_443_denies_other_protocols_and_silence(setting) {
         let (name, seen) = run(setting, 73, r"
 say('raw', dial(name, 443, b'who\n'))
 say('ssh', dial(name, 443, b'SSH-2.0-OpenSSH_9.2\r\n'))

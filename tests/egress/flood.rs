@@ -55,7 +55,7 @@ say('still', dial('api.openai.com', 443, hello('api.openai.com') + b'who\\n'))")
     }
 
     /// Case 35: each DNS query over UDP is answered, denied, or counted as lost.
-    fn a_flood_of_questions_is_counted_and_what_was_lost_is_said(setting) {
+    fn a_flood_of_dns_queries_is_counted_and_lost_ones_are_reported(setting) {
         let each: u64 = 4_000;
         let seen = setting.run(&["api.openai.com"], &format!("
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
@@ -138,7 +138,7 @@ say('afterwards', last)"));
 
     /// H-12: endless request heads and TLS hellos are ended, and other connections are served
     /// meanwhile.
-    fn connections_that_say_nothing_are_closed_and_hold_up_nobody(setting) {
+    fn silent_connections_are_closed_and_delay_no_others(setting) {
         let name = setting.name(97);
         let seen = setting.run(&[&name], &format!("
 name = {name:?}

@@ -120,7 +120,7 @@ fn a_list_that_the_host_policy_empties_allows_no_host() {
 
 on_both_captures! {
     /// Case 40: `--report-denials` reports denials, and still no host is reached.
-    fn an_empty_list_denies_everybody_and_says_whom_where_denials_are_asked_for(setting) {
+    fn an_empty_list_denies_every_host_and_reports_denials_on_request(setting) {
         let seen = setting.run_with(&["--report-denials"], "
 say('name', resolve(unique + '.evil.example'))
 say('address', dial('93.184.216.110', 443))
@@ -135,7 +135,7 @@ say('the proxy', dial('127.0.0.1', 3, b'CONNECT api.openai.com:443 HTTP/1.1\\r\\
     }
 
     /// The effective list: entries of manifest and flags, restricted by the host policy.
-    fn what_was_granted_within_the_host_policy_is_what_is_allowed(setting) {
+    fn the_allowed_list_is_the_granted_one_restricted_by_the_host_policy(setting) {
         let unique = &setting.unique;
         let name = |number: u8| format!("v4-93-184-216-{number}.{unique}.zone.example");
         let (asked, flagged, beyond) = (name(111), name(112), name(113));
@@ -162,7 +162,7 @@ say('beyond', dial({beyond:?}, 9000))"));
     }
 
     /// A manifest with entries is refused without a grant, before a network is created.
-    fn a_list_that_nobody_granted_is_refused(setting) {
+    fn a_list_without_a_grant_is_refused(setting) {
         let manifest = "run: body.py\nsandbox: {provider: local, config: {}, network: {egress: [api.openai.com]}}\n";
         let done = exec(setting, manifest, &[], "say('ran')");
         done.assert_error("refused", "grant_required");

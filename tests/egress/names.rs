@@ -6,7 +6,7 @@ const LIST: &[&str] = &["api.openai.com", "*.anthropic.com"];
 
 on_both_captures! {
     /// Case 1.
-    fn an_unknown_name_does_not_exist_and_nobody_outside_is_asked(setting) {
+    fn an_unlisted_name_does_not_exist_and_is_not_looked_up_outside(setting) {
         let seen = setting.run(LIST, "
 say('library', resolve(unique + '.evil.example'))
 say('message', ask(unique + '.other.example'))
@@ -46,7 +46,7 @@ say('chaos', send_question(question('api.openai.com', 1, name_class=3)))");
     }
 
     /// Case 3, H-02.
-    fn a_question_to_any_server_is_answered_by_us_and_reaches_nobody(setting) {
+    fn a_query_to_any_server_is_answered_by_the_relay_and_not_forwarded(setting) {
         let seen = setting.run(LIST, "
 first = ask('api.openai.com')
 say('ours', first.startswith('ok ' + SYNTHETIC))
@@ -129,7 +129,7 @@ say('known ones', ask(unique + 'x7.anthropic.com')[:2])");
     }
 
     /// Case 6.
-    fn malformed_questions_are_refused_and_the_next_one_is_answered(setting) {
+    fn malformed_queries_are_refused_and_the_next_one_is_answered(setting) {
         let seen = setting.run(LIST, r"
 header = struct.pack('!HHHHHH', 7, 0x0100, 1, 0, 0, 0)
 end = struct.pack('!HH', 1, 1)
@@ -236,7 +236,7 @@ say('another alphabet', resolve('\u0430pi.openai.com'))");
     }
 
     /// The five lines at the end, and the line that counts the rest.
-    fn at_most_five_denials_are_told_at_the_end(setting) {
+    fn at_most_five_denials_are_printed_at_the_end(setting) {
         let mut flags = allow(LIST);
         flags.push("--report-denials");
         let seen = setting.run_with(&flags, "

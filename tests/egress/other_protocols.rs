@@ -2,7 +2,7 @@
 
 on_both_captures! {
     /// Case 26, H-10, H-16.
-    fn datagrams_reach_nobody_and_are_counted(setting) {
+    fn datagrams_are_dropped_and_counted(setting) {
         let seen = setting.run(&["api.openai.com"], "
 synthetic = resolve('api.openai.com')
 def send(address, port, times=3):
@@ -52,7 +52,7 @@ time.sleep(0.2)");
     }
 
     /// A denied datagram is reported with the name of its address, if it has one.
-    fn a_denied_datagram_is_told_at_the_end(setting) {
+    fn a_denied_datagram_is_reported_at_the_end(setting) {
         let seen = setting.run(&["api.openai.com"], "
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
     try:

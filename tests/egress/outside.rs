@@ -27,7 +27,7 @@ fn the_outside_network_records_every_packet_that_leaves() {
 
 /// In the test network the runner has the same uid as outside it: root, or the caller's.
 #[test]
-fn a_run_in_the_bed_is_a_run_of_the_caller() {
+fn a_run_in_the_test_network_is_a_run_of_the_caller() {
     let Some(outside) = Outside::get() else {
         return;
     };

@@ -108,7 +108,7 @@ say('loopback', connect('localhost:7777'), connect('127.0.0.1:7777'), connect('[
     }
 
     /// H-03: a name that parsers could read in two ways is refused.
-    fn a_proxied_name_in_a_doubtful_form_is_refused_and_never_resolved(setting) {
+    fn an_ambiguous_name_in_a_proxy_request_is_refused_and_not_resolved(setting) {
         let (name, seen) = run(setting, 121, &[9000], r"
 forms = (
     'evil.example\0.NAME', 'NAME\0.evil.example', 'NAME%00.evil.example', 'NAME .evil.example', 'NAME\t', 'NAME\r',

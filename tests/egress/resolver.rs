@@ -3,7 +3,7 @@
 on_both_captures! {
     /// Case 44: the runner writes the files; a resolver or hosts file of the body does not change
     /// the result.
-    fn a_body_that_rewrites_its_resolver_reaches_nobody_else(setting) {
+    fn a_body_that_rewrites_its_resolver_reaches_no_other_server(setting) {
         let unique = &setting.unique;
         let seen = setting.run(&["v4-93-184-216-44.zone.example:443", "v4-93-184-216-44.zone.example:9000"], "
 for path in ('/etc/resolv.conf', '/etc/hosts', '/etc/nsswitch.conf'):
@@ -87,7 +87,7 @@ say('the name', dial('v4-93-184-216-44.zone.example', 9000))");
     }
 
     /// An address of `--add-host` is checked like any other.
-    fn an_added_host_is_where_the_caller_says_and_no_private_address(setting) {
+    fn an_added_host_has_the_stated_address_and_no_private_one(setting) {
         let unique = &setting.unique;
         let (stated, private) = (format!("{unique}a.example"), format!("{unique}b.example"));
         let adds = [format!("{stated}:93.184.216.54"), format!("{private}:10.1.2.3")];

@@ -91,7 +91,7 @@ held.close()"));
 
     /// Case 37: a reader that does not read delays no other connection, and no data is lost or
     /// buffered without limit. Invariant 10 checks the memory of the supervisor.
-    fn a_slow_reader_holds_up_nobody_else(setting) {
+    fn a_slow_reader_delays_no_other_connection(setting) {
         let name = format!("v4-93-184-216-93.{}.zone.example", setting.unique);
         let seen = setting.run(&[&format!("{name}:9000")], &script(&name, "
 count = 8 << 20

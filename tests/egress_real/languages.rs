@@ -89,7 +89,7 @@ fn a_bundle_reaches_what_its_manifest_lists() {
 }
 
 #[test]
-fn the_own_host_is_found_without_a_question() {
+fn the_own_host_name_is_resolved_without_a_query() {
     python(|list| {
         let own = "import socket\n\
             name, found = socket.gethostname(), socket.getaddrinfo\n\
@@ -154,7 +154,7 @@ fn node_fetch_reaches_what_is_allowed_and_fails_at_once_elsewhere() {
 }
 
 #[test]
-fn node_resolves_by_itself_what_is_allowed_whatever_server_it_asks() {
+fn node_resolves_allowed_names_with_any_server() {
     node(|list| {
         for server in ["", "192.0.2.53", "[2001:4860:4860::8888]:53"] {
             let done = list.reaches(&[WEB], &["node", "-e", C_ARES, WEB, server]);

@@ -25,7 +25,7 @@ fn the_servers_answer_the_host_without_the_runner() {
 
 /// The authorities that the host trusts are trusted inside, and no others.
 #[test]
-fn the_authorities_of_the_host_are_seen_and_no_other_is_believed() {
+fn authorities_of_the_host_are_trusted_inside_and_no_others() {
     if !has("curl") || !has("python3") {
         return;
     }
@@ -66,7 +66,7 @@ fn curl_reaches_allowed_names_over_http_and_https() {
 }
 
 #[test]
-fn names_are_found_however_the_c_library_is_told_to_ask() {
+fn names_are_resolved_with_every_option_of_the_c_library() {
     for how in ["use-vc", "edns0", "single-request", "trust-ad", "rotate"] {
         curl(&["web.compat.test"], |mut list| {
             list.flag("-e", &format!("RES_OPTIONS={how}"));
@@ -154,7 +154,7 @@ fn a_listed_port_is_open_and_the_others_are_not() {
 }
 
 #[test]
-fn curl_goes_through_the_proxy_of_the_sandbox_where_it_is_told_to() {
+fn curl_uses_the_proxy_of_the_sandbox_if_configured() {
     curl(&["web.compat.test"], |mut list| {
         let proxies = [
             "http://127.0.0.1:3",

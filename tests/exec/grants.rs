@@ -50,7 +50,7 @@ fn ungranted_requests_are_refused_by_name_with_flags() {
 
 /// F-15: each request alone is refused, and is granted only by its own flag.
 #[test]
-fn each_wish_needs_its_own_grant() {
+fn each_request_needs_its_own_grant() {
     let ground = Ground::new();
     ground.write("work/a.txt", "A");
     let workspace = ground.workspace();

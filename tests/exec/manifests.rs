@@ -385,7 +385,7 @@ fn a_schema_without_an_end_ends_within_the_wall_time() {
 
 /// G-24: the process that validates a schema is ended with the run.
 #[test]
-fn a_run_that_judges_by_a_schema_hears_signals() {
+fn signals_end_the_validation_of_a_schema() {
     let ground = Ground::new();
     let manifest = format!("run: body.sh\ninputs: {}\n", endless_schema());
     let bundle = ground.script(&manifest, "echo ran\n");

@@ -6,7 +6,7 @@ use support::text;
 use support::{Ground, is_root};
 
 #[test]
-fn a_place_that_is_taken_is_refused_with_its_reason_and_the_flag_that_works() {
+fn a_path_in_use_is_refused_with_its_reason_and_the_flag_that_works() {
     let ground = Ground::new();
     for (path, reason) in [
         ("/etc/passwd", "files of its own"),

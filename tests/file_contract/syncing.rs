@@ -46,7 +46,7 @@ fn an_output_is_synced_and_its_parent_directories_made() {
 
 /// D-09
 #[test]
-fn a_missing_output_is_told_and_the_others_are_synced() {
+fn a_missing_output_is_reported_and_the_others_are_synced() {
     let ground = Ground::new();
     ground.write("workspace/a", b"old");
     ground.write("scratch/b", b"new");

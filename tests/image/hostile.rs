@@ -120,7 +120,7 @@ fn traps(host: &Path) -> Vec<(&'static str, Layer)> {
 const LOOK: &str = include_str!("../bodies/image/hostile_look.sh");
 
 #[test]
-fn no_name_of_an_image_leads_anybody_to_the_host() {
+fn no_name_in_an_image_leads_to_the_host() {
     let Some(base) = base() else { return };
     for read_only in [false, true] {
         let stored = Stored::new();

@@ -329,7 +329,7 @@ fn a_read_only_root_is_reported_and_enforced() {
 }
 
 #[test]
-fn a_program_that_an_image_lacks_is_told_as_that_and_the_nearest_that_it_has_by_name() {
+fn a_program_that_an_image_lacks_is_reported_with_the_most_similar_one() {
     let Some(base) = base() else { return };
     let stored = Stored::new();
     let scripts = layer([

@@ -114,7 +114,7 @@ fn a_directory_that_no_layer_states_again_keeps_its_mode() {
 }
 
 #[test]
-fn devices_and_fifos_are_left_out_and_told_once() {
+fn devices_and_fifos_are_left_out_and_reported_once() {
     let mut stack = Stack::new();
     let device = |tar: Tar, kind: u8, name: &str| {
         tar.with(kind, name.as_bytes(), 0, |block| {

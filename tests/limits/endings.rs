@@ -111,8 +111,8 @@ fn an_end_at_the_deadline_is_one_verdict_and_a_consistent_one() {
 
 /// The time of the body's first process and its children.
 #[test]
-fn the_time_that_was_used_is_told() {
-    let text = include_str!("../bodies/limits/the_time_that_was_used_is_told.c");
+fn the_used_time_is_reported() {
+    let text = include_str!("../bodies/limits/the_used_time_is_reported.c");
     let program = c_body("burn", text);
     let done = Ground::new().run(&[], &[program.to_str().expect("plain")]);
     done.assert_exited(0);
@@ -123,7 +123,7 @@ fn the_time_that_was_used_is_told() {
 
 /// The source of a limit is beside it.
 #[test]
-fn the_strictest_word_about_a_limit_wins_and_is_named() {
+fn the_strictest_source_of_a_limit_wins_and_is_reported() {
     let ground = Ground::new();
     let manifest = "name: x\nrun: {shell: 'exit 0'}\nrunner:\n  limits:\n    memory_mb: 64\n    cpu_ms: 90000\n";
     let bundle = ground.bundle(&[("manifest.yaml", manifest)]);

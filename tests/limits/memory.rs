@@ -376,7 +376,7 @@ fn the_peak_of_memory_is_at_least_what_was_touched() {
 
 /// E-13: without cgroups, no limit is silently absent.
 #[test]
-fn weaker_limits_are_said_and_can_be_refused() {
+fn weaker_limits_are_reported_and_can_be_refused() {
     let ground = Ground::new();
     let done = ground.run(
         &["--limits=require", "--memory=64m", "--pids=20"],

@@ -165,7 +165,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn damaged_archives_documents_and_texts_hold_what_their_properties_say(
+    fn damaged_archives_documents_and_texts_have_their_properties(
         (check, bytes) in damaged_made(),
     ) {
         check(&bytes);
@@ -206,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn a_hello_of_rustls_is_read_as_the_name_that_it_is_for(
+    fn a_hello_of_rustls_is_parsed_with_its_name(
         name in name(),
         lengths in vec(prop_oneof![Just(1), 1_usize..40, 200_usize..400], 1..4),
         changes in vec(damage(), 1..3),
@@ -293,7 +293,7 @@ proptest! {
     }
 
     #[test]
-    fn an_answer_of_another_library_is_read_as_it_is_meant(
+    fn an_answer_of_another_library_is_parsed_correctly(
         names in vec(asked_name(), 1..6),
         addresses in vec(any::<[u8; 4]>(), 0..6),
         is_reversed: bool,
@@ -336,7 +336,7 @@ proptest! {
     }
 
     #[test]
-    fn our_own_questions_are_read_as_they_are_meant(name in asked_name(), id: u16, is_v6: bool) {
+    fn queries_of_the_relay_are_parsed_correctly_by_another_library(name in asked_name(), id: u16, is_v6: bool) {
         let host = HostName::parse(name.as_bytes()).expect("a name");
         let family = if is_v6 { Family::V6 } else { Family::V4 };
         let bytes = answer::query(id, &host, family);

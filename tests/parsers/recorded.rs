@@ -57,7 +57,7 @@ pub(crate) const MADE: [(&str, Check); 13] = [
 ];
 
 #[test]
-fn every_archive_document_and_text_that_was_made_holds_what_its_property_says() {
+fn every_generated_archive_document_and_text_has_its_property() {
     let broken: Vec<String> = MADE
         .into_iter()
         .flat_map(|(folder, check)| broken(folder, check))
@@ -91,12 +91,12 @@ fn every_recorded_packet_is_read_as_its_header_says() {
 }
 
 #[test]
-fn every_recorded_word_of_socks_is_read_as_it_is_written() {
+fn every_recorded_socks_message_is_parsed_correctly() {
     check_all("socks", properties::socks::check);
 }
 
 #[test]
-fn what_resolver_libraries_ask_is_understood_and_made_questions_are_refused() {
+fn queries_of_resolver_libraries_are_parsed_and_malformed_ones_are_refused() {
     let refused = [
         "compressed-question",
         "notify",

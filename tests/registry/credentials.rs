@@ -55,7 +55,7 @@ const GIVES: &str = "printf '{\"ServerURL\":\"x\",\"Username\":\"helped\",\
                      \"Secret\":\"canary-word\"}\\n'";
 
 #[test]
-fn a_helper_hears_the_registry_and_gives_the_login() {
+fn a_helper_gets_the_registry_and_returns_the_login() {
     let directory = tempfile::tempdir().expect("a directory");
     let service = closed();
     let heard = directory.path().join("heard");
@@ -86,7 +86,7 @@ fn a_file_that_everybody_may_write_to_names_no_program() {
 }
 
 #[test]
-fn a_helper_is_not_asked_before_the_registry_wants_to_know() {
+fn a_helper_is_not_started_before_the_registry_requires_a_login() {
     let directory = tempfile::tempdir().expect("a directory");
     let service = Scripted::start(|_, _| manifest_reply());
     let mark = directory.path().join("asked");

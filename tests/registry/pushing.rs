@@ -178,7 +178,7 @@ fn a_manifest_is_sent_under_its_tag_and_its_digest_comes_back() {
 }
 
 #[test]
-fn a_registry_that_says_it_took_something_else_is_not_believed() {
+fn a_registry_that_confirms_another_digest_is_an_error() {
     let other = Digest::of(b"something else").to_string();
     let service =
         Scripted::start(move |_, _| Reply::of(201).with("Docker-Content-Digest", other.clone()));

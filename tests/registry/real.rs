@@ -137,7 +137,7 @@ fn a_registry_with_tls_is_trusted_by_the_authority_that_the_host_names_and_by_no
 }
 
 #[test]
-fn a_registry_with_a_login_lets_in_who_is_in_the_file_of_dockers_client() {
+fn a_registry_with_a_login_accepts_the_credentials_of_the_docker_config() {
     let options = Options {
         tls: true,
         login: true,

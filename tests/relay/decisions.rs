@@ -12,8 +12,8 @@ use crate::ground::{
 };
 
 #[test]
-fn an_allowed_name_is_reached_where_its_first_bytes_name_it() {
-    if !enter("decisions::an_allowed_name_is_reached_where_its_first_bytes_name_it") {
+fn an_allowed_name_is_reached_if_the_first_bytes_name_it() {
+    if !enter("decisions::an_allowed_name_is_reached_if_the_first_bytes_name_it") {
         return;
     }
     let mut ground = Ground::new(Plan::default());
@@ -184,8 +184,8 @@ fn a_silent_connection_on_443_is_closed_at_its_timeout() {
 }
 
 #[test]
-fn questions_are_answered_over_datagrams_and_connections_by_every_address() {
-    if !enter("decisions::questions_are_answered_over_datagrams_and_connections_by_every_address") {
+fn dns_queries_are_answered_over_udp_and_tcp_at_every_address() {
+    if !enter("decisions::dns_queries_are_answered_over_udp_and_tcp_at_every_address") {
         return;
     }
     let mut ground = Ground::new(Plan::default());
@@ -243,8 +243,8 @@ fn questions_are_answered_over_datagrams_and_connections_by_every_address() {
 }
 
 #[test]
-fn packets_that_no_listener_gets_are_judged_as_connections_are() {
-    if !enter("decisions::packets_that_no_listener_gets_are_judged_as_connections_are") {
+fn packets_without_a_listener_get_the_same_decisions_as_connections() {
+    if !enter("decisions::packets_without_a_listener_get_the_same_decisions_as_connections") {
         return;
     }
     let (ours, log) = UnixDatagram::pair().expect("a pair");
@@ -295,8 +295,8 @@ fn packets_that_no_listener_gets_are_judged_as_connections_are() {
 }
 
 #[test]
-fn messages_of_the_log_that_are_missing_are_counted() {
-    if !enter("decisions::messages_of_the_log_that_are_missing_are_counted") {
+fn missing_log_messages_are_counted() {
+    if !enter("decisions::missing_log_messages_are_counted") {
         return;
     }
     let (ours, log) = UnixDatagram::pair().expect("a pair");

@@ -8,8 +8,8 @@ use spec::denial_reason::DenialReason;
 use crate::ground::{Ground, Plan, ask, dial, enter, exchange, question};
 
 #[test]
-fn connections_beyond_the_cap_are_denied_and_their_places_are_used_again() {
-    if !enter("floods::connections_beyond_the_cap_are_denied_and_their_places_are_used_again") {
+fn connections_beyond_the_limit_are_denied_and_slots_are_reused() {
+    if !enter("floods::connections_beyond_the_limit_are_denied_and_slots_are_reused") {
         return;
     }
     let mut ground = Ground::new(Plan::default());
@@ -91,8 +91,8 @@ fn ten_thousand_denials_of_each_kind_are_all_counted() {
 }
 
 #[test]
-fn questions_for_which_there_was_no_room_are_counted_as_lost() {
-    if !enter("floods::questions_for_which_there_was_no_room_are_counted_as_lost") {
+fn dns_queries_beyond_the_buffer_are_counted_as_lost() {
+    if !enter("floods::dns_queries_beyond_the_buffer_are_counted_as_lost") {
         return;
     }
     let mut ground = Ground::new(Plan::default());

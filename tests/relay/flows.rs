@@ -44,8 +44,8 @@ fn each_half_is_closed_on_its_own() {
 }
 
 #[test]
-fn the_other_side_s_end_comes_first_and_the_body_may_still_send() {
-    if !enter("flows::the_other_side_s_end_comes_first_and_the_body_may_still_send") {
+fn the_body_may_send_after_the_server_has_closed_its_half() {
+    if !enter("flows::the_body_may_send_after_the_server_has_closed_its_half") {
         return;
     }
     let mut ground = Ground::new(Plan::default());

@@ -57,8 +57,8 @@ fn a_name_is_looked_up_once_for_each_connection_and_that_answer_is_dialled() {
 }
 
 #[test]
-fn an_answer_that_does_not_fit_is_asked_for_over_a_connection() {
-    if !enter("lookups::an_answer_that_does_not_fit_is_asked_for_over_a_connection") {
+fn a_truncated_answer_is_requested_over_tcp() {
+    if !enter("lookups::a_truncated_answer_is_requested_over_tcp") {
         return;
     }
     let mut ground = ground();
@@ -120,8 +120,8 @@ fn only_public_addresses_are_dialled_and_without_one_it_is_a_denial() {
 }
 
 #[test]
-fn a_name_that_is_public_first_and_private_afterwards_never_leads_inside() {
-    if !enter("lookups::a_name_that_is_public_first_and_private_afterwards_never_leads_inside") {
+fn a_name_that_later_resolves_to_a_private_address_is_not_dialled_there() {
+    if !enter("lookups::a_name_that_later_resolves_to_a_private_address_is_not_dialled_there") {
         return;
     }
     let mut ground = ground();
@@ -149,8 +149,8 @@ fn a_name_that_is_public_first_and_private_afterwards_never_leads_inside() {
 }
 
 #[test]
-fn added_hosts_go_before_the_hosts_file_and_that_before_every_server() {
-    if !enter("lookups::added_hosts_go_before_the_hosts_file_and_that_before_every_server") {
+fn added_hosts_take_precedence_over_the_hosts_file_and_that_over_servers() {
+    if !enter("lookups::added_hosts_take_precedence_over_the_hosts_file_and_that_over_servers") {
         return;
     }
     let mut ground = Ground::new(Plan {
@@ -197,8 +197,8 @@ fn added_hosts_go_before_the_hosts_file_and_that_before_every_server() {
 }
 
 #[test]
-fn who_does_not_answer_is_unreachable_and_not_denied() {
-    if !enter("lookups::who_does_not_answer_is_unreachable_and_not_denied") {
+fn a_host_that_does_not_answer_is_unreachable_and_not_denied() {
+    if !enter("lookups::a_host_that_does_not_answer_is_unreachable_and_not_denied") {
         return;
     }
     let mut ground = Ground::new(Plan {
@@ -233,8 +233,8 @@ fn who_does_not_answer_is_unreachable_and_not_denied() {
 }
 
 #[test]
-fn a_server_that_is_silent_is_waited_for_no_longer_than_its_time() {
-    if !enter("lookups::a_server_that_is_silent_is_waited_for_no_longer_than_its_time") {
+fn a_silent_name_server_is_abandoned_after_its_timeout() {
+    if !enter("lookups::a_silent_name_server_is_abandoned_after_its_timeout") {
         return;
     }
     let mut ground = Ground::new(Plan {
@@ -264,8 +264,8 @@ fn a_server_that_is_silent_is_waited_for_no_longer_than_its_time() {
 }
 
 #[test]
-fn names_under_a_wildcard_are_capped_and_told_as_one() {
-    if !enter("lookups::names_under_a_wildcard_are_capped_and_told_as_one") {
+fn names_under_a_wildcard_are_limited_and_reported_as_one() {
+    if !enter("lookups::names_under_a_wildcard_are_limited_and_reported_as_one") {
         return;
     }
     let mut ground = ground();
@@ -284,8 +284,8 @@ fn names_under_a_wildcard_are_capped_and_told_as_one() {
 }
 
 #[test]
-fn more_questions_than_the_pace_allows_fail_and_unknown_names_stay_unknown() {
-    if !enter("lookups::more_questions_than_the_pace_allows_fail_and_unknown_names_stay_unknown") {
+fn queries_beyond_the_rate_limit_fail_and_unknown_names_stay_unknown() {
+    if !enter("lookups::queries_beyond_the_rate_limit_fail_and_unknown_names_stay_unknown") {
         return;
     }
     let mut ground = ground();

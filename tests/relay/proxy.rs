@@ -65,8 +65,8 @@ fn named(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn tunnels_are_judged_by_name_port_and_first_bytes() {
-    if !enter("proxy::tunnels_are_judged_by_name_port_and_first_bytes") {
+fn connect_requests_are_decided_by_name_port_and_first_bytes() {
+    if !enter("proxy::connect_requests_are_decided_by_name_port_and_first_bytes") {
         return;
     }
     let mut ground = Ground::new(plan());
@@ -207,8 +207,8 @@ fn socks_connects_by_name_and_address_and_nothing_else() {
 }
 
 #[test]
-fn one_request_passes_and_what_two_readers_read_differently_does_not() {
-    if !enter("proxy::one_request_passes_and_what_two_readers_read_differently_does_not") {
+fn one_request_is_forwarded_and_an_ambiguous_one_is_refused() {
+    if !enter("proxy::one_request_is_forwarded_and_an_ambiguous_one_is_refused") {
         return;
     }
     let mut ground = Ground::new(Plan {
@@ -288,8 +288,8 @@ fn one_request_passes_and_what_two_readers_read_differently_does_not() {
 }
 
 #[test]
-fn names_that_only_the_proxy_was_told_count_under_their_wildcard() {
-    if !enter("proxy::names_that_only_the_proxy_was_told_count_under_their_wildcard") {
+fn names_in_proxy_requests_count_under_their_wildcard() {
+    if !enter("proxy::names_in_proxy_requests_count_under_their_wildcard") {
         return;
     }
     let mut ground = Ground::new(plan());

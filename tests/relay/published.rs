@@ -41,8 +41,8 @@ fn echo(listener: &TcpListener) {
 }
 
 #[test]
-fn a_caller_reaches_a_server_of_the_body_s() {
-    if !enter("published::a_caller_reaches_a_server_of_the_body_s") {
+fn a_caller_reaches_a_server_of_the_body() {
+    if !enter("published::a_caller_reaches_a_server_of_the_body") {
         return;
     }
     let mut ground = ground(5_000);

@@ -134,7 +134,7 @@ fn uncommitted_changes_are_reported_and_marked_in_the_version() {
 }
 
 #[test]
-fn a_folder_of_a_checkout_is_told_by_its_place_in_it() {
+fn a_folder_of_a_checkout_is_recorded_with_its_path() {
     let source = Source::checkout(&[
         ("a", "a"),
         ("services/api/b", "b"),

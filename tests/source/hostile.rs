@@ -159,7 +159,7 @@ fn configuration_that_is_included_is_not_read() {
 }
 
 #[test]
-fn objects_that_are_missing_are_fetched_from_nowhere() {
+fn missing_git_objects_are_not_fetched() {
     let trap = Trap::new();
     trap.set("core.repositoryformatversion", "1");
     trap.set("extensions.partialClone", "origin");
@@ -256,7 +256,7 @@ fn a_repository_of_another_user_above_the_directory_is_not_believed() {
 }
 
 #[test]
-fn a_repository_of_things_that_are_no_files_is_an_error_and_no_wait() {
+fn special_files_in_a_repository_do_not_block() {
     let source = Source::checkout(&[("a", "a")]);
     let git_directory = source.directory().join(".git");
     let fifo = |name: &str| {

@@ -121,7 +121,7 @@ fn bytes_with_a_wrong_digest_never_reach_a_body() {
 }
 
 #[test]
-fn two_runs_that_want_one_source_at_once_fetch_it_once() {
+fn two_concurrent_runs_fetch_a_source_once() {
     let Some((registry, artifact, reference)) = pushed("a\n") else {
         return;
     };

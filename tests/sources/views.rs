@@ -234,7 +234,7 @@ fn the_disk_limit_counts_writes_to_a_source_but_not_the_source() {
 }
 
 #[test]
-fn a_place_that_is_taken_is_refused_before_anything_is_unpacked() {
+fn a_path_in_use_is_refused_before_anything_is_unpacked() {
     let artifact = backend();
     let host = Host::with(&artifact);
     let bundle = host.bundle(&one(artifact.nowhere(), ""), "");

@@ -92,7 +92,7 @@ fn an_empty_download_leaves_no_file() {
 }
 
 #[test]
-fn a_place_that_cannot_begin_later_is_read_from_the_start() {
+fn a_server_without_ranges_is_read_from_the_start() {
     let (ground, (artifact, wanted)) = (Ground::new(), one_blob());
     let store = ground.store();
     let cancelled = Ending {
@@ -206,7 +206,7 @@ fn a_draft_becomes_a_blob_or_is_removed() {
 }
 
 #[test]
-fn sixteen_that_want_the_same_blob_at_once_ask_for_it_once() {
+fn sixteen_concurrent_readers_request_a_blob_once() {
     let (ground, (artifact, wanted)) = (Ground::new(), one_blob());
     let fake = Fake::new(&artifact, Sends::Slowly);
     let all = Barrier::new(16);

@@ -3,9 +3,7 @@
 use egress::advice::{RunSettings, hint, object};
 use egress::denials::{Attempt, Occurrences};
 use egress::relay::Outcome;
-use spec::egress_report::{
-    EgressCapture, EgressReport, HostTraffic, PublishedReport, UnreachableHost,
-};
+use spec::egress_report::{EgressCapture, EgressReport};
 use spec::network::Capture;
 use spec::report::Denial;
 
@@ -30,39 +28,15 @@ pub(crate) fn of(
     let denials = outcome.denials.distinct();
     let denials = denials.map(|(attempt, equal)| denial(attempt, *equal, settings));
     let denials = denials.collect();
-    let hosts = outcome.traffic.into_iter().map(|host| HostTraffic {
-        host: host.host,
-        connections: host.connections,
-        sent_bytes: host.sent_bytes,
-        received_bytes: host.received_bytes,
-    });
-    let unreachable = outcome.unreachable.into_iter().map(|host| UnreachableHost {
-        host: host.host,
-        port: host.port,
-        cause: host.cause,
-        count: host.count,
-    });
-    let published = outcome.published.into_iter();
-    let published = published.map(|port| PublishedReport {
-        host_port: port.host_port,
-        body_port: port.body_port,
-        connections: port.connections,
-    });
+    let capture = match capture {
+        Some(Capture::Tproxy) => EgressCapture::Tproxy,
+        Some(Capture::AnyIp) => EgressCapture::AnyIp,
+        None => EgressCapture::None,
+    };
     NetworkReport {
         egress: EgressReport {
-            capture: match capture {
-                Some(Capture::Tproxy) => EgressCapture::Tproxy,
-                Some(Capture::AnyIp) => EgressCapture::AnyIp,
-                None => EgressCapture::None,
-            },
-            allowed: Vec::new(),
-            hosts: hosts.collect(),
-            unreachable: unreachable.collect(),
-            unreachable_beyond: outcome.unreachable_beyond,
-            denials_beyond: outcome.denials.unlisted(),
-            lost_questions: outcome.lost_questions,
-            lost_datagrams: outcome.lost_datagrams,
-            published: published.collect(),
+            capture,
+            ..outcome.report
         },
         denials,
     }
@@ -89,13 +63,12 @@ mod tests {
     use super::*;
     use egress::allowlist::EgressPlan;
     use egress::denials::{Denials, Protocol};
-    use egress::relay::{PublishedTraffic, Traffic, Unreachable};
     use spec::denial_reason::DenialReason;
-    use spec::egress_report::UnreachableCause;
+    use spec::egress_report::{HostTraffic, PublishedReport, UnreachableCause, UnreachableHost};
     use spec::sources_policy::EgressPolicy;
 
     #[test]
-    fn everything_that_the_relay_tells_is_in_the_report() {
+    fn the_report_contains_the_outcome_of_the_relay() {
         let mut denials = Denials::default();
         for (port, now_ms) in [(443, 5), (80, 7), (443, 9)] {
             let attempt = Attempt {
@@ -107,29 +80,30 @@ mod tests {
             };
             denials.add(attempt, now_ms);
         }
-        let outcome = Outcome {
-            denials,
-            unreachable: vec![Unreachable {
+        let report = EgressReport {
+            hosts: vec![HostTraffic {
+                host: "a.com".to_owned(),
+                connections: 2,
+                sent_bytes: 10,
+                received_bytes: 20,
+            }],
+            unreachable: vec![UnreachableHost {
                 host: "down.com".to_owned(),
                 port: 443,
                 cause: UnreachableCause::Refused,
                 count: 3,
             }],
             unreachable_beyond: 1,
-            traffic: vec![Traffic {
-                host: "a.com".to_owned(),
-                connections: 2,
-                sent_bytes: 10,
-                received_bytes: 20,
-            }],
             lost_questions: 4,
             lost_datagrams: 5,
-            published: vec![PublishedTraffic {
+            published: vec![PublishedReport {
                 host_port: 8080,
                 body_port: 80,
                 connections: 6,
             }],
+            ..EgressReport::default()
         };
+        let outcome = Outcome { denials, report };
         let (plan, policy) = (EgressPlan::default(), EgressPolicy::default());
         let settings = RunSettings {
             plan: &plan,

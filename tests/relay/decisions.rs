@@ -48,7 +48,8 @@ fn an_allowed_name_is_reached_if_the_first_bytes_name_it() {
     let outcome = ground.finish();
     assert_eq!(outcome.denials.distinct().count(), 0);
     let mut traffic: Vec<(&str, u64, u64, u64)> = outcome
-        .traffic
+        .report
+        .hosts
         .iter()
         .map(|host| {
             let bytes = (host.sent_bytes, host.received_bytes);
@@ -335,5 +336,5 @@ fn missing_log_messages_are_counted() {
     }
     let outcome = ground.finish();
     assert_eq!(crate::ground::shown(&outcome), ["udp 8.8.8.8:443 proto x4"]);
-    assert_eq!(outcome.lost_datagrams, 3);
+    assert_eq!(outcome.report.lost_datagrams, 3);
 }

@@ -53,7 +53,7 @@ fn connections_beyond_the_limit_are_denied_and_slots_are_reused() {
     assert_eq!(kinds.len(), 1);
     assert_eq!(kinds[0].0.reason, DenialReason::Limit);
     assert!(44 <= kinds[0].1.count);
-    assert_eq!(outcome.traffic[0].connections, 2_256);
+    assert_eq!(outcome.report.hosts[0].connections, 2_256);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn ten_thousand_denials_of_each_kind_are_all_counted() {
     assert_eq!(kinds.len(), 1_000);
     let kept: u64 = kinds.iter().map(|(_, seen)| seen.count).sum();
     assert_eq!(kept + outcome.denials.unlisted(), 20_000);
-    assert_eq!(outcome.lost_questions, 0);
+    assert_eq!(outcome.report.lost_questions, 0);
     let dialled = kinds.iter().find(|(attempt, _)| attempt.port == Some(443));
     assert_eq!(dialled.expect("among them").1.count, 10_000);
 }
@@ -108,8 +108,8 @@ fn dns_queries_beyond_the_buffer_are_counted_as_lost() {
     ground.act(|| ());
     let outcome = ground.finish();
     let (_, seen) = outcome.denials.distinct().next().expect("one kind");
-    assert!(0 < outcome.lost_questions);
-    assert_eq!(seen.count + outcome.lost_questions, 20_000);
+    assert!(0 < outcome.report.lost_questions);
+    assert_eq!(seen.count + outcome.report.lost_questions, 20_000);
 }
 
 #[test]

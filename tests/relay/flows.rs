@@ -153,9 +153,9 @@ fn a_slow_reader_gets_everything_and_delays_no_other_stream() {
     assert!(ground.wait(&slow) == Sha256::digest(pattern(size, 3)));
     let outcome = ground.finish();
     assert_eq!(
-        outcome.traffic[0]
+        outcome.report.hosts[0]
             .received_bytes
-            .max(outcome.traffic[1].received_bytes),
+            .max(outcome.report.hosts[1].received_bytes),
         24 << 20
     );
 }
@@ -195,10 +195,10 @@ fn many_streams_at_once_lose_and_mix_nothing() {
         }
     }
     let outcome = ground.finish();
-    assert_eq!(outcome.traffic[0].connections, 128);
+    assert_eq!(outcome.report.hosts[0].connections, 128);
     assert_eq!(
-        outcome.traffic[0].sent_bytes,
-        outcome.traffic[0].received_bytes
+        outcome.report.hosts[0].sent_bytes,
+        outcome.report.hosts[0].received_bytes
     );
 }
 
@@ -255,7 +255,7 @@ fn a_transfer_cut_off_by_the_end_of_a_run_is_reset() {
         stream
     });
     let outcome = ground.finish();
-    assert_eq!(outcome.traffic[0].sent_bytes, 5);
+    assert_eq!(outcome.report.hosts[0].sent_bytes, 5);
     assert!(is_told.recv().expect("it saw an end"));
     drop(kept);
 }

@@ -219,6 +219,7 @@ fn a_host_that_does_not_answer_is_unreachable_and_not_denied() {
     let outcome = ground.finish();
     assert_eq!(outcome.denials.distinct().count(), 0);
     let unreachable: Vec<(&str, u16, UnreachableCause, u64)> = outcome
+        .report
         .unreachable
         .iter()
         .map(|known| (known.host.as_str(), known.port, known.cause, known.count))
@@ -256,6 +257,7 @@ fn a_silent_name_server_is_abandoned_after_its_timeout() {
     assert!(ground.wait(&waiting));
     let causes: Vec<UnreachableCause> = ground
         .finish()
+        .report
         .unreachable
         .iter()
         .map(|known| known.cause)

@@ -146,7 +146,7 @@ fn connect_requests_are_decided_by_name_port_and_first_bytes() {
             "tcp 127.0.0.1:8080 ip-literal x1",
         ]
     );
-    assert_eq!(outcome.unreachable.len(), 1);
+    assert_eq!(outcome.report.unreachable.len(), 1);
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use egress::relay::{Published, PublishedTraffic, Relay};
+use egress::relay::{Published, Relay};
+use spec::egress_report::PublishedReport;
 
 use crate::ground::{Ground, Plan, connect, enter, exchange, is_reset};
 
@@ -23,7 +24,7 @@ fn call<R: Send + 'static>(act: impl FnOnce() -> R + Send + 'static) -> mpsc::Re
     receiver
 }
 
-const ONE_CONNECTION: [PublishedTraffic; 1] = [PublishedTraffic {
+const ONE_CONNECTION: [PublishedReport; 1] = [PublishedReport {
     host_port: 7_000,
     body_port: 5_000,
     connections: 1,
@@ -64,9 +65,9 @@ fn a_caller_reaches_a_server_of_the_body() {
     });
     assert_eq!(ground.wait(&caller), 1_000_000);
     let outcome = ground.finish();
-    assert_eq!(outcome.published, ONE_CONNECTION);
+    assert_eq!(outcome.report.published, ONE_CONNECTION);
     assert_eq!(outcome.denials.distinct().count(), 0);
-    assert!(outcome.traffic.is_empty());
+    assert!(outcome.report.hosts.is_empty());
 }
 
 #[test]
@@ -148,5 +149,5 @@ fn a_socket_that_never_comes_ends_in_a_reset_and_a_late_one_is_closed() {
     relay.take_socket(request.id, Ok(one.into()), late);
     assert_eq!(other.read(&mut [0]).expect("closed"), 0);
     assert_eq!(relay.next_connect_request(), None);
-    assert_eq!(relay.finish(late).published, ONE_CONNECTION);
+    assert_eq!(relay.finish(late).report.published, ONE_CONNECTION);
 }

@@ -421,7 +421,7 @@ mod tests {
                 for protocol in [Protocol::Dns, Protocol::Tcp, Protocol::Udp] {
                     let attempt = attempt(protocol, host, address, Some(1), reason);
                     let hint = hint_with(&attempt, &[], &EgressPolicy::default());
-                    assert!(20 < hint.len() && !hint.contains('\n'), "{hint}");
+                    assert!(hint.len() > 20 && !hint.contains('\n'), "{hint}");
                 }
             }
         }

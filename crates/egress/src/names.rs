@@ -45,12 +45,12 @@ impl Names {
         }
         let number = self.in_order.len();
         let offset = u32::try_from(number).unwrap_or(u32::MAX);
-        if NAMES_MAX <= number {
+        if number >= NAMES_MAX {
             return Err(NamesFull);
         }
         if let Some(parent) = wildcard {
             let count = self.under_wildcard.entry(parent.clone()).or_default();
-            if NAMES_UNDER_WILDCARD_MAX <= *count {
+            if *count >= NAMES_UNDER_WILDCARD_MAX {
                 return Err(NamesFull);
             }
             *count += 1;

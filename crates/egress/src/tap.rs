@@ -200,7 +200,7 @@ mod tests {
         drop(TcpStream::connect("8.8.8.8:443").expect("connected"));
         drop(listener.accept().expect("accepted"));
         for own in ["127.0.0.1:8443", "198.18.0.2:1", "[::1]:8443", "8.8.8.8:80"] {
-            TcpStream::connect(own).expect_err("nobody listens");
+            TcpStream::connect(own).expect_err("connection refused");
         }
         from.send_to(b"x", "8.8.8.8:53").expect("sent");
         from.send_to(b"x", "127.0.0.1:123").expect("sent");
@@ -210,7 +210,7 @@ mod tests {
         for (outside, version, transport) in
             [("8.8.8.8:8443", 4, 20), ("[2001:db8::1]:8443", 6, 40)]
         {
-            TcpStream::connect(outside).expect_err("nobody listens");
+            TcpStream::connect(outside).expect_err("connection refused");
             let packet = reported().expect("the first packet");
             assert_eq!((packet[0] >> 4, packet[transport + 13]), (version, 2));
             assert_eq!(packet[transport + 2..transport + 4], 8443_u16.to_be_bytes());

@@ -53,25 +53,17 @@ pub(super) enum Origin {
 
 #[derive(Debug)]
 pub(super) enum Stage {
-    DnsQueries {
-        received: Vec<u8>,
-    },
+    DnsQueries,
     /// The client of the proxy sends its request. `is_greeted`: the SOCKS greeting is answered.
     ProxyRequest {
-        received: Vec<u8>,
         is_greeted: bool,
     },
     /// The first bytes must name the host. `far`: the connection of a client of the proxy.
     FirstBytes {
-        received: Vec<u8>,
         far: Option<OwnedFd>,
     },
     /// The host is resolved and dialled.
-    Dial {
-        received: Vec<u8>,
-        limit: Option<u64>,
-        dial: Box<Dial>,
-    },
+    Dial(Box<Dial>),
     /// A socket inside the namespace was requested.
     SocketRequest {
         id: i32,
@@ -96,6 +88,10 @@ pub(super) struct Connection {
     pub(super) host: Host,
     pub(super) port: u16,
     pub(super) stage: Stage,
+    /// Bytes that were received and are not processed yet.
+    pub(super) received: Vec<u8>,
+    /// How many bytes may follow `received`, if limited.
+    pub(super) limit: Option<u64>,
     pub(super) deadline: Option<Instant>,
     /// Whether the connection is queued for another step.
     pub(super) is_queued: bool,
@@ -128,27 +124,44 @@ impl Connection {
     ) -> Option<Self> {
         let host = shared.names.host_at(dialled.ip());
         let port = dialled.port();
-        let received = Vec::new();
         let (stage, timeout) = if port == QUESTION_PORT {
-            (Stage::DnsQueries { received }, DNS_IDLE_TIMEOUT)
+            (Stage::DnsQueries, DNS_IDLE_TIMEOUT)
         } else if let Some(reason) = shared.settings.allowed.denial(&host, port) {
             let attempt = host.attempt(Protocol::Tcp, Some(port), reason);
             shared.ledger.deny(attempt, now);
             reset(&near);
             return None;
         } else {
-            let far = None;
-            (Stage::FirstBytes { received, far }, FIRST_BYTES_TIMEOUT)
+            (Stage::FirstBytes { far: None }, FIRST_BYTES_TIMEOUT)
         };
-        Some(Self {
+        let destination = (host, port);
+        Some(Self::new(
             near,
-            origin: Origin::Dialled,
+            Origin::Dialled,
+            destination,
+            stage,
+            now + timeout,
+        ))
+    }
+
+    pub(super) fn new(
+        near: OwnedFd,
+        origin: Origin,
+        (host, port): (Host, u16),
+        stage: Stage,
+        deadline: Instant,
+    ) -> Self {
+        Self {
+            near,
+            origin,
             host,
             port,
             stage,
-            deadline: Some(now + timeout),
+            received: Vec::new(),
+            limit: None,
+            deadline: Some(deadline),
             is_queued: false,
-        })
+        }
     }
 
     pub(super) fn near(&self) -> BorrowedFd<'_> {
@@ -158,7 +171,7 @@ impl Connection {
     /// When to step the connection if no event arrives.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.stage {
-            Stage::Dial { dial, .. } => Some(dial.deadline()),
+            Stage::Dial(dial) => Some(dial.deadline()),
             _ => self.deadline,
         }
     }
@@ -234,19 +247,12 @@ impl Connection {
                 return flow.turn(&self.near, &mut shared.buffers);
             }
             let next = match std::mem::replace(&mut self.stage, Stage::Closed) {
-                Stage::DnsQueries { received } => self.answer_dns_queries(received, shared, now),
-                Stage::ProxyRequest {
-                    received,
-                    is_greeted,
-                } => self.read_proxy_request(received, is_greeted, shared, key, now),
-                Stage::FirstBytes { received, far } => {
-                    self.read_first_bytes(received, far, shared, key, now)
+                Stage::DnsQueries => self.answer_dns_queries(shared, now),
+                Stage::ProxyRequest { is_greeted } => {
+                    self.read_proxy_request(is_greeted, shared, key, now)
                 }
-                Stage::Dial {
-                    received,
-                    limit,
-                    dial,
-                } => self.dial(received, limit, dial, shared, now),
+                Stage::FirstBytes { far } => self.read_first_bytes(far, shared, key, now),
+                Stage::Dial(dial) => self.dial(dial, shared, now),
                 Stage::SocketRequest { id, is_v6 } if !self.is_late(now) => {
                     Next::Stay(Stage::SocketRequest { id, is_v6 }, Step::Wait)
                 }
@@ -313,102 +319,78 @@ impl Connection {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    pub(super) fn start_dial(
-        &mut self,
-        received: Vec<u8>,
-        limit: Option<u64>,
-        shared: &mut Shared,
-        key: Key,
-        now: Instant,
-    ) -> Next {
+    pub(super) fn start_dial(&mut self, shared: &mut Shared, key: Key, now: Instant) -> Next {
         let far = Token::Connection(key, Side::Far);
         let dial = Dial::start(&self.host, self.port, far, shared, now);
-        Next::Go(Stage::Dial {
-            received,
-            limit,
-            dial: Box::new(dial),
-        })
+        Next::Go(Stage::Dial(Box::new(dial)))
     }
 
     /// Reads the first bytes, which name the host at some ports.
     fn read_first_bytes(
         &mut self,
-        mut received: Vec<u8>,
         far: Option<OwnedFd>,
         shared: &mut Shared,
         key: Key,
         now: Instant,
     ) -> Next {
         let refuse_ech = shared.settings.refuse_ech;
-        let check = |received: &[u8], is_last| {
-            check_first_bytes(received, &self.host, self.port, refuse_ech, is_last)
+        let check = |connection: &Self, is_last| {
+            let Self {
+                received,
+                host,
+                port,
+                ..
+            } = connection;
+            check_first_bytes(received, host, *port, refuse_ech, is_last)
         };
-        let mut result = check(&received, false);
+        let mut result = check(self, false);
         if result == HostCheck::Incomplete {
-            let Ok(read) = self.read_more(&mut received, FIRST_BYTES_MAX) else {
+            let Ok(read) = self.read_more(FIRST_BYTES_MAX) else {
                 return Next::Closed;
             };
-            if read == Read::Ended && received.is_empty() {
+            if read == Read::Ended && self.received.is_empty() {
                 return Next::Closed;
             }
-            result = check(&received, read == Read::Ended || self.is_late(now));
+            result = check(self, read == Read::Ended || self.is_late(now));
         }
         match (result, far) {
-            (HostCheck::Incomplete, far) => {
-                Next::Stay(Stage::FirstBytes { received, far }, Step::Wait)
-            }
+            (HostCheck::Incomplete, far) => Next::Stay(Stage::FirstBytes { far }, Step::Wait),
             (HostCheck::Denied(reason), _) => Next::Denied(reason),
-            (HostCheck::Passed, Some(far)) => self.start_flow(far, received, None),
-            (HostCheck::Passed, None) => self.start_dial(received, None, shared, key, now),
+            (HostCheck::Passed, Some(far)) => self.start_flow(far),
+            (HostCheck::Passed, None) => self.start_dial(shared, key, now),
         }
     }
 
-    fn dial(
-        &mut self,
-        received: Vec<u8>,
-        limit: Option<u64>,
-        mut dial: Box<Dial>,
-        shared: &mut Shared,
-        now: Instant,
-    ) -> Next {
+    fn dial(&mut self, mut dial: Box<Dial>, shared: &mut Shared, now: Instant) -> Next {
         match dial.turn(shared, now) {
-            DialResult::Pending => Next::Stay(
-                Stage::Dial {
-                    received,
-                    limit,
-                    dial,
-                },
-                Step::Wait,
-            ),
+            DialResult::Pending => Next::Stay(Stage::Dial(dial), Step::Wait),
             DialResult::NoDescriptor => Next::Denied(DenialReason::Limit),
             DialResult::Private(address) => Next::Private(address),
             DialResult::Unreachable(cause) => Next::Unreachable(cause),
             DialResult::Connected(far) => {
                 let Origin::ProxyRequest(protocol) = self.origin else {
-                    return self.start_flow(far, received, limit);
+                    return self.start_flow(far);
                 };
                 self.origin = Origin::ProxyConnected;
                 if !self.send(&proxy::connected(protocol)) {
                     return Next::Reset;
                 }
                 if protocol == ProxyProtocol::Http {
-                    return self.start_flow(far, received, limit);
+                    return self.start_flow(far);
                 }
                 self.deadline = Some(now + FIRST_BYTES_TIMEOUT);
-                Next::Go(Stage::FirstBytes {
-                    received,
-                    far: Some(far),
-                })
+                Next::Go(Stage::FirstBytes { far: Some(far) })
             }
         }
     }
 
-    pub(super) fn start_flow(&mut self, far: OwnedFd, first: Vec<u8>, limit: Option<u64>) -> Next {
+    pub(super) fn start_flow(&mut self, far: OwnedFd) -> Next {
         self.deadline = None;
         if rustix::net::sockopt::set_tcp_nodelay(&self.near, true).is_err() {
             return Next::Reset;
         }
-        Next::Go(Stage::Flow(Box::new(Flow::new(far, first, limit))))
+        let first = std::mem::take(&mut self.received);
+        Next::Go(Stage::Flow(Box::new(Flow::new(far, first, self.limit))))
     }
 
     /// Returns whether all bytes were sent. Only for short, expected messages.
@@ -418,17 +400,13 @@ impl Connection {
     }
 
     /// Reads until the read would block or `bytes_max` bytes are buffered.
-    pub(super) fn read_more(
-        &self,
-        received: &mut Vec<u8>,
-        bytes_max: usize,
-    ) -> Result<Read, Errno> {
+    pub(super) fn read_more(&mut self, bytes_max: usize) -> Result<Read, Errno> {
         let mut buffer = [0; 4_096];
-        while received.len() < bytes_max {
-            let room = buffer.len().min(bytes_max - received.len());
+        while self.received.len() < bytes_max {
+            let room = buffer.len().min(bytes_max - self.received.len());
             match rustix::io::read(&self.near, &mut buffer[..room]) {
                 Ok(0) => return Ok(Read::Ended),
-                Ok(read) => received.extend_from_slice(&buffer[..read]),
+                Ok(read) => self.received.extend_from_slice(&buffer[..read]),
                 Err(Errno::AGAIN) => return Ok(Read::Blocked),
                 Err(Errno::INTR) => (),
                 Err(errno) => return Err(errno),

@@ -80,16 +80,12 @@ impl Relay {
 
 impl Connection {
     /// Over TCP, each message has a length prefix of two bytes (RFC 7766).
-    pub(super) fn answer_dns_queries(
-        &mut self,
-        mut received: Vec<u8>,
-        shared: &mut Shared,
-        now: Instant,
-    ) -> Next {
+    pub(super) fn answer_dns_queries(&mut self, shared: &mut Shared, now: Instant) -> Next {
         for _ in 0..READS_PER_STEP {
-            let Ok(read) = self.read_more(&mut received, 2 + QUERY_BYTES_MAX) else {
+            let Ok(read) = self.read_more(2 + QUERY_BYTES_MAX) else {
                 return Next::Closed;
             };
+            let mut received = std::mem::take(&mut self.received);
             let mut rest = received.as_slice();
             while let Some((length, after)) = rest.split_first_chunk::<2>() {
                 let length = usize::from(u16::from_be_bytes(*length));
@@ -109,16 +105,17 @@ impl Connection {
                 self.deadline = Some(now + DNS_IDLE_TIMEOUT);
             }
             received.drain(..received.len() - rest.len());
+            self.received = received;
             match read {
                 Read::Ended => return Next::Closed,
                 Read::Blocked if self.is_late(now) => return Next::Closed,
                 Read::Blocked => {
-                    return Next::Stay(Stage::DnsQueries { received }, Step::Wait);
+                    return Next::Stay(Stage::DnsQueries, Step::Wait);
                 }
                 Read::Full => (),
             }
         }
-        Next::Stay(Stage::DnsQueries { received }, Step::Again)
+        Next::Stay(Stage::DnsQueries, Step::Again)
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use crate::allow::Allowlist;
 use crate::denials::Denials;
-use spec::egress_report::UnreachableCause;
+use spec::egress_report::EgressReport;
 use spec::host_name::HostName;
 use spec::network::Capture;
 use spec::sources_policy::IpRange;
@@ -69,54 +69,13 @@ pub struct Settings {
     pub seed: [u8; 16],
 }
 
-/// An allowed destination that was unreachable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unreachable {
-    /// The name, or the address if the address was allowed.
-    pub host: String,
-    pub port: u16,
-    /// The cause for the last address.
-    pub cause: UnreachableCause,
-    pub count: u64,
-}
-
-/// Traffic with one host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Traffic {
-    /// The name, or the address if the address was allowed.
-    pub host: String,
-    /// Connections that reached it.
-    pub connections: u64,
-    /// Bytes that the host accepted.
-    pub sent_bytes: u64,
-    /// Bytes from the host that the body accepted.
-    pub received_bytes: u64,
-}
-
-/// Traffic of one published port.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PublishedTraffic {
-    pub host_port: u16,
-    pub body_port: u16,
-    pub connections: u64,
-}
-
 /// The outcome of a run's connections.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub denials: Denials,
-    /// Unreachable destinations, at most `UNREACHABLE_MAX`.
-    pub unreachable: Vec<Unreachable>,
-    /// Number of unreachable destinations beyond that limit.
-    pub unreachable_beyond: u64,
-    /// Traffic by host, ordered by first connection.
-    pub traffic: Vec<Traffic>,
-    /// DNS queries that the kernel dropped because a buffer was full.
-    pub lost_questions: u64,
-    /// Denied packets that the kernel could not report because a buffer was full.
-    pub lost_datagrams: u64,
-    pub published: Vec<PublishedTraffic>,
+    /// Without [`EgressReport::capture`] and [`EgressReport::allowed`].
+    pub report: EgressReport,
 }
 
-/// Maximum number of distinct entries of [`Outcome::unreachable`].
+/// Maximum number of distinct entries of [`EgressReport::unreachable`].
 pub(crate) const UNREACHABLE_MAX: usize = 1_000;

@@ -62,13 +62,13 @@ pub(super) enum LookupResult {
     NoAnswer,
 }
 
-/// The result of reading from one server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The result of reading from one server. Of several datagrams, the greatest result counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ServerResult {
     /// No final answer yet.
     Pending,
-    Truncated,
     Failed,
+    Truncated,
 }
 
 impl Lookup {
@@ -196,14 +196,10 @@ impl Lookup {
                 break;
             };
             match rustix::io::read(socket, &mut buffer) {
-                Ok(bytes) => match self.take(buffer.get(..bytes).unwrap_or(&buffer), now) {
-                    ServerResult::Pending => (),
-                    ServerResult::Truncated => result = ServerResult::Truncated,
-                    ServerResult::Failed if result == ServerResult::Pending => {
-                        result = ServerResult::Failed
-                    }
-                    ServerResult::Failed => (),
-                },
+                Ok(bytes) => {
+                    let message = buffer.get(..bytes).unwrap_or(&buffer);
+                    result = result.max(self.take(message, now));
+                }
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => (),
                 // ECONNREFUSED and similar errors: no server listens there.

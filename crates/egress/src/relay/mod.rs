@@ -23,9 +23,7 @@ mod published;
 mod shared;
 mod slots;
 
-pub use interface::{
-    ConnectRequest, Outcome, Published, PublishedTraffic, Settings, Sockets, Traffic, Unreachable,
-};
+pub use interface::{ConnectRequest, Outcome, Published, Settings, Sockets};
 
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -44,6 +42,7 @@ use crate::relay::shared::Shared;
 use crate::relay::slots::{EDGE, Key, LEVEL, Side, Slots, Token};
 use spec::body_network::QUESTION_PORT;
 use spec::denial_reason::DenialReason;
+use spec::egress_report::PublishedReport;
 use spec::network::Capture;
 use sys::dropped::dropped;
 
@@ -121,12 +120,12 @@ impl Relay {
             has_body_ended: false,
         };
         for port in published {
-            let traffic = PublishedTraffic {
+            let report = PublishedReport {
                 host_port: port.host_port,
                 body_port: port.body_port,
                 connections: 0,
             };
-            relay.shared.ledger.outcome.published.push(traffic);
+            relay.shared.ledger.outcome.report.published.push(report);
             relay.published.push(port.listener);
         }
         for (token, socket) in relay.accepting() {
@@ -346,9 +345,11 @@ impl Relay {
         let mut outcome = self.shared.ledger.outcome;
         // The sequence numbers replace a drop count that the kernel does not return.
         let lost = |socket: &OwnedFd| u64::from(dropped(socket).unwrap_or(0));
-        outcome.lost_questions = self.sockets.dns.iter().map(lost).sum();
+        let report = &mut outcome.report;
+        report.denials_beyond = outcome.denials.unlisted();
+        report.lost_questions = self.sockets.dns.iter().map(lost).sum();
         let logs = self.sockets.log.iter();
-        outcome.lost_datagrams = logs
+        report.lost_datagrams = logs
             .map(lost)
             .sum::<u64>()
             .max(self.sequence_numbers.missing());
@@ -433,12 +434,12 @@ impl Relay {
         let connection = match token {
             Token::Proxy(_) => Connection::to_proxy(near, own_end, now),
             Token::Published(index) => {
-                let published = &mut self.shared.ledger.outcome.published;
-                let Some(traffic) = published.get_mut(index as usize) else {
+                let published = &mut self.shared.ledger.outcome.report.published;
+                let Some(report) = published.get_mut(index as usize) else {
                     return;
                 };
-                traffic.connections += 1;
-                let port = traffic.body_port;
+                report.connections += 1;
+                let port = report.body_port;
                 Connection::published(near, own_end, port, &mut self.shared, now)
             }
             _ => match Connection::dialled(near, own_end, &mut self.shared, now) {

@@ -25,45 +25,37 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 impl Connection {
     /// A connection to the proxy.
     pub(super) fn to_proxy(near: OwnedFd, dialled: SocketAddr, now: Instant) -> Self {
-        Self {
+        let destination = (Host::Address(dialled.ip()), dialled.port());
+        let stage = Stage::ProxyRequest { is_greeted: false };
+        Self::new(
             near,
-            origin: Origin::Proxy,
-            host: Host::Address(dialled.ip()),
-            port: dialled.port(),
-            stage: Stage::ProxyRequest {
-                received: Vec::new(),
-                is_greeted: false,
-            },
-            deadline: Some(now + FIRST_BYTES_TIMEOUT),
-            is_queued: false,
-        }
+            Origin::Proxy,
+            destination,
+            stage,
+            now + FIRST_BYTES_TIMEOUT,
+        )
     }
 
     pub(super) fn read_proxy_request(
         &mut self,
-        mut received: Vec<u8>,
         mut is_greeted: bool,
         shared: &mut Shared,
         key: Key,
         now: Instant,
     ) -> Next {
-        let Ok(read) = self.read_more(&mut received, HEAD_BYTES_MAX) else {
+        let Ok(read) = self.read_more(HEAD_BYTES_MAX) else {
             return Next::Closed;
         };
         loop {
-            match proxy::parse(&received, is_greeted) {
+            match proxy::parse(&self.received, is_greeted) {
                 ClientInput::Incomplete if read != Read::Blocked || self.is_late(now) => {
                     return Next::Reset;
                 }
                 ClientInput::Incomplete => {
-                    let stage = Stage::ProxyRequest {
-                        received,
-                        is_greeted,
-                    };
-                    return Next::Stay(stage, Step::Wait);
+                    return Next::Stay(Stage::ProxyRequest { is_greeted }, Step::Wait);
                 }
                 ClientInput::Greeting(used) => {
-                    received.drain(..used);
+                    self.received.drain(..used);
                     is_greeted = true;
                     if !self.send(&proxy::SOCKS_METHOD) {
                         return Next::Reset;
@@ -95,6 +87,8 @@ impl Connection {
         } = request;
         self.origin = Origin::ProxyRequest(protocol);
         self.port = port;
+        self.received = first;
+        self.limit = limit;
         self.host = match host {
             Ok(Host::Address(address)) => shared.names.host_at(address),
             Ok(name) => name,
@@ -114,7 +108,7 @@ impl Connection {
         if let Err(name) = shared.count_name(&self.host) {
             return self.deny_name(protocol, name, DenialReason::Limit, shared, now);
         }
-        self.start_dial(first, limit, shared, key, now)
+        self.start_dial(shared, key, now)
     }
 
     /// Denies a request whose name in the report is `name`.

@@ -24,18 +24,13 @@ impl Connection {
         shared: &mut Shared,
         now: Instant,
     ) -> Self {
-        Self {
-            near,
-            origin: Origin::Published(port),
-            host: Host::Address(own_end.ip()),
-            port,
-            stage: Stage::SocketRequest {
-                id: shared.request_socket(port, false),
-                is_v6: false,
-            },
-            deadline: Some(now + CONNECT_TIMEOUT),
-            is_queued: false,
-        }
+        let destination = (Host::Address(own_end.ip()), port);
+        let stage = Stage::SocketRequest {
+            id: shared.request_socket(port, false),
+            is_v6: false,
+        };
+        let deadline = now + CONNECT_TIMEOUT;
+        Self::new(near, Origin::Published(port), destination, stage, deadline)
     }
 
     pub(super) fn is_published(&self) -> bool {
@@ -95,7 +90,7 @@ impl Connection {
         now: Instant,
     ) -> Next {
         match is_connected(&socket) {
-            Ok(true) => self.start_flow(socket, Vec::new(), None),
+            Ok(true) => self.start_flow(socket),
             Ok(false) if self.is_late(now) => Next::Reset,
             Ok(false) => Next::Stay(Stage::ConnectInside { socket, is_v6 }, Step::Wait),
             Err(_) => Next::Go(self.retry_with_ipv6(is_v6, shared)),

@@ -77,8 +77,7 @@ fn each_mark_belongs_to_a_bench_and_has_a_name_of_its_own() {
     }
 }
 
-/// The rows `| bench | mark | limit | …` of docs/performance.md compared with the list of the
-/// benches.
+/// The rows `| bench | mark | limit | …` of docs/performance.md compared with the list of the benches.
 #[test]
 fn the_documents_have_the_marks_that_the_benches_have() {
     let document = text("docs/performance.md");

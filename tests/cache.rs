@@ -124,8 +124,7 @@ fn found(done: &Done) -> (&str, &str) {
     (word("found"), word("view"))
 }
 
-/// The result of stat(2) for everything in the bundle, without times, device and inode, and the
-/// contents.
+/// The result of stat(2) for everything in the bundle, without times, device and inode, and the contents.
 const LOOK: &str = r#"cd /bundle
 find . -mindepth 1 -printf '%p %y %m %U %G %s %l\n' | sort
 find . -type f -print0 | sort -z | xargs -0 sha256sum

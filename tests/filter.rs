@@ -553,8 +553,7 @@ fn each_argument_rule_has_an_allowed_and_a_refused_vector_and_the_filter_knows_t
     }
 }
 
-/// Asserts that `vectors` contain an allowed and a refused one, one for each case, and one for
-/// none.
+/// Asserts that `vectors` contain an allowed and a refused one, one for each case, and one for none.
 fn assert_vectors_of_each_case(rule: &Rule, vectors: &[Arguments]) {
     let matched = |vector: &Arguments| {
         let holds = |case: &Case| case.when.iter().all(|condition| condition.holds(vector));

@@ -1752,8 +1752,7 @@ fn an_error_in_json_has_its_place() {
     );
 }
 
-/// G-23: the parsers are pure functions of their arguments; the architecture test forbids the
-/// environment.
+/// G-23: the parsers are pure functions of their arguments; the architecture test forbids the environment.
 #[test]
 fn the_same_text_is_read_the_same_way_twice() {
     let text = "run: x\nname: ı\ninputs: {a: 1.5, b: 1e3}\n";

@@ -1,5 +1,4 @@
-//! Secrets, end to end: where a value comes from, who may have it, and that it appears nowhere
-//! else.
+//! Secrets, end to end: where a value comes from, who may have it, and that it appears nowhere else.
 //!
 //! The value is the canary of the ground, so that invariant I9 looks for it after each case in both
 //! streams of the runner and in the report.
@@ -228,8 +227,7 @@ fn files_with(value: &str, path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// F-05: a value is never in a file: neither in the body's view nor in the leftovers of a killed
-/// runner.
+/// F-05: a value is never in a file: neither in the body's view nor in the leftovers of a killed runner.
 #[test]
 fn a_killed_runner_leaves_no_file_with_a_value() {
     let ground = Ground::new();
@@ -518,8 +516,7 @@ fn an_inventory_limits_secrets_to_tools() {
             );
         }
     }
-    // Without a statement in the inventory no secret is requested; a slug that it does not have is
-    // unknown.
+    // Without a statement in the inventory no secret is requested; a slug that it does not have is unknown.
     entry("access: {bind: [{tool: deploy}]}\n- slug: other\n  name: n\n  description: d");
     let unlisted = MANIFEST.replace("prod/key", "prod/unlisted");
     private(&ground, "vault/prod/unlisted", b"value");

@@ -67,8 +67,7 @@ fn unpack_watched(
     let thread = watch.thread.lock().expect("whole").clone().expect("read");
     let is_other = thread != own;
     if is_other {
-        // Joining waits for the thread id to be cleared, a moment before its entry in /proc is
-        // removed.
+        // Joining waits for the thread id to be cleared, a moment before its entry in /proc is removed.
         while thread.exists() {
             std::thread::yield_now();
         }

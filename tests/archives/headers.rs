@@ -139,8 +139,7 @@ fn extended_headers_that_could_contradict_are_refused() {
     }
 }
 
-/// the size in a pax header is that of the entry, never that of an extended header in
-/// between.
+/// the size in a pax header is that of the entry, never that of an extended header in between.
 #[test]
 fn a_pax_size_does_not_apply_to_another_extended_header() {
     let mut data = b"name\0".to_vec();

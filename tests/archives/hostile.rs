@@ -11,8 +11,7 @@ use support::{Done, Ground, skip};
 /// The number of concurrent cases, each on its own ground.
 const AT_ONCE: usize = 2;
 
-/// A-01 … A-58: the rows about the contents of archives, end to end, with the ten invariants after
-/// each.
+/// A-01 … A-58: the rows about the contents of archives, end to end, with the ten invariants after each.
 #[test]
 #[expect(clippy::print_stdout, reason = "the count is what others publish")]
 fn every_hostile_archive_is_refused_or_contained() {

@@ -70,8 +70,7 @@ fn a_lean_source_is_relative_to_the_file_that_holds_it() {
 fn a_circle_is_refused_with_its_whole_chain_before_any_source_is_looked_at() {
     let ground = Ground::new();
     for (name, to) in [("a", "a"), ("b", "c"), ("c", "d"), ("d", "b")] {
-        // The first source does not exist: that error would show that it is read before the cycle
-        // is found.
+        // The first source does not exist: that error would show that it is read before the cycle is found.
         let sources = format!("local: nowhere\nref: libs/{to}");
         ground.file(
             &format!("libs/{name}/manifest.yaml"),

@@ -111,8 +111,7 @@ fn is_another_list(before: &str) -> bool {
 
 /// The rows that a comment states.
 ///
-/// # Errors
-/// Malformed ids, and ids where they do not count.
+/// # Errors Malformed ids, and ids where they do not count.
 pub(crate) fn rows_of(text: &str) -> Result<BTreeSet<Id>, String> {
     let (sentence, rest) = first_sentence(text);
     let mut rows = BTreeSet::new();

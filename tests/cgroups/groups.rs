@@ -279,8 +279,7 @@ fn a_second_run_of_the_same_id_is_refused_and_does_not_touch_the_first() {
     parent.assert_empty();
 }
 
-/// The version 2 hierarchy of this host, without controllers: everything except the limits can be
-/// tested.
+/// The version 2 hierarchy of this host, without controllers: everything except the limits can be tested.
 fn unified(parent: &Parent) -> Option<Unified> {
     let place = parent
         .places()

@@ -1,5 +1,4 @@
-//! The conformance vectors of `tests/conformance`, run through the public interfaces of this
-//! program.
+//! The conformance vectors of `tests/conformance`, run through the public interfaces of this program.
 //!
 //! README.md there defines a vector. Nothing is skipped: a vector that cannot be run fails.
 

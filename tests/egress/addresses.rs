@@ -1,5 +1,4 @@
-//! Connections by address, and the addresses of allowed names: the relay dials only public
-//! addresses.
+//! Connections by address, and the addresses of allowed names: the relay dials only public addresses.
 
 /// Addresses such as 10.1.2.3, which no case may reach.
 const NEVER: &[&str] = &[

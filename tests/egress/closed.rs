@@ -1,5 +1,4 @@
-//! No traffic leaves if no host is allowed, and if the relay does not answer, fails or dies during
-//! a run.
+//! No traffic leaves if no host is allowed, and if the relay does not answer, fails or dies during a run.
 
 use std::time::Duration;
 
@@ -10,8 +9,7 @@ use support::invariants::living;
 use support::network::{Outside, PYTHON, Who};
 use support::{Ground, Running, random};
 
-/// Looks up names that contain `unique` in every way, and connects to addresses of the local
-/// network.
+/// Looks up names that contain `unique` in every way, and connects to addresses of the local network.
 const ASK: &str = r#"
 name = f'secret-{unique}.zone.example'
 def quietly(action):
@@ -61,8 +59,7 @@ fn asking(setting_unique: &str, [others, others_6]: [&[&str]; 2]) -> String {
     )
 }
 
-/// F-14: with an empty list nothing leaves, neither from the body nor from a resolver on its
-/// behalf.
+/// F-14: with an empty list nothing leaves, neither from the body nor from a resolver on its behalf.
 #[test]
 fn no_dns_query_leaves_where_no_host_is_allowed() {
     let Some(outside) = Outside::get() else {

@@ -1,5 +1,4 @@
-//! The first bytes of a connection: the TLS server name and the Host header must name the dialled
-//! host.
+//! The first bytes of a connection: the TLS server name and the Host header must name the dialled host.
 
 use super::runs::{Seen, Setting};
 

@@ -136,8 +136,7 @@ say('afterwards', last)"));
         assert_eq!(seen.denials.len(), 1);
     }
 
-    /// H-12: endless request heads and TLS hellos are ended, and other connections are served
-    /// meanwhile.
+    /// H-12: endless request heads and TLS hellos are ended, and other connections are served meanwhile.
     fn silent_connections_are_closed_and_delay_no_others(setting) {
         let name = setting.name(97);
         let seen = setting.run(&[&name], &format!("

@@ -77,8 +77,7 @@ fn a_bundle_reaches_what_its_manifest_lists() {
     through(&[], |mut list| {
         list.trust("SSL_CERT_FILE");
         let manifest = "name: caller\nrun: main.py\nnetwork: {egress: [web.compat.test]}\n";
-        // The caller has to grant the requests of a bundle; the caller's own manifest grants
-        // itself.
+        // The caller has to grant the requests of a bundle; the caller's own manifest grants itself.
         let granted = list.ground.write("manifest.yaml", manifest);
         list.flag("--manifest", granted.to_str().expect("a plain path"));
         let main = format!("import sys\nsys.argv[1:] = {BOTH:?}\n{URLLIB}",);

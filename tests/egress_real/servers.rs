@@ -10,8 +10,7 @@ use support::network::{Outside, Who};
 use support::packages::has;
 use support::{certificates, skip};
 
-/// The names that nginx serves, below `compat.test`. No case allows `denied`, which nginx also
-/// serves.
+/// The names that nginx serves, below `compat.test`. No case allows `denied`, which nginx also serves.
 const NAMES: [&str; 6] = ["web", "other", "denied", "git", "index", "packages"];
 /// The address of all of them.
 pub(crate) const ADDRESS: &str = "93.184.216.50";

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use support::bodies::c_body;
 use support::{Case, Done, Ground};
 
-/// The prelude of every hostile body: the headers, and `try`, which prints the result of an
-/// attempt.
+/// The prelude of every hostile body: the headers, and `try`, which prints the result of an attempt.
 const PRELUDE: &str = include_str!("../bodies/escapes/attempts_prelude.c");
 
 /// Compiles the prelude with this text.
@@ -60,8 +59,7 @@ pub fn assert_lines(done: &Done, expected: &str) {
     assert_eq!(found, expected, "{}", done.stderr);
 }
 
-/// Asserts that every line is an attempt, at least `least` of them, that failed with one of
-/// `refusals`.
+/// Asserts that every line is an attempt, at least `least` of them, that failed with one of `refusals`.
 #[track_caller]
 pub fn assert_all_refused(done: &Done, least: usize, refusals: &[&str]) {
     let text = done.text();

@@ -18,8 +18,7 @@ fn of_the_host() -> (String, String, String) {
     (offsets, processors, zone)
 }
 
-/// B-55: offsets of a time namespace, every clock, the time stamp counter, and CPUs outside the
-/// body's set.
+/// B-55: offsets of a time namespace, every clock, the time stamp counter, and CPUs outside the body's set.
 #[test]
 fn clocks_and_processors_of_others_cannot_be_changed() {
     let before = of_the_host();
@@ -82,8 +81,7 @@ fn the_body_s_clocks_begin_with_the_run() {
     let ground = Ground::new();
     let started = std::time::Instant::now();
     let done = attempt(&ground, "uptime", text);
-    // The offsets are whole seconds, so the clocks start with up to one second; sysinfo(2) rounds
-    // up.
+    // The offsets are whole seconds, so the clocks start with up to one second; sysinfo(2) rounds up.
     let most = started.elapsed().as_secs() + 2;
     let clocks: Vec<u64> = done
         .text()

@@ -16,8 +16,7 @@ use support::Ground;
 /// `NAME=PATH…`: binds a socket at each path, and checks that it exists.
 const BIND: &str = include_str!("../bodies/escapes/passing_bind.c");
 
-/// B-40: sockets at every writable path; an output that is one is refused, and none exists on the
-/// host.
+/// B-40: sockets at every writable path; an output that is one is refused, and none exists on the host.
 #[test]
 fn a_socket_that_the_body_binds_is_nowhere_on_the_host() {
     let ground = Ground::new();

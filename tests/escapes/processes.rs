@@ -112,8 +112,7 @@ fn the_limits_the_processors_and_the_priority_of_init_are_not_the_body_s() {
     );
 }
 
-/// B-42: System V objects and message queues belong to the run, and are removed with it (invariant
-/// I6).
+/// B-42: System V objects and message queues belong to the run, and are removed with it (invariant I6).
 #[test]
 fn objects_of_system_v_ipc_are_the_run_s_own() {
     let ground = Ground::new();

@@ -202,8 +202,7 @@ fn a_source_that_is_swapped_for_a_link_to_the_cache_is_never_lent_with_it() {
     }
 }
 
-/// B-50: a swapped workspace is one of the two, completely, and an input that becomes a link is
-/// refused.
+/// B-50: a swapped workspace is one of the two, completely, and an input that becomes a link is refused.
 #[test]
 fn an_input_that_is_swapped_for_a_link_never_leads_out_of_the_workspace() {
     let ground = Ground::new();

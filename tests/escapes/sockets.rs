@@ -6,8 +6,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use super::attempts::{assert_lines, attempt, attempt_with};
 use support::{Ground, random};
 
-/// Whether the host's kernel has IPv6: with `ipv6.disable=1` the family does not exist in a sandbox
-/// either.
+/// Whether the host's kernel has IPv6: with `ipv6.disable=1` the family does not exist in a sandbox either.
 fn has_ipv6() -> bool {
     let socket = std::net::UdpSocket::bind("[::]:0");
     !socket.is_err_and(|error| error.raw_os_error() == Some(libc::EAFNOSUPPORT))

@@ -26,8 +26,7 @@ fn the_strict_policy_refuses_calls_that_the_default_allows() {
     }
 }
 
-/// Locks on parts of files by every call that takes one, netlink of every type, and calls that
-/// remain.
+/// Locks on parts of files by every call that takes one, netlink of every type, and calls that remain.
 const UNCHARGED: &str = include_str!("../bodies/escapes/strict_uncharged.c");
 
 /// C-39: resources that no cgroup counts and that a body may create without limit.

@@ -212,8 +212,7 @@ fn an_archive_on_standard_input_that_never_ends_or_breaks_off_is_refused() {
     done.assert_nothing_ran();
 }
 
-/// C-40: an endless stream ends at the wall time, and so does a tree of many files; the body did
-/// not start.
+/// C-40: an endless stream ends at the wall time, and so does a tree of many files; the body did not start.
 #[test]
 fn unpacking_counts_against_the_wall_time() {
     let ground = Ground::new();

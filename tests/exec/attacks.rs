@@ -182,9 +182,8 @@ time.sleep(1000)";
     }
 }
 
-/// Leaves a grandchild in its own session, which ignores every signal that it can and swaps
-/// /scratch/out between a file and a link until it is killed. The first process ends once the
-/// swapping has begun.
+/// Leaves a grandchild in its own session, which ignores every signal that it can and swaps /scratch/out
+/// between a file and a link until it is killed. The first process ends once the swapping has begun.
 const SWAPPER: &str = include_str!("../bodies/exec/attacks_swapper.c");
 
 #[test]

@@ -90,8 +90,7 @@ fn inputs_that_are_no_document_are_refused() {
     }
 }
 
-/// A document from standard input, a pipe and a file of 3 MiB; a body that does not read it has not
-/// failed.
+/// A document from standard input, a pipe and a file of 3 MiB; a body that does not read it has not failed.
 #[test]
 fn inputs_come_from_standard_input_and_from_any_file() {
     let ground = Ground::new();

@@ -4,8 +4,7 @@ use super::inputs::make_fifo;
 use support::text;
 use support::{Done, Ground, skip};
 
-/// Runs a bundle with this manifest, and the same with `--manifest`; both are refused in the same
-/// way.
+/// Runs a bundle with this manifest, and the same with `--manifest`; both are refused in the same way.
 #[track_caller]
 fn refused(manifest: impl AsRef<[u8]>) -> Done {
     let ground = Ground::new();
@@ -233,8 +232,7 @@ fn a_command_that_cannot_be_started_is_refused_before_the_kernel_says_so() {
     refused(format!("run: [echo, {long}]\n")).assert_error("refused", "run_invalid");
 }
 
-/// G-16: each argument is short enough, but together with the caller's they exceed the limit of
-/// execve(2).
+/// G-16: each argument is short enough, but together with the caller's they exceed the limit of execve(2).
 #[test]
 fn a_command_line_beyond_the_kernels_limit_is_reported() {
     let ground = Ground::new();

@@ -61,8 +61,7 @@ struct Undisturbed {
     trace: Trace,
 }
 
-/// The calls where a fault is possible: those of the runner's own code, not of the start of the C
-/// library.
+/// The calls where a fault is possible: those of the runner's own code, not of the start of the C library.
 pub fn points(trace: &Trace) -> Vec<Point> {
     let first = trace
         .points

@@ -8,8 +8,7 @@ const SUPERVISOR: &[Role] = &[Role::Supervisor];
 const INIT: &[Role] = &[Role::Init];
 const ALL: &[Role] = &[Role::Supervisor, Role::Init, Role::Body];
 
-/// Process, call, the start of its detail (or a part of it, after a comma; empty: it has none),
-/// reason.
+/// Process, call, the start of its detail (or a part of it, after a comma; empty: it has none), reason.
 const HARMLESS: &[(&[Role], &str, &str, &str)] = &[
     (
         ALL,

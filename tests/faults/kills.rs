@@ -45,8 +45,7 @@ fn a_supervisor_that_is_killed_at_any_of_its_calls_takes_the_body_along_and_the_
  {
     kill_everywhere(Role::Supervisor, |stage, point| {
         let scene = Scene::new();
-        // Invariant 2 checks that no process of the run is alive; the tracer ends when all have
-        // ended.
+        // Invariant 2 checks that no process of the run is alive; the tracer ends when all have ended.
         let played = scene.play(stage, Some((point, Act::Kill)));
         let mut wrong = Vec::new();
         if played.trace.hit && played.done.code != 137 {

@@ -161,8 +161,7 @@ impl Scene {
         (read("work/deep/out.txt"), read("work/old.txt"))
     }
 
-    /// What is wrong with the workspace or the mounted directory: an incomplete file, or an
-    /// unexpected one.
+    /// What is wrong with the workspace or the mounted directory: an incomplete file, or an unexpected one.
     pub fn torn(&self) -> Option<String> {
         let (new, old) = self.outputs();
         if !(new.is_none() || new.as_deref() == Some(NEW)) {

@@ -49,8 +49,7 @@ fn wrongs(stage: &Stage, usual: &Played, before: &[String]) -> (String, Vec<Stri
     )
 }
 
-/// Runs under each of `limits`, commands that end with the words to run. The name appears in
-/// messages.
+/// Runs under each of `limits`, commands that end with the words to run. The name appears in messages.
 fn under(name: &str, limits: &[Vec<String>]) {
     let stage = Stage::new(0);
     let usual = stage.undisturbed();
@@ -149,8 +148,7 @@ fn a_run_with_few_processes_is_as_ever_or_says_that_they_are_too_few() {
     under("few_processes", &limits);
 }
 
-/// A directory that the runner writes: its name on the ground, which a flag or variable passes to
-/// the run.
+/// A directory that the runner writes: its name on the ground, which a flag or variable passes to the run.
 const PLACES: [(&str, &str); 4] = [
     ("work", ""),
     ("cache", "RUNNER_OPT_CACHE_DIRECTORY"),

@@ -19,8 +19,7 @@ pub enum Role {
     Body = 2,
 }
 
-/// One system call of a run: its process, its number, and how many calls with that number preceded
-/// it.
+/// One system call of a run: its process, its number, and how many calls with that number preceded it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Point {
     pub role: Role,

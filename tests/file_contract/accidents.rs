@@ -182,8 +182,7 @@ fn a_sync_killed_after_any_step_leaves_the_old_file_or_the_new_one_whole() {
         assert_eq!(done.status.signal(), Some(9), "{done:?}");
         killed += 1;
     }
-    // Two outputs: recorded, created, copied, owner set, synced, renamed, directory synced, record
-    // removed.
+    // Two outputs: recorded, created, copied, owner set, synced, renamed, directory synced, record removed.
     assert_eq!(killed, 16);
 }
 

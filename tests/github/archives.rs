@@ -118,8 +118,7 @@ fn a_folder_is_extracted_alone_and_a_missing_one_is_named() {
         assert_eq!(error.code(), "github_not_found");
         assert!(error.to_string().contains(problem), "{error}");
     }
-    // A link is judged relative to its folder: from `lib` it leads outside, from the top it does
-    // not.
+    // A link is judged relative to its folder: from `lib` it leads outside, from the top it does not.
     let error = fetch("lib").expect_err("a link leaves");
     assert_eq!(error.code(), "github_archive_refused");
     assert!(error.to_string().contains("leaves the bundle"), "{error}");

@@ -39,8 +39,7 @@ impl Service {
         (is_here("python3") && is_here("git")).then(|| Self::started(false))
     }
 
-    /// The same as [`Self::start`], with TLS for `localhost`; [`Self::certificate`] is its
-    /// authority.
+    /// The same as [`Self::start`], with TLS for `localhost`; [`Self::certificate`] is its authority.
     pub fn start_with_tls() -> Option<Self> {
         let all_here = is_here("python3") && is_here("git") && is_here("openssl");
         all_here.then(|| Self::started(true))

@@ -1,5 +1,4 @@
-//! Debian packages: valid ones made by dpkg or from the Debian archive, and hostile ones made byte
-//! by byte.
+//! Debian packages: valid ones made by dpkg or from the Debian archive, and hostile ones made byte by byte.
 
 use std::fs;
 use std::os::fd::{AsFd as _, OwnedFd};

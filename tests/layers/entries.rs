@@ -343,8 +343,7 @@ fn entries_and_bytes_have_limits_however_they_come() {
 
 #[test]
 fn a_hundred_thousand_entries_are_taken_and_no_more() {
-    // Entries for the root, which exists: they count as entries of the archive, and nothing is
-    // created.
+    // Entries for the root, which exists: they count as entries of the archive, and nothing is created.
     let tar = |count: usize| {
         let one = Tar::new().directory("./").0;
         Tar(one.repeat(count)).file("last", b"").end()

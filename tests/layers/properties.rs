@@ -214,8 +214,7 @@ fn grown(layers: &[Vec<Entry>]) -> (Stack, Tree) {
         if taken.is_err() {
             break;
         }
-        // An opaque directory that did not exist before stays absent; one that existed is a
-        // directory now.
+        // An opaque directory that did not exist before stays absent; one that existed is a directory now.
         for path in &layer.opaque {
             let shadowed = layer.own.iter().any(|(own, node)| {
                 *node != Node::Directory && (own == path || is_beneath(path, own))

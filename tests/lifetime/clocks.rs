@@ -76,10 +76,9 @@ fn with_broken_look(ground: &Ground, runtime: &Runtime, number: u32) -> (Done, u
     (done, looks(&file))
 }
 
-/// E-25: Rust's clock panics if the kernel returns an error. Tries each read (in the default tier
-/// about fifty of them: on a busy host a run reads the clock thousands of times): before the start
-/// of the body, while it runs, and after its end. Invariant 2 checks that no process of the run
-/// survives.
+/// E-25: Rust's clock panics if the kernel returns an error. Tries each read (in the default tier about
+/// fifty of them: on a busy host a run reads the clock thousands of times): before the start of the body,
+/// while it runs, and after its end. Invariant 2 checks that no process of the run survives.
 #[test]
 fn a_supervisor_that_panics_takes_its_body_along_and_the_next_start_clears_up() {
     let (ground, runtime) = (Ground::new(), Runtime::new());

@@ -1,5 +1,4 @@
-//! The life of the supervisor: killed, interrupted, started in unusual states, on a host without
-//! resources.
+//! The life of the supervisor: killed, interrupted, started in unusual states, on a host without resources.
 
 #![allow(
     clippy::expect_used,

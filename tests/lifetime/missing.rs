@@ -93,8 +93,7 @@ fn a_kernel_without_a_required_call_is_reported_and_nothing_runs() {
     }
 }
 
-/// E-12: clone3(2) fails with EPERM if a setting of the host forbids it, with ENOSPC if there are
-/// too many.
+/// E-12: clone3(2) fails with EPERM if a setting of the host forbids it, with ENOSPC if there are too many.
 #[test]
 fn a_refused_user_namespace_is_reported_with_the_setting_to_change() {
     for (errno, setting) in [

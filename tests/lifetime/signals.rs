@@ -38,8 +38,7 @@ const SIGNALS: [(Signal, &str, i32); 4] = [
     (Signal::QUIT, "QUIT", 3),
 ];
 
-/// E-06: signals that would end the runner and do not ask to end are forwarded to the body, as
-/// docker does.
+/// E-06: signals that would end the runner and do not ask to end are forwarded to the body, as docker does.
 #[test]
 fn an_informational_signal_is_forwarded_and_the_run_continues() {
     let ground = Ground::new();

@@ -91,8 +91,7 @@ impl Drop for Frozen {
     }
 }
 
-/// C-22: a body that another process has frozen cannot be killed. The freezer of version 1 does
-/// that.
+/// C-22: a body that another process has frozen cannot be killed. The freezer of version 1 does that.
 #[test]
 fn a_tree_that_will_not_die_is_reported_and_not_waited_for() {
     let freezer = Path::new("/sys/fs/cgroup/freezer");

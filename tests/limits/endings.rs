@@ -1,5 +1,4 @@
-//! The ways in which a body can end, and how the report distinguishes them: exit, signal, time,
-//! memory.
+//! The ways in which a body can end, and how the report distinguishes them: exit, signal, time, memory.
 
 use crate::back_end::{assert_state, has_groups, limit, one_at_a_time, usage};
 use support::bodies::c_body;
@@ -92,8 +91,7 @@ fn a_share_of_the_processors_is_not_exceeded() {
     assert!(used <= wall * 3 / 10 * 11 / 10 + 120, "{used} of {wall} ms");
 }
 
-/// E-27: if the end and the deadline coincide, the end comes first; the outcome is consistent
-/// everywhere.
+/// E-27: if the end and the deadline coincide, the end comes first; the outcome is consistent everywhere.
 #[test]
 fn an_end_at_the_deadline_is_one_verdict_and_a_consistent_one() {
     for _ in 0..15 {

@@ -1,5 +1,4 @@
-//! Bodies that use too much of a resource: which limit holds, and how the report distinguishes the
-//! cases.
+//! Bodies that use too much of a resource: which limit holds, and how the report distinguishes the cases.
 //!
 //! Each case holds with cgroups and without. Without them the limits are weaker: the cases say how,
 //! and the report has to say so too.

@@ -97,8 +97,7 @@ fn a_child_out_of_memory_is_counted_and_the_first_process_decides() {
                     and the command went on; a higher --memory makes room (memory_kills)";
         assert!(done.stderr.contains(told), "{}", done.stderr);
     } else if done.outcome() == "exited" {
-        // Refused by its own limit, or detected before by the supervisor, which ends the whole
-        // tree.
+        // Refused by its own limit, or detected before by the supervisor, which ends the whole tree.
         done.assert_exited(5);
         assert_eq!(done.text(), "9\n");
     } else {
@@ -152,8 +151,7 @@ fn a_full_disk_is_distinguished_from_out_of_memory() {
     assert_eq!(usage(&done, "oom_kills"), 0);
 }
 
-/// C-05: a cgroup counts their contents. Without one, the kernel gives small pipes to a user who
-/// has many.
+/// C-05: a cgroup counts their contents. Without one, the kernel gives small pipes to a user who has many.
 #[test]
 fn pipes_full_of_data_are_bounded() {
     let _turn = one_at_a_time();
@@ -170,16 +168,14 @@ fn pipes_full_of_data_are_bounded() {
     assert!((1..=most).contains(&held), "{held}");
 }
 
-/// C-05: if nothing counts the contents of sockets, each has its own bound, and descriptors are
-/// limited.
+/// C-05: if nothing counts the contents of sockets, each has its own bound, and descriptors are limited.
 #[test]
 fn sockets_full_of_data_are_bounded() {
     let _turn = one_at_a_time();
     let text = include_str!("../bodies/limits/sockets_full_of_data_are_bounded.c");
     let program = c_body("sockets", text);
     let program = program.to_str().expect("plain");
-    // Without cgroups the remaining sockets stay empty: filled, they would take gigabytes of the
-    // host.
+    // Without cgroups the remaining sockets stay empty: filled, they would take gigabytes of the host.
     let fill = if has_groups() { "100000" } else { "64" };
     let done = Ground::new().run(&["--memory=96m", "--timeout=60s"], &[program, fill]);
     if has_groups() {

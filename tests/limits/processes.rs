@@ -204,8 +204,7 @@ fn the_body_has_no_group_to_move_itself_into() {
         cut -d: -f3 /proc/self/cgroup | sort -u";
     let done = Ground::new().run(&[], &["/bin/sh", "-c", script]);
     done.assert_exited(0);
-    // Seen from inside, the group is the root of the hierarchy, or without cgroups the caller's
-    // group.
+    // Seen from inside, the group is the root of the hierarchy, or without cgroups the caller's group.
     if has_groups() {
         assert_eq!(done.text(), "/\n", "{done:#?}");
     }

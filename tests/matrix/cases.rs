@@ -11,8 +11,7 @@ pub struct Case {
     pub what: &'static str,
     /// Whether only root succeeds without a sandbox.
     pub root_only: bool,
-    /// What the host or its kernel must have for the attack to succeed; without it, the case shows
-    /// nothing.
+    /// What the host or its kernel must have for the attack to succeed; without it, the case shows nothing.
     pub wants: Option<&'static str>,
     pub judge: Judge,
     pub limit: Option<Limit>,

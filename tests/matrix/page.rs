@@ -235,8 +235,7 @@ fn an_attack_that_only_another_tool_stops_fails_unless_a_reason_is_recorded() {
     assert_eq!(faults(&without, &through, &through), [""; 0]);
 }
 
-/// The rule itself, and a whole table in which the runner prevents nothing and another tool
-/// everything.
+/// The rule itself, and a whole table in which the runner prevents nothing and another tool everything.
 #[test]
 fn of_a_whole_table_only_the_cases_with_a_reason_are_no_faults() {
     let column = |tool, verdict: Verdict| Column {

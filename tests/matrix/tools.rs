@@ -309,8 +309,7 @@ impl Tool {
         outer
     }
 
-    /// A bundle for OCI runtimes: the output of their `spec`, with the host's /usr, a /tmp and the
-    /// body.
+    /// A bundle for OCI runtimes: the output of their `spec`, with the host's /usr, a /tmp and the body.
     fn bundle(self, case: &Case, scene: &Scene, body_words: &[String]) -> PathBuf {
         let bundle = scene.path("bundle");
         let root = bundle.join("rootfs");

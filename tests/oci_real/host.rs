@@ -42,8 +42,7 @@ impl Host {
         std::fs::set_permissions(&self.store, private).expect("set");
     }
 
-    /// The policy with these lines and the authority of the registry, which is the default
-    /// registry.
+    /// The policy with these lines and the authority of the registry, which is the default registry.
     pub(crate) fn allow(&mut self, lines: &str) {
         let registry = self.registry.reference("");
         let text = format!(

@@ -1,5 +1,4 @@
-//! Images: pushed by skopeo, pulled by the runner with TLS, a login and a credential helper, and
-//! run.
+//! Images: pushed by skopeo, pulled by the runner with TLS, a login and a credential helper, and run.
 
 use crate::host::Host;
 use support::images::{debian, tiny};

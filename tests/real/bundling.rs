@@ -1,5 +1,4 @@
-//! From a folder to a bundle to a run: a bundled program does the same as the program in its
-//! directory.
+//! From a folder to a bundle to a run: a bundled program does the same as the program in its directory.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,4 @@
-//! The compatibility proxy: the same decisions as for other connections, and an answer with the
-//! reason.
+//! The compatibility proxy: the same decisions as for other connections, and an answer with the reason.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};

@@ -20,8 +20,7 @@ const FILES: [(&str, &str); 6] = [
 /// The digest of the directory, as `golden` in version 1.
 const MANIFEST: &str = r#"{"annotations":{"dev.stax.spec.version":"1.0.0","org.opencontainers.image.created":"1970-01-01T00:00:00Z","org.opencontainers.image.title":"golden","org.opencontainers.image.version":"1"},"artifactType":"application/vnd.stax.source.v1","config":{"digest":"sha256:dd1a8614e4059ad8ce78cda746da080e94ea8daf7f70c25bd1b65b90081e3f0e","mediaType":"application/vnd.stax.source.config.v1+json","size":121},"layers":[{"digest":"sha256:41fe60e30fe1ef48d7e1ed07da9b51d72322c8223fec20fb2f7fe92510f51760","mediaType":"application/vnd.stax.source.snapshot.v1.tar+gzip","size":297}],"mediaType":"application/vnd.oci.image.manifest.v1+json","schemaVersion":2}"#;
 const CONFIG: &str = r#"{"kind":"source","name":"golden","snapshot":{"fileCount":6},"sourceType":"directory","specVersion":"1.0.0","version":"1"}"#;
-/// The digest of the tar in the layer; GNU tar makes the same one (ustar, sorted, no owners, times
-/// 0).
+/// The digest of the tar in the layer; GNU tar makes the same one (ustar, sorted, no owners, times 0).
 const CONTENT_DIGEST: &str =
     "sha256:a556087862475f30ccf27a391beebfb1a4de0bd36668d6498dbca9717c396f23";
 

@@ -1,5 +1,4 @@
-//! What the collector removes and keeps: the oldest first, above the size limit, and nothing in
-//! use.
+//! What the collector removes and keeps: the oldest first, above the size limit, and nothing in use.
 
 use std::io::Read as _;
 use std::path::Path;

@@ -85,8 +85,7 @@ fn a_killed_pull_leaves_no_partial_file_and_the_next_completes_it() {
     let mut killed = 0;
     for kill in 0..KILLS {
         let mut child = pull(&ground, &[&place]).spawn().expect("started");
-        // Spread over the duration of a pull; on a slow host they hit the same steps at other
-        // times.
+        // Spread over the duration of a pull; on a slow host they hit the same steps at other times.
         std::thread::sleep(whole * (kill * 17 % KILLS) / KILLS);
         child.kill().expect("killed");
         let was_killed = !child.wait().expect("waited").success();

@@ -4,14 +4,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use spec::sources_policy::IpRange;
 
-/// An address family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     V4,
     V6,
 }
 
-/// Both address families.
 pub const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
 /// Blocks of IPv4 that are not public: RFC 6890 and its successors, and one metadata service.

@@ -14,7 +14,6 @@ use spec::egress::{EgressHost, EgressRule};
 use spec::host_name::HostName;
 use spec::sources_policy::EgressPolicy;
 
-/// The network settings of the run.
 #[derive(Debug, Clone, Copy)]
 pub struct RunSettings<'run> {
     /// The requested entries and the effective list.
@@ -167,7 +166,6 @@ fn hint_for_port(attempt: &Attempt) -> String {
     }
 }
 
-/// The rule that allows an attempt.
 fn rule_for(attempt: &Attempt) -> Option<EgressRule> {
     let host = match (&attempt.host, attempt.address) {
         (Some(host), _) => match HostName::parse(host.as_bytes()) {

@@ -18,13 +18,11 @@ use spec::report::WarningReport;
 use spec::sources_policy::EgressPolicy;
 use spec::typescript::NpmRegistry;
 
-/// The flag.
 pub const ALLOW_NET: &str = "--allow-net";
 
 /// The variable that sets the registry of npm and npx (npm-config(7)).
 const NPM_REGISTRY: &[u8] = b"npm_config_registry";
 
-/// One requested entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestedHost {
     pub rule: EgressRule,
@@ -41,7 +39,6 @@ pub struct RequestedHost {
 pub struct EgressPlan {
     /// All requested entries without duplicates, those of the manifest first.
     pub requested: Vec<RequestedHost>,
-    /// The effective list.
     pub allowed: Vec<EgressRule>,
     /// Whether a TLS ClientHello with an encrypted inner ClientHello is refused.
     pub refuse_ech: bool,

@@ -27,7 +27,6 @@ pub struct ClientHello {
     pub has_encrypted: bool,
 }
 
-/// Why the bytes are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HelloError {
     #[error("not TLS")]
@@ -111,7 +110,6 @@ fn check_record_start(bytes: &[u8]) -> Result<(), HelloError> {
     Ok(())
 }
 
-/// A slice that is consumed from the front.
 struct Cursor<'bytes>(&'bytes [u8]);
 
 impl<'bytes> Cursor<'bytes> {

@@ -9,19 +9,15 @@ use spec::denial_reason::DenialReason;
 /// Maximum number of distinct attempts; further ones are only counted.
 pub(crate) const DISTINCT_MAX: usize = 1_000;
 
-/// The protocol of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// A DNS query.
     Dns,
     Tcp,
     Udp,
     /// An ICMP echo request of either family.
     Icmp,
     Sctp,
-    /// A UDP-Lite datagram.
     UdpLite,
-    /// Any other protocol, by number.
     Other(u8),
 }
 
@@ -41,17 +37,14 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// A denied attempt.
+/// A denied attempt; unknown fields are `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Attempt {
     pub protocol: Protocol,
-    /// The destination host, escaped, if known.
+    /// The destination, escaped.
     pub host: Option<String>,
-    /// The destination address, if known.
     pub address: Option<IpAddr>,
-    /// The destination port, if known.
     pub port: Option<u16>,
-    /// Why it was denied.
     pub reason: DenialReason,
 }
 
@@ -63,7 +56,6 @@ pub struct Occurrences {
     pub count: u64,
 }
 
-/// The denials of a run.
 #[derive(Debug, Default)]
 pub struct Denials {
     /// By first occurrence.
@@ -75,7 +67,6 @@ pub struct Denials {
 }
 
 impl Denials {
-    /// Adds one attempt.
     pub fn add(&mut self, attempt: Attempt, now_ms: u64) {
         if let Some(at) = self.index.get(&attempt) {
             self.distinct[*at].1.count += 1;

@@ -25,7 +25,6 @@ impl fmt::Display for Host {
 }
 
 impl Host {
-    /// A denied attempt to reach this host.
     #[must_use]
     pub(crate) fn attempt(
         &self,

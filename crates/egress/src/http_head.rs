@@ -10,7 +10,6 @@ use crate::host::Host;
 use crate::parsed::Parsed;
 use spec::host_name::HostName;
 
-/// Maximum size of a head, in bytes.
 pub const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Maximum length of a method, in bytes: the longest registered method has 17.
 const METHOD_BYTES_MAX: usize = 32;
@@ -19,13 +18,11 @@ const END: &[u8] = b"\r\n\r\n";
 /// The relevant parts of a request head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
-    /// The method: `GET`, `CONNECT`.
     pub method: String,
     /// The host of the Host header and, if the target names one, of the target: both are equal.
     pub host: Host,
     /// The port, if stated. CONNECT always has one.
     pub port: Option<u16>,
-    /// The target as received.
     pub target: String,
     /// Size of the body, in bytes, if Content-Length states it.
     pub content_bytes: Option<u64>,
@@ -35,7 +32,6 @@ pub struct Head {
     pub bytes: usize,
 }
 
-/// Why the bytes are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     #[error("not an HTTP/1 request")]

@@ -14,7 +14,6 @@ pub const REQUEST_BYTES_MAX: usize = 4 + 1 + 255 + 2;
 const METHOD_NONE: u8 = 0;
 const COMMAND_CONNECT: u8 = 1;
 
-/// A request to connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The destination, or the bytes of an invalid name: with a NUL, a space, a slash, or numbers that

@@ -42,9 +42,8 @@ impl Said<'_> {
     }
 }
 
-/// The first byte selects the expected kind. Then follow messages: the number of bytes and
-/// descriptors, and the bytes. Each message is parsed as what it is, and no received descriptor
-/// stays open.
+/// The first byte selects the expected kind. Then follow messages: the number of bytes and descriptors, and
+/// the bytes. Each message is parsed as what it is, and no received descriptor stays open.
 pub(crate) fn check(bytes: &[u8]) {
     let Some((awaited, mut rest)) = bytes.split_first() else {
         return;

@@ -17,8 +17,7 @@ const ANSWER_BYTES_BESIDES: usize = 12 + (12 + HOST.len() + 2) + 11;
 /// The host of an address, for reverse queries.
 const HOST: &str = "a.example";
 
-/// An accepted query is the same question to an established parser, and the answer is an answer to
-/// it.
+/// An accepted query is the same question to an established parser, and the answer is an answer to it.
 pub(crate) fn check(bytes: &[u8]) {
     match dns::parse(bytes) {
         Ok(query) => {

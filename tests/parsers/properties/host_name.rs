@@ -1,5 +1,4 @@
-//! An egress list and the names that a body looks up: the check and the dial refer to the same
-//! host.
+//! An egress list and the names that a body looks up: the check and the dial refer to the same host.
 
 use std::net::IpAddr;
 

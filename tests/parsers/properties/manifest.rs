@@ -1,5 +1,4 @@
-//! A manifest: its text as a document, compared with `serde_json` if it is JSON, and the parsed
-//! manifest.
+//! A manifest: its text as a document, compared with `serde_json` if it is JSON, and the parsed manifest.
 
 use spec::document::{self, DocumentProblem, Format, Node, Place, Value};
 use spec::manifest::{BlockDocuments, parse_with, resolved};

@@ -39,8 +39,7 @@ pub fn bundled(folder: &Path) -> PathBuf {
         .output()
         .expect("the runner starts");
     let said = String::from_utf8_lossy(&output.stderr);
-    // Only warnings about installed packages are accepted: the author wants to run each of these
-    // folders.
+    // Only warnings about installed packages are accepted: the author wants to run each of these folders.
     let is_expected = |line: &str| line.ends_with("(bundle_installed)");
     assert!(
         output.status.success() && said.lines().all(is_expected),

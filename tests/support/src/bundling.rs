@@ -1,5 +1,4 @@
-//! Support for tests of `runner bundle` and `runner source`: a workspace, and the contents of
-//! archives.
+//! Support for tests of `runner bundle` and `runner source`: a workspace, and the contents of archives.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;

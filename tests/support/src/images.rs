@@ -1,5 +1,4 @@
-//! OCI images for tests, made from Debian packages by `umoci`: nothing comes from a public
-//! registry.
+//! OCI images for tests, made from Debian packages by `umoci`: nothing comes from a public registry.
 //!
 //! They are OCI layouts, created once and kept with the packages (`packages::prepared`).
 

@@ -13,8 +13,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags};
 use crate::objects::{self, Objects};
 use crate::{Case, Done, MARKER};
 
-/// How long to wait for objects that the kernel frees later (network namespaces, cgroups of version
-/// 1).
+/// How long to wait for objects that the kernel frees later (network namespaces, cgroups of version 1).
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum memory of the supervisor, whatever the body does.
 const SUPERVISOR_KIB_MAX: u64 = 64 << 10;
@@ -446,8 +445,7 @@ pub fn watch(child: &mut Child, hang_after: Duration, secret: Option<&str>) -> W
     let status = format!("/proc/{}/status", child.id());
     let program = PathBuf::from(crate::runner());
     let program = program.file_name().expect("a name").to_string_lossy();
-    // comm(5) has 15 bytes. Until its execve(2) completes, the child shares the memory of this
-    // process.
+    // comm(5) has 15 bytes. Until its execve(2) completes, the child shares the memory of this process.
     let name = format!("Name:\t{program:.15}\n");
     let mut watched = Watched::default();
     let mut pause = Duration::from_millis(1);

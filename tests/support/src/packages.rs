@@ -15,8 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::{random, skip};
 
-/// Tools of the system come before the caller's: scripts of version managers need the caller's
-/// home.
+/// Tools of the system come before the caller's: scripts of version managers need the caller's home.
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A tool of the host outside any sandbox; the system's own, if there are several.
@@ -152,8 +151,7 @@ pub fn node_program() -> Option<PathBuf> {
     })
 }
 
-/// A directory of wheels: `six`, pure Python, and `markupsafe`, with a C extension for the system's
-/// Python.
+/// A directory of wheels: `six`, pure Python, and `markupsafe`, with a C extension for the system's Python.
 pub fn wheels() -> Option<PathBuf> {
     prepared("wheels-1", |folder| {
         let mut pip = tool("python3");

@@ -218,8 +218,7 @@ fn configuration(directory: &Path, options: Options) -> String {
     text
 }
 
-/// The password in the form of `htpasswd` files: the registry requires bcrypt. The cost is the
-/// lowest.
+/// The password in the form of `htpasswd` files: the registry requires bcrypt. The cost is the lowest.
 fn hashed(password: &str) -> String {
     let mut perl = Command::new("perl");
     perl.args(["-e", "print crypt($ARGV[0], q($2y$04$) . $ARGV[1])"]);

@@ -248,7 +248,6 @@ pub(super) struct Flow {
     back: Direction,
     near_ready: Ready,
     far_ready: Ready,
-    /// Whether one side failed, so that the other must be reset.
     is_broken: bool,
 }
 

@@ -15,13 +15,11 @@ use spec::egress_report::UnreachableCause;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProxyProtocol {
     Socks,
-    /// HTTP CONNECT.
     Connect,
     /// An HTTP request with an absolute target.
     Http,
 }
 
-/// A client's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ProxyRequest {
     pub(super) protocol: ProxyProtocol,
@@ -119,7 +117,6 @@ fn parse_http(received: &[u8]) -> ClientInput {
     })
 }
 
-/// The rest after the scheme, if the scheme is `http`.
 fn strip_scheme(target: &str) -> Option<&str> {
     let (scheme, rest) = target.split_once("://")?;
     scheme.eq_ignore_ascii_case("http").then_some(rest)

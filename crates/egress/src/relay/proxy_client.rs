@@ -23,7 +23,6 @@ use spec::denial_reason::DenialReason;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Connection {
-    /// A connection to the proxy.
     pub(super) fn to_proxy(near: OwnedFd, dialled: SocketAddr, now: Instant) -> Self {
         let destination = (Host::Address(dialled.ip()), dialled.port());
         let stage = Stage::ProxyRequest { is_greeted: false };

@@ -16,7 +16,6 @@ use crate::relay::slots::{EDGE, Key, Side, Token};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Connection {
-    /// A connection from outside to `port` of the body.
     pub(super) fn published(
         near: OwnedFd,
         own_end: SocketAddr,
@@ -37,7 +36,6 @@ impl Connection {
         matches!(self.origin, Origin::Published(_))
     }
 
-    /// The id of the pending request for a socket inside.
     pub(super) fn pending_request(&self) -> Option<i32> {
         match self.stage {
             Stage::SocketRequest { id, .. } => Some(id),

@@ -8,7 +8,6 @@ use rustix::io::Errno;
 
 use crate::relay::connection::Connection;
 
-/// Unique identifier of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     index: u32,
@@ -32,7 +31,6 @@ pub(super) enum Token {
     /// A listener of the compatibility proxy.
     Proxy(u32),
     Published(u32),
-    /// A DNS socket.
     Dns(u32),
     /// The socket that reports packets that no listener receives.
     Log,
@@ -57,7 +55,6 @@ impl Token {
         u64::from(generation) << u32::BITS | u64::from(index) << KIND_BITS | kind
     }
 
-    /// Decodes the number in an event.
     pub(super) fn of(number: u64) -> Self {
         let index = u32::try_from(number >> KIND_BITS & INDEX_MASK).unwrap_or(u32::MAX);
         let key = Key {
@@ -120,7 +117,6 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Stores a connection in a free slot.
     pub(super) fn insert(&mut self, connection: Connection) -> Key {
         let connection = Some(Box::new(connection));
         if let Some(index) = self.free.pop()

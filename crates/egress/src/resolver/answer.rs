@@ -24,12 +24,10 @@ const fn record_type(family: Family) -> u16 {
     }
 }
 
-/// The answer of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// The addresses in the server's order; empty if the name has none of this family.
     Addresses(Vec<IpAddr>),
-    /// The name does not exist.
     NoName,
     /// The answer is truncated and must be requested over TCP.
     Truncated,
@@ -98,7 +96,6 @@ pub fn parse(
     addresses(message, at, records, name, family).map(Answer::Addresses)
 }
 
-/// A record of an answer.
 enum Record {
     Alias(HostName, HostName),
     Address(HostName, IpAddr),

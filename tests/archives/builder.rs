@@ -1,15 +1,15 @@
-//! Builds archives byte by byte, valid or not.
+//! Makes archives byte by byte, right or wrong as asked.
 
 use std::io::Write as _;
 
 /// One header block.
 pub(crate) type Block = [u8; 512];
 
-/// A tar under construction.
+/// A tar that grows.
 #[derive(Clone, Default)]
 pub(crate) struct Tar(pub(crate) Vec<u8>);
 
-/// A valid header: mode 0644, POSIX magic, checksum.
+/// A header with everything right: mode 0644, POSIX magic, checksum.
 pub(crate) fn header(type_flag: u8, name: &[u8], size: u64) -> Block {
     let mut block = [0; 512];
     let cut = name.len().min(100);
@@ -25,14 +25,14 @@ pub(crate) fn header(type_flag: u8, name: &[u8], size: u64) -> Block {
     block
 }
 
-/// Corrects the checksum.
+/// Makes the checksum right.
 pub(crate) fn seal(block: &mut Block) {
     block[148..156].fill(b' ');
     let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
     block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
 }
 
-/// A pax record with the correct length.
+/// A pax record with the right length.
 pub(crate) fn record(key: &str, value: &[u8]) -> Vec<u8> {
     let rest = key.len() + value.len() + 3;
     let mut length = rest + 1;
@@ -54,20 +54,20 @@ impl Tar {
         Self::default()
     }
 
-    /// Adds raw bytes.
+    /// Bytes as they are.
     pub(crate) fn raw(mut self, bytes: &[u8]) -> Self {
         self.0.extend_from_slice(bytes);
         self
     }
 
-    /// Adds data, padded to whole blocks.
+    /// Data, filled up to whole blocks.
     pub(crate) fn data(mut self, data: &[u8]) -> Self {
         self.0.extend_from_slice(data);
         self.0.resize(self.0.len().next_multiple_of(512), 0);
         self
     }
 
-    /// Adds a header that `change` may modify before its checksum is computed.
+    /// A header that `change` may spoil before it gets its checksum.
     pub(crate) fn with(
         self,
         type_flag: u8,
@@ -98,7 +98,7 @@ impl Tar {
         self.link(b'1', name, target)
     }
 
-    /// Adds a link of either kind; a target over 100 bytes gets a pax header.
+    /// A link of either kind; a target over 100 bytes takes a pax header.
     pub(crate) fn link(self, type_flag: u8, name: &str, target: &str) -> Self {
         if 100 < target.len() {
             return self.pax(&[("linkpath", target.as_bytes())]).raw(&header(

@@ -6,7 +6,6 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use egress::relay::{Published, Relay};
-use spec::egress_report::PublishedReport;
 
 use crate::ground::{Ground, Plan, connect, enter, exchange, is_reset};
 
@@ -24,11 +23,12 @@ fn call<R: Send + 'static>(act: impl FnOnce() -> R + Send + 'static) -> mpsc::Re
     receiver
 }
 
-const ONE_CONNECTION: [PublishedReport; 1] = [PublishedReport {
-    host_port: 7_000,
-    body_port: 5_000,
-    connections: 1,
-}];
+const ONE_CONNECTION: [spec::egress_report::PublishedReport; 1] =
+    [spec::egress_report::PublishedReport {
+        host_port: 7_000,
+        body_port: 5_000,
+        connections: 1,
+    }];
 
 fn echo(listener: &TcpListener) {
     for mut stream in listener.incoming().flatten() {

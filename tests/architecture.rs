@@ -1,5 +1,5 @@
-//! The architecture as a test: which crate and which module may name which, where effects and unsafe
-//! code may stand, and how long a file may be.
+//! The architecture as a test: which crates and modules may refer to which, where effects and
+//! unsafe code may be, and how long a file may be.
 
 #![expect(
     clippy::expect_used,
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each crate and the crates below it that it may depend on, bottom first.
+/// Each crate and the crates that it may depend on, bottom first.
 const CRATES: &[(&str, &[&str])] = &[
     ("spec", &[]),
     ("filter", &[]),
@@ -25,7 +25,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("sandbox", &["spec", "filter", "sys", "egress"]),
 ];
 
-/// Each module of the program and the modules below it that it may name.
+/// Each module of the program and the modules that it may refer to.
 const MODULES: &[(&str, &[&str])] = &[
     ("plan", &[]),
     ("staging", &[]),
@@ -33,13 +33,13 @@ const MODULES: &[(&str, &[&str])] = &[
     ("cli", &["plan", "run"]),
 ];
 
-/// The crates whose code may run between clone and exec, where no event may be emitted, and those that
-/// have none to emit.
+/// Crates whose code may run between clone and exec, where no event may be emitted, and crates
+/// without events.
 const WITHOUT_EVENTS: &[&str] = &[
     "spec", "sys", "archive", "store", "secrets", "reader", "egress", "sandbox",
 ];
 
-/// Where decisions are made: no unsafe, no clock, no file, no process, no environment.
+/// Modules that decide: no unsafe, no clock, no file, no process, no environment.
 const PURE: &[&str] = &[
     "crates/egress/src/allowlist.rs",
     "crates/filter/src",
@@ -60,7 +60,7 @@ const EFFECTS: &[&str] = &[
     "SystemTime",
 ];
 
-/// The only files that may lift the ban on unsafe code.
+/// The only files that may contain unsafe code.
 const UNSAFE_FILES: &[&str] = &[
     "crates/sandbox/src/init.rs",
     "crates/sandbox/src/prefork.rs",

@@ -1,7 +1,7 @@
-//! Hostile, damaged and honest archives against the reader of bundles: catalogue group A.
+//! Hostile, damaged and valid archives for the reader of bundles: catalogue group A.
 //!
-//! Every archive is made here, byte by byte, by the machine's `tar`, or by Python's `tarfile`.
-//! After each one a canary tree beside the target must be as it was.
+//! Archives are made byte by byte, by the system's `tar`, or by Python's `tarfile`. After each one
+//! a canary tree beside the target must be unchanged.
 
 #![expect(
     clippy::expect_used,

@@ -1,5 +1,4 @@
-//! The benches as the documents speak of them: their names, their marks, and the command that runs
-//! them. Nothing is measured here.
+//! The benches in the documents: their names, marks, and commands. Nothing is measured here.
 
 #![expect(
     clippy::expect_used,
@@ -53,7 +52,7 @@ fn marks_py(words: &[&Path]) -> Output {
         .expect("python3 starts")
 }
 
-/// With `RUNNER_BIN` naming a program only where `program` says so.
+/// With `RUNNER_BIN` set to a program only where `program` says so.
 fn profile(program: Option<&Path>, words: &[&str]) -> Command {
     let mut command = Command::new(tree("scripts/profile"));
     command.args(words).env_remove("RUNNER_BIN");
@@ -78,7 +77,7 @@ fn each_mark_belongs_to_a_bench_and_has_a_name_of_its_own() {
     }
 }
 
-/// `| bench | mark | limit | …` of docs/performance.md against the benches' own list.
+/// The rows `| bench | mark | limit | …` of docs/performance.md compared with the list of the benches.
 #[test]
 fn the_documents_have_the_marks_that_the_benches_have() {
     let document = text("docs/performance.md");
@@ -109,7 +108,7 @@ fn the_documents_have_the_marks_that_the_benches_have() {
     );
 }
 
-/// Whoever reads that a mark is missed finds there what limits it.
+/// For each missed mark, the document explains its limit.
 #[test]
 fn a_missed_mark_is_explained() {
     let document = text("docs/performance.md");
@@ -178,7 +177,7 @@ fn the_help_of_the_command_is_its_header() {
     }
 }
 
-/// One made-up result: a ratio, a time and a rate.
+/// One invented result: a ratio, a time and a rate.
 fn result(ratio: f64, time: f64, rate: f64) -> Value {
     let mark = |name, limit: f64, at_least: bool, unit, value: f64| {
         let met = if at_least {
@@ -234,7 +233,7 @@ fn figures_are_written_into_the_documents_and_compared_with_them() {
 
     let kept = at("kept.json");
     let check = [Path::new("check"), &found, &kept];
-    // Within the tolerance; a time is no ratio.
+    // Within the tolerance; a time is not a ratio.
     find(&result(0.74, 90.0, 2.5));
     printed(&marks_py(&check));
     for worse in [result(0.76, 9.0, 3.0), result(0.6, 9.0, 2.3)] {
@@ -278,8 +277,8 @@ fn the_profile_explains_itself_and_says_what_it_lacks() {
     }
 }
 
-/// What `-vv` says of one launch whose phase `prepare` and whose last step took that many
-/// milliseconds; a step that only some launches have is there where `waited`.
+/// The `-vv` output of a launch whose phase `prepare` and last step took this many milliseconds;
+/// `waited` adds a step that only some launches have.
 fn told(prepare: &str, execute: &str, waited: bool) -> String {
     let wait = if waited {
         "runner:    0.007    0.207  wait for the launch\n"
@@ -300,7 +299,7 @@ fn told(prepare: &str, execute: &str, waited: bool) -> String {
 }
 
 /// Process 10 is the supervisor and 11 a thread of it, 12 is init and 13 the body's first process,
-/// which starts 14. Each of the four clones returns, or is seen, in another way.
+/// which starts 14. Each of the four clones returns, or appears, in another way.
 const TRACE: &str = r#"10    execve("./runner", ["./runner", "run"], 0x7ffc /* 4 vars */) = 0
 10    clone3({flags=CLONE_VM|CLONE_THREAD, exit_signal=0}, 88) = -1 EAGAIN (Resource temporarily unavailable)
 10    clone3({flags=CLONE_VM|CLONE_THREAD, exit_signal=0} => {parent_tid=[11]}, 88) = 11
@@ -331,7 +330,7 @@ const TRACE: &str = r#"10    execve("./runner", ["./runner", "run"], 0x7ffc /* 4
 10    exit_group(0)                     = ?
 "#;
 
-/// The same family with its page faults: init is one before it says so, 14 is the body's.
+/// The same processes with page faults: init has one before its message, 14 belongs to the body.
 const FAULTS: &str = "\
        perf-exec     0/0     PERF_RECORD_COMM: perf-exec:10/10
           runner    10/10    PERF_RECORD_COMM exec: runner:10/10

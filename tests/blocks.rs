@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use support::{Ground, skip, text};
 
-/// What the report says about each unmet need: kind and need.
+/// Kind and need of each unmet need in the report.
 fn unmet(report: &Value) -> Vec<(String, String)> {
     let list = report["runner"]["needs_unsatisfied"].as_array();
     let text = |value: &Value| value.as_str().expect("text").to_owned();
@@ -64,7 +64,7 @@ fn needs_that_are_not_met_are_one_warning_and_the_body_runs() {
         ("pip", "absent"),
     ]);
     let mut found = unmet(&done.report);
-    // A host that is no Debian has no such program.
+    // A host without Debian packages has no such program.
     found.retain(|(_, need)| need != "dpkg");
     assert_eq!(found, expected, "{done:#?}");
     assert_eq!(done.report["runner"]["engine"], "subprocess");
@@ -106,7 +106,7 @@ fn a_package_list_of_the_host_is_believed() {
     let Ok(status) = std::fs::read_to_string("/var/lib/dpkg/status") else {
         return skip("no list of packages here");
     };
-    // Has files and no program of its name.
+    // Has files but no program of its name.
     if !status.contains("Package: libc6\nStatus: install ok installed\n") {
         return skip("libc6 is not in the list of packages");
     }
@@ -183,7 +183,7 @@ fn in_process_is_run_as_a_subprocess_and_reported() {
     assert_eq!(done.report["runner"], Value::Null);
 }
 
-/// A Node with a permission model where the body finds it too.
+/// A Node with a permission model in a directory that the body sees.
 fn has_node_with_permissions() -> bool {
     let told = std::process::Command::new("/usr/bin/node")
         .arg("--version")
@@ -206,7 +206,7 @@ fn has_node_with_permissions() -> bool {
     false
 }
 
-/// Tries everything that the permissions are about, one line each.
+/// Tries every operation that the permissions cover, one line each.
 const PROBE: &str = r"
 const fs = require('fs');
 const attempt = (name, act) => {
@@ -342,7 +342,7 @@ fn node_permission_runs_node_only_and_the_host_s_own() {
             "{done:#?}"
         );
     }
-    // `tsx` would start a process; a Node that strips types needs none.
+    // `tsx` would start a process; a Node that strips types does not.
     let done = ground.exec(&[], &files(&manifest("x.ts")));
     if done.outcome() == "exited" {
         assert_eq!(done.text(), "typed\n", "{done:#?}");
@@ -463,7 +463,7 @@ fn mounts_show_the_workspace_as_their_modes_say_and_children_lie_over_parents() 
     let ground = Ground::new();
     ground.write("work/file", "F");
     std::fs::create_dir(ground.path("work/deep")).expect("made");
-    // The child comes first in the text and is mounted last.
+    // The child mount is first in the text and is mounted last.
     let manifest = "run: body.sh\nsandbox:\n  provider: local\n  config: {}\n  mounts:\n    \
         - {source: workspace, at: /workspace/deep, mode: read-only}\n    \
         - {source: workspace, at: /workspace}\n    \
@@ -501,7 +501,7 @@ fn a_body_starts_in_the_workspace_that_its_sandbox_mounts_or_below_it() {
         ("[pwd]", "{}", &[][..], "/ws\n"),
         ("[pwd]", "{cwd: .}", &[], "/ws\n"),
         ("[pwd]", "{cwd: sub}", &[], "/ws/sub\n"),
-        // What the bundle runs is found from there.
+        // A program of the bundle is found relative to that directory.
         ("body.sh", "{cwd: ./sub}", &[], "/ws/sub\n"),
         ("{shell: 'pwd; cat file'}", "{cwd: sub}", &[], "/ws/sub\nF"),
         ("[pwd]", "{cwd: sub}", &["-w", "/tmp"], "/tmp\n"),
@@ -521,7 +521,7 @@ fn a_body_starts_in_the_workspace_that_its_sandbox_mounts_or_below_it() {
     }
 }
 
-/// The hint of `storage_unsupported`, followed.
+/// The hint of `storage_unsupported` works.
 #[test]
 fn a_mounted_directory_replaces_an_unsupported_storage() {
     let ground = Ground::new();
@@ -529,7 +529,7 @@ fn a_mounted_directory_replaces_an_unsupported_storage() {
     let data = text(&ground.path("data")).to_owned();
     for (source, mode, flag, expected) in [
         ("{ref: '@a/python-libs'}", "read-only", ":ro", "Fclosed\n"),
-        // What the manifest calls read-only stays so, whatever the flag says.
+        // Read-only in the manifest stays read-only, whatever the flag states.
         ("{ref: './libs/STORAGE.md'}", "read-only", "", "Fclosed\n"),
         (
             "{inline: {provider: local, config: {}}}",

@@ -1,5 +1,5 @@
-//! The cache of bundles: what a body sees is the same with it and without it, no body changes what
-//! the next one sees, and nobody else puts anything into it.
+//! The cache of bundles: a body sees the same with it and without it, no body changes what the next
+//! one sees, and nobody else can add to it.
 
 #![expect(clippy::expect_used, reason = "test code: a failure is a panic")]
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use support::{Done, Ground, is_root, needs_root, runner};
 
-/// Text that gzip cannot make small: bundles of 32 KiB and less are not kept.
+/// Text that gzip cannot compress: bundles up to 32 KiB are not kept.
 fn noise(seed: u32, bytes: usize) -> String {
     let mut state = seed.wrapping_mul(2_654_435_761).wrapping_add(1);
     let mut text = String::with_capacity(bytes);
@@ -25,7 +25,7 @@ fn noise(seed: u32, bytes: usize) -> String {
     text
 }
 
-/// A ground with a cache of its own, and a bundle that is large enough to be kept.
+/// A ground with its own cache, and a bundle that is large enough to be kept.
 struct Kept {
     ground: Ground,
     cache: PathBuf,
@@ -95,7 +95,7 @@ impl Drop for Kept {
     }
 }
 
-/// In memory where that can be had, as the default is.
+/// In memory if possible, as the default is.
 fn cache_directory() -> PathBuf {
     let shm = Path::new("/dev/shm");
     let above = if shm.is_dir() { shm } else { Path::new("/tmp") };
@@ -105,8 +105,7 @@ fn cache_directory() -> PathBuf {
     path
 }
 
-/// Waits until the file's times are older than what the cache trusts: it cannot be told another
-/// ctime.
+/// Waits until the file's times are older than what the cache trusts: ctime cannot be set.
 fn settle(path: &Path) {
     let status = std::fs::metadata(path).expect("looked at");
     let changed = u64::try_from(status.ctime()).expect("after 1970");
@@ -125,7 +124,7 @@ fn found(done: &Done) -> (&str, &str) {
     (word("found"), word("view"))
 }
 
-/// All that stat(2) says of what is in the bundle but times, device and inode, and the bytes.
+/// The result of stat(2) for everything in the bundle, without times, device and inode, and the contents.
 const LOOK: &str = r#"cd /bundle
 find . -mindepth 1 -printf '%p %y %m %U %G %s %l\n' | sort
 find . -type f -print0 | sort -z | xargs -0 sha256sum
@@ -134,7 +133,7 @@ find . -type f -printf '%n ' ; echo
 ./tool.sh
 "#;
 
-/// What a directory of one's own lets one do; each line says what became of it.
+/// Operations on a directory of the body's own; one line for each result.
 const USE: &str = include_str!("bodies/cache/use.sh");
 
 #[test]
@@ -164,7 +163,7 @@ fn a_body_sees_the_same_tree_from_cache_and_copy() {
     }
 }
 
-/// The kernel has no redirects in a user namespace: programs copy, as they do between file systems.
+/// The kernel has no redirects in a user namespace: programs copy instead, as between file systems.
 #[test]
 fn renaming_a_directory_of_the_bundle_is_the_one_thing_that_only_a_tree_of_ones_own_allows() {
     let kept = Kept::new("");
@@ -222,7 +221,7 @@ fn the_report_says_where_the_tree_came_from() {
     assert_eq!(found(&kept.exec(&[])).0, "identity");
     assert_eq!(found(&kept.exec(&["--no-trust-mtime"])).0, "digest");
     assert_eq!(found(&kept.exec(&["--no-cache"])), ("off", "own"));
-    // The same bytes under another name, and young: hashed, and found.
+    // The same bytes under another name, with new times: hashed, and found.
     let copy = kept.ground.path("copy.tar.gz");
     std::fs::copy(&kept.bundle, &copy).expect("copied");
     let words = ["exec", copy.to_str().expect("text")];
@@ -240,10 +239,10 @@ fn the_report_says_where_the_tree_came_from() {
     assert_eq!(&listing["trees"][0]["content_digest"], digest);
 }
 
-/// Every way to change a file that a body has; what fails does not matter, what stays does.
+/// Every way in which a body can change a file; failures do not matter, remaining changes do.
 const HOSTILE: &str = include_str!("bodies/cache/hostile.py");
 
-/// A tree as the host sees it: names, modes, owners, times, links, bytes.
+/// A tree as the host sees it: names, modes, owners, times, links, contents.
 fn state(tree: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     let mut pending = vec![tree.to_owned()];
@@ -485,7 +484,7 @@ fn an_archive_with_its_old_size_and_mtime_is_another_archive() {
         ("main.sh", "echo other"),
         ("data/noise", &noise),
     ]);
-    // Rewritten in place: the same inode; padded to the same size by zeros, which end a gzip file.
+    // Rewritten in place with the same inode and size; zeros pad the end of the gzip file.
     let mut bytes = std::fs::read(other).expect("read");
     let size = usize::try_from(status.len()).expect("small");
     if bytes.len() <= size {

@@ -1,4 +1,4 @@
-//! `runner run NAME`: the program is the one that the caller's shell would start.
+//! `runner run NAME` runs the program that the caller's shell would start.
 
 #![expect(clippy::expect_used, reason = "test code: a failure is a panic")]
 
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use support::bodies::{c_body, copy_program};
 use support::{Done, Ground};
 
-/// A program that ends with `code`, at `place` of the ground.
+/// A program at `place` of the ground that exits with `code`.
 fn lay(ground: &Ground, place: &str, code: u8) -> PathBuf {
     let body = format!("int main(void) {{ return {code}; }}");
     let body = c_body(&format!("ends-with-{code}"), &body);
@@ -25,7 +25,7 @@ fn executable(ground: &Ground, place: &str, contents: impl AsRef<[u8]>) -> PathB
     path
 }
 
-/// A shim: whoever runs it leaves a file behind.
+/// A shim that creates a file when it runs.
 fn shim(ground: &Ground, place: &str, text: &str) {
     let ran = ground.path("shim-ran");
     let text = format!("#!/bin/sh\n: >'{}'\n{text}\n", ran.display());
@@ -34,7 +34,7 @@ fn shim(ground: &Ground, place: &str, text: &str) {
 
 struct Shell<'ground> {
     ground: &'ground Ground,
-    /// Directories of the ground that its PATH begins with.
+    /// Directories of the ground at the front of its PATH.
     path: &'ground [&'ground str],
     variables: Vec<(&'ground str, String)>,
     home: PathBuf,
@@ -76,7 +76,7 @@ impl<'ground> Shell<'ground> {
         self.run(words).assert_exited(code);
     }
 
-    /// Refused, and the error names what.
+    /// Asserts a refusal whose message contains the text.
     fn is_refused(&self, words: &[&str], what: &str) {
         let done = self.run(words);
         done.assert_error("refused", "program_is_shim");
@@ -101,7 +101,7 @@ fn the_first_of_its_name_on_the_path_runs_and_not_the_system_s() {
     let prefix = ground.path("far/tool-1");
     let bound = done.report["bound_programs"][0].as_str().expect("a path");
     assert_eq!(Path::new(bound), prefix.canonicalize().expect("there"));
-    // What the program starts by name is what the caller's shell starts, too.
+    // Programs that it starts by name are those of the caller's shell, too.
     let first = Shell::new(&ground, &["one/bin"]);
     first.ends(&["-e", "PATH=/usr/bin", "true"], 0);
 }
@@ -118,7 +118,7 @@ fn a_script_with_its_interpreter_beside_it_is_shown_with_both() {
     symlink("../lib/manager/cli", ground.path("tool-1/bin/manager")).expect("linked");
     let shell = Shell::new(&ground, &["tool-1/bin"]);
     shell.ends(&["manager"], 7);
-    // One that needs who knows what is not.
+    // A script, whose dependencies are unknown, is refused.
     executable(&ground, "tool-1/bin/script", "#!/bin/sh\nexit 7\n");
     let done = shell.run(&["script"]);
     done.assert_error("refused", "program_is_script");

@@ -1,5 +1,5 @@
-//! docs/threats.md as a test: every row has a test that says so in its comment, every such comment
-//! names a row, and the last column of the tables is what the comments say.
+//! docs/threats.md as a test: every row has a test that names it in its comment, every such comment
+//! names a row, and the last column of the tables is generated from the comments.
 //!
 //! `RUNNER_UPDATE_GOLDEN=1` writes that column.
 
@@ -60,7 +60,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What all files say, and what is wrong in them.
+/// The statements of all files, and their errors.
 fn proofs() -> (Vec<Proof>, Vec<String>) {
     let mut proofs = Vec::new();
     let mut errors = Vec::new();
@@ -77,7 +77,7 @@ fn proofs() -> (Vec<Proof>, Vec<String>) {
         .chain(&files("src"))
         .chain(&files("crates"))
     {
-        // Its own wrong examples are strings; its comments are about ids.
+        // Its invalid examples are strings; its comments are about ids.
         if path.ends_with(".rs") && !path.starts_with("tests/catalogue") {
             add(path, tests_of(&text(path), &module_path(path)));
         }
@@ -134,7 +134,7 @@ fn module_path(path: &str) -> String {
     path.replace('/', "::")
 }
 
-/// A file below tests/ is named by its place: a test program must lie there.
+/// A file directly below tests/ is named by its path: a test program must be there.
 fn not_a_program(path: &str) -> Option<String> {
     let (program, _) = path.strip_prefix("tests/")?.split_once('/')?;
     let places = [
@@ -319,7 +319,7 @@ true
     );
 }
 
-/// A document with every row, in which one line is another.
+/// A document with all rows, one of whose lines is replaced.
 fn document(id: &str, line: &str) -> String {
     let mut text = String::new();
     for (section, count) in comments::SECTIONS {
@@ -340,7 +340,7 @@ fn document(id: &str, line: &str) -> String {
     text
 }
 
-/// The rows of a document in which nothing is wrong.
+/// The rows of a document without errors.
 fn sound(document: &str) -> Vec<table::Row> {
     let (rows, wrong) = table::rows(document);
     assert_eq!(wrong, [""; 0]);

@@ -18,7 +18,7 @@ fn write(ground: &Ground, files: &[(&str, &str)]) {
     }
 }
 
-/// The exit code and standard output of `runner check`, which says nothing on standard error.
+/// The exit code and standard output of `runner check`, which prints nothing on standard error.
 fn checked(ground: &Ground, words: &[&str]) -> (i32, String) {
     let output = Command::new(runner())
         .arg("check")
@@ -35,7 +35,7 @@ fn checked(ground: &Ground, words: &[&str]) -> (i32, String) {
     (output.status.code().expect("an exit code"), stdout)
 }
 
-/// The document of `--json`, which its published schema accepts.
+/// The document of `--json`, validated with its published schema.
 fn document(ground: &Ground, words: &[&str]) -> Value {
     let (code, text) = checked(ground, &[words, &["--json"]].concat());
     let document: Value = serde_json::from_str(&text).expect("JSON");
@@ -464,7 +464,7 @@ fn a_source_that_is_missing_is_found_by_check() {
     assert_eq!(told(&document(&ground, &["."])), [""; 0]);
 }
 
-/// What `runner bundle` writes to standard error where it refuses; else nothing.
+/// What `runner bundle` prints to standard error if it refuses; otherwise empty.
 fn bundled(ground: &Ground) -> String {
     let output = Command::new(runner())
         .args(["bundle", ".", "-o", "b.tar.gz"])
@@ -479,7 +479,7 @@ fn bundled(ground: &Ground) -> String {
     }
 }
 
-/// The mistake, the line that is told, and a part of the message or of what to do.
+/// The error, its line, and a part of the message or hint.
 const MISTAKES: &[(&str, u64, &str)] = &[
     ("network:\n  egress: [*.x.com]\n", 3, "write `'*.x.com'`"),
     (
@@ -540,7 +540,7 @@ const MISTAKES: &[(&str, u64, &str)] = &[
         2,
         "write either `inline` or `ref`",
     ),
-    // What is found is not among what is expected.
+    // Keys that are found are not suggested.
     (
         "runner: {ref: ./R.md, inline: {}}\n",
         2,
@@ -767,7 +767,7 @@ fn a_document_of_a_block_is_read_by_its_own_schema() {
         write(&ground, &[(name, &format!("---\n{good}\n---\n"))]);
         let accepted = document(&ground, &[name]);
         assert_eq!(told(&accepted), [""; 0], "{name}");
-        // Of a document without `run` nobody misses it.
+        // A document without `run` does not need it.
         let warnings = accepted["warnings"].to_string();
         assert!(!warnings.contains("run_missing"), "{name}: {warnings}");
         assert_eq!(accepted["name"], name);
@@ -787,7 +787,7 @@ fn a_folder_of_the_convention_may_have_its_manifest_by_either_ending() {
             let main = format!("{folder}/{name}/main.py");
             write(&ground, &[(&manifest, text), (&main, "")]);
             assert_eq!(told(&document(&ground, &[&name])), [""; 0], "{manifest}");
-            // Both: one comes first, and the other is told.
+            // Both errors: one comes first, and the other is reported too.
             let other = format!("{folder}/{name}/manifest.yml");
             write(&ground, &[(&manifest.replace(".yml", ".yaml"), text)]);
             write(&ground, &[(&other, text)]);

@@ -1,4 +1,4 @@
-//! The command line as a person meets it: usage errors, help, documents, and where output goes.
+//! The command line: usage errors, help, documents, and where output goes.
 
 #![expect(
     clippy::expect_used,
@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// The program with nothing of our environment but what a process needs, and no configuration.
+/// The program without our environment, except for what a process needs, and without configuration.
 fn runner(words: &[&str]) -> Command {
     let mut command = Command::new(support::runner());
     command
@@ -18,7 +18,7 @@ fn runner(words: &[&str]) -> Command {
         .env("PATH", "/usr/bin:/bin")
         .env("HOME", "/nonexistent")
         .stdin(Stdio::null());
-    // Runs have their records where those of all tests are.
+    // Run records are in the same directory as those of all tests.
     if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR") {
         command.env("XDG_RUNTIME_DIR", runtime);
     }
@@ -125,7 +125,7 @@ fn a_report_file_taken_for_the_command_gets_a_hint() {
         assert_eq!(output.status.code(), Some(125), "{words:?}: {text}");
         let hint = format!("--json={file}");
         assert!(text.contains(&hint), "{words:?}: {text}");
-        // The hint works: what it names is where the report is.
+        // The hint works: the report is at the path that it names.
         let followed = output_of_hint(&hint);
         let report = assert_valid_report(&std::fs::read_to_string(file).expect("a report"));
         assert_eq!(report["argv"], serde_json::json!(["true"]), "{followed:?}");
@@ -159,7 +159,7 @@ fn a_docker_volume_flag_gets_a_hint_with_mount() {
     }
 }
 
-/// The verbs that a help lists.
+/// The verbs in a help text.
 fn verbs(help: &str) -> Vec<&str> {
     let (_, list) = help.split_once("Commands:\n").unwrap_or_default();
     let lines = list.lines().take_while(|line| line.starts_with("  "));
@@ -308,7 +308,7 @@ fn the_schema_of_the_report_is_json() {
     assert_eq!(schema["title"], "Report");
 }
 
-/// F-10: what cannot be passed is refused, before anything is started.
+/// F-10: arguments that cannot be passed are refused before anything is started.
 #[test]
 fn a_refusal_is_one_prefixed_line_with_a_code_and_a_valid_report() {
     let words = ["run", "--json", "-e", "=x", "--", "true"];

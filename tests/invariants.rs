@@ -1,5 +1,5 @@
-//! The ten invariants themselves: each is broken on purpose, and the checker must see it. A checker
-//! that cannot fail proves nothing.
+//! The ten invariants themselves: each is broken on purpose, and the checker must detect it. A
+//! checker that cannot fail proves nothing.
 
 #![expect(
     clippy::expect_used,
@@ -20,11 +20,10 @@ use serde_json::json;
 use support::invariants::{Held, watch_memory};
 use support::{Case, Done, Ground, Running, has_cgroup, is_root, needs_root, random, skip};
 
-/// For what is waited for and stays broken: nobody has to wait for it as long as for what the kernel
-/// is still about to free.
+/// How long to wait for what stays broken: shorter than for what the kernel frees later.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// A run that does nothing, waited for, and not yet checked.
+/// A run that does nothing, awaited and not yet checked.
 fn ended<'a>(ground: &'a Ground, flags: &[&str]) -> Running<'a> {
     let line = [&["run"], flags, &["--", "/bin/true"]].concat();
     ended_of(ground.command(&line))
@@ -42,7 +41,7 @@ fn ended_of(case: Case<'_>) -> Running<'_> {
     running
 }
 
-/// Asserts that the checker sees this invariant broken, and no other.
+/// Asserts that the checker finds this invariant broken, and no other.
 #[track_caller]
 fn assert_red(running: Running<'_>, invariant: &str, how: &str) -> Done {
     let (done, breaches) = running.finish();
@@ -53,7 +52,7 @@ fn assert_red(running: Running<'_>, invariant: &str, how: &str) -> Done {
     done
 }
 
-/// Asserts that the checker sees nothing wrong.
+/// Asserts that the checker finds nothing.
 #[track_caller]
 fn assert_green(running: Running<'_>, how: &str) {
     let (done, breaches) = running.finish();
@@ -163,7 +162,7 @@ fn the_first_sees_extended_attributes_and_access_control_lists() {
         let running = ended(&ground, &[]);
         rustix::fs::setxattr(&file, name, value, set).expect("set");
         let (_, breaches) = running.finish();
-        // That its times changed would be seen anyway.
+        // A changed time would be detected anyway.
         let seen = breaches.iter().any(|breach| {
             let (was, is) = breach.split_once(", is ").expect("both");
             let extended = |facts: &str| {
@@ -189,7 +188,7 @@ fn the_first_sees_another_owner() {
     assert_red(running, "I1", "another owner");
 }
 
-/// A process that is ended with the value.
+/// A process that is killed when the value is dropped.
 struct Sleeper(Child);
 
 impl Sleeper {
@@ -221,7 +220,7 @@ fn the_second_sees_a_body_and_a_supervisor_that_live() {
     }
 }
 
-/// A cgroup that is removed with the value.
+/// A cgroup that is removed when the value is dropped.
 struct Group(PathBuf);
 
 impl Drop for Group {
@@ -262,7 +261,7 @@ fn the_second_sees_a_process_by_its_cgroup_and_the_fifth_the_cgroup() {
     }
 }
 
-/// This test once more, in namespaces of its own where it may change what belongs to the host.
+/// Runs this test again in its own namespaces, where it may change what belongs to the host.
 fn in_namespaces_of_its_own(test: &str, namespaces: &[&str]) {
     let mut command = Command::new("unshare");
     command.args(namespaces);
@@ -405,7 +404,7 @@ fn the_sixth_sees_an_abstract_socket_that_is_the_run_s_or_nobody_s() {
     drop((of_others, there));
 }
 
-/// Sends it, and has it no longer.
+/// Sends the descriptor and closes it.
 fn send_descriptor(to: &UnixStream, what: UnixListener) {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
     let descriptors = [what.as_fd()];
@@ -492,7 +491,7 @@ fn the_seventh_sees_descriptors_and_memory() {
     child.wait().expect("waited");
 }
 
-/// `sh -c TEXT sh RUNNER WORDS…`, whose end is taken for the runner's.
+/// `sh -c TEXT sh RUNNER WORDS…`, whose end is taken for that of the runner.
 fn under_a_shell<'a>(ground: &'a Ground, text: &str) -> Case<'a> {
     let case = ground.command(&["run", "--", "/bin/true"]);
     case.through("/bin/sh", &["-c", text, "sh"])
@@ -543,7 +542,7 @@ fn the_ninth_sees_the_secret_wherever_it_is_shown() {
             breaches.len() == 1 && breaches[0].starts_with("I9: ") && breaches[0].contains(place);
         assert!(seen, "{place}: {breaches:#?}");
     }
-    // What was there before is the test's own.
+    // What existed before belongs to the test.
     assert_green(ended(&ground, &[]), "a file of before");
     let running = ended(&ground, &[]);
     let mut report = running.report();

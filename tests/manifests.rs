@@ -1,7 +1,7 @@
-//! Manifests from outside: what is accepted, and how a refusal teaches.
+//! Manifests of other authors: what is accepted, and the help in a refusal.
 //!
-//! Group G of the threats. Every case goes through the public door, `manifest::parse`, or through
-//! the doors of its parts: `document::parse` and `io::Contract`.
+//! Group G of the threats. Every case uses the public function `manifest::parse`, or those of its
+//! parts: `document::parse` and `io::Contract`.
 
 #![expect(
     clippy::expect_used,
@@ -26,7 +26,7 @@ use spec::run_form::Run;
 use spec::runner_block::{Engine, Language};
 use spec::sandbox_block::Provider;
 
-/// What the parser says; the schema that we publish must say the same.
+/// The result of the parser; the published schema must agree.
 fn yaml(text: &str) -> Result<Manifest, ManifestError> {
     let manifest = manifest::parse(text.as_bytes(), Format::Yaml, "manifest.yaml");
     let root = document::parse(text.as_bytes(), Format::Yaml);
@@ -235,7 +235,7 @@ fn an_empty_bundle_has_the_manifest_by_default() {
     assert_eq!(manifest.check_executable(), Ok(()));
 }
 
-/// G-01, G-02: the work is bounded by the limits of values and bytes, not by what aliases promise.
+/// G-01, G-02: the limits of values and bytes bound the work, whatever aliases expand to.
 #[test]
 fn alias_bombs_are_refused() {
     let mut laughs = "a: &a [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n".to_owned();
@@ -290,7 +290,7 @@ fn anchor_cycles_and_unknown_anchors_are_refused() {
     ]);
 }
 
-/// G-04: neither reader uses the stack of the process for nesting.
+/// G-04: neither parser uses the stack of the process for nesting.
 #[test]
 fn a_hundred_thousand_levels_are_refused() {
     let block: String = (0..1_000)
@@ -317,7 +317,7 @@ fn a_hundred_thousand_levels_are_refused() {
     }
 }
 
-/// G-05: the reader stops at the same number of bytes.
+/// G-05: the parser stops at the same number of bytes.
 #[test]
 fn a_text_longer_than_a_mebibyte_is_refused() {
     let text = format!("description: '{}'\n", "x".repeat(document::TEXT_BYTES_MAX));
@@ -753,7 +753,7 @@ fn only_an_exact_whole_number_in_range_is_a_limit() {
     assert!(text.contains("from 1 to 8796093022207"), "{text}");
 }
 
-/// G-09: numbers in a schema are data, and lose nothing on the way.
+/// G-09: numbers in a schema are data, and keep their precision.
 #[test]
 fn numbers_in_a_schema_are_exact_or_refused() {
     let schema =
@@ -795,7 +795,7 @@ fn words_of_yaml_1_1_are_text() {
         let manifest = accepted(&format!("run: x\nname: {word}\n"));
         assert_eq!(manifest.name.as_deref(), Some(word));
     }
-    // A number there as well: whoever means text says so.
+    // A number there as well: text must be quoted.
     assert_eq!(refused("run: x\nname: 1.10\n").code(), "wrong_type");
     assert_eq!(refused("no: 1\n").pointer.as_deref(), Some("/no"));
     for key in ["1", "true", "null", "~", "1.5"] {
@@ -1104,7 +1104,7 @@ fn a_run_that_cannot_be_started_is_refused() {
     }
 }
 
-/// G-17: the grammar itself is tested beside its parser.
+/// G-17: the tests of the parser cover the grammar itself.
 #[test]
 fn an_egress_entry_that_is_no_host_is_refused() {
     for entry in [
@@ -1150,7 +1150,7 @@ fn an_egress_entry_that_is_no_host_is_refused() {
     );
 }
 
-/// G-18: a limit that is too small for anything is a number like another; who enforces it says so.
+/// G-18: a limit that is too low is an ordinary number; the component that enforces it reports it.
 #[test]
 fn the_smallest_limits_are_accepted() {
     let limits = accepted("runner: {limits: {memory_mb: 1, timeout_ms: 1, cpu_ms: 1}}\n").limits;
@@ -1592,7 +1592,7 @@ fn the_reserved_input_may_only_be_declared_as_text() {
     assert!(yaml("inputs: {properties: {_workflowFsRoot: {type: number}}}\n").is_ok());
 }
 
-/// G-22, in the spirit of JSONTestSuite: what is not JSON is not accepted.
+/// G-22, in the spirit of JSONTestSuite: invalid JSON is not accepted.
 #[test]
 fn invalid_json_is_refused() {
     for text in [
@@ -1753,7 +1753,7 @@ fn an_error_in_json_has_its_place() {
     );
 }
 
-/// G-23: the doors are pure functions of their arguments; the room's test forbids the environment.
+/// G-23: the parsers are pure functions of their arguments; the architecture test forbids the environment.
 #[test]
 fn the_same_text_is_read_the_same_way_twice() {
     let text = "run: x\nname: ı\ninputs: {a: 1.5, b: 1e3}\n";
@@ -1761,7 +1761,7 @@ fn the_same_text_is_read_the_same_way_twice() {
     assert_eq!(refused("kınd: x\n"), refused("kınd: x\n"));
 }
 
-/// What judging `document` by `schema` in a process of its own comes to: a code, and words.
+/// The result of validating `document` with `schema` in a separate process: a code, and text.
 fn judged(schema: &serde_json::Value, document: &serde_json::Value) -> (String, String) {
     let question = Question {
         block: "inputs",
@@ -1857,7 +1857,7 @@ fn a_hostile_schema_is_refused_or_given_up_and_the_judge_goes_on() {
         assert!(codes.contains(&code.as_str()), "{code} {said} {codes:?}");
         assert!(said.contains(told), "{told}: {said}");
     }
-    // The judge of the next question is another process.
+    // The next document is validated by another process.
     assert_eq!(judged(&json!({"type": "object"}), &deep).0, "accepted");
     let many = json!((0..100_000).collect::<Vec<_>>());
     assert_eq!(judged(&json!({"uniqueItems": true}), &many).0, "accepted");
@@ -2005,7 +2005,7 @@ proptest! {
         }
     }
 
-    /// The reader of JSON and `serde_json` accept the same texts, duplicate keys and depth aside.
+    /// The JSON parser and `serde_json` accept the same texts, except for duplicate keys and depth.
     #[test]
     fn json_is_what_serde_json_takes_for_json(text in "[-+\\[\\]{},:\"\\\\ue0-9.tfn ]{0,24}|\"[ -~]{0,12}\"|\\[(-?[0-9.eE+-]{1,8},?)*\\]") {
         let ours = document::parse(text.as_bytes(), Format::Json);

@@ -1,4 +1,4 @@
-//! What of the body's network the supervisor holds, and for how long.
+//! Descriptors of the body's network in the supervisor, and how long it holds them.
 #![expect(
     clippy::expect_used,
     reason = "a test that cannot look at its own processes has nothing to say"
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use support::{Ground, runner, skip};
 
-/// Waits for a word, and says more than a pipe holds: the runner stands still while it writes the
-/// report that has it.
+/// Waits for input, then prints more than a pipe holds: the runner blocks while it writes the
+/// report with this output.
 const LONG: &str = "read word; readlink /proc/self/ns/net; head -c 300000 /dev/zero | tr '\\0' x";
 
-/// What `/proc/PID/fd` leads to.
+/// The targets of `/proc/PID/fd`.
 fn descriptors(pid: u32) -> Vec<String> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("a process of ours");
     let links = entries.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
@@ -24,15 +24,15 @@ fn descriptors(pid: u32) -> Vec<String> {
         .collect()
 }
 
-/// Those of them that only a network needs: its sockets, and who waits for them. The link to init
-/// is a socket too, and is gone by the time of the report.
+/// Those that only a network needs: its sockets and the epoll instance. The link to init is a
+/// socket too, and is closed before the report.
 fn of_network(pid: u32) -> Vec<String> {
     let mut found = descriptors(pid);
     found.retain(|target| target.starts_with("socket:") || target.contains("eventpoll"));
     found
 }
 
-/// Processes that are in the network namespace with this name.
+/// Processes in the network namespace with this name.
 fn inside(namespace: &str) -> Vec<PathBuf> {
     let processes = std::fs::read_dir("/proc").expect("proc is mounted");
     let paths = processes.filter_map(|entry| Some(entry.ok()?.path().join("ns/net")));
@@ -41,7 +41,7 @@ fn inside(namespace: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// One descriptor left open would keep the whole namespace (H of the list of threats).
+/// One open descriptor would keep the whole namespace (H of the list of threats).
 #[test]
 fn the_network_namespace_is_released_before_the_report_is_written() {
     if !Path::new("/proc/self/ns/net").exists() {
@@ -61,7 +61,7 @@ fn the_network_namespace_is_released_before_the_report_is_written() {
             .expect("the runner starts");
         let mut stdin = child.stdin.take().expect("piped");
         let hangs_at = Instant::now() + Duration::from_secs(60);
-        // Two for questions, two of the proxy, two listeners at least, the log.
+        // Two for DNS, two for the proxy, at least two listeners, the log.
         while of_network(child.id()).len() < 7 {
             assert!(Instant::now() < hangs_at, "{:?}", descriptors(child.id()));
             std::thread::sleep(Duration::from_millis(5));

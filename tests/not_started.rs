@@ -1,4 +1,4 @@
-//! A program that cannot be started: each message says why, and its hint works when it is followed.
+//! Programs that cannot be started: each message says why, and following its hint works.
 
 #![allow(clippy::expect_used, reason = "test code: a failure is a panic")]
 
@@ -13,14 +13,14 @@ fn executable(ground: &Ground, name: &str, contents: &str) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("set");
 }
 
-/// `runner run` in the directory `here` of the ground.
+/// Runs `runner run` in the directory `here` of the ground.
 fn run(ground: &Ground, words: &[&str]) -> Done {
     let mut case = ground.command(&[&["run"], words].concat());
     case.command.current_dir(ground.path("here"));
     case.done()
 }
 
-/// What `runner plan` of the same words says.
+/// The output of `runner plan` with the same arguments.
 fn planned(ground: &Ground, words: &[&str]) -> serde_json::Value {
     let mut command = std::process::Command::new(support::runner());
     command.args([&["plan", "--json"], words].concat());
@@ -38,7 +38,7 @@ fn told(done: &Done) -> (String, String) {
     (text("message"), text("hint"))
 }
 
-/// What stands between the first pair of backticks, or behind the last `: `.
+/// The text between the first pair of backticks, or after the last `: `.
 fn named(hint: &str) -> &str {
     let quoted = hint.split('`').nth(1);
     quoted.unwrap_or_else(|| hint.rsplit(": ").next().expect("one"))
@@ -137,7 +137,7 @@ fn a_script_with_windows_line_endings_gets_a_hint() {
     shell(&ground.path("here"), named(&hint));
     run(&ground, &["./script"]).assert_exited(7);
 
-    // In a bundle the file is named as it lies there.
+    // In a bundle the file is named by its path there.
     let files = [
         ("tool", "#!/bin/sh\r\nexit 7\r\n"),
         ("manifest.yaml", "run: [./tool]\n"),
@@ -231,7 +231,7 @@ fn a_command_in_a_hint_takes_every_name_as_one_word() {
         run(&ground, &[&program]).assert_exited(7);
     }
     assert!(!ground.path("here/touched").exists());
-    // What cannot be read by a person is in no command.
+    // A name that a person cannot read is not put into a command.
     executable(&ground, "here/a\nb", "#!/bin/sh\r\nexit 7\r\n");
     let (_, hint) = told(&run(&ground, &["./a\nb"]));
     assert!(!hint.contains("sed"), "{hint}");
@@ -266,7 +266,7 @@ fn a_bundle_cannot_choose_host_paths_in_hints() {
             assert!(!hint.is_empty() && !hint.contains("secret"), "{hint}");
         }
     }
-    // A way out of the bundle and in again ends in the bundle.
+    // A path out of the bundle and in again ends in the bundle.
     let files = [
         ("tool", "#!/bin/sh\r\n"),
         ("manifest.yaml", "run: {exec: [/bundle/../bundle/tool]}\n"),
@@ -374,7 +374,7 @@ fn a_program_on_a_noexec_mount_gets_no_hint_about_permissions() {
     let ground = Ground::new();
     executable(&ground, "here/tool", "#!/bin/sh\nexit 7\n");
     ground.write("mounted/empty", "");
-    // In a mount namespace of its own, and where that takes it in a user namespace.
+    // In its own mount namespace, and in a user namespace if that is needed.
     let flags = match rustix::process::geteuid().is_root() {
         true => &["--mount"][..],
         false => &["--user", "--map-root-user", "--mount"],

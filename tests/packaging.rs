@@ -1,6 +1,6 @@
-//! What `packaging` has for hosts: units that systemd finds nothing wrong with and calls little
-//! exposed, a starter that refuses what is not clear, and a profile for AppArmor. That they work is
-//! tested in a guest with a systemd (`tests/guest/units`).
+//! The files of `packaging`: units that systemd-analyze accepts and rates as little exposed, a
+//! starter that refuses ambiguous requests, and an AppArmor profile. A guest with systemd tests
+//! that they work (`tests/guest/units`).
 
 #![expect(
     clippy::expect_used,
@@ -27,7 +27,7 @@ fn text(path: &str) -> String {
     fs::read_to_string(tree(path)).expect("a file of the tree")
 }
 
-/// The units as they are installed, but that the starter is where the tree has it.
+/// The installed units, with the starter of the tree.
 fn units(as_user: bool) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     let starter = tree("packaging/systemd/runner-instance");
@@ -48,7 +48,7 @@ fn units(as_user: bool) -> tempfile::TempDir {
     directory
 }
 
-/// `systemd-analyze` on those units; `None` where this host has none, and that was said.
+/// `systemd-analyze` for those units; `None`, with a printed skip, if this host has none.
 fn analyze(words: &[&str], directory: &Path) -> Option<Output> {
     let output = Command::new("systemd-analyze")
         .args(words)
@@ -130,7 +130,7 @@ fn the_service_has_no_hardening_that_a_sandbox_cannot_be_made_under() {
     }
 }
 
-/// A host of its own for the starter: its directories, and a program that says how it was called.
+/// A separate host for the starter: its directories, and a program that prints its arguments.
 struct Host(tempfile::TempDir);
 
 impl Host {
@@ -166,9 +166,9 @@ impl Host {
         fs::write(self.path("etc/one").join(name), text).expect("written");
     }
 
-    /// Exit code, and what was said with this host's directory as `@`.
+    /// Exit code, and output with this host's directory as `@`.
     fn start(&self) -> (Option<i32>, String) {
-        // Through the shell: a file that was just written may be open in another test's child.
+        // Through the shell: a child of another test may have a just written file open.
         let output = Command::new("sh")
             .arg(self.path("starter"))
             .arg("one")
@@ -219,7 +219,7 @@ fn the_starter_takes_a_link_that_points_nowhere_for_the_word_of_the_host() {
         symlink("/nonexistent", host.path("etc/one").join(name)).expect("linked");
     };
     let plain = "<exec><--json=@/state/report.json><@/etc/one/bundle.tar.gz><-->";
-    // What is handed over is not there, and runner refuses it.
+    // The passed path does not exist, and runner refuses it.
     for (name, handed) in [
         ("manifest.yaml", " @/etc/one/manifest.yaml no inputs\n"),
         ("inputs.json", " no manifest @@/etc/one/inputs.json\n"),
@@ -270,8 +270,8 @@ fn the_starter_keeps_the_report_of_the_run_before() {
     assert!(!host.path("state/report.json").exists());
 }
 
-/// Where AppArmor is old, its parser does not know the rule, and its kernel restricts nothing. This is
-/// no skip: Debian 12 has AppArmor 3.0, and nothing that could be installed there would parse it.
+/// Parsers of old AppArmor versions do not know the rule, and their kernels restrict nothing. This
+/// is not a skip: Debian 12 has AppArmor 3.0, and no package there would parse it.
 #[test]
 fn the_profile_for_apparmor_gives_user_namespaces_to_this_program_alone() {
     let profile = text("packaging/apparmor/runner");

@@ -1,4 +1,4 @@
-//! `runner plan`: what it says is what `exec` and `run` then do, and it makes nothing.
+//! `runner plan`: `exec` and `run` then do what it prints, and it creates nothing.
 
 #![expect(
     clippy::expect_used,
@@ -19,7 +19,7 @@ use serde_json::Value;
 use support::bundles::pack;
 use support::{Ground, random, runner};
 
-/// What `runner plan` said.
+/// The output of `runner plan`.
 #[derive(Debug)]
 struct Told {
     code: i32,
@@ -55,7 +55,7 @@ fn command(ground: &Ground, words: &[&str]) -> Command {
     command
 }
 
-/// `runner plan --json WORDS…` to its end; the document is validated and shows no secret.
+/// Runs `runner plan --json WORDS…` to its end; the document is valid and contains no secret.
 fn planned(ground: &Ground, words: &[&str]) -> Told {
     told(
         ground,
@@ -86,10 +86,10 @@ fn told(ground: &Ground, mut command: Command) -> Told {
     told
 }
 
-/// Stands for whatever `exec` reports: it depends on the host.
+/// Any result of `exec`: it depends on the host.
 const OF_HOST: &str = "of the host";
 
-/// A manifest, what else is in the bundle, flags, and the code that `exec` reports.
+/// A manifest, the other files of the bundle, flags, and the error code of `exec`.
 struct Case {
     name: &'static str,
     manifest: &'static str,
@@ -615,7 +615,7 @@ fn a_manifest_alone_is_planned_and_lists_unchecked_parts() {
     assert_eq!(told.plan["argv"][1], "main.py", "{told:#?}");
     let unchecked = told.plan["unchecked"].to_string();
     assert!(unchecked.contains("a manifest alone"), "{unchecked}");
-    // Whether the bundle has programs of its own is not known; those of the host are.
+    // It is not known whether the bundle has its own programs; those of the host are known.
     let manifest = ground.write("work/sh.yaml", "run: [sh, main.sh]\n");
     let sh = planned(&ground, &[manifest.to_str().expect("plain")]);
     assert!(sh.plan["program"]["host_path"].is_string(), "{sh:#?}");
@@ -687,7 +687,7 @@ fn no_line_is_wider_than_a_terminal_and_no_control_byte_reaches_it() {
         let output = command(&ground, &words).output().expect("runs");
         let text = String::from_utf8(output.stdout).expect("text");
         for line in text.lines() {
-            // A path is never broken, so that it can be copied.
+            // A path is never wrapped, so that it can be copied.
             let is_one_word = !line.trim().contains(' ');
             assert!(line.chars().count() <= 80 || is_one_word, "{line}");
         }
@@ -744,7 +744,7 @@ fn a_plan_names_a_system_call_policy_only_where_it_came_to_one() {
     }
 }
 
-/// Everything of a directory that could tell that something was made there.
+/// Everything in a directory that would show a change.
 fn entries(path: &Path) -> BTreeMap<PathBuf, (u64, i64, i64)> {
     let mut found = BTreeMap::new();
     let mut pending = vec![path.to_path_buf()];
@@ -763,7 +763,7 @@ fn entries(path: &Path) -> BTreeMap<PathBuf, (u64, i64, i64)> {
     found
 }
 
-/// The host as far as a run would change it: what the runner was given as places of its own.
+/// The directories of the host that a run would change: those that the runner was given.
 struct Places {
     temporary: PathBuf,
     runtime: PathBuf,
@@ -813,7 +813,7 @@ fn planning_changes_nothing_on_the_host() {
     assert_eq!(told.stderr, "");
 }
 
-/// Groups of a case's own, one in each hierarchy: whatever is made below them was made by it.
+/// A separate group in each hierarchy: everything below it was created by the case.
 struct Groups {
     name: String,
     made: Vec<PathBuf>,
@@ -916,7 +916,7 @@ fn a_file_takes_the_document_and_the_text_stays_on_standard_output() {
     assert_eq!(plan["verdict"], "would_start");
 }
 
-/// Keys, inheritance, flags and the host policy all have a word in it.
+/// Keys, inheritance, flags and the host policy all decide something in it.
 #[test]
 fn every_host_is_planned_with_its_origin_and_the_verdict_of_the_host_policy() {
     let ground = Ground::new();

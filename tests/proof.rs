@@ -1,5 +1,5 @@
-//! The table of proofs: what docs/security.md says is what docs/security.json keeps, and that is only what
-//! a command printed. Nothing is measured here.
+//! The table of proofs: docs/security.md shows what docs/security.json records, which a command
+//! printed. Nothing is measured here.
 
 #![expect(
     clippy::expect_used,
@@ -50,7 +50,7 @@ fn rows() -> Vec<[String; 3]> {
         .collect()
 }
 
-/// A directory with a log of this text, and where a figure out of it is to be kept.
+/// A directory with a log of this text, and a path for a figure from it.
 struct Taking {
     ground: tempfile::TempDir,
 }
@@ -65,7 +65,7 @@ impl Taking {
         self.ground.path().join("kept.json")
     }
 
-    /// Whether a figure was found in there.
+    /// Whether a figure was found.
     fn take(&self, name: &str, log: &str) -> bool {
         let path = self.ground.path().join("log");
         fs::write(&path, log).expect("written");
@@ -74,7 +74,7 @@ impl Taking {
         proof(&["take", name, log, kept]).status.success()
     }
 
-    /// What is kept of this row.
+    /// The record of this row.
     fn entry(&self, name: &str) -> Value {
         let kept = fs::read_to_string(self.kept()).unwrap_or_default();
         let kept: Value = serde_json::from_str(&kept).unwrap_or_default();
@@ -122,7 +122,7 @@ fn each_kept_row_says_what_was_found_where_and_when_or_why_not() {
     }
 }
 
-/// A figure of a program that is not in the tree would be one that nobody can measure again.
+/// A figure of a program that is not in the tree could not be measured again.
 #[test]
 fn a_row_with_a_figure_has_a_command_that_is_in_the_tree() {
     let kept: Value = serde_json::from_str(&text("docs/security.json")).expect("JSON");
@@ -167,14 +167,14 @@ fn a_figure_is_taken_as_its_command_printed_it() {
                 .to_owned(),
             "262 of 273 rows passed",
         ),
-        // What libtest printed before it on the same line; the last one counts.
+        // libtest may print before it on the same line; the last one counts.
         (
             "faults",
             "faults: injected=1 wrong=0\ntest a ... faults: injected=2 wrong=0\nfaults: kills=3\n"
                 .to_owned(),
             "injected=2 wrong=0; kills=3",
         ),
-        // Of lines of one kind the worst counts, wherever it stands.
+        // Of several lines of one kind, the worst counts, at any position.
         (
             "leaks",
             "endurance: runs=9 leaks=3\nendurance: runs=9 leaks=0\n".to_owned(),
@@ -208,7 +208,7 @@ fn nothing_is_kept_of_a_command_that_did_not_print_its_line() {
     for (name, log) in [
         ("cases", ""),
         ("cases", "the threats: 5 of 5\nthreats:\n"),
-        // A run that was cut off, and runs that had a fault.
+        // A run that was cut off, and runs with a fault.
         ("cases", "threats: 5 of 5\n"),
         (
             "cases",
@@ -267,7 +267,7 @@ fn the_command_refuses_rows_that_it_does_not_know_and_shows_what_it_would_run() 
     assert!(help.starts_with("Measures"), "{help}");
 }
 
-/// A profile as Docker and Podman write it: what needs a capability counts only where it is given.
+/// A profile of Docker or Podman: calls that need a capability count only if it is granted.
 #[test]
 fn calls_of_a_profile_are_counted_as_its_tool_would_resolve_it() {
     let profile = json!({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [

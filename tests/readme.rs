@@ -1,5 +1,5 @@
-//! README.md and the guide as a new user follows them: each command, in its order, from one empty
-//! directory.
+//! README.md and the guide as a new user follows them: each command, in order, in one directory
+//! that is empty at first.
 
 #![expect(clippy::expect_used, reason = "a failure of a test is a panic")]
 
@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is followed, one document after the other.
+/// The documents, followed one after the other.
 const DOCUMENTS: &[&str] = &[
     include_str!("../README.md"),
     include_str!("../docs/bundles.md"),
@@ -25,7 +25,7 @@ const DOCUMENTS: &[&str] = &[
 ];
 /// A screen and a half.
 const README_BYTES_MAX: usize = 8 << 10;
-/// Commands that cannot be run here: how they begin, and why.
+/// Commands that cannot be run here: their beginning, and the reason.
 const NOT_RUN: &[(&str, &str)] = &[
     ("cargo run", "is for the source tree, and builds"),
     ("cargo build", "is for the source tree"),
@@ -53,9 +53,9 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("runner cache verify [", "says which flags there are"),
     ("runner cache gc [", "says which flags there are"),
 ];
-/// Commands that end with another exit code than 0, which the text around them says.
+/// Commands that the text says exit with another code than 0.
 const CODES: &[(&str, i32)] = &[("mkdir hello work", 1), ("runner check bad.yaml", 125)];
-/// Commands that print what this host has: what they print is not compared.
+/// Commands whose output depends on the host: it is not compared.
 const OF_HOST: &[&str] = &["runner plan", "runner source", "runner cache"];
 
 #[test]
@@ -63,7 +63,7 @@ fn the_readme_is_short() {
     assert!(DOCUMENTS[0].len() <= README_BYTES_MAX);
 }
 
-/// A command, and what it prints where that is shown.
+/// A command, and its output if shown.
 #[derive(Debug)]
 struct Shown {
     command: String,
@@ -75,11 +75,11 @@ fn begins<T>(list: &[(&'static str, T)], command: &str) -> Option<usize> {
         .position(|(start, _)| command.starts_with(start))
 }
 
-/// All commands of the document, in its order.
+/// All commands of the document, in order.
 fn commands(document: &str) -> Vec<Shown> {
     let mut found: Vec<Shown> = Vec::new();
     let mut lines = document.lines().peekable();
-    // Whether the last thing was a block of commands: its output stands behind it.
+    // Whether the previous block contained commands: the next one is its output.
     let mut awaits_output = false;
     while let Some(line) = lines.next() {
         if let Some(language) = line.strip_prefix("```") {
@@ -113,7 +113,7 @@ fn commands(document: &str) -> Vec<Shown> {
     found
 }
 
-/// `$ command`, what it prints, and so on.
+/// `$ command`, its output, and so on.
 fn session(block: &[&str]) -> Vec<Shown> {
     let mut found: Vec<Shown> = Vec::new();
     let mut goes_on = false;
@@ -169,7 +169,7 @@ fn every_command_of_the_documents_works_as_printed_from_an_empty_directory() {
             continue;
         }
         let (code, printed) = shell(&directory, &command);
-        // Where no group can be made, every run says so.
+        // If no group can be created, every run prints that.
         let mut printed: Vec<&str> = printed.lines().collect();
         printed.retain(|line| !line.ends_with("(limit_weaker)"));
         let printed = printed.join("\n");

@@ -1,4 +1,4 @@
-//! What the program is as a file: nothing of it lies where an attacker would know.
+//! The built program: position-independent, so that no address is known to an attacker.
 
 #![expect(clippy::expect_used, reason = "test code: a failure is a panic")]
 

@@ -1,4 +1,4 @@
-//! `runner run`: a command with no bundle.
+//! `runner run`: a command without a bundle.
 
 use support::Ground;
 use support::bodies::c_body;
@@ -19,7 +19,7 @@ fn a_program_given_by_its_path_is_shown_as_a_single_file_and_runs() {
     let body = body.to_str().expect("UTF-8");
     ground.run(&[], &[body]).assert_exited(7);
     ground.run(&["--rw", body], &[body]).assert_exited(7);
-    // Only its owner may read it: as root it must be shown as the body's own.
+    // Only its owner may read it: for root it must be visible as the body's own.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     std::fs::set_permissions(body, mode).expect("set");
     ground.run(&[], &[body]).assert_exited(7);
@@ -50,7 +50,7 @@ fn a_relative_program_is_that_of_the_directory_it_starts_in_and_not_the_host_s()
     run(&[&words[..], &["./tool"]].concat()).assert_exited(7);
     let missing = run(&[&words[..], &["./of-the-host"]].concat());
     missing.assert_error("failed", "program_not_found");
-    // The host has a file of the very path that is mounted: the one that is mounted is meant.
+    // The host has a file at the mount target: the mounted one is meant.
     let mount = format!("{lent}:{here}:ro");
     run(&["--mount", &mount, "--", &format!("{here}/tool")]).assert_exited(7);
 }
@@ -90,7 +90,7 @@ fn a_report_says_when_which_program_and_which_bundle() {
     let after = spec::utc::text_of_milliseconds(since_1970());
     done.assert_exited(0);
     let started = done.report["started_at"].as_str().expect("a time");
-    // Times of one length sort as they follow each other.
+    // Times of equal length sort chronologically.
     assert!(*before <= *started && *started <= *after, "{started}");
     assert_eq!(done.report["runner_version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(done.report["bundle"]["name"], "named");
@@ -124,13 +124,13 @@ fn an_argument_naming_an_invisible_file_gets_a_hint_with_the_flag() {
     let done = run(&["--ro", ".", "--", "sh", "script.sh"]);
     done.assert_exited(0);
     assert_eq!(done.text(), "beside\n");
-    // A file that is lent alone is found by the name that it has here.
+    // A single mounted file is named by its path here.
     let done = run(&["--ro", "beside", "--", "cat", "beside"]);
     done.assert_exited(0);
     assert_eq!(done.text(), "beside\n");
     let done = run(&["--ro", "beside", "--", "sh", "script.sh"]);
     assert!(warns(&done), "{done:#?}");
-    // Elsewhere: by its whole path.
+    // Otherwise by its whole path.
     let other = ground.path("other/file");
     let other = other.to_str().expect("UTF-8");
     let done = run(&["--", "cat", "../other/file"]);
@@ -140,7 +140,7 @@ fn an_argument_naming_an_invisible_file_gets_a_hint_with_the_flag() {
         "{done:#?}"
     );
     run(&["--ro", other, "--", "cat", other]).assert_exited(0);
-    // By chance a file, or none: nobody is told.
+    // A file only by chance, or none: no message.
     let done = run(&["--", "echo", "script.sh"]);
     done.assert_exited(0);
     assert!(!warns(&done), "{done:#?}");

@@ -1,7 +1,7 @@
-//! Secrets, end to end: where a value comes from, who may have it, and that it is seen nowhere else.
+//! Secrets, end to end: where a value comes from, who may have it, and that it appears nowhere else.
 //!
-//! The value is the ground's canary, so that invariant I9 looks for it after each case in both of
-//! the runner's streams and in the report.
+//! The value is the canary of the ground, so that invariant I9 looks for it after each case in both
+//! streams of the runner and in the report.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -42,7 +42,7 @@ fn bundle(ground: &Ground, manifest: &str, body: &str) -> String {
     text_of(&ground.path("bundle"))
 }
 
-/// `--policy=FILE` with the directory provider, which knows `prod/key`: the canary.
+/// `--policy=FILE` with the directory provider, in which `prod/key` is the canary.
 fn policy(ground: &Ground, more: &str) -> String {
     private(
         ground,
@@ -60,7 +60,7 @@ fn stated(ground: &Ground, kind: &str, value: &str, more: &str) -> String {
     )
 }
 
-/// The same run with its output inside the report, on standard output.
+/// The same run with its output in the report, on standard output.
 fn captured<'ground>(ground: &'ground Ground, words: &[&str]) -> Case<'ground> {
     let mut words = words.to_vec();
     words.insert(1, "--json");
@@ -71,7 +71,7 @@ fn report(done: &Done) -> Value {
     serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:#?}"))
 }
 
-/// What the body printed of `text`, as the report has it.
+/// The output of the body for `text`, in the report.
 fn printed(ground: &Ground, flags: &[&str], body: &str) -> Value {
     let bundle = bundle(ground, MANIFEST, body);
     let policy = policy(ground, "");
@@ -86,8 +86,7 @@ fn printed(ground: &Ground, flags: &[&str], body: &str) -> Value {
     report
 }
 
-/// Whether one of the warnings has this code. Other test programs may leave something behind, which adds
-/// one of its own.
+/// Whether one of the warnings has this code. Leftovers of other test programs may add a warning.
 fn has_warning(report: &serde_json::Value, code: &str) -> bool {
     let warnings = report["warnings"].as_array().expect("warnings");
     warnings.iter().any(|warning| warning["code"] == code)
@@ -134,14 +133,14 @@ fn a_body_gets_its_secret_and_the_report_names_only_the_source() {
     assert!(done.stderr.contains(line), "{done:#?}");
 }
 
-/// F-06, F-07, F-09, E-28: where a value could lie while the body runs.
+/// F-06, F-07, F-09, E-28: where a value could be while the body runs.
 #[test]
 fn a_value_lies_in_no_process_but_the_body_and_in_no_record() {
     let ground = Ground::new();
     let bundle = bundle(&ground, MANIFEST, "exec sleep 600");
     let directory = policy(&ground, "");
     let environment = stated(&ground, "environment", "RUNNER_TEST_VAULT_", "");
-    // A value that is in no variable of the runner's own, and one that is.
+    // One value outside the runner's variables, and one in them.
     for (policy, own) in [
         (&directory, ground.canary()),
         (&environment, "another-value-7f3a"),
@@ -228,7 +227,7 @@ fn files_with(value: &str, path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// F-05: a value is never a file: not in what the body sees, and not in what a killed runner leaves.
+/// F-05: a value is never in a file: neither in the body's view nor in the leftovers of a killed runner.
 #[test]
 fn a_killed_runner_leaves_no_file_with_a_value() {
     let ground = Ground::new();
@@ -236,7 +235,7 @@ fn a_killed_runner_leaves_no_file_with_a_value() {
         echo looked; exec sleep 600";
     let bundle = bundle(&ground, MANIFEST, look);
     let policy = policy(&ground, "");
-    // Everything that the runner writes lies beneath the ground.
+    // The runner writes only below the ground.
     let places = [
         ("RUNNER_OPT_RUNTIME_DIRECTORY", "runtime", 0o711),
         ("RUNNER_OPT_CACHE_DIRECTORY", "cache", 0o700),
@@ -255,7 +254,7 @@ fn a_killed_runner_leaves_no_file_with_a_value() {
     };
     let case = there(&["exec", "--grant=secrets", &policy, &bundle]);
     let mut running = case.without("I4").without("I5").without("I8").start();
-    // It has looked, and the runner has passed on what it printed.
+    // The body has looked, and its output has been forwarded.
     running.until_body_is("sleep");
     running.until_printed("looked\n".len() as u64);
     let only = [ground.path("vault/prod/key")];
@@ -264,14 +263,14 @@ fn a_killed_runner_leaves_no_file_with_a_value() {
     let done = running.done();
     assert_eq!((done.code, done.text().as_str()), (137, "looked\n"));
     assert_eq!(files_with(ground.canary(), &ground.path("")), only);
-    // The next start there takes away the killed one's groups.
+    // The next start there removes the groups of the killed one.
     let next = there(&["run", "--", "/bin/true"]).done();
     next.assert_exited(0);
     let is_told = has_warning(&next.report, "leftover_removed");
     assert_eq!(is_told, support::has_cgroup(), "{next:#?}");
 }
 
-/// F-03: whole, in pieces, of several lines, in bytes that are no text.
+/// F-03: complete, in pieces, of several lines, in invalid text.
 #[test]
 fn secret_values_are_masked_in_every_encoding() {
     let ground = Ground::new();
@@ -281,9 +280,9 @@ fn secret_values_are_masked_in_every_encoding() {
     assert_eq!(report["stdout"]["text"], "***.\n");
     assert_eq!(report["stdout"]["bytes"], ground.canary().len() + 2);
     assert_eq!(report["stderr"]["text"], "<***>\n\u{fffd}***");
-    // Base64 of the bytes after masking.
+    // Base64 of the masked bytes.
     assert_eq!(report["stderr"]["text_base64"], "PCoqKj4K/yoqKg==");
-    // What the body has transformed is another text.
+    // A value that the body has transformed is another text.
     let body = "printf %s \"$API_KEY\" | base64 --wrap=0 | tr -d =; printf %s \"$API_KEY\" | rev";
     let report = printed(&ground, &[], body);
     let said = report["stdout"]["text"].as_str().expect("text");
@@ -318,7 +317,7 @@ fn a_value_that_the_output_limit_cuts_is_masked_as_far_as_it_came() {
     }
 }
 
-/// F-04: what the body put into its output document, and what is said about that.
+/// F-04: the output document of the body, and messages about it.
 #[test]
 fn a_value_in_the_structured_output_is_masked_and_errors_do_not_quote_it() {
     let ground = Ground::new();
@@ -335,7 +334,7 @@ fn a_value_in_the_structured_output_is_masked_and_errors_do_not_quote_it() {
         assert_eq!(report["error"]["code"], "invalid-output", "{report:#}");
         let message = report["error"]["message"].as_str().expect("a message");
         assert!(message.contains("***"), "{message}");
-        // The same when it is passed on: the message is the runner's own.
+        // The same with passed-through output: the message is the runner's.
         let done = ground.command(&words).done();
         done.assert_error("failed", "invalid-output");
     }
@@ -374,7 +373,7 @@ fn each_provider_gives_the_value_of_the_slug() {
     }
 }
 
-/// Nothing is asked before it is granted, and nothing is launched before there is a value.
+/// No provider is asked before the grant, and nothing is launched before there is a value.
 #[test]
 fn a_secret_that_cannot_be_had_is_refused_before_anything_runs() {
     let ground = Ground::new();
@@ -464,7 +463,7 @@ fn values_by_the_caller_precede_the_provider() {
     let record = &done.report["secrets"][0];
     assert_eq!(record["provider"], "caller");
     assert_eq!(record["reference"], format!("file:{}", text_of(&own)));
-    // What the manifest calls a secret is masked, however openly it was given.
+    // What the manifest calls a secret is masked, even if the caller passes it openly.
     let words = ["exec", "-e", "API_KEY=value-of-my-own", &policy, &bundle];
     let report = report(&captured(&ground, &words).done());
     assert_eq!(report["stdout"]["text"], "***\n");
@@ -517,7 +516,7 @@ fn an_inventory_limits_secrets_to_tools() {
             );
         }
     }
-    // Without the inventory's word nothing is asked for; a slug that it does not have is nobody's.
+    // Without a statement in the inventory no secret is requested; a slug that it does not have is unknown.
     entry("access: {bind: [{tool: deploy}]}\n- slug: other\n  name: n\n  description: d");
     let unlisted = MANIFEST.replace("prod/key", "prod/unlisted");
     private(&ground, "vault/prod/unlisted", b"value");
@@ -649,9 +648,9 @@ fn a_runner_without_secrets_stays_as_it_is() {
     assert_eq!(done.report["secrets"], json!([]));
 }
 
-/// F-12, E-28: who has secrets cannot be looked into by another process of the same uid, and leaves
-/// no core where it crashes, whatever the caller allows. After the run there is no process to look
-/// into: values are overwritten where they were held, as far as that can be.
+/// F-12, E-28: a process with secrets cannot be read by another process of the same uid, and leaves
+/// no core dump when it crashes, whatever the caller allows. After the run no process remains to
+/// read: values are overwritten in memory as far as possible.
 #[test]
 fn the_memory_of_a_runner_with_secrets_is_closed_and_leaves_no_core() {
     let ground = Ground::new();
@@ -662,7 +661,7 @@ fn the_memory_of_a_runner_with_secrets_is_closed_and_leaves_no_core() {
         .without("I4")
         .without("I5")
         .without("I8");
-    // A core would lie in the working directory of who crashes.
+    // A core dump would be in the working directory of the crashed process.
     let crash = ground.path("crash");
     std::fs::create_dir(&crash).expect("made");
     case.command.current_dir(&crash);
@@ -706,7 +705,7 @@ fn the_memory_of_a_runner_with_secrets_is_closed_and_leaves_no_core() {
     );
 }
 
-/// An inventory: for each slug what stands in its entry besides the words for people.
+/// An inventory: for each slug the fields of its entry, besides its description.
 fn inventory_of(entries: &[(&str, &str)]) -> String {
     let entries = entries
         .iter()
@@ -717,7 +716,7 @@ fn inventory_of(entries: &[(&str, &str)]) -> String {
 const OF_DEPLOY: &str = "access: {bind: [{tool: deploy}]}";
 const OF_OTHER: &str = "access: {bind: [{tool: other}, {workflow: deploy}]}";
 
-/// AIP-26's lean form: the inventory says which secrets, and in which variables.
+/// AIP-26's lean form: the inventory states which secrets there are, and their variables.
 #[test]
 fn a_lean_reference_to_an_inventory_gives_what_it_binds_to_this_tool() {
     let ground = Ground::new();
@@ -751,7 +750,7 @@ fn a_lean_reference_to_an_inventory_gives_what_it_binds_to_this_tool() {
     assert_eq!(done.text(), expected);
     let word = &done.report["secrets"][0]["granted_by"];
     assert_eq!(word, "--grant secrets, access.bind of SECRETS.md:3:3");
-    // An inventory that has nothing for this tool is no silence.
+    // An inventory with an entry for another tool only denies the secret.
     ground.write("bundle/SECRETS.md", inventory_of(&[("prod/key", OF_OTHER)]));
     let done = ground.command(&["exec", &policy, &bundle]).done();
     assert!(has_warning(&done.report, "secrets_none"), "{done:#?}");
@@ -801,7 +800,8 @@ fn a_slug_that_the_named_inventory_does_not_bind_to_this_tool_is_not_delivered()
     assert!(asked.exists());
 }
 
-/// F-16: whoever is trusted more decides, the workspace before the bundle; all that list it must agree.
+/// F-16: the more trusted inventory decides, the workspace before the bundle; all inventories that
+/// list it must agree.
 #[test]
 fn the_inventory_of_a_workspace_or_a_bundle_is_found_by_itself() {
     let ground = Ground::new();
@@ -820,7 +820,7 @@ fn the_inventory_of_a_workspace_or_a_bundle_is_found_by_itself() {
     run(&[]).assert_error("refused", "secret_not_granted");
     ground.write("bundle/.secrets/SECRETS.md", of(OF_DEPLOY));
     run(&[]).assert_exited(0);
-    // What the bundle grants itself does not count against the workspace, nor the other way round.
+    // Grants of the bundle's inventory do not count against the workspace, nor vice versa.
     for (of_workspace, of_bundle, granted) in [
         (of(OF_OTHER), of(OF_DEPLOY), false),
         (of(OF_DEPLOY), of(OF_OTHER), false),
@@ -841,7 +841,7 @@ fn the_inventory_of_a_workspace_or_a_bundle_is_found_by_itself() {
             done.assert_error("refused", "secret_not_granted");
         }
     }
-    // The caller's own manifest is bound by the inventory of its workspace as well.
+    // The inventory of its workspace also applies to the caller's own manifest.
     ground.write("work/manifest.yaml", MANIFEST);
     let manifest = format!("--manifest={workspace}/manifest.yaml");
     ground.write("work/.secrets/SECRETS.md", of(OF_OTHER));
@@ -850,7 +850,7 @@ fn the_inventory_of_a_workspace_or_a_bundle_is_found_by_itself() {
     run(&[&in_workspace, &manifest]).assert_exited(0);
 }
 
-/// F-16: a bundle carries what the inventories of its workspace say of its secrets.
+/// F-16: a bundle contains what the inventories of its workspace state about its secrets.
 #[test]
 fn a_made_bundle_is_bound_by_the_inventory_that_it_was_made_with() {
     let ground = Ground::new();
@@ -907,7 +907,7 @@ fn a_made_bundle_is_bound_by_the_inventory_that_it_was_made_with() {
         !resolved.contains("unasked-for") && !resolved.contains("topology"),
         "{resolved}"
     );
-    // What no run would get is told, and no run gets it.
+    // What no run would get is reported, and no run gets it.
     let manifest =
         "id: deploy\nrun: body.sh\ncode: ./shared\nsecrets: {GH: {vault: unknown-one}}\n";
     ground.write("work/tool/manifest.yaml", manifest);

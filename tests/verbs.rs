@@ -1,4 +1,4 @@
-//! `runner doctor`, `runner demo`, `runner gc`: the verbs that are not runs.
+//! `runner doctor`, `runner demo`, `runner gc`: the verbs that start no run of the user.
 
 #![expect(
     clippy::expect_used,
@@ -68,7 +68,7 @@ fn the_diagnosis_is_valid_and_its_verdict_is_the_one_of_its_items() {
         assert!(mended, "no command: {item}");
         assert!(!item["effect"].as_str().expect("an effect").is_empty());
     }
-    // Every other test of this kind runs bodies here.
+    // Every other end-to-end test runs bodies here.
     assert!(code < 2, "{text}");
 }
 
@@ -139,7 +139,7 @@ fn a_host_where_no_record_can_be_written_cannot_run_and_the_diagnosis_says_so() 
 #[test]
 fn where_user_namespaces_are_forbidden_no_body_can_be_run_and_the_command_is_named() {
     let ground = Ground::new();
-    // A user namespace of the test's own, in which no further one may be made.
+    // A separate user namespace, in which no further one may be created.
     let script = "echo 0 >/proc/sys/user/max_user_namespaces && exec \"$0\" doctor --json";
     let output = Command::new("unshare")
         .args(["--user", "--map-root-user", "sh", "-c", script])
@@ -159,7 +159,7 @@ fn where_user_namespaces_are_forbidden_no_body_can_be_run_and_the_command_is_nam
         let mend = item["mend"].as_str().expect("a command");
         assert!(mend.contains("max_user_namespaces"), "{item}");
     }
-    // What does not depend on them is still told apart.
+    // Features that do not depend on them are still reported.
     let seccomp = find(&diagnosis["items"], "id", "seccomp");
     assert_eq!(seccomp["state"], "enforced", "{seccomp}");
 }
@@ -168,8 +168,8 @@ fn where_user_namespaces_are_forbidden_no_body_can_be_run_and_the_command_is_nam
 #[test]
 fn where_apparmor_restricts_user_namespaces_a_run_and_the_diagnosis_name_the_profile() {
     let ground = Ground::new();
-    // Settings of the test's own lie over the host's. A proc that is covered in part cannot be
-    // mounted in a further user namespace: it is refused there, as AppArmor refuses it.
+    // Settings are mounted over the host's. A partly covered proc cannot be mounted in a further
+    // user namespace: it is refused there, as AppArmor refuses it.
     let script = "mount -t tmpfs none /proc/sys/kernel &&
         echo 1 >/proc/sys/kernel/apparmor_restrict_unprivileged_userns && exec \"$0\" \"$@\"";
     let told = |words: &[&str]| {
@@ -222,7 +222,7 @@ fn the_example_of_the_readme_works_as_it_is_written() {
         .lines()
         .map(str::to_owned)
         .collect();
-    // Two streams into one: their order is not promised.
+    // Two streams into one: their order is undefined.
     lines.sort();
     let mut expected: Vec<&str> = printed.lines().collect();
     expected.sort_unstable();
@@ -250,7 +250,7 @@ fn a_signal_ends_the_demo_and_it_is_cleaned_up() {
             entries.any(|entry| entry.is_ok_and(|entry| entry.path().join("attempts.sh").exists()))
         })
     });
-    // From here on it listens for signals, or will in a moment.
+    // From here on it handles signals, or will in a moment.
     let pid = i32::try_from(demo.id()).expect("a pid");
     let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
     let listens = || {
@@ -334,7 +334,7 @@ fn a_demo_that_cannot_run_fails_with_a_reason() {
 #[test]
 fn leftovers_of_a_killed_supervisor_are_removed_and_named() {
     let (ground, other) = (Ground::new(), Ground::new());
-    // A directory of records of this test's own: other runs' starts would clean up before us.
+    // A separate directory of records: the starts of other runs would clean up before.
     let records = ground.path("records");
     let records = records.to_str().expect("a plain path");
     let gc = || {
@@ -347,7 +347,7 @@ fn leftovers_of_a_killed_supervisor_are_removed_and_named() {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         (output.status.code(), text, stderr)
     };
-    // One after the other: the start of a run cleans up too.
+    // Sequentially: the start of a run cleans up too.
     let (dead, id_of_dead) = start_and_wait(&ground, records);
     let (alive, id_of_alive) = start_and_wait(&other, records);
     let record = |id: &str| Path::new(records).join("runs").join(id);
@@ -400,8 +400,8 @@ fn start_and_wait<'ground>(ground: &'ground Ground, records: &str) -> (Running<'
     (running, id.trim().to_owned())
 }
 
-/// As root the body has a uid of its own, but the mount shows it as the owner; the mode is for
-/// hosts that cannot map owners.
+/// For root the body has its own uid, but the mount shows it as the owner; the mode is for hosts
+/// that cannot map owners.
 fn open_to_all(directory: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     let open = std::fs::Permissions::from_mode(0o777);

@@ -12,12 +12,13 @@ use rustix::io::Errno;
 
 use crate::run::error::RunError;
 use crate::run::network_report::{self, NetworkReport};
-use egress::advice::Circumstances;
+use egress::address::{FAMILIES, Family};
+use egress::advice::RunSettings;
 use egress::allow::Allowlist;
 use egress::allowlist::EgressPlan;
 use egress::relay::{Published, Relay, Settings, Sockets};
 use egress::resolver::servers::name_servers;
-use egress::routes::{BOTH, Family, capture_rules, log_subscription, routes};
+use egress::routes::{capture_rules, log_subscription, routes};
 use egress::tap;
 use sandbox::network::{CapturePlan, NetworkPlan, NetworkSockets};
 use spec::body_network::QUESTION_PORT;
@@ -156,11 +157,11 @@ fn plan(request: &Request, egress: &EgressPlan) -> Result<Option<NetworkPlan>, R
     ports.dedup();
     let v4_only = [Family::V4];
     Ok(Some(NetworkPlan {
-        routes: routes(&BOTH).map_err(failed())?,
+        routes: routes(&FAMILIES).map_err(failed())?,
         routes_v4_only: routes(&v4_only).map_err(failed())?,
         capture: CapturePlan {
             wanted: request.network.capture,
-            rules: capture_rules(&BOTH).map_err(failed())?,
+            rules: capture_rules(&FAMILIES).map_err(failed())?,
             rules_v4_only: capture_rules(&v4_only).map_err(failed())?,
             log: log_subscription().map_err(failed())?,
             tap: tap::filter(&ports),
@@ -219,11 +220,11 @@ impl NetworkSetup {
         capture: Option<Capture>,
         policy: &HostPolicy,
     ) -> NetworkReport {
-        let around = Circumstances {
+        let settings = RunSettings {
             plan: &self.egress,
             policy: &policy.egress,
         };
-        network_report::of(capture, relay.finish(Instant::now()), around)
+        network_report::of(capture, relay.finish(Instant::now()), settings)
     }
 }
 
@@ -232,7 +233,7 @@ fn of_namespace(sockets: NetworkSockets) -> Sockets {
         capture: sockets.capture,
         listeners: sockets.listeners,
         proxies: sockets.proxies,
-        questions: sockets.questions,
+        dns: sockets.questions,
         log: Some(sockets.log),
     }
 }

@@ -1,11 +1,9 @@
 //! The network part of the report: reached hosts, and denials with their reasons.
 
-use egress::advice::{Circumstances, hint, object};
-use egress::denials::{Attempt, Seen};
+use egress::advice::{RunSettings, hint, object};
+use egress::denials::{Attempt, Occurrences};
 use egress::relay::Outcome;
-use spec::egress_report::{
-    EgressCapture, EgressReport, HostTraffic, PublishedReport, UnreachableHost,
-};
+use spec::egress_report::{EgressCapture, EgressReport};
 use spec::network::Capture;
 use spec::report::Denial;
 
@@ -25,50 +23,26 @@ pub(crate) struct NetworkReport {
 pub(crate) fn of(
     capture: Option<Capture>,
     outcome: Outcome,
-    around: Circumstances<'_>,
+    settings: RunSettings<'_>,
 ) -> NetworkReport {
-    let denials = outcome.denials.kinds();
-    let denials = denials.map(|(attempt, seen)| denial(attempt, *seen, around));
+    let denials = outcome.denials.distinct();
+    let denials = denials.map(|(attempt, equal)| denial(attempt, *equal, settings));
     let denials = denials.collect();
-    let hosts = outcome.traffic.into_iter().map(|host| HostTraffic {
-        host: host.host,
-        connections: host.connections,
-        sent_bytes: host.sent_bytes,
-        received_bytes: host.received_bytes,
-    });
-    let unreachable = outcome.unreachable.into_iter().map(|host| UnreachableHost {
-        host: host.host,
-        port: host.port,
-        cause: host.cause,
-        count: host.count,
-    });
-    let published = outcome.published.into_iter();
-    let published = published.map(|(host_port, body_port, connections)| PublishedReport {
-        host_port,
-        body_port,
-        connections,
-    });
+    let capture = match capture {
+        Some(Capture::Tproxy) => EgressCapture::Tproxy,
+        Some(Capture::AnyIp) => EgressCapture::AnyIp,
+        None => EgressCapture::None,
+    };
     NetworkReport {
         egress: EgressReport {
-            capture: match capture {
-                Some(Capture::Tproxy) => EgressCapture::Tproxy,
-                Some(Capture::AnyIp) => EgressCapture::AnyIp,
-                None => EgressCapture::None,
-            },
-            allowed: Vec::new(),
-            hosts: hosts.collect(),
-            unreachable: unreachable.collect(),
-            unreachable_beyond: outcome.unreachable_beyond,
-            denials_beyond: outcome.denials.others(),
-            lost_questions: outcome.lost_questions,
-            lost_datagrams: outcome.lost_datagrams,
-            published: published.collect(),
+            capture,
+            ..outcome.report
         },
         denials,
     }
 }
 
-fn denial(attempt: &Attempt, seen: Seen, around: Circumstances<'_>) -> Denial {
+fn denial(attempt: &Attempt, equal: Occurrences, settings: RunSettings<'_>) -> Denial {
     Denial {
         kind: "net".to_owned(),
         object: object(attempt),
@@ -78,9 +52,9 @@ fn denial(attempt: &Attempt, seen: Seen, around: Circumstances<'_>) -> Denial {
         host: attempt.host.clone(),
         ip: attempt.address.map(|address| address.to_string()),
         port: attempt.port,
-        hint: Some(hint(attempt, around)),
-        count: seen.count,
-        first_ms: seen.first_ms,
+        hint: Some(hint(attempt, settings)),
+        count: equal.count,
+        first_ms: equal.first_ms,
     }
 }
 
@@ -89,13 +63,12 @@ mod tests {
     use super::*;
     use egress::allowlist::EgressPlan;
     use egress::denials::{Denials, Protocol};
-    use egress::relay::{Traffic, Unreachable};
     use spec::denial_reason::DenialReason;
-    use spec::egress_report::UnreachableCause;
+    use spec::egress_report::{HostTraffic, PublishedReport, UnreachableCause, UnreachableHost};
     use spec::sources_policy::EgressPolicy;
 
     #[test]
-    fn everything_that_the_relay_tells_is_in_the_report() {
+    fn the_report_contains_the_outcome_of_the_relay() {
         let mut denials = Denials::default();
         for (port, now_ms) in [(443, 5), (80, 7), (443, 9)] {
             let attempt = Attempt {
@@ -107,31 +80,36 @@ mod tests {
             };
             denials.add(attempt, now_ms);
         }
-        let outcome = Outcome {
-            denials,
-            unreachable: vec![Unreachable {
+        let report = EgressReport {
+            hosts: vec![HostTraffic {
+                host: "a.com".to_owned(),
+                connections: 2,
+                sent_bytes: 10,
+                received_bytes: 20,
+            }],
+            unreachable: vec![UnreachableHost {
                 host: "down.com".to_owned(),
                 port: 443,
                 cause: UnreachableCause::Refused,
                 count: 3,
             }],
             unreachable_beyond: 1,
-            traffic: vec![Traffic {
-                host: "a.com".to_owned(),
-                connections: 2,
-                sent_bytes: 10,
-                received_bytes: 20,
-            }],
             lost_questions: 4,
             lost_datagrams: 5,
-            published: vec![(8080, 80, 6)],
+            published: vec![PublishedReport {
+                host_port: 8080,
+                body_port: 80,
+                connections: 6,
+            }],
+            ..EgressReport::default()
         };
+        let outcome = Outcome { denials, report };
         let (plan, policy) = (EgressPlan::default(), EgressPolicy::default());
-        let around = Circumstances {
+        let settings = RunSettings {
             plan: &plan,
             policy: &policy,
         };
-        let report = of(Some(Capture::AnyIp), outcome, around);
+        let report = of(Some(Capture::AnyIp), outcome, settings);
         assert_eq!(
             serde_json::to_value(&report.egress).expect("JSON"),
             serde_json::json!({

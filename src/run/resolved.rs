@@ -14,8 +14,7 @@ use crate::run::preparation::{self, Provided};
 use crate::run::program;
 use crate::run::refusals::Refusals;
 use crate::run::{interpreters, line_ends, needs, provider};
-use egress::address::is_public;
-use egress::allowlist::{self, EgressPlan};
+use egress::allowlist::EgressPlan;
 use spec::detection::{self, Interpreter, ResolvedForm};
 use spec::host_policy::HostPolicy;
 use spec::inventory::Inventory;
@@ -202,12 +201,10 @@ pub(super) fn resolve_egress(
     warnings: &mut Vec<WarningReport>,
     refusals: &mut Refusals,
 ) -> Result<EgressPlan, RunError> {
-    let mut plan = allowlist::settle(&manifest.egress, &request.network.allow, &policy.egress);
+    let mut plan = EgressPlan::new(&manifest.egress, &request.network.allow, &policy.egress);
     plan.refuse_ech |= request.strict;
     let added = &request.network.added_hosts;
-    let of_flag = plan.vain_hosts(added, &policy.egress, &is_public);
-    let vain = plan.vain(&manifest.egress, &policy.egress, &is_public);
-    for warning in vain.into_iter().chain(of_flag) {
+    for warning in plan.warnings(&manifest.egress, added, &policy.egress) {
         if request.strict {
             refusals.refuse(RunError::Argument {
                 code: "strict_refuses",

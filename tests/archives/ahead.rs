@@ -1,4 +1,4 @@
-//! A thread that inflates ahead ends with the unpacking, whatever ended it.
+//! The thread that inflates ahead ends with the unpacking, however that ends.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd as _;
@@ -11,14 +11,14 @@ use archive::{UnpackError, UnpackLimits, Unpacked, unpack_ahead};
 use crate::arena::Arena;
 use support::tar::Tar;
 
-/// What was seen of the thread that reads.
+/// Observations of the reading thread.
 #[derive(Clone, Default)]
 struct Watch {
     thread: Arc<Mutex<Option<PathBuf>>>,
     is_read: Arc<AtomicBool>,
 }
 
-/// Gives a few bytes at each read, tells which thread asks, and fails where it is told to.
+/// Returns a few bytes at each read, records the reading thread, and fails when told to.
 struct Watched<'archive> {
     left: &'archive [u8],
     fails_after: usize,
@@ -41,7 +41,7 @@ impl Read for Watched<'_> {
     }
 }
 
-/// The result, and whether it was another thread that read; that one has to be gone.
+/// The result, and whether another thread read; that one must have ended.
 fn unpack_watched(
     archive: &[u8],
     limits: &UnpackLimits,
@@ -67,8 +67,7 @@ fn unpack_watched(
     let thread = watch.thread.lock().expect("whole").clone().expect("read");
     let is_other = thread != own;
     if is_other {
-        // The thread's id is cleared, which is what joining waits for, a moment before its entry
-        // in /proc goes.
+        // Joining waits for the thread id to be cleared, a moment before its entry in /proc is removed.
         while thread.exists() {
             std::thread::yield_now();
         }
@@ -96,7 +95,7 @@ fn the_thread_that_inflates_is_gone_after_success_refusal_and_failure() {
     result.expect("unpacked");
     assert!(is_other, "nothing was inflated ahead");
 
-    // Refused at once, while as much as can lie ready does, and while there is more to read.
+    // Refused at once, while all buffers are full, and while more can be read.
     let early = Tar::new()
         .file("../a", b"")
         .file("a", &data)

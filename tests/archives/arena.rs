@@ -1,4 +1,4 @@
-//! A target directory with a canary tree beside it, and what must hold after every archive.
+//! A target directory beside a canary tree, and the checks after every archive.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use archive::{UnpackError, UnpackLimits, Unpacked};
 
-/// One directory entry as far as a breach could show in it.
+/// The properties of a directory entry that an escape could change.
 type Seen = (u32, u32, u32, u64, i64, i64, Vec<u8>);
 
 pub(crate) struct Arena {
@@ -18,7 +18,7 @@ pub(crate) struct Arena {
     before: BTreeMap<PathBuf, Seen>,
 }
 
-/// Remembers what was read, a failure as an end.
+/// Records the read bytes, and a failure as an end.
 struct Recorded<'copy, Source>(Source, &'copy mut Vec<u8>);
 
 impl<Source: Read> Read for Recorded<'_, Source> {
@@ -29,7 +29,7 @@ impl<Source: Read> Read for Recorded<'_, Source> {
     }
 }
 
-/// Who only reads the archive finds the same, and refuses the same with the same words.
+/// Reading without unpacking finds the same, and refuses the same with the same message.
 fn check_survey(archive: &[u8], limits: &UnpackLimits, result: &Result<Unpacked, UnpackError>) {
     let surveyed = archive::survey(archive, limits, &["manifest.yaml"]);
     match (result, surveyed) {
@@ -44,14 +44,13 @@ fn check_survey(archive: &[u8], limits: &UnpackLimits, result: &Result<Unpacked,
         (Err(error), Err(other)) if error.is_refusal() => {
             assert_eq!(error.to_string(), other.to_string());
         }
-        // What a file system or a source could not do.
+        // Errors of a file system or a source.
         (Err(error), _) if !error.is_refusal() => (),
         (result, surveyed) => panic!("{result:?}\n{surveyed:?}"),
     }
 }
 
-/// Who inflates ahead, from the first byte on, finds the same, makes the same and refuses the same
-/// with the same words.
+/// Inflating ahead, from the first byte on, finds, creates and refuses the same.
 fn check_ahead(archive: &[u8], limits: &UnpackLimits, result: &Result<Unpacked, UnpackError>) {
     let arena = Arena::new();
     let target = fs::File::open(arena.target()).expect("opened");
@@ -70,7 +69,7 @@ fn check_ahead(archive: &[u8], limits: &UnpackLimits, result: &Result<Unpacked, 
             assert_eq!(error.to_string(), other.to_string());
             assert_eq!(error.code(), other.code());
         }
-        // What a file system or a source could not do.
+        // Errors of a file system or a source.
         (Err(error), _) if !error.is_refusal() => (),
         (result, ahead) => panic!("{result:?}\n{ahead:?}"),
     }
@@ -107,7 +106,7 @@ impl Arena {
         path.to_str().expect("UTF-8").to_owned()
     }
 
-    /// Unpacks and checks what must hold whatever the archive was.
+    /// Unpacks and checks the conditions that hold for every archive.
     pub(crate) fn unpack(
         &self,
         archive: impl Read + Send,
@@ -123,7 +122,7 @@ impl Arena {
         result
     }
 
-    /// The canary is as it was, and nothing in the target reaches out of it.
+    /// The canary tree is unchanged, and nothing in the target leads out of it.
     pub(crate) fn check(&self, result: &Result<Unpacked, UnpackError>) {
         let canary = self.outside.path().join("canary");
         assert_eq!(snapshot(&canary), self.before, "the canary was touched");

@@ -1,13 +1,13 @@
-//! Hostile archives as data, each with the row that it belongs to and what must come of it.
+//! Hostile archives as data, each with its row and the expected result.
 
 use support::tar::{Block, Tar, gzip, header, record, seal};
 
-/// What must come of an archive.
+/// The expected result of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Refused with this code before anything runs.
     Refused(&'static str),
-    /// Unpacked, and the body finds nothing in it that leads anywhere else.
+    /// Unpacked, and nothing in it leads the body elsewhere.
     Contained,
 }
 
@@ -17,23 +17,23 @@ use Verdict::{Contained, Refused};
 pub(crate) struct Hostile {
     pub(crate) row: &'static str,
     pub(crate) archive: Vec<u8>,
-    /// A host policy with which it is run: limits that a small archive breaks.
+    /// A host policy for the run, with limits that a small archive exceeds.
     pub(crate) policy: Option<&'static str>,
     pub(crate) verdict: Verdict,
 }
 
-/// Says what of the bundle is not as it must be, or what cannot be asked, and then that the rest is. A
-/// label is the host's own affair where it is not the one of the archive.
+/// Prints what is wrong with the bundle, or what cannot be checked, then that the rest is right. A
+/// label counts only if it is that of the archive.
 const BODY: &str = include_str!("../bodies/archives/corpus_body.sh");
 
-/// A bundle that runs, without its end.
+/// The start of a bundle that runs.
 fn base() -> Tar {
     Tar::new()
         .file("manifest.yaml", b"run: body.sh\n")
         .file("body.sh", BODY.as_bytes())
 }
 
-/// Every archive. `canary` is a directory of the host that must stay as it is.
+/// All archives. `canary` is a directory of the host that must not change.
 pub(crate) fn all(canary: &str) -> Vec<Hostile> {
     let mut corpus = Vec::new();
     let groups = [
@@ -294,7 +294,7 @@ fn more_links() -> Entries {
     ]
 }
 
-/// Sixteen links that a path leads through, whose real path is longer than PATH_MAX.
+/// Sixteen links in one path, whose real path is longer than PATH_MAX.
 fn longer_than_a_path() -> Tar {
     let long = "d".repeat(247);
     let mut tar = base();

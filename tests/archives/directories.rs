@@ -1,4 +1,4 @@
-//! A directory of the host, taken as a bundle by the rules of archives.
+//! A directory of the host, read as a bundle with the rules for archives.
 
 use std::fs;
 use std::os::fd::AsFd as _;
@@ -18,7 +18,7 @@ fn pack(source: &Path, arena: &Arena, limits: &UnpackLimits) -> Result<Unpacked,
     result
 }
 
-/// A directory with a bit of everything that bundles hold.
+/// A directory with every kind of entry that bundles may have.
 pub(crate) fn sample() -> tempfile::TempDir {
     let source = tempfile::tempdir().expect("a directory");
     let at = |name: &str| source.path().join(name);
@@ -157,7 +157,8 @@ fn files_of_two_names_are_copied_twice() {
     assert_eq!(arena.read("f"), b"one");
 }
 
-/// Root's supervisor reads as itself what the body may not read, and creates as the body.
+/// The supervisor of root reads with its own rights what the body may not read, and creates files
+/// as the body.
 #[test]
 fn what_is_created_belongs_to_the_ids_that_were_named() {
     use std::os::unix::fs::{MetadataExt as _, chown};

@@ -52,7 +52,7 @@ fn a_sparse_map_of_a_million_fragments_is_refused_unread() {
     refused(&overlapping.gz(), "sparse_file");
 }
 
-/// a reader of the header and a reader of the pax header would see two archives.
+/// parsers of the header and of the pax header would see different archives.
 #[test]
 fn an_entry_hidden_in_the_data_of_another_is_never_unpacked() {
     let mut hidden = header(b'0', b"hidden", 0).to_vec();
@@ -139,7 +139,7 @@ fn extended_headers_that_could_contradict_are_refused() {
     }
 }
 
-/// the size in a pax header is the entry's, never that of an extended header between.
+/// the size in a pax header is that of the entry, never that of an extended header in between.
 #[test]
 fn a_pax_size_does_not_apply_to_another_extended_header() {
     let mut data = b"name\0".to_vec();
@@ -159,7 +159,7 @@ fn a_pax_size_does_not_apply_to_another_extended_header() {
     refused(&global.gz(), "global_override");
 }
 
-/// what GNU tar writes for long names and long links is read.
+/// long names and long links of GNU tar are accepted.
 #[test]
 fn a_gnu_long_name_and_long_link_apply_to_the_next_entry_only() {
     let name = format!("{}/{}", "d".repeat(120), "n".repeat(130));
@@ -316,7 +316,7 @@ fn a_wrong_checksum_is_refused() {
         "{error}"
     );
     refused(&Tar::new().raw(&block).gz(), "header_checksum");
-    // Summed as signed bytes, as some old writers did: one checksum, one meaning.
+    // Summed as signed bytes, as some old programs did: one checksum with one meaning.
     let mut signed = header(b'0', b"\xff\xfe", 0);
     signed[148..156].fill(b' ');
     let sum: i32 = signed
@@ -330,7 +330,7 @@ fn a_wrong_checksum_is_refused() {
     );
 }
 
-/// swapped bytes keep the sum; what they say must still be harmless.
+/// swapped bytes keep the checksum; the result must still be harmless.
 #[test]
 fn a_header_with_swapped_bytes_has_the_same_checksum_and_gains_nothing() {
     let mut block = header(b'0', b"x/..", 0);
@@ -361,7 +361,7 @@ fn old_and_odd_magics_are_read_by_their_own_rules() {
     );
     refused(&with_magic(b"USTAR\x0000", b'0', b"f"), "not_tar");
     refused(&with_magic(b"ustar\x0099", b'0', b"f"), "header_magic");
-    // GNU's headers have times where POSIX has a prefix.
+    // GNU headers have times where POSIX headers have a prefix.
     let gnu = Tar::new().with(b'0', b"f", 0, |block| {
         block[257..265].copy_from_slice(b"ustar  \0");
         block[345..357].copy_from_slice(b"14777777777\0");

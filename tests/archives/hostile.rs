@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::corpus::{Hostile, Verdict, all};
 use support::{Done, Ground, skip};
 
-/// How many are run at a time, each on a ground of its own.
+/// The number of concurrent cases, each on its own ground.
 const AT_ONCE: usize = 2;
 
-/// A-01 … A-58: what the rows say of an archive's insides, end to end, the ten invariants after each.
+/// A-01 … A-58: the rows about the contents of archives, end to end, with the ten invariants after each.
 #[test]
 #[expect(clippy::print_stdout, reason = "the count is what others publish")]
 fn every_hostile_archive_is_refused_or_contained() {
     if Command::new("getfattr").arg("--version").output().is_err() {
-        // The bodies look for attributes with it.
+        // The bodies look for extended attributes with it.
         return skip("no getfattr (package attr)");
     }
     let grounds: Vec<Ground> = (0..AT_ONCE).map(|_| Ground::new()).collect();
@@ -31,7 +31,7 @@ fn every_hostile_archive_is_refused_or_contained() {
             scope.spawn(move || {
                 for (number, hostile) in corpus.iter().enumerate() {
                     if number % AT_ONCE == turn {
-                        // One that gets through says so; the others are tried and counted all the same.
+                        // A failure is printed; the other archives are still tried.
                         let tried = catch_unwind(AssertUnwindSafe(|| run(ground, number, hostile)));
                         let count = match (tried, hostile.verdict) {
                             (Err(_panic), _) => escaped,
@@ -51,7 +51,7 @@ fn every_hostile_archive_is_refused_or_contained() {
     assert_eq!((refused + contained, escaped), (count, 0));
 }
 
-/// Each row that the comment above the test states has an archive.
+/// Each row in the comment of the test above has an archive.
 fn check_rows(corpus: &[Hostile]) {
     let tried: BTreeSet<&str> = corpus.iter().map(|hostile| hostile.row).collect();
     for number in 1..=58 {

@@ -1,4 +1,4 @@
-//! Archives that are too much: counts, not clocks.
+//! Archives that exceed limits of counts and sizes.
 
 use std::io::Read;
 
@@ -21,7 +21,7 @@ fn refused_under(limits: &UnpackLimits, archive: impl Read + Send, code: &str) -
     arena
 }
 
-/// Counts the bytes that are taken from it.
+/// Counts the bytes that are read.
 struct Counted<R> {
     source: R,
     taken: u64,
@@ -60,7 +60,7 @@ fn more_entries_than_allowed_end_the_unpacking_at_the_limit() {
         .expect("as many as allowed");
 }
 
-/// what a path implies, what replaces, and what is left out count too.
+/// implied directories, replaced entries and left-out entries count too.
 #[test]
 fn no_entry_escapes_the_counting() {
     let few = UnpackLimits {

@@ -1,4 +1,4 @@
-//! Links, symbolic and hard, and what is tried through them.
+//! Symbolic and hard links, and attacks through them.
 
 use crate::arena::{Arena, kept, refused, refused_in};
 use support::tar::Tar;
@@ -101,7 +101,7 @@ fn a_deep_link_that_climbs_out_is_refused() {
     assert_eq!(arena.found(), ["a", "a/b", "a/b/c", "a/b/c/l"]);
 }
 
-/// a chain whose real path grows beyond PATH_MAX, so that a check by realpath gives up.
+/// a chain whose real path exceeds PATH_MAX, so that a check with realpath fails.
 #[test]
 fn a_chain_of_links_too_long_for_realpath_is_refused() {
     let long = "d".repeat(247);

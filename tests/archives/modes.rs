@@ -176,7 +176,7 @@ fn read_only_directories_do_not_hinder_the_cleaning() {
     std::fs::remove_dir_all(arena.target().join("d")).expect("removed");
 }
 
-/// The umask belongs to the whole process, so each one has a process of its own.
+/// The umask belongs to the whole process, so each one has its own process.
 #[test]
 fn the_umask_of_the_caller_has_no_effect() {
     const CHILD: &str = "RUNNER_TEST_UMASK_CHILD";

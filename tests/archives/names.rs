@@ -1,4 +1,4 @@
-//! Names that leave the bundle, or that readers could take two ways.
+//! Names that leave the bundle, or that parsers could read in two ways.
 
 use std::os::fd::AsFd as _;
 
@@ -133,7 +133,7 @@ fn paths_longer_than_the_kernel_takes_are_refused() {
     let segment = "n".repeat(255);
     let longest = [segment.as_str(); 16].join("/");
     assert_eq!(longest.len(), 4095);
-    // No path can name the file from outside: only descriptors reach it.
+    // No path leads to the file from outside, only descriptors.
     let target = tempfile::tempdir().expect("a directory");
     let into = std::fs::File::open(target.path()).expect("opened");
     let archive = Tar::new().pax_file(longest.as_bytes(), b"x").gz();

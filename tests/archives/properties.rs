@@ -1,4 +1,4 @@
-//! Whatever the bytes: no panic, and nothing outside the target.
+//! For any bytes: no panic, and nothing outside the target.
 
 use archive::UnpackLimits;
 use proptest::prelude::*;
@@ -12,8 +12,8 @@ const LIMITS: UnpackLimits = UnpackLimits {
     entries: 60,
 };
 
-/// Unpacks; the arena checks what must hold. A tree that was accepted is unpacked to the same
-/// digest when its canonical tar is.
+/// Unpacks, with the checks of the arena. The canonical tar of an accepted tree is unpacked to the
+/// same digest.
 fn survives(archive: &[u8]) {
     let arena = Arena::new();
     let Ok(unpacked) = arena.unpack(archive, &LIMITS) else {
@@ -32,7 +32,7 @@ fn survives(archive: &[u8]) {
     assert_eq!((found, arena.bytes()), (unpacked.entries, unpacked.bytes));
 }
 
-/// Names that meet each other often, some of them hostile.
+/// Names that often collide, some of them hostile.
 fn name() -> BoxedStrategy<String> {
     let segment = prop_oneof![
         12 => "[abc]",
@@ -106,7 +106,7 @@ fn build(steps: &[Step]) -> Tar {
     })
 }
 
-/// An honest archive with everything in it.
+/// A valid archive with every kind of entry.
 fn honest() -> Vec<u8> {
     Tar::new()
         .directory("./")
@@ -121,7 +121,7 @@ fn honest() -> Vec<u8> {
         .end()
 }
 
-/// 64 cases of each, or as many as `PROPTEST_CASES` says.
+/// 64 cases of each, or the number in `PROPTEST_CASES`.
 fn cases() -> ProptestConfig {
     let stated = std::env::var_os("PROPTEST_CASES").is_some();
     let default = ProptestConfig::default();

@@ -1,4 +1,4 @@
-//! Archives as people make them: the machine's `tar` in its formats, Python's `tarfile`, npm trees.
+//! Archives of real programs: the system's `tar` in its formats, Python's `tarfile`, npm trees.
 
 use std::fs;
 use std::os::fd::AsFd as _;
@@ -12,7 +12,7 @@ use crate::arena::{Arena, kept, skipped};
 use crate::directories::sample;
 use support::tar::{Tar, gzip};
 
-/// What a program writes to its standard output; `None` where the program is not there.
+/// The standard output of a program; `None` if the program does not exist.
 fn output(program: &str, arguments: &[&str], directory: &Path) -> Option<Vec<u8>> {
     let started = Command::new(program)
         .args(arguments)
@@ -187,7 +187,7 @@ fn the_canonical_tar_is_read_by_tar_by_python_and_by_us() {
     );
 }
 
-/// The identity of a bundle must not change from one version of this program to the next.
+/// The identity of a bundle must not change between versions of this program.
 #[test]
 fn the_canonical_tar_of_a_known_tree_has_a_known_digest() {
     let tar = Tar::new()

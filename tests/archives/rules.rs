@@ -1,5 +1,5 @@
-//! What unpacking makes of archives, as one number: trees that were kept by another version must not
-//! be taken for what this one would make.
+//! The result of unpacking as one number: trees in the cache from another version must not be used
+//! if this version would unpack differently.
 
 use std::fmt::Write as _;
 use std::os::fd::AsFd as _;
@@ -12,7 +12,7 @@ use store::UNPACK_RULES;
 
 use support::tar::{Tar, gzip};
 
-/// Archives with each thing that a rule speaks of.
+/// Archives with every feature that a rule covers.
 fn archives() -> Vec<Tar> {
     let mode =
         |bits: &'static [u8; 7]| move |block: &mut [u8; 512]| block[100..107].copy_from_slice(bits);

@@ -1,4 +1,4 @@
-//! What is wrong with the stream around the entries.
+//! Errors in the stream around the entries.
 
 use std::io::Read;
 
@@ -34,7 +34,7 @@ fn an_archive_cut_anywhere_is_refused() {
     }
 }
 
-/// the gzip is whole, the tar in it is not.
+/// the gzip is complete, the tar in it is not.
 #[test]
 fn a_tar_cut_at_any_block_is_refused() {
     let whole = simple().end();
@@ -68,7 +68,7 @@ fn a_wrong_checksum_or_length_in_the_trailer_is_refused_and_leaves_no_link() {
     }
 }
 
-/// whatever bit is wrong in the data, it is found.
+/// every wrong bit in the data is detected.
 #[test]
 fn no_flipped_bit_goes_unnoticed() {
     let whole = simple().gz();
@@ -107,7 +107,7 @@ fn anything_after_the_archive_is_refused() {
     );
 }
 
-/// members are one stream, so the verdict is that of one member.
+/// all members are one stream, so the result is that of one member.
 #[test]
 fn a_tar_split_over_gzip_members_is_one_archive() {
     let tar = simple().file("g", &[7; 5_000]).end();
@@ -203,7 +203,7 @@ fn an_archive_without_entries_is_an_empty_bundle() {
     assert!(unpacked.tree.is_empty() && arena.found().is_empty());
 }
 
-/// Gives one byte at a time.
+/// Returns one byte at a time.
 struct Trickle<'a>(&'a [u8]);
 
 impl Read for Trickle<'_> {

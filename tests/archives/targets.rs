@@ -1,4 +1,4 @@
-//! The target and the bundle argument themselves.
+//! The target directory and the bundle argument.
 
 use std::fs;
 use std::os::fd::AsFd as _;
@@ -11,7 +11,7 @@ use spec::digest::Digest;
 use crate::arena::{Arena, kept};
 use support::tar::Tar;
 
-/// what lies in the target already is never replaced, whether file or link.
+/// existing entries of the target, files or links, are never replaced.
 #[test]
 fn an_entry_does_not_replace_what_the_runner_put_there() {
     for tar in [
@@ -30,7 +30,7 @@ fn an_entry_does_not_replace_what_the_runner_put_there() {
     }
 }
 
-/// a link that somebody planted in the target is not followed.
+/// a link in the target is not followed.
 #[test]
 fn an_entry_is_not_written_through_a_link_that_was_there_before() {
     for tar in [
@@ -56,7 +56,7 @@ fn an_entry_is_not_written_through_a_link_that_was_there_before() {
     }
 }
 
-/// a manifest that is a link is a link, and one that escapes is refused.
+/// a manifest that is a link is a link, and one that leads outside is refused.
 #[test]
 fn the_bundles_own_manifest_is_an_entry_like_any_other() {
     let (arena, _) = kept(&Tar::new().file(".runner/manifest.json", b"{}").gz());
@@ -109,7 +109,7 @@ fn a_bundle_argument_that_is_no_plain_file_is_refused_without_waiting() {
     ));
 }
 
-/// what was opened is what is hashed and unpacked, whatever lies at the path later.
+/// the opened file is hashed and unpacked, even if the path changes later.
 #[test]
 fn a_bundle_that_is_replaced_after_opening_is_not_read() {
     let directory = tempfile::tempdir().expect("a directory");

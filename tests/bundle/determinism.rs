@@ -1,4 +1,4 @@
-//! The same resolution gives the same bytes, whatever else is different.
+//! The same resolution makes the same bytes, whatever else differs.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use support::bodies::copy_program;
 use support::bundling::output_of;
 use support::{Ground, is_root, needs_root, runner};
 
-/// The tree of the golden digests: every kind of entry, and every way that its name can be written.
+/// The tree of the golden digests: every kind of entry, and every encoding of its name.
 const FILES: [(&str, &str); 7] = [
     (
         "manifest.yaml",
@@ -27,7 +27,7 @@ const CONTENT_DIGEST: &str =
 const ARCHIVE_DIGEST: &str =
     "sha256:a720f9e25288c55721d58d8174eb48886f4b64a7e75edf03e20e4d70cb3311e4";
 
-/// Makes the tree, in this order of the files.
+/// Creates the tree, with the files in this order.
 fn plant(folder: &Path, order: impl Iterator<Item = usize>) {
     for index in order {
         let (name, contents) = FILES[index];
@@ -61,7 +61,7 @@ fn clock_umask_locale_order_and_place_make_no_difference() {
     let target = ground.path("first.tar.gz");
     output_of(&mut bundle(&first, &target)).assert_done();
     let expected = std::fs::read(&target).expect("read");
-    // Another checkout, in another order, with other times and modes that mean the same.
+    // Another checkout, in another order, with other times and equivalent modes.
     let second = ground.path("somewhere else/deeper/tree");
     plant(&second, (0..FILES.len()).rev());
     for (name, _) in FILES {
@@ -137,7 +137,7 @@ fn another_user_makes_the_same_bundle() {
     std::fs::set_permissions(ground.path(""), open()).expect("set");
     let tree = ground.path("tree");
     plant(&tree, 0..FILES.len());
-    // Another user has to reach the program too.
+    // Another user must be able to execute the program too.
     let program = ground.path("runner");
     copy_program(runner(), &program);
     std::fs::set_permissions(tree.join("bin/go"), open()).expect("set");
@@ -169,10 +169,10 @@ fn the_golden_digests_hold() {
     ended.assert_done();
     assert_eq!(ended.text().trim_end(), CONTENT_DIGEST);
     let archive = std::fs::read(&target).expect("read");
-    // One version of the program, one compression: this one may change with a dependency.
+    // Depends on the compression library: this one may change with a dependency.
     let digest = spec::digest::Digest::of(&archive).to_string();
     assert_eq!(digest, ARCHIVE_DIGEST);
-    // The identity is that of the uncompressed tar, and what `exec` says it ran.
+    // The identity is the digest of the uncompressed tar, which `exec` reports.
     let tar = Command::new("gzip")
         .arg("-dc")
         .arg(&target)

@@ -1,4 +1,4 @@
-//! What lies in a working tree and was not meant: left out, and reported.
+//! Files of a working tree that do not belong into a bundle: left out and reported.
 
 use std::os::unix::fs::symlink;
 
@@ -22,7 +22,7 @@ fn names(ground: &Ground, subject: &str, flags: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_manifest_s_own_folder_gives_no_credentials_and_each_is_told() {
+fn a_manifest_s_own_folder_gives_no_credentials_and_each_is_reported() {
     let ground = Ground::new();
     ground.file("manifest.yaml", "run: [echo]\n");
     for (name, text) in [
@@ -36,7 +36,7 @@ fn a_manifest_s_own_folder_gives_no_credentials_and_each_is_told() {
     ] {
         ground.file(name, text);
     }
-    // Another name makes nothing else of it, where links are followed.
+    // Followed links are judged by their target, not by their name.
     symlink(".env", ground.workspace().join("settings")).expect("made");
     let expected = [
         ".env.example",
@@ -60,7 +60,7 @@ fn a_manifest_s_own_folder_gives_no_credentials_and_each_is_told() {
     ] {
         assert!(line.contains(part), "no {part}: {line}");
     }
-    // The hint works.
+    // Following the hint works.
     ground.file(".bundleignore", "!.env\n!k.pem\n");
     let names = names(&ground, ".", &["--symlinks=follow"]);
     for name in [".env", "k.pem", "settings"] {
@@ -69,7 +69,7 @@ fn a_manifest_s_own_folder_gives_no_credentials_and_each_is_told() {
 }
 
 #[test]
-fn what_gitignore_and_bundleignore_name_is_left_out_of_a_folder_and_told() {
+fn files_in_gitignore_and_bundleignore_are_left_out_of_a_folder_and_reported() {
     let ground = Ground::new();
     for (name, text) in [
         ("tool/manifest.yaml", "run: [echo]\n"),
@@ -110,7 +110,7 @@ fn what_gitignore_and_bundleignore_name_is_left_out_of_a_folder_and_told() {
         assert!(line.contains(part), "no {part}: {line}");
     }
     assert!(!line.contains("dist"), "{line}");
-    // A list that cannot be read says nothing that could be followed.
+    // A list with invalid text is refused.
     ground.file("tool/src/.bundleignore", b"ok\n\xff\n");
     let ended = ground.make(&["tool", "--list"]);
     ended.assert_refused("source_ignore_file", &["tool/src/.bundleignore", "line 2"]);
@@ -147,7 +147,7 @@ fn what_a_source_names_is_taken_but_for_bundleignore_and_credentials_are_told() 
 }
 
 #[test]
-fn installed_packages_and_a_large_bundle_are_told_with_the_ten_largest() {
+fn installed_packages_and_a_large_bundle_are_reported_with_the_ten_largest() {
     let ground = Ground::new();
     ground.file("manifest.yaml", "run: [echo]\n");
     ground.file("node_modules/a/node_modules/b/index.js", "12345");

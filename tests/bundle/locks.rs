@@ -1,4 +1,4 @@
-//! The lock file: written, and refused to drift from.
+//! The lock file: written, and checked for differences.
 
 use support::Ground;
 use support::bundling::manifest;
@@ -66,14 +66,14 @@ fn drift_is_refused_with_each_difference_and_no_bundle() {
     }
 }
 
-/// Whoever reads the pipe has the bundle before the exit code.
+/// The reader of the pipe has the bundle before the exit code.
 #[test]
 fn a_bundle_that_drifted_is_not_even_begun_where_it_cannot_be_taken_back() {
     let ground = locked();
     let same = ground.make(&["m.yaml", "--lock", "m.lock", "--locked", "-o", "-"]);
     same.assert_done();
     assert!(same.stdout.starts_with(&[0x1f, 0x8b]), "{same:#?}");
-    // Of the same size: only the digest tells.
+    // Of the same size: only the digest differs.
     ground.file("lib/a", "b");
     let ended = ground.make(&["m.yaml", "--lock", "m.lock", "--locked", "-o", "-"]);
     ended.assert_refused("lock_drift", &["content_digest"]);

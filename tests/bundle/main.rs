@@ -1,4 +1,4 @@
-//! `runner bundle`, end to end: the program itself, a workspace, and what comes out.
+//! `runner bundle`, end to end: a workspace, and the resulting bundle.
 #![allow(
     clippy::expect_used,
     clippy::panic,

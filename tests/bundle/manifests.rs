@@ -1,4 +1,4 @@
-//! Where the manifest is found, and what the bundle carries of it.
+//! Where the manifest is found, and which parts of it the bundle contains.
 
 use bundler::locate::locate;
 use bundler::{ResolveRequest, resolve};
@@ -83,7 +83,7 @@ fn a_manifest_that_is_not_there_or_elsewhere_is_refused() {
         let ended = ground.make(&[words, &["--list"]].concat());
         ended.assert_refused(code, parts);
     }
-    // Its own folder is the workspace where the working directory is not above it.
+    // Its own folder is the workspace if the working directory is not above it.
     ground.make(&[elsewhere, "--list"]).assert_done();
 }
 
@@ -143,7 +143,7 @@ fn the_bundle_carries_its_manifest_with_what_it_inherits() {
         assert!(egress.iter().any(|entry| entry == host), "{resolved:#}");
     }
     let provenance = &resolved["metadata"]["runner"]["provenance"];
-    // Who decided it, also where it came through another one.
+    // The file that decides, also through another one.
     assert_eq!(
         provenance["/runner/limits/memory_mb"],
         "libs/base/manifest.yaml"
@@ -160,7 +160,7 @@ fn the_bundle_carries_its_manifest_with_what_it_inherits() {
         &["--grant", "egress,secrets", "--secret", "KEY=env:PATH"],
         &ground.path("archive.tar.gz"),
     );
-    // Granted or not, it is read; what the body may reach is another test's matter.
+    // It is read with or without a grant; other tests cover what the body may reach.
     assert!(done.report["warnings"].as_array().is_none_or(|list| {
         list.iter()
             .all(|warning| warning["code"] != "manifest_ignored")

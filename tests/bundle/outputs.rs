@@ -1,4 +1,4 @@
-//! Where the bundle goes: whole or not at all, and never into itself.
+//! Where the bundle is written: completely or not at all, and never into itself.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use support::bundling::{Archive, Ended, output_of};
 use support::{Ground, is_root, needs_root, runner};
 
-/// Longer than any of these waits takes. Not an assertion about speed.
+/// A limit for hangs. Not an assertion about speed.
 const HANG_AFTER: Duration = Duration::from_secs(60);
 
 fn names(folder: &Path) -> Vec<String> {
@@ -26,7 +26,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Bytes that no compression makes smaller.
+/// Bytes that do not compress.
 pub(super) fn noise(bytes: usize) -> Vec<u8> {
     let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
     std::iter::repeat_with(|| {
@@ -52,7 +52,7 @@ fn an_earlier_bundle_in_the_workspace_is_not_part_of_the_next() {
     }
     assert_eq!(digests[0], digests[1]);
     assert_eq!(digests[0], digests[2]);
-    // By what it is, not by its name.
+    // Recognized by its contents, not by its name.
     let target = ground.workspace().join("out/b.tar.gz");
     std::fs::hard_link(&target, ground.workspace().join("alias")).expect("linked");
     std::os::unix::fs::symlink("out/b.tar.gz", ground.path("from-outside")).expect("linked");
@@ -63,7 +63,7 @@ fn an_earlier_bundle_in_the_workspace_is_not_part_of_the_next() {
         !list.contains("alias") && !list.contains(" - out/b.tar.gz"),
         "{list}"
     );
-    // Written elsewhere, it is a file like any other.
+    // Written elsewhere, it is an ordinary file.
     let other = ground.path("other.tar.gz");
     let list = ground.make(&[".", "-o", other.to_str().expect("a plain path"), "--list"]);
     assert!(list.text().contains("out/b.tar.gz"), "{list:#?}");
@@ -85,7 +85,7 @@ fn a_pipe_gets_the_bundle_and_a_full_one_the_reason() {
     assert_failed(&ended, "output_unwritable");
     let ended = ground.make(&[".", "-o", "."]);
     assert_failed(&ended, "output_refused");
-    // Nobody is told to remove a directory.
+    // The hint does not tell to remove a directory.
     assert!(!ended.stderr.contains("remove"), "{ended:#?}");
 }
 
@@ -124,7 +124,7 @@ fn a_file_of_another_kind_is_never_replaced() {
     ground
         .make(&["tool", "--lock", "-"])
         .assert_refused("usage", &["--lock -"]);
-    // Each replaces its own kind, and what holds nothing.
+    // Each kind of file replaces its own kind, and an empty file.
     ground
         .make(&["tool", "-o", "empty", "--lock", "old.lock"])
         .assert_done();
@@ -165,7 +165,7 @@ fn a_full_disk_is_reported_and_leaves_no_file() {
     ground.file("noise", noise(3 << 20));
     let small = ground.path("small");
     std::fs::create_dir(&small).expect("made");
-    // A mount namespace of its own: the mount ends with the shell.
+    // In its own mount namespace: the mount ends with the shell.
     let script =
         "mount -t tmpfs -o size=1m none \"$2\" && printf '\\037\\213old' >\"$2/out\" || exit 99
         \"$1\" bundle \"$3\" -o \"$2/out\"; code=$?
@@ -180,7 +180,7 @@ fn a_full_disk_is_reported_and_leaves_no_file() {
         ended.stderr.contains("No space left on device"),
         "{ended:#?}"
     );
-    // What was there is there.
+    // Existing files stay.
     assert_eq!(ended.text(), "out\nold");
 }
 
@@ -261,7 +261,7 @@ fn a_file_that_changes_while_it_is_read_makes_no_bundle() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("started");
-    // Written to, over and over, from before it is opened until the end: the same size, other bytes.
+    // Rewritten repeatedly, from before it is opened until the end: the same size, other bytes.
     use std::os::unix::fs::FileExt as _;
     let file = std::fs::File::options()
         .write(true)

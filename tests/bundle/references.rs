@@ -1,4 +1,4 @@
-//! `ref` sources: in their place, depth first, in circles, as diamonds, eight deep.
+//! `ref` sources: their order, depth first, in cycles, as diamonds, eight levels deep.
 
 use support::Ground;
 use support::bundling::manifest;
@@ -70,7 +70,7 @@ fn a_lean_source_is_relative_to_the_file_that_holds_it() {
 fn a_circle_is_refused_with_its_whole_chain_before_any_source_is_looked_at() {
     let ground = Ground::new();
     for (name, to) in [("a", "a"), ("b", "c"), ("c", "d"), ("d", "b")] {
-        // The first source is missing: looked at before the circle is found, it would be told.
+        // The first source does not exist: that error would show that it is read before the cycle is found.
         let sources = format!("local: nowhere\nref: libs/{to}");
         ground.file(
             &format!("libs/{name}/manifest.yaml"),
@@ -166,7 +166,7 @@ fn a_large_code_workspace_that_is_referred_to_often_is_merged_once() {
             workspace("w", "inline: {path: a, content: x}")
         ),
     );
-    // Once for each would be minutes, and gigabytes.
+    // Reading each of them separately would take minutes and gigabytes.
     ground.file("m.yaml", manifest(&vec!["ref: w"; 4_000].join("\n")));
     ground.make(&["m.yaml", "--print-digest"]).assert_done();
 }
@@ -226,7 +226,7 @@ fn only_a_code_workspace_can_be_referred_to() {
 }
 
 #[test]
-fn every_error_of_a_referenced_manifest_is_told_with_its_file() {
+fn every_error_of_a_referenced_manifest_is_reported_with_its_file() {
     let ground = Ground::new();
     ground.file(
         "libs/x/manifest.yaml",

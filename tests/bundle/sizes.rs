@@ -1,4 +1,4 @@
-//! How large a bundle may be, and how much memory making one takes.
+//! The maximum size of a bundle, and the memory that making one takes.
 
 use std::os::unix::fs::symlink;
 use std::process::Stdio;
@@ -29,7 +29,7 @@ fn each_cap_of_the_host_names_the_entry_that_crosses_it_and_its_key() {
         ("{archive: 120k}", &["more than 120 KiB (unpack.archive)"]),
     ] {
         if policy.contains("120k") {
-            // Just below what it is: crossed in the last file or at the very end.
+            // Just below its size: exceeded in the last file, or at the very end.
             ground.file("d/fourth", noise(4_000));
         }
         let policy = ground.write("policy.yaml", format!("unpack: {policy}\n"));
@@ -51,7 +51,7 @@ fn a_directory_of_very_many_names_ends_at_the_cap() {
     let policy = policy.to_str().expect("a plain path");
     let ended = ground.make(&[".", "--policy", policy, "--list"]);
     ended.assert_refused("source_too_many_files", &["more than 320 files"]);
-    // Links that are followed do not multiply beyond it either.
+    // Followed links do not multiply data beyond it either.
     let ground = Ground::new();
     ground.file("manifest.yaml", "run: [echo]\n");
     for level in 0..12 {

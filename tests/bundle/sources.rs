@@ -1,4 +1,4 @@
-//! Which files a source gives, and where they go.
+//! The files of a source, and their paths in the bundle.
 
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -55,7 +55,7 @@ fn a_source_takes_what_it_names_to_where_it_says() {
             "local: {path: shared/a.ts, as: lib/}",
             named(&["lib/", "lib/a.ts"]),
         ),
-        // A directory: its path is its prefix unless something else is said.
+        // A directory: its path is the prefix unless stated otherwise.
         ("local: shared", below("shared/")),
         ("local: shared/", below("shared/")),
         ("local: {path: shared, as: .}", below("")[1..].to_vec()),
@@ -69,7 +69,7 @@ fn a_source_takes_what_it_names_to_where_it_says() {
             named(&["deep/", "deep/d.ts"]),
         ),
         ("local: shared/empty", named(&["shared/", "shared/empty/"])),
-        // Of a directory, what matches: `*` stays in its folder.
+        // The matching files of a directory: `*` matches within one folder.
         (
             "local: {path: shared, glob: '*.ts'}",
             named(&["shared/", "shared/a.ts", "shared/b.ts"]),
@@ -103,7 +103,7 @@ fn a_source_takes_what_it_names_to_where_it_says() {
             "local: {path: shared/*/, as: .}",
             named(&["deep/", "deep/d.ts"]),
         ),
-        // What is there is no pattern.
+        // An existing name is not a pattern.
         (
             "local: 'pages/[id].tsx'",
             named(&["pages/", "pages/[id].tsx"]),
@@ -131,7 +131,7 @@ fn a_source_that_is_the_whole_workspace_leaves_out_what_is_being_written() {
         "run: [cat, a]\ncode: {sources: [{local: .}]}\n",
     );
     ground.file(".git/config", "");
-    // The second time both files are there.
+    // The second time both files exist.
     for _ in 0..2 {
         let words = ["tool.yaml", "-o", "out.tar.gz", "--lock", "l.json"];
         ground.make(&words).assert_done();
@@ -271,7 +271,7 @@ fn without_code_the_manifest_s_own_folder_is_the_bundle() {
         let mut expected = [".hidden", name, "bin/", "bin/go", "go.sh"];
         expected.sort_unstable();
         assert_eq!(archive.names(), expected, "{name}");
-        // The folder that counts as the workspace makes no difference.
+        // The choice of the workspace folder makes no difference.
         let inside = ground.workspace().join(&folder);
         let mut there = ground.bundle_command(&[".", "--print-digest"]);
         let there = support::bundling::output_of(there.current_dir(inside));
@@ -365,7 +365,7 @@ fn special_files_are_refused_by_name() {
     .expect("made");
     let ended = ground.make(&[".", "--list"]);
     ended.assert_refused("source_special_file", &["`data/queue` is a fifo", "`glob`"]);
-    // What is not taken does not matter.
+    // Files that are not selected do not matter.
     ground.file("manifest.yaml", manifest("local: {path: data, glob: 'p*'}"));
     ground.make(&[".", "--list"]).assert_done();
     std::fs::remove_file(&fifo).expect("removed");
@@ -405,7 +405,7 @@ fn later_sources_win_and_the_list_says_over_whom() {
         (&tool["bytes"], &tool["executable"]),
         (&4.into(), &false.into())
     );
-    // The other way round, the other one wins.
+    // In the reverse order, the other one wins.
     let turned = "inline: {path: tool.ts, content: last}\nlocal: {path: base, as: .}";
     assert_eq!(ground.archive_of(turned).text("tool.ts"), "base");
 }

@@ -1,9 +1,9 @@
-//! Reads the rows that a test proves from the comment above it.
+//! Reads from the comment of a test which rows it proves.
 //!
-//! A comment states rows where its first sentence, up to the first `. ` or `: ` or the end, begins
-//! with a row's id; words like `Case 9, ` may stand before. Every id of that sentence counts, and
-//! `A-07 … A-09` are three. An id in any other comment, and what looks like an id in such a sentence,
-//! are errors: nothing that somebody meant is ignored.
+//! A comment states rows if its first sentence, up to the first `. ` or `: ` or the end, begins
+//! with the id of a row; `Case 9, ` and the like may precede it. Every id of that sentence counts,
+//! and `A-07 … A-09` are three. An id in any other comment, and a malformed id in such a sentence,
+//! are errors, so no id is ignored.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ pub(crate) const SECTIONS: &[(char, u32)] = &[
     ('H', 19),
 ];
 
-/// The macro that makes two tests out of each of its functions: `name::tproxy`, `name::anyip`.
+/// The macro that makes two tests of each of its functions: `name::tproxy`, `name::anyip`.
 const TWO_TESTS: (&str, [&str; 2]) = ("on_both_captures! {", ["tproxy", "anyip"]);
 
 /// A row's id.
@@ -35,25 +35,25 @@ impl std::fmt::Display for Id {
     }
 }
 
-/// One test, and the rows that it says it proves.
+/// A test, and the rows that it claims to prove.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Proof {
     pub(crate) rows: BTreeSet<Id>,
     /// `program::module::function`, or `tests/guest/run: function` for a script.
     pub(crate) name: String,
-    /// What the test command calls it, where that is not the name.
+    /// The name for the test command, if different.
     pub(crate) variants: Vec<String>,
 }
 
-/// What the comments of one file say.
+/// The statements of the comments of one file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) proofs: Vec<Proof>,
-    /// What is wrong, each with its line.
+    /// The errors, each with its line.
     pub(crate) errors: Vec<String>,
 }
 
-/// An id is a section's letter, a hyphen and two digits, and no part of a longer word.
+/// An id is the letter of a section, a hyphen and two digits, and not a part of a longer word.
 pub(crate) fn parse_id(word: &str) -> Option<Id> {
     let mut letters = word.chars();
     let section = letters.next()?;
@@ -66,7 +66,7 @@ pub(crate) fn parse_id(word: &str) -> Option<Id> {
     Some(Id { section, number })
 }
 
-/// What somebody may have meant as an id: `A7`, `a-07`, `A–07`, `A-7`, `A-007`.
+/// Text that may be meant as an id: `A7`, `a-07`, `A–07`, `A-7`, `A-007`.
 fn looks_like_an_id(word: &str) -> bool {
     let mut letters = word.chars();
     let is_section = letters.next().is_some_and(|letter| {
@@ -81,7 +81,7 @@ fn looks_like_an_id(word: &str) -> bool {
         && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Letters, digits and what may join them in an id.
+/// Letters, digits and separators of ids.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_alphanumeric() && !"-–—_".contains(letter))
         .filter(|word| !word.is_empty())
@@ -101,7 +101,7 @@ fn first_sentence(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// Whether the text before the first id is a number in another list: `Cases 2 and 8, `.
+/// Whether the text before the first id is a number of another list: `Cases 2 and 8, `.
 fn is_another_list(before: &str) -> bool {
     let mut words = words(before);
     before.trim().is_empty()
@@ -111,8 +111,7 @@ fn is_another_list(before: &str) -> bool {
 
 /// The rows that a comment states.
 ///
-/// # Errors
-/// Says what looks like an id and is none, or stands where it does not count.
+/// # Errors Malformed ids, and ids where they do not count.
 pub(crate) fn rows_of(text: &str) -> Result<BTreeSet<Id>, String> {
     let (sentence, rest) = first_sentence(text);
     let mut rows = BTreeSet::new();
@@ -140,7 +139,7 @@ pub(crate) fn rows_of(text: &str) -> Result<BTreeSet<Id>, String> {
     }
     let strange = words(sentence)
         .find(|word| looks_like_an_id(word) && parse_id(word).is_none())
-        // A word of prose such as `C11` is not an id where no id is stated.
+        // In a comment without ids, a word such as `C11` is not an id.
         .filter(|word| !rows.is_empty() || text.starts_with(word));
     if let Some(word) = strange {
         return Err(format!("`{word}` looks like a row and is none"));
@@ -151,7 +150,7 @@ pub(crate) fn rows_of(text: &str) -> Result<BTreeSet<Id>, String> {
     Ok(rows)
 }
 
-/// An item's doc comment and attributes while they are read.
+/// The doc comment and the attributes of the current item.
 #[derive(Default)]
 struct Head {
     text: String,
@@ -159,7 +158,7 @@ struct Head {
     is_in_attribute: bool,
 }
 
-/// The tests of one Rust file: its text, and the module path that stands for it.
+/// The tests of one Rust file: its text, and its module path.
 pub(crate) fn tests_of(text: &str, path: &str) -> Found {
     let mut found = Found::default();
     let mut modules: Vec<(&str, usize)> = Vec::new();
@@ -210,7 +209,7 @@ pub(crate) fn tests_of(text: &str, path: &str) -> Found {
 }
 
 impl Found {
-    /// Takes in one comment, and the test below it: its name, and what else it is called.
+    /// Adds one comment and the test below it: its name, and its other name.
     fn note(&mut self, line: usize, text: &str, test: Option<(String, Vec<String>)>) {
         match (rows_of(text.trim()), test) {
             (Ok(rows), _) if rows.is_empty() => (),
@@ -223,7 +222,7 @@ impl Found {
                 "{line}: the comment above names rows, and this is no test"
             )),
             (Err(error), Some((name, _))) => self.errors.push(format!("{line}: {name}: {error}")),
-            // Prose about something that is no test may speak of C11.
+            // Comments of items that are not tests may mention C11.
             (Err(error), None) if names_a_row(text) => {
                 self.errors
                     .push(format!("{line}: the comment above: {error}"));
@@ -262,7 +261,7 @@ pub(crate) fn checks_of(text: &str, path: &str) -> Found {
     found
 }
 
-/// A comment that is no item's.
+/// A comment that documents no item.
 fn other_comment(code: &str) -> Option<&str> {
     code.strip_prefix("//")
         .or_else(|| code.split_once(" // ").map(|(_, comment)| comment))

@@ -1,4 +1,4 @@
-//! What `scripts/threats` makes of the logs of a test run.
+//! The output of `scripts/threats` for logs of a test run.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ const DOCUMENT: &str = "\
 | A-05 | R | any | R | – |
 ";
 
-/// What libtest prints before and after one test that passed and said something.
+/// The output of libtest for one passed test with output.
 const CATALOGUE: &str = "\
      Running tests/catalogue.rs (target/debug/deps/catalogue-0123456789abcdef)
 
@@ -43,7 +43,7 @@ successes:
 test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
 ";
 
-/// The results of a program: each test, its result, and what it said.
+/// The log of a program: each test, its result, and its output.
 fn program(name: &str, tests: &[(&str, &str, &str)]) -> String {
     let mut log =
         format!("     Running tests/{name}.rs (target/debug/deps/{name}-0123456789abcdef)\n\n");
@@ -65,7 +65,7 @@ fn results(tests: &[(&str, &str, &str)]) -> String {
     )
 }
 
-/// Says so where the machine cannot run the script.
+/// Prints a skip if the machine cannot run the script.
 fn has_python() -> bool {
     let has = Command::new("python3").arg("--version").output().is_ok();
     if !has {
@@ -74,7 +74,7 @@ fn has_python() -> bool {
     has
 }
 
-/// Runs the script over logs; its exit code and what it printed.
+/// Runs the script on logs; returns its exit code and output.
 fn threats(logs: &[(&str, String)], words: &[&str], strict: &str) -> (Option<i32>, String) {
     let directory = tempfile::tempdir().expect("a directory");
     let document = directory.path().join("threats.md");
@@ -100,7 +100,7 @@ fn threats(logs: &[(&str, String)], words: &[&str], strict: &str) -> (Option<i32
     (output.status.code(), said)
 }
 
-/// The root half of a run in which everything passed that the tier has.
+/// The root half of a run in which all tests of the tier passed.
 fn sound() -> String {
     let any = program(
         "any",

@@ -1,4 +1,4 @@
-//! The tables of docs/threats.md: reads them, judges them, and writes their last column.
+//! The tables of docs/threats.md: parses and checks them, and writes their last column.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,16 +6,16 @@ use super::comments::{Id, Proof, SECTIONS, parse_id};
 
 const NOT_APPLICABLE: &str = "not applicable: because ";
 const TIERS: &[&str] = &["P", "U", "R", "V", "long", "soak"];
-/// How many tests of a row are named; the rest is a number.
+/// Maximum number of named tests of a row; further ones are counted.
 const NAMED_MAX: usize = 3;
-/// What stands where no test is named.
+/// The text for a row without tests.
 const NONE: &str = "–";
 
 /// One row.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) id: Id,
-    /// Tier, what is tried, must, tests: as they stand there.
+    /// The columns tier, attack, must, tests as written.
     cells: [String; 4],
     line: usize,
 }
@@ -26,8 +26,8 @@ impl Row {
     }
 }
 
-/// The rows of the document that can be read, and what is wrong: every line that begins like a row
-/// and is none, every id that is there twice or is missing.
+/// The valid rows of the document, and the errors: lines that look like rows and are not, and
+/// duplicate or missing ids.
 pub(crate) fn rows(document: &str) -> (Vec<Row>, Vec<String>) {
     let mut rows = Vec::new();
     let mut errors = Vec::new();
@@ -85,7 +85,7 @@ fn row(line: &str, number: usize, section: Option<char>) -> Result<Row, String> 
     })
 }
 
-/// What lies between the bars; `\|` is none.
+/// The text between the bars; `\|` does not separate.
 fn cells(line: &str) -> Vec<String> {
     let mut cells = vec![String::new()];
     let mut is_escaped = false;
@@ -139,7 +139,7 @@ pub(crate) fn by_row(proofs: &[Proof]) -> BTreeMap<Id, Vec<&Proof>> {
     tests
 }
 
-/// What rows and tests say of each other that does not agree.
+/// Disagreements between rows and tests.
 pub(crate) fn disagreements(rows: &[Row], tests: &BTreeMap<Id, Vec<&Proof>>) -> Vec<String> {
     let mut errors = Vec::new();
     for row in rows {
@@ -165,7 +165,7 @@ pub(crate) fn disagreements(rows: &[Row], tests: &BTreeMap<Id, Vec<&Proof>>) -> 
     errors
 }
 
-/// The document with the last column as the tests have it.
+/// The document with the last column generated from the tests.
 pub(crate) fn generated(document: &str, rows: &[Row], tests: &BTreeMap<Id, Vec<&Proof>>) -> String {
     let mut lines: Vec<String> = document.lines().map(str::to_owned).collect();
     for row in rows {
@@ -189,7 +189,7 @@ fn column(tests: &[&Proof]) -> String {
     }
 }
 
-/// For `scripts/threats`: each row with what the test command calls its tests.
+/// For `scripts/threats`: each row with the names of its tests for the test command.
 pub(crate) fn told(tests: &BTreeMap<Id, Vec<&Proof>>) -> Vec<String> {
     let mut lines = Vec::new();
     for (id, tests) in tests {

@@ -1,4 +1,4 @@
-//! Each action, through the public door that does it.
+//! Each action, through the public interface that does it.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -23,7 +23,7 @@ use crate::outcome::{Outcome, Told};
 use crate::vector::{Action, Caps, Image, Vector};
 use crate::{archive, asked, ground, sources};
 
-/// Does what the vector says.
+/// Does what the vector states.
 pub(crate) fn run(vector: &Vector) -> Outcome {
     let done = match vector.action {
         Action::Parse => parse(vector),
@@ -173,7 +173,7 @@ fn unpacked(vector: &Vector) -> Result<Outcome, Told> {
     )
 }
 
-/// Unpacks an archive and looks at what lies there then.
+/// Unpacks an archive and lists the result.
 pub(crate) fn unpack_bytes(archive: &[u8], caps: Caps) -> Result<Outcome, Told> {
     let into = tempfile::tempdir().expect("a directory");
     let directory = open(into.path());

@@ -1,4 +1,4 @@
-//! Archives of `unpack`: members as they are listed, written byte by byte.
+//! Archives for `unpack`: the listed members, written byte by byte.
 
 use std::io::Write as _;
 
@@ -9,7 +9,7 @@ use crate::vector::Damage;
 
 type Block = [u8; 512];
 
-/// The archive of `members`, damaged as it says.
+/// The archive of `members`, with the stated damage.
 pub(crate) fn build(members: &[Map<String, Value>], damage: &Damage) -> Vec<u8> {
     let mut tar = Vec::new();
     for member in members {

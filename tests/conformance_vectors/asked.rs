@@ -1,4 +1,4 @@
-//! What a manifest asks for, in the shape that README.md defines under `asks`.
+//! The requests of a manifest, in the form that README.md defines under `asks`.
 
 use serde_json::{Map, Value, json};
 use spec::access_mode::AccessMode;

@@ -1,4 +1,4 @@
-//! Files as vectors write them: made on disk, and read back.
+//! Files in the form of the vectors: created on disk, and read back.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::outcome::Found;
 
-/// Makes `files` below `root`. Hard links are made last.
+/// Creates `files` below `root`. Hard links are created last.
 pub(crate) fn make(root: &Path, files: &Map<String, Value>) {
     let mut hard_links = Vec::new();
     for (name, spec) in files {
@@ -39,7 +39,7 @@ pub(crate) fn make(root: &Path, files: &Map<String, Value>) {
     }
 }
 
-/// Makes what was found elsewhere below `root`.
+/// Creates the files of a result below `root`.
 pub(crate) fn make_found(root: &Path, found: &BTreeMap<Vec<u8>, Found>) {
     for (name, what) in found {
         let path = root.join(OsStr::from_bytes(name));
@@ -58,7 +58,7 @@ pub(crate) fn make_found(root: &Path, found: &BTreeMap<Vec<u8>, Found>) {
     }
 }
 
-/// What lies below `root`, without directories that are not empty.
+/// The entries below `root`, except non-empty directories.
 pub(crate) fn look(root: &Path) -> BTreeMap<Vec<u8>, Found> {
     let mut found = BTreeMap::new();
     let mut pending: Vec<PathBuf> = vec![PathBuf::new()];
@@ -95,7 +95,7 @@ pub(crate) fn look(root: &Path) -> BTreeMap<Vec<u8>, Found> {
     found
 }
 
-/// A tree as an expectation writes it.
+/// A tree in the form of an expectation.
 pub(crate) fn expected(tree: &Map<String, Value>) -> BTreeMap<Vec<u8>, Found> {
     tree.iter()
         .map(|(name, spec)| {
@@ -155,7 +155,7 @@ pub(crate) fn content(spec: &Value) -> Vec<u8> {
     }
 }
 
-/// The mode of a file: `mode`, else by `executable`.
+/// The mode of a file: `mode`, or derived from `executable`.
 pub(crate) fn mode_of(spec: &Value) -> u32 {
     match (spec.get("mode"), spec.get("executable")) {
         (Some(mode), None) => u32::from_str_radix(text(mode), 8).expect("octal"),

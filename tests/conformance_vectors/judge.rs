@@ -1,4 +1,4 @@
-//! Compares what came of a vector with what it expects.
+//! Compares the outcome of a vector with its expectation.
 
 use serde_json::Value;
 
@@ -6,15 +6,15 @@ use crate::ground;
 use crate::outcome::{Found, Outcome, Told};
 use crate::vector::{Expect, Vector};
 
-/// Bytes of a file that a difference shows.
+/// Maximum number of bytes of a file that a difference shows.
 const SHOWN_BYTES: usize = 80;
 
-/// Every difference, in words.
+/// Every difference, as text.
 pub(crate) fn differences(vector: &Vector, outcome: &Outcome) -> Vec<String> {
     let expect = &vector.expect;
     let mut found = Vec::new();
     of_error(expect, outcome, &mut found);
-    // Nothing else came of it, but that a value was judged.
+    // The only outcome is that a value was validated.
     if expect.error.is_none() && expect.valid.is_none() && outcome.error.is_some() {
         return found;
     }
@@ -177,7 +177,7 @@ fn shown(what: &Found) -> String {
     }
 }
 
-/// Maps: every expected key. Lists: as many, one by one; those of `egress` in any order.
+/// Maps: every expected key. Lists: the same length and order; `egress` in any order.
 fn of_part(at: &str, expected: &Value, is: &Value, found: &mut Vec<String>) {
     match (expected, is) {
         (Value::Object(expected), Value::Object(is)) => {

@@ -1,6 +1,6 @@
-//! The conformance vectors of `tests/conformance`, run through the public doors of this program.
+//! The conformance vectors of `tests/conformance`, run through the public interfaces of this program.
 //!
-//! README.md there says what a vector is. Nothing is skipped: a vector that cannot be run fails.
+//! README.md there defines a vector. Nothing is skipped: a vector that cannot be run fails.
 
 #![expect(
     clippy::expect_used,
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 use vector::Vector;
 
-/// What the folder holds beside vectors.
+/// Entries of the folder that are not vectors.
 const OTHER_FILES: [&str; 2] = ["README.md", "digest.py"];
 
 fn folder() -> PathBuf {
@@ -45,7 +45,7 @@ fn files() -> Vec<(String, Vec<Vector>)> {
     files
 }
 
-/// Standard output itself: what `println!` writes is only shown where a test fails.
+/// Writes to standard output itself: the output of `println!` is shown only if a test fails.
 fn say(line: &str) {
     writeln!(std::io::stdout().lock(), "{line}").expect("written");
 }
@@ -68,7 +68,7 @@ fn every_vector_holds() {
             .filter(|vector| vector.name.contains(wanted_name))
         {
             count += 1;
-            // A panic is a difference too, and the vectors behind it are run all the same.
+            // A panic is a difference too, and the vectors after it still run.
             let judged =
                 std::panic::catch_unwind(|| judge::differences(vector, &actions::run(vector)));
             let differences = judged.unwrap_or_else(|_| vec!["panicked, see above".to_owned()]);
@@ -89,7 +89,7 @@ fn every_vector_holds() {
     );
 }
 
-/// An implementation that reads this folder finds vectors by the lines that begin `- name:`.
+/// Implementations find the vectors by the lines that begin with `- name:`.
 #[test]
 fn every_vector_has_a_name_of_its_own_and_says_what_it_tests() {
     let mut total = 0;
@@ -135,7 +135,7 @@ fn the_other_program_computes_the_same_digests() {
         .iter()
         .filter(|vector| vector.action == vector::Action::Digest)
     {
-        // What is unpacked has no version control in it, which `digest.py` does not know.
+        // Unpacked trees contain no version control files, which `digest.py` does not know.
         let outcome = actions::run(vector);
         let again = tempfile::tempdir().expect("a directory");
         ground::make_found(again.path(), &outcome.tree);
@@ -157,7 +157,7 @@ fn the_other_program_computes_the_same_digests() {
     assert!(20 <= compared, "{compared} digests");
 }
 
-/// Judging itself: a vector that is turned round must fail.
+/// Tests the comparison itself: an inverted vector must fail.
 #[test]
 fn a_wrong_expectation_is_reported() {
     let mut told = 0;

@@ -1,10 +1,10 @@
-//! What came of a vector, in one shape for all actions.
+//! The outcome of a vector, in one form for all actions.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What came of a vector; empty where the action does not say.
+/// The outcome of a vector; empty fields if the action has none.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     /// The refusal.
@@ -18,9 +18,9 @@ pub(crate) struct Outcome {
     pub(crate) digest: Option<String>,
     /// The resolved manifest.
     pub(crate) manifest: Option<Value>,
-    /// JSON Pointer: file.
+    /// JSON Pointer to file.
     pub(crate) provenance: Option<Value>,
-    /// What the manifest asks for.
+    /// The requests of the manifest.
     pub(crate) asks: Option<Value>,
     pub(crate) handle: Option<Value>,
     /// Repository, reference and commit of each fetched source.
@@ -36,11 +36,11 @@ pub(crate) struct Outcome {
 pub(crate) struct Told {
     pub(crate) code: String,
     pub(crate) at: Option<String>,
-    /// All lines of the message, the hint behind them.
+    /// All lines of the message, followed by the hint.
     pub(crate) message: String,
 }
 
-/// What lies at a path.
+/// The entry at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
     File { mode: u32, bytes: Vec<u8> },

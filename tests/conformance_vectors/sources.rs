@@ -1,4 +1,4 @@
-//! `resolve`, `bundle` and `define_code`: a workspace of files, and repositories out of a map.
+//! `resolve`, `bundle` and `define_code`: a workspace of files, and repositories from a map.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -20,10 +20,10 @@ use crate::ground;
 use crate::outcome::{Outcome, Told};
 use crate::vector::{Caps, Vector};
 
-/// A workspace on disk, and what surrounds it.
+/// A workspace on disk and its surroundings.
 struct Workspace {
     directory: tempfile::TempDir,
-    /// Files that the host's slugs stand for.
+    /// The files of the host's slugs.
     registry_directory: tempfile::TempDir,
     registry: Registry,
     repositories: Repositories,
@@ -34,7 +34,7 @@ impl Workspace {
         Self::with_files(vector, &vector.files)
     }
 
-    /// The same workspace once more: made in another order, at another place, at another time.
+    /// The same workspace again: created in another order, in another place, at another time.
     fn second_checkout(vector: &Vector) -> Self {
         let mut reversed = Map::new();
         for (name, spec) in vector.files.iter().rev() {
@@ -45,7 +45,7 @@ impl Workspace {
 
     fn with_files(vector: &Vector, files: &Map<String, Value>) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        // Below a folder, so that what leads out of the workspace leads to an empty place.
+        // Below a folder, so that a path outside the workspace refers to an empty place.
         let root = directory.path().join("workspace");
         std::fs::create_dir(&root).expect("made");
         ground::make(&root, files);
@@ -79,7 +79,7 @@ impl Workspace {
         DirectoryFiles::open_root(&self.root()).expect("opened")
     }
 
-    /// The manifest that a name or a path stands for.
+    /// The manifest of a name or a path.
     fn located(&self, subject: &str) -> Result<RelPath, Told> {
         let path = if subject.contains('/') {
             self.root().join(subject)
@@ -115,7 +115,7 @@ fn caps(caps: Caps) -> UnpackCaps {
 }
 
 fn of_resolution(resolution: &Resolution) -> Outcome {
-    // The resolved manifest is a manifest, and asks for the same.
+    // The resolved manifest is a valid manifest with the same requests.
     let text = resolution.manifest.to_string();
     let read = manifest::parse(text.as_bytes(), Format::Json, ".runner/manifest.json")
         .unwrap_or_else(|error| panic!("the resolved manifest is none: {error}\n{text}"));
@@ -138,7 +138,7 @@ pub(crate) fn resolve(vector: &Vector) -> Result<Outcome, Told> {
     Ok(of_resolution(&resolution))
 }
 
-/// What was bundled, and what is known of it.
+/// The bundle and its properties.
 struct Bundled {
     archive: Vec<u8>,
     content_digest: String,
@@ -177,8 +177,8 @@ fn bundled(vector: &Vector, workspace: &Workspace) -> Result<Bundled, Told> {
     })
 }
 
-/// Whatever is bundled, the archive is what it says it is, a second checkout gives the same bytes,
-/// and nothing in it tells where the workspace lies.
+/// For every bundle: the archive matches its description, a second checkout gives the same bytes,
+/// and nothing in it reveals where the workspace is.
 pub(crate) fn bundle(vector: &Vector) -> Result<Outcome, Told> {
     let workspace = Workspace::new(vector);
     let Bundled {
@@ -210,7 +210,7 @@ pub(crate) fn bundle(vector: &Vector) -> Result<Outcome, Told> {
     Ok(outcome)
 }
 
-/// Repository, reference and commit of each source that was fetched.
+/// Repository, reference and commit of each fetched source.
 fn fetched(gathered: &Gathered) -> Value {
     let commits = gathered.commits().into_iter();
     commits
@@ -252,10 +252,10 @@ fn of_bundle(error: &BundleError) -> Told {
     told(error.code(), at, error, error.hint())
 }
 
-/// Repositories out of a vector: commits by their digits, tags and branches.
+/// The repositories of a vector: commits by their digits, tags and branches.
 struct Repositories {
     by_name: Map<String, Value>,
-    /// What was fetched lies there.
+    /// The directory of fetched files.
     directories: RefCell<Vec<tempfile::TempDir>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a vector says, as tests/conformance/README.md defines it.
+//! A vector, as tests/conformance/README.md defines it.
 
 use std::path::Path;
 
@@ -11,62 +11,62 @@ use serde_json::{Map, Value};
 pub(crate) struct Vector {
     /// A sentence, unique in its file.
     pub(crate) name: String,
-    /// Where the text says so.
+    /// Its position in the text.
     pub(crate) spec: String,
-    /// What is done.
+    /// The action.
     #[serde(rename = "do")]
     pub(crate) action: Action,
     /// The manifest: its text, or a map that is written as JSON.
     pub(crate) manifest: Option<Value>,
-    /// Where it lies in the workspace.
+    /// Its path in the workspace.
     pub(crate) manifest_file: Option<String>,
-    /// `resolve` and `bundle`: what the caller names instead of the manifest's file.
+    /// `resolve` and `bundle`: what the caller names instead of the file of the manifest.
     pub(crate) subject: Option<String>,
-    /// What lies in the workspace, in the directory, or in the bundle.
+    /// The files of the workspace, of the directory, or of the bundle.
     #[serde(default)]
     pub(crate) files: Map<String, Value>,
     /// Repositories and their commits.
     #[serde(default)]
     pub(crate) github: Map<String, Value>,
-    /// What the host says.
+    /// Settings of the host.
     #[serde(default)]
     pub(crate) host: Host,
-    /// What the caller says.
+    /// Settings of the caller.
     #[serde(default)]
     pub(crate) options: Options,
-    /// `exec_form`: the value of `run`; absent where nobody says what to run.
+    /// `exec_form`: the value of `run`; absent if nothing states what to run.
     #[serde(default, deserialize_with = "present")]
     pub(crate) run: Option<Value>,
-    /// `exec_form`: what is on the PATH inside.
+    /// `exec_form`: the programs on the PATH inside.
     #[serde(default)]
     pub(crate) host_programs: HostPrograms,
-    /// `exec_form`: what the caller appends.
+    /// `exec_form`: the arguments that the caller appends.
     #[serde(default)]
     pub(crate) arguments: Vec<String>,
     /// `unpack`: the members of the archive.
     #[serde(default)]
     pub(crate) archive: Vec<Map<String, Value>>,
-    /// `unpack`: what happens to the archive afterwards.
+    /// `unpack`: the damage to the archive.
     #[serde(default)]
     pub(crate) damage: Damage,
-    /// `define_…`: what is defined.
+    /// `define_…`: the defined block.
     pub(crate) definition: Option<Value>,
-    /// `define_runner`: where the manifest comes from.
+    /// `define_runner`: the origin of the manifest.
     pub(crate) origin: Option<String>,
-    /// `define_io`: an input to be judged.
+    /// `define_io`: an input to validate.
     #[serde(default, deserialize_with = "present")]
     pub(crate) validate: Option<Value>,
     /// `tokens`: the path.
     pub(crate) path: Option<String>,
-    /// `tokens`: what the tokens stand for.
+    /// `tokens`: the values of the tokens.
     pub(crate) values: Option<Values>,
     /// `define_code`: the sources.
     pub(crate) code: Option<Value>,
-    /// What must come of it.
+    /// The expected outcome.
     pub(crate) expect: Expect,
 }
 
-/// What is done.
+/// The actions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Action {
@@ -87,7 +87,7 @@ pub(crate) enum Action {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Host {
-    /// Registry slug: text of the file that it stands for.
+    /// Registry slug, and the text of its file.
     pub(crate) refs: Map<String, Value>,
     pub(crate) images: Vec<Image>,
     pub(crate) caps: Caps,
@@ -164,7 +164,7 @@ pub(crate) struct Values {
     pub(crate) unix_s: i64,
 }
 
-/// What must come of it. What is absent is not looked at.
+/// The expected outcome. Absent fields are not compared.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Expect {
@@ -204,7 +204,7 @@ pub(crate) struct ExpectedError {
     pub(crate) at: String,
 }
 
-/// A value that is there, be it null.
+/// A present value, which may be null.
 fn present<'text, D: serde::Deserializer<'text>>(reader: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(reader).map(Some)
 }
@@ -212,7 +212,7 @@ fn present<'text, D: serde::Deserializer<'text>>(reader: D) -> Result<Option<Val
 /// The vectors of a file.
 pub(crate) fn read(file: &Path) -> Vec<Vector> {
     let text = std::fs::read_to_string(file).expect("readable");
-    // YAML 1.2: `y`, `no` and `on` are texts.
+    // YAML 1.2: `y`, `no` and `on` are strings.
     let options = serde_saphyr::options! { strict_booleans: true };
     serde_saphyr::from_str_with_options(&text, options)
         .unwrap_or_else(|error| panic!("{}: {error}", file.display()))

@@ -1,4 +1,4 @@
-//! The rows that a manifest alone decides.
+//! Rows that a manifest alone decides.
 
 use serde_json::json;
 use spec::code_block::{CodeSource, SourceTarget};
@@ -32,7 +32,7 @@ fn warnings(manifest: &Manifest) -> Vec<&str> {
     codes.map(|warning| warning.code.as_str()).collect()
 }
 
-/// A manifest whose block `runner` lies in `RUNNER.md`, named in this form.
+/// A manifest whose block `runner` is in `RUNNER.md`, referenced in this form.
 fn with_document(text: &str, form: BlockForm) -> Manifest {
     let root = document::parse(text.as_bytes(), Format::Yaml).expect("YAML");
     let block = "---\nengine: sandbox\nlimits: {memory_mb: 5}\n---\n";

@@ -1,4 +1,4 @@
-//! The rows that making a bundle decides, through `runner bundle`.
+//! Rows that `runner bundle` decides.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use support::runner;
 
-/// One member of an archive, as its header has it.
+/// One member of an archive and its header.
 #[derive(Debug, PartialEq, Eq)]
 struct Member {
     name: String,
@@ -20,7 +20,7 @@ struct Member {
     content: Vec<u8>,
 }
 
-/// What `runner bundle` came to.
+/// The result of `runner bundle`.
 struct Bundled {
     code: Option<i32>,
     stderr: String,
@@ -28,7 +28,7 @@ struct Bundled {
 }
 
 impl Bundled {
-    /// The names of all members but those of the runner itself.
+    /// The names of all members except the runner's own.
     fn names(&self) -> Vec<&str> {
         let names = self.members.iter().map(|member| member.name.as_str());
         names.filter(|name| !name.starts_with(".runner/")).collect()
@@ -51,7 +51,7 @@ impl Bundled {
     }
 }
 
-/// A workspace with these files; text that ends in `/` makes a directory.
+/// A workspace with these files; a text that ends in `/` creates a directory.
 fn workspace(files: &[(&str, &str)]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     for (name, text) in files {
@@ -98,7 +98,7 @@ fn bundle(workspace: &Path, sources: &str) -> Bundled {
     bundle_with(workspace, sources, &[], &[])
 }
 
-/// The members of a `.tar.gz` of ustar headers.
+/// The members of a `.tar.gz` with ustar headers.
 fn members(archive: &[u8]) -> Vec<Member> {
     let mut bytes = Vec::new();
     flate2::read::GzDecoder::new(archive)
@@ -193,7 +193,7 @@ fn a_cycle_is_refused_before_sources_are_read_and_a_diamond_is_accepted() {
         "kind: code-workspace\nname: x\ncode: {sources: [{inline: {path: leaf, content: a}}]}\n";
     let (a_b, b_a) = (refers("{local: gone}, {ref: b}"), refers("{ref: a}"));
     let cyclic = workspace(&[("a/manifest.yaml", &a_b), ("b/manifest.yaml", &b_a)]);
-    // `gone` is not there: it would be missed if sources were read first.
+    // `gone` does not exist: a different error would show that sources are read first.
     bundle(cyclic.path(), "{ref: a}").assert_refused("code_cycle");
     let to_d = refers("{ref: d}");
     let diamond = workspace(&[
@@ -266,7 +266,7 @@ fn a_file_where_another_source_has_a_directory_is_refused_with_both() {
     assert_eq!(bundled.member("d/f").content, b"new");
 }
 
-/// Row 20, where the decisions keep links that stay inside.
+/// Row 20: the decision keeps links that stay inside.
 #[test]
 fn only_the_owners_right_to_execute_is_kept_and_a_link_that_stays_inside() {
     let workspace = workspace(&[("d/plain", "p"), ("d/tool", "t"), ("outside", "o")]);

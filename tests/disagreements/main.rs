@@ -1,5 +1,5 @@
-//! Where the specifications' texts, schemas and guides disagree: each row of the list of
-//! disagreements is a test of what was decided, through the public parser or the program.
+//! Contradictions between the texts, schemas and guides of the specifications: each row of the list
+//! of disagreements is a test of the decision, through the public parser or the program.
 
 #![expect(
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! The rows that only a run decides, through the program.
+//! Rows that only a run decides.
 
 use serde_json::{Value, json};
 
@@ -103,7 +103,7 @@ fn a_downgrade_of_the_engine_is_in_the_report() {
     assert!(warns(&done, "engine_downgraded"), "{done:#?}");
 }
 
-/// Row 26: what is asked for is cut by the host policy, and the plan says so.
+/// Row 26: the host policy restricts what is requested, and the plan says so.
 #[test]
 fn the_plan_shows_what_the_host_policy_allows_of_each_host() {
     let ground = Ground::new();
@@ -191,7 +191,7 @@ fn outputs_are_synced_to_the_workspace_at_the_end_and_only_a_required_one_fails_
     assert_eq!(done.code, 125, "{done:#?}");
 }
 
-/// Row 20, for archives: what has no link that leaves is unpacked with its links.
+/// Row 20, for archives: if no link leads outside, links are unpacked as links.
 #[test]
 fn a_link_inside_the_bundle_is_kept_and_one_that_leaves_it_is_refused() {
     for (target, code) in [("data.txt", 0), ("../outside", 125), ("/etc/passwd", 125)] {

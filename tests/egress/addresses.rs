@@ -1,6 +1,6 @@
-//! Connections by address, and where names lead that are allowed: never to what is not public.
+//! Connections by address, and the addresses of allowed names: the relay dials only public addresses.
 
-/// 10.1.2.3 and its like, which no case may reach.
+/// Addresses such as 10.1.2.3, which no case may reach.
 const NEVER: &[&str] = &[
     "10.1.2.3",
     "169.254.169.254",
@@ -10,7 +10,7 @@ const NEVER: &[&str] = &[
     "2001:4860:4860::8888",
 ];
 
-/// Asserts that nothing reached an address that nobody may reach, nor a service of the host.
+/// Asserts that no forbidden address and no service of the host was reached.
 #[track_caller]
 fn assert_untouched(setting: &super::runs::Setting) {
     let log = setting.outside.log();
@@ -22,7 +22,7 @@ fn assert_untouched(setting: &super::runs::Setting) {
 }
 
 on_both_captures! {
-    /// Case 9, H-02: the address behind an allowed name is not a name.
+    /// Case 9, H-02: the address of an allowed name is not allowed itself.
     fn the_real_address_of_an_allowed_host_is_denied_as_a_literal(setting) {
         let name = "v4-93-184-216-60.zone.example";
         let seen = setting.run(&["v4-93-184-216-60.zone.example"], include_str!("../bodies/egress/the_real_address_of_an_allowed_host_is_denied_as_a_literal.py"));
@@ -37,7 +37,7 @@ on_both_captures! {
         assert_eq!(log.questions_for(name), 0);
     }
 
-    /// Case 10: one metadata service in every form.
+    /// Case 10: one metadata service in every notation.
     fn the_metadata_service_is_reached_in_no_form(setting) {
         let seen = setting.run(&["api.openai.com"], "
 for address in '169.254.169.254', 'fd00:ec2::254', '::ffff:169.254.169.254', '64:ff9b::a9fe:a9fe', '2852039166', '0xa9fea9fe':
@@ -56,7 +56,7 @@ for address in '169.254.169.254', 'fd00:ec2::254', '::ffff:169.254.169.254', '64
         assert_untouched(setting);
     }
 
-    /// Case 10: these are the body's own loopback, where nobody listens.
+    /// Case 10: these addresses are the body's own loopback, where nothing listens.
     fn loopback_in_odd_forms_is_the_bodys_own(setting) {
         let seen = setting.run(&["api.openai.com"], "
 for address in '0x7f000001', '2130706433', '127.1', '0', '::1', '::ffff:127.0.0.1', '127.9.9.9':
@@ -73,7 +73,7 @@ for address in '0x7f000001', '2130706433', '127.1', '0', '::1', '::ffff:127.0.0.
     }
 
     /// Case 11, H-06, H-07.
-    fn an_allowed_name_that_leads_inside_is_denied_and_nobody_inside_is_asked(setting) {
+    fn an_allowed_name_with_a_private_address_is_denied_and_not_dialled(setting) {
         let labels = [
             "v4-10-1-2-3",
             "v4-127-0-0-1",
@@ -84,7 +84,7 @@ for address in '0x7f000001', '2130706433', '127.1', '0', '::1', '::ffff:127.0.0.
             "v4-168-63-129-16",
             "v4-224-0-0-251",
             "v4-255-255-255-255",
-            // The host's own: of the link, public, and its peer's.
+            // Addresses of the host: link-local, public, and those of its peer.
             "v4-198-51-100-1",
             "v4-93-184-217-1",
             "v6-26062800022100000000000000000001",
@@ -123,7 +123,7 @@ for name in {names:?}:
         }
     }
 
-    /// A private range is opened by the host policy alone, and never for the host's own addresses.
+    /// Only the host policy opens a private range, and never addresses of the host itself.
     fn a_private_range_is_opened_by_the_host_policy_and_not_for_the_host_itself(setting) {
         let policy = "egress: {private_ranges: [10.77.0.0/16, 198.51.100.0/24, 127.0.0.0/8]}\n";
         let policy = setting.ground.write("policy.yaml", policy);
@@ -140,7 +140,7 @@ for name in {names:?}:
         assert_untouched(setting);
     }
 
-    /// Case 12, H-06: what was checked is what is dialled, each time.
+    /// Case 12, H-06: the relay dials the address that it checked, for each connection.
     fn a_name_that_changes_its_mind_is_checked_at_every_connection(setting) {
         let name = format!("v4-93-184-216-61.then.v4-10-1-2-3.{}.zone.example", setting.unique);
         let seen = setting.run(&[&format!("{name}:9000")], &format!("
@@ -190,7 +190,7 @@ say(0, dial(name, 0))"));
             9001: reset
             65535: reset
             0: reset"));
-        // Without rules of nf_tables the ports that nobody lists are seen, not captured.
+        // Without rules of nf_tables, connections to unlisted ports are reported but not captured.
         let denied: Vec<&String> = seen
             .denials
             .iter()
@@ -208,7 +208,7 @@ say(0, dial(name, 0))"));
         assert_eq!(log.packets_to(&address), ["tcp 9000"]);
     }
 
-    /// Case 15, H-13: the host's loopback and its own addresses, over both protocols.
+    /// Case 15, H-13: loopback and addresses of the host, over TCP and UDP.
     fn services_of_the_host_are_not_reached(setting) {
         let seen = setting.run(&["api.openai.com"], "
 for address in '127.0.0.1', '::1', '198.51.100.1', '2001:db8:51::1', '93.184.217.1', '2606:2800:221::1':
@@ -251,7 +251,7 @@ for name in 'outside-of-the-egress-tests', 'runner':
     }
 
     /// Case 16.
-    fn the_relays_own_addresses_and_addresses_that_no_name_has_lead_nowhere(setting) {
+    fn addresses_of_the_relay_and_unassigned_addresses_are_denied(setting) {
         let seen = setting.run(&["api.openai.com"], "
 name = resolve('api.openai.com')
 say('the name', name.startswith(SYNTHETIC))
@@ -269,9 +269,8 @@ for address, port in (('198.18.0.1', 1), ('fd00:198:18::1', 1), ('198.18.0.1', 4
         assert_untouched(setting);
     }
 
-    /// Case 17: a listener of the body's own hears what is meant for somebody else at most from the
-    /// body itself.
-    fn a_body_that_listens_everywhere_reaches_nobody_by_it(setting) {
+    /// Case 17: a listener of the body receives only connections of the body itself.
+    fn a_listener_of_the_body_receives_only_its_own_connections(setting) {
         let seen = setting.run(&["api.openai.com"], "
 listener = socket.socket()
 listener.bind(('0.0.0.0', 8443))
@@ -335,7 +334,7 @@ except OSError as error:
         assert_untouched(setting);
     }
 
-    /// H-19, and what a listed address is.
+    /// H-19, and the meaning of a listed address.
     fn an_address_in_the_list_is_reached_at_its_port_only(setting) {
         let allowed = ["93.184.216.64:9000", "[2606:2800:220:1::64]:9000", "10.1.2.3:7777"];
         let seen = setting.run(&allowed, "

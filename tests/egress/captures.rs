@@ -1,4 +1,4 @@
-//! How connections come to the relay, where the host lacks a part of what that takes.
+//! How connections reach the relay on hosts that lack a part of the kernel support.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,8 @@ use support::Case;
 use support::bodies::c_body;
 use support::network::{PYTHON, Who};
 
-/// Starts a program under a filter that refuses `socket(FAMILY, *, PROTOCOL)` with an errno, as a
-/// kernel without that part does. A protocol of -1 is any.
+/// Starts a program under a filter in which `socket(FAMILY, *, PROTOCOL)` fails with an errno, as
+/// on a kernel without that part. A protocol of -1 matches all.
 fn without_sockets() -> PathBuf {
     let text = include_str!("../bodies/egress/without_sockets.c");
     c_body("without-sockets", text)
@@ -30,7 +30,7 @@ const DENIED: &[&str] = &[
 ];
 
 on_both_captures! {
-    /// What the host has is used, and what is forced is had; the other tests force it.
+    /// `auto` uses what the host supports, and a forced way is used; the other tests force one.
     fn the_report_says_how_connections_were_captured(setting) {
         let seen = setting.run(&["api.openai.com"], BODY);
         seen.assert_said(SAID);
@@ -51,7 +51,7 @@ on_both_captures! {
     }
 }
 
-/// A case with `auto`, or nothing, for the way of capturing.
+/// A case with `auto` or without the flag.
 fn case_with<'setting>(setting: &'setting Setting, capture: &[&str]) -> Case<'setting> {
     let words: Vec<&str> = ["run", "--allow-net", "api.openai.com"]
         .iter()
@@ -61,7 +61,7 @@ fn case_with<'setting>(setting: &'setting Setting, capture: &[&str]) -> Case<'se
     setting.case_of(&words, BODY)
 }
 
-/// Uid 0 of a user namespace that has no other uid is an ordinary user, whatever its number.
+/// Uid 0 of a user namespace without other uids counts as an ordinary user.
 #[test]
 fn a_root_alone_in_its_namespace_enforces_the_list_as_an_ordinary_user() {
     for capture in [Capture::Tproxy, Capture::AnyIp] {
@@ -89,7 +89,7 @@ fn a_root_alone_in_its_namespace_enforces_the_list_as_an_ordinary_user() {
     }
 }
 
-/// Case 43: where the kernel refuses the rules, listeners do it.
+/// Case 43: if the kernel refuses the rules, listeners replace them.
 #[test]
 fn without_nf_tables_listeners_enforce_the_same_list() {
     Setting::with(Capture::AnyIp, |setting| {
@@ -104,9 +104,10 @@ fn without_nf_tables_listeners_enforce_the_same_list() {
     });
 }
 
-/// Case 43: where it does not, `auto` has rules; and who forces them is told that there are none.
+/// Case 43: if the kernel accepts them, `auto` uses rules; elsewhere, forcing them is refused with
+/// the reason.
 #[test]
-fn rules_are_had_where_the_kernel_has_them_and_forcing_them_elsewhere_is_refused() {
+fn rules_are_used_if_the_kernel_supports_them_and_forcing_them_elsewhere_is_refused() {
     Setting::with(Capture::Tproxy, |setting| {
         let seen = Seen::of(case_with(setting, &[]).done());
         assert_eq!(seen.done.report["egress"]["capture"], "tproxy");
@@ -123,7 +124,7 @@ fn rules_are_had_where_the_kernel_has_them_and_forcing_them_elsewhere_is_refused
     });
 }
 
-/// What no listener gets is seen, and told with what to write.
+/// A connection that no listener receives is denied with a hint.
 #[test]
 fn without_rules_an_unlisted_port_is_denied_with_a_hint() {
     Setting::with(Capture::AnyIp, |setting| {
@@ -139,7 +140,7 @@ fn without_rules_an_unlisted_port_is_denied_with_a_hint() {
     });
 }
 
-/// With rules every port of a bare host is captured.
+/// With rules, every port of an allowed host is captured.
 #[test]
 fn with_rules_a_bare_host_is_reached_at_every_port() {
     Setting::with(Capture::Tproxy, |setting| {

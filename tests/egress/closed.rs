@@ -1,5 +1,4 @@
-//! What is closed stays closed: where nothing is allowed, where the relay does not answer, fails, or
-//! has died in the middle of a run.
+//! No traffic leaves if no host is allowed, and if the relay does not answer, fails or dies during a run.
 
 use std::time::Duration;
 
@@ -10,8 +9,7 @@ use support::invariants::living;
 use support::network::{Outside, PYTHON, Who};
 use support::{Ground, Running, random};
 
-/// Asks for names in every way that there is, each of which has `unique` in it, and knocks at
-/// addresses of the local network.
+/// Looks up names that contain `unique` in every way, and connects to addresses of the local network.
 const ASK: &str = r#"
 name = f'secret-{unique}.zone.example'
 def quietly(action):
@@ -43,11 +41,11 @@ quietly(lambda: echo(server_outside))
 print('asked', flush=True)
 "#;
 
-/// An address outside that no other case has.
+/// An outside address that no other case uses.
 const SERVER: &str = "93.184.216.240";
 
-/// Whom a body asks besides. The control without a sandbox does not: these are heard, and other cases
-/// in the same network outside look at who hears what.
+/// Further name servers for a body. The control without a sandbox does not use them: its queries
+/// leave, and other cases in the same outside network check who receives queries.
 const OTHERS: [&[&str]; 2] = [
     &["8.8.8.8", "224.0.0.251", "255.255.255.255", "127.0.0.53"],
     &["ff02::fb", "ff02::1:3", "2001:4860:4860::8888"],
@@ -61,14 +59,14 @@ fn asking(setting_unique: &str, [others, others_6]: [&[&str]; 2]) -> String {
     )
 }
 
-/// F-14: with an empty list nothing leaves, neither by the body nor by whoever would ask for it.
+/// F-14: with an empty list nothing leaves, neither from the body nor from a resolver on its behalf.
 #[test]
 fn no_dns_query_leaves_where_no_host_is_allowed() {
     let Some(outside) = Outside::get() else {
         return;
     };
     let ground = Ground::new();
-    // The same program, without a sandbox, is heard: else this would prove nothing.
+    // The control: without a sandbox, the queries of the same program arrive.
     let bare = format!("b{}", random());
     let status = outside
         .command(Who::Caller, PYTHON.as_ref(), &ground.path(""))
@@ -98,8 +96,8 @@ fn no_dns_query_leaves_where_no_host_is_allowed() {
     }
 }
 
-/// F-13: where nothing is allowed there is no way to the local network, and a caller who lists a
-/// metadata service does not open it.
+/// F-13: if no host is allowed, the local network is unreachable, and listing a metadata service
+/// does not open it.
 #[test]
 fn a_metadata_service_is_not_reached_with_an_empty_list_nor_by_listing_it() {
     let Some(outside) = Outside::get() else {
@@ -136,7 +134,7 @@ for address in '169.254.169.254', 'fd00:ec2::254', '100.100.100.200', '169.254.1
     }
 }
 
-/// Sends to an allowed host, to one that is not, and to a name server, again and again.
+/// Sends to an allowed host, to a denied host and to a name server, in a loop.
 const SEND: &str = "
 print('up', flush=True)
 def again(action):
@@ -159,7 +157,7 @@ impl Setting {
         format!("name, unlisted = {name:?}, {unlisted:?}\n{SEND}")
     }
 
-    /// A body that sends all the time, to somebody who hears it.
+    /// A body that sends all the time, and a receiver that counts.
     fn start_sending(&self) -> Running<'_> {
         let name = self.name(241);
         let listed = format!("{name}:9000");
@@ -173,7 +171,7 @@ impl Setting {
         running
     }
 
-    /// What was heard of the body: at the allowed host, and anywhere else.
+    /// The bytes received at the allowed host, and at all other addresses.
     fn heard(&self) -> (usize, usize) {
         let log = self.outside.log();
         (
@@ -184,11 +182,11 @@ impl Setting {
 }
 
 on_both_captures! {
-    /// E-26: nobody answers for the world outside while the supervisor is stopped.
+    /// E-26: while the supervisor is stopped, no data leaves.
     fn a_relay_that_does_not_answer_lets_nothing_through(setting) {
         let running = setting.start_sending();
         running.signal(Signal::STOP);
-        // What was under way comes to rest: what is sent by then has been heard.
+        // Data in flight arrives first.
         std::thread::sleep(Duration::from_millis(300));
         let (before, _) = setting.heard();
         std::thread::sleep(Duration::from_millis(700));
@@ -199,7 +197,7 @@ on_both_captures! {
         assert_eq!(running.done().code, 137);
     }
 
-    /// E-26: the relay is a part of the supervisor, so that its end is the body's end.
+    /// E-26: the relay runs in the supervisor, so the body ends with it.
     fn a_relay_that_dies_takes_the_network_and_the_body_along(setting) {
         let running = setting.start_sending();
         running.signal(Signal::KILL);
@@ -210,7 +208,7 @@ on_both_captures! {
         assert_eq!((after - before, elsewhere), (0, 0));
     }
 
-    /// E-26: a relay that cannot go on ends the run; it is not let be.
+    /// E-26: a relay that fails ends the run.
     fn a_relay_that_fails_ends_the_run(setting) {
         let name = format!("{}:9000", setting.name(241));
         let inject = "inject=?epoll_wait,?epoll_pwait,?epoll_pwait2:error=EIO:when=3+";

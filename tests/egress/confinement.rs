@@ -1,13 +1,13 @@
-//! The network that a body finds: it cannot be changed, left, or reached around, by nobody inside.
+//! No process inside can change, leave or bypass the network of the body.
 
 use support::bodies::c_body;
 
-/// What every body of this module begins with.
+/// The first lines of each body of this module.
 const ATTEMPTS: &str = include_str!("../bodies/egress/confinement_attempts.py");
 
 on_both_captures! {
     /// Cases 31 to 34.
-    fn the_network_of_a_body_is_changed_and_left_by_nobody_inside(setting) {
+    fn no_process_inside_can_change_or_leave_the_network(setting) {
         let seen = setting.run(&["api.openai.com"], &format!("{ATTEMPTS}
 say('and still', ask('api.openai.com')[:2], dial('8.8.8.8', 443))"));
         let wrong = seen.said.iter().find(|line| line.contains(": succeeded"));
@@ -33,7 +33,7 @@ say('and still', ask('api.openai.com')[:2], dial('8.8.8.8', 443))"));
         }
     }
 
-    /// Case 29: the host's unix sockets, by path and by abstract name.
+    /// Case 29: unix sockets of the host, by path and by abstract name.
     fn unix_sockets_of_the_host_are_not_reached(setting) {
         let path = setting.ground.path("socket");
         let listener = std::os::unix::net::UnixListener::bind(&path).expect("bound");
@@ -52,7 +52,7 @@ for name in ({:?}, '\\0outside-of-the-egress-tests', '/run/dbus/system_bus_socke
         std::fs::remove_file(path).expect("removed");
     }
 
-    /// Case 30: the body has its three streams, and no descriptor of the relay's network.
+    /// Case 30: the body has its three streams, and no descriptor of the relay.
     fn no_descriptor_of_the_relay_is_inherited(setting) {
         let seen = setting.run(&["api.openai.com"], "
 listing = os.open('/proc/self/fd', os.O_RDONLY)

@@ -1,8 +1,8 @@
-//! What a connection says first: the TLS name and the Host header are the name that was dialled.
+//! The first bytes of a connection: the TLS server name and the Host header must name the dialled host.
 
 use super::runs::{Seen, Setting};
 
-/// Runs a script with a host of its own allowed, which the script knows as `name`.
+/// Runs a script with one allowed host, which the script has as `name`.
 fn run(setting: &Setting, number: u8, script: &str) -> (String, Seen) {
     let name = setting.name(number);
     let script = format!("name = {name:?}\n{script}");
@@ -24,7 +24,7 @@ for other in 'api.openai.com', 'evil.example', 'x' + name, name + '.evil.example
     }
 
     /// Case 22.
-    fn only_one_plain_tls_name_passes_however_it_is_cut(setting) {
+    fn only_a_single_valid_tls_name_is_accepted_in_any_fragmentation(setting) {
         let (name, seen) = run(setting, 71, r"
 good = hello(name)
 who = b'who\n'
@@ -79,7 +79,7 @@ say_dial('SSL 2', b'\x80\x2e\1\0\2' + bytes(44))");
         assert_eq!(setting.outside.log().packets_to(&setting.public(71)).len(), 5);
     }
 
-    /// Case 23: an encrypted name is refused where the caller is strict.
+    /// Case 23: `--strict` denies an encrypted name.
     fn an_encrypted_hello_passes_by_its_outer_name_unless_refused(setting) {
         let name = setting.name(72);
         let script = format!("name = {name:?}
@@ -96,7 +96,7 @@ say('plain', dial(name, 443, hello(name) + b'who\\n'))");
             let flags: Vec<&str> = flags.iter().chain(&["--allow-net", &name]).copied().collect();
             let seen = Seen::of(setting.case(&flags, &script).done());
             if flags.contains(&"--strict") && seen.done.outcome() == "refused" {
-                // A host that lacks something else refuses a strict run altogether.
+                // A host that lacks other kernel features refuses every strict run.
                 continue;
             }
             seen.assert_said(&format!("encrypted: reset\nplain: {address} 443"));
@@ -105,7 +105,7 @@ say('plain', dial(name, 443, hello(name) + b'who\\n'))");
     }
 
     /// Case 24.
-    fn what_is_no_tls_at_port_443_is_denied_and_so_is_silence(setting) {
+    fn port_443_denies_other_protocols_and_silence(setting) {
         let (name, seen) = run(setting, 73, r"
 say('raw', dial(name, 443, b'who\n'))
 say('ssh', dial(name, 443, b'SSH-2.0-OpenSSH_9.2\r\n'))
@@ -163,7 +163,7 @@ request('a head without an end', 'GET / HTTP/1.1\r\n' + 'X: y\r\n' * 4000)");
         assert_eq!(setting.outside.log().packets_to(&setting.public(74)).len(), 3);
     }
 
-    /// H-11: the second request of a redirect is a connection of its own.
+    /// H-11: the second request after a redirect is a separate connection.
     fn a_redirect_to_a_host_that_is_not_allowed_is_denied_there(setting) {
         let (name, seen) = run(setting, 75, include_str!("../bodies/egress/a_redirect_to_a_host_that_is_not_allowed_is_denied_there.py"));
         seen.assert_said(&format!("allowed: {}\na name: no such name\nan address: reset", setting.public(75)));

@@ -1,4 +1,4 @@
-//! More than anybody needs: caps hold, counts stay exact, and the supervisor stays small.
+//! Floods: limits hold, counts stay exact, and the supervisor's memory stays small.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ fn count_of(report: &Value, is_meant: impl Fn(&Value) -> bool) -> u64 {
 }
 
 on_both_captures! {
-    /// Case 35: denials of every kind, each counted.
+    /// Case 35: denials of each reason are all counted.
     fn a_flood_of_denials_is_counted_to_the_last_one(setting) {
         let each: u64 = if tier_includes("long") { 10_000 } else { 2_000 };
         let seen = setting.run(&["api.openai.com", "*.anthropic.com"], &format!("
@@ -54,8 +54,8 @@ say('still', dial('api.openai.com', 443, hello('api.openai.com') + b'who\\n'))")
         assert_eq!(setting.outside.log().packets_to("8.8.8.8"), [""; 0]);
     }
 
-    /// Case 35: questions by datagram: answered, denied, or counted as lost.
-    fn a_flood_of_questions_is_counted_and_what_was_lost_is_said(setting) {
+    /// Case 35: each DNS query over UDP is answered, denied, or counted as lost.
+    fn a_flood_of_dns_queries_is_counted_and_lost_ones_are_reported(setting) {
         let each: u64 = 4_000;
         let seen = setting.run(&["api.openai.com"], &format!("
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
@@ -75,7 +75,7 @@ say('still', ask('api.openai.com')[:2])"));
         assert_eq!(denied + lost, each, "{seen:#?}");
     }
 
-    /// Denials of more kinds than are kept apart.
+    /// More distinct denials than the report lists.
     fn kinds_of_denials_beyond_the_cap_are_only_counted(setting) {
         let seen = setting.run(&["api.openai.com"], "
 with socket.create_connection(('198.18.0.1', 53), 20) as asker:
@@ -131,13 +131,13 @@ say('afterwards', last)"));
         assert_eq!(seen.said[3], format!("afterwards: {} 9000", setting.public(96)), "{seen:#?}");
         let denied: u64 = seen.said[2].trim_start_matches("denied: ").parse().expect("a number");
         let counted = count_of(&seen.done.report, |denial| denial["reason"] == "limit");
-        // The last attempts may have met the cap too.
+        // The last attempts may have reached the limit too.
         assert!(denied <= counted && counted < denied + 100, "{seen:#?}");
         assert_eq!(seen.denials.len(), 1);
     }
 
-    /// H-12: heads and hellos that never end are ended, and others are served meanwhile.
-    fn connections_that_say_nothing_are_closed_and_hold_up_nobody(setting) {
+    /// H-12: endless request heads and TLS hellos are ended, and other connections are served meanwhile.
+    fn silent_connections_are_closed_and_delay_no_others(setting) {
         let name = setting.name(97);
         let seen = setting.run(&[&name], &format!("
 name = {name:?}

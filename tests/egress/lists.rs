@@ -1,8 +1,8 @@
-//! The list itself: what it takes for one to allow anybody, and whose list counts.
+//! The egress list: what allows a host, and which of the lists apply.
 
 use super::runs::{Capture, PRELUDE, Seen, Setting};
 
-/// Tries everything, and says how each attempt failed at once.
+/// Tries everything, and prints how each attempt failed.
 const ATTEMPTS: &str = "
 def attempt(label, family, kind, to):
     with socket.socket(family, kind) as sender:
@@ -36,7 +36,7 @@ const NOTHING: &str = "tcp: ENETUNREACH
     its own: b'loopback'
     devices: lo";
 
-/// `runner exec FLAGS BUNDLE` in the bed, with a manifest and a body in Python.
+/// `runner exec FLAGS BUNDLE` in the test network, with a manifest and a Python body.
 fn exec(setting: &Setting, manifest: &str, flags: &[&str], script: &str) -> support::Done {
     let body = format!(
         "#!/usr/bin/python3\n{PRELUDE}\nunique = {:?}\n{script}",
@@ -58,7 +58,7 @@ fn exec(setting: &Setting, manifest: &str, flags: &[&str], script: &str) -> supp
         .done()
 }
 
-/// Case 40, H-01 (CVE-2025-66479): nothing stated is nobody allowed, however it is written.
+/// Case 40, H-01 (CVE-2025-66479): a missing or empty list allows no host, in every notation.
 #[test]
 fn a_missing_block_or_an_empty_list_allows_no_host() {
     Setting::with(Capture::Tproxy, |setting| {
@@ -77,7 +77,7 @@ fn a_missing_block_or_an_empty_list_allows_no_host() {
             let manifest = format!("run: body.py\n{spelling}\n");
             let done = exec(setting, &manifest, &["--grant", "all"], ATTEMPTS);
             if done.outcome() == "refused" {
-                // No list at all is also an answer, where the manifest may not say so.
+                // A missing list, for a manifest that may not state one.
                 assert_eq!(done.text(), "", "{spelling}: {done:#?}");
                 continue;
             }
@@ -97,7 +97,7 @@ fn a_missing_block_or_an_empty_list_allows_no_host() {
     });
 }
 
-/// Case 40: the host policy leaves nothing of what was asked for.
+/// Case 40: the host policy removes every requested entry.
 #[test]
 fn a_list_that_the_host_policy_empties_allows_no_host() {
     Setting::with(Capture::Tproxy, |setting| {
@@ -119,8 +119,8 @@ fn a_list_that_the_host_policy_empties_allows_no_host() {
 }
 
 on_both_captures! {
-    /// Case 40: who asks for denials gets them, and still nobody is reached.
-    fn an_empty_list_denies_everybody_and_says_whom_where_denials_are_asked_for(setting) {
+    /// Case 40: `--report-denials` reports denials, and still no host is reached.
+    fn an_empty_list_denies_every_host_and_reports_denials_on_request(setting) {
         let seen = setting.run_with(&["--report-denials"], "
 say('name', resolve(unique + '.evil.example'))
 say('address', dial('93.184.216.110', 443))
@@ -134,8 +134,8 @@ say('the proxy', dial('127.0.0.1', 3, b'CONNECT api.openai.com:443 HTTP/1.1\\r\\
         assert_eq!(setting.outside.log().packets_to("93.184.216.110"), [""; 0]);
     }
 
-    /// The list that counts: of the manifest and of the flags, within the host policy.
-    fn what_was_granted_within_the_host_policy_is_what_is_allowed(setting) {
+    /// The effective list: entries of manifest and flags, restricted by the host policy.
+    fn the_allowed_list_is_the_granted_one_restricted_by_the_host_policy(setting) {
         let unique = &setting.unique;
         let name = |number: u8| format!("v4-93-184-216-{number}.{unique}.zone.example");
         let (asked, flagged, beyond) = (name(111), name(112), name(113));
@@ -161,8 +161,8 @@ say('beyond', dial({beyond:?}, 9000))"));
         ]);
     }
 
-    /// A manifest that asks is refused where nobody grants; the network has no say before.
-    fn a_list_that_nobody_granted_is_refused(setting) {
+    /// A manifest with entries is refused without a grant, before a network is created.
+    fn a_list_without_a_grant_is_refused(setting) {
         let manifest = "run: body.py\nsandbox: {provider: local, config: {}, network: {egress: [api.openai.com]}}\n";
         let done = exec(setting, manifest, &[], "say('ran')");
         done.assert_error("refused", "grant_required");
@@ -172,7 +172,7 @@ say('granted', dial('api.openai.com', 443, hello('api.openai.com') + b'who\\n'))
         Seen::of(done).assert_said("granted: 93.184.216.34 443");
     }
 
-    /// H-17: the list is that of the run's beginning, whatever becomes of the file that it came from.
+    /// H-17: the list is read at the start of the run; later changes of the file have no effect.
     fn a_policy_that_changes_meanwhile_changes_nothing_for_a_run_that_has_begun(setting) {
         let (allowed, other) = (setting.name(116), setting.name(117));
         let policy = |list: &str| {
@@ -200,7 +200,7 @@ say('after', dial({allowed:?}, 9000), dial({other:?}, 9000))")).start();
         assert!(!done.text().contains(&address), "the file is read for the next run: {done:#?}");
     }
 
-    /// Case 41, H-17: two runs at once have nothing in common, and no list changes meanwhile.
+    /// Case 41, H-17: two concurrent runs share nothing, and their lists do not change.
     fn two_runs_at_once_have_their_own_lists(setting) {
         let name = |number: u8| format!("v4-93-184-216-{number}.{}.zone.example", setting.unique);
         let names = [name(114), name(115)];

@@ -1,5 +1,5 @@
-//! Who a body reaches: only whom the list names, whatever the body tries. The outside is the tests'
-//! own (`support::network`); each case is run with both ways of capturing connections.
+//! A body reaches only the hosts of its list, whatever it tries. The outside network belongs to the
+//! tests (`support::network`); each case runs with both ways of capturing connections.
 
 #![allow(
     unreachable_pub,

@@ -1,4 +1,4 @@
-//! Questions for names: who is answered, with what, and that no question is ever passed on.
+//! DNS queries of the body: which are answered, and with what. No query is forwarded.
 
 use super::runs::allow;
 
@@ -6,7 +6,7 @@ const LIST: &[&str] = &["api.openai.com", "*.anthropic.com"];
 
 on_both_captures! {
     /// Case 1.
-    fn an_unknown_name_does_not_exist_and_nobody_outside_is_asked(setting) {
+    fn an_unlisted_name_does_not_exist_and_is_not_looked_up_outside(setting) {
         let seen = setting.run(LIST, "
 say('library', resolve(unique + '.evil.example'))
 say('message', ask(unique + '.other.example'))
@@ -15,7 +15,7 @@ say('message', ask(unique + '.other.example'))");
             message: no such name
             message: no such name");
         let unique = &setting.unique;
-        // The library asks for both families.
+        // The C library queries both families.
         seen.assert_denied(&[
             &format!("dns name-not-allowed {unique}.evil.example x2"),
             &format!("dns name-not-allowed {unique}.other.example x2"),
@@ -28,7 +28,7 @@ say('message', ask(unique + '.other.example'))");
         assert_eq!(log.questions_for(&format!("{unique}.other.example")), 0);
     }
 
-    /// Cases 2 and 8, H-10: a name is no letter box, whatever is asked of it.
+    /// Cases 2 and 8, H-10: names carry no data outside, for every record type.
     fn every_type_of_an_unknown_name_does_not_exist_and_of_an_allowed_one_is_empty(setting) {
         let seen = setting.run(LIST, "
 for kind in 16, 15, 255, 10, 28, 65, 64, 5, 6, 33, 257:
@@ -46,7 +46,7 @@ say('chaos', send_question(question('api.openai.com', 1, name_class=3)))");
     }
 
     /// Case 3, H-02.
-    fn a_question_to_any_server_is_answered_by_us_and_reaches_nobody(setting) {
+    fn a_query_to_any_server_is_answered_by_the_relay_and_not_forwarded(setting) {
         let seen = setting.run(LIST, "
 first = ask('api.openai.com')
 say('ours', first.startswith('ok ' + SYNTHETIC))
@@ -101,7 +101,7 @@ say('after', ask('api.openai.com')[:2])");
         assert_eq!(log.packets_to("8.8.4.4"), [""; 0]);
     }
 
-    /// Case 5: names are what a body could tell a server with that answers for all of them.
+    /// Case 5: names could carry data to a server that answers all of them.
     fn names_under_a_wildcard_are_capped_and_the_rest_is_one_denial(setting) {
         let seen = setting.run(LIST, "
 answers = {}
@@ -129,7 +129,7 @@ say('known ones', ask(unique + 'x7.anthropic.com')[:2])");
     }
 
     /// Case 6.
-    fn malformed_questions_are_refused_and_the_next_one_is_answered(setting) {
+    fn malformed_queries_are_refused_and_the_next_one_is_answered(setting) {
         let seen = setting.run(LIST, r"
 header = struct.pack('!HHHHHH', 7, 0x0100, 1, 0, 0, 0)
 end = struct.pack('!HH', 1, 1)
@@ -235,8 +235,8 @@ say('another alphabet', resolve('\u0430pi.openai.com'))");
         ]);
     }
 
-    /// The five lines at the end, and the word about the rest.
-    fn at_most_five_denials_are_told_at_the_end(setting) {
+    /// The five lines at the end, and the line that counts the rest.
+    fn at_most_five_denials_are_printed_at_the_end(setting) {
         let mut flags = allow(LIST);
         flags.push("--report-denials");
         let seen = setting.run_with(&flags, "

@@ -1,8 +1,8 @@
-//! Everything that is neither a connection nor a question for a name.
+//! Traffic that is neither TCP nor DNS.
 
 on_both_captures! {
     /// Case 26, H-10, H-16.
-    fn datagrams_reach_nobody_and_are_counted(setting) {
+    fn datagrams_are_dropped_and_counted(setting) {
         let seen = setting.run(&["api.openai.com"], "
 synthetic = resolve('api.openai.com')
 def send(address, port, times=3):
@@ -51,8 +51,8 @@ time.sleep(0.2)");
         }
     }
 
-    /// A datagram is denied by name where a name has the address.
-    fn a_denied_datagram_is_told_at_the_end(setting) {
+    /// A denied datagram is reported with the name of its address, if it has one.
+    fn a_denied_datagram_is_reported_at_the_end(setting) {
         let seen = setting.run(&["api.openai.com"], "
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
     try:
@@ -67,7 +67,7 @@ time.sleep(0.2)");
         assert_eq!(setting.outside.log().packets_to("93.184.216.80"), [""; 0]);
     }
 
-    /// Cases 27 and 28, H-14: no other socket exists, nor another way to make one.
+    /// Cases 27 and 28, H-14: other types of sockets cannot be created.
     fn no_other_family_nor_protocol_of_sockets_exists(setting) {
         let seen = setting.run(&["api.openai.com"], include_str!("../bodies/egress/no_other_family_nor_protocol_of_sockets_exists.py"));
         let expected = "sockets: (1, 1, 0) (1, 1, 1) (1, 2, 0) (1, 2, 1) (1, 5, 0) (1, 5, 1) \

@@ -1,9 +1,9 @@
-//! The outside itself: that it sees what it is asked to see, without any run.
+//! The outside network records what it should, without a run.
 
 use support::Ground;
 use support::network::{Outside, PYTHON, Who};
 
-/// What the other tests trust: an empty log means that nothing came.
+/// The other tests rely on this: an empty log means that no packet arrived.
 #[test]
 fn the_outside_network_records_every_packet_that_leaves() {
     let Some(outside) = Outside::get() else {
@@ -25,9 +25,9 @@ fn the_outside_network_records_every_packet_that_leaves() {
     assert_eq!(log.questions_for("v4-93-184-216-1.zone.example"), 1);
 }
 
-/// The runner is whom it would be without the bed: root, or the ordinary uid of the caller.
+/// In the test network the runner has the same uid as outside it: root, or the caller's.
 #[test]
-fn a_run_in_the_bed_is_a_run_of_the_caller() {
+fn a_run_in_the_test_network_is_a_run_of_the_caller() {
     let Some(outside) = Outside::get() else {
         return;
     };
@@ -38,7 +38,7 @@ fn a_run_in_the_bed_is_a_run_of_the_caller() {
     there.assert_exited(0);
     assert_eq!(there.text(), done.text());
     assert_eq!(there.report["host"], done.report["host"]);
-    // Alone in a user namespace, uid 0 is an ordinary user.
+    // Uid 0 alone in a user namespace is an ordinary user.
     let runtime = ground.path("runtime");
     let alone = ground
         .command(&words)

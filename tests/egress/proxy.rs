@@ -1,8 +1,8 @@
-//! The compatibility proxy on the sandbox's loopback: an aid, with the same list behind it.
+//! The compatibility proxy on the loopback of the sandbox enforces the same list.
 
 use super::runs::{Seen, Setting};
 
-/// What bodies of this module know.
+/// Functions for the bodies of this module.
 const PROXY: &str = r"
 def proxied(text, host='127.0.0.1', more=b'', patience=30):
     '''The first line of the answer, and what comes after its head.'''
@@ -107,8 +107,8 @@ say('loopback', connect('localhost:7777'), connect('127.0.0.1:7777'), connect('[
         assert_eq!(log.events.iter().find(|event| event["role"] == "host"), None);
     }
 
-    /// H-03: what two readers could read as two names is neither.
-    fn a_proxied_name_in_a_doubtful_form_is_refused_and_never_resolved(setting) {
+    /// H-03: a name that parsers could read in two ways is refused.
+    fn an_ambiguous_name_in_a_proxy_request_is_refused_and_not_resolved(setting) {
         let (name, seen) = run(setting, 121, &[9000], r"
 forms = (
     'evil.example\0.NAME', 'NAME\0.evil.example', 'NAME%00.evil.example', 'NAME .evil.example', 'NAME\t', 'NAME\r',
@@ -136,7 +136,7 @@ say('a good one', connect(name + ':9000'), socks_name(name, 9000), socks_name(na
             a good one: 200 ADDRESS 9000 ADDRESS 9000 ADDRESS 9000".replace("ADDRESS", &setting.public(121)));
         let log = setting.outside.log();
         assert_eq!(log.packets_to(&setting.public(121)), ["tcp 9000"; 3]);
-        // Asked is for the good one only, and for nothing with the other half of a doubtful one.
+        // Only the valid name is looked up; no part of an ambiguous one is.
         let asked: Vec<&str> = log
             .of_kind("question")
             .filter_map(|event| event["name"].as_str())
@@ -145,7 +145,7 @@ say('a good one', connect(name + ':9000'), socks_name(name, 9000), socks_name(na
         assert!(!asked.is_empty() && asked.iter().all(|asked| *asked == name), "{asked:?}");
     }
 
-    /// Case 42: SOCKS5 with names, and nothing else of it.
+    /// Case 42: of SOCKS5, only CONNECT with names is accepted.
     fn socks_leads_to_allowed_names_only(setting) {
         let (name, seen) = run(setting, 122, &[443, 9000, 9001], r"
 say('a name', socks_name(name, 9000))
@@ -192,7 +192,7 @@ say('SOCKS4', socks_name(name, 9000, version=4))");
         assert_eq!(setting.outside.log().packets_to("10.1.2.3"), [""; 0]);
     }
 
-    /// Case 42, H-05, H-12: one request for each connection, with the body that it states.
+    /// Case 42, H-05, H-12: one request for each connection, with a body of the stated length.
     fn a_proxied_request_is_one_request(setting) {
         let (name, seen) = run(setting, 123, &[80], r"
 def request(label, text):
@@ -262,7 +262,7 @@ request('nothing', '\0\0\0\0')");
         assert!(seen.denials.contains(&format!("tcp port-not-allowed {name}:9000 x1")), "{seen:#?}");
     }
 
-    /// Case 42: with the variables, without them, and with some that lead elsewhere.
+    /// Case 42: with the proxy variables, without them, and with others that name another proxy.
     fn proxy_variables_change_the_way_and_not_the_list(setting) {
         let name = "v4-93-184-216-124.zone.example";
         let script = format!(r"

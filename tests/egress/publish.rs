@@ -1,4 +1,4 @@
-//! `--publish`: a server of the body's that the caller reaches, and nobody else by it.
+//! `--publish`: only the caller reaches a server of the body, at the published port.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use super::runs::{Capture, Seen, Setting};
 use support::Running;
 use support::network::{PYTHON, Who};
 
-/// A port of the host's namespace that no other case has.
+/// A port of the host's namespace that no other case uses.
 fn port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(20_000);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -34,10 +34,10 @@ def serve(family, address, port):
     threading.Thread(target=forever, daemon=True).start()
 ";
 
-/// What callers know.
+/// Functions for the callers.
 const CALLER: &str = include_str!("../bodies/egress/publish_caller.py");
 
-/// Runs a caller in the host's namespace, and gives what it says.
+/// Runs a caller in the host's namespace and returns its output.
 fn call(setting: &Setting, script: &str) -> String {
     let directory = setting.ground.path("");
     let mut command = setting
@@ -59,7 +59,7 @@ fn end(running: Running<'_>) -> Seen {
 }
 
 on_both_captures! {
-    /// H-18: reached while it runs, and not afterwards.
+    /// H-18: the port is reachable only while the run lasts.
     fn a_published_server_is_reached_until_the_body_ends(setting) {
         let (four, six) = (port(), port());
         let publish = [format!("{four}:8080"), format!("{six}:8081")];
@@ -91,7 +91,7 @@ b'stop'");
         assert_eq!(after, "ConnectionRefusedError");
     }
 
-    /// Nobody listens there yet, then somebody does.
+    /// At first no server listens there, then one does.
     fn a_connection_to_a_port_where_nobody_listens_is_reset(setting) {
         let host_port = port();
         let publish = format!("{host_port}:8080");
@@ -126,7 +126,7 @@ print(echo({host_port}, b'stop'))"));
         end(running).assert_said("ready:");
     }
 
-    /// Many at once, and one that keeps a connection beyond the body's end.
+    /// Many connections at the same time, one of which outlives the body.
     fn many_callers_are_served_and_ended_with_the_body(setting) {
         let host_port = port();
         let publish = format!("{host_port}:8080");
@@ -158,7 +158,7 @@ except OSError as error:
     }
 }
 
-/// Without a list the body has its loopback and the published port, and no more.
+/// Without an egress list, the body has only its loopback and the published port.
 #[test]
 fn a_port_is_published_without_any_list() {
     Setting::with(Capture::Tproxy, |setting| {
@@ -181,11 +181,11 @@ stopped.wait(100)"
     });
 }
 
-/// A port that is taken, and what is none.
+/// A port in use, and an invalid port.
 #[test]
 fn a_port_that_cannot_be_published_is_refused_before_anything_runs() {
     Setting::with(Capture::Tproxy, |setting| {
-        // The bed's own service holds 7777.
+        // The test network's own service listens at 7777.
         for wrong in [
             "7777:8080",
             "00:8080",
@@ -211,16 +211,15 @@ fn a_port_that_cannot_be_published_is_refused_before_anything_runs() {
     });
 }
 
-/// Where all runs have one uid, descriptors under way are counted over all of them: a run with few
-/// of its own meets the ones of every other.
+/// If all runs have the same uid, the kernel counts the descriptors in flight over all of them.
 fn alone_with_descriptors() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 on_both_captures! {
-    /// Descriptors that are under way count against the uid, not against one process: a body that
-    /// uses that up keeps init from handing a connection over, and ends nothing but that connection.
+    /// The kernel counts descriptors in flight per uid. A body that uses them up prevents init from
+    /// passing a connection, and only that connection ends.
     fn a_body_with_too_many_descriptors_under_way_keeps_its_init(setting) {
         let _alone = alone_with_descriptors();
         let host_port = port();
@@ -235,7 +234,7 @@ on_both_captures! {
         end(running).assert_said("too many: ETOOMANYREFS\ncame over it: 0");
     }
 
-    /// No room for one more connection: that one is refused, and the run goes on.
+    /// The limit allows no further connection: it is refused, and the run continues.
     fn callers_beyond_the_descriptors_that_there_are_do_not_end_the_run(setting) {
         let _alone = alone_with_descriptors();
         let host_port = port();

@@ -1,8 +1,9 @@
-//! What the body reads about names, what it makes of it, and how names are resolved outside.
+//! Name resolution files of the body, and name resolution of the relay.
 
 on_both_captures! {
-    /// Case 44: the files are ours; a resolver or a hosts file of the body's own leads nowhere else.
-    fn a_body_that_rewrites_its_resolver_reaches_nobody_else(setting) {
+    /// Case 44: the runner writes the files; a resolver or hosts file of the body does not change
+    /// the result.
+    fn a_body_that_rewrites_its_resolver_reaches_no_other_server(setting) {
         let unique = &setting.unique;
         let seen = setting.run(&["v4-93-184-216-44.zone.example:443", "v4-93-184-216-44.zone.example:9000"], "
 for path in ('/etc/resolv.conf', '/etc/hosts', '/etc/nsswitch.conf'):
@@ -48,7 +49,8 @@ say('the name', dial('v4-93-184-216-44.zone.example', 9000))");
         assert_eq!(log.packets_to_port(443).iter().filter(|to| to.ends_with("216.44")).count(), 0);
     }
 
-    /// Where an allowed name leads: the host's hosts file, its name server, a name beyond, no name.
+    /// The sources of addresses: the host's hosts file and name server. The other names have no
+    /// usable record.
     fn an_allowed_name_is_resolved_outside_as_the_host_resolves_it(setting) {
         let unique = &setting.unique;
         let below = |label: &str| format!("{label}.{unique}.zone.example");
@@ -62,7 +64,7 @@ say('the name', dial('v4-93-184-216-44.zone.example', 9000))");
             below("tc"),
             below("v4-93-184-216-53.v6-26062800022000010000000000000053"),
         );
-        // A server that says of a name without IPv6 addresses that it does not exist.
+        // A server that answers NXDOMAIN for names without IPv6 addresses.
         let half = below("nx6.v4-93-184-216-56");
         let names = ["hosts.example.com", &two, &six, &gone, &failed, &long, &mixed, &half];
         let script = names.map(|name| format!("say({name:?}, dial({name:?}, 9000))\n")).concat();
@@ -76,7 +78,7 @@ say('the name', dial('v4-93-184-216-44.zone.example', 9000))");
             {long}: reset
             {mixed}: 93.184.216.53 9000
             {half}: 93.184.216.56 9000"));
-        // Nobody was denied anything.
+        // Nothing was denied.
         seen.assert_denied(&[]);
         let unreachable = &seen.done.report["egress"]["unreachable"];
         assert_eq!(unreachable.as_array().map(Vec::len), Some(3), "{unreachable}");
@@ -84,8 +86,8 @@ say('the name', dial('v4-93-184-216-44.zone.example', 9000))");
         assert_eq!(log.questions_for("hosts.example.com"), 0);
     }
 
-    /// The outside address that the caller states passes the same guard.
-    fn an_added_host_is_where_the_caller_says_and_no_private_address(setting) {
+    /// An address of `--add-host` is checked like any other.
+    fn an_added_host_has_the_stated_address_and_no_private_one(setting) {
         let unique = &setting.unique;
         let (stated, private) = (format!("{unique}a.example"), format!("{unique}b.example"));
         let adds = [format!("{stated}:93.184.216.54"), format!("{private}:10.1.2.3")];

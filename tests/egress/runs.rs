@@ -1,4 +1,4 @@
-//! One case: a ground, the outside, one way of capturing, and a body in Python.
+//! One case: a run with a Python body, the outside network, and one way of capturing connections.
 
 use serde_json::Value;
 
@@ -7,20 +7,20 @@ use support::network::{Outside, PYTHON, network_namespaces};
 use support::objects::now_ticks;
 use support::{Case, Done, Ground, random};
 
-/// What every body begins with.
+/// The first lines of every body.
 pub const PRELUDE: &str = include_str!("prelude.py");
 
-/// How connections come to the relay.
+/// How connections reach the relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capture {
-    /// By rules of nf_tables.
+    /// Rules of nf_tables.
     Tproxy,
-    /// By listeners at the ports that the list knows.
+    /// Listeners at the ports of the list.
     AnyIp,
 }
 
 impl Capture {
-    /// As the flag and the report have it.
+    /// The value in the flag and in the report.
     pub fn word(self) -> &'static str {
         match self {
             Self::Tproxy => "tproxy",
@@ -29,7 +29,7 @@ impl Capture {
     }
 }
 
-/// Declares cases that are run with both ways of capturing: `name::tproxy` and `name::anyip`.
+/// Declares cases that run with both ways of capturing: `name::tproxy` and `name::anyip`.
 macro_rules! on_both_captures {
     ($($(#[$about:meta])* fn $name:ident($setting:ident) $body:block)*) => {
         $($(#[$about])*
@@ -49,31 +49,29 @@ macro_rules! on_both_captures {
     };
 }
 
-/// What a case stands on.
+/// The parts of a case.
 pub struct Setting {
-    /// Its ground.
     pub ground: Ground,
-    /// What is beyond.
+    /// The network outside.
     pub outside: &'static Outside,
     /// How connections are captured.
     pub capture: Capture,
-    /// A label that no other case has.
+    /// A label that no other case uses.
     pub unique: String,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Seen {
-    /// Everything.
     pub done: Done,
-    /// What the body said, a line each.
+    /// The lines that the body printed.
     pub said: Vec<String>,
-    /// Denials of the network: `tcp ip-literal 8.8.8.8:443 x1`, sorted.
+    /// Network denials, sorted: `tcp ip-literal 8.8.8.8:443 x1`.
     pub denials: Vec<String>,
 }
 
 impl Setting {
-    /// Runs a case where there is an outside.
+    /// Runs a case if the outside network is available.
     pub fn with(capture: Capture, case: fn(&Self)) {
         if let Some(outside) = Outside::get() {
             case(&Self {
@@ -96,7 +94,7 @@ impl Setting {
         self.case_of(&words, script)
     }
 
-    /// A public address that no case has at the same time: both ways of capturing have their own.
+    /// A public address that no concurrent case uses: each way of capturing has its own.
     pub fn public(&self, number: u8) -> String {
         match self.capture {
             Capture::Tproxy => format!("93.184.216.{number}"),
@@ -104,7 +102,7 @@ impl Setting {
         }
     }
 
-    /// A name that leads to [`Setting::public`].
+    /// A name that resolves to [`Setting::public`].
     pub fn name(&self, number: u8) -> String {
         let address = self.public(number).replace('.', "-");
         format!("v4-{address}.{}.zone.example", self.unique)
@@ -121,12 +119,12 @@ impl Setting {
         self.ground.command(&words).inside(self.outside)
     }
 
-    /// The whole text of a body.
+    /// The complete script of a body.
     pub fn program(&self, script: &str) -> String {
         format!("{PRELUDE}\nunique = {:?}\n{script}", self.unique)
     }
 
-    /// Runs it to its end, with these hosts allowed.
+    /// Runs it to its end and allows these hosts.
     pub fn run(&self, allowed: &[&str], script: &str) -> Seen {
         self.run_with(&allow(allowed), script)
     }
@@ -150,11 +148,11 @@ pub fn allow<'host>(hosts: &[&'host str]) -> Vec<&'host str> {
 }
 
 impl Seen {
-    /// Reads what came of a run, whose network must be gone.
+    /// Reads the result of a run, and checks that its network is gone.
     pub fn of(mut done: Done) -> Self {
         let ended_ticks = now_ticks();
         let text = done.text();
-        // It is shown line by line.
+        // Printed line by line.
         done.stdout.clear();
         let (namespaces, said): (Vec<&str>, Vec<&str>) =
             text.lines().partition(|line| line.starts_with("# "));
@@ -173,7 +171,7 @@ impl Seen {
         }
     }
 
-    /// Asserts what the body said, line for line; surrounding space of each line does not count.
+    /// Asserts the lines that the body printed, without the white space around them.
     #[track_caller]
     pub fn assert_said(&self, expected: &str) -> &Self {
         let expected: Vec<&str> = expected.lines().map(str::trim).collect();
@@ -186,7 +184,7 @@ impl Seen {
         self
     }
 
-    /// Asserts all denials of the network, in any order.
+    /// Asserts all network denials, in any order.
     #[track_caller]
     pub fn assert_denied(&self, expected: &[&str]) -> &Self {
         let mut expected = expected.to_vec();
@@ -195,7 +193,7 @@ impl Seen {
         self
     }
 
-    /// Asserts that standard error says so, once or many times.
+    /// Asserts that standard error contains the text, once or more often.
     #[track_caller]
     pub fn assert_told(&self, whom: &str, why: &str) -> &Self {
         let line = format!("runner: denied egress to {whom} ({why}");
@@ -208,7 +206,7 @@ impl Seen {
     }
 }
 
-/// The denials of the network that a report holds, one text each, sorted.
+/// The network denials of a report as sorted lines.
 pub fn denials(report: &Value) -> Vec<String> {
     let list = report["denials"].as_array().cloned().unwrap_or_default();
     let mut shown: Vec<String> = list

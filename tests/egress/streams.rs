@@ -1,4 +1,4 @@
-//! What flows once a connection is allowed: every byte, in both directions, to its end.
+//! Data of allowed connections arrives complete, in both directions.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use super::runs::Seen;
 use support::belongs_to_tier;
 use support::invariants::living;
 
-/// What the bodies of this module know.
+/// Functions for the bodies of this module.
 const STREAMS: &str = include_str!("../bodies/egress/streams_streams.py");
 
 fn script(name: &str, text: &str) -> String {
@@ -16,10 +16,10 @@ fn script(name: &str, text: &str) -> String {
 }
 
 on_both_captures! {
-    /// Case 37: bytes, counted and compared.
+    /// Case 37: the bytes are counted and compared.
     fn every_byte_arrives_in_both_directions(setting) {
         let name = format!("v4-93-184-216-90.{}.zone.example", setting.unique);
-        // 1 GiB both ways in the longest tier.
+        // 1 GiB in each direction in the longest tier.
         let mebibytes: u64 = if belongs_to_tier("soak") { 1024 } else { 48 };
         let seen = setting.run(&[&format!("{name}:9000")], &script(&name, &format!("
 count = {mebibytes} << 20
@@ -45,7 +45,7 @@ say('both', down == (count, digest(count)), both.makefile().read().split() == [s
         assert!(received.is_some_and(|got| 2 * count < got && got < 2 * count + 400), "{host}");
     }
 
-    /// H-12: half of a connection may end before the other (case 37).
+    /// H-12: each direction of a connection may end on its own (case 37).
     fn half_of_a_connection_ends_without_the_other(setting) {
         let name = format!("v4-93-184-216-91.{}.zone.example", setting.unique);
         let seen = setting.run(&[&format!("{name}:9000")], &script(&name, "
@@ -67,7 +67,7 @@ say('mine', mine.makefile().read().split()[0])"));
         setting.outside.until("what came after the other end", rest);
     }
 
-    /// Case 37: a reset on one side is one on the other.
+    /// Case 37: a reset by one side resets the other.
     fn a_reset_is_passed_on_in_both_directions(setting) {
         let name = format!("v4-93-184-216-92.{}.zone.example", setting.unique);
         let seen = setting.run(&[&format!("{name}:9000")], &script(&name, "
@@ -89,9 +89,9 @@ held.close()"));
         setting.outside.until("the reset", held);
     }
 
-    /// Case 37: nobody waits for a reader that does not read, and nothing is lost or hoarded. The
-    /// memory of the supervisor is the tenth invariant.
-    fn a_slow_reader_holds_up_nobody_else(setting) {
+    /// Case 37: a reader that does not read delays no other connection, and no data is lost or
+    /// buffered without limit. Invariant 10 checks the memory of the supervisor.
+    fn a_slow_reader_delays_no_other_connection(setting) {
         let name = format!("v4-93-184-216-93.{}.zone.example", setting.unique);
         let seen = setting.run(&[&format!("{name}:9000")], &script(&name, "
 count = 8 << 20
@@ -109,7 +109,7 @@ say('a stream of events', drips.makefile().read().split())"));
         seen.assert_denied(&[]);
     }
 
-    /// What the body had sent before its end is forwarded after it.
+    /// Data that the body sent before its end is forwarded after it.
     fn what_a_body_sent_last_arrives_after_its_end(setting) {
         let name = format!("v4-93-184-216-94.{}.zone.example", setting.unique);
         let seen = setting.run(&[&format!("{name}:9000")], &script(&name, "
@@ -124,7 +124,7 @@ os._exit(0)"));
         });
     }
 
-    /// Case 38: that nobody answers is no denial.
+    /// Case 38: an unreachable host is not a denial.
     fn an_allowed_host_that_is_down_is_unreachable_and_not_denied(setting) {
         let seen = setting.run(&["down.example.com:9001", "*.example.com:9000", "*.zone.example:9000"], include_str!("../bodies/egress/an_allowed_host_that_is_down_is_unreachable_and_not_denied.py"));
         seen.assert_said("down: reset reset\nnowhere: reset\nsilent: reset\nmute: reset");
@@ -148,7 +148,7 @@ os._exit(0)"));
         assert!(!seen.done.stderr.contains("denied"), "{}", seen.done.stderr);
     }
 
-    /// Case 39: without its supervisor a body has no network, and then no life.
+    /// Case 39: without its supervisor a body loses its network and then ends.
     fn the_network_is_gone_at_once_with_a_killed_supervisor(setting) {
         let name = format!("v4-93-184-216-95.{}.zone.example", setting.unique);
         let text = script(&name, "
@@ -173,12 +173,12 @@ while True:
         let done = running.done();
         assert_eq!(done.code, 137);
         setting.outside.until("its end", of_this_run("held"));
-        // A hang guard: the outside learned of the end by the end, not by its own patience.
+        // A limit for hangs: the server must see the end of the connection before its own timeout.
         assert!(killed.elapsed().as_secs() < 60);
         let seen = Seen::of(done);
         assert_eq!(seen.said, [""; 0]);
         assert!(living(setting.ground.marker()).is_empty());
-        // The next start takes away what the killed one left.
+        // The next run removes the leftovers of the killed one.
         let mut next = setting.case(&["--allow-net", &allowed], "say('next')");
         next.command.env("RUNNER_OPT_RUNTIME_DIRECTORY", &runtime);
         Seen::of(next.done()).assert_said("next:");

@@ -1,4 +1,4 @@
-//! Runs of real programs through an allowlist, and what their reports must say.
+//! Runs real programs with an allowlist, and checks the reports.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use serde_json::Value;
 use crate::servers::Servers;
 use support::{Done, Ground};
 
-/// What the kernel may capture connections with.
+/// The ways to capture connections.
 const CAPTURES: [&str; 2] = ["tproxy", "anyip"];
-/// A program that has to be ended hangs. Not an assertion about speed.
+/// A program that has to be killed hangs. Not an assertion about speed.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
-/// An allowlist, and what a body gets beside it.
+/// An allowlist, and what else a body gets.
 pub(crate) struct Allowlist<'servers> {
     pub(crate) servers: &'servers Servers,
     pub(crate) capture: &'static str,
@@ -48,7 +48,7 @@ impl Allowlist<'_> {
         self.flags.extend([name.to_owned(), value.to_owned()]);
     }
 
-    /// Gives the body a variable that names the authority's file.
+    /// Sets a variable of the body to the path of the authority's file.
     pub(crate) fn trust(&mut self, variable: &str) {
         self.flag("-e", &format!("{variable}={}", self.servers.authority()));
     }
@@ -68,14 +68,14 @@ impl Allowlist<'_> {
         let done = case.done();
         assert_eq!(done.report["egress"]["capture"], self.capture, "{done:#?}");
         assert_eq!(done.outcome(), "exited", "{done:#?}");
-        // Whatever came out of it: nothing reached a host that nobody allows.
+        // In every case: no host was reached that is not allowed.
         let asked = self.servers.asked();
         let reached = |line: &&String| line.starts_with("denied.") && !line.ends_with("/control");
         assert_eq!(asked.iter().find(reached), None, "{done:#?}");
         done
     }
 
-    /// Runs a body that reaches `hosts`, and nothing else is tried.
+    /// Runs a body that reaches `hosts` and tries no other.
     #[track_caller]
     pub(crate) fn reaches(&self, hosts: &[&str], body: &[&str]) -> Done {
         let done = self.run(body);
@@ -83,7 +83,7 @@ impl Allowlist<'_> {
         done
     }
 
-    /// Runs a bundle that reaches `hosts`, and nothing else is tried.
+    /// Runs a bundle that reaches `hosts` and tries no other.
     #[track_caller]
     pub(crate) fn bundle_reaches(&self, hosts: &[&str], bundle: &Path) -> Done {
         let bundle = bundle.to_str().expect("a plain path");
@@ -92,7 +92,7 @@ impl Allowlist<'_> {
         done
     }
 
-    /// Runs a bundle that is refused for `error`; the hint.
+    /// Runs a bundle that is refused with `error`; returns the hint.
     #[track_caller]
     pub(crate) fn refused(&self, error: &str, bundle: &Path) -> String {
         let flags = self.flags.iter().map(String::as_str);
@@ -108,7 +108,7 @@ impl Allowlist<'_> {
         hint.expect("a hint").to_owned()
     }
 
-    /// Runs a body that is denied what `object` says, and nothing else, and fails in its own words.
+    /// Runs a body with exactly the denial `object`, which fails with its own message.
     #[track_caller]
     pub(crate) fn is_denied(&self, object: &str, reason: &str, words: &str, body: &[&str]) -> Done {
         let done = self.run(body);

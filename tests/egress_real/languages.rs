@@ -7,7 +7,7 @@ use support::packages::{has, prepared, succeed, tool};
 
 const URLLIB: &str = include_str!("../bodies/egress_real/languages_urllib.py");
 
-/// Sixteen connections at once, by hand.
+/// Sixteen concurrent connections.
 const ASYNCIO: &str = include_str!("../bodies/egress_real/languages_asyncio.py");
 
 const FETCH: &str = r#"
@@ -17,7 +17,7 @@ const FETCH: &str = r#"
 })().catch(error => { console.error(`fetch: ${error.cause}`); process.exit(1); });
 "#;
 
-/// Names by c-ares, which reads resolv.conf itself, then connections to the addresses.
+/// Resolves names with c-ares, which reads resolv.conf itself, then connects to the addresses.
 const C_ARES: &str = r#"
 const dns = require('dns'), net = require('net'), tls = require('tls');
 const [host, server] = process.argv.slice(1);
@@ -68,7 +68,7 @@ fn urllib_reaches_what_is_allowed_and_fails_at_once_elsewhere() {
     });
 }
 
-/// The list is the manifest's, as an author writes it.
+/// The manifest states the list.
 #[test]
 fn a_bundle_reaches_what_its_manifest_lists() {
     if !has("python3") {
@@ -77,7 +77,7 @@ fn a_bundle_reaches_what_its_manifest_lists() {
     through(&[], |mut list| {
         list.trust("SSL_CERT_FILE");
         let manifest = "name: caller\nrun: main.py\nnetwork: {egress: [web.compat.test]}\n";
-        // What a bundle asks for by itself is the caller's to grant; his own manifest grants it.
+        // The caller has to grant the requests of a bundle; the caller's own manifest grants itself.
         let granted = list.ground.write("manifest.yaml", manifest);
         list.flag("--manifest", granted.to_str().expect("a plain path"));
         let main = format!("import sys\nsys.argv[1:] = {BOTH:?}\n{URLLIB}",);
@@ -88,7 +88,7 @@ fn a_bundle_reaches_what_its_manifest_lists() {
 }
 
 #[test]
-fn the_own_host_is_found_without_a_question() {
+fn the_own_host_name_is_resolved_without_a_query() {
     python(|list| {
         let own = "import socket\n\
             name, found = socket.gethostname(), socket.getaddrinfo\n\
@@ -100,7 +100,7 @@ fn the_own_host_is_found_without_a_question() {
     });
 }
 
-/// Java, Kerberos and many a log ask for the name of whom they are connected to.
+/// Java, Kerberos and logging libraries look up the name of their peer's address.
 #[test]
 fn the_address_of_an_allowed_name_leads_back_to_it() {
     python(|list| {
@@ -114,7 +114,7 @@ fn the_address_of_an_allowed_name_leads_back_to_it() {
             "web.compat.test web.compat.test\n",
             "{done:#?}"
         );
-        // The relay's own has no name, and asking for it is no attempt at anything.
+        // The relay's own address has no name, and looking it up is not denied.
         assert!(done.stderr.contains("Unknown host"), "{done:#?}");
         assert!(!done.stderr.contains("denied"), "{done:#?}");
     });
@@ -153,7 +153,7 @@ fn node_fetch_reaches_what_is_allowed_and_fails_at_once_elsewhere() {
 }
 
 #[test]
-fn node_resolves_by_itself_what_is_allowed_whatever_server_it_asks() {
+fn node_resolves_allowed_names_with_any_server() {
     node(|list| {
         for server in ["", "192.0.2.53", "[2001:4860:4860::8888]:53"] {
             let done = list.reaches(&[WEB], &["node", "-e", C_ARES, WEB, server]);
@@ -165,7 +165,7 @@ fn node_resolves_by_itself_what_is_allowed_whatever_server_it_asks() {
     });
 }
 
-/// The program, built once; `None`, after a loud skip, without a Go compiler.
+/// The program, built once; `None`, with a printed skip, without a Go compiler.
 fn resolver() -> Option<PathBuf> {
     let folder = prepared("resolver-1", |folder| {
         let source = folder.join("resolver.go");

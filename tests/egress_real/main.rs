@@ -1,5 +1,5 @@
-//! Real programs, as they come, against real servers, through the allowlist: each reaches the host
-//! that is allowed, over http and https, and fails at once and in its own words at one that is not.
+//! Real programs and real servers: each program reaches the allowed host over http and https, and
+//! fails at once with its own error at a denied one.
 #![allow(
     clippy::expect_used,
     clippy::panic,

@@ -33,7 +33,7 @@ fn git_clones_and_pushes_over_http_and_https() {
     });
 }
 
-/// No HTTP and no TLS: the name and the port are all that can be judged.
+/// Without HTTP and TLS, the decision depends only on name and port.
 #[test]
 fn git_clones_by_its_own_protocol_at_a_port_that_is_listed() {
     if !has("git") {
@@ -90,7 +90,7 @@ fn pip_downloads_and_installs_from_an_allowed_index() {
                     "python3 -m pip {verb} -q --disable-pip-version-check --retries 1 \
                      --trusted-host {} --index-url {scheme}://{index}.compat.test/simple/ \
                      {place} greeting",
-                    // Without TLS, pip asks for somebody's word; with TLS, for none.
+                    // Without TLS, pip needs `--trusted-host`; with TLS it does not.
                     if scheme == "http" {
                         format!("{index}.compat.test")
                     } else {
@@ -135,7 +135,7 @@ fn npm_installs_from_an_allowed_registry() {
             );
             let done = list.reaches(&["packages.compat.test"], &["sh", "-c", &script]);
             assert_eq!(done.text(), "hello npm\n", "{done:#?}");
-            // npm tries again after ten seconds whatever failed, a name that is not there included.
+            // npm retries every failure after ten seconds, also a name that does not exist.
             let script = format!(
                 "mkdir /tmp/program && cd /tmp/program && npm install --fetch-retries 0 \
                  --registry {scheme}://denied.compat.test/ greeting"
@@ -150,13 +150,13 @@ fn npm_installs_from_an_allowed_registry() {
     });
 }
 
-/// Each refusal says what is missing, and its hint is followed until it runs.
+/// Each refusal says what is missing; following its hints makes the program run.
 #[test]
 fn npx_fetches_what_runs_typescript_once_its_registry_is_named_and_allowed() {
     if !has("npm") {
         return;
     }
-    // No Node strips the types of this one.
+    // This version of Node does not strip types.
     let files = [("manifest.yaml", "run: main.tsx\n"), ("main.tsx", "1\n")];
     through(&[], |mut list| {
         let bundle = list.ground.bundle(&files);

@@ -1,4 +1,4 @@
-//! What the outside's servers have to offer: pages, a package index, an npm registry, a repository.
+//! Contents of the outside servers: pages, a package index, an npm registry, a repository.
 
 use std::path::Path;
 
@@ -6,20 +6,20 @@ use serde_json::{Value, json};
 
 use support::packages::{succeed, tool};
 
-/// How large the file `large.bin` is: more than every buffer on the way.
+/// Size of the file `large.bin`: larger than all buffers between.
 pub(crate) const LARGE_BYTES: usize = 12 << 20;
 
-/// How many small pages `page-N.txt` there are.
+/// Number of the small pages `page-N.txt`.
 pub(crate) const PAGES: usize = 8;
 
-/// Makes a wheel of a package `greeting` and says where it lies; usage: `WHEELS-DIRECTORY`.
+/// Builds a wheel of a package `greeting` and prints its path; usage: `WHEELS-DIRECTORY`.
 const WHEEL: &str = include_str!("../bodies/egress_real/published_wheel.py");
 
-/// Pages of the web server: one that is small, and one that is large.
+/// Pages of the web server: a small one and a large one.
 pub(crate) fn web(directory: &Path) {
     let web = directory.join("web");
     std::fs::create_dir_all(&web).expect("made");
-    // No period that a buffer's size could hide.
+    // The period differs from the size of every buffer.
     let bytes: Vec<u8> = (0_u64..)
         .flat_map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
         .take(LARGE_BYTES)
@@ -31,7 +31,7 @@ pub(crate) fn web(directory: &Path) {
     }
 }
 
-/// A package index, as PEP 503 has it, of one package.
+/// A package index (PEP 503) with one package.
 pub(crate) fn index(directory: &Path) {
     let wheels = directory.join("index/wheels");
     let page = directory.join("index/simple/greeting");
@@ -47,14 +47,14 @@ pub(crate) fn index(directory: &Path) {
     std::fs::write(page.join("index.html"), link).expect("written");
 }
 
-/// An npm registry of three packages, one of which needs another.
+/// An npm registry with three packages, one of which depends on another.
 pub(crate) fn packages(directory: &Path) {
     let sources = directory.join("sources");
     let manifests = [
         json!({ "name": "salutation", "version": "2.1.0", "main": "index.js" }),
         json!({ "name": "greeting", "version": "1.0.0", "main": "index.js",
                 "dependencies": { "salutation": "^2.0.0" } }),
-        // Stands in for the one of that name: it says what it was to run.
+        // Replaces the package of that name, and prints what it was asked to run.
         json!({ "name": "tsx", "version": "4.0.0", "bin": { "tsx": "index.js" } }),
     ];
     let code = [
@@ -86,7 +86,7 @@ pub(crate) fn packages(directory: &Path) {
     }
 }
 
-/// Writes a package's document and its archive.
+/// Writes the document and the archive of a package.
 fn publish(manifest: &Value, about: &Value, scheme: &str, sources: &Path, folder: &Path) {
     let name = manifest["name"].as_str().expect("a name");
     let version = manifest["version"].as_str().expect("a version");
@@ -106,7 +106,7 @@ fn publish(manifest: &Value, about: &Value, scheme: &str, sources: &Path, folder
     std::fs::write(folder.join(format!("{name}.json")), document.to_string()).expect("written");
 }
 
-/// A bare repository `greeting.git`, large enough for more than one packet, that takes pushes.
+/// A bare repository `greeting.git` that needs more than one packet and accepts pushes.
 pub(crate) fn repository(directory: &Path) {
     let work = directory.join("work");
     let bare = directory.join("repositories/greeting.git");
@@ -126,7 +126,7 @@ pub(crate) fn repository(directory: &Path) {
     git(&bare, &["config", "http.receivepack", "true"]);
 }
 
-/// Runs git as somebody whom no setting of the host steers; what it printed.
+/// Runs git without settings of the host; returns its output.
 pub(crate) fn git(place: &Path, words: &[&str]) -> String {
     let mut command = tool("git");
     command

@@ -1,4 +1,4 @@
-//! Real servers beyond the host: nginx for every name, git's own CGI program behind it.
+//! Real servers beyond the host: nginx for every name, and git's CGI program behind it.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,13 +10,12 @@ use support::network::{Outside, Who};
 use support::packages::has;
 use support::{certificates, skip};
 
-/// The names that nginx serves, below `compat.test`. No case allows `denied`, which is served as
-/// well as the others.
+/// The names that nginx serves, below `compat.test`. No case allows `denied`, which nginx also serves.
 const NAMES: [&str; 6] = ["web", "other", "denied", "git", "index", "packages"];
-/// Where they all are.
+/// The address of all of them.
 pub(crate) const ADDRESS: &str = "93.184.216.50";
 
-/// The system's own programs, whatever version switchers the caller has.
+/// The programs of the system, without version managers of the caller.
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 static SERVERS: LazyLock<Option<Servers>> = LazyLock::new(Servers::start);
@@ -25,12 +24,12 @@ static SERVERS: LazyLock<Option<Servers>> = LazyLock::new(Servers::start);
 pub(crate) struct Servers {
     pub(crate) outside: &'static Outside,
     directory: PathBuf,
-    /// The script. Its standard input, closed, ends them.
+    /// The script. Closing its standard input ends the servers.
     _started: Child,
 }
 
 impl Servers {
-    /// Those of this test process. `None`, after a loud skip, where they cannot be had.
+    /// The servers of this test process; `None`, with a printed skip, if they are unavailable.
     pub(crate) fn get() -> Option<&'static Self> {
         if SERVERS.is_none() {
             skip("no servers beyond the host: see the first skip");
@@ -49,11 +48,11 @@ impl Servers {
             return None;
         }
         let directory = tempfile::Builder::new().prefix("servers-").tempdir();
-        // The script takes it away.
+        // The script removes it.
         let directory = directory.expect("a directory").keep();
         populate(&directory);
         let script = directory.join("start.sh");
-        // Whoever holds the host's namespace may lay a cable in it.
+        // The owner of the host's namespace may connect a veth pair to it.
         let who = if support::is_root() {
             Who::Caller
         } else {
@@ -81,24 +80,24 @@ impl Servers {
         })
     }
 
-    /// A file of theirs.
+    /// A file of the servers.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    /// The authority that vouches for them, as a plain path.
+    /// The certificate authority of the servers, as a path.
     pub(crate) fn authority(&self) -> String {
         let path = self.path("ca.pem");
         path.to_str().expect("a plain path").to_owned()
     }
 
-    /// What nginx was asked for so far: `HOST PATH` each.
+    /// The requests to nginx so far: `HOST PATH` each.
     pub(crate) fn asked(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.path("asked")).expect("readable");
         text.lines().map(str::to_owned).collect()
     }
 
-    /// A program on the host, without the runner.
+    /// Runs a program on the host, without the runner.
     pub(crate) fn on_the_host(&self, program: &str) -> Command {
         let who = Who::Caller;
         let mut command = self.outside.command(who, program.as_ref(), &self.directory);
@@ -129,6 +128,6 @@ fn populate(directory: &Path) {
         let text = text.replace("DIRECTORY", plain);
         std::fs::write(directory.join(name), text).expect("written");
     }
-    // What nobody has asked for yet.
+    // Requests that no case has made yet.
     std::fs::write(directory.join("asked"), "").expect("written");
 }

@@ -5,7 +5,7 @@ use crate::published::{LARGE_BYTES, PAGES};
 use crate::servers::{ADDRESS, Servers};
 use support::packages::{has, succeed};
 
-/// The control: what no case reaches through the allowlist is there, and one step beyond the host.
+/// The control: the servers that no case may reach are up, one hop beyond the host.
 #[test]
 fn the_servers_answer_the_host_without_the_runner() {
     let Some(servers) = Servers::get() else {
@@ -23,9 +23,9 @@ fn the_servers_answer_the_host_without_the_runner() {
     assert!(servers.asked().len() >= before + 2);
 }
 
-/// What the host trusts is trusted inside, and nothing else.
+/// The authorities that the host trusts are trusted inside, and no others.
 #[test]
-fn the_authorities_of_the_host_are_seen_and_no_other_is_believed() {
+fn authorities_of_the_host_are_trusted_inside_and_no_others() {
     if !has("curl") || !has("python3") {
         return;
     }
@@ -66,7 +66,7 @@ fn curl_reaches_allowed_names_over_http_and_https() {
 }
 
 #[test]
-fn names_are_found_however_the_c_library_is_told_to_ask() {
+fn names_are_resolved_with_every_option_of_the_c_library() {
     for how in ["use-vc", "edns0", "single-request", "trust-ad", "rotate"] {
         curl(&["web.compat.test"], |mut list| {
             list.flag("-e", &format!("RES_OPTIONS={how}"));
@@ -125,7 +125,7 @@ fn curl_fails_at_once_where_it_may_not_go() {
             let denied = ("denied.compat.test", "name-not-allowed");
             let done = list.is_denied(denied.0, denied.1, unknown, &["curl", "-sS", url]);
             assert_eq!(done.code, 6);
-            // An allowed name leads there.
+            // An allowed name resolves to that address.
             let away = url.replace("denied", "web") + "away";
             list.is_denied(denied.0, denied.1, unknown, &["curl", "-sSL", &away]);
         }
@@ -154,7 +154,7 @@ fn a_listed_port_is_open_and_the_others_are_not() {
 }
 
 #[test]
-fn curl_goes_through_the_proxy_of_the_sandbox_where_it_is_told_to() {
+fn curl_uses_the_proxy_of_the_sandbox_if_configured() {
     curl(&["web.compat.test"], |mut list| {
         let proxies = [
             "http://127.0.0.1:3",
@@ -178,7 +178,7 @@ fn curl_goes_through_the_proxy_of_the_sandbox_where_it_is_told_to() {
         let body = ["curl", "-sS", "--proxy", proxies[1], url];
         let done = list.is_denied(object, reason, "curl: (97)", &body);
         assert_eq!(done.code, 97);
-        // As programs are told by their environment.
+        // The proxy variables of the environment.
         list.flag("-e", &format!("https_proxy={}", proxies[0]));
         let done = list.reaches(
             &["web.compat.test"],

@@ -1,4 +1,4 @@
-//! Very many runs at the same time.
+//! Many concurrent runs.
 
 use std::io::{PipeReader, Read as _};
 use std::process::{Child, Command, Stdio};
@@ -8,12 +8,12 @@ use crate::harness::{Place, how_many, in_a_process_of_its_own};
 use support::bodies::c_body;
 use support::runner;
 
-/// Says that it runs, and ends with its input.
+/// Prints that it runs, and ends with its input.
 const WAITING: &str = include_str!("../bodies/endurance/at_once_waiting.c");
-/// Most memory of one supervisor, KiB.
+/// Maximum memory of one supervisor, in KiB.
 const SUPERVISOR_KIB_MAX: u64 = 64 << 10;
 
-/// E-19: each of them has its body, all at the same time, and no two have one name.
+/// E-19: all bodies run at the same time, and all ids differ.
 #[test]
 fn many_concurrent_runs_succeed_and_leak_nothing() {
     in_a_process_of_its_own(
@@ -76,7 +76,7 @@ fn run_them(place: &Place) {
     assert_eq!(leaks, [""; 0]);
 }
 
-/// A byte from each body: by then all of them run.
+/// One byte from each body: then all of them run.
 fn await_all(mut output: PipeReader, runs: usize) {
     let mut bytes = vec![0; runs];
     output

@@ -1,4 +1,4 @@
-//! What many runs may not use up: looked at before and after.
+//! Resources that must not grow over many runs, counted before and after.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,17 +10,17 @@ use serde_json::Value;
 
 use crate::harness::{Place, hierarchies};
 
-/// What the kernel frees later is waited for this long. A hang guard.
+/// How long to wait for what the kernel frees later. A limit for hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Emptied records that are kept for the next run.
+/// Empty records that are kept for the next run.
 const SPARE_RECORDS_MAX: usize = 4;
-/// Kernel objects that others on the machine may make meanwhile; a leak is one for each run.
+/// Kernel objects that other processes may create meanwhile; a leak is one for each run.
 const OTHERS_OBJECTS_MAX: u64 = 400;
-/// Memory of the kernel that others may take meanwhile, KiB: some 6 for each of 10,000 runs.
+/// Kernel memory that other processes may use meanwhile, in KiB: about 6 for each of 10,000 runs.
 const OTHERS_SLAB_KIB_MAX: u64 = 64 << 10;
-/// What the harness itself may grow by, KiB: the allocator keeps what it once had.
+/// How much the harness itself may grow, in KiB: the allocator keeps its memory.
 const HARNESS_GROWTH_KIB_MAX: u64 = 16 << 10;
-/// Kernel objects of which a run has some.
+/// Kernel objects that a run uses.
 const OBJECTS: [&str; 4] = [
     "net_namespace",
     "pid_namespace",
@@ -31,7 +31,7 @@ const OBJECTS: [&str; 4] = [
 /// The ids of the runs of this process.
 static RUNS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// All of it, counted.
+/// All counts at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counted {
     descriptors: usize,
@@ -49,7 +49,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Looks.
+    /// Counts everything.
     pub fn look(place: &Place) -> Self {
         let [temporary, cache] = [place.temporary(), place.cache()].map(|path| below(&path));
         let shared: Vec<PathBuf> = ["/tmp", "/var/tmp", "/dev/shm"]
@@ -76,13 +76,13 @@ impl Counted {
         }
     }
 
-    /// Looks again and again until nothing is there more than before, which the kernel and sandboxes
-    /// that are kept ready may take a while for, or until there is no more patience.
+    /// Counts again until nothing has grown, or until the timeout: the kernel frees some objects
+    /// later, and prestarted sandboxes may still end.
     pub fn settled(&self, place: &Place) -> Self {
         let started = Instant::now();
         loop {
             let now = Self::look(place);
-            // The sandboxes that are kept ready have records as long as they are.
+            // Prestarted sandboxes have records as long as they live.
             let judged = Self {
                 records: now.records.saturating_sub(self.records),
                 ..now.clone()
@@ -94,8 +94,8 @@ impl Counted {
         }
     }
 
-    /// Ends and reaps whatever the runs of this process left, waits for what the kernel frees later,
-    /// and gives what is there more than before, by name.
+    /// Kills and reaps leftover processes of this process's runs, waits for what the kernel frees
+    /// later, and returns what has grown, by name.
     pub fn leaks(&self, place: &Place) -> Vec<String> {
         let started = Instant::now();
         loop {
@@ -110,8 +110,8 @@ impl Counted {
         }
     }
 
-    /// What is more or less now, as `name=+0`, and how the kernel's objects were counted. Told, not
-    /// judged: the kernel frees some of it later.
+    /// The differences as `name=+0`, and how the kernel objects were counted. Printed only: the
+    /// kernel frees some of them later.
     pub fn difference(&self, now: &Self) -> String {
         let signed = |number: usize| i64::try_from(number).expect("small");
         [
@@ -190,13 +190,13 @@ impl Counted {
     }
 }
 
-/// Orphans of runs are given to this process, so that none can live on unseen.
+/// Orphans of runs become children of this process, so that none can survive unnoticed.
 pub fn adopt_orphans() {
     let this = rustix::process::getpid();
     rustix::process::set_child_subreaper(Some(this)).expect("a reaper");
 }
 
-/// Waits until no child of this process lives.
+/// Waits until this process has no living child.
 pub fn await_orphans() {
     let started = Instant::now();
     while let Some(process) = living_child() {
@@ -205,8 +205,8 @@ pub fn await_orphans() {
     }
 }
 
-/// Reaps every child that has ended; tells of one that has not. Nobody else may wait for children of
-/// this process meanwhile.
+/// Reaps every child that has ended; returns whether one lives. No other thread may wait for
+/// children meanwhile.
 fn living_child() -> Option<String> {
     use rustix::process::{WaitOptions, wait};
     loop {
@@ -221,7 +221,7 @@ fn living_child() -> Option<String> {
     }
 }
 
-/// Directories below the groups that are this harness's own.
+/// Directories below the harness's own groups.
 fn groups() -> usize {
     let Ok(parent) = std::env::var("RUNNER_OPT_CGROUP_PARENT") else {
         return 0;
@@ -240,15 +240,14 @@ fn directories(path: &Path) -> usize {
         .sum()
 }
 
-/// Namespaces that a process of this harness is in or has open. Runs of others on the machine have no
-/// part in them, so that a single one counts, and so it does on kernels that do not show their number
-/// in slabinfo.
+/// Namespaces that a process of this harness is in or has open. Other runs on the machine do not
+/// count, so a single one is a leak, also on kernels without their number in slabinfo.
 fn namespaces() -> usize {
     let mut found = BTreeSet::new();
     for pid in family(std::process::id()) {
         for directory in ["ns", "fd"] {
             let entries = std::fs::read_dir(format!("/proc/{pid}/{directory}"));
-            // It may have ended meanwhile, or be one that only root may look at.
+            // It may have ended meanwhile, or only root may read it.
             let entries = entries.into_iter().flatten().flatten();
             let links = entries.filter_map(|entry| std::fs::read_link(entry.path()).ok());
             found.extend(links.filter(|link| is_namespace(link)));
@@ -257,7 +256,7 @@ fn namespaces() -> usize {
     found.len()
 }
 
-/// `pid:[4026531836]`; a pipe and a socket have names of the same shape.
+/// `pid:[4026531836]`; pipes and sockets have names of the same form.
 fn is_namespace(link: &Path) -> bool {
     let text = link.to_str().unwrap_or_default();
     let kind = text.split_once(":[").map(|(kind, _)| kind);
@@ -267,7 +266,7 @@ fn is_namespace(link: &Path) -> bool {
     )
 }
 
-/// A process, its children and theirs.
+/// A process and its descendants.
 fn family(first: u32) -> Vec<u32> {
     let mut family = vec![first];
     let mut at = 0;
@@ -303,22 +302,22 @@ fn below(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// How many inodes these files have: two names may be of one file.
+/// The number of inodes of these files: two names may refer to one file.
 fn inodes<'path>(paths: impl Iterator<Item = &'path PathBuf>) -> usize {
-    // One that is gone meanwhile has none.
+    // A file that has been removed meanwhile has none.
     let facts = paths.filter_map(|path| std::fs::symlink_metadata(path).ok());
     let inodes: BTreeSet<(u64, u64)> = facts.map(|facts| (facts.dev(), facts.ino())).collect();
     inodes.len()
 }
 
-/// Notes the id of a run: nothing in a directory that everybody uses may bear its name afterwards.
+/// Records the id of a run: afterwards nothing in a shared directory may have it in its name.
 pub fn note_run(report: &Value) {
     let id = report["run_id"].as_str().expect("an id").to_owned();
     let new = RUNS.lock().expect("unbroken").insert(id);
     assert!(new, "two runs have one id: {}", report["run_id"]);
 }
 
-/// What bears the id of a run there, and everything below it.
+/// Entries with the id of a run in their name, and everything below them.
 fn named_by_a_run(directory: &str) -> Vec<PathBuf> {
     let runs = RUNS.lock().expect("unbroken");
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
@@ -336,7 +335,7 @@ fn named_by_a_run(directory: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Records of runs, without those that are kept empty.
+/// Records of runs, without the empty ones.
 fn records(place: &Place) -> usize {
     let names: Vec<PathBuf> = std::fs::read_dir(place.runtime().join("runs"))
         .into_iter()
@@ -352,12 +351,12 @@ fn records(place: &Place) -> usize {
     names.len() - spare.min(SPARE_RECORDS_MAX)
 }
 
-/// How many kernel objects of each kind of [`OBJECTS`] live, as far as the kernel says.
+/// The number of live kernel objects of each kind of [`OBJECTS`], as far as the kernel shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Objects {
-    /// /proc/slabinfo is root's, and some kernels have none.
+    /// Only root can read /proc/slabinfo, and some kernels have none.
     Unreadable,
-    /// `None`: kinds of one size may share a place, which the kernel then shows under another name.
+    /// `None`: kinds of the same size may share a slab cache, which then has another name.
     Counted([Option<u64>; OBJECTS.len()]),
 }
 
@@ -377,8 +376,8 @@ impl Objects {
         Self::Counted(OBJECTS.map(count))
     }
 
-    /// One word that says what was counted here. What is missing here is not unseen: namespaces are
-    /// counted by their links as well, and all of it is part of the kernel's memory.
+    /// A word that says what was counted here. Missing counts hide nothing: namespaces are also
+    /// counted by their links, and all objects are part of the kernel's memory.
     fn told(&self) -> String {
         let Self::Counted(counts) = self else {
             return "slab_objects=unreadable".to_owned();
@@ -412,7 +411,7 @@ impl Objects {
     }
 }
 
-/// A figure of a file of /proc, KiB.
+/// A value of a file of /proc, in KiB.
 pub fn kib(path: &str, name: &str) -> u64 {
     let text = std::fs::read_to_string(path).expect("readable");
     let found = text.lines().find_map(|line| {
@@ -422,7 +421,7 @@ pub fn kib(path: &str, name: &str) -> u64 {
             .parse()
             .ok()
     });
-    // What is not there is not zero.
+    // A missing value is not zero.
     found.unwrap_or_else(|| panic!("{path} has no {name}"))
 }
 
@@ -437,7 +436,7 @@ fn an_object_type_missing_in_slabinfo_is_reported() {
     let merged = Objects::of(&whole.replace("pid_namespace", "another"));
     assert_eq!(merged.told(), "slab_objects=counted,without:pid_namespace");
     assert_eq!(Objects::Unreadable.told(), "slab_objects=unreadable");
-    // What cannot be compared is no proof that nothing is left.
+    // A count that cannot be compared proves nothing.
     assert_eq!(merged.more_than(&merged), [""; 0]);
     assert_eq!(merged.more_than(&objects).len(), 1);
     assert_eq!(objects.more_than(&Objects::Unreadable).len(), 1);

@@ -1,4 +1,4 @@
-//! The place of one harness, and the process that starts all the runs in it.
+//! The directories of one harness, and the process that starts all its runs.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use std::sync::{Mutex, PoisonError};
 
 use support::{random, tier_includes};
 
-/// Names the test that a process is the harness of.
+/// Names the test for which a process is the harness.
 const HARNESS: &str = "RUNNER_TESTS_HARNESS";
 /// The directory of that harness.
 const PLACE: &str = "RUNNER_TESTS_PLACE";
 
-/// One harness at a time: each of them uses all processors.
+/// One harness at a time: each of them uses all CPUs.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// How many, by tier: default, long, soak.
+/// The number of runs by tier: default, long, soak.
 pub fn how_many([default, long, soak]: [usize; 3]) -> usize {
     if tier_includes("soak") {
         soak
@@ -26,8 +26,8 @@ pub fn how_many([default, long, soak]: [usize; 3]) -> usize {
     }
 }
 
-/// Runs `work` in a process of its own, whose place is nobody else's. `test` is the path of the test
-/// that calls this, which the process runs again.
+/// Runs `work` in a separate process with its own directories. `test` is the path of the calling
+/// test, which that process runs again.
 pub fn in_a_process_of_its_own(test: &str, work: fn(&Place)) {
     if let Some(harness) = std::env::var_os(HARNESS) {
         assert_eq!(harness, test, "a harness of another test");
@@ -37,7 +37,7 @@ pub fn in_a_process_of_its_own(test: &str, work: fn(&Place)) {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::Builder::new()
         .prefix("endurance-")
-        // The uid of a body has to come through.
+        // The uid of a body must be able to enter it.
         .permissions(std::fs::Permissions::from_mode(0o711))
         .tempdir()
         .expect("a directory");
@@ -59,7 +59,7 @@ pub fn in_a_process_of_its_own(test: &str, work: fn(&Place)) {
     let output = command.output().expect("the harness starts");
     let said = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
-    // Without capture the test's own name comes before the first thing that it says.
+    // Without capture, the test's own name precedes its first output.
     let figures: Vec<&str> = said
         .lines()
         .filter_map(|line| line.find("endurance: ").map(|at| &line[at..]))
@@ -71,7 +71,7 @@ pub fn in_a_process_of_its_own(test: &str, work: fn(&Place)) {
     assert!(!figures.is_empty(), "no figures: {said}");
 }
 
-/// What belongs to one harness and to nobody else.
+/// The directories and groups of one harness.
 pub struct Place {
     directory: PathBuf,
 }
@@ -92,7 +92,7 @@ impl Place {
         }
     }
 
-    /// Where runs record what they make. The first run makes it.
+    /// Records of runs. The first run creates it.
     pub fn runtime(&self) -> PathBuf {
         self.directory.join("runtime")
     }
@@ -102,12 +102,12 @@ impl Place {
         self.directory.join("temporary")
     }
 
-    /// Where unpacked bundles are kept.
+    /// Unpacked bundles.
     pub fn cache(&self) -> PathBuf {
         self.directory.join("cache")
     }
 
-    /// What the harness itself puts down.
+    /// Files of the harness itself.
     pub fn files(&self) -> PathBuf {
         self.directory.join("files")
     }
@@ -120,7 +120,7 @@ struct Groups {
 }
 
 impl Groups {
-    /// `None`: the tests were given no group.
+    /// `None`: the tests have no group of their own.
     fn make() -> Option<Self> {
         let above = std::env::var("RUNNER_OPT_CGROUP_PARENT").ok()?;
         let parent = format!("{}/endurance-{}", above.trim_end_matches('/'), random());
@@ -137,8 +137,8 @@ impl Groups {
     }
 }
 
-/// Version 2: groups below get the controllers that this one has. One that cannot be handed out is
-/// one that runs do without.
+/// Version 2: the groups below get the controllers of this one. Runs do without a controller that
+/// cannot be enabled.
 fn hand_out(place: &Path) {
     let controllers = std::fs::read_to_string(place.join("cgroup.controllers")).unwrap_or_default();
     for controller in controllers.split_whitespace() {
@@ -159,7 +159,7 @@ impl Drop for Groups {
     }
 }
 
-/// The top directories of the hierarchies of cgroups.
+/// The top directories of the cgroup hierarchies.
 pub fn hierarchies() -> Vec<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("readable");
     mounts

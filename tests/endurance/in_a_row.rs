@@ -1,4 +1,4 @@
-//! One run after the other, of every kind and with every end.
+//! Sequential runs, of every kind and with every outcome.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ use support::bodies::c_body;
 use support::bundles::pack;
 use support::runner;
 
-/// Touches more memory than it may have. Where it is told so instead of ended, it says so.
+/// Uses more memory than the limit. If the allocation fails instead, it prints so.
 const GREEDY: &str = include_str!("../bodies/endurance/in_a_row_greedy.c");
-/// Runs go round this list.
+/// The runs cycle through this list.
 const KINDS: [Kind; 20] = {
     use Kind::{Command, Exec, ExecInWorkspace, Greedy, Late, Refused};
     [
@@ -49,17 +49,17 @@ enum Kind {
     Command,
     /// `runner exec` of a bundle.
     Exec,
-    /// The same with a file of the workspace going in and one coming out.
+    /// The same with an input from and an output to the workspace.
     ExecInWorkspace,
-    /// A bundle that leads outside.
+    /// A bundle with a path that leads outside.
     Refused,
-    /// A body that takes too long.
+    /// A body that exceeds the wall time.
     Late,
-    /// A body that takes too much memory.
+    /// A body that exceeds the memory limit.
     Greedy,
 }
 
-/// What the runs are made of.
+/// The inputs of the runs.
 struct Ground {
     plain: PathBuf,
     contract: PathBuf,
@@ -95,7 +95,7 @@ impl Ground {
         }
     }
 
-    /// One run of this kind; its outcome.
+    /// Runs one of this kind; returns its outcome.
     fn run(&self, kind: Kind, lane: usize) -> String {
         let text = |path: &Path| path.to_str().expect("plain").to_owned();
         let report = match kind {
@@ -122,7 +122,7 @@ impl Ground {
         };
         note_run(&report);
         let warnings = report["warnings"].as_array().expect("a list").iter();
-        // Who has no groups is told of a limit that he named.
+        // Without cgroups, a stated limit causes a warning.
         let others = warnings.filter(|warning| warning["code"] != "limit_weaker");
         assert_eq!(others.count(), 0, "{kind:?}: {report:#}");
         let outcome = report["outcome"].as_str().expect("an outcome").to_owned();
@@ -130,7 +130,7 @@ impl Ground {
         let expected = match kind {
             Kind::Refused => "refused",
             Kind::Late => "timed_out",
-            // Without groups the limit is each process's own.
+            // Without cgroups the limit applies to each process.
             Kind::Greedy if has_groups => "out_of_memory",
             _ => "exited",
         };
@@ -145,7 +145,7 @@ fn bundle(folder: &Path, manifest: &Value) -> PathBuf {
     pack(folder)
 }
 
-/// A member of it lies beside the directory that it is unpacked into.
+/// A member with a path beside the target directory.
 fn hostile_bundle(folder: &Path) -> PathBuf {
     let honest = json!({"name": "hostile", "run": {"shell": "true"}});
     let archive = bundle(folder, &honest);
@@ -163,7 +163,7 @@ fn hostile_bundle(folder: &Path) -> PathBuf {
     archive
 }
 
-/// The report that the program writes to its standard output.
+/// Parses the report on standard output.
 fn report_of(words: &[&str]) -> Value {
     let output = Command::new(runner())
         .args(words)
@@ -174,8 +174,8 @@ fn report_of(words: &[&str]) -> Value {
         .unwrap_or_else(|error| panic!("{words:?}: {error}: {output:?}"))
 }
 
-/// E-30: descriptors, processes, groups, records, mounts, namespaces, files and their inodes, kernel
-/// objects and memory.
+/// E-30: descriptors, processes, groups, records, mounts, namespaces, files and their inodes,
+/// kernel objects and memory.
 #[test]
 fn many_runs_in_a_row_leak_nothing() {
     in_a_process_of_its_own("in_a_row::many_runs_in_a_row_leak_nothing", run_them);
@@ -186,7 +186,7 @@ fn run_them(place: &Place) {
     adopt_orphans();
     let runs = how_many([60, 10_000, 100_000]);
     let ground = Ground::new(place, LANES);
-    // What is made once: the cache, the runtime directory, what the allocator keeps.
+    // Created once: the cache, the runtime directory, memory that the allocator keeps.
     for kind in KINDS {
         ground.run(kind, 0);
     }

@@ -1,4 +1,4 @@
-//! Very many supervisors that are killed at random moments.
+//! Many supervisors that are killed at random times.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use crate::flat::{Counted, adopt_orphans, await_orphans};
 use crate::harness::{Place, how_many, in_a_process_of_its_own};
 use support::{random, runner};
 
-/// E-04, E-05: and one start after all of them.
+/// E-04, E-05: then one start after all of them.
 #[test]
 fn many_killed_supervisors_are_cleaned_up_by_the_next_run() {
     in_a_process_of_its_own(
@@ -17,7 +17,7 @@ fn many_killed_supervisors_are_cleaned_up_by_the_next_run() {
     );
 }
 
-/// A whole run, of a body that does nothing.
+/// The duration of a run whose body does nothing.
 fn start() {
     let status = runs("/bin/true", "").status();
     assert!(status.expect("started").success());
@@ -41,7 +41,7 @@ fn kill_them(place: &Place) {
     start();
     let since = Instant::now();
     start();
-    // From before its first step to well beyond the start of the body.
+    // From before its first step to well after the start of the body.
     let longest_us = since.elapsed().as_micros() * 3 / 2;
     let before = Counted::look(place);
     let next = AtomicUsize::new(0);
@@ -54,7 +54,7 @@ fn kill_them(place: &Place) {
             });
         }
     });
-    // A run lives as long as its init: one that is still dying is not the next start's to clear up.
+    // A run lives as long as its init: the next start does not clean up one that is still ending.
     await_orphans();
     start();
     let leaks = before.leaks(place);

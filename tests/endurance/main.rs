@@ -1,9 +1,9 @@
-//! Very many runs: one after the other, at once, and killed at random moments. Afterwards everything
-//! that a run takes of the host is back where it was.
+//! Many runs: sequential, concurrent, and killed at random times. Afterwards all resources of the
+//! host are back where they were.
 //!
-//! Each test starts a harness: this program again, as a process of its own, with a runtime
-//! directory, a temporary directory, a cache and groups that nobody else has, so that what is
-//! counted is its own. It prints a line `endurance: …` for other programs to read.
+//! Each test starts a harness: this program in a separate process, with its own runtime directory,
+//! temporary directory, cache and groups, so that the counts are its own. It prints a line
+//! `endurance: …` for other programs.
 
 #![allow(
     clippy::expect_used,

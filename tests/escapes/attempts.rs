@@ -1,20 +1,20 @@
-//! Hostile C bodies: each prints one line per attempt, `name ok` or `name ERRNO`, and ends with 0.
+//! Hostile C bodies: each prints one line per attempt, `name ok` or `name ERRNO`, and exits with 0.
 
 use std::path::{Path, PathBuf};
 
 use support::bodies::c_body;
 use support::{Case, Done, Ground};
 
-/// What every hostile body has: the headers, and `try`, which prints what an attempt met.
+/// The prelude of every hostile body: the headers, and `try`, which prints the result of an attempt.
 const PRELUDE: &str = include_str!("../bodies/escapes/attempts_prelude.c");
 
-/// The program made of the prelude and this text.
+/// Compiles the prelude with this text.
 pub fn program(name: &str, text: &str) -> PathBuf {
     c_body(name, &format!("{PRELUDE}\n{text}"))
 }
 
-/// `runner run FLAGS… -- PROGRAM ARGUMENTS…`, the program visible inside at its own path; in the
-/// surroundings that these attempts are made in.
+/// `runner run FLAGS… -- PROGRAM ARGUMENTS…` in the surroundings of these attempts; the program is
+/// visible inside at its own path.
 pub fn case<'a>(ground: &'a Ground, flags: &[&str], program: &Path, words: &[&str]) -> Case<'a> {
     let program = program.to_str().expect("a plain path");
     let mut line = vec!["run", "--ro", program];
@@ -26,13 +26,13 @@ pub fn case<'a>(ground: &'a Ground, flags: &[&str], program: &Path, words: &[&st
     case
 }
 
-/// Runs a hostile body to its end; it must end by itself with 0.
+/// Runs a hostile body to its end; it must exit with 0.
 #[track_caller]
 pub fn attempt(ground: &Ground, name: &str, text: &str) -> Done {
     attempt_with(ground, &[], name, text, &[])
 }
 
-/// As [`attempt`], with flags for the runner and arguments for the body.
+/// The same as [`attempt`], with flags for the runner and arguments for the body.
 #[track_caller]
 pub fn attempt_with(
     ground: &Ground,
@@ -46,7 +46,7 @@ pub fn attempt_with(
     done
 }
 
-/// Asserts that the body printed exactly these lines, white space at their beginning aside.
+/// Asserts that the body printed exactly these lines, ignoring leading white space.
 #[track_caller]
 pub fn assert_lines(done: &Done, expected: &str) {
     let expected: Vec<&str> = expected
@@ -59,7 +59,7 @@ pub fn assert_lines(done: &Done, expected: &str) {
     assert_eq!(found, expected, "{}", done.stderr);
 }
 
-/// Asserts that every line is an attempt, at least `least` of them, that met one of `refusals`.
+/// Asserts that every line is an attempt, at least `least` of them, that failed with one of `refusals`.
 #[track_caller]
 pub fn assert_all_refused(done: &Done, least: usize, refusals: &[&str]) {
     let text = done.text();
@@ -70,7 +70,7 @@ pub fn assert_all_refused(done: &Done, least: usize, refusals: &[&str]) {
     }
 }
 
-/// Runs `sh -c TEXT` to its end, which must be 0, and gives its lines.
+/// Runs `sh -c TEXT`, which must exit with 0; returns its lines.
 #[track_caller]
 pub fn shell(ground: &Ground, flags: &[&str], text: &str) -> Vec<String> {
     let line = [&["run"], flags, &["--", "/bin/sh", "-c", text]].concat();

@@ -1,9 +1,9 @@
-//! Clocks and processors: what a body changes of them is its own.
+//! Clocks and CPUs: changes by a body affect only the body.
 
 use super::attempts::{assert_lines, attempt};
 use support::{Ground, skip};
 
-/// What the host's processes have of clocks and processors.
+/// Clocks and CPU settings of the host's processes.
 fn of_the_host() -> (String, String, String) {
     let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
     let status = std::fs::read_to_string("/proc/self/status").expect("readable");
@@ -18,8 +18,7 @@ fn of_the_host() -> (String, String, String) {
     (offsets, processors, zone)
 }
 
-/// B-55: offsets of a time namespace, every clock, the time stamp counter, and processors that the
-/// body was not given.
+/// B-55: offsets of a time namespace, every clock, the time stamp counter, and CPUs outside the body's set.
 #[test]
 fn clocks_and_processors_of_others_cannot_be_changed() {
     let before = of_the_host();
@@ -34,7 +33,7 @@ fn clocks_and_processors_of_others_cannot_be_changed() {
             .iter()
             .position(|line| line.starts_with(name))
             .expect("a line");
-        // A kernel without time namespaces, one of another user, or one that is settled.
+        // A kernel without time namespaces, a namespace of another user, or one that is in use.
         let (_, answer) = lines.remove(line).rsplit_once(' ').expect("two words");
         assert!(["ENOENT", "EACCES", "EPERM"].contains(&answer), "{text}");
     }
@@ -57,8 +56,8 @@ fn clocks_and_processors_of_others_cannot_be_changed() {
     assert_eq!(of_the_host(), before);
 }
 
-/// B-55: a body that is confined to one processor by its cgroup or its caller takes nobody else with
-/// it: the next run has what the host gives.
+/// B-55: a body that its cgroup or caller confines to one CPU affects no other run: the next one
+/// has the CPUs of the host.
 #[test]
 fn processor_settings_of_one_body_do_not_affect_the_next() {
     let ground = Ground::new();
@@ -70,8 +69,8 @@ fn processor_settings_of_one_body_do_not_affect_the_next() {
     }
 }
 
-/// B-55: without offsets a time namespace hides nothing. What the processors have done since the
-/// start (`/proc/stat`, the second field of `/proc/uptime`) no namespace hides.
+/// B-55: without offsets a time namespace hides nothing. No namespace hides the CPU times since
+/// boot (`/proc/stat`, the second field of `/proc/uptime`).
 #[test]
 fn the_body_s_clocks_begin_with_the_run() {
     if !std::path::Path::new("/proc/self/ns/time").exists() {
@@ -82,7 +81,7 @@ fn the_body_s_clocks_begin_with_the_run() {
     let ground = Ground::new();
     let started = std::time::Instant::now();
     let done = attempt(&ground, "uptime", text);
-    // The offsets are whole seconds, so the clocks begin with up to one; sysinfo(2) rounds up.
+    // The offsets are whole seconds, so the clocks start with up to one second; sysinfo(2) rounds up.
     let most = started.elapsed().as_secs() + 2;
     let clocks: Vec<u64> = done
         .text()

@@ -1,5 +1,4 @@
-//! Descriptors and links of proc that lead out: what the body inherits, and the runner's own
-//! program.
+//! Descriptors and links of /proc that lead outside: inherited ones, and the runner's own program.
 
 use std::path::PathBuf;
 
@@ -36,7 +35,7 @@ fn descriptors_that_the_caller_left_open_do_not_reach_the_body() {
 #[test]
 fn a_working_directory_that_leads_through_proc_stays_inside_or_is_refused() {
     let ground = Ground::new();
-    // Climbs up and looks whether the top is the sandbox's own root.
+    // Climbs up and checks whether the top is the sandbox's root.
     let text = include_str!(
         "../bodies/escapes/a_working_directory_that_leads_through_proc_stays_inside_or_is_refused.c"
     );
@@ -82,9 +81,9 @@ fn the_program_of_init_cannot_be_opened() {
     assert_all_refused(&done, 6, &["EACCES"]);
 }
 
-/// B-04 (CVE-2019-5736): the runner's own program runs inside, at the bundle's will and with the
-/// bundle's library in it, and belongs to the caller. Once it has ended, nothing but the sandbox
-/// stands between a kept descriptor and the file.
+/// B-04 (CVE-2019-5736): the bundle makes the runner's own program run inside, with a library of
+/// the bundle; the program belongs to the caller. After it has ended, only the sandbox stands
+/// between a kept descriptor and the file.
 #[test]
 fn the_runner_s_program_is_unchanged_after_a_body_that_is_the_runner_itself() {
     let ground = Ground::new();
@@ -93,7 +92,8 @@ fn the_runner_s_program_is_unchanged_after_a_body_that_is_the_runner_itself() {
     let before = std::fs::read(&copy).expect("readable");
     let folder = ground.path("evil");
     std::fs::create_dir(&folder).expect("made");
-    // Loaded into the runner: keeps its file in a program that is something else by then.
+    // Loaded into the runner: keeps a descriptor of its file in a process that then executes
+    // another program.
     let library = include_str!(
         "../bodies/escapes/the_runner_s_program_is_unchanged_after_a_body_that_is_the_runner_itself.c"
     );
@@ -141,7 +141,7 @@ fn the_runner_s_program_is_unchanged_after_a_body_that_is_the_runner_itself() {
             .stderr(std::process::Stdio::piped());
         let done = started.done();
         if done.report["enforcement"]["landlock"]["state"] == "enforced" {
-            // It lies outside what may be executed, so it does not even start.
+            // It is outside of what may be executed, so it does not even start.
             done.assert_error("failed", "program_not_executable");
         }
         assert!(

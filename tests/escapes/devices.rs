@@ -1,4 +1,4 @@
-//! Devices: which nodes there are, and that no other can be made or opened.
+//! Devices: which nodes exist, and that no others can be created or opened.
 
 use super::attempts::{assert_all_refused, assert_lines, attempt, attempt_with, shell};
 use support::Ground;
@@ -72,7 +72,7 @@ fn the_host_s_devices_are_not_there() {
     .iter()
     .map(|name| format!("/dev/{name}"))
     .collect();
-    // And all that this host has.
+    // And all devices of this host.
     for entry in std::fs::read_dir("/dev").expect("readable") {
         let name = entry.expect("readable").file_name();
         let name = name.to_str().expect("a plain name");
@@ -89,7 +89,7 @@ fn the_host_s_devices_are_not_there() {
     assert_all_refused(&done, names.len(), &["ENOENT"]);
 }
 
-/// B-27: a device node cannot be made anywhere, other nodes can.
+/// B-27: device nodes cannot be created anywhere, other nodes can.
 #[test]
 fn a_device_node_cannot_be_made_and_a_fifo_can() {
     let ground = Ground::new();

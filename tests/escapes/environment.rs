@@ -1,4 +1,4 @@
-//! The environment: what comes in, what is named, and what the host's name and secrets are.
+//! The environment: what it contains, the host's name, and secrets.
 
 use super::attempts::{attempt, shell};
 use support::Ground;
@@ -32,7 +32,7 @@ fn entries(done: &support::Done) -> Vec<String> {
     entries
 }
 
-/// F-01: of the host's own variables none arrives, and what arrives is the documented list.
+/// F-01: no variable of the host arrives; those that arrive are the documented list.
 #[test]
 fn the_environment_is_exactly_the_documented_list() {
     let ground = Ground::new();
@@ -52,17 +52,17 @@ fn the_environment_is_exactly_the_documented_list() {
         format!("RUNNER_RUN_ID={run_id}"),
         "RUNNER_INPUT=/runner/input.json".to_owned(),
         "RUNNER_OUTPUT=/runner/out/output.json".to_owned(),
-        // The two memory hints, from the limit.
+        // The two variables derived from the memory limit.
         "NODE_OPTIONS=--max-old-space-size=192".to_owned(),
         "JAVA_TOOL_OPTIONS=-XX:MaxRAM=256m".to_owned(),
-        // Named by the test itself.
+        // Set by the test itself.
         format!("RUNNER_TEST_MARKER={}", ground.marker()),
     ];
     expected.sort();
     assert_eq!(entries(&done), expected);
 }
 
-/// F-06: a secret that was granted is in the body's environment and in nothing that is written.
+/// F-06: a granted secret is in the body's environment and in nothing that is written.
 #[test]
 fn a_granted_secret_reaches_the_body_and_no_report_or_message() {
     let ground = Ground::new();
@@ -86,11 +86,11 @@ fn a_granted_secret_reaches_the_body_and_no_report_or_message() {
         .env("RUST_BACKTRACE", "full")
         .done();
     done.assert_exited(0);
-    // I9 has looked for it in the report and in both streams.
+    // I9 has checked the report and both streams.
     assert_eq!(done.text(), "same\n");
 }
 
-/// F-02, F-06, F-07: not in the arguments of any process either, nor in init's environment.
+/// F-02, F-06, F-07: nor in the arguments of any process, nor in init's environment.
 #[test]
 fn a_granted_secret_is_in_no_command_line() {
     let ground = Ground::new();
@@ -105,7 +105,7 @@ fn a_granted_secret_is_in_no_command_line() {
             "cat /proc/*/cmdline; cat /proc/1/environ; sleep 60",
         ])
         .start();
-    // What it prints is through by then.
+    // Its output has arrived by then.
     running.until_body_is("sleep");
     let mut seen = 0;
     for entry in std::fs::read_dir("/proc").expect("readable").flatten() {
@@ -116,7 +116,7 @@ fn a_granted_secret_is_in_no_command_line() {
         }
     }
     running.signal(rustix::process::Signal::TERM);
-    // I9 has looked through what the body could print.
+    // I9 has checked the output of the body.
     let done = running.done();
     done.assert_outcome("cancelled", 143);
     let lines = done.text();
@@ -133,7 +133,7 @@ fn values_pass_unchanged_and_invalid_names_are_refused() {
     let odd = "PRINTED=first\nsecond=third\t\u{1b}[31m\"'$(id)`id`";
     let print = super::attempts::program("print-environment", PRINT);
     let mut started = super::attempts::case(&ground, &["-e", odd], &print, &[]);
-    // Behind the first flags: the value is no text.
+    // After the first flags: the value is not valid text.
     let words: Vec<_> = started.command.get_args().map(OsStr::to_owned).collect();
     let mut again = std::process::Command::new(started.command.get_program());
     again
@@ -191,13 +191,13 @@ fn the_host_s_name_and_the_caller_s_name_are_not_shown() {
     assert_eq!(lines.last().map(String::as_str), Some("2"));
 }
 
-/// F-08: what the supervisor was started with.
+/// F-08: the environment of the supervisor.
 #[test]
 fn the_supervisor_s_environment_cannot_be_read() {
     let ground = Ground::new();
     let text = include_str!("../bodies/escapes/the_supervisor_s_environment_cannot_be_read.c");
     let done = attempt(&ground, "all-environments", text);
-    // I9 has looked for the canary, which is in the supervisor's.
+    // I9 has checked for the canary, which is in the supervisor's environment.
     assert!(
         !done.text().contains("RUNNER_TEST_CANARY_SECRET"),
         "{done:#?}"

@@ -50,7 +50,7 @@ fn the_host_s_files_and_sockets_are_not_there() {
     assert_all_refused(&done, names.len(), &["ENOENT"]);
 }
 
-/// B-49: what Landlock does not cover, the read-only mounts do.
+/// B-49: the read-only mounts protect what Landlock does not cover.
 #[test]
 fn every_kind_of_write_to_a_read_only_place_is_refused() {
     let ground = Ground::new();
@@ -58,7 +58,7 @@ fn every_kind_of_write_to_a_read_only_place_is_refused() {
         include_str!("../bodies/escapes/every_kind_of_write_to_a_read_only_place_is_refused.c");
     let canary = ground.path("canary");
     let canary = canary.to_str().expect("a plain path");
-    // The canary invariant looks at it afterwards.
+    // The canary invariant checks it afterwards.
     let done = attempt_with(
         &ground,
         &["--ro", canary],
@@ -105,7 +105,7 @@ fn every_kind_of_write_to_a_read_only_place_is_refused() {
     }
 }
 
-/// B-49, B-52: the system's own directories and the root itself.
+/// B-49, B-52: the system directories and the root itself.
 #[test]
 fn the_system_directories_and_the_root_take_no_writes() {
     let ground = Ground::new();
@@ -115,8 +115,8 @@ fn the_system_directories_and_the_root_take_no_writes() {
     assert_all_refused(&done, 13, &["EROFS", "EACCES", "EBUSY", "EXDEV", "EPERM"]);
 }
 
-/// B-17, B-52 (CVE-2025-31133, CVE-2025-52565): files and links in the bundle with the names of places
-/// of ours.
+/// B-17, B-52 (CVE-2025-31133, CVE-2025-52565): files and links in the bundle with the names of the
+/// runner's own paths.
 #[test]
 fn a_bundle_with_the_runner_s_own_names_changes_nothing_of_them() {
     let ground = Ground::new();
@@ -141,8 +141,8 @@ fn a_bundle_with_the_runner_s_own_names_changes_nothing_of_them() {
     assert_only_its_own(&ground, &folder);
 }
 
-/// Runs the folder as a bundle: what the runner put there is there, and what the body writes to its
-/// places is not in the bundle's.
+/// Runs the folder as a bundle: the runner's own files are in place, and writes of the body do not
+/// reach the bundle's.
 #[track_caller]
 fn assert_only_its_own(ground: &Ground, folder: &std::path::Path) {
     let bundle = support::bundles::pack(folder);
@@ -168,8 +168,8 @@ no preload
     assert_eq!(done.text(), expected, "{folder:?}: {done:#?}");
 }
 
-/// B-17 (CVE-2025-31133, CVE-2025-52565): links in the place of the directory of devices, of a device
-/// that files are masked with, and of the terminals.
+/// B-17 (CVE-2025-31133, CVE-2025-52565): links in place of /dev, of the device that masks files,
+/// and of the terminals.
 #[test]
 fn a_link_in_the_bundle_with_the_name_of_a_device_leads_no_mount_anywhere() {
     let ground = Ground::new();
@@ -191,7 +191,7 @@ fn a_link_in_the_bundle_with_the_name_of_a_device_leads_no_mount_anywhere() {
     }
 }
 
-/// B-43: nothing of the host's or another run's.
+/// B-43: no files of the host or of another run.
 #[test]
 fn tmp_and_shared_memory_begin_empty_in_every_run() {
     let ground = Ground::new();
@@ -205,7 +205,7 @@ fn tmp_and_shared_memory_begin_empty_in_every_run() {
     assert!(!of_host.exists() && !std::path::Path::new("/dev/shm/left").exists());
 }
 
-/// B-59: whole mounts cannot be watched, single files that are visible can.
+/// B-59: whole mounts cannot be watched, visible single files can.
 #[test]
 fn fanotify_is_refused_and_inotify_works_on_what_is_visible() {
     let ground = Ground::new();
@@ -218,7 +218,7 @@ fn fanotify_is_refused_and_inotify_works_on_what_is_visible() {
     );
 }
 
-/// B-53: pages of a file that may only be read are not written past the mounts.
+/// B-53: pages of a read-only file are not written past the mounts.
 #[test]
 fn a_read_only_file_is_not_changed_through_pipes() {
     let ground = Ground::new();
@@ -233,8 +233,8 @@ fn a_read_only_file_is_not_changed_through_pipes() {
     );
 }
 
-/// B-64: a read-only mount keeps no writer out of a pipe with a name, Landlock does, but not beneath a
-/// place that the body may write. There the pipe is all that it gains, and the report names the place.
+/// B-64: a read-only mount does not prevent writing to a named pipe. Landlock does, except below a
+/// path that the body may write. There the body gains only the pipe, and the report names the path.
 #[test]
 fn a_fifo_of_the_host_in_a_read_only_directory_takes_nothing_but_beneath_a_writable_place() {
     let ground = Ground::new();

@@ -1,11 +1,11 @@
-//! What the body is and sees: ids, capabilities, groups, session, the root directory, proc.
+//! The identity of the body: ids, capabilities, groups, session, the root directory, /proc.
 
 use std::collections::BTreeMap;
 
 use super::attempts::{assert_lines, attempt, attempt_with, shell};
 use support::{Ground, is_root};
 
-/// B-14, B-44, B-45: no capability in any set, no way to gain one, a filter that is loaded.
+/// B-14, B-44, B-45: no capability in any set, no way to gain one, and a loaded filter.
 #[test]
 fn the_body_has_no_capability_and_cannot_gain_privileges() {
     let ground = Ground::new();
@@ -46,7 +46,7 @@ fn the_body_sees_itself_at_the_root_of_every_cgroup_hierarchy() {
     }
 }
 
-/// B-27, B-41, F-08: what is not on the list is not there.
+/// B-27, B-41, F-08: only listed entries exist.
 #[test]
 fn the_root_directory_holds_the_documented_names_and_no_other() {
     let ground = Ground::new();
@@ -89,7 +89,7 @@ fn the_root_directory_holds_the_documented_names_and_no_other() {
     }
 }
 
-/// B-16: nothing of proc beyond the body's own processes takes a write.
+/// B-16: of /proc, only files of the body's own processes are writable.
 #[test]
 fn nothing_of_proc_but_the_body_s_own_processes_can_be_opened_for_writing() {
     let ground = Ground::new();
@@ -99,7 +99,7 @@ fn nothing_of_proc_but_the_body_s_own_processes_can_be_opened_for_writing() {
     assert_lines(&attempt(&ground, "walk-proc", text), "enough 1");
 }
 
-/// B-16, B-60: what is masked tells nothing, what is not is closed.
+/// B-16, B-60: masked files are empty, the others are closed.
 #[test]
 fn the_kernel_s_secrets_in_proc_and_sys_are_masked_closed_or_absent() {
     let ground = Ground::new();
@@ -150,7 +150,7 @@ fn the_kernel_s_secrets_in_proc_and_sys_are_masked_closed_or_absent() {
     super::attempts::assert_all_refused(&done, names.len(), &refusals);
 }
 
-/// F-02, F-07: init's command line is the runner's, so it must be gone.
+/// F-02, F-07: init starts with the runner's command line, which must be overwritten.
 #[test]
 fn init_s_command_line_and_name_tell_nothing_of_the_runner_s_arguments() {
     let ground = Ground::new();
@@ -164,7 +164,7 @@ fn init_s_command_line_and_name_tell_nothing_of_the_runner_s_arguments() {
     }
 }
 
-/// B-49, syscalls.md: nosuid everywhere, nodev but on devices, and few places that take writes.
+/// B-49, syscalls.md: nosuid everywhere, nodev except for devices, and few writable mounts.
 #[test]
 fn every_mount_is_nosuid_and_only_the_documented_places_take_writes() {
     let ground = Ground::new();

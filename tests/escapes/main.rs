@@ -1,5 +1,5 @@
-//! Ways out that were tried: hostile bodies, one module per way, each attempt with the errno, kill
-//! or absence that it must meet.
+//! Escape attempts: hostile bodies, one module per technique, each attempt with the errno, kill or
+//! absence that it must meet.
 
 #![allow(
     unreachable_pub,
@@ -39,5 +39,5 @@ mod terminal;
 /// Uid and gid of a body.
 const ID: u32 = 1000;
 
-/// Nothing besides: what a run has without an image.
+/// No additions: the settings of a run without an image.
 fn surround(_case: &mut support::Case<'_>) {}

@@ -1,4 +1,4 @@
-//! Mounts: making, changing or removing one, leaving the root, and what propagates.
+//! Mounts: creating, changing or removing one, leaving the root, and propagation.
 
 use super::attempts::{assert_lines, attempt, attempt_with};
 use support::{Ground, is_root};
@@ -79,8 +79,8 @@ fn no_cgroup_hierarchy_can_be_reached() {
     );
 }
 
-/// Runs a body in a mount namespace of the test's own, where the directory that it sees is shared.
-/// `host` is done outside once the body has started, and the body's script goes on after it.
+/// Runs a body in a separate mount namespace, in which the directory that it sees is shared. `host`
+/// runs outside once the body has started, then the body's script continues.
 fn with_shared_mount(flags: &[&str], host: &str, body: &str) -> String {
     let ground = Ground::new();
     let (shared, talk) = (ground.path("shared"), ground.path("talk"));
@@ -111,7 +111,7 @@ fn with_shared_mount(flags: &[&str], host: &str, body: &str) -> String {
     words.extend(["sh", "-c", &outside, "sh"]);
     let runtime = ground.path("runtime");
     let runtime = runtime.to_str().expect("a plain path");
-    // I10 would watch the shell.
+    // I10 would measure the shell.
     let done = ground
         .command(&line)
         .through("unshare", &words)
@@ -122,7 +122,7 @@ fn with_shared_mount(flags: &[&str], host: &str, body: &str) -> String {
     done.text()
 }
 
-/// An empty directory that lies in a lent one hides what lies there, and keeps what is written.
+/// An empty directory inside a mounted one hides what is there, and keeps what is written.
 #[test]
 fn an_empty_directory_within_a_lent_one_shows_and_changes_nothing_of_it() {
     let ground = Ground::new();
@@ -166,7 +166,7 @@ fn what_the_host_mounts_later_does_not_appear_inside() {
     }
 }
 
-/// B-51, the other way: what the runner mounts beneath a directory that the caller lent.
+/// B-51 in the other direction: mounts of the runner below a directory that the caller passes.
 #[test]
 fn what_is_mounted_inside_does_not_appear_on_the_host() {
     for flag in ["--ro", "--rw"] {

@@ -1,4 +1,4 @@
-//! Namespaces: making one, joining one, and changing one's own.
+//! Namespaces: creating, joining and changing one.
 
 use super::attempts::{assert_all_refused, assert_lines, attempt, attempt_with};
 use support::Ground;
@@ -37,7 +37,7 @@ fn unshare_makes_no_namespace_of_any_kind() {
     assert_lines(&attempt(&ground, "unshare", &text), &expected);
 }
 
-/// B-11, B-34: its flags lie behind a pointer, so the call is not there at all.
+/// B-11, B-34: its flags are behind a pointer, so the call does not exist.
 #[test]
 fn clone3_is_not_there_and_threads_still_work() {
     let ground = Ground::new();
@@ -79,7 +79,7 @@ fn the_id_maps_cannot_be_changed_and_no_other_id_assumed() {
     let ids = format!("ids {id} {id} {id} {id}");
     assert_eq!(lines.pop(), Some(ids.as_str()), "{text}");
     assert_eq!(lines.len(), 10, "{text}");
-    // Whoever is 0 already may become it.
+    // A process with uid 0 may set uid 0.
     let of_own = ["setuid ok", "setresuid ok", "setgid ok", "fsuid ok"];
     for line in lines {
         let answer = line.rsplit(' ').next().expect("a word");

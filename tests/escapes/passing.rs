@@ -1,5 +1,5 @@
-//! Descriptors that a body hands out over a socket with a path: where there is no directory that both
-//! see, nobody takes them; where there is one, they change nothing of what was synced.
+//! Descriptors that a body passes over a named socket: without a shared directory, nobody can
+//! receive them; with one, they do not change synced outputs.
 
 use std::io::{IoSliceMut, Read as _, Seek as _, Write as _};
 use std::mem::MaybeUninit;
@@ -13,11 +13,10 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use super::attempts::{assert_lines, case, program};
 use support::Ground;
 
-/// `NAME=PATH…`: binds a socket at each place, and tries whether it is one.
+/// `NAME=PATH…`: binds a socket at each path, and checks that it exists.
 const BIND: &str = include_str!("../bodies/escapes/passing_bind.c");
 
-/// B-40: sockets at every place that takes writes; the one that is an output is refused, and none is
-/// anywhere on the host.
+/// B-40: sockets at every writable path; an output that is one is refused, and none exists on the host.
 #[test]
 fn a_socket_that_the_body_binds_is_nowhere_on_the_host() {
     let ground = Ground::new();
@@ -49,10 +48,10 @@ fn a_socket_that_the_body_binds_is_nowhere_on_the_host() {
     assert_eq!(on_the_host, None);
 }
 
-/// Writes the output, and hands a descriptor of it to whoever listens at the path.
+/// Writes the output, and passes a descriptor of it to the listener at the path.
 const HAND_OUT: &str = include_str!("../bodies/escapes/passing_hand_out.c");
 
-/// The descriptor that the next caller hands out.
+/// The descriptor that the next connection passes.
 fn received(listener: &UnixListener) -> OwnedFd {
     let (connection, _) = listener.accept().expect("a connection");
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -67,8 +66,8 @@ fn received(listener: &UnixListener) -> OwnedFd {
     descriptors.next().expect("one")
 }
 
-/// B-40, B-41 (CVE-2024-27297): who has a descriptor of an output changes nothing of it once it is synced.
-/// A directory that the caller lends is the only one that a body shares with anybody.
+/// B-40, B-41 (CVE-2024-27297): a descriptor of an output cannot change it once it is synced. A
+/// body shares with other processes only a directory that the caller passes.
 #[test]
 fn a_descriptor_that_was_handed_out_does_not_reach_the_synced_output() {
     let ground = Ground::new();
@@ -98,7 +97,7 @@ fn a_descriptor_that_was_handed_out_does_not_reach_the_synced_output() {
     let synced = || std::fs::read_to_string(ground.path("work/out")).expect("synced");
     assert_eq!(synced(), "good");
     if done.text() == "connect EACCES\n" {
-        // A kernel whose Landlock knows such sockets.
+        // A kernel whose Landlock supports such sockets.
         return;
     }
     assert_lines(&done, "connect ok\nsend ok");

@@ -1,5 +1,5 @@
-//! The filters as the kernel really has them: a body asks about every number and every argument
-//! vector, and makes no call (`prober.c` says how that is possible).
+//! The filters as the kernel loads them: a body checks every number and argument vector without
+//! making a call (`prober.c` explains how).
 
 use std::fmt::Write as _;
 
@@ -14,14 +14,14 @@ use support::Ground;
 use support::bodies::c_body;
 use support::source_path;
 
-/// uretprobe and uprobe: no filter is asked about them.
+/// uretprobe and uprobe: filters do not see them.
 const PAST_EVERY_FILTER: &[u32] = if cfg!(target_arch = "x86_64") {
     &[335, 336]
 } else {
     &[]
 };
 
-/// What the prober printed under `policy`, asked `questions` or, without, what it asks by itself.
+/// The output of the prober under `policy` for `questions`, or for its default questions.
 fn probed(policy: SyscallPolicyName, questions: Option<String>) -> Vec<String> {
     let ground = Ground::new();
     let prober = c_body("prober", include_str!("prober.c"));
@@ -37,7 +37,7 @@ fn probed(policy: SyscallPolicyName, questions: Option<String>) -> Vec<String> {
     done.text().lines().map(str::to_owned).collect()
 }
 
-/// What the prober must say, by the interpreted filter.
+/// The expected output, from the interpreted filter.
 fn predicted(policy: SyscallPolicyName, number: u32, arguments: &Arguments) -> &'static str {
     let data = SeccompData {
         number,
@@ -79,7 +79,7 @@ fn the_kernel_answers_each_number_and_each_socket_as_it_did_when_a_person_read_i
         }
         let arch = match Arch::NATIVE {
             Arch::X86_64 => "x86_64",
-            // Nobody has probed one yet; above it was held against the interpreted filter.
+            // Never probed; the lines above were compared with the interpreted filter.
             Arch::Aarch64 => continue,
         };
         let path = source_path(&format!(
@@ -108,8 +108,8 @@ fn assert_predicted(policy: SyscallPolicyName, line: &str) {
     assert_eq!(answer, predicted(policy, number, &arguments), "{line}");
 }
 
-/// One line for each run of numbers without a name that are answered alike, one for each other
-/// number, one for each run of families and types of sockets.
+/// One line for each range of unnamed numbers with the same answer, one for each other number, one
+/// for each range of socket families and types.
 fn table(policy: SyscallPolicyName, lines: &[String]) -> String {
     let known = built_in_policy(policy, Arch::NATIVE);
     let mut text = format!(
@@ -118,7 +118,7 @@ fn table(policy: SyscallPolicyName, lines: &[String]) -> String {
          renew it see policies/README.md.\n",
         policy.name()
     );
-    // First and last of a run, and what all of it have in common.
+    // First and last of a range, and its common answer.
     let mut run: Option<(u32, u32, String)> = None;
     let mut flush = |run: &mut Option<(u32, u32, String)>| {
         if let Some((first, last, what)) = run.take() {
@@ -170,7 +170,7 @@ fn the_kernel_answers_each_argument_vector_as_the_policy_says() {
             let all = vectors(rule);
             for (place, vector) in all.iter().enumerate() {
                 asked.push((number, *vector));
-                // Every vector without, every seventh with something in the upper halves.
+                // Every vector as it is, every seventh with bits in the upper halves.
                 if place % 7 == 0 {
                     let high = with_high_bits(rule, vector).into_iter();
                     asked.extend(high.map(|high| (number, high)));
@@ -181,7 +181,7 @@ fn the_kernel_answers_each_argument_vector_as_the_policy_says() {
                 asked.extend(high.map(|high| (number, high)));
             }
         }
-        // Both ends of what no table knows, and the x32 ABI.
+        // Both ends of the unknown numbers, and the x32 ABI.
         for number in (470..600).chain([1023, 0x3fff_ffff, 0x4000_0000, 0x4000_013b, 0x7fff_ffff]) {
             asked.extend([[0; 6], [u64::MAX; 6]].map(|arguments| (number, arguments)));
         }
@@ -197,7 +197,7 @@ fn the_kernel_answers_each_argument_vector_as_the_policy_says() {
     }
 }
 
-/// B-31: under the strict policy too.
+/// B-31: also under the strict policy.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn the_32_bit_entry_kills_a_body_under_the_strict_policy() {

@@ -1,4 +1,4 @@
-//! Other processes: the runner, init, other runs and the host's, through proc, ptrace and signals.
+//! Other processes: the runner, init, other runs and the host's, through /proc, ptrace and signals.
 
 use super::attempts::{assert_all_refused, assert_lines, attempt_with, program, shell};
 use support::{Ground, is_root};
@@ -13,7 +13,7 @@ fn no_other_process_can_be_traced_read_or_robbed() {
     assert_all_refused(&done, 25, &["EPERM"]);
 }
 
-/// B-05, B-06, B-25 (CVE-2016-9962): from the body's first instruction on, and many times.
+/// B-05, B-06, B-25 (CVE-2016-9962): from the body's first instruction on, repeatedly.
 #[test]
 fn init_is_closed_from_the_body_s_first_instruction_on() {
     let ground = Ground::new();
@@ -25,7 +25,7 @@ fn init_is_closed_from_the_body_s_first_instruction_on() {
     assert!(!text.is_empty());
 }
 
-/// B-05: the links of the body's own processes lead to its own root, however one climbs from there.
+/// B-05: the links of the body's own processes lead to its own root, by every path.
 #[test]
 fn the_links_of_proc_to_roots_and_directories_stay_inside() {
     let ground = Ground::new();
@@ -57,7 +57,7 @@ fn signals_reach_the_body_s_own_processes_only() {
     let text = done.text();
     let mut lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.pop(), Some("alive"));
-    // Init survives it, whether the kernel says that it was sent or Landlock refuses.
+    // Init survives, whether the kernel accepts the signal or Landlock refuses it.
     let init = lines.pop().expect("a line");
     assert!(matches!(init, "init ok" | "init EPERM"), "{init}");
     assert_eq!(
@@ -79,7 +79,7 @@ fn signals_reach_the_body_s_own_processes_only() {
     );
 }
 
-/// B-61: init has the body's uid, and a body that ends it looks like a fault of the host.
+/// B-61: init has the body's uid; a body that ends init is reported like a fault of the host.
 #[test]
 fn the_limits_the_processors_and_the_priority_of_init_are_not_the_body_s() {
     let ground = Ground::new();
@@ -112,7 +112,7 @@ fn the_limits_the_processors_and_the_priority_of_init_are_not_the_body_s() {
     );
 }
 
-/// B-42: System V objects and message queues are the run's own, and gone with it (invariant I6).
+/// B-42: System V objects and message queues belong to the run, and are removed with it (invariant I6).
 #[test]
 fn objects_of_system_v_ipc_are_the_run_s_own() {
     let ground = Ground::new();
@@ -120,14 +120,14 @@ fn objects_of_system_v_ipc_are_the_run_s_own() {
     for _run in 0..2 {
         let done = attempt_with(&ground, &[], "ipc", text, &[]);
         let text = done.text();
-        // Landlock takes the queue's file system for one in which nothing may be made.
+        // Landlock allows no new files in the file system of the queue.
         let text = text.replace("queue EACCES", "queue ok");
         let expected = "before 0 0 0\nshm ok\nsem ok\nmsg ok\nqueue ok\nafter 1 1 1\n";
         assert_eq!(text, expected);
     }
 }
 
-/// B-57, B-39, B-43, F-09: two runs of the same caller at the same time.
+/// B-57, B-39, B-43, F-09: two concurrent runs of the same caller.
 #[test]
 fn a_second_run_sees_nothing_of_the_first() {
     let first = Ground::new();
@@ -163,7 +163,7 @@ fn a_second_run_sees_nothing_of_the_first() {
     );
 }
 
-/// B-14: no body is the host's uid 0; as root each has an id of its own out of the range.
+/// B-14: no body has the host's uid 0; as root each run has its own id of the range.
 #[test]
 fn the_body_s_uid_on_the_host_is_never_0() {
     let ground = Ground::new();
@@ -202,7 +202,8 @@ fn the_body_s_uid_on_the_host_is_never_0() {
     }
 }
 
-/// B-14: a file made in a directory that the caller lent is the directory owner's, or the caller's.
+/// B-14: a file that is created in a directory of the caller belongs to the directory's owner, or
+/// to the caller.
 #[test]
 fn a_file_made_in_a_lent_directory_belongs_to_its_owner() {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

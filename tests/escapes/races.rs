@@ -1,5 +1,4 @@
-//! Places that change while the runner sets up what it was given: somebody on the host swaps a
-//! directory for a link, over and over.
+//! Paths that change during setup: a process of the host repeatedly swaps a directory for a link.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -26,7 +25,7 @@ impl Swapper {
             while !end.load(Ordering::Relaxed) {
                 renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).expect("swapped");
                 swaps += 1;
-                // Long enough for whoever looks first and comes back later.
+                // Long enough for a second look to see the other one.
                 std::thread::sleep(std::time::Duration::from_micros(150));
             }
             swaps
@@ -44,14 +43,14 @@ impl Drop for Swapper {
     }
 }
 
-/// Beyond the rounds of any tier: none of so many that ran is no chance any more.
+/// More than the rounds of any tier: with so many, the results are not chance.
 const TRIED_MAX: u32 = 500;
 
 fn rounds() -> u32 {
     if tier_includes("long") { 150 } else { 12 }
 }
 
-/// A run that was refused, or could not be set up, has run nothing.
+/// A run that was refused, or whose setup failed, has run nothing.
 #[track_caller]
 fn assert_ran_or_nothing(done: &Done) -> bool {
     if done.outcome() == "exited" {
@@ -66,8 +65,8 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a plain path")
 }
 
-/// B-50 (CVE-2021-30465): the place of one mount lies in another, which somebody else can write. What
-/// is mounted there is there, or nothing runs: never at the other end of a link.
+/// B-50 (CVE-2021-30465): a mount point inside another mounted directory, which another process can
+/// write. The mount is at its place, or nothing runs: it is never at the target of a link.
 #[test]
 fn a_mount_point_swapped_for_a_link_is_safe_or_ends_the_run() {
     let ground = Ground::new();
@@ -87,7 +86,7 @@ fn a_mount_point_swapped_for_a_link_is_safe_or_ends_the_run() {
         let swapper = Swapper::start(place.clone(), swapped.clone());
         for kind in ["--rw", "--ro"] {
             let (mut tried, mut ran) = (0, 0);
-            // Which of the two lies there when it is looked at is chance.
+            // Which of the two is seen is chance.
             while tried < rounds() / 4 || ran == 0 {
                 assert!(tried < TRIED_MAX, "nothing ran: {target}, {kind}");
                 tried += 1;
@@ -108,7 +107,7 @@ fn a_mount_point_swapped_for_a_link_is_safe_or_ends_the_run() {
                     })
                     .filter_map(|line| line.split(' ').nth(4))
                     .collect();
-                // The directory goes on moving, and the mount with it.
+                // The directory continues to move, with the mount on it.
                 let at_home = [text(&place), text(&swapped)];
                 assert_eq!(places.len(), 1, "{shown}");
                 assert!(at_home.contains(&places[0]), "{target}: {shown}");
@@ -126,9 +125,9 @@ fn a_mount_point_swapped_for_a_link_is_safe_or_ends_the_run() {
     }
 }
 
-/// B-49, B-50: the second line, too, is laid on what was mounted: were the link at its place followed,
-/// its rule would let everything be written. A FIFO can be written wherever its mode and the ruleset
-/// say so, on a read-only mount as well, so that it tells.
+/// B-49, B-50: Landlock rules, too, apply to what was mounted: if the link at that path were
+/// followed, its rule would allow all writes. A FIFO shows this: it can be written if its mode and
+/// the ruleset allow it, also on a read-only mount.
 #[test]
 fn a_mount_whose_place_becomes_a_link_later_widens_no_rule() {
     let ground = Ground::new();
@@ -141,7 +140,7 @@ fn a_mount_whose_place_becomes_a_link_later_widens_no_rule() {
         mknodat(CWD, pipe, FileType::Fifo, all, 0).expect("made");
         chmod(pipe, all).expect("set");
     }
-    // Not at their own places: beneath the body's own /tmp the ruleset lets everything be written.
+    // At other paths: below the body's own /tmp the ruleset allows all writes.
     let mut flags = Vec::new();
     for (source, target) in [
         (&lent, "/lent"),
@@ -150,7 +149,7 @@ fn a_mount_whose_place_becomes_a_link_later_widens_no_rule() {
     ] {
         flags.extend(["--mount".to_owned(), format!("{}:{target}", text(source))]);
     }
-    // These are made after it, and give the link its time.
+    // These are mounted after it, which gives the link time.
     for number in 0..40 {
         flags.extend(["--tmpfs".to_owned(), format!("/own/{number}")]);
     }
@@ -160,7 +159,7 @@ fn a_mount_whose_place_becomes_a_link_later_widens_no_rule() {
     symlink("/", lent.join("swapped")).expect("linked");
     let _swapper = Swapper::start(lent.join("place"), lent.join("swapped"));
     let (mut tried, mut ran) = (0, 0);
-    // Which of the two lies there when it is looked at is chance, here and below.
+    // Which of the two is seen is chance, here and below.
     while tried < rounds() * 2 || ran == 0 {
         assert!(tried < TRIED_MAX, "nothing ran");
         tried += 1;
@@ -172,9 +171,9 @@ fn a_mount_whose_place_becomes_a_link_later_widens_no_rule() {
     }
 }
 
-/// B-50 (CVE-2018-15664): what is shown is what was judged. A source that is a plain directory when it
-/// is looked at and a link into the store of unpacked bundles when it is mounted would be the body's
-/// way to every later run.
+/// B-50 (CVE-2018-15664): the mounted source is the one that was checked. A source that is a plain
+/// directory when checked and a link into the cache of bundles when mounted would give the body
+/// access to all later runs.
 #[test]
 fn a_source_that_is_swapped_for_a_link_to_the_cache_is_never_lent_with_it() {
     let ground = Ground::new();
@@ -203,8 +202,7 @@ fn a_source_that_is_swapped_for_a_link_to_the_cache_is_never_lent_with_it() {
     }
 }
 
-/// B-50: a workspace that is swapped is one of the two, whole, and an input that becomes a link is
-/// refused.
+/// B-50: a swapped workspace is one of the two, completely, and an input that becomes a link is refused.
 #[test]
 fn an_input_that_is_swapped_for_a_link_never_leads_out_of_the_workspace() {
     let ground = Ground::new();
@@ -235,8 +233,8 @@ fn an_input_that_is_swapped_for_a_link_never_leads_out_of_the_workspace() {
     }
 }
 
-/// B-50: as it is found, without any race: a link that was left in a lent directory leads neither a
-/// mount nor the making of its place out of it.
+/// B-50 without a race: a link in a passed directory leads neither a mount nor the creation of its
+/// mount point outside.
 #[test]
 fn a_link_on_the_way_to_the_place_of_a_mount_is_not_followed() {
     let ground = Ground::new();
@@ -264,7 +262,7 @@ fn a_link_on_the_way_to_the_place_of_a_mount_is_not_followed() {
         for more in [["--mount", &mount], ["--tmpfs", tmpfs]] {
             let flags = [&["--rw", text(&lent)], &more[..]].concat();
             let body = "cat /proc/self/mountinfo";
-            // The canary tree is the first invariant.
+            // Invariant 1 checks the canary tree.
             let done = ground.run(&flags, &["/bin/sh", "-c", body]);
             assert!(!assert_ran_or_nothing(&done), "{target}: {done:#?}");
         }

@@ -1,5 +1,5 @@
-//! The second line by itself: what the Landlock ruleset refuses where every mount could be written,
-//! and that what it leaves to the mounts is refused by them.
+//! The second line by itself: what the Landlock ruleset refuses if every mount is writable, and
+//! that the mounts refuse what it leaves to them.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -14,11 +14,11 @@ use sys::landlock;
 use super::attempts::{attempt_with, program};
 use support::{Ground, skip};
 
-/// Makes a tree in a mount namespace of its own where everything can be written and belongs to it,
-/// lays a ruleset upon itself and only that, and tries.
+/// Creates a tree in its own mount namespace, where it may write everything, applies only a ruleset
+/// to itself, and tries.
 const ALONE: &str = include_str!("../bodies/escapes/second_line_alone.c");
 
-/// Of the view that every run has.
+/// From the view that every run has.
 fn own_ruleset() -> Option<Ruleset> {
     let host = HostSupport {
         entries: vec![("/usr", HostEntry::Directory)],
@@ -27,8 +27,8 @@ fn own_ruleset() -> Option<Ruleset> {
     ruleset(landlock::abi().expect("a version"), &view::base(&host))
 }
 
-/// B-49: were each mount writable and each file the body's own, nothing outside of its own places
-/// could be written, made, removed, moved or executed all the same.
+/// B-49: even with writable mounts and the body's own files, nothing outside its paths can be
+/// written, created, removed, moved or executed.
 #[test]
 fn where_the_mounts_would_let_everything_be_written_the_second_line_refuses_it() {
     let Some(ruleset) = own_ruleset() else {
@@ -55,7 +55,7 @@ fn where_the_mounts_would_let_everything_be_written_the_second_line_refuses_it()
     };
     assert_eq!(refused.lines().count(), 4 * 17 + 5, "{text}");
     for line in refused.lines() {
-        // Between directories without the right to it: EXDEV, as between file systems.
+        // EXDEV between directories without the right to move, as between file systems.
         assert!(
             line.ends_with(" EACCES") || line.ends_with(" EXDEV"),
             "{line}"
@@ -70,9 +70,9 @@ fn where_the_mounts_would_let_everything_be_written_the_second_line_refuses_it()
     assert_eq!(left, names.concat(), "left to the mounts");
 }
 
-/// Truncating by path is left to the mounts, since a ruleset that handled it would walk up the tree
-/// at every open for reading. So each mount can be written only where the ruleset, too, lets files
-/// be written, and a file on any other is not truncated.
+/// Truncation by path is left to the mounts: a ruleset that handled it would walk up the tree at
+/// every open for reading. So a mount is writable only where the ruleset also allows writing files,
+/// and files on other mounts cannot be truncated.
 #[test]
 fn no_file_is_kept_from_being_truncated_by_the_second_line_alone() {
     let text = include_str!(
@@ -97,8 +97,8 @@ fn no_file_is_kept_from_being_truncated_by_the_second_line_alone() {
     let (writable, refused): (Vec<&str>, Vec<&str>) =
         text.lines().partition(|line| line.starts_with("writable "));
     assert!(4 <= refused.len(), "{text}");
-    // By path and by open(2). Which of mode and mount is looked at first differs with the call, the
-    // kernel and the file; that the mount refuses shows in one of the two.
+    // By path and by open(2). Whether mode or mount is checked first depends on the call, the
+    // kernel and the file; one of the two shows that the mount refuses.
     for both in refused.chunks(2) {
         let is_refusal = |line: &str| line.ends_with(" EROFS") || line.ends_with(" EACCES");
         assert!(both.iter().all(|line| is_refusal(line)), "{text}");
@@ -114,7 +114,7 @@ fn no_file_is_kept_from_being_truncated_by_the_second_line_alone() {
         own.into_iter().any(|own| place == Path::new(own))
     };
     for place in writable {
-        // Devices, and the null device over files of proc: there is nothing to truncate.
+        // Devices, and the null device over files of /proc: there is nothing to truncate.
         let is_device = place.starts_with("/dev/") || place.starts_with("/proc/");
         assert!(is_device || may_be_written(Path::new(place)), "{place}");
     }

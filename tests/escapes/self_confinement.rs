@@ -1,4 +1,4 @@
-//! Means with which a process confines itself: they work, and loosen nothing.
+//! Programs that confine themselves: it works, and loosens nothing.
 
 use super::attempts::{assert_lines, attempt};
 use support::Ground;
@@ -25,20 +25,20 @@ fn prctl_and_capset_loosen_nothing() {
     );
 }
 
-/// B-47: the stricter answer of all filters counts.
+/// B-47: the strictest result of all filters applies.
 #[test]
 fn a_permissive_filter_of_the_body_s_own_changes_nothing() {
     let ground = Ground::new();
     let text =
         include_str!("../bodies/escapes/a_permissive_filter_of_the_body_s_own_changes_nothing.c");
-    // After TRACE with nobody who traces every call is ENOSYS: the last thing that is printed fails.
+    // TRACE without a tracer makes every call fail with ENOSYS: this is the last output.
     let done = attempt_last_lost(&ground, text);
     let four = "unshare EPERM\nmount EPERM\nclone3 ENOSYS\nsocket EAFNOSUPPORT";
     assert_lines(&done, &format!("allow ok\n{four}\nall threads ok\nlog ok"));
 }
 
-/// B-47: whoever answers the questions of the body's own filter is not asked about what the outer one
-/// refuses. That he would be asked is seen by a call that the outer one allows.
+/// B-47: the supervisor of the body's own filter is not notified of calls that the outer filter
+/// refuses. A call that the outer one allows shows that it would be.
 #[test]
 fn a_listener_of_the_body_s_own_filter_permits_nothing() {
     let ground = Ground::new();

@@ -29,7 +29,7 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("set");
 }
 
-/// B-44: of root where the test is root, else of the caller.
+/// B-44: owned by root if the test is root, otherwise by the caller.
 #[test]
 fn a_set_uid_program_raises_nothing() {
     let ground = Ground::new();
@@ -40,7 +40,7 @@ fn a_set_uid_program_raises_nothing() {
     assert_lines(&done, NOTHING_GAINED);
 }
 
-/// B-44: one that belongs to a stranger, by way of a directory.
+/// B-44: owned by another user, in a mounted directory.
 #[test]
 fn a_set_uid_program_of_another_user_raises_nothing() {
     if !is_root() {
@@ -60,7 +60,7 @@ fn a_set_uid_program_of_another_user_raises_nothing() {
     assert_lines(&done, NOTHING_GAINED);
 }
 
-/// B-44: the host's own, where they lie and as copies.
+/// B-44: those of the host, in place and as copies.
 #[test]
 fn the_host_s_set_uid_programs_raise_nothing() {
     let ground = Ground::new();
@@ -88,11 +88,11 @@ fn the_host_s_set_uid_programs_raise_nothing() {
     }
 }
 
-/// The first word is executed by a child of ours, and looked at while it is a zombie: so it can drop or
-/// gain what it likes, and its ids are what they were in the end.
+/// The first argument is executed by a child, which is examined as a zombie: so it can drop or gain
+/// any ids, and the final ones are seen.
 const EXECUTE: &str = include_str!("../bodies/escapes/setuid_execute.c");
 
-/// B-44: every set-uid program of this host as a copy, and programs that are often one.
+/// B-44: a copy of every set-uid program of this host, and of programs that often are.
 #[test]
 fn no_set_uid_program_of_the_host_has_another_id_inside() {
     let ground = Ground::new();
@@ -165,7 +165,7 @@ fn file_capabilities_raise_nothing() {
     }
 }
 
-/// B-44: what the body itself makes set-uid.
+/// B-44: files that the body itself makes set-uid.
 #[test]
 fn a_set_uid_program_that_the_body_makes_raises_nothing() {
     let ground = Ground::new();
@@ -179,8 +179,8 @@ fn a_set_uid_program_that_the_body_makes_raises_nothing() {
 
 const MAKE_SET_ID: &str = include_str!("../bodies/escapes/setuid_make_set_id.c");
 
-/// B-14: what stays in a directory that was lent for writing belongs to its owner, who may be
-/// root: a set-id program there would be the body's way onto the host.
+/// B-14: what remains in a writable directory of the caller belongs to its owner, who may be root:
+/// a set-id program there would give the body access to the host.
 #[test]
 fn no_set_id_program_stays_in_a_directory_that_was_lent_for_writing() {
     let ground = Ground::new();
@@ -219,8 +219,8 @@ fn no_set_id_program_stays_in_a_directory_that_was_lent_for_writing() {
 
 const REWRITE: &str = include_str!("../bodies/escapes/setuid_rewrite.c");
 
-/// B-65: whoever rewrites a program of the caller's in a directory that was lent for writing gets no
-/// set-uid program by that. The kernel sees to it for each call; a shared mapping makes none.
+/// B-65: rewriting a program of the caller in a writable directory does not create a set-uid
+/// program. The kernel clears the bits at each write; a shared mapping sets none.
 #[test]
 fn a_set_uid_program_that_the_body_rewrites_by_a_call_is_none_afterwards() {
     let ground = Ground::new();

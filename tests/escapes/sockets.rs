@@ -1,4 +1,4 @@
-//! Sockets: which families exist, and whom one reaches.
+//! Sockets: which families exist, and what they reach.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -6,19 +6,18 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use super::attempts::{assert_lines, attempt, attempt_with};
 use support::{Ground, random};
 
-/// Whether the kernel of the host has IPv6 at all: `ipv6.disable=1` leaves the family out, and nobody in
-/// a sandbox can get what is not there.
+/// Whether the host's kernel has IPv6: with `ipv6.disable=1` the family does not exist in a sandbox either.
 fn has_ipv6() -> bool {
     let socket = std::net::UdpSocket::bind("[::]:0");
     !socket.is_err_and(|error| error.raw_os_error() == Some(libc::EAFNOSUPPORT))
 }
 
-/// Tries to reach a listener and a datagram socket of the host by their names, through every kind of
-/// socket that a body could have.
+/// Tries to reach a stream and a datagram socket of the host by name, through every kind of socket
+/// that a body can have.
 const REACH: &str = include_str!("../bodies/escapes/sockets_reach.c");
 
-/// B-63: what listens outside is out of reach, however its directory is lent, also what begins to
-/// listen later; a named socket is not, and nothing beside it.
+/// B-63: listeners outside are out of reach, even in a mounted directory, also those that start
+/// later; a socket that is mounted by name is reachable, and nothing beside it.
 #[test]
 fn a_socket_of_the_host_in_a_lent_directory_is_out_of_reach() {
     let ground = Ground::new();
@@ -37,7 +36,7 @@ fn a_socket_of_the_host_in_a_lent_directory_is_out_of_reach() {
     let (stream, datagram, lent) = (text(&stream), text(&datagram), text(&lent));
     let words = [stream.as_str(), datagram.as_str()];
     let elsewhere = format!("{lent}:{lent}");
-    // Landlock of version 9 refuses the name, and the filter before that the socket.
+    // Landlock with ABI 9 refuses the name, and the filter refuses the socket before.
     let by_name = sys::landlock::abi().is_ok_and(|abi| 9 <= abi);
     let refused = if by_name { "EACCES" } else { "EAFNOSUPPORT" };
     for flags in [
@@ -110,7 +109,7 @@ fn of_all_socket_families_only_the_four_that_are_allowed_exist() {
     );
 }
 
-/// B-38, H-14: protocols that pass Landlock's rules on TCP, and the upper half of the registers.
+/// B-38, H-14: protocols that pass Landlock's TCP rules, and the upper half of the registers.
 #[test]
 fn other_protocols_of_allowed_families_are_refused() {
     let ground = Ground::new();
@@ -130,7 +129,7 @@ fn other_protocols_of_allowed_families_are_refused() {
     );
 }
 
-/// B-39 (CVE-2020-15257, CVE-2024-27297): the host's names are another namespace's.
+/// B-39 (CVE-2020-15257, CVE-2024-27297): abstract names of the host are in another namespace.
 #[test]
 fn an_abstract_socket_of_the_host_cannot_be_reached() {
     let ground = Ground::new();
@@ -149,7 +148,7 @@ fn an_abstract_socket_of_the_host_cannot_be_reached() {
     );
 }
 
-/// H-02, H-13: nothing but the sandbox's own loopback, on which the host's services are not.
+/// H-02, H-13: only the sandbox's own loopback, where no service of the host listens.
 #[test]
 fn the_host_s_loopback_services_and_the_network_cannot_be_reached() {
     let ground = Ground::new();
@@ -165,7 +164,7 @@ fn the_host_s_loopback_services_and_the_network_cannot_be_reached() {
     let done = attempt_with(&ground, &[], "reach", text, &[&port]);
     let text = done.text();
     let mut lines: Vec<&str> = text.lines().collect();
-    // A kernel may give each namespace a fallback device or two; they are down.
+    // A kernel may give each namespace fallback devices; they are down.
     lines.retain(|line| !line.starts_with("device ") || *line == "device lo");
     assert_eq!(
         lines,

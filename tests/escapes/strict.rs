@@ -1,9 +1,9 @@
-//! The strict system call policy: who chooses it, and what a body then meets.
+//! The strict system call policy: how it is selected, and what it refuses.
 
 use super::attempts::{assert_lines, attempt_with};
 use support::Ground;
 
-/// A call of each rule of the strict policy, and calls that remain.
+/// One call of each rule of the strict policy, and calls that remain.
 const CALLS: &str = include_str!("../bodies/escapes/strict_calls.c");
 
 #[test]
@@ -26,10 +26,10 @@ fn the_strict_policy_refuses_calls_that_the_default_allows() {
     }
 }
 
-/// Locks on parts of files by every call that makes one, netlink by every type, and what remains.
+/// Locks on parts of files by every call that takes one, netlink of every type, and calls that remain.
 const UNCHARGED: &str = include_str!("../bodies/escapes/strict_uncharged.c");
 
-/// C-39: what no group is charged for and a body may make without number.
+/// C-39: resources that no cgroup counts and that a body may create without limit.
 #[test]
 fn a_strict_body_gets_no_netlink_and_no_locks_on_parts_of_files() {
     let ground = Ground::new();
@@ -51,7 +51,7 @@ fn a_strict_body_gets_no_netlink_and_no_locks_on_parts_of_files() {
         stream ok
         pair ok",
     );
-    // Names are looked up without it.
+    // Name resolution works without it.
     let text = "getent hosts localhost >/dev/null && echo found";
     let lines = super::attempts::shell(&ground, &flags, text);
     assert_eq!(lines, ["found"]);

@@ -1,4 +1,4 @@
-//! System calls: refused numbers, other ABIs, numbers that nobody knows, and code made at run time.
+//! System calls: refused numbers, other ABIs, unknown numbers, and code generated at run time.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -14,7 +14,7 @@ fn administrative_calls_fail_with_eperm() {
     assert_all_refused(&done, 46, &["EPERM"]);
 }
 
-/// B-30 (CVE-2026-43494): refused at set-up, so that programs fall back instead of dying.
+/// B-30 (CVE-2026-43494): the setup calls fail, so that programs fall back instead of dying.
 #[test]
 fn io_uring_cannot_be_set_up_and_asking_does_not_kill() {
     let ground = Ground::new();
@@ -26,7 +26,7 @@ fn io_uring_cannot_be_set_up_and_asking_does_not_kill() {
     );
 }
 
-/// B-15: a key of the caller's keyrings is not visible either.
+/// B-15: keys of the caller's keyrings are not visible either.
 #[test]
 fn keyrings_cannot_be_reached() {
     let ground = Ground::new();
@@ -37,14 +37,14 @@ fn keyrings_cannot_be_reached() {
     );
 }
 
-/// B-31 (CVE-2009-0835): the 32-bit entry from 64-bit code ends the body, nothing is run.
+/// B-31 (CVE-2009-0835): the 32-bit entry from 64-bit code ends the body, and nothing is executed.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn the_32_bit_entry_kills_the_body() {
     let ground = Ground::new();
     let text = include_str!("../bodies/escapes/the_32_bit_entry_kills_the_body.c");
     let into = program("int80", text);
-    // getpid, socketcall, mount, unshare and a number that nobody has, by the 32-bit table.
+    // getpid, socketcall, mount, unshare and an unknown number, through the 32-bit table.
     for number in ["20", "102", "21", "310", "9999"] {
         let done = case(&ground, &[], &into, &[number]).done();
         done.assert_outcome("signaled", 128 + 31);
@@ -127,7 +127,7 @@ fn personalities_that_weaken_the_address_space_are_refused() {
     );
 }
 
-/// B-37: whatever way code comes to run, it runs under the same filter.
+/// B-37: code runs under the same filter, whatever its origin.
 #[test]
 fn code_that_is_made_at_run_time_has_the_same_confinement() {
     let ground = Ground::new();
@@ -166,7 +166,7 @@ fn the_body_cannot_put_itself_before_others() {
     );
 }
 
-/// B-58: programs that make sandboxes say why they cannot, and end.
+/// B-58: programs that create sandboxes print why they cannot, and end.
 #[test]
 fn a_sandbox_inside_the_sandbox_fails_with_a_clear_error() {
     let ground = Ground::new();

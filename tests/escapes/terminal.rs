@@ -1,13 +1,14 @@
-//! Terminals: the caller's is out of reach, the body's own is one, and the caller's is restored.
+//! Terminals: the body cannot reach the caller's, has one of its own on request, and the caller's
+//! is restored.
 
 use std::path::Path;
 
 use super::attempts::{case, program};
 use support::{Done, Ground, skip};
 
-/// Starts its arguments on a new terminal, as leader of its session, in a mode without echo and
-/// lines so that pushed bytes count as waiting input; passes on what is written there; then says
-/// how many bytes wait to be read, and whether the terminal's settings are as before.
+/// Starts its arguments on a new terminal as session leader, in a mode without echo and line
+/// editing so that injected bytes count as input; forwards the output; then prints the number of
+/// unread bytes, and whether the settings are unchanged.
 const HARNESS: &str = include_str!("../bodies/escapes/terminal_harness.py");
 
 const PUSH: &str = include_str!("../bodies/escapes/terminal_push.c");
@@ -31,7 +32,7 @@ fn on_a_terminal(
         return None;
     };
     let started = case(ground, flags, program, words);
-    // I10 would measure the harness.
+    // I10 would measure this program.
     let done = started
         .through(python, &["-c", HARNESS, steps])
         .without("I10")
@@ -89,7 +90,7 @@ fn the_body_s_terminal_is_its_own_and_works() {
         return;
     };
     done.assert_exited(0);
-    // It leaves its own terminal raw, and the caller's is restored all the same.
+    // It leaves its own terminal in raw mode, and the caller's is still restored.
     let text = done.text().replace('\r', "");
     let expected = "name /dev/pts/0\nall 1\ntty ok\nsession 1\nsame 1\ngroup 0\nraw 0\n\
         pushed 0\nrestored True\n";
@@ -128,8 +129,8 @@ fn the_caller_s_terminal_is_restored_after_a_body_that_was_killed() {
     );
 }
 
-/// B-23: without `-t` the body's escape sequences arrive as they are, since the output is its
-/// own; it still has no terminal whose mode it could change.
+/// B-23: without `-t` the body's escape sequences arrive unchanged in its output; it still has no
+/// terminal whose mode it could change.
 #[test]
 fn without_a_terminal_of_its_own_the_body_changes_no_mode() {
     let ground = Ground::new();

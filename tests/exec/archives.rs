@@ -1,4 +1,4 @@
-//! Hostile archives through the program: refused or harmless, and nothing is left.
+//! Hostile archives through the program: refused or harmless, with no leftovers.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -71,8 +71,8 @@ fn a_damaged_archive_is_refused_wherever_it_breaks() {
     }
 }
 
-/// A-58, B-17: entries with the names of what the runner itself writes are the bundle's own files below
-/// /bundle, or are refused; what the runner writes is as it should be.
+/// A-58, B-17: entries with the names of the runner's own files are files of the bundle below
+/// /bundle, or are refused; the runner's own files are unchanged.
 #[test]
 fn entries_with_the_names_of_the_runner_s_own_files_stay_below_the_bundle() {
     let ground = Ground::new();
@@ -114,7 +114,7 @@ fn entries_with_the_names_of_the_runner_s_own_files_stay_below_the_bundle() {
     }
 }
 
-/// G-19, A-58: a manifest in the bundle that is a link to something else is none.
+/// G-19, A-58: a manifest in the bundle that is a link to another file does not count.
 #[test]
 fn a_manifest_that_is_a_link_is_not_followed() {
     let ground = Ground::new();
@@ -182,7 +182,7 @@ fn a_special_file_as_bundle_is_refused_without_blocking() {
     }
 }
 
-/// a bomb stops at the limit of the host policy, streaming.
+/// a gzip bomb stops at the limit of the host policy, while it is read.
 #[test]
 fn a_bundle_that_unpacks_to_more_than_is_accepted_is_refused() {
     let ground = Ground::new();
@@ -195,7 +195,7 @@ fn a_bundle_that_unpacks_to_more_than_is_accepted_is_refused() {
         .assert_nothing_ran();
 }
 
-/// of a stream as of a file.
+/// for a stream as for a file.
 #[test]
 fn an_archive_on_standard_input_that_never_ends_or_breaks_off_is_refused() {
     let ground = Ground::new();
@@ -212,8 +212,7 @@ fn an_archive_on_standard_input_that_never_ends_or_breaks_off_is_refused() {
     done.assert_nothing_ran();
 }
 
-/// C-40: a stream that nobody ends ends with the wall time, and so does a tree of many files; of
-/// the body nothing was there.
+/// C-40: an endless stream ends at the wall time, and so does a tree of many files; the body did not start.
 #[test]
 fn unpacking_counts_against_the_wall_time() {
     let ground = Ground::new();
@@ -229,7 +228,7 @@ fn unpacking_counts_against_the_wall_time() {
         assert!(done.stderr.contains(last), "{done:#?}");
     };
     let whole = tar("echo ran\n").file("more", &vec![7; 100_000]).gz();
-    // The writer stays: nobody says that there is no more.
+    // The write end stays open: the stream does not end.
     let (reader, writer) = std::io::pipe().expect("a pipe");
     (&writer)
         .write_all(&whole[..whole.len() / 2])
@@ -245,7 +244,7 @@ fn unpacking_counts_against_the_wall_time() {
     case.command.stdin(reader);
     timed_out_before_the_body(&case.done(), "reading the inputs");
 
-    // Of the manifest as of the flag; a file, and a directory.
+    // For the manifest and for the flag; for a file and for a directory.
     let many = (0..4_000).fold(tar("echo ran\n"), |tar, number| {
         tar.file(&format!("f{number}"), b"x")
     });
@@ -271,7 +270,7 @@ fn unpacking_counts_against_the_wall_time() {
     }
 }
 
-/// the limit that everybody has, reached by files and by directories.
+/// the built-in limit, reached by files and by directories.
 #[test]
 fn more_than_a_hundred_thousand_entries_are_refused_without_any_policy() {
     if !support::belongs_to_tier("long") {
@@ -293,7 +292,7 @@ fn more_than_a_hundred_thousand_entries_are_refused_without_any_policy() {
     }
 }
 
-/// more bytes than a bundle may have, before it is read to its end.
+/// more bytes than a bundle may have; refused before it is read to its end.
 #[test]
 fn a_bundle_of_more_bytes_than_the_limit_is_refused() {
     let ground = Ground::new();

@@ -1,4 +1,4 @@
-//! The body as the attacker of its own outputs: links, special files, holes, races.
+//! Attacks of the body on its own outputs: links, special files, holes, races.
 
 use support::text;
 use support::{Ground, bodies::c_body};
@@ -6,8 +6,8 @@ use support::{Ground, bodies::c_body};
 const MANIFEST: &str =
     "run: body.sh\noutputsFiles: {out: {path: out.txt}, good: {path: good.txt}}\n";
 
-/// Runs a body that leaves something under `out`; `good` is synced in any case, and the
-/// destination of `out` stays as it was.
+/// Runs a body that leaves something under `out`; `good` is synced in any case, and the destination
+/// of `out` does not change.
 #[track_caller]
 fn assert_output_fails(attack: &str, code: &str) {
     let ground = Ground::new();
@@ -16,8 +16,8 @@ fn assert_output_fails(attack: &str, code: &str) {
     let shared = text(secret.parent().expect("a parent")).to_owned();
     let attack = attack.replace("SECRET", text(&secret));
     let body = format!("cd /scratch; printf good > good\n{attack}\n");
-    // The secret is visible to the body, so that nothing but the sync itself keeps it back.
-    // One of the bodies binds a socket.
+    // The secret is visible to the body, so only the sync itself protects it. One of the bodies
+    // binds a socket.
     let flags = ["--unix-sockets", "--ro", &shared];
     let done = ground.exec_script(&flags, MANIFEST, &body);
     done.assert_exited(0);
@@ -67,7 +67,7 @@ fn the_directory_of_the_outputs_cannot_be_replaced() {
         !done.text().contains("moved") && !done.text().contains("removed"),
         "{done:#?}"
     );
-    // A scratch directory that its owner may not search any more hides the outputs: no more.
+    // A scratch directory without search permission for its owner hides the outputs, and only that.
     assert_ne!(done.output("out")["state"], "skipped", "{done:#?}");
 }
 
@@ -84,7 +84,7 @@ fn an_output_of_another_file_type_fails_alone() {
     );
 }
 
-/// D-14. The size limit of files is the disk limit, so that a hole is as large as that at most.
+/// D-14. The file size limit equals the disk limit, so a hole has at most that size.
 #[test]
 fn an_output_that_is_larger_than_accepted_is_not_copied() {
     let ground = Ground::new();
@@ -103,8 +103,8 @@ fn an_output_that_is_larger_than_accepted_is_not_copied() {
     assert!(!ground.path("work/out.txt").exists());
 }
 
-/// D-10: a process that left its parents behind goes on swapping the output for a link. Every
-/// process is dead before the sync looks, so the output is one or the other, whole.
+/// D-10: an orphan continues to swap the output for a link. Every process is dead before the sync,
+/// so the output is one or the other, complete.
 #[test]
 fn a_process_that_left_its_parents_cannot_swap_the_output_during_the_sync() {
     let ground = Ground::new();
@@ -182,9 +182,8 @@ time.sleep(1000)";
     }
 }
 
-/// Leaves a grandchild in a session of its own behind, ignoring every signal that it can, which
-/// swaps /scratch/out between a file and a link until it is killed. The first process goes when
-/// the swapping has begun.
+/// Leaves a grandchild in its own session, which ignores every signal that it can and swaps /scratch/out
+/// between a file and a link until it is killed. The first process ends once the swapping has begun.
 const SWAPPER: &str = include_str!("../bodies/exec/attacks_swapper.c");
 
 #[test]

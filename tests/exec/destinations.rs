@@ -1,4 +1,4 @@
-//! Where outputs go: names that are refused, and things that lie in the way.
+//! Destinations of outputs: refused names, and existing files.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt, symlink};
 
@@ -109,7 +109,7 @@ fn a_destination_that_looks_like_the_runner_s_own_temporary_file_is_refused() {
         format!("{id}.tmp"),
     ] {
         let done = ground.exec_script(&["--grant", "outputs"], &to(&name), WRITE);
-        // Whatever form it has: it is refused by name, or it is no form of ours and is written.
+        // Foreign syntax is refused by name, or is a literal name.
         match done.outcome() {
             "refused" => drop(done.assert_nothing_ran()),
             _ => assert_eq!(done.output("out")["state"], "synced", "{done:#?}"),
@@ -172,14 +172,14 @@ fn a_key_that_is_no_file_name_is_refused_with_its_place() {
     );
     assert_eq!(done.outcome(), "refused", "{done:#?}");
     done.assert_nothing_ran();
-    // Whatever Unicode has for letters is a name like any other.
+    // Letters of all of Unicode are ordinary names.
     let manifest = "run: body.sh\noutputsFiles: {\"é 名\": {path: out.txt}}\n";
     let done = ground.exec_script(&[], manifest, "printf x > '/scratch/é 名'\n");
     done.assert_exited(0);
     assert_eq!(done.output("é 名")["state"], "synced", "{done:#?}");
 }
 
-/// D-16, D-24: a path of outputs has no patterns, so nothing is matched that was not named.
+/// D-16, D-24: an output path has no patterns, so only the named file is synced.
 #[test]
 fn foreign_interpolation_syntax_is_a_literal_name_or_refused() {
     let ground = Ground::new();
@@ -231,14 +231,14 @@ fn an_unknown_token_or_an_id_that_is_no_name_is_refused() {
         assert_eq!(done.outcome(), "refused", "{id} {done:#?}");
         done.assert_nothing_ran();
     }
-    // The value of a token is not looked at again.
+    // The value of a token is not expanded again.
     let manifest = format!("id: '<runId>'\n{}", to("r/<toolId>"));
     let done = ground.exec_script(&[], &manifest, WRITE);
     done.assert_exited(0);
     assert_eq!(done.output("out")["path"], "r/<runId>", "{done:#?}");
 }
 
-/// D-01: of an output as of an input.
+/// D-01: for an output as for an input.
 #[test]
 fn a_path_that_leaves_the_workspace_is_refused() {
     let ground = Ground::new();
@@ -294,7 +294,7 @@ fn mode_and_owner_are_the_runner_s_and_not_the_body_s() {
         .iter()
         .any(|why| told.contains(why))
     {
-        // Package attr, and a file system that keeps them.
+        // Needs the package attr, and a file system with extended attributes.
         return skip(&format!("the body could give no attribute: {told}"));
     }
     assert_eq!(told, "y", "{done:#?}");
@@ -335,7 +335,7 @@ fn two_runs_at_once_leave_the_file_of_one_of_them() {
     let running: Vec<_> = bundles
         .iter()
         .map(|bundle| {
-            // Processes of the others carry the same marker.
+            // The processes of the other runs carry the same marker.
             let words = ["exec", "--workspace", text(&workspace), text(bundle)];
             ground.command(&words).without("I2").start()
         })

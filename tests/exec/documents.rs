@@ -1,11 +1,11 @@
-//! Blocks that lie in other documents: where a run looks for them, and where it never does.
+//! Blocks in other documents: where a run looks for them.
 
 use std::os::unix::fs::symlink;
 
 use support::text;
 use support::{Done, Ground};
 
-/// A block whose effect the report shows: it is downgraded.
+/// A block whose effect the report shows: the engine is downgraded.
 const BLOCK: &str = "---\nengine: in-process\n---\n";
 
 #[track_caller]
@@ -29,7 +29,7 @@ fn exec(ground: &Ground, flags: &[&str]) -> Done {
     case.done()
 }
 
-/// The bundle reads its own files: neither those around it nor those of the workspace.
+/// Only files of the bundle are read: neither those beside it nor those of the workspace.
 #[test]
 fn a_bundles_own_manifest_finds_its_blocks_inside_the_bundle_only() {
     let ground = Ground::new();
@@ -47,7 +47,7 @@ fn a_bundles_own_manifest_finds_its_blocks_inside_the_bundle_only() {
     assert_read(&exec(&ground, &[]));
     let archive = support::bundles::pack(&ground.path("bundle"));
     assert_read(&ground.exec(&[], &archive));
-    // What leads out of the bundle is nothing.
+    // Links that lead out of the bundle are ignored.
     ground.write("RUNNER.md", BLOCK);
     let manifest = manifest.replace("./blocks/", "../");
     ground.write("bundle/manifest.yaml", manifest);
@@ -60,7 +60,7 @@ fn the_callers_manifest_finds_its_blocks_in_the_workspace_and_through_no_link() 
     ground.write("bundle/body.sh", "true\n");
     let manifest = "run: body.sh\nrunner: {ref: ../RUNNER.md}\n";
     ground.write("work/tools/m.yaml", manifest);
-    // The bundle's files are not the caller's.
+    // Files of the bundle do not apply to the caller's manifest.
     ground.write("bundle/RUNNER.md", BLOCK);
     let flags = ["--manifest=tools/m.yaml"];
     assert_unresolvable(&exec(&ground, &flags), "`RUNNER.md`, which is not there");

@@ -1,9 +1,9 @@
-//! What the body finds in its environment.
+//! The environment of the body.
 
 use support::Ground;
 use support::text;
 
-/// Every test process of the ground is marked by a variable that `-e` would replace.
+/// Every process of the ground is marked by a variable, which `-e` would replace.
 fn marker(ground: &Ground) -> String {
     format!("RUNNER_TEST_MARKER={}", ground.marker())
 }
@@ -101,7 +101,7 @@ fn a_secret_reaches_the_body_and_nothing_else() {
     let ground = Ground::new();
     let file = ground.write("secret", format!("{}\n", ground.canary()));
     let manifest = "run: body.sh\nsecrets: {FROM_FILE: {vault: a}, FROM_ENV: {vault: b}}\n";
-    // The body says how long they are: its own output is its own.
+    // The body prints only their lengths, since its output may contain the values.
     let bundle = ground.script(manifest, "echo ${#FROM_FILE} ${#FROM_ENV}; exit 3\n");
     let from_file = format!("FROM_FILE=file:{}", text(&file));
     let words = [

@@ -1,4 +1,4 @@
-//! Each row of the table of run forms, with the interpreters that are here.
+//! Each row of the table of run forms, with the interpreters of this host.
 
 use support::{Ground, skip};
 
@@ -93,7 +93,7 @@ fn typescript_that_nothing_here_runs_is_refused_before_anything_is_fetched() {
         let bundle = ground.bundle(&[("manifest.yaml", &manifest), (name, "1\n")]);
         let done = ground.exec(&[], &bundle);
         if has("tsx") || (name != "main.tsx" && node_strips_types()) {
-            // This host has what it takes.
+            // This host has the interpreter.
             done.assert_exited(0);
             continue;
         }
@@ -103,7 +103,7 @@ fn typescript_that_nothing_here_runs_is_refused_before_anything_is_fetched() {
     }
 }
 
-/// B-62: a program that a body left where the caller's `PATH` leads is not started on the host.
+/// B-62: the runner does not start, on the host, a program that a body left in the caller's `PATH`.
 #[test]
 fn no_program_is_executed_outside_to_learn_its_version() {
     let ground = Ground::new();
@@ -126,7 +126,7 @@ fn no_program_is_executed_outside_to_learn_its_version() {
         ];
         let bundle = ground.bundle(&files);
         for verb in ["plan", "exec"] {
-            // A plan is no report of a run.
+            // A plan has no report.
             let case = ground.command(&[verb, bundle.to_str().expect("plain")]);
             let mut case = case.without("I8");
             case.command

@@ -1,4 +1,4 @@
-//! A manifest inside the bundle asks, and the caller grants.
+//! A manifest in the bundle requests, and the caller grants.
 
 use support::Ground;
 use support::text;
@@ -15,7 +15,7 @@ inputsFiles: {key: {path: .ssh/id_rsa}}
 outputsFiles: {hook: {path: .git/hooks/x}}
 ";
 
-/// F-15: nothing of what it names is read.
+/// F-15: nothing that it names is read.
 #[test]
 fn ungranted_requests_are_refused_by_name_with_flags() {
     let ground = Ground::new();
@@ -48,9 +48,9 @@ fn ungranted_requests_are_refused_by_name_with_flags() {
     assert!(!ground.path("work/.git").exists());
 }
 
-/// F-15: each wish on its own is refused, and granted by its own flag only.
+/// F-15: each request alone is refused, and is granted only by its own flag.
 #[test]
-fn each_wish_needs_its_own_grant() {
+fn each_request_needs_its_own_grant() {
     let ground = Ground::new();
     ground.write("work/a.txt", "A");
     let workspace = ground.workspace();
@@ -230,7 +230,7 @@ fn the_caller_s_own_manifest_grants_what_it_says() {
     let done = ground.command(&words).env("GIVEN", "given").done();
     done.assert_exited(0);
     assert_eq!(done.text(), "given\nAA");
-    // But for destinations that are code later: those are granted by name.
+    // Except destinations that are executed later: those are granted by name.
     let manifest = "run: body.sh\noutputsFiles: {out: {path: .git/hooks/x}}\n";
     let own = ground.write("own.yaml", manifest);
     let flags = ["--manifest", text(&own), "--workspace", text(&workspace)];

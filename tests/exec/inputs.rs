@@ -1,4 +1,4 @@
-//! What goes in: the structured input and the staged files.
+//! Inputs: the structured input and the staged files.
 
 use std::os::unix::fs::symlink;
 
@@ -8,7 +8,7 @@ use super::sha256;
 use support::Ground;
 use support::text;
 
-/// Prints what it was given, then what it sees at `$RUNNER_INPUT`.
+/// Prints its input, then the file at `$RUNNER_INPUT`.
 const SHOW: &str = "cat; echo; cat \"$RUNNER_INPUT\"; echo\n";
 const SCHEMA: &str = "run: body.sh\ninputs:\n  type: object\n  required: [n]\n  \
     additionalProperties: false\n  properties:\n    n: {type: integer, minimum: 1}\n    \
@@ -90,8 +90,7 @@ fn inputs_that_are_no_document_are_refused() {
     }
 }
 
-/// A document may come from standard input, a pipe and a file of 3 MiB; a body that reads nothing of
-/// it has not failed.
+/// A document from standard input, a pipe and a file of 3 MiB; a body that does not read it has not failed.
 #[test]
 fn inputs_come_from_standard_input_and_from_any_file() {
     let ground = Ground::new();
@@ -110,7 +109,7 @@ fn inputs_come_from_standard_input_and_from_any_file() {
     let done = ground.exec(&["--inputs", &file], &reads_nothing);
     done.assert_exited(0);
     assert_eq!(done.report["warnings"], serde_json::json!([]));
-    // As the shell's <(…) gives it.
+    // As the shell's <(…) passes it.
     let words = ["exec", "--inputs", "@/dev/stdin", text(&bundle)];
     let done = ground.command(&words).stdin("{\"n\": 5678}").done();
     done.assert_exited(0);
@@ -319,7 +318,7 @@ fn files_of_a_bundle_s_own_manifest_need_a_workspace_that_the_caller_states() {
         .assert_error("refused", "grant_required")
         .assert_hint("--workspace DIR")
         .assert_nothing_ran();
-    // The caller's own manifest speaks of the directory that the caller stands in.
+    // The caller's own manifest refers to the caller's working directory.
     let own = ground.write("own.yaml", manifest);
     let mut case = ground.command(&["exec", "--manifest", text(&own), text(&bundle)]);
     case.command.current_dir(ground.workspace());

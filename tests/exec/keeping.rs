@@ -1,4 +1,4 @@
-//! `--keep`: the scratch root stays, as a copy of the caller's.
+//! `--keep`: a copy of the scratch root remains and belongs to the caller.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ fn a_body_that_closes_its_own_directories_does_not_change_how_the_run_ended() {
         let contents = std::fs::read_to_string(path.join("scratch/s"));
         assert_eq!(contents.expect("read"), "s\n");
     } else {
-        // After the body's end its files are on a read-only mount: their modes cannot be changed.
+        // After the end of the body its files are on a read-only mount, so their modes cannot be changed.
         assert!(done.warns("keep_incomplete"), "{done:#?}");
         assert!(path.join("runner/input.json").exists(), "{done:#?}");
     }

@@ -1,4 +1,4 @@
-//! `runner exec`, end to end: the program itself, a bundle, and the ten invariants after each case.
+//! `runner exec`, end to end: the program with a bundle, and the ten invariants after each case.
 #![allow(
     clippy::expect_used,
     clippy::panic,

@@ -1,10 +1,10 @@
-//! Hostile manifests through the program: each is refused with its place, and nothing is left.
+//! Hostile manifests through the program: each is refused with its position, and leaves nothing.
 
 use super::inputs::make_fifo;
 use support::text;
 use support::{Done, Ground, skip};
 
-/// Runs a bundle with this manifest, and the same with `--manifest`; both are refused alike.
+/// Runs a bundle with this manifest, and the same with `--manifest`; both are refused in the same way.
 #[track_caller]
 fn refused(manifest: impl AsRef<[u8]>) -> Done {
     let ground = Ground::new();
@@ -189,21 +189,21 @@ fn an_oversized_or_special_manifest_file_is_refused_without_blocking() {
             .assert_message(path)
             .assert_nothing_ran();
     }
-    // A stream without an end, by a name that is a link to it.
+    // A stream without an end, through a link to it.
     let mut case = ground.command(&["exec", "--manifest", "/dev/stdin", text(&bundle)]);
     let zeros = std::fs::File::open("/dev/zero").expect("opened");
     case.command.stdin(zeros);
     case.done()
         .assert_error("refused", "manifest_unreadable")
         .assert_nothing_ran();
-    // The caller may name a link: the path is the caller's own word.
+    // The caller may name a link: the path is the caller's choice.
     let real = ground.write("real.yaml", "run: [echo, linked]\n");
     let link = ground.path("link.yaml");
     std::os::unix::fs::symlink(real, &link).expect("linked");
     let done = ground.exec(&["--manifest", text(&link)], &bundle);
     done.assert_exited(0);
     assert_eq!(done.text(), "linked\n");
-    // In the bundle as well it is read to its limit only.
+    // In the bundle as well, it is read only up to the limit.
     let long = format!("run: body.sh\n#{}\n", "x".repeat(2 << 20));
     let done = ground.exec(&[], &ground.script(&long, "echo ran\n"));
     done.assert_error("refused", "manifest_unreadable")
@@ -232,7 +232,7 @@ fn a_command_that_cannot_be_started_is_refused_before_the_kernel_says_so() {
     refused(format!("run: [echo, {long}]\n")).assert_error("refused", "run_invalid");
 }
 
-/// G-16: each word is short enough, and with the caller's all together are more than execve(2) takes.
+/// G-16: each argument is short enough, but together with the caller's they exceed the limit of execve(2).
 #[test]
 fn a_command_line_beyond_the_kernels_limit_is_reported() {
     let ground = Ground::new();
@@ -300,7 +300,7 @@ fn terminal_control_characters_are_escaped() {
         let bad = |sign: char| sign != '\n' && (sign.is_control() || sign == '\u{202e}');
         assert!(!done.stderr.contains(bad), "{manifest}: {:?}", done.stderr);
     }
-    // A name of the archive, a path of the command line and the body's own words in an error.
+    // A name of the archive, a path of the command line and text of the body in an error.
     let bundle = ground.bundle(&[("manifest.yaml", "run: x.sh\n"), ("x\u{1b}[1m.sh", "")]);
     let done = ground.exec(&[], &bundle);
     done.assert_error("refused", "run_target_missing");
@@ -340,8 +340,8 @@ fn a_hostile_schema_is_refused_or_bounded() {
         .assert_nothing_ran();
 }
 
-/// A schema of less than 2 KiB that takes years to judge by: each level refers twice to the next, by
-/// names that stand in data too.
+/// A schema of less than 2 KiB whose validation takes years: each level refers twice to the next,
+/// by names that occur in data too.
 fn endless_schema() -> String {
     let mut parts: Vec<String> = (0..40)
         .map(|level| {
@@ -357,7 +357,7 @@ fn endless_schema() -> String {
     format!("{{$defs: {{{parts}}}, $ref: '#l0', examples: [{decoys}]}}")
 }
 
-/// G-24: before the body, and after it, where what it wrote is not judged but not lost either.
+/// G-24: before the body, and after it: then the output is not validated, but not lost either.
 #[test]
 fn a_schema_without_an_end_ends_within_the_wall_time() {
     let ground = Ground::new();
@@ -381,9 +381,9 @@ fn a_schema_without_an_end_ends_within_the_wall_time() {
     assert!(said.contains("schema_too_costly"), "{said}");
 }
 
-/// G-24: whoever judges by a schema hears that the run is to end.
+/// G-24: the process that validates a schema is ended with the run.
 #[test]
-fn a_run_that_judges_by_a_schema_hears_signals() {
+fn signals_end_the_validation_of_a_schema() {
     let ground = Ground::new();
     let manifest = format!("run: body.sh\ninputs: {}\n", endless_schema());
     let bundle = ground.script(&manifest, "echo ran\n");
@@ -417,7 +417,7 @@ fn limits_below_the_minimum_end_the_run_with_a_clear_message() {
         .assert_error("refused", "limit_too_small")
         .assert_message("below 4 MiB")
         .assert_nothing_ran();
-    // One process is the body itself: its shell cannot start another one, and says so.
+    // One process is the body itself: its shell cannot start another one, and prints so.
     let bundle = ground.script("run: body.sh\n", "echo ran; /bin/true; echo $?\n");
     let done = ground.exec(&["--pids", "1"], &bundle);
     if done.outcome() == "refused" {
@@ -428,7 +428,7 @@ fn limits_below_the_minimum_end_the_run_with_a_clear_message() {
     }
 }
 
-/// G-23: the language, the zone and the tools' own variables of the caller decide nothing.
+/// G-23: language, time zone and tool variables of the caller have no effect.
 #[test]
 fn the_caller_s_environment_does_not_change_how_a_manifest_is_read() {
     let ground = Ground::new();
@@ -466,7 +466,7 @@ fn the_caller_s_environment_does_not_change_how_a_manifest_is_read() {
     }
 }
 
-/// G-19, A-59: what is validated is what is used, because each is opened once.
+/// G-19, A-59: the validated file is the one that is used, because each is opened once.
 #[test]
 fn a_bundle_and_a_manifest_of_the_caller_are_opened_once() {
     let ground = Ground::new();

@@ -1,6 +1,6 @@
-//! Whom a body may reach, as the caller says it and is told of it: flags, host policy, the report
-//! and standard error. The one host outside is a listener of the test's own on 127.0.0.1, which
-//! `--add-host` and a policy lead to; what the network itself does is tested elsewhere.
+//! Flags, host policy, report and standard error for the network of a run. The only host outside is
+//! a listener of the test on 127.0.0.1, which `--add-host` and a policy make reachable; other tests
+//! cover the network itself.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
@@ -11,10 +11,10 @@ use serde_json::json;
 use support::text;
 use support::{Done, Ground};
 
-/// The address of the listener, and no other that is not public.
+/// The address of the listener, and no other private address.
 const OPEN: &str = "egress: {private_ranges: [127.0.0.1/32]}\n";
 
-/// Answers one connection: what it was told, behind `got `.
+/// Answers one connection with what it received, after `got `.
 fn serve_once() -> (u16, JoinHandle<String>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("its own").port();
@@ -140,7 +140,7 @@ fn hosts_refused_by_the_policy_are_reported_and_refused_under_strict() {
     assert!(told[0].contains("egress.allow"), "{told:?}");
     let denied = ground.exec(&[&flags[..], &["--report-denials"]].concat(), &bundle);
     let hint = &denied.report["denials"][0]["hint"];
-    assert_eq!(hint, "host policy: egress.allow has to list a.example");
+    assert_eq!(hint, "add a.example to egress.allow of the host policy");
     let strict = ground.exec(&[&flags[..], &["--strict"]].concat(), &bundle);
     strict
         .assert_error("refused", "strict_refuses")
@@ -168,10 +168,13 @@ fn an_address_that_is_not_public_is_denied_with_the_key_that_opens_it() {
         [("listed.example:9", "resolves-to-private")]
     );
     let hint = done.report["denials"][0]["hint"].as_str().expect("a hint");
-    assert_eq!(hint, "host policy: egress: {private_ranges: [10.1.2.3/32]}");
+    assert_eq!(
+        hint,
+        "set `egress: {private_ranges: [10.1.2.3/32]}` in the host policy"
+    );
 }
 
-/// A body that asks for a name with a secret in it: the record of that has no secret in it.
+/// A body that looks up a name with a secret in it: the report does not contain the secret.
 #[test]
 fn a_secret_in_a_name_that_was_asked_for_is_masked() {
     let ground = Ground::new();
@@ -206,7 +209,7 @@ fn a_published_port_that_is_taken_is_refused_before_anything_runs() {
         .assert_nothing_ran();
 }
 
-/// A server that answers one caller at port 80, then ends.
+/// A server that answers one connection at port 80, then ends.
 const SERVER: &str = include_str!("../bodies/exec/network_server.py");
 
 #[test]
@@ -221,7 +224,7 @@ fn a_chosen_published_port_is_reported_and_reaches_the_body() {
     let (host, body) = ports.trim_end().split_once(':').expect("two ports");
     assert_eq!(body, "80");
     let host: u16 = host.parse().expect("a number");
-    // Reset until the body listens.
+    // Connections are reset until the body listens.
     running.until("an answer", || {
         let connection = std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, host));
         let answered = connection.and_then(|mut it| {
@@ -266,7 +269,7 @@ fn a_link_at_the_ports_file_is_replaced_and_not_followed() {
     assert!(ports.ends_with(":80\n"), "{ports}");
 }
 
-/// The C library asks for no IPv4 address by name where it sees no device that has one.
+/// The C library looks up no IPv4 address if no device has one.
 #[test]
 fn a_program_that_asks_for_ipv4_alone_is_told_of_an_allowed_host() {
     let ground = Ground::new();

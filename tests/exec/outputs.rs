@@ -1,4 +1,4 @@
-//! What comes out: synced files and the structured output.
+//! Outputs: synced files and the structured output.
 
 use serde_json::json;
 
@@ -23,7 +23,7 @@ fn declared_files_are_synced_after_success_and_after_failure() {
         let written = std::fs::read_to_string(ground.path("work/a/deep/er/out.txt"));
         assert_eq!(written.expect("read"), contents);
     }
-    // Nothing but the file: no temporary name stays.
+    // Only the file: no temporary name remains.
     let left = std::fs::read_dir(ground.path("work/a/deep/er")).expect("listed");
     assert_eq!(left.count(), 1);
 }
@@ -124,13 +124,13 @@ fn a_required_output_that_cannot_be_delivered_fails_the_run_and_says_why() {
         assert_eq!(done.report["exit"]["code"], 0);
         assert_eq!(done.output("out")["state"], "failed");
         assert_eq!(done.output("more")["state"], "synced");
-        // What the error says is not said twice.
+        // The warnings do not repeat the error.
         assert_eq!(done.stderr.matches(part).count(), 1, "{}", done.stderr);
     }
     let done = ground.exec_script(&[], &manifest("taken", "file/also"), body);
     done.assert_message("2 required outputs were not delivered");
     done.assert_message("output `also`");
-    // A body that failed by itself keeps its code, and the output is a warning.
+    // A body that failed keeps its exit code, and the missing output is a warning.
     let failing = format!("{body}exit 3\n");
     let done = ground.exec_script(&[], &manifest("taken", "also.txt"), &failing);
     done.assert_exited(3);
@@ -151,7 +151,7 @@ fn a_read_only_workspace_fails_a_run_with_a_required_output() {
     if !probe.is_ok_and(|done| done.status.success()) {
         return skip("this user cannot mount a tmpfs in a namespace of its own");
     }
-    // Who is root in a user namespace only has no /run/runner.
+    // Root of a user namespace only has no /run/runner.
     let runtime = ground.path("runtime");
     let body = "head -c 200000 /dev/zero > /scratch/out\n";
     for (required, make, code, part) in [
@@ -197,14 +197,14 @@ fn a_directory_for_outputs_takes_all_of_them_whatever_their_paths() {
     let flags = ["--out-dir", text(&directory), "--out", "flag=b/flag.txt"];
     let names = ["a/deep/out.txt", "top.txt", "b/flag.txt"];
     let bundle = ground.script(manifest, body);
-    // It stands for the outputs: no workspace is needed, and nobody has to grant one.
+    // It replaces the destinations: neither a workspace nor a grant is needed.
     let done = ground.exec(&flags, &bundle);
     done.assert_exited(0);
     for (name, contents) in names.iter().zip(["out\n", "top\n", "flag\n"]) {
         let written = std::fs::read_to_string(directory.join(name));
         assert_eq!(written.expect("synced"), contents);
     }
-    // Inputs still come from the workspace, to which nothing goes.
+    // Inputs still come from the workspace, to which nothing is written.
     std::fs::remove_dir_all(directory.join("a")).expect("removed");
     let flags = [&flags[..], &["--in", "in=in.txt"]].concat();
     let done = ground.exec_script(&flags, manifest, &format!("{body}cat in\n"));
@@ -216,13 +216,13 @@ fn a_directory_for_outputs_takes_all_of_them_whatever_their_paths() {
     ground
         .exec(&flags, &bundle)
         .assert_error("refused", "workspace_missing");
-    // What cannot be written there names it.
+    // The message names an output that cannot be written there.
     std::fs::remove_file(directory.join("top.txt")).expect("removed");
     std::fs::create_dir(directory.join("top.txt")).expect("made");
     let done = ground.exec(&flags[..2], &bundle);
     done.assert_error("failed", "output_undelivered")
         .assert_message(text(&directory));
-    // Following the hint of a directory that is not there makes it there.
+    // The hint for a missing directory creates it.
     let missing = ground.path("not/yet");
     let done = ground.exec(&["--out-dir", text(&missing)], &bundle);
     done.assert_error("refused", "output_directory_unusable")
@@ -338,7 +338,7 @@ fn the_document_that_the_body_writes_is_its_output() {
         done.assert_exited(0);
         assert_eq!(done.report["output"], json!({"n": 1}));
     }
-    // Also where nobody declared what it should be.
+    // Also without a declared schema.
     let body = "echo '[1]' > \"$RUNNER_OUTPUT\"\n";
     let done = ground.exec(&[], &ground.script("run: body.sh\n", body));
     done.assert_exited(0);
@@ -353,7 +353,7 @@ fn a_whole_standard_output_of_one_json_value_is_the_output_too() {
     done.assert_exited(0);
     assert_eq!(done.report["output"], json!({"n": 2}));
     assert_eq!(done.text(), "{\"n\": 2}\n", "it is passed through as well");
-    // The document comes before it.
+    // The document takes precedence.
     let body = "echo '{\"n\": 1}'; echo '{\"n\": 2}' > \"$RUNNER_OUTPUT\"\n";
     let done = ground.exec(&[], &ground.script(OUTPUTS, body));
     assert_eq!(done.report["output"], json!({"n": 2}));
@@ -367,7 +367,7 @@ fn a_truncated_standard_output_is_not_synced() {
     let done = ground.exec(&["--max-output", "2"], &cut);
     assert_eq!(done.text(), "12");
     done.assert_error("failed", "missing-output");
-    // 17 MiB of spaces and one number: the copy is bounded, what is passed through is not.
+    // 17 MiB of spaces and one number: the copy is limited, what is passed through is not.
     let long = ground.script(
         manifest,
         "head -c 17825792 /dev/zero | tr '\\0' ' '; echo 1\n",
@@ -434,8 +434,8 @@ fn an_output_that_is_missing_or_does_not_satisfy_its_schema_fails_the_run() {
     }
 }
 
-/// I10: a document is bounded by what it takes in memory, and not only by its text. The ground
-/// looks at the peak of the supervisor's memory.
+/// I10: a document is limited by its size in memory, not only by that of its text. The ground
+/// checks the peak memory of the supervisor.
 #[test]
 fn documents_of_many_small_parts_do_not_make_the_supervisor_grow() {
     let ground = Ground::new();
@@ -457,8 +457,8 @@ fn documents_of_many_small_parts_do_not_make_the_supervisor_grow() {
             .assert_message("bytes of memory");
         assert_eq!(done.error(), "invalid-output");
     }
-    // Beside streams that are captured whole there is less room. The report is on standard output,
-    // not in the file that the invariants look at.
+    // With both streams captured completely, less memory remains. The report is on standard output,
+    // not in the file that the invariants check.
     let flood = "head -c 17000000 /dev/zero; head -c 17000000 /dev/zero >&2";
     let body = format!("{}\n{flood}", repeat("[0]", 100_000));
     let bundle = ground.script("run: body.sh\n", &body);

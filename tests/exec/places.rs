@@ -4,7 +4,7 @@ use super::sha256;
 use support::text;
 use support::{Ground, is_root, needs_root};
 
-/// D-11: a link that is there before.
+/// D-11: a link that exists before.
 #[test]
 fn a_link_of_another_user_on_the_way_to_a_directory_that_is_named_is_not_followed() {
     let ground = Ground::new();
@@ -128,7 +128,7 @@ fn each_place_of_a_manifest_is_found_and_the_first_comes_first() {
         let ignored = warnings
             .iter()
             .filter(|one| one["code"] == "manifest_ignored");
-        // A resolved one lies beside the one it was made of.
+        // A resolved manifest lies beside its source.
         let expected = match first {
             0 => 0,
             first => manifests.len() - 1 - first,

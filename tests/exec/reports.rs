@@ -1,4 +1,4 @@
-//! The body as the attacker of the report: it may write where the report will lie.
+//! Attacks of the body on the report, whose directory it may write.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use serde_json::Value;
 use support::text;
 use support::{Ground, is_root, runner, skip};
 
-/// What a body would have its caller believe.
+/// A forged report.
 const FORGED: &str = "{\"outcome\":\"forged\"}";
 
-/// A directory that the body may write, and one outside of it that must stay as it is.
+/// A directory that the body may write, and one outside that must not change.
 struct Place {
     ground: Ground,
     lent: PathBuf,
@@ -27,8 +27,8 @@ impl Place {
         Self { ground, lent }
     }
 
-    /// `runner run --rw LENT --json=REPORT`, started in LENT; the body knows what it may forge by the
-    /// variables `forged` and `outside`.
+    /// `runner run --rw LENT --json=REPORT`, started in LENT; the variables `forged` and `outside`
+    /// name the body's targets.
     fn run(&self, report: &str, body: &str) -> Output {
         let outside = self.ground.path("outside");
         let script = format!(
@@ -75,7 +75,7 @@ fn a_file_at_the_report_path_never_becomes_the_report() {
         "rm -f report.json; ln -s nowhere report.json",
         "rm -f report.json; mkfifo report.json",
         "echo \"$forged\" > own; rm -f report.json; ln own report.json",
-        // Half of the attackers go on until they are killed.
+        // Half of the attackers continue until they are killed.
         "setsid sh -c 'while :; do echo \"$0\" > report.json; rm report.json; done' \"$forged\" &",
     ] {
         for old in [None, Some("old")] {
@@ -122,7 +122,7 @@ fn a_swapped_report_directory_is_detected_and_reported() {
         assert_eq!(output.status.code(), Some(125), "{attack}: {errors}");
         assert!(errors.contains("(report_unwritable)"), "{attack}: {errors}");
         assert!(errors.contains("is not the report"), "{attack}: {errors}");
-        // It lies in the directory that was there before the body.
+        // It is written to the directory that existed before the body.
         assert_eq!(place.report("away/report.json")["outcome"], "exited");
     }
 }
@@ -162,7 +162,7 @@ fn a_report_file_that_no_rename_can_replace_is_written_in_place() {
     let place = Place::new();
     let file = place.lent.join("sub/plan.json");
     let old = "x".repeat(1_000_000);
-    // A single file that is mounted, as into a container, and one in a directory that takes none.
+    // A single mounted file, as in a container, and one in a directory that cannot be written.
     let mounted = "mount --bind plan.json plan.json";
     let unshare = if is_root() { "-m" } else { "-Urm" };
     let mut ways = vec![(mounted, unshare)];

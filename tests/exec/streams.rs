@@ -1,4 +1,4 @@
-//! The report on standard output, with the body's output inside it.
+//! The report on standard output, with the output of the body inside.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use support::Ground;
 use support::text;
 
 /// Runs `body` with the report on standard output. The report file of the ground stays empty, so
-/// that its check is done here.
+/// this function validates the report.
 fn captured(ground: &Ground, manifest: &str, body: &str) -> (i32, Value, String) {
     let bundle = ground.script(manifest, body);
     let done = ground
@@ -66,7 +66,7 @@ fn captured_output_is_bounded_and_the_excess_counted() {
     assert!(report["output"].is_null(), "a part is not the whole");
 }
 
-/// Invariant I10 is what this is about: both streams at their limit, in one report.
+/// Tests invariant I10: both streams at their limit, in one report.
 #[test]
 fn two_full_streams_do_not_make_the_supervisor_large() {
     let ground = Ground::new();

@@ -1,4 +1,4 @@
-//! Places inside that are taken, and devices: each refusal says what is there, and its hint works.
+//! Paths inside that are in use, and devices: each refusal says what is there, and its hint works.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use support::text;
 use support::{Ground, is_root};
 
 #[test]
-fn a_place_that_is_taken_is_refused_with_its_reason_and_the_flag_that_works() {
+fn a_path_in_use_is_refused_with_its_reason_and_the_flag_that_works() {
     let ground = Ground::new();
     for (path, reason) in [
         ("/etc/passwd", "files of its own"),
@@ -72,7 +72,7 @@ fn a_host_device_cannot_be_mounted() {
             .args(["-m", "666", text(&node), "c", "1", "3"])
             .status();
         assert!(made.expect("runs").success());
-        // In a directory that is lent it stands, and is not opened.
+        // Inside a mounted directory it is visible, but cannot be opened.
         let open = format!("test -c {0} && ! cat {0}", text(&node));
         let lent = ground.path("lent");
         ground

@@ -1,4 +1,4 @@
-//! What the caller makes visible: `--ro`, `--rw`, `--mount`, `--tmpfs`, `-w`.
+//! Flags that make paths visible: `--ro`, `--rw`, `--mount`, `--tmpfs`, `-w`.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt, symlink};
@@ -104,7 +104,7 @@ fn more_paths_than_root_can_pass_on_are_refused_by_name() {
     if is_root() {
         done.assert_error("refused", "mounts_too_many");
     } else {
-        // As a user the child takes them from their places itself.
+        // As an ordinary user, the child mounts them from their paths itself.
         done.assert_exited(0);
     }
 }
@@ -266,7 +266,7 @@ fn the_program_of_a_command_is_visible_read_only_and_nothing_beside_it() {
     assert_eq!(std::fs::read(&program).expect("read"), before);
 }
 
-/// What a link of /proc leads to is not at the path that readlink(2) tells.
+/// The target of a link of /proc is not at the path that readlink(2) returns.
 #[test]
 fn a_source_in_another_mount_namespace_is_not_taken_for_the_host_s_path_of_that_name() {
     let ground = Ground::new();
@@ -298,7 +298,7 @@ fn a_source_in_another_mount_namespace_is_not_taken_for_the_host_s_path_of_that_
         done.assert_error("refused", "mount_source_changed")
             .assert_nothing_ran();
     }
-    // Of one's own namespace such a link is as good as the path.
+    // In the same namespace, such a link is equivalent to the path.
     let mount = format!("/proc/self/root{}:/data", text(&folder));
     let done = ground.run(
         &["--mount", &mount],
@@ -310,7 +310,7 @@ fn a_source_in_another_mount_namespace_is_not_taken_for_the_host_s_path_of_that_
     other.wait().expect("ended");
 }
 
-/// D-18: whoever reads what is there can lock it, and with it the outputs of other runs.
+/// D-18: a process that can open the file can lock it, and so block the outputs of other runs.
 #[test]
 fn a_directory_above_the_runtime_directory_cannot_be_mounted() {
     let ground = Ground::new();
@@ -324,7 +324,7 @@ fn a_directory_above_the_runtime_directory_cannot_be_mounted() {
     std::fs::create_dir(&runtime).expect("made");
     let runtime = runtime.join("runtime");
     for flag in ["--ro", "--rw"] {
-        // Before it was made, and after a run has made it.
+        // Before it exists, and after a run has created it.
         for made in [false, true] {
             assert_eq!(runtime.exists(), made);
             for source in [&lent, &link, &lent.join("deep")] {
@@ -350,7 +350,7 @@ fn a_directory_above_the_runtime_directory_cannot_be_mounted() {
     }
 }
 
-/// Whoever makes the store later goes through the link, into what the body could fill before.
+/// Creating the store later would follow the link into a directory that the body could fill before.
 #[test]
 fn the_target_of_a_dangling_store_link_cannot_be_mounted() {
     let ground = Ground::new();
@@ -374,7 +374,7 @@ fn the_target_of_a_dangling_store_link_cannot_be_mounted() {
     }
 }
 
-/// Where each store is said to be.
+/// The settings that name each store.
 const STORES: [&str; 2] = ["RUNNER_OPT_CACHE_DIRECTORY", "RUNNER_OPT_OCI_DIRECTORY"];
 
 #[test]

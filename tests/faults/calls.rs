@@ -1,6 +1,6 @@
-//! Every system call of a run refused once, by each errno in turn. The run is as it would have been
-//! without, because the call does not matter or was made again; or it says what failed, and no body
-//! ran that was not confined in full.
+//! Each system call of a run fails once, with each errno in turn. The run either is as without the
+//! fault, because the call does not matter or is repeated; or it reports the failure, and no body
+//! ran with less confinement.
 
 use rustix::io::Errno;
 
@@ -10,7 +10,7 @@ use crate::scene::{Scene, Stage, lasting};
 use crate::tracer::{Act, Point, Role, Trace};
 use support::{skip, tier_includes};
 
-/// What a host answers that has run out of something, or that is asked too much.
+/// The errnos of a host without resources.
 const ERRNOS: [(Errno, &str); 6] = [
     (Errno::PERM, "EPERM"),
     (Errno::NOMEM, "ENOMEM"),
@@ -19,8 +19,8 @@ const ERRNOS: [(Errno, &str); 6] = [
     (Errno::INTR, "EINTR"),
     (Errno::AGAIN, "EAGAIN"),
 ];
-/// Calls that cannot fail, or not so: what close(2) closed is closed whatever it answers, and brk(2)
-/// answers with an address.
+/// Calls that cannot fail, or not in this way: close(2) closes whatever it returns, and brk(2)
+/// returns an address.
 const NEVER_FAIL: [&str; 8] = [
     "brk",
     "close",
@@ -32,24 +32,24 @@ const NEVER_FAIL: [&str; 8] = [
     "umask",
 ];
 
-/// What became of a run with a fault in it.
+/// The result of a run with a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Ending {
-    /// The call was not reached: another process was faster this time.
+    /// The call was not reached: the processes ran in another order.
     Missed,
     /// As without the fault.
     Same,
-    /// The body ran, and the report or a warning says what is not as it was to be.
+    /// The body ran, and the report or a warning names the difference.
     Told,
-    /// Nothing but an error.
+    /// Only an error.
     Failed,
 }
 
-/// A run that was disturbed, judged.
+/// The verdict on a run with a fault.
 #[derive(Debug)]
 struct Judged {
     ending: Ending,
-    /// Breaches of the promise.
+    /// Violations.
     wrongs: Vec<String>,
     said: String,
 }
@@ -61,7 +61,7 @@ struct Undisturbed {
     trace: Trace,
 }
 
-/// The points at which a fault is thinkable: the runner's own code, not the C library's start.
+/// The calls where a fault is possible: those of the runner's own code, not of the start of the C library.
 pub fn points(trace: &Trace) -> Vec<Point> {
     let first = trace
         .points
@@ -71,7 +71,7 @@ pub fn points(trace: &Trace) -> Vec<Point> {
     trace.points[first..]
         .iter()
         .filter(|point| !NEVER_FAIL.contains(&point.name()))
-        // GRND_INSECURE: the keys of Rust's own maps, which the kernel always has an answer to.
+        // GRND_INSECURE: the keys of Rust's maps, for which the kernel always has random bytes.
         .filter(|point| (point.name(), &*point.detail) != ("getrandom", "flags=4"))
         .cloned()
         .collect()
@@ -98,9 +98,9 @@ fn judge(stage: &Stage, usual: &Undisturbed, point: &Point, errno: Errno) -> Jud
             .body
             .iter()
             .filter(|fact| !trace.body.contains(fact))
-            // What the report says is not held is not expected.
+            // Limits that the report calls absent are not expected.
             .filter(|fact| !is_of(&weaker, fact))
-            // A group more than it usually has is no harm.
+            // An additional group is harmless.
             .filter(|fact| !of_a_group(&trace.body, fact) && !only_counts(fact))
             .collect();
         if !missing.is_empty() {
@@ -176,7 +176,7 @@ fn judge(stage: &Stage, usual: &Undisturbed, point: &Point, errno: Errno) -> Jud
     }
 }
 
-/// What of a body's facts and words each axis of the confinement decides.
+/// The facts and lines of the body that each axis of the confinement determines.
 const OF_AXES: [(&str, &[&str]); 16] = [
     ("user_namespace", &["namespace user "]),
     ("mount_namespace", &["namespace mnt "]),
@@ -202,7 +202,7 @@ const OF_AXES: [(&str, &[&str]); 16] = [
     ),
 ];
 
-/// The axes of which two reports say different things.
+/// The axes on which two reports differ.
 fn differing_axes(usual: &serde_json::Value, other: &serde_json::Value) -> Vec<String> {
     let axes = |report: &serde_json::Value| {
         let axes = report["enforcement"].as_object();
@@ -221,7 +221,7 @@ fn differing_axes(usual: &serde_json::Value, other: &serde_json::Value) -> Vec<S
     axes
 }
 
-/// Whether a fact of the body, or a line that it said, is what one of `axes` decides.
+/// Whether one of `axes` determines a fact of the body or a line that it printed.
 fn is_of(axes: &[String], line: &str) -> bool {
     OF_AXES
         .iter()
@@ -236,12 +236,12 @@ fn words_besides(axes: &[String], stdout: &[u8]) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Whether `fact` is of a group that counts and limits nothing.
+/// Whether `fact` is about a cgroup without counters and limits.
 fn only_counts(fact: &str) -> bool {
     fact.contains(":cpuacct:") || fact.starts_with("cgroup 0::")
 }
 
-/// Whether `fact` says that the body is in no group of a hierarchy in which it is in one here.
+/// Whether `fact` says that the body is outside a group of a hierarchy in which it is in one here.
 fn of_a_group(facts: &[String], fact: &str) -> bool {
     let hierarchy = fact
         .strip_suffix('/')
@@ -275,7 +275,7 @@ fn difference(usual: &serde_json::Value, other: &serde_json::Value) -> String {
     }
 }
 
-/// Each errno at each kind of point, and one at each point that is like two before it.
+/// Each errno at each kind of call, and one at each call that resembles two before it.
 fn thorough(points: &[Point]) -> Vec<(Point, (Errno, &'static str))> {
     let mut faults = Vec::new();
     for (number, point) in points.iter().enumerate() {
@@ -360,8 +360,8 @@ fn a_failed_call_has_no_effect_or_ends_the_run_without_an_unconfined_body() {
     );
 }
 
-/// B-50, E-10: what is lent is compared with a cache that lies behind a link. Where the host fails to
-/// say what the link names, nobody knows that they are apart.
+/// B-50, E-10: mounted paths are compared with a cache behind a link. If the host fails to resolve
+/// the link, the runner cannot know that they differ.
 #[test]
 fn the_cache_is_never_mounted_whatever_call_fails() {
     if !cfg!(target_arch = "x86_64") {
@@ -376,7 +376,7 @@ fn the_cache_is_never_mounted_whatever_call_fails() {
     let faults: Vec<(Point, (Errno, &str))> = if tier_includes("long") {
         thorough(&all)
     } else {
-        // What looks at the paths, and what ends the child that was made early and is not needed.
+        // The calls that check the paths, and those that end the unused prefork.
         let matters = |point: &&Point| {
             point.detail.contains("/ground-")
                 || ["pidfd_send_signal", "wait4"].contains(&point.name())
@@ -404,7 +404,7 @@ fn the_cache_is_never_mounted_whatever_call_fails() {
     );
 }
 
-/// What is wrong with a run that lends its cache, with a fault in it.
+/// What is wrong with a run that mounts its cache, with a fault in it.
 fn lending(stage: &Stage, point: &Point, errno: Errno) -> Option<String> {
     let scene = Scene::that_lends_its_cache();
     let played = scene.play(stage, Some((point, Act::Fail(errno))));

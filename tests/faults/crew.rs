@@ -1,4 +1,4 @@
-//! Two at a time: most of a run is waiting.
+//! Two runs at a time: a run mostly waits.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use crate::tracer::Point;
 
 const CREW: usize = 2;
 
-/// What `act` says of each of `list`, in order; the words of its panic where it ends in one.
+/// The result of `act` for each of `list`, in order; the message of its panic if it panics.
 pub fn each<T: Sync, R: Send>(list: &[T], act: impl Fn(&T) -> R + Sync) -> Vec<Result<R, String>> {
     let next = AtomicUsize::new(0);
     let said = Mutex::new(Vec::new());
@@ -39,7 +39,7 @@ pub fn each<T: Sync, R: Send>(list: &[T], act: impl Fn(&T) -> R + Sync) -> Vec<R
     said.into_iter().map(|(_, result)| result).collect()
 }
 
-/// One of each kind of point: the first of each process with this call.
+/// One of each kind of call: the first of each process with that name.
 pub fn sample(points: &[Point]) -> Vec<&Point> {
     let mut sample: Vec<&Point> = Vec::new();
     for point in points {

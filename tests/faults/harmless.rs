@@ -1,4 +1,4 @@
-//! Calls that may fail without a word, and why that takes nothing from anybody.
+//! Calls that may fail silently, and why that is harmless.
 
 use rustix::io::Errno;
 
@@ -8,7 +8,7 @@ const SUPERVISOR: &[Role] = &[Role::Supervisor];
 const INIT: &[Role] = &[Role::Init];
 const ALL: &[Role] = &[Role::Supervisor, Role::Init, Role::Body];
 
-/// Whose, which, what its detail begins with (or has, from a comma on; nothing: it has none), why.
+/// Process, call, the start of its detail (or a part of it, after a comma; empty: it has none), reason.
 const HARMLESS: &[(&[Role], &str, &str, &str)] = &[
     (
         ALL,
@@ -212,7 +212,7 @@ const HARMLESS: &[(&[Role], &str, &str, &str)] = &[
     (INIT, "recvfrom", "-", "listeners capture what rules do not"),
 ];
 
-/// Calls that are made again after a signal, or when there is room.
+/// Calls that are repeated after a signal, or when there is room.
 const MADE_AGAIN: &[&str] = &[
     "accept4",
     "fcntl",
@@ -231,7 +231,7 @@ const MADE_AGAIN: &[&str] = &[
     "write",
 ];
 
-/// Why nobody needs to hear of this fault.
+/// Why this fault may be silent.
 pub fn why_harmless(point: &Point, errno: Errno) -> Option<&'static str> {
     let again = matches!(errno, Errno::INTR | Errno::AGAIN) && MADE_AGAIN.contains(&point.name());
     let listed = HARMLESS.iter().find(|(roles, call, detail, _)| {

@@ -1,4 +1,4 @@
-//! Every process of a run killed at each of its system calls.
+//! Each process of a run is killed before each of its system calls.
 
 use crate::calls::points;
 use crate::crew::each;
@@ -6,7 +6,7 @@ use crate::scene::{Scene, Stage};
 use crate::tracer::{Act, Point, Role};
 use support::{skip, tier_includes};
 
-/// Kills `role` before each of its calls, and says what `look` finds wrong.
+/// Kills `role` before each of its calls, and returns what `look` finds wrong.
 fn kill_everywhere(role: Role, look: impl Fn(&Stage, &Point) -> Vec<String> + Sync) {
     if !cfg!(target_arch = "x86_64") {
         return skip("the tracer knows the registers of x86_64 only");
@@ -45,7 +45,7 @@ fn a_supervisor_that_is_killed_at_any_of_its_calls_takes_the_body_along_and_the_
  {
     kill_everywhere(Role::Supervisor, |stage, point| {
         let scene = Scene::new();
-        // That nobody of the run lives is looked at there; the tracer ends when all have ended.
+        // Invariant 2 checks that no process of the run is alive; the tracer ends when all have ended.
         let played = scene.play(stage, Some((point, Act::Kill)));
         let mut wrong = Vec::new();
         if played.trace.hit && played.done.code != 137 {

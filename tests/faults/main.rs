@@ -1,5 +1,5 @@
-//! Faults: system calls of a run refused, processes of a run killed before a system call of theirs, and
-//! hosts that have run out of something. In the default tier a sample of the calls, in the long one each.
+//! Faults: system calls of a run that fail, processes of a run that are killed before a call, and
+//! hosts without resources. The default tier tests a sample of the calls, the long one all.
 
 #![allow(
     clippy::expect_used,

@@ -1,5 +1,5 @@
-//! One full run: a bundle with an input, two outputs, a workspace, an egress list, and a lent directory
-//! with mounts in it; and the judge of what became of it after a fault.
+//! One complete run: a bundle with an input, two outputs, a workspace, an egress list, and a
+//! mounted directory with mounts in it; and the verdict on its result after a fault.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -24,17 +24,17 @@ network: { egress: [\"upstream.test:443\"] }
 ";
 const OLD: &str = "old\n";
 const NEW: &str = "new\n";
-/// In what the body may see and not change, or not even see.
+/// In files that the body may read, or not even read.
 const GIVEN: &str = "given\n";
 
-/// What a scene is played with, made once.
+/// The files of a scene, created once.
 pub struct Stage {
     bundle: PathBuf,
-    /// It goes when this goes.
+    /// Removed when this is dropped.
     _ground: Ground,
 }
 
-/// One run of it, with all that it leaves.
+/// One run of it, with all its leftovers.
 pub struct Scene {
     ground: Ground,
     runtime: Runtime,
@@ -49,7 +49,7 @@ pub struct Played {
 }
 
 impl Stage {
-    /// With `filler_bytes` of a file that no compression makes smaller: large bundles are kept.
+    /// `filler_bytes` is the size of an incompressible file: large bundles are kept in the cache.
     pub fn new(filler_bytes: usize) -> Self {
         let ground = Ground::new();
         let folder = ground.folder(&[("manifest.yaml", MANIFEST)]);
@@ -105,7 +105,8 @@ impl Scene {
         }
     }
 
-    /// One that is refused: what it lends holds the cache of bundles, which is reached by a link.
+    /// A run that is refused: a mounted path contains the cache of bundles, which is reached
+    /// through a link.
     pub fn that_lends_its_cache() -> Self {
         let mut scene = Self::new();
         let store = scene.ground.path("store");
@@ -113,7 +114,7 @@ impl Scene {
         scene
     }
 
-    /// Plays it, with a fault or to write down its calls.
+    /// Runs it, with a fault or to record its calls.
     pub fn play(&self, stage: &Stage, fault: Option<(&Point, Act)>) -> Played {
         let log = self.ground.path("trace");
         let done = self.done(stage, &words(&log, fault));
@@ -123,7 +124,7 @@ impl Scene {
         }
     }
 
-    /// Plays it behind other words; every invariant that a fault cannot break is checked.
+    /// Runs it through another program; checks every invariant that a fault cannot break.
     pub fn done(&self, stage: &Stage, before: &[String]) -> Done {
         let workspace = self.ground.workspace();
         let mut words_of_it = vec![
@@ -144,7 +145,7 @@ impl Scene {
             )
             .env("FAULTS_GROUND", ground.to_str().expect("plain"))
             .env("RUST_BACKTRACE", "0")
-            // What is left, and whether there is a report, depends on the fault.
+            // The leftovers, and whether there is a report, depend on the fault.
             .without("I4")
             .without("I5")
             .without("I8")
@@ -154,13 +155,13 @@ impl Scene {
         case.done()
     }
 
-    /// The two outputs: the one that was not there and the one that was.
+    /// The two outputs: a new file and an existing one.
     pub fn outputs(&self) -> (Option<String>, Option<String>) {
         let read = |name: &str| std::fs::read_to_string(self.ground.path(name)).ok();
         (read("work/deep/out.txt"), read("work/old.txt"))
     }
 
-    /// What is wrong with the workspace or with what was lent: a torn file, or one that is nobody's.
+    /// What is wrong with the workspace or the mounted directory: an incomplete file, or an unexpected one.
     pub fn torn(&self) -> Option<String> {
         let (new, old) = self.outputs();
         if !(new.is_none() || new.as_deref() == Some(NEW)) {
@@ -175,7 +176,7 @@ impl Scene {
                 return Some(format!("{name} was changed: {:?}", read(name)));
             }
         }
-        // What the body says there is its own; a place for a mount is made empty.
+        // The body may write there; the mount point of a mount is created empty.
         let strange = |(name, may_be): &(&str, &[Option<&str>])| {
             let found = read(name);
             (!may_be.contains(&found.as_deref())).then(|| format!("{name} is {found:?}"))
@@ -190,11 +191,11 @@ impl Scene {
         .find_map(strange)
     }
 
-    /// An output that is not there, and of which the report says nothing.
+    /// A missing output that the report does not mention.
     pub fn unsaid(&self, report: &Value) -> Option<String> {
         let (new, old) = self.outputs();
         let state = |number: usize| report["outputs"][number]["state"].as_str();
-        // The new file may be there and not yet on the disk.
+        // The new file may exist without being on the disk yet.
         let durable = |number: usize| {
             report["outputs"][number]["error"]["code"].as_str() != Some("destination_not_durable")
         };
@@ -205,7 +206,7 @@ impl Scene {
         (!said).then(|| format!("outputs {new:?}, {old:?}: {}", report["outputs"]))
     }
 
-    /// Names in the workspace that neither the caller nor an output has.
+    /// Names in the workspace that belong neither to the caller nor to an output.
     pub fn strangers(&self) -> Vec<String> {
         let names = |directory: &str| -> Vec<String> {
             let Ok(entries) = std::fs::read_dir(self.ground.path(directory)) else {
@@ -227,7 +228,7 @@ impl Scene {
         self.runtime.records()
     }
 
-    /// The next start by the same user: it is to remove what a run before it left.
+    /// The next start by the same user, which must remove the leftovers of the run before.
     pub fn start_again(&self) {
         let ground = Ground::new();
         let cache = self.cache.to_str().expect("plain");
@@ -249,14 +250,14 @@ impl Scene {
     }
 }
 
-/// What two reports of the same run have in common.
+/// The common part of two reports of the same run.
 pub fn lasting(report: &Value) -> Value {
     let mut report = report.clone();
     if let Some(fields) = report.as_object_mut() {
         for field in ["run_id", "started_at", "timings_ms"] {
             fields.remove(field);
         }
-        // How much was used differs from run to run; whether it is known does not.
+        // Usage differs between runs; whether it is known does not.
         if let Some(usage) = fields.get_mut("usage").and_then(Value::as_object_mut) {
             usage.retain(|_, value| value.is_null());
         }

@@ -1,5 +1,5 @@
-//! Hosts that have run out: of disk, of inodes, of descriptors, of processes, of address space; and
-//! hosts that are read-only where something is to be written.
+//! Hosts without a resource: disk space, inodes, descriptors, processes, address space; and
+//! read-only hosts.
 
 use std::process::Command;
 
@@ -7,8 +7,8 @@ use crate::crew::each;
 use crate::scene::{Played, Scene, Stage};
 use support::{is_root, runner, skip, tier_includes};
 
-/// What is wrong with a run for which there was too little of something: it is as ever, or it says
-/// what was missing, and nothing is torn or left.
+/// What is wrong with a run under a shortage: it must be as usual, or report what is missing, and
+/// leave nothing incomplete.
 fn wrongs(stage: &Stage, usual: &Played, before: &[String]) -> (String, Vec<String>) {
     let scene = Scene::new();
     let done = scene.done(stage, before);
@@ -49,7 +49,7 @@ fn wrongs(stage: &Stage, usual: &Played, before: &[String]) -> (String, Vec<Stri
     )
 }
 
-/// Runs behind each of `limits`, which end with the words to be run. They are told by this name.
+/// Runs under each of `limits`, commands that end with the words to run. The name appears in messages.
 fn under(name: &str, limits: &[Vec<String>]) {
     let stage = Stage::new(0);
     let usual = stage.undisturbed();
@@ -57,7 +57,7 @@ fn under(name: &str, limits: &[Vec<String>]) {
     assert_none_wrong(name, limits.iter().map(|limit| limit.join(" ")).zip(said));
 }
 
-/// What is said of a run, and what is wrong with it; the words of a panic.
+/// The report of a run, and what is wrong with it; the message of a panic.
 type Said = Result<(String, Vec<String>), String>;
 
 #[track_caller]
@@ -98,9 +98,9 @@ fn a_run_with_few_descriptors_is_as_ever_or_says_that_they_are_too_few() {
     under("few_descriptors", &limits);
 }
 
-/// Limits on `resource` from the least with which the program says its version.
+/// Limits on `resource`, from the lowest with which the program prints its version.
 fn from_the_least(resource: &str, step_bytes: usize, count: usize) -> Vec<Vec<String>> {
-    // With less than itself it is not a program that could say anything.
+    // With a limit below its own size, the program cannot print anything.
     let starts = |most: &usize| {
         let words = limited(resource, *most);
         let mut command = Command::new(&words[0]);
@@ -122,13 +122,13 @@ fn a_run_with_little_address_space_is_as_ever_or_says_that_it_is_too_little() {
     under("little_address_space", &from_the_least("as", 512 << 10, 64));
 }
 
-/// E-10: what is missing is missing in the middle of anything.
+/// E-10: the shortage begins at any point of a run.
 #[test]
 fn a_run_with_little_data_is_as_ever_or_says_that_it_is_too_little() {
     under("little_data", &from_the_least("data", 8 << 10, 64));
 }
 
-/// E-10: with a limit on address space so much of the stack is made at the start.
+/// E-10: with a limit on address space, the stack is allocated at the start.
 #[test]
 fn a_run_with_a_small_stack_is_as_ever_or_says_that_it_is_too_small() {
     let sizes = [64, 256, 1024, 1536, 2047, 2048, 8192].map(|kib| kib << 10);
@@ -141,21 +141,21 @@ fn a_run_with_a_small_stack_is_as_ever_or_says_that_it_is_too_small() {
     under("small_stack", &[alone, both].concat());
 }
 
-/// E-10: for root it is no limit, and for an ordinary user one over all that he runs.
+/// E-10: the limit does not apply to root, and for an ordinary user it covers all processes.
 #[test]
 fn a_run_with_few_processes_is_as_ever_or_says_that_they_are_too_few() {
     let limits = [0, 1, 2, 3, 8, 64].map(|most| limited("nproc", most));
     under("few_processes", &limits);
 }
 
-/// Something that the runner writes to: its name on the ground, where a run is told of it.
+/// A directory that the runner writes: its name on the ground, which a flag or variable passes to the run.
 const PLACES: [(&str, &str); 4] = [
     ("work", ""),
     ("cache", "RUNNER_OPT_CACHE_DIRECTORY"),
     ("runtime", "RUNNER_OPT_RUNTIME_DIRECTORY"),
     ("temporary", "TMPDIR"),
 ];
-/// What is wrong with the file system that lies there, and how it is made so, in the place itself.
+/// The fault of its file system, and the commands that cause it, in the directory itself.
 const DEFECTS: [(&str, &str, &str); 3] = [
     (
         "full disk",
@@ -204,8 +204,8 @@ fn on_defect(
 ) -> (String, Vec<String>) {
     let (name, variable) = PLACES[place];
     let (_, options, make) = DEFECTS[defect];
-    // Under the mount there is what was there before; what the run left on top is looked at in the
-    // namespace, by its code: 90 and above.
+    // Below the mount are the earlier contents; the namespace itself checks the leftovers on the
+    // mount, with exit codes from 90.
     let script = format!(
         "set -e; cd \"$FAULTS_GROUND\"; mkdir -p -m 711 {name}; \
          mount -t tmpfs -o {options},mode=711 none {name}; cd {name}; \

@@ -1,6 +1,5 @@
-//! The seam of all faults: a small program that traces a run and changes one system call of one of
-//! its processes. strace(1) counts the calls of each process by itself, so that one `when=` hits
-//! several of them at once.
+//! A small program that traces a run and changes one system call of one of its processes. strace(1)
+//! counts the calls of each process separately, so one `when=` would affect several.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,24 +19,24 @@ pub enum Role {
     Body = 2,
 }
 
-/// One system call of a run: whose, which, and how many of that number it made before.
+/// One system call of a run: its process, its number, and how many calls with that number preceded it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Point {
     pub role: Role,
     pub call: u32,
     /// From 1.
     pub nth: u32,
-    /// What it gave in the run that was recorded: a value, or a negative errno.
+    /// Its result in the recorded run: a value, or a negative errno.
     pub result: i64,
-    /// Its path, or what else tells it from others.
+    /// Its path, or what else distinguishes it.
     pub detail: String,
 }
 
-/// What is done at a point.
+/// The fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
     Kill,
-    /// The kernel's answer, in place of doing it.
+    /// The result, instead of executing the call.
     Fail(rustix::io::Errno),
 }
 
@@ -57,7 +56,7 @@ impl fmt::Display for Point {
     }
 }
 
-/// The tracer with the words that go before the program's own; `None` of a point records.
+/// The tracer with the words before those of the program; without a point it records.
 pub fn words(log: &Path, what: Option<(&Point, Act)>) -> Vec<String> {
     let program = c_body("tracer", include_str!("tracer.c"));
     let path = |path: &Path| path.to_str().expect("plain").to_owned();
@@ -76,12 +75,12 @@ pub fn words(log: &Path, what: Option<(&Point, Act)>) -> Vec<String> {
     words
 }
 
-/// What the tracer wrote down.
+/// The log of the tracer.
 pub struct Trace {
     pub points: Vec<Point>,
     /// Whether the point was reached.
     pub hit: bool,
-    /// What the kernel held the body to at its exec; empty where there was none.
+    /// The kernel's restrictions of the body at its exec; empty if there was none.
     pub body: Vec<String>,
 }
 
@@ -117,7 +116,7 @@ fn point(line: &str) -> Option<Point> {
     })
 }
 
-/// Lines of `status` that say what a process may.
+/// Lines of `status` about the rights of a process.
 const OF_STATUS: [&str; 16] = [
     "Umask",
     "Uid",
@@ -137,7 +136,7 @@ const OF_STATUS: [&str; 16] = [
     "Cpus_allowed_list",
 ];
 
-/// What is to be the same in every run: without ids that each run has of its own.
+/// The part that is the same in every run: without ids of a single run.
 fn facts(lines: &[&str]) -> Vec<String> {
     let uid = lines
         .iter()
@@ -183,7 +182,7 @@ fn facts(lines: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// `text` without the name of the ground, which each run has one of.
+/// `text` without the name of the ground, which differs between runs.
 fn without_ground(text: &str) -> String {
     let Some((before, rest)) = text.split_once("/ground-") else {
         return text.to_owned();
@@ -192,8 +191,8 @@ fn without_ground(text: &str) -> String {
     format!("{before}/ground{}", rest.trim_start_matches(name))
 }
 
-/// `text` with the number behind `name` without what one run has more than another: the body's space
-/// is what it may use beside what is there already, and init is still laying that out.
+/// `text` with a fixed number after `name`, which differs between runs: the space of the body
+/// depends on how far init has set it up.
 fn roughly(text: &str, name: &str) -> String {
     let Some((before, rest)) = text.split_once(name) else {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! Kills, full disks, failing calls: a child of the tests meets them while it syncs.
+//! Kills, full disks, failing calls: they happen to a child process while it syncs.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -17,8 +17,8 @@ use sys::credentials::HostIds;
 
 use crate::ground::*;
 
-/// Writes each name through to a file before it returns, as the runner's registry does, and ends
-/// the process at a step.
+/// Writes each name to a file before it returns, as the runner's records do, and ends the process
+/// at a step.
 struct Doomed {
     file: File,
     calls: usize,
@@ -56,7 +56,7 @@ impl Journal for Doomed {
     }
 }
 
-/// Does nothing by itself: other tests start it with the variables that it needs.
+/// Does nothing by itself: other tests start it with variables.
 #[test]
 fn the_child_of_other_tests_syncs_what_it_is_told() {
     let Some(home) = std::env::var_os("FILE_CONTRACT_HOME") else {
@@ -122,7 +122,7 @@ pub(crate) fn child(ground: &Ground, before: &[&OsStr]) -> Command {
     command
 }
 
-/// The reports of the child: `(state, code)` for each output; empty where it was killed.
+/// The reports of the child: `(state, code)` for each output; empty if it was killed.
 fn child_reports(ground: &Ground) -> Vec<(String, String)> {
     let Ok(text) = fs::read(ground.path("report")) else {
         return Vec::new();
@@ -151,7 +151,7 @@ fn later_start(ground: &Ground) {
     ground.assert_canary();
 }
 
-/// What the destination may hold after any accident: all of the old or all of the new.
+/// What the destination may contain after an accident: only old or only new bytes.
 fn assert_old_or_new(ground: &Ground) {
     let old = fs::read(ground.path("workspace/old")).expect("never gone");
     assert!(old == OLD || old == vec![b'2'; CHUNKS_BYTES], "a torn file");
@@ -182,7 +182,7 @@ fn a_sync_killed_after_any_step_leaves_the_old_file_or_the_new_one_whole() {
         assert_eq!(done.status.signal(), Some(9), "{done:?}");
         killed += 1;
     }
-    // Two outputs: recorded, made, copied, owned, synced, renamed, directory synced, forgotten.
+    // Two outputs: recorded, created, copied, owner set, synced, renamed, directory synced, record removed.
     assert_eq!(killed, 16);
 }
 
@@ -222,7 +222,7 @@ fn a_write_that_fails_half_way_leaves_the_old_file_and_no_temporary_one() {
     ground.assert_canary();
 }
 
-/// Runs `script` in a user and a mount namespace of its own, with the child as its arguments.
+/// Runs `script` in its own user and mount namespace, with the child as its arguments.
 pub(crate) fn child_in_namespaces(ground: &Ground, script: &str) -> bool {
     if !mounts_are_possible() {
         return false;
@@ -245,8 +245,8 @@ fn mounts_are_possible() -> bool {
     possible
 }
 
-/// Mounts a tmpfs over the workspace and runs the child; what it left there is copied to `result`
-/// before the namespace ends.
+/// Mounts a tmpfs over the workspace and runs the child; copies what it left to `result` before the
+/// namespace ends.
 fn child_on_tmpfs(ground: &Ground, options: &str, then: &str) -> bool {
     let home = "$FILE_CONTRACT_HOME";
     let script = format!(
@@ -257,8 +257,8 @@ fn child_on_tmpfs(ground: &Ground, options: &str, then: &str) -> bool {
     child_in_namespaces(ground, &script)
 }
 
-/// The writable space as a run has it: a tmpfs of the body's user namespace, in which nobody but
-/// the body has a name, reached through an open directory.
+/// The writable space of a run: a tmpfs of the body's user namespace, in which only the body has
+/// paths, reached through an open directory.
 #[test]
 fn the_tmpfs_of_the_body_is_staged_to_synced_from_and_kept() {
     use std::process::Stdio;
@@ -322,7 +322,7 @@ fn the_tmpfs_of_the_body_is_staged_to_synced_from_and_kept() {
     );
     assert_eq!(reports[0].sha256, Some(Digest::of(b"in")), "{reports:?}");
     let kept = keep(scratch.as_fd(), &ground.path("kept"), 1 << 20).expect("kept");
-    // What its maker may not read is left out for an ordinary user; root may read it.
+    // An ordinary user leaves out what its owner may not read; root reads it.
     let files = if is_root() { 3 } else { 2 };
     assert_eq!(
         (kept.directories, kept.files),
@@ -394,7 +394,7 @@ fn the_umask_of_the_caller_changes_no_mode() {
         let words = ["bash", "-c", &script, "bash"].map(OsStr::new);
         let done = child(&ground, &words).output().expect("started");
         assert!(done.status.success(), "{done:?}");
-        // Under umask 777 even the report of the child is unreadable; the files speak.
+        // Under umask 777 even the report of the child is unreadable, so the files are checked.
         assert_eq!(mode_of(&ground.path("workspace/new")), 0o755);
         assert_eq!(mode_of(&ground.path("workspace/new/result")), 0o644);
         assert_eq!(mode_of(&ground.path("workspace/old")), 0o644);
@@ -402,12 +402,12 @@ fn the_umask_of_the_caller_changes_no_mode() {
     }
 }
 
-/// Runs the child under strace with `expressions`; gives the trace, or nothing without strace.
+/// Runs the child under strace with `expressions`; returns the trace, or nothing without strace.
 fn traced(ground: &Ground, expressions: &[&str]) -> Option<String> {
     traced_at(ground, &[], expressions)
 }
 
-/// The same for calls on these files only, where there are any.
+/// The same for calls on these files only, if any.
 fn traced_at(ground: &Ground, files: &[PathBuf], expressions: &[&str]) -> Option<String> {
     let log = ground.path("trace");
     let mut words: Vec<&OsStr> = ["strace", "-f", "-y", "-o"].map(OsStr::new).to_vec();
@@ -509,7 +509,7 @@ fn a_disk_that_fails_at_fsync_or_rename_leaves_the_old_file() {
 #[test]
 fn interrupted_calls_are_made_again() {
     let ground = child_ground();
-    // Only those on the files of the sync: the dynamic loader reads too, and knows no EINTR.
+    // Only calls on the files of the sync: the dynamic loader reads too, and does not handle EINTR.
     let files = [
         "scratch/key".to_owned(),
         "scratch/key2".to_owned(),
@@ -518,9 +518,9 @@ fn interrupted_calls_are_made_again() {
         format!("workspace/new/.runner-{RUN_ID}-0.tmp"),
         format!("workspace/.runner-{RUN_ID}-1.tmp"),
     ];
-    // The lock is asked for without waiting: no signal interrupts that.
+    // The lock is requested without waiting, so no signal interrupts that.
     let calls = ["fsync", "read", "write"];
-    // Every other call: the one that is made again goes through.
+    // Every second call: the repeated call succeeds.
     let expressions = calls.map(|call| format!("inject={call}:error=EINTR:when=1+2"));
     let Some(trace) = traced_at(
         &ground,

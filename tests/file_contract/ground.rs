@@ -1,4 +1,4 @@
-//! What every case stands on: a workspace, a scratch directory, and the canary tree.
+//! The ground of each case: a workspace, a scratch directory, and a canary tree.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ use spec::report::{StagedReport, SyncState, SyncedReport};
 pub(crate) const RUN_ID: &str = "01jd4w2v7m8q9r0s1t2u3v4w5x";
 pub(crate) const HANG_GUARD: Duration = Duration::from_secs(30);
 
-/// A workspace, a scratch directory, and a canary tree beside them that must never change.
+/// A workspace, a scratch directory, and a canary tree beside them that must not change.
 pub(crate) struct Ground {
     pub(crate) home: tempfile::TempDir,
     pub(crate) canary: BTreeMap<PathBuf, Facts>,
@@ -42,8 +42,8 @@ impl Ground {
         Self::at(tempfile::tempdir().expect("a directory"))
     }
 
-    /// On a tmpfs where there is one, as the writable space is: a disk takes a minute for what
-    /// memory does in a second.
+    /// On a tmpfs if there is one, like the writable space: a disk takes a minute for what memory
+    /// does in a second.
     pub(crate) fn in_memory() -> Self {
         Self::at(
             tempfile::tempdir_in("/dev/shm")
@@ -128,7 +128,7 @@ impl Ground {
         reports
     }
 
-    /// Stages one input that must be refused, and looks that nothing came of it.
+    /// Stages one input that must be refused, and checks that nothing was staged.
     pub(crate) fn refused_input(&self, path: &str) -> ScratchError {
         let error = self
             .stage(&[input("key", path)])
@@ -138,7 +138,7 @@ impl Ground {
         error
     }
 
-    /// Syncs one output that must not be written, and gives its code.
+    /// Syncs one output that must not be written, and returns its code.
     pub(crate) fn refused_output(&self, path: &str) -> String {
         let reports = self.sync(&[output("key", path)]);
         assert_eq!(reports[0].state, SyncState::Failed, "{reports:?}");
@@ -177,7 +177,7 @@ pub(crate) struct Memory {
     pub(crate) steps: Vec<SyncStep>,
 }
 
-/// The file of locks of all grounds of this process, opened anew.
+/// The lock file of all grounds of this process, opened again.
 pub(crate) fn locks() -> Result<OwnedFd, std::io::Error> {
     static FILE: OnceLock<OwnedFd> = OnceLock::new();
     let file = FILE.get_or_init(|| {
@@ -273,7 +273,7 @@ pub(crate) fn make_fifo(path: &Path) {
     rustix::fs::mknodat(CWD, path, FileType::Fifo, mode, 0).expect("a FIFO");
 }
 
-/// A node for the null device, where this user may make one.
+/// A node for the null device, if this user may create one.
 pub(crate) fn make_device(path: &Path) -> bool {
     let mode = Mode::RUSR | Mode::WUSR;
     let null = rustix::fs::makedev(1, 3);
@@ -294,7 +294,7 @@ pub(crate) fn is_root() -> bool {
 
 pub(crate) use support::skip;
 
-/// Runs `act` in a thread of its own and panics where it hangs.
+/// Runs `act` in a separate thread and panics if it hangs.
 pub(crate) fn guarded<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || sender.send(act()));
@@ -303,7 +303,7 @@ pub(crate) fn guarded<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'stati
     result
 }
 
-/// Does `act` over and over in another thread until the guard is dropped.
+/// Repeats `act` in another thread until the guard is dropped.
 pub(crate) struct Meanwhile {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -325,7 +325,7 @@ impl Meanwhile {
     }
 }
 
-/// `TempDir` removes recursively and aborts on a deep tree, so the trees are removed before it.
+/// `TempDir` removes recursively and aborts on a deep tree, so the trees are removed before.
 impl Drop for Ground {
     fn drop(&mut self) {
         for path in [self.path("scratch"), self.path("kept")] {

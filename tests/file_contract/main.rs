@@ -1,7 +1,7 @@
-//! The file contract: what is staged, what is synced, and that nothing else on the host changes.
+//! The file contract: what is staged and synced, and that nothing else on the host changes.
 //!
-//! Ordinary directories stand in for the writable space. Each case ends with a look at a canary
-//! tree outside both: same bytes, modes, owners, times, link counts and attributes.
+//! Ordinary directories replace the writable space. Each case ends with a check of a canary tree
+//! outside both: same bytes, modes, owners, times, link counts and attributes.
 
 #![expect(
     clippy::expect_used,

@@ -124,7 +124,7 @@ fn an_empty_input_is_staged_and_an_unreadable_one_refused() {
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).expect("chmod");
     let reports = ground.stage(&[input("empty", "empty")]).expect("staged");
     assert_eq!((reports[0].bytes, reports[0].sha256), (0, Digest::of(b"")));
-    // Root may read everything: then it is the caller's word that counts.
+    // Root may read everything: then the caller's permissions count.
     if !is_root() {
         assert_eq!(ground.refused_input("closed").code(), "input_unreadable");
     }
@@ -221,7 +221,7 @@ fn a_magic_link_of_proc_is_never_followed() {
             .expect_err("a magic link");
         assert_eq!(error.code(), "input_escapes", "{path}: {error}");
     }
-    // A file of procfs says that it is empty and is not.
+    // A file of procfs has size 0 and contents.
     let status = [input("key", "status")];
     let error = stage(
         &proc,

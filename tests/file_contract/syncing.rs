@@ -1,4 +1,4 @@
-//! Declared outputs, after the outcome.
+//! Declared outputs, after the end of the body.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -46,7 +46,7 @@ fn an_output_is_synced_and_its_parent_directories_made() {
 
 /// D-09
 #[test]
-fn a_missing_output_is_told_and_the_others_are_synced() {
+fn a_missing_output_is_reported_and_the_others_are_synced() {
     let ground = Ground::new();
     ground.write("workspace/a", b"old");
     ground.write("scratch/b", b"new");
@@ -275,10 +275,10 @@ fn an_output_has_a_plain_mode_and_none_of_its_attributes() {
         ("group", 0o670, 0o644),
     ] {
         let path = ground.write(&format!("scratch/{key}"), b"x");
-        // Best tried: where this file system has no attributes there is nothing to carry over.
+        // Best effort: if the file system has no attributes, none are copied.
         let attributed =
             rustix::fs::setxattr(&path, c"user.canary", b"no", XattrFlags::empty()).is_ok();
-        // Only root may give one; this is CAP_NET_RAW, version 2.
+        // Only root may set one; this is CAP_NET_RAW, version 2.
         let capability = b"\x01\0\0\x02\0\x20\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
         let name = c"security.capability";
         let given = rustix::fs::setxattr(&path, name, capability, XattrFlags::empty()).is_ok();
@@ -303,7 +303,7 @@ fn an_output_has_a_plain_mode_and_none_of_its_attributes() {
 fn root_touches_the_scratch_directory_as_the_body_and_gives_outputs_to_the_workspace_owner() {
     let ground = Ground::new();
     if !is_root() {
-        // Nobody else can be given anything: the caller keeps what is made.
+        // Files cannot be given to another user: the caller keeps what is created.
         assert_eq!(ground.workspace().owner(), None);
         ground.write("scratch/out", b"out");
         assert_eq!(
@@ -344,7 +344,7 @@ fn root_touches_the_scratch_directory_as_the_body_and_gives_outputs_to_the_works
     assert_eq!(owner("scratch/in"), (body.uid, body.gid));
     ground.write("scratch/out", b"out");
     chown("scratch/out", body.uid, body.gid);
-    // Root could read this one; the body could not, so it is not taken for the body either.
+    // Root could read this one; the body could not, so it is not read on its behalf.
     ground.write("scratch/foreign", b"root's");
     fs::set_permissions(
         ground.path("scratch/foreign"),
@@ -392,7 +392,7 @@ fn an_output_above_the_limits_is_refused_before_a_byte_is_copied() {
         ..FileLimits::default()
     };
     let outputs = ["sparse", "a", "b", "c"].map(|key| output(key, key));
-    // Guarded: where the limit fails, a disk is filled with zeros.
+    // A safeguard: if the limit fails, zeros would fill a disk.
     let (ground, outputs, reports, recorded) = guarded(move || {
         let mut journal = Memory::default();
         let reports = sync(
@@ -440,7 +440,7 @@ fn two_syncs_at_once_give_one_of_the_two_files_and_never_a_mix() {
                         &[output("key", "same")],
                         scratch.as_fd(),
                         None,
-                        // The same names too: that is what the lock is for.
+                        // Also the same names: the lock serves this case.
                         RUN_ID,
                         &FileLimits::default(),
                         &mut Memory::default(),
@@ -463,7 +463,7 @@ fn two_syncs_at_once_give_one_of_the_two_files_and_never_a_mix() {
 /// D-18
 #[test]
 fn a_lock_that_another_run_keeps_fails_every_output_in_the_end() {
-    /// While its own sync holds the lock, another one tries.
+    /// While its own sync holds the lock, another one tries to get it.
     struct Holding<'ground> {
         ground: &'ground Ground,
         other: Vec<SyncedReport>,
@@ -535,7 +535,7 @@ fn outputs_that_would_replace_each_other_are_refused_before_the_run() {
         ("Dir", "dir/file"),
         ("a/b/c", "a/b"),
     ] {
-        // Names that sort between a directory and what lies below it.
+        // Names that sort between a directory and its entries.
         let outputs = [
             output("1", one),
             output("2", "a-b"),
@@ -658,7 +658,7 @@ fn destinations_that_run_later_are_refused_unless_granted() {
     ] {
         check_destination(&relative(path)).expect("accepted");
     }
-    // A name that a later start would remove is refused whatever was granted.
+    // A name that a later start would remove is refused, whatever was granted.
     let ours = OutputFile {
         granted: true,
         ..output("key", "dir/.runner-abc-1.tmp")

@@ -118,7 +118,7 @@ fn a_folder_is_extracted_alone_and_a_missing_one_is_named() {
         assert_eq!(error.code(), "github_not_found");
         assert!(error.to_string().contains(problem), "{error}");
     }
-    // A link is judged by the folder that it lies in: from `lib` it leaves, from the top not.
+    // A link is judged relative to its folder: from `lib` it leads outside, from the top it does not.
     let error = fetch("lib").expect_err("a link leaves");
     assert_eq!(error.code(), "github_archive_refused");
     assert!(error.to_string().contains("leaves the bundle"), "{error}");
@@ -200,7 +200,7 @@ fn an_oversized_archive_is_refused_during_the_download() {
         return;
     };
     let repository = service.repository("org/repo");
-    // Numbers, hashed by nothing, so that they stay large when they are compressed.
+    // Digests of numbers, which stay large when they are compressed.
     let noise: Vec<u8> = (0..200_000_u32)
         .flat_map(|number| Digest::of(&number.to_le_bytes()).to_string().into_bytes())
         .take(300_000)

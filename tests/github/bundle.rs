@@ -1,4 +1,4 @@
-//! `runner bundle` with sources of the service.
+//! `runner bundle` with `github` sources.
 
 use std::ffi::OsString;
 use std::io::Read as _;
@@ -12,14 +12,14 @@ use support::{runner, screen};
 
 const CANARY: &str = "canary-of-a-token-0815";
 
-/// A workspace with one tool in it, whose files come from the service.
+/// A workspace with one tool, whose files come from the service.
 struct Workspace<'service> {
     service: &'service Service,
     directory: tempfile::TempDir,
     variables: Vec<(&'static str, OsString)>,
 }
 
-/// What the program said.
+/// The result of a call of the program.
 struct Said {
     code: i32,
     stdout: String,
@@ -55,7 +55,7 @@ impl<'service> Workspace<'service> {
         std::fs::write(self.path("tool/manifest.json"), manifest.to_string()).expect("written");
     }
 
-    /// Writes the configuration: the service, the cache, and `github` of the case.
+    /// Writes the configuration: the service, the cache, and the `github` settings of the case.
     fn configure(&self, github: &Value) {
         let mut settings = json!({
             "github": {"base_url": self.service.base_url()},
@@ -130,7 +130,7 @@ fn manifest_in(archive: &Path) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// The report of a run of it.
+/// The report of a run of the bundle.
 fn report_of(archive: &Path) -> Value {
     let mut command = Command::new(runner());
     command.args(["exec", "--json"]).arg(archive);
@@ -148,7 +148,7 @@ fn github(reference: &str) -> Value {
     json!([{"github": {"repo": "org/repo", "ref": reference, "path": "lib"}}])
 }
 
-/// A service with `lib/a` in two commits of `org/repo`; the first is tagged `v1`.
+/// A service with `lib/a` in two commits of `org/repo`; the first one is tagged `v1`.
 fn with_two_commits() -> Option<(Service, [String; 2])> {
     let service = Service::start()?;
     let repository = service.repository("org/repo");
@@ -351,7 +351,7 @@ fn the_token_appears_in_no_output() {
             service.forget();
             service.demand_token(CANARY);
         }
-        // A value that is no token: it is not repeated either.
+        // A value that is not a token: it is not repeated either.
         workspace.variables = vec![("SOME_TOKEN", format!("{CANARY} and more").into())];
         if reference.starts_with("env:") {
             assert_eq!(tell(workspace.bundle(&words)), 125);
@@ -362,7 +362,7 @@ fn the_token_appears_in_no_output() {
     let lock = std::fs::read(workspace.path("l")).expect("written");
     assert!(!holds(&lock, "canary") && holds(&lock, "org/repo"));
     crate::token::no_canary_below(&service.cache());
-    // Nothing is fetched, so nobody looks for the token.
+    // Nothing is fetched, so the token is not read.
     workspace.configure(&json!({"token": "env:NOT_SET"}));
     workspace.write(
         &json!([{"inline": {"path": "b", "content": "2"}}]),
@@ -392,7 +392,7 @@ fn an_error_of_the_service_names_the_source_and_what_to_do() {
     assert!(!workspace.path("b.tar.gz").exists());
 }
 
-/// Bundles with a terminal as standard error; what it shows.
+/// Bundles with a terminal as standard error; returns its output.
 fn shown(workspace: &Workspace<'_>, words: &[&str]) -> String {
     let (screen, shown) = screen::open();
     let status = workspace
@@ -458,7 +458,7 @@ fn requests_are_sent_only_under_a_certificate_that_the_host_trusts() {
     workspace.done(&["-o", "b.tar.gz"]);
     assert!(holds(&inflated(&workspace.path("b.tar.gz")), "over TLS"));
     assert_eq!(service.count("/tarball/"), 1);
-    // The name in the certificate is another one.
+    // The name in the certificate differs.
     let other = service.tls_base_url().replace("localhost", "127.0.0.1");
     workspace.configure(&json!({"base_url": other, "token": "env:SOME_TOKEN"}));
     service.forget();

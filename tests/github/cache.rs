@@ -1,4 +1,4 @@
-//! What was fetched is kept: for processes at once, through kills and damage, up to a size.
+//! The cache of fetched files: concurrent processes, kills, damage, and a maximum size.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ use sources::github::{Client, GitHub as _};
 use crate::service::{Repository, Service, files, pairs, path};
 use support::skip;
 
-/// Settings of a child process of [`a_child_of_another_case_fetches`]: base URL, cache, commit.
+/// Settings for a child process of [`a_child_of_another_case_fetches`]: base URL, cache, commit.
 const CHILD: &str = "RUNNER_TEST_GITHUB_CHILD";
-/// A case that takes longer hangs. Not an assertion about speed.
+/// A limit for hangs. Not an assertion about speed.
 const HANG_AFTER: Duration = Duration::from_secs(60);
-/// The archive in an entry that has one.
+/// The name of the archive in an entry.
 const ARCHIVE: &str = "tree/archive.tar.gz";
 
 /// A service with a commit of a few files in `org/repo`.
@@ -34,7 +34,7 @@ fn expected() -> Vec<(String, String)> {
     pairs(&[("a", "1"), ("d/b", "2"), ("link", "-> d/b")])
 }
 
-/// Fetches everything; whether it came out of the cache.
+/// Fetches everything; returns whether it came from the cache.
 fn fetch(service: &Service, sha: &str) -> bool {
     let tree = service
         .client()
@@ -44,7 +44,7 @@ fn fetch(service: &Service, sha: &str) -> bool {
     tree.from_cache
 }
 
-/// Names in a part of the cache.
+/// The names in a part of the cache.
 fn names(service: &Service, part: &str) -> Vec<PathBuf> {
     let directory = service.cache().join("github/1").join(part);
     let mut names: Vec<PathBuf> = std::fs::read_dir(directory)
@@ -62,7 +62,7 @@ fn entries(service: &Service) -> (Vec<PathBuf>, Vec<PathBuf>) {
         .partition(|entry| !entry.join(ARCHIVE).exists())
 }
 
-/// Does nothing by itself: other cases start this program again, with this case only.
+/// Does nothing by itself: other cases start this program again with only this case.
 #[test]
 fn a_child_of_another_case_fetches() {
     let Some(settings) = std::env::var_os(CHILD) else {
@@ -227,7 +227,7 @@ fn a_damaged_file_is_never_used() {
         assert_eq!((trees.len(), archives.len()), (1, 1));
         service.forget();
         damage(&trees[0]);
-        // Made again out of the archive, which is as it was.
+        // Created again from the archive, which is unchanged.
         assert!(fetch(&service, &sha), "{name}");
         assert_eq!(service.paths().len(), 0, "{name}");
         let (trees, archives) = entries(&service);
@@ -244,7 +244,7 @@ fn a_damaged_file_is_never_used() {
     }
 }
 
-/// Says that an entry was used `hours` ago.
+/// Sets the last use of an entry to `hours` ago.
 fn used(entry: &Path, hours: u64) {
     let then = SystemTime::now() - Duration::from_secs(hours * 3_600);
     let facts = std::fs::File::options()
@@ -254,8 +254,8 @@ fn used(entry: &Path, hours: u64) {
     facts.set_modified(then).expect("set");
 }
 
-/// Waits until nobody has the entry. A process that another case is just starting has a copy of each
-/// descriptor of this process, and so of each lock, until it has become another program.
+/// Waits until no process holds the entry. A process that another case is just starting has a copy
+/// of each descriptor, and so of each lock, until its exec.
 fn until_let_go(entry: &Path) {
     let directory = std::fs::File::open(entry).expect("opened");
     let started = Instant::now();
@@ -263,7 +263,7 @@ fn until_let_go(entry: &Path) {
         assert!(started.elapsed() < HANG_AFTER, "{entry:?} is in use");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // For the copies of this descriptor too.
+    // Also for the copies of this descriptor.
     flock(&directory, FlockOperation::Unlock).expect("unlocked");
 }
 
@@ -308,7 +308,7 @@ fn least_recently_used_entries_are_evicted_first_and_entries_in_use_never() {
             used(entry, hours);
         }
     }
-    // The first is oldest by far, but somebody has it.
+    // The first one is by far the oldest, but in use.
     let held = fetch(&shas[0], large);
     for entry in &made[0] {
         used(entry, 9);
@@ -337,7 +337,7 @@ fn least_recently_used_entries_are_evicted_first_and_entries_in_use_never() {
         );
     }
     drop(held);
-    // With room for nothing, everything goes that nobody has, what was just fetched too.
+    // With a size of 0, every unused entry is removed, including the one just fetched.
     for entry in names(&service, "trees") {
         until_let_go(&entry);
     }
@@ -347,7 +347,7 @@ fn least_recently_used_entries_are_evicted_first_and_entries_in_use_never() {
         if names(&service, "trees").len() == 1 || HANG_AFTER < started.elapsed() {
             break;
         }
-        // The archive that it was made from was still had, see `until_let_go`.
+        // The archive was still in use, see `until_let_go`.
         drop(last);
         last = fetch(sha, 0);
     }
@@ -441,7 +441,7 @@ fn a_cache_that_others_may_write_to_or_that_is_anothers_is_refused() {
     }
 }
 
-/// Whoever owns a directory above the cache can put another cache in its place.
+/// The owner of a directory above the cache can replace the cache.
 #[test]
 fn a_cache_below_a_directory_in_which_others_can_rename_it_is_refused() {
     let Some((service, _, sha)) = with_a_commit() else {
@@ -463,7 +463,7 @@ fn a_cache_below_a_directory_in_which_others_can_rename_it_is_refused() {
     assert_eq!(error.code(), "github_cache", "{error}");
     let text = spec::report::with_causes(&error);
     assert!(text.contains("mode 0777 above it"), "{text}");
-    // As /tmp: nobody renames what is another's.
+    // Like /tmp: only owners rename files.
     mode(0o1777);
     fetched().expect("sticky");
     mode(0o755);

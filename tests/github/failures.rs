@@ -1,4 +1,4 @@
-//! What the service does wrong, and what becomes of it.
+//! Errors of the service, and their results.
 
 use std::io::{Read as _, Seek as _};
 use std::net::TcpListener;
@@ -56,7 +56,7 @@ fn transient_errors_are_retried_until_success() {
         service.times(times, "/git/refs/heads/", fault.clone());
         assert_eq!(resolve(&service.client()).expect("passes"), sha, "{fault}");
         let tries = usize::try_from(times + 1).expect("few");
-        // A request on a connection that was kept may be made once more by the library.
+        // The library may repeat a request on a reused connection once.
         let made = service.count("/git/refs/heads/");
         assert!((tries..=tries + 1).contains(&made), "{fault}: {made}");
     }
@@ -77,7 +77,8 @@ fn an_archive_that_ends_too_early_is_fetched_again() {
         json!({"status": 500}),
         json!({"close": true}),
     ] {
-        // Where an empty body is whole, it is no archive: another answer would be the same.
+        // Even where an empty body is complete, it is not an archive: a repeated request would
+        // return the same.
         let may_pass = fault != json!({"cut": 0, "unsized": true});
         service.forget();
         clear(&service);
@@ -288,7 +289,7 @@ fn a_rate_limit_tells_when_it_ends_and_is_not_waited_for_where_that_is_long() {
     let error = resolve(&service.client()).expect_err("limited");
     assert_eq!(error.code(), "github_rate_limited");
     assert_eq!(service.count("/git/refs/heads/"), 4, "it may pass");
-    // A limit of which much is left says nothing about a refusal.
+    // A rate limit with many requests left does not explain a refusal.
     service.forget();
     let headers = json!({"X-RateLimit-Remaining": "4000", "X-RateLimit-Reset": in_an_hour});
     service.always(
@@ -299,7 +300,7 @@ fn a_rate_limit_tells_when_it_ends_and_is_not_waited_for_where_that_is_long() {
     assert_eq!(error.code(), "github_unauthorized");
 }
 
-/// A client that gives up soon.
+/// A client with short timeouts.
 fn hasty(service: &Service) -> Client {
     let mut settings = service.settings();
     settings.timeouts = Timeouts {
@@ -484,6 +485,13 @@ fn progress_is_an_event_from_the_first_request_to_the_end() {
         .with_ansi(false)
         .without_time()
         .finish();
+    // With a single dispatcher, tracing-core asks that of the thread which meets an event first, and
+    // another test may be that thread.
+    let _second = tracing::Dispatch::new(
+        tracing_subscriber::fmt()
+            .with_writer(std::io::sink)
+            .finish(),
+    );
     tracing::subscriber::with_default(subscriber, || {
         let client = service.client();
         resolve(&client).expect("there");

@@ -1,4 +1,4 @@
-//! `github` sources against a real HTTP server on loopback that serves real repositories.
+//! `github` sources from a real HTTP server on loopback with real repositories.
 
 #![expect(
     clippy::expect_used,

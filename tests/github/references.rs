@@ -131,7 +131,7 @@ fn a_version_tag_is_asked_for_once_a_day() {
     service.forget();
     assert_eq!(resolve(), (first.clone(), true));
     assert_eq!(service.paths().len(), 0);
-    // The record of a day ago, of tomorrow, and one that is none.
+    // A record of a day ago, one of tomorrow, and an invalid one.
     let records: Vec<_> = std::fs::read_dir(service.cache().join("github/1/refs"))
         .expect("records")
         .map(|entry| entry.expect("readable").path())
@@ -211,7 +211,7 @@ fn an_abbreviated_commit_is_reported_as_such() {
         hint.contains("all 40 digits") && hint.contains("org/repo"),
         "{hint}"
     );
-    // It is the name of a branch if there is one.
+    // The name is that of a branch, if such a branch exists.
     repository.git(&["branch", &sha[..7]]);
     let resolved = client.resolve_ref("org/repo", &sha[..7]).expect("a branch");
     assert_eq!((resolved.sha, resolved.shape), (sha, RefShape::Abbreviated));

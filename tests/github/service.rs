@@ -1,4 +1,4 @@
-//! The service that the cases talk to, its repositories, and clients of it.
+//! The service of the cases, its repositories, and clients.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use spec::path::RelPath;
 
 use support::skip;
 
-/// No commit of any repository.
+/// A commit that no repository has.
 pub const NOWHERE: &str = "00000000000000000000000000000000deadbeef";
 
-/// A running service with a directory of repositories, and a cache of the case's own.
+/// A running service with a directory of repositories, and a cache for the case.
 pub struct Service {
     child: Child,
     /// The service ends when this is closed.
@@ -34,12 +34,12 @@ impl Drop for Service {
 }
 
 impl Service {
-    /// Starts one; `None`, and a skip, where this host has no python3 or no git.
+    /// Starts one; `None`, with a skip, if this host has no python3 or no git.
     pub fn start() -> Option<Self> {
         (is_here("python3") && is_here("git")).then(|| Self::started(false))
     }
 
-    /// As [`Self::start`], for TLS as `localhost` too; [`Self::certificate`] vouches for it.
+    /// The same as [`Self::start`], with TLS for `localhost`; [`Self::certificate`] is its authority.
     pub fn start_with_tls() -> Option<Self> {
         let all_here = is_here("python3") && is_here("git") && is_here("openssl");
         all_here.then(|| Self::started(true))
@@ -105,7 +105,7 @@ impl Service {
         self.directory.path().join("cache")
     }
 
-    /// Makes an empty repository `owner/name`.
+    /// Creates an empty repository `owner/name`.
     pub fn repository(&self, name: &str) -> Repository {
         let path = self.directory.path().join("repositories").join(name);
         std::fs::create_dir_all(&path).expect("made");
@@ -120,19 +120,19 @@ impl Service {
         assert_eq!(answer.status(), 200);
     }
 
-    /// What happens to the next requests: see `github_server.py`.
+    /// A fault for the next requests: see `github_server.py`.
     pub fn fault(&self, fault: &Value) {
         self.control("fault", fault);
     }
 
-    /// As [`Self::fault`], for every request from now on.
+    /// The same as [`Self::fault`] for all further requests.
     pub fn always(&self, path: &str, mut fault: Value) {
         fault["path"] = json!(path);
         fault["times"] = json!(-1);
         self.fault(&fault);
     }
 
-    /// As [`Self::fault`], for `times` requests.
+    /// The same as [`Self::fault`] for `times` requests.
     pub fn times(&self, times: u32, path: &str, mut fault: Value) {
         fault["path"] = json!(path);
         fault["times"] = json!(times);
@@ -162,13 +162,13 @@ impl Service {
             .collect()
     }
 
-    /// How many requests had `part` in their path.
+    /// The number of requests with `part` in their path.
     pub fn count(&self, part: &str) -> usize {
         let paths = self.paths();
         paths.iter().filter(|path| path.contains(part)).count()
     }
 
-    /// Settings of a client that is told nothing and waits long, but not between tries.
+    /// Settings of a client without a configuration, with long timeouts and short pauses.
     pub fn settings(&self) -> ClientSettings {
         ClientSettings {
             base_url: self.base_url(),
@@ -206,7 +206,7 @@ fn is_here(program: &str) -> bool {
     is_here
 }
 
-/// A certificate of `localhost` that vouches for itself.
+/// A self-signed certificate for `localhost`.
 fn make_certificate(directory: &Path) {
     let made = Command::new("openssl")
         .args([
@@ -230,7 +230,7 @@ fn make_certificate(directory: &Path) {
     assert!(made.success(), "no certificate");
 }
 
-/// Takes away what would steer git.
+/// Removes variables that affect git.
 pub fn git_free(command: &mut Command) -> &mut Command {
     command
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
@@ -244,7 +244,7 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Runs git in it; what it printed.
+    /// Runs git in it; returns its output.
     pub fn git(&self, words: &[&str]) -> String {
         let done = git_free(Command::new("git").arg("-C").arg(&self.path).args(words))
             .env("GIT_AUTHOR_NAME", "a")
@@ -271,22 +271,22 @@ impl Repository {
         std::fs::write(path, content).expect("written");
     }
 
-    /// Commits everything; the commit.
+    /// Commits everything; returns the commit.
     pub fn commit(&self) -> String {
         self.git(&["add", "-A"]);
         self.git(&["commit", "-q", "--allow-empty", "-m", "a commit"]);
         self.git(&["rev-parse", "HEAD"])
     }
 
-    /// Writes `name` and commits; the commit.
+    /// Writes `name` and commits; returns the commit.
     pub fn commit_file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         self.write(name, content);
         self.commit()
     }
 }
 
-/// Every file of a tree with its content (`-> TARGET` for links), sorted by path; `x` stands
-/// before the path of what may be executed.
+/// Every file of a tree with its contents (`-> TARGET` for links), sorted by path; `x` precedes the
+/// path of an executable file.
 pub fn files(tree: &FetchedTree) -> Vec<(String, String)> {
     use std::os::fd::AsRawFd as _;
     let root = PathBuf::from(format!("/proc/self/fd/{}/.", tree.directory.as_raw_fd()));
@@ -337,7 +337,7 @@ pub fn path(text: &str) -> RelPath {
     RelPath::parse(text.as_bytes()).expect("a path")
 }
 
-/// The error of fetching everything of `org/repo` at `sha`.
+/// The error of fetching all files of `org/repo` at `sha`.
 pub fn refused(client: &Client, sha: &str) -> GitHubError {
     client
         .fetch("org/repo", sha, None)

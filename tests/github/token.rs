@@ -1,4 +1,4 @@
-//! The token: sent to the service, and nowhere else.
+//! The token is sent only to the service.
 
 use std::path::Path;
 
@@ -47,7 +47,7 @@ fn the_token_goes_to_the_service_and_to_no_other_host() {
         with_token(&service),
         ["tags", "heads"].map(|kind| format!("{here} /repos/org/repo/git/refs/{kind}/main"))
     );
-    // The other host has another name, or another port.
+    // The other host differs in its name or port.
     let other = Service::start().expect("started once already");
     other.repository("org/repo").commit_file("a", "other");
     for (elsewhere, seen_by) in [
@@ -58,7 +58,7 @@ fn the_token_goes_to_the_service_and_to_no_other_host() {
         other.forget();
         let location = format!("{elsewhere}/archive/org/repo/{sha}");
         service.always("/tarball/", json!({ "location": location }));
-        // What came of it does not matter here: the two services have different commits.
+        // The result does not matter here: the two services have different commits.
         let _outcome = client(&service).fetch("org/repo", &sha, None);
         let sent = with_token(&service);
         assert_eq!(sent, [format!("{here} /repos/org/repo/tarball/{sha}")]);

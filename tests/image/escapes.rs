@@ -1,5 +1,4 @@
-//! The ways out that were tried without an image (`tests/escapes`), tried again in one whose user is
-//! 0: those that go through `attempts`.
+//! The escape attempts of `tests/escapes` that use `attempts`, in an image whose user is 0.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -29,7 +28,7 @@ mod terminal;
 /// Uid and gid of a body.
 const ID: u32 = 0;
 
-/// The image, and where it is kept.
+/// The image, and its store.
 static IMAGE: LazyLock<Option<(Ground, PathBuf)>> = LazyLock::new(|| {
     let base = layout::base()?;
     let ground = Ground::new();
@@ -37,7 +36,7 @@ static IMAGE: LazyLock<Option<(Ground, PathBuf)>> = LazyLock::new(|| {
     Some((ground, image))
 });
 
-/// What every case of the attempts has.
+/// The settings of every attempt.
 fn surround(case: &mut Case<'_>) {
     let (ground, image) = IMAGE.as_ref().expect("busybox was made or fetched");
     case.command

@@ -1,4 +1,4 @@
-//! Bundles with `engine: sandbox`, from their manifest to their image.
+//! Bundles with `engine: sandbox`, from the manifest to the image.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::Stored;
 use super::layout::{self, Entry, base, file, image, layer};
 use support::Done;
 
-/// Templates of a host: `tiny` lies at `image`.
+/// Templates of a host: `tiny` uses `image`.
 fn templates(image: &Path) -> String {
     format!(
         "images:\n\
@@ -19,7 +19,7 @@ fn templates(image: &Path) -> String {
 }
 
 impl Stored {
-    /// `runner exec FLAGS… BUNDLE` of these files, to its end.
+    /// Runs `runner exec FLAGS… BUNDLE` with these files to its end.
     fn exec(&self, flags: &[&str], files: &[(&str, &str)]) -> Done {
         let bundle = self.ground.bundle(files);
         let bundle = bundle.to_str().expect("text");
@@ -27,7 +27,7 @@ impl Stored {
         self.command(&words).done()
     }
 
-    /// `runner plan …`: its code and its document.
+    /// Runs `runner plan …`; returns its code and document.
     fn plan(&self, flags: &[&str], files: &[(&str, &str)]) -> (i32, Value) {
         let bundle = self.ground.bundle(files);
         let bundle = bundle.to_str().expect("text");
@@ -36,7 +36,7 @@ impl Stored {
         words.extend(flags);
         words.push(bundle);
         let mut case = self.command(&words);
-        // Not of a run: no report, and so no invariants of one.
+        // Not a run: there is no report, so the invariants of a run are not checked.
         let mut command = std::process::Command::new("env");
         for (name, value) in case.command.get_envs() {
             command.env(name, value.unwrap_or_default());
@@ -78,7 +78,7 @@ fn a_bundle_runs_in_the_image_that_its_manifest_names() {
     for found in ["pulled", "store"] {
         let done = stored.exec(&[], &files);
         done.assert_exited(0);
-        // A bundle's program starts where its files lie, whatever the image says.
+        // The program of a bundle starts in the directory of its files, whatever the image states.
         assert_eq!(
             done.text(),
             "image\n/bundle\nof bundle\nx\n",
@@ -309,7 +309,7 @@ fn a_short_name_is_refused_with_what_to_write_until_the_host_names_a_registry() 
             "{hint}"
         );
         assert!(hint.contains("oci: {default_registry: REGISTRY}"), "{hint}");
-        // Followed: that registry is asked for it. Nobody listens there.
+        // The hint is followed: the registry is asked for the image. Nothing listens there.
         stored.policy("oci: {default_registry: '127.0.0.1:9', insecure: ['127.0.0.1:9']}\n");
         let done = stored.command(&words).done();
         let message = done.report["error"]["message"].as_str().expect("a message");
@@ -362,7 +362,7 @@ fn what_a_template_or_an_image_has_is_not_missed() {
         (None, "pip: ['six>=2']"),
         (None, "pip: [other]"),
         (Some(link), "pip: [other]"),
-        // Which of the two `python3` is cannot be seen.
+        // It is not known which of the two `python3` is meant.
         (Some(another), "pip: [six]"),
         (Some(hidden), "pip: [six]"),
     ] {

@@ -1,4 +1,4 @@
-//! Images whose makers chose every name so that something of the host would be reached through it.
+//! Images whose names are chosen so that they would reach files of the host.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::Stored;
 use super::layout::{Entry, Layer, base, file, image, layer, link};
 
-/// Everything in a directory of the host: what a link of an image leads to must stay as it is.
+/// All files of a directory of the host: targets of links in an image must not change.
 fn contents(directory: &Path) -> BTreeMap<String, (u32, u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(directory).expect("readable").flatten() {
@@ -25,8 +25,7 @@ fn contents(directory: &Path) -> BTreeMap<String, (u32, u32, Vec<u8>)> {
     found
 }
 
-/// Layers that are laid over the base, each with a trap of its own; `host` is a directory of the
-/// host.
+/// Layers above the base, each with its own attack; `host` is a directory of the host.
 fn traps(host: &Path) -> Vec<(&'static str, Layer)> {
     let to_host = || link(host);
     let into = |name: &str| link(host.join(name));
@@ -117,11 +116,11 @@ fn traps(host: &Path) -> Vec<(&'static str, Layer)> {
     ]
 }
 
-/// What the body looks at, with what it must say.
+/// The paths that the body reads, and the expected output.
 const LOOK: &str = include_str!("../bodies/image/hostile_look.sh");
 
 #[test]
-fn no_name_of_an_image_leads_anybody_to_the_host() {
+fn no_name_in_an_image_leads_to_the_host() {
     let Some(base) = base() else { return };
     for read_only in [false, true] {
         let stored = Stored::new();

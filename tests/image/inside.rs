@@ -1,4 +1,4 @@
-//! What a body sees, is and may do in an image.
+//! What a body in an image sees, and what it may do.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ fn the_body_runs_as_the_images_user_without_rights() {
     }
 }
 
-/// What uid 0 of an image may not, and whether only root of the host may it.
+/// What uid 0 of an image may not do, and whether only root of the host may do it.
 const ONLY_WITH_RIGHTS: [(&str, bool); 22] = [
     ("mount -t tmpfs tmpfs /tmp", false),
     ("mount -t proc proc /tmp", false),
@@ -78,8 +78,8 @@ const ONLY_WITH_RIGHTS: [(&str, bool); 22] = [
     ("echo 500 > /proc/1/oom_score_adj", false),
 ];
 
-/// The image's own programs can do all of it, given the rights: nothing is refused for a word that
-/// they do not know.
+/// With these rights, the programs of the image can do all of it: no call is refused because the
+/// filter does not know it.
 #[test]
 fn attacks_by_uid_0_succeed_only_with_host_rights() {
     const ENTER: &str = include_str!("../bodies/image/inside_enter.sh");
@@ -139,7 +139,7 @@ fn uid_0_of_an_image_has_no_host_rights() {
         done.assert_exited(0);
         assert_eq!(done.text(), "", "{command}");
     }
-    // A signal that pid 1 of a namespace does not handle never arrives from inside.
+    // A signal without a handler in pid 1 of a namespace never arrives from inside.
     let done = stored.run(
         &image,
         &[],
@@ -266,7 +266,7 @@ fn writes_are_private_to_the_run_and_layers_stay_unchanged() {
     assert_eq!(everything(stored.store()), before);
 }
 
-/// Every file of the store with what it holds; a directory with its mode.
+/// Every file of the store with its contents; a directory with its mode.
 fn everything(directory: &std::path::Path) -> BTreeMap<String, Vec<u8>> {
     use std::os::unix::fs::MetadataExt as _;
     let mut found = BTreeMap::new();
@@ -301,7 +301,7 @@ fn what_is_written_to_the_root_counts_against_the_disk_limit() {
         test $(stat -c %s /usr/lib/large) -le 8388608 && echo bounded";
     let done = stored.run(&image, &["--disk", "8m"], &["sh", "-c", script]);
     assert_eq!(done.text(), "bounded\n", "{}", done.stderr);
-    // A large file of the image that is changed is copied up, and counts too.
+    // A changed large file of the image is copied up, and counts too.
     let large = layer([("srv/large", Entry::File(vec![7; 12 << 20], 0o644))]);
     let image = super::layout::image(&stored.ground, "large", &[base_again(), large], json!({}));
     let script = "echo x >> /srv/large || echo refused; wc -c < /srv/large";
@@ -329,7 +329,7 @@ fn a_read_only_root_is_reported_and_enforced() {
 }
 
 #[test]
-fn a_program_that_an_image_lacks_is_told_as_that_and_the_nearest_that_it_has_by_name() {
+fn a_program_that_an_image_lacks_is_reported_with_the_most_similar_one() {
     let Some(base) = base() else { return };
     let stored = Stored::new();
     let scripts = layer([
@@ -353,7 +353,7 @@ fn a_program_that_an_image_lacks_is_told_as_that_and_the_nearest_that_it_has_by_
         "{message}"
     );
     assert!(hint.starts_with("install it in the image"), "{hint}");
-    // The host has it, and the image has not.
+    // The host has it, and the image does not.
     assert!(
         told(&["/usr/bin/ldd"])
             .1
@@ -370,7 +370,7 @@ fn a_program_that_an_image_lacks_is_told_as_that_and_the_nearest_that_it_has_by_
     );
     let (code, _, hint) = told(&["closed"]);
     assert_eq!(code, "program_not_executable");
-    // No command of a hint changes a file of the host that has the name of the image's.
+    // No command of a hint changes a file of the host with the same name.
     assert!(
         hint.ends_with("where the image is built: chmod a+rx /bin/closed"),
         "{hint}"

@@ -1,4 +1,4 @@
-//! Images as layouts, made here byte by byte: no tool would make the hostile ones.
+//! Images as layouts, made byte by byte: no tool would make the hostile ones.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use spec::digest::Digest;
 use support::Ground;
 use support::images::busybox;
 
-/// What an entry of a layer is.
+/// The kind of an entry of a layer.
 #[derive(Debug, Clone)]
 pub enum Entry {
     /// A directory.
@@ -24,10 +24,10 @@ pub enum Entry {
     Fifo,
 }
 
-/// One layer: paths and what they are.
+/// One layer: paths and their entries.
 pub type Layer = Vec<(String, Entry)>;
 
-/// A file that anybody may read.
+/// A file that everybody may read.
 pub fn file(text: &str) -> Entry {
     Entry::File(text.as_bytes().to_vec(), 0o644)
 }
@@ -42,7 +42,7 @@ pub fn layer<const N: usize>(entries: [(&str, Entry); N]) -> Layer {
     entries.map(|(path, entry)| (path.to_owned(), entry)).into()
 }
 
-/// busybox with its links in `/bin`, users, and directories as a system has them.
+/// busybox with its links in `/bin`, users, and the usual directories.
 pub fn base() -> Option<Layer> {
     let program = std::fs::read(busybox()?).expect("readable");
     let mut base = layer([
@@ -78,7 +78,7 @@ pub fn base() -> Option<Layer> {
     Some(base)
 }
 
-/// Writes the image with these layers, lowest first, and what its config says. The directory.
+/// Writes the image with these layers, lowest first, and this config; returns the directory.
 pub fn image(ground: &Ground, name: &str, layers: &[Layer], config: Value) -> PathBuf {
     let directory = ground.path(name);
     let blobs = directory.join("blobs/sha256");
@@ -123,7 +123,7 @@ pub fn image(ground: &Ground, name: &str, layers: &[Layer], config: Value) -> Pa
     directory
 }
 
-/// What `--image` takes.
+/// The value of `--image`.
 pub fn place(directory: &Path) -> String {
     format!("oci:{}", directory.display())
 }

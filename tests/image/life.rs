@@ -1,4 +1,4 @@
-//! Images over time: runs at once, what is removed meanwhile, a supervisor that dies.
+//! Images over time: concurrent runs, removal during a run, a supervisor that dies.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ fn two_runs_at_once_share_the_layers_and_see_nothing_of_each_other() {
     let Some(image) = stored_image(&stored) else {
         return;
     };
-    // Both of them find nothing there: one unpacks, the other waits for it.
+    // Neither finds the image: one unpacks it, the other waits.
     let script = "echo $0 > /srv/mine; cat /srv/file; sleep 1; ls /srv; cat /srv/mine";
     let started = ["one", "two"].map(|name| {
         let case = stored.case(&image, &[], &["sh", "-c", script, name]);
@@ -39,7 +39,7 @@ fn two_runs_at_once_share_the_layers_and_see_nothing_of_each_other() {
     assert_eq!(layers(&stored), 2);
 }
 
-/// A directory of the host, and the mount that lends it.
+/// A directory of the host, and the flag that mounts it.
 fn lent(stored: &Stored) -> (PathBuf, String) {
     let lent = stored.ground.path("lent");
     std::fs::create_dir(&lent).expect("made");
@@ -114,7 +114,7 @@ fn nothing_stays_mounted_where_the_supervisor_is_killed() {
     let mut running = case.without("I4").without("I5").without("I8").start();
     running.until("the body", || lent.join("here").exists());
     running.signal(Signal::KILL);
-    // That nobody of the run lives and that no mount stays are invariants.
+    // The invariants check that no process of the run is alive and that no mount remains.
     assert_eq!(running.done().code, 137);
     let done = stored.run(&image, &[], &["sh", "-c", "cat /srv/file; ls /srv"]);
     done.assert_exited(0);

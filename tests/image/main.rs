@@ -1,4 +1,4 @@
-//! Images as a body's root: hostile ones first, then what a body sees, may do and is in one.
+//! Images as the root of a body: hostile ones, and what a body in one sees and may do.
 
 #![allow(
     unreachable_pub,
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use support::{Case, Done, Ground, is_root};
 
-/// A ground with a store of its own.
+/// A ground with its own store.
 pub struct Stored {
     pub ground: Ground,
     store: PathBuf,
@@ -35,12 +35,12 @@ impl Stored {
         Self { ground, store }
     }
 
-    /// What the host says from now on.
+    /// Sets the host configuration from now on.
     pub fn policy(&self, text: &str) {
         self.ground.write("config/runner/config.yaml", text);
     }
 
-    /// Where images are kept.
+    /// The directory of images.
     pub fn store(&self) -> &Path {
         &self.store
     }
@@ -70,14 +70,14 @@ impl Stored {
         self.command(&words)
     }
 
-    /// The same to its end, invariants checked.
+    /// Runs the same to its end and checks the invariants.
     pub fn run(&self, image: &Path, flags: &[&str], body: &[&str]) -> Done {
         self.case(image, flags, body).done()
     }
 }
 
-/// Root's runs read no configuration but the host's: they are shown another one, in a mount
-/// namespace of their own.
+/// Runs of root read only the host's configuration: another file is mounted over it in a separate
+/// mount namespace.
 fn in_place_of_etc_runner<'case>(case: Case<'case>, config: &Path) -> Case<'case> {
     const SHOW: &str = include_str!("../bodies/image/show.sh");
     let words = ["--mount", "sh", "-c", SHOW, "sh"].map(OsStr::new);

@@ -1,5 +1,4 @@
-//! What the supervisor does to others: whom its signals reach, and which groups it removes. Seen from
-//! outside, by strace.
+//! Which processes the supervisor signals and which cgroups it removes, observed with strace.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +9,7 @@ use crate::runtime::Runtime;
 use support::invariants::{groups_of, living};
 use support::{Case, Done, Ground, has_cgroup, needs_root, skip};
 
-/// Whether strace is here and may trace.
+/// Whether strace is installed and may trace.
 fn has_strace() -> bool {
     let tried = Command::new("strace")
         .args(["-o/dev/null", "true"])
@@ -22,7 +21,7 @@ fn has_strace() -> bool {
     works
 }
 
-/// Calls that signal whoever has a number.
+/// Calls that signal a process by its number.
 const BY_NUMBER: [&str; 5] = [
     "kill(",
     "tkill(",
@@ -31,7 +30,7 @@ const BY_NUMBER: [&str; 5] = [
     "rt_tgsigqueueinfo(",
 ];
 
-/// Has the case traced, with all its processes.
+/// Traces the case with all its processes.
 fn traced(case: &mut Case<'_>, log: &Path) {
     let log = log.to_str().expect("plain");
     let calls =
@@ -39,8 +38,8 @@ fn traced(case: &mut Case<'_>, log: &Path) {
     case.behind(&["strace", "-f", "-o", log, "-e", calls, "-e", "signal=none"]);
 }
 
-/// Asserts that a trace has no signal of the supervisor's to a number; gives how many it sent to a
-/// descriptor. Init may signal the body's process group, whose leader only it can reap.
+/// Asserts that the supervisor signals no process by number; returns how many signals it sent
+/// through pidfds. Init may signal the body's process group, whose leader only init can reap.
 #[track_caller]
 fn assert_aimed(log: &Path) -> usize {
     let trace = std::fs::read_to_string(log).expect("written");
@@ -61,8 +60,8 @@ fn assert_aimed(log: &Path) -> usize {
     by_descriptor
 }
 
-/// E-21: a pid may be somebody else's by the time a signal is sent to it; a descriptor of a process
-/// is that process or nobody. Whatever ends a run, nobody is signalled by number.
+/// E-21: a pid may have been reused when a signal is sent to it; a pidfd refers to one process.
+/// However a run ends, the supervisor sends no signal by number.
 #[test]
 fn the_supervisor_sends_signals_through_pidfds_only() {
     if !has_strace() {
@@ -94,7 +93,7 @@ fn the_supervisor_sends_signals_through_pidfds_only() {
         assert_eq!(done.outcome(), outcome, "{body}: {done:#?}");
         by_descriptor += assert_aimed(&log);
     }
-    // Cancelled: strace passes the signal on that it is sent.
+    // Cancelled: strace forwards the signal.
     let log = ground.path("trace");
     let mut case = ground.command(&["run", "--grace=100ms", "--", "/bin/sh", "-c", stubborn]);
     traced(&mut case, &log);
@@ -107,7 +106,7 @@ fn the_supervisor_sends_signals_through_pidfds_only() {
     assert!(0 < by_descriptor, "no signal was seen at all");
 }
 
-/// The child of a program that was put before the runner.
+/// The child of a program that runs the runner.
 fn supervisor_below(pid: i32) -> rustix::process::Pid {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
     let children = children.expect("readable");
@@ -115,8 +114,8 @@ fn supervisor_below(pid: i32) -> rustix::process::Pid {
     rustix::process::Pid::from_raw(first.parse().expect("a pid")).expect("a pid")
 }
 
-/// `runner run -- /bin/true` whose supervisor is told that a directory is in use, at those calls of
-/// unlinkat(2) that `which` names: before, it removes one file, with which it tries where its report goes.
+/// Runs `runner run -- /bin/true` with EBUSY for those calls of unlinkat(2) that `which` names; one
+/// earlier call removes the file that tests whether the report can be written.
 fn with_busy_groups(ground: &Ground, runtime: &Runtime, which: &str) -> Done {
     let inject = format!("inject=unlinkat:error=EBUSY:when={which}");
     let mut case = runtime
@@ -127,7 +126,7 @@ fn with_busy_groups(ground: &Ground, runtime: &Runtime, which: &str) -> Done {
     case.done()
 }
 
-/// E-29: the kernel says EBUSY for a moment after the last process of a group has gone.
+/// E-29: the kernel returns EBUSY for a moment after the last process of a group has gone.
 #[test]
 fn busy_groups_are_removed_after_a_moment_or_reported_and_removed_later() {
     if !has_strace() {
@@ -144,7 +143,8 @@ fn busy_groups_are_removed_after_a_moment_or_reported_and_removed_later() {
     assert_eq!(groups_of(&run_of(&done)), Vec::<PathBuf>::new());
     runtime.assert_nothing_left(&[]);
 
-    // For as long as is waited: the body's own end stands, what stays is told, and recorded.
+    // EBUSY beyond the timeout: the outcome stays that of the body, and the leftover is reported
+    // and recorded.
     let done = with_busy_groups(&ground, &runtime, "2+");
     done.assert_exited(0);
     let warnings = done.report["warnings"].to_string();

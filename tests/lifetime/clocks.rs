@@ -1,4 +1,4 @@
-//! Clocks that jump, and a supervisor that breaks down in the middle of everything.
+//! Clocks that jump, and a supervisor that fails during a run.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ use support::bodies::c_body;
 use support::invariants::living;
 use support::{Done, Ground, tier_includes};
 
-/// Says of itself what it does.
+/// Prints what it does.
 const CLOCK: &str = include_str!("clock.c");
 
-/// What Rust's `main` ends with after a panic.
+/// The exit code of Rust's `main` after a panic.
 const PANICKED: i32 = 101;
 
 const HALF_A_DAY_MS: u64 = 12 * 3_600_000;
@@ -25,13 +25,13 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("plain")
 }
 
-/// How often the clock was looked at.
+/// How often the clock was read.
 fn looks(file: &Path) -> u32 {
     let said = std::fs::read_to_string(file).expect("written");
     said.trim().parse().expect("a number")
 }
 
-/// E-18: the wall clock is a day ahead, a day behind, a day ahead, at each look.
+/// E-18: the wall clock is a day ahead, a day behind, a day ahead, at each read.
 #[test]
 fn a_wall_clock_that_jumps_changes_no_time_limit() {
     let ground = Ground::new();
@@ -46,24 +46,24 @@ fn a_wall_clock_that_jumps_changes_no_time_limit() {
         assert!(0 < looks(&file), "the wall clock was never looked at");
         done
     };
-    // A day's jump is told neither as a day nor, held at nothing, as none at all.
+    // The measured time is neither a day nor zero.
     let assert_not_jumped = |done: &Done| {
         let wall_time_ms = done.report["usage"]["wall_time_ms"].as_u64();
         let told = wall_time_ms.expect("measured");
         assert!((1..HALF_A_DAY_MS).contains(&told), "{done:#?}");
     };
-    // Neither an end that comes a day early …
+    // A day's jump does not end the run early …
     let done = run(&["--timeout=600s", "--grace=300s"], &["/bin/sleep", "0.3"]);
     done.assert_exited(0);
     assert_not_jumped(&done);
-    // … nor one that never comes.
+    // … and does not prevent its end.
     let body = ["/bin/sh", "-c", "trap '' TERM; while :; do sleep 1; done"];
     let done = run(&["--timeout=200ms", "--grace=200ms"], &body);
     done.assert_outcome("timed_out", 124);
     assert_not_jumped(&done);
 }
 
-/// A run under the clock whose `number`-th look fails. Its groups and its record may stay.
+/// A run in which the `number`-th read of the clock fails. Its groups and its record may remain.
 fn with_broken_look(ground: &Ground, runtime: &Runtime, number: u32) -> (Done, u32) {
     let file = ground.path("looks");
     let clock = clock();
@@ -76,10 +76,9 @@ fn with_broken_look(ground: &Ground, runtime: &Runtime, number: u32) -> (Done, u
     (done, looks(&file))
 }
 
-/// E-25: Rust's own clock panics where the kernel does not answer. Each look is tried (in the default
-/// tier some fifty of them: a run on a busy host looks thousands of times): before the body is there,
-/// while it runs, and when it has ended. That no process of the run lives after it is the second
-/// invariant.
+/// E-25: Rust's clock panics if the kernel returns an error. Tries each read (in the default tier about
+/// fifty of them: on a busy host a run reads the clock thousands of times): before the start of the body,
+/// while it runs, and after its end. Invariant 2 checks that no process of the run survives.
 #[test]
 fn a_supervisor_that_panics_takes_its_body_along_and_the_next_start_clears_up() {
     let (ground, runtime) = (Ground::new(), Runtime::new());
@@ -95,7 +94,7 @@ fn a_supervisor_that_panics_takes_its_body_along_and_the_next_start_clears_up() 
     for number in (1..=whole).step_by(step) {
         let (done, _) = with_broken_look(&ground, &runtime, number);
         if done.code == 0 {
-            // Between two turns there may be one look less than last time.
+            // The number of reads varies between runs.
             assert_eq!(done.text(), "up\n", "look {number}: {done:#?}");
             continue;
         }
@@ -120,7 +119,7 @@ fn a_supervisor_that_panics_takes_its_body_along_and_the_next_start_clears_up() 
     runtime.assert_nothing_left(&runs);
 }
 
-/// E-25: ends that no program can do anything about, while the body runs.
+/// E-25: signals that no program can handle, while the body runs.
 #[test]
 fn a_supervisor_that_crashes_takes_its_body_along_and_the_next_start_clears_up() {
     let (ground, runtime) = (Ground::new(), Runtime::new());

@@ -1,5 +1,5 @@
-//! The child that lives before the command line is read: a refusal ends and reaps it, and a killed
-//! supervisor takes it along whenever it is killed.
+//! The prefork, which starts before the command line is read: a refusal ends and reaps it, and it
+//! dies with a supervisor that is killed at any time.
 
 use std::process::{Command, Stdio};
 
@@ -7,9 +7,8 @@ use crate::runtime::Runtime;
 use support::bodies::c_body;
 use support::{Ground, runner};
 
-/// Starts its arguments as the one to whom orphans are given. With a time in microseconds it kills
-/// the supervisor then, and waits for whatever that leaves; without one nothing may be left to
-/// wait for: 70 is an orphan.
+/// Starts its arguments as a subreaper. With a time in microseconds, it kills the supervisor after
+/// that time and waits for all orphans; otherwise an orphan is an error, with exit code 70.
 const GUARDIAN: &str = include_str!("../bodies/lifetime/early_guardian.c");
 
 fn guarded(runtime: &Runtime, kill_after_us: i32, words: &[&str]) -> Option<i32> {
@@ -55,7 +54,7 @@ fn a_supervisor_that_is_killed_at_any_moment_takes_the_child_along() {
         assert_eq!(guarded(&runtime, step * 200, &words), Some(0), "{step}");
         runs.extend(runtime.records());
     }
-    // The next start removes what the killed ones had recorded.
+    // The next start removes the leftovers of the killed ones.
     let again = runtime.case(&ground, &[], &["/bin/true"]);
     again.done().assert_exited(0);
     runtime.assert_nothing_left(&runs);

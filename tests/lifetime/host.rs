@@ -1,10 +1,10 @@
-//! A host that has run out of something, or lacks something: one clear line, and nothing left.
+//! A host that lacks resources or features: one clear message, and no leftovers.
 
 use crate::runtime::Runtime;
 use support::bodies::c_body;
 use support::{Case, Done, Ground, is_root, runner};
 
-/// Asserts that the runner said clearly, in lines of its own, what is wrong.
+/// Asserts that the runner printed the error in lines of its own.
 #[track_caller]
 pub fn assert_clear(done: &Done, part: &str) {
     assert_eq!(done.code, 125, "{done:#?}");
@@ -61,7 +61,7 @@ fn a_caller_at_its_process_limit_gets_an_error() {
     runtime.assert_nothing_left(&[]);
 }
 
-/// In a mount namespace of its own, where `script` may mount.
+/// Runs in its own mount namespace, where `script` may mount.
 fn elsewhere(runtime: &Runtime, ground: &Ground, script: &str) -> Done {
     let mut case = runtime.case(ground, &[], &["/bin/true"]);
     let script = format!("set -e; {script}; exec \"$@\"");
@@ -93,7 +93,7 @@ fn a_full_or_read_only_runtime_directory_is_reported() {
     }
 }
 
-/// E-10: the record is written before anything is made.
+/// E-10: the record is written before anything is created.
 #[test]
 fn a_runtime_directory_without_free_space_is_reported() {
     let (ground, runtime) = (Ground::new(), Runtime::new());
@@ -103,13 +103,13 @@ fn a_runtime_directory_without_free_space_is_reported() {
         format!("mount -t tmpfs -o mode=711,size=4096 none {at}; printf %4096s x >{at}/full");
     let done = elsewhere(&runtime, &ground, &script);
     if done.report["cgroup_backend"] == "none" && done.code == 0 {
-        // Without groups there was nothing to write down.
+        // Without cgroups there was nothing to record.
         return;
     }
     assert_clear(&done, "runtime directory");
 }
 
-/// E-10, E-22: nothing of the run is a file on the host, so that /tmp may be read-only.
+/// E-10, E-22: a run creates no files on the host, so /tmp may be read-only.
 #[test]
 fn a_read_only_temporary_directory_does_not_matter() {
     let ground = Ground::new();
@@ -117,8 +117,8 @@ fn a_read_only_temporary_directory_does_not_matter() {
     std::fs::create_dir(&runtime.path).expect("made");
     let at = runtime.path.display();
     let temporary = std::env::temp_dir();
-    // Two things below it can be written: the ground, for the report, and the runtime directory,
-    // which is a file system of its own.
+    // Two directories below it are writable: the ground, for the report, and the runtime directory,
+    // which is its own file system.
     let script = format!(
         "for d in /tmp {temporary}; do mount --bind $d $d; done; \
          mount --bind {ground} {ground}; mount -t tmpfs -o mode=711 none {at}; \
@@ -145,12 +145,12 @@ fn a_host_without_user_namespaces_gets_the_setting_by_name() {
     runtime.assert_nothing_left(&[]);
 }
 
-/// A program that answers one system call with an errno and then starts what it is given.
+/// A program that makes one system call fail with an errno, and then executes its arguments.
 const WITHOUT: &str = include_str!("../bodies/lifetime/host_without.c");
 
-/// A run that would say `ran`, where the kernel answers `call` with `errno`.
+/// A run that would print `ran`, in which `call` fails with `errno`.
 pub fn without(call: libc::c_long, errno: i32, flags: &[&str]) -> Done {
-    // A separate runtime directory: this run cannot clean up after other cases.
+    // A separate runtime directory: this run cannot clean up leftovers of other cases.
     let (ground, runtime) = (Ground::new(), Runtime::new());
     let words: Vec<&str> = [&["run"], flags, &["--", "/bin/echo", "ran"]].concat();
     let mut case = runtime.command(&ground, &words);
@@ -158,7 +158,7 @@ pub fn without(call: libc::c_long, errno: i32, flags: &[&str]) -> Done {
     case.done()
 }
 
-/// Has the kernel answer `call` with `errno`, for the case and all that it starts.
+/// Makes `call` fail with `errno`, in the case and all its processes.
 pub fn behind_filter(case: &mut Case<'_>, call: libc::c_long, errno: i32) {
     let program = c_body("without", WITHOUT);
     let (call, errno) = (call.to_string(), errno.to_string());
@@ -178,7 +178,7 @@ fn without_landlock_the_second_line_is_absent_and_strictly_refused() {
     }
 }
 
-/// E-14, E-15: the first line is never optional.
+/// E-14, E-15: namespaces and seccomp are never optional.
 #[test]
 fn without_the_first_line_of_defence_nothing_runs() {
     for call in [
@@ -190,7 +190,7 @@ fn without_the_first_line_of_defence_nothing_runs() {
         libc::SYS_setsid,
     ] {
         let done = without(call, libc::EPERM, &[]);
-        // The wrapper itself needs seccomp: its own filter is loaded by then.
+        // The wrapper itself needs seccomp: its own filter is already loaded then.
         assert_eq!(
             (done.outcome(), done.code),
             ("failed", 125),
@@ -205,7 +205,7 @@ fn without_the_first_line_of_defence_nothing_runs() {
     }
 }
 
-/// E-17: inside of itself there is nothing to make a sandbox of, and that is said.
+/// E-17: the runner cannot run inside a run, and says so.
 #[test]
 fn a_runner_inside_a_run_fails_clearly() {
     let ground = Ground::new();

@@ -1,4 +1,4 @@
-//! SIGKILL to the supervisor, at any time: the body dies, and the next start removes the rest.
+//! SIGKILL to the supervisor at any time: the body dies, and the next start removes the leftovers.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use support::bodies::c_body;
 use support::invariants::{eventually, groups_of, living};
 use support::{Ground, Running};
 
-/// A case whose supervisor is killed leaves its record, its groups and no report.
+/// A case whose supervisor is killed leaves its record and its groups, and no report.
 fn start<'ground>(ground: &'ground Ground, runtime: &Runtime, body: &[&str]) -> Running<'ground> {
     let case = runtime.case(ground, &[], body);
     case.without("I4").without("I5").without("I8").start()
@@ -17,11 +17,11 @@ fn start<'ground>(ground: &'ground Ground, runtime: &Runtime, body: &[&str]) -> 
 
 fn kill(running: Running<'_>) {
     running.signal(Signal::KILL);
-    // That nobody of the run lives is the second invariant.
+    // Invariant 2 checks that no process of the run is alive.
     assert_eq!(running.done().code, 137);
 }
 
-/// The next start, after which nothing of these runs is left.
+/// The next start, which removes everything that these runs left.
 fn start_again(runtime: &Runtime, runs: &[String]) {
     let ground = Ground::new();
     runtime
@@ -43,8 +43,8 @@ fn the_body_dies_with_a_killed_supervisor() {
     start_again(&runtime, &runs);
 }
 
-/// E-03: the death signal follows the thread that cloned. There is only one, from before the clone
-/// to the end, so that none can leave before the body has ended.
+/// E-03: the parent-death signal belongs to the thread that cloned. The supervisor has only one
+/// thread, from the clone to the end, so no thread can exit before the body.
 #[test]
 fn the_supervisor_is_one_thread_and_the_body_never_loses_its_parent() {
     let (ground, runtime) = (Ground::new(), Runtime::new());
@@ -123,7 +123,7 @@ fn the_next_run_removes_leftovers_of_a_killed_run_only() {
     runtime.assert_nothing_left(&[live_run, dead_run].concat());
 }
 
-/// Delays that reach from the start of a run to well beyond the start of its body.
+/// Delays from the start of a run to well after the start of its body.
 fn delays(runtime: &Runtime, count: u32) -> impl Iterator<Item = Duration> {
     let ground = Ground::new();
     let started = Instant::now();
@@ -159,13 +159,13 @@ fn a_supervisor_killed_at_any_time_is_cleaned_up_by_the_next_run() {
     runtime.assert_nothing_left(&runs);
 }
 
-/// E-05, E-06: asked to end in the middle of its set-up it does, and by itself leaves nothing.
+/// E-05, E-06: a supervisor that is asked to end during its setup ends and leaves nothing.
 #[test]
 fn a_supervisor_terminated_at_any_time_cleans_up() {
     let (ground, runtime) = (Ground::new(), Runtime::new());
     for delay in delays(&runtime, 40) {
         let case = runtime.case(&ground, &["--grace=0s"], &["/bin/sleep", "600"]);
-        // Ended before it began there is no report.
+        // If it ends before the run has begun, there is no report.
         let running = case.without("I8").start();
         std::thread::sleep(delay);
         running.signal(Signal::TERM);

@@ -1,4 +1,4 @@
-//! The supervisor's own life: killed, interrupted, started badly, on a host that has run out.
+//! The life of the supervisor: killed, interrupted, started in unusual states, on a host without resources.
 
 #![allow(
     clippy::expect_used,

@@ -1,5 +1,5 @@
-//! Kernels and hosts without a part of what confines a body: refused with the reason, or done without
-//! it and said so. Never done without it and not said.
+//! Kernels and hosts that lack a part of the confinement: the run is refused with the reason, or
+//! continues and reports the missing part.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::host::{assert_clear, without};
 use crate::runtime::Runtime;
 use support::{Case, Done, Ground, is_root, needs_root, skip, tier_includes};
 
-/// Calls that no body runs without, and what is told.
+/// Calls that every run needs, and the messages without them.
 const NEEDED: [(&str, libc::c_long, &str); 17] = [
     ("clone3", libc::SYS_clone3, "cannot make a user namespace"),
     ("fsopen", libc::SYS_fsopen, "cannot make the writable space"),
@@ -64,10 +64,10 @@ const NEEDED: [(&str, libc::c_long, &str); 17] = [
     ("flock", libc::SYS_flock, "cannot claim a record"),
 ];
 
-/// What a kernel says that does not know a call, and a filter that does not allow it.
+/// The errno of a kernel without the call, and of a filter that denies it.
 const ERRNOS: [i32; 2] = [libc::ENOSYS, libc::EPERM];
 
-/// Calls that there is something else for.
+/// Calls for which there is a fallback.
 const REPLACED: [(&str, libc::c_long); 4] = [
     ("openat2", libc::SYS_openat2),
     ("open_tree", libc::SYS_open_tree),
@@ -75,7 +75,7 @@ const REPLACED: [(&str, libc::c_long); 4] = [
     ("faccessat2", libc::SYS_faccessat2),
 ];
 
-/// E-10, E-14: an older kernel, or a container whose filter knows none of these.
+/// E-10, E-14: an older kernel, or a container whose filter denies all of these.
 #[test]
 fn a_kernel_without_a_required_call_is_reported_and_nothing_runs() {
     let long = tier_includes("long");
@@ -93,7 +93,7 @@ fn a_kernel_without_a_required_call_is_reported_and_nothing_runs() {
     }
 }
 
-/// E-12: clone3(2) says EPERM where a setting of the host forbids it, ENOSPC where there are too many.
+/// E-12: clone3(2) fails with EPERM if a setting of the host forbids it, with ENOSPC if there are too many.
 #[test]
 fn a_refused_user_namespace_is_reported_with_the_setting_to_change() {
     for (errno, setting) in [
@@ -113,7 +113,8 @@ fn state<'done>(done: &'done Done, axis: &str) -> &'done str {
         .unwrap_or("not there")
 }
 
-/// A run whose first call of one name, of `path` if it is one, strace answers, as `inject` says; `None`: it cannot trace here.
+/// A run in which strace changes the result of the first call of one name, with `path` if stated,
+/// as `inject` says; `None`: strace cannot trace here.
 fn answered(path: Option<&str>, inject: &str, flags: &[&str]) -> Option<Done> {
     let tried = Command::new("strace")
         .args(["-o/dev/null", "true"])
@@ -131,7 +132,7 @@ fn answered(path: Option<&str>, inject: &str, flags: &[&str]) -> Option<Done> {
     Some(case.done())
 }
 
-/// Asserts that a run without a line of defence says so, and that `--strict` refuses it.
+/// Asserts that a run reports the missing line of defence, and that `--strict` refuses it.
 #[track_caller]
 fn assert_told(inject: &str, told: (&str, &str), code: &str) {
     assert_told_of(None, inject, told, code);
@@ -151,8 +152,7 @@ fn assert_told_of(path: Option<&str>, inject: &str, (axis, expected): (&str, &st
     assert_eq!(done.text(), "");
 }
 
-/// E-11, E-15: a Landlock that knows less than ours asks for. Its version is what the first call asks
-/// for.
+/// E-11, E-15: a Landlock with an older ABI. The first call returns its version.
 #[test]
 fn an_older_landlock_is_weaker_and_strictly_refused() {
     let inject = "landlock_create_ruleset:retval=1";
@@ -172,8 +172,7 @@ fn without_a_time_namespace_it_is_absent_and_strictly_refused() {
     );
 }
 
-/// Puts a case into namespaces of its own, where `script` may mount. With `p` in them its processes
-/// are others than the host's.
+/// Runs a case in its own namespaces, where `script` may mount. `p` adds a pid namespace.
 fn elsewhere(case: &mut Case<'_>, namespaces: &str, script: &str) {
     let own = if is_root() { "-" } else { "-Ur" };
     let script = format!("set -e; {script}; exec \"$@\"");
@@ -190,7 +189,7 @@ fn elsewhere(case: &mut Case<'_>, namespaces: &str, script: &str) {
 
 const SAY: [&str; 2] = ["/bin/echo", "ran"];
 
-/// E-13: no hierarchy is there, nor a group that was named.
+/// E-13: there is no hierarchy, and no group that a flag names.
 #[test]
 fn a_host_without_cgroups_says_which_limits_are_weaker_and_is_refused_where_they_must_hold() {
     let (ground, runtime) = (Ground::new(), Runtime::new());
@@ -221,7 +220,7 @@ fn a_host_without_cgroups_says_which_limits_are_weaker_and_is_refused_where_they
     }
 }
 
-/// E-13: one controller of version 1 is not there.
+/// E-13: one controller of cgroup version 1 is missing.
 #[test]
 fn a_host_without_the_controller_of_memory_says_that_this_limit_alone_is_weaker() {
     let (ground, runtime) = (Ground::new(), Runtime::new());
@@ -244,7 +243,7 @@ fn a_host_without_the_controller_of_memory_says_that_this_limit_alone_is_weaker(
     assert_eq!(state(&done, "processes"), "enforced", "{done:#?}");
 }
 
-/// E-16: what the host's proc hides of other users does not matter: the body's own is another one.
+/// E-16: a host proc with hidepid does not matter: the body has its own proc.
 #[test]
 fn a_proc_that_hides_processes_changes_nothing() {
     let (ground, runtime) = (Ground::new(), Runtime::new());
@@ -266,7 +265,7 @@ fn a_proc_that_hides_processes_changes_nothing() {
     }
 }
 
-/// E-16: the kernel lets nobody mount a proc who would see more in it than in the one that there is.
+/// E-16: the kernel forbids a new proc that would show more than the existing one.
 #[test]
 fn a_masked_or_missing_proc_is_reported_and_nothing_runs() {
     let (ground, runtime) = (Ground::new(), Runtime::new());
@@ -288,7 +287,7 @@ fn a_masked_or_missing_proc_is_reported_and_nothing_runs() {
     ] {
         let mut case = runtime.case(&ground, &[], &SAY);
         elsewhere(&mut case, "mpf", script);
-        // Whoever names a group is told first that without /proc no group is found.
+        // With `--cgroup-parent`, the first error is that no group can be found without /proc.
         case.command.env_remove("RUNNER_OPT_CGROUP_PARENT");
         let done = case.done();
         assert_clear(&done, told);

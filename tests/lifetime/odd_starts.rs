@@ -1,4 +1,4 @@
-//! A caller that starts the runner in a strange state: nothing of it reaches the body.
+//! A caller that starts the runner in an unusual state: the state does not reach the body.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
@@ -20,7 +20,7 @@ fn ignored_and_blocked_signals_of_the_caller_change_nothing() {
     let done = case.done();
     done.assert_exited(4);
     assert_eq!(done.text(), "3\n");
-    // Time limits and cancelling work too.
+    // Time limits and cancelling also work.
     let mut case = ground.command(&["run", "--timeout=200ms", "--", "/bin/sleep", "600"]);
     case.behind(&[program]);
     case.done().assert_outcome("timed_out", 124);
@@ -32,7 +32,7 @@ fn ignored_and_blocked_signals_of_the_caller_change_nothing() {
     running.done().assert_outcome("cancelled", 143);
 }
 
-/// E-07: what the body starts with is the same whoever starts the runner.
+/// E-07: the body starts in the same state whatever the caller's state is.
 #[test]
 fn the_body_starts_with_no_signal_blocked_or_ignored() {
     let ground = Ground::new();
@@ -87,7 +87,7 @@ fn a_runtime_directory_that_others_could_change_is_refused() {
     refused(&file);
     std::fs::remove_file(&file.path).expect("removed");
 
-    // Somebody else's: root's for an ordinary user, an ordinary user's for root.
+    // A directory of another user: root's for an ordinary user, an ordinary user's for root.
     let mut foreign = Runtime::new();
     if is_root() {
         std::fs::create_dir(&foreign.path).expect("made");
@@ -119,7 +119,7 @@ fn the_file_mode_mask_of_the_caller_changes_nothing() {
             bundle.to_str().expect("plain"),
         ];
         let mut case = runtime.command(&ground, &words);
-        // The report is the caller's own file and follows his mask: it is there already.
+        // The report belongs to the caller and follows the caller's umask: it exists already.
         for word in case
             .command
             .get_args()
@@ -209,7 +209,7 @@ fn an_empty_argument_vector_is_wrong_usage_and_no_crash() {
     );
 }
 
-/// B-03 from this side: what the caller leaves open does not reach the body.
+/// B-03 for the caller's descriptors: open descriptors of the caller do not reach the body.
 #[test]
 fn descriptors_that_the_caller_leaves_open_do_not_reach_the_body() {
     let ground = Ground::new();

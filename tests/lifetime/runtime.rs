@@ -1,4 +1,4 @@
-//! A runtime directory of a case's own, so that no other start collects what the case left.
+//! A separate runtime directory for a case, so that no other start removes its leftovers.
 
 use std::path::PathBuf;
 
@@ -7,14 +7,13 @@ use support::{Case, Ground, random};
 
 /// A runtime directory, removed with the case.
 pub struct Runtime {
-    /// Where it lies.
     pub path: PathBuf,
 }
 
 impl Runtime {
-    /// One that is not there yet: the first start makes it.
+    /// A directory that does not exist yet: the first start creates it.
     pub fn new() -> Self {
-        // Not on the ground, which is closed to the body's uid.
+        // Outside the ground, which the body's uid cannot enter.
         let path = std::env::temp_dir().join(format!("runtime-{}", random()));
         Self { path }
     }
@@ -46,12 +45,12 @@ impl Runtime {
         let names = entries.map(|entry| entry.expect("readable").file_name());
         names
             .map(|name| name.to_string_lossy().into_owned())
-            // Emptied records, kept for the next run.
+            // Empty records, kept for the next run.
             .filter(|name| !name.starts_with('.'))
             .collect()
     }
 
-    /// Asserts that nothing of these runs is left.
+    /// Asserts that nothing of these runs remains.
     #[track_caller]
     pub fn assert_nothing_left(&self, runs: &[String]) {
         assert_eq!(self.records(), Vec::<String>::new(), "records stay");

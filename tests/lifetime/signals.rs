@@ -1,4 +1,4 @@
-//! Signals to the supervisor: the body gets them, and its grace.
+//! Signals to the supervisor: they are forwarded to the body, and some start its grace.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
@@ -12,13 +12,13 @@ use crate::runtime::Runtime;
 use support::invariants::living;
 use support::{Ground, Running, runner};
 
-/// Reads what the body says next, which is then missing in what it said in the end.
+/// Reads the next line of the body; the final output lacks it.
 #[track_caller]
 fn hear(running: &mut Running<'_>, words: &str) {
     let pipe = running.child.stdout.as_mut().expect("a pipe");
     let mut heard = vec![0; words.len()];
     for byte in heard.chunks_mut(1) {
-        // Long: a runner that passes nothing on hangs, and that is to be told.
+        // Long enough to distinguish a runner that hangs because it does not forward a signal.
         let guard = Timespec {
             tv_sec: 120,
             tv_nsec: 0,
@@ -38,7 +38,7 @@ const SIGNALS: [(Signal, &str, i32); 4] = [
     (Signal::QUIT, "QUIT", 3),
 ];
 
-/// E-06: what would end the runner by default and asks it for nothing is the body's, as with docker.
+/// E-06: signals that would end the runner and do not ask to end are forwarded to the body, as docker does.
 #[test]
 fn an_informational_signal_is_forwarded_and_the_run_continues() {
     let ground = Ground::new();
@@ -92,7 +92,7 @@ fn a_signal_to_the_runner_reaches_the_body_and_cancels_the_run() {
             bundle.to_str().expect("plain"),
         ];
         let mut running = ground.command(&words).start();
-        // The trap is set before the first word.
+        // The body sets the trap before it prints its first line.
         hear(&mut running, "up\n");
         running.signal(signal);
         let done = running.done();
@@ -124,13 +124,13 @@ fn the_second_signal_does_not_wait_for_the_grace() {
     let mut running = ground.command(&words).start();
     hear(&mut running, "up\n");
     running.signal(Signal::TERM);
-    // The first has come to the body, which goes on.
+    // The body has received the first one and continues.
     hear(&mut running, "asked\n");
     running.signal(Signal::INT);
     running.done().assert_outcome("cancelled", 143);
 }
 
-/// E-06: a person presses Ctrl-C; the terminal signals the whole group of the runner.
+/// E-06: Ctrl-C: the terminal signals the process group of the runner.
 #[test]
 fn a_signal_to_the_process_group_comes_to_the_body_once() {
     let ground = Ground::new();
@@ -146,14 +146,14 @@ fn a_signal_to_the_process_group_comes_to_the_body_once() {
     assert_eq!(done.text(), "int\nend\n");
 }
 
-/// E-06: also while the bundle still comes in.
+/// E-06: also while the runner reads the bundle.
 #[test]
 fn a_signal_ends_a_runner_that_waits_for_its_bundle() {
     let (ground, runtime) = (Ground::new(), Runtime::new());
     let mut case = runtime.command(&ground, &["exec", "--run=/bin/true", "-"]);
     case.command.stdin(Stdio::piped());
     let mut running = case.start();
-    // The start of a gzip member, and no more.
+    // Only the start of a gzip member.
     let mut pipe = running.child.stdin.take().expect("a pipe");
     pipe.write_all(b"\x1f\x8b\x08\0\0\0\0\0\0\x03")
         .expect("written");
@@ -167,7 +167,7 @@ fn a_signal_ends_a_runner_that_waits_for_its_bundle() {
     let guard = std::time::Instant::now();
     while running.child.try_wait().expect("waited").is_none() {
         if std::time::Duration::from_secs(30) < guard.elapsed() {
-            // Else it would hang for as long as the pipe is open.
+            // Otherwise the runner would read until the pipe is closed.
             drop(pipe);
             let done = running.done();
             panic!("SIGTERM is not heard while the bundle is read: {done:#?}");
@@ -180,7 +180,7 @@ fn a_signal_ends_a_runner_that_waits_for_its_bundle() {
     drop(pipe);
 }
 
-/// Signals that say nothing about the run do not disturb it.
+/// Other signals do not affect the run.
 #[test]
 fn other_signals_do_not_end_the_run() {
     let ground = Ground::new();
@@ -201,7 +201,7 @@ fn other_signals_do_not_end_the_run() {
     assert_eq!(done.text(), "up\nend\n");
 }
 
-/// The runner itself stopped and continued: the body is not forgotten.
+/// The runner itself is stopped and continued: the run continues.
 #[test]
 fn a_runner_that_was_stopped_goes_on() {
     let ground = Ground::new();

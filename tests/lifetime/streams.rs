@@ -29,7 +29,7 @@ fn a_reader_that_goes_away_closes_the_body_s_output_and_the_report_is_written() 
     assert!(0 < done.report["stdout"]["bytes"].as_u64().expect("a number"));
 }
 
-/// E-08: as in every shell, a body that does not expect it is ended by SIGPIPE.
+/// E-08: as under a shell, a body that ignores write errors is ended by SIGPIPE.
 #[test]
 fn a_body_whose_reader_has_gone_gets_sigpipe_as_anywhere() {
     let ground = Ground::new();
@@ -66,7 +66,7 @@ fn a_slow_reader_gets_everything() {
 #[test]
 fn a_reader_that_never_reads_does_not_hold_the_run_beyond_its_limit() {
     let ground = Ground::new();
-    // Long enough for the pipe to be full by then.
+    // Long enough to fill the pipe.
     let flags = ["run", "--timeout=3s", "--grace=100ms", "--", "/usr/bin/yes"];
     let mut running = ground.command(&flags).start();
     let unread = running.child.stdout.take();
@@ -77,7 +77,7 @@ fn a_reader_that_never_reads_does_not_hold_the_run_beyond_its_limit() {
     drop(unread);
 }
 
-/// E-08: both streams and the runner's own words go into a pipe that nobody reads.
+/// E-08: both streams and the messages of the runner go into a pipe that nobody reads.
 #[test]
 fn a_full_standard_error_does_not_hold_the_runner_for_ever() {
     let ground = Ground::new();
@@ -95,7 +95,7 @@ fn a_full_standard_error_does_not_hold_the_runner_for_ever() {
     case.command.stdout(writer.try_clone().expect("a copy"));
     case.command.stderr(writer);
     let mut running = case.start();
-    // The command that was started holds copies of the writing end: only the runner's count.
+    // The started command holds copies of the write end: only the runner's are counted.
     let started = std::time::Instant::now();
     while running.child.try_wait().expect("waited").is_none() {
         if std::time::Duration::from_secs(60) < started.elapsed() {
@@ -122,7 +122,7 @@ fn closed_standard_descriptors_are_replaced_by_dev_null() {
             "echo out; echo err >&2; cat; exit 6",
         ]);
         case.behind(&["/bin/sh", "-c", &format!("exec \"$@\" {closed}"), "sh"]);
-        // Valid against its schema: nothing else was written into the report.
+        // The report is valid: nothing else was written into it.
         case.done().assert_exited(6);
     }
     let file = ground.write("data", "precious");
@@ -154,7 +154,7 @@ fn standard_input_and_its_end_are_passed_on() {
     done.assert_exited(0);
 }
 
-/// `-i`: nobody waits for input that the body does not want.
+/// `-i`: an unread standard input does not delay the end of the run.
 #[test]
 fn an_open_standard_input_does_not_hold_the_run() {
     let ground = Ground::new();
@@ -168,7 +168,7 @@ fn an_open_standard_input_does_not_hold_the_run() {
     drop(open);
 }
 
-/// Without `-i` the body reads nothing, and what the caller's input holds stays there.
+/// Without `-i` the body reads nothing, and the caller's input remains unread.
 #[test]
 fn the_body_reads_no_standard_input_by_default() {
     let ground = Ground::new();

@@ -1,4 +1,4 @@
-//! Which back end holds the limits here, and the turn that exhaustion cases take.
+//! The back end that enforces the limits here, and the lock for cases that exhaust a resource.
 
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -13,24 +13,24 @@ static NAME: LazyLock<String> = LazyLock::new(|| {
     name.to_owned()
 });
 
-/// Cases that take all of something run one at a time.
+/// Cases that exhaust a resource run one at a time.
 pub fn one_at_a_time() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether groups hold the limits here.
+/// Whether cgroups enforce the limits here.
 pub fn has_groups() -> bool {
     *NAME != "none"
 }
 
-/// How strongly one axis holds, as the report says.
+/// The strength of one limit in the report.
 pub fn state<'done>(done: &'done Done, axis: &str) -> &'done str {
     done.report["enforcement"][axis]["state"]
         .as_str()
         .unwrap_or("not in the report")
 }
 
-/// Asserts that an axis holds as strongly as this back end promises.
+/// Asserts that a limit is as strong as this back end promises.
 #[track_caller]
 pub fn assert_state(done: &Done, axis: &str) {
     let expected = match (has_groups(), axis) {
@@ -41,12 +41,12 @@ pub fn assert_state(done: &Done, axis: &str) {
     assert_eq!(state(done, axis), expected, "{axis}: {done:#?}");
 }
 
-/// A number of the report's `usage`; 0 where this host cannot say.
+/// A number of the report's `usage`; 0 if this host cannot measure it.
 pub fn usage(done: &Done, name: &str) -> u64 {
     done.report["usage"][name].as_u64().unwrap_or(0)
 }
 
-/// One limit of the report: what held, and whose word it was.
+/// One limit of the report: its value and its source.
 pub fn limit<'done>(done: &'done Done, name: &str) -> (Option<u64>, &'done str) {
     let entry = &done.report["limits"][name];
     (

@@ -1,4 +1,4 @@
-//! What a body can do against its own end: nothing.
+//! A body cannot prevent its own end.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ fn a_body_that_ignores_every_signal_is_killed_after_the_grace() {
     assert_eq!(done.report["exit"]["signal"].as_i64().unwrap_or(9), 9);
 }
 
-/// C-20: the grace is worth something.
+/// C-20: the body can use the grace.
 #[test]
 fn a_body_that_ends_within_the_grace_ends_as_it_likes_and_is_timed_out_all_the_same() {
     let script = "trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done";
@@ -34,7 +34,7 @@ fn a_body_that_ends_within_the_grace_ends_as_it_likes_and_is_timed_out_all_the_s
     assert_eq!(done.report["exit"]["code"], 0);
 }
 
-/// The signal that asks can be chosen.
+/// The stop signal can be chosen.
 #[test]
 fn the_stop_signal_is_the_one_that_was_asked_for() {
     let script = "trap 'echo usr1; exit 0' USR1; echo up; while :; do sleep 0.05; done";
@@ -50,12 +50,12 @@ fn a_body_that_stops_itself_and_its_children_ends_at_the_deadline() {
     let script = "sleep 600 & kill -STOP $!; kill -STOP $$; echo never";
     let flags = ["--timeout=300ms", "--grace=100ms"];
     let done = Ground::new().run(&flags, &["/bin/sh", "-c", script]);
-    // SIGCONT goes with the stop signal, so that a stopped body can hear it.
+    // SIGCONT follows the stop signal, so that a stopped body receives it.
     done.assert_outcome("timed_out", 124);
     assert_eq!(done.text(), "");
 }
 
-/// C-21: a parent that waits for its vfork cannot be interrupted by anything but SIGKILL.
+/// C-21: only SIGKILL interrupts a parent that waits for its vfork.
 #[test]
 fn a_parent_that_hangs_in_vfork_ends_at_the_deadline() {
     let text = include_str!("../bodies/limits/a_parent_that_hangs_in_vfork_ends_at_the_deadline.c");
@@ -72,7 +72,7 @@ fn a_body_that_lets_itself_be_traced_ends_at_the_deadline() {
     done.assert_outcome("timed_out", 124);
 }
 
-/// A frozen group, thawed with the value: nobody else would.
+/// A frozen group; dropping the value thaws it.
 struct Frozen(PathBuf);
 
 impl Frozen {
@@ -91,7 +91,7 @@ impl Drop for Frozen {
     }
 }
 
-/// C-22: frozen by somebody else, it cannot be killed. Version 1's freezer does that.
+/// C-22: a body that another process has frozen cannot be killed. The freezer of version 1 does that.
 #[test]
 fn a_tree_that_will_not_die_is_reported_and_not_waited_for() {
     let freezer = Path::new("/sys/fs/cgroup/freezer");
@@ -136,8 +136,8 @@ fn a_tree_that_will_not_die_is_reported_and_not_waited_for() {
     };
     running.until("the body", || !living(ground.marker()).is_empty());
     let init = children(&pid.to_string()).remove(0);
-    // Until the body was executed its wait for that is no such sleep; the next one is when it has
-    // told the supervisor that the body runs.
+    // The wait for the exec looks like this sleep; the next sleep begins after the supervisor knows
+    // that the body runs.
     running.until("init waits for what comes", || {
         let stat = std::fs::read_to_string(format!("/proc/{init}/stat")).unwrap_or_default();
         stat.contains(") S ")
@@ -155,7 +155,7 @@ fn a_tree_that_will_not_die_is_reported_and_not_waited_for() {
     ground.run(&[], &["/bin/true"]).assert_exited(0);
 }
 
-/// C-25, C-20: all of it at once, several times.
+/// C-25, C-20: all of it at the same time, several times.
 #[test]
 fn a_hostile_process_tree_is_killed_completely() {
     let _turn = one_at_a_time();

@@ -1,4 +1,4 @@
-//! The writable space: bytes, inodes, holes, files that have no name any more.
+//! The writable file systems: bytes, inodes, holes, deleted files that are open.
 
 use crate::back_end::{limit, one_at_a_time, usage};
 use support::bodies::c_body;
@@ -9,7 +9,7 @@ fn run(flags: &[&str], name: &str, text: &str) -> Done {
     Ground::new().run(flags, &[program.to_str().expect("plain")])
 }
 
-/// C-11: one limit for all writable places together.
+/// C-11: one limit for all writable directories together.
 #[test]
 fn no_more_bytes_than_the_disk_limit_can_be_written() {
     let _turn = one_at_a_time();
@@ -25,13 +25,13 @@ fn no_more_bytes_than_the_disk_limit_can_be_written() {
     assert_eq!(limit(&done, "disk_bytes"), (Some(8 << 20), "flag"));
 }
 
-/// C-12, C-30: a hundred thousand names do not fit, of whatever kind they are.
+/// C-12, C-30: a hundred thousand names exceed the limit, of every file type.
 #[test]
 fn no_more_files_than_the_limit_of_inodes_can_be_made() {
     let _turn = one_at_a_time();
     let text =
         include_str!("../bodies/limits/no_more_files_than_the_limit_of_inodes_can_be_made.c");
-    // Each name takes memory of the kernel's as well, which counts.
+    // Each name also takes kernel memory, which counts.
     let done = run(&["--memory=512m"], "inodes", text);
     done.assert_exited(0);
     assert_eq!(done.text(), "1 1\n");
@@ -62,7 +62,7 @@ fn a_hole_larger_than_the_disk_cannot_be_made() {
     assert_eq!(done.text(), "1 1 1 1 1\n");
 }
 
-/// C-13: also where the disk limit does not reach, and without a word of the flag it is as before.
+/// C-13: also for files outside the disk limit; without the flag nothing changes.
 #[test]
 fn a_file_is_no_larger_than_the_flag_states_wherever_it_lies() {
     let ground = Ground::new();
@@ -80,13 +80,13 @@ fn a_file_is_no_larger_than_the_flag_states_wherever_it_lies() {
     done.assert_exited(0);
     assert_eq!(done.text(), "4194304\n4194304\n");
     assert_eq!(limit(&done, "file_bytes").0, None);
-    // What is stated never raises the bound that the disk limit gives.
+    // The flag never raises the size that the disk limit allows.
     let script = "dd if=/dev/zero of=/tmp/hole bs=1 count=1 seek=64m 2>/dev/null || echo refused";
     let done = ground.run(&["--disk=8m", "--fsize=1g"], &["/bin/sh", "-c", script]);
     assert_eq!(done.text(), "refused\n");
 }
 
-/// C-13: a program that does not expect it is ended by the kernel.
+/// C-13: the kernel ends a program that does not handle the signal.
 #[test]
 fn a_file_that_grows_too_large_is_a_signal_of_its_own() {
     let text = "#include <fcntl.h>
@@ -106,7 +106,7 @@ fn a_file_without_a_name_counts_and_is_gone_afterwards() {
     assert_eq!(done.text(), "1 1\n");
 }
 
-/// Files never take the memory that processes need.
+/// Files never use memory that processes need.
 #[test]
 fn the_disk_limit_is_less_than_the_memory_limit() {
     let done = Ground::new().run(&["--memory=64m", "--disk=1g"], &["/bin/true"]);

@@ -1,4 +1,4 @@
-//! How a body can end, each told from the others: exit, signal, time, memory.
+//! The ways in which a body can end, and how the report distinguishes them: exit, signal, time, memory.
 
 use crate::back_end::{assert_state, has_groups, limit, one_at_a_time, usage};
 use support::bodies::c_body;
@@ -56,11 +56,12 @@ fn computing_beyond_the_cpu_time_is_another_end_than_the_wall_time() {
     assert_state(&done, "cpu_time");
     assert!(done.stderr.contains("CPU time"), "{}", done.stderr);
     let used = usage(&done, "user_time_ms") + usage(&done, "system_time_ms");
-    // Without groups init's own wait is what is left to count by; it reaped the shell.
+    // Without cgroups, the time of the children that init has waited for is counted, which includes
+    // the shell.
     assert!(300 <= used || !has_groups(), "{done:#?}");
 }
 
-/// The time of all processes together, none of which has used so much alone.
+/// The CPU time of all processes together; no single process exceeds the limit.
 #[test]
 fn cpu_time_counts_for_the_whole_tree() {
     let script = "for i in 1 2 3 4 5 6; do (while :; do :; done) & done; wait";
@@ -71,7 +72,7 @@ fn cpu_time_counts_for_the_whole_tree() {
     done.assert_outcome("cpu_exhausted", 124);
 }
 
-/// C-23: an upper bound on what was used: how much there was to be had, other programs decide.
+/// C-23: an upper bound on the used time: other programs decide how much CPU is available.
 #[test]
 fn a_share_of_the_processors_is_not_exceeded() {
     let _turn = one_at_a_time();
@@ -86,11 +87,11 @@ fn a_share_of_the_processors_is_not_exceeded() {
     assert_state(&done, "cpu_share");
     let used = usage(&done, "user_time_ms") + usage(&done, "system_time_ms");
     let wall = usage(&done, "wall_time_ms");
-    // A period of 100 ms at each end.
+    // One period of 100 ms at each end.
     assert!(used <= wall * 3 / 10 * 11 / 10 + 120, "{used} of {wall} ms");
 }
 
-/// E-27: the end comes first where both come together; which it is stays the same all over.
+/// E-27: if the end and the deadline coincide, the end comes first; the outcome is consistent everywhere.
 #[test]
 fn an_end_at_the_deadline_is_one_verdict_and_a_consistent_one() {
     for _ in 0..15 {
@@ -106,10 +107,10 @@ fn an_end_at_the_deadline_is_one_verdict_and_a_consistent_one() {
     }
 }
 
-/// What the body's first process used, and its children's.
+/// The time of the body's first process and its children.
 #[test]
-fn the_time_that_was_used_is_told() {
-    let text = include_str!("../bodies/limits/the_time_that_was_used_is_told.c");
+fn the_used_time_is_reported() {
+    let text = include_str!("../bodies/limits/the_used_time_is_reported.c");
     let program = c_body("burn", text);
     let done = Ground::new().run(&[], &[program.to_str().expect("plain")]);
     done.assert_exited(0);
@@ -118,9 +119,9 @@ fn the_time_that_was_used_is_told() {
     assert!(0 < usage(&done, "wall_time_ms"), "{done:#?}");
 }
 
-/// Who set a limit stands beside it.
+/// The source of a limit is beside it.
 #[test]
-fn the_strictest_word_about_a_limit_wins_and_is_named() {
+fn the_strictest_source_of_a_limit_wins_and_is_reported() {
     let ground = Ground::new();
     let manifest = "name: x\nrun: {shell: 'exit 0'}\nrunner:\n  limits:\n    memory_mb: 64\n    cpu_ms: 90000\n";
     let bundle = ground.bundle(&[("manifest.yaml", manifest)]);
@@ -193,7 +194,7 @@ fn tiny_limits_are_refused_or_enforced() {
     }
 }
 
-/// C-37, G-18: as little memory as is allowed; a program of this size starts.
+/// C-37, G-18: with the smallest memory limit, a program of this size starts.
 #[test]
 fn the_smallest_memory_that_is_allowed_starts_a_small_program() {
     let program = c_body("small", "int main(void) { return 8; }");

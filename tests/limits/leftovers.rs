@@ -1,10 +1,10 @@
-//! What a body leaves lying about: trees without a bottom, files that nobody may read, cores.
+//! Leftovers of a body: deep trees, unreadable files, core dumps.
 
 use crate::back_end::one_at_a_time;
 use support::bodies::c_body;
 use support::{Done, Ground, tier_includes};
 
-/// Runs a shell text as a bundle that is kept; removes what was kept.
+/// Runs a shell text as a bundle with `--keep`; removes the copy.
 fn kept(ground: &Ground, flags: &[&str], script: &str) -> (Done, Vec<String>) {
     let manifest = serde_json::json!({"name": "x", "run": {"shell": script}}).to_string();
     let bundle = ground.bundle(&[("manifest.json", &manifest)]);
@@ -21,7 +21,7 @@ fn kept(ground: &Ground, flags: &[&str], script: &str) -> (Done, Vec<String>) {
         .lines()
         .map(|line| line.replace(path, ""))
         .collect();
-    // A person would do the same: nothing in it may need more than that.
+    // A user would remove it in the same way, without special means.
     let removed = std::process::Command::new("rm")
         .arg("-rf")
         .arg(path)
@@ -31,8 +31,8 @@ fn kept(ground: &Ground, flags: &[&str], script: &str) -> (Done, Vec<String>) {
     (done, names)
 }
 
-/// C-29: as deep as the limit of inodes lets it become is for the longer tiers, because each
-/// further step costs the body a walk of the whole way up.
+/// C-29: the longer tiers use the depth that the limit of inodes allows: each further level makes
+/// the body walk all the way up.
 #[test]
 fn a_tree_without_a_bottom_is_cleaned_up() {
     let _turn = one_at_a_time();
@@ -48,7 +48,7 @@ fn a_tree_without_a_bottom_is_cleaned_up() {
     assert_eq!(done.text(), "1\n");
 }
 
-/// C-29: a copy of it, walked by the supervisor.
+/// C-29: a copy of it, which the supervisor walks.
 #[test]
 fn a_deep_tree_can_be_kept_and_removed() {
     let ground = Ground::new();
@@ -64,12 +64,12 @@ fn a_deep_tree_can_be_kept_and_removed() {
 #[test]
 fn files_and_directories_that_nobody_may_enter_are_cleaned_up_and_kept() {
     let ground = Ground::new();
-    // Made immutable while it may still be opened: refused for that, and not for its mode.
+    // Made immutable while it can still be opened: the refusal is for that, not for its mode.
     let script = "cd /scratch; mkdir -p a/b c s; echo x >a/b/f; echo y >c/g; echo z >s/h; \
         chattr +i c/g 2>/dev/null && echo IMMUTABLE || echo refused $?; chmod 1777 s; \
         chmod 4755 s/h; chmod 000 a/b/f a/b a; chmod 0555 c; chmod 000 c/g; \
         chmod 000 /scratch; exit 0";
-    // 1 is its own error; 127 would be that there is no such program.
+    // 1 is the program's own error; 127 would mean that the program does not exist.
     let said = "refused 1\n";
     let done = ground.run(&[], &["/bin/sh", "-c", script]);
     assert_eq!(done.assert_exited(0).text(), said, "{done:#?}");
@@ -80,14 +80,14 @@ fn files_and_directories_that_nobody_may_enter_are_cleaned_up_and_kept() {
 /// C-32
 #[test]
 fn files_in_use_are_cleaned_up() {
-    // The first process ends only when everything else has said that it is in place.
+    // The first process ends only after all others have reported that they are ready.
     let script = include_str!("../bodies/limits/files_in_use_are_cleaned_up.sh");
     let done = Ground::new().run(&["--timeout=60s"], &["/bin/sh", "-c", script]);
     done.assert_exited(0);
     assert_eq!(done.text(), "running\nlock\nmap\nlocked\nrefused\n");
 }
 
-/// C-33: the canary tree is the first invariant.
+/// C-33: invariant 1 checks the canary tree.
 #[test]
 fn a_directory_that_becomes_a_link_leads_nobody_outside() {
     let ground = Ground::new();

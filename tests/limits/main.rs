@@ -1,6 +1,6 @@
-//! Bodies that take too much of something: what holds, and how the report tells the cases apart.
+//! Bodies that use too much of a resource: which limit holds, and how the report distinguishes the cases.
 //!
-//! Each case holds with groups, and without any: there the limits are weaker, the cases say how,
+//! Each case holds with cgroups and without. Without them the limits are weaker: the cases say how,
 //! and the report has to say so too.
 
 #![allow(

@@ -1,4 +1,4 @@
-//! Memory: what the limit ends, and what only looks like it.
+//! Memory: what the limit ends, and what only resembles that.
 
 use crate::back_end::{assert_state, has_groups, limit, one_at_a_time, state, usage};
 use support::bodies::c_body;
@@ -10,7 +10,7 @@ fn run(flags: &[&str], name: &str, text: &str) -> Done {
     Ground::new().run(flags, &[program.to_str().expect("plain")])
 }
 
-/// The body ended for want of memory, and the report has counted it.
+/// Asserts that the body ended because of its memory, and that the report has counted it.
 #[track_caller]
 fn assert_out_of_memory(done: &Done) {
     done.assert_outcome("out_of_memory", 137);
@@ -19,7 +19,8 @@ fn assert_out_of_memory(done: &Done) {
     assert_state(done, "memory");
 }
 
-/// C-03: one process. Without groups its own limit comes first: it is told, not ended.
+/// C-03: one process. Without cgroups its own limit comes first: the allocation fails, and the
+/// process is not ended.
 #[test]
 fn memory_beyond_the_limit_ends_the_body_as_out_of_memory() {
     let _turn = one_at_a_time();
@@ -39,7 +40,7 @@ fn memory_beyond_the_limit_ends_the_body_as_out_of_memory() {
     }
 }
 
-/// C-03: a tree of which no process alone has too much.
+/// C-03: a tree in which no single process exceeds the limit.
 #[test]
 fn memory_counts_for_the_whole_tree() {
     let _turn = one_at_a_time();
@@ -57,7 +58,7 @@ fn memory_counts_for_the_whole_tree() {
     }
 }
 
-/// C-28: whom the kernel ends where the host itself has no memory left.
+/// C-28: which process the kernel ends if the host itself has no memory.
 #[test]
 fn a_host_out_of_memory_would_end_the_body_before_the_supervisor() {
     let own = std::fs::read_to_string("/proc/self/oom_score_adj").expect("readable");
@@ -96,7 +97,7 @@ fn a_child_out_of_memory_is_counted_and_the_first_process_decides() {
                     and the command went on; a higher --memory makes room (memory_kills)";
         assert!(done.stderr.contains(told), "{}", done.stderr);
     } else if done.outcome() == "exited" {
-        // Refused by its own limit, or seen by the watch before: then the whole tree ends.
+        // Refused by its own limit, or detected before by the supervisor, which ends the whole tree.
         done.assert_exited(5);
         assert_eq!(done.text(), "9\n");
     } else {
@@ -104,12 +105,12 @@ fn a_child_out_of_memory_is_counted_and_the_first_process_decides() {
     }
 }
 
-/// C-04: memory that is no process's own. A descriptor is enough to hold it.
+/// C-04: memory that belongs to no process. A descriptor is enough to hold it.
 #[test]
 fn files_in_memory_count_as_memory() {
     let _turn = one_at_a_time();
     let text = include_str!("../bodies/limits/files_in_memory_count_as_memory.c");
-    // One file may be as large as the disk limit: here that is below the memory limit.
+    // One file may be as large as the disk limit, which is below the memory limit here.
     let done = run(&["--memory=96m", "--disk=32m"], "memfd-one", text);
     done.assert_exited(0);
     assert_eq!(done.text(), "1\n");
@@ -126,7 +127,7 @@ fn files_in_memory_count_as_memory() {
     }
 }
 
-/// C-04: a person is told where the memory went.
+/// C-04: the message says where the memory was used.
 #[test]
 fn out_of_memory_names_files_in_the_writable_space() {
     let _turn = one_at_a_time();
@@ -138,7 +139,7 @@ fn out_of_memory_names_files_in_the_writable_space() {
     }
 }
 
-/// C-04: a full disk is a full disk.
+/// C-04: a full disk is reported as a full disk.
 #[test]
 fn a_full_disk_is_distinguished_from_out_of_memory() {
     let _turn = one_at_a_time();
@@ -150,8 +151,7 @@ fn a_full_disk_is_distinguished_from_out_of_memory() {
     assert_eq!(usage(&done, "oom_kills"), 0);
 }
 
-/// C-05: a group counts what they hold. Without one the kernel gives little to each pipe of a user
-/// who has many.
+/// C-05: a cgroup counts their contents. Without one, the kernel gives small pipes to a user who has many.
 #[test]
 fn pipes_full_of_data_are_bounded() {
     let _turn = one_at_a_time();
@@ -168,14 +168,14 @@ fn pipes_full_of_data_are_bounded() {
     assert!((1..=most).contains(&held), "{held}");
 }
 
-/// C-05: where nothing counts what sockets hold, each holds so much, and descriptors are limited.
+/// C-05: if nothing counts the contents of sockets, each has its own bound, and descriptors are limited.
 #[test]
 fn sockets_full_of_data_are_bounded() {
     let _turn = one_at_a_time();
     let text = include_str!("../bodies/limits/sockets_full_of_data_are_bounded.c");
     let program = c_body("sockets", text);
     let program = program.to_str().expect("plain");
-    // Without groups the rest stays empty: full they would take gigabytes of the host's.
+    // Without cgroups the remaining sockets stay empty: filled, they would take gigabytes of the host.
     let fill = if has_groups() { "100000" } else { "64" };
     let done = Ground::new().run(&["--memory=96m", "--timeout=60s"], &[program, fill]);
     if has_groups() {
@@ -187,7 +187,7 @@ fn sockets_full_of_data_are_bounded() {
         .split_whitespace()
         .map(|count| count.parse().expect("a number"))
         .collect();
-    // Twice what was asked for, as socket(7) says, and the block with which it was full.
+    // Twice the requested size (socket(7)), and the block that filled it.
     let most = std::fs::read_to_string("/proc/sys/net/core/wmem_max").expect("readable");
     let most: u64 = 2 * most.trim().parse::<u64>().expect("a number") + 16_384;
     assert!(
@@ -197,7 +197,7 @@ fn sockets_full_of_data_are_bounded() {
     );
 }
 
-/// A directory on something that is written back: what lies on a tmpfs is memory, which counts.
+/// A directory on a file system with write-back: files of a tmpfs are memory, which counts.
 fn on_a_disk() -> Option<tempfile::TempDir> {
     const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
     let places = [std::env::temp_dir(), "/var/tmp".into()];
@@ -240,7 +240,7 @@ fn page_cache_does_not_cause_out_of_memory() {
     assert_eq!(usage(&done, "oom_kills"), 0, "{done:#?}");
 }
 
-/// C-07. Huge pages, where the host has none to give; those that it has count for another limit.
+/// C-07. Huge pages, if the host has none to give; existing ones count towards another limit.
 #[test]
 fn locked_and_huge_memory_is_refused() {
     let _turn = one_at_a_time();
@@ -277,7 +277,7 @@ fn endless_recursion_ends_the_body_by_sigsegv() {
     assert_eq!(usage(&done, "oom_kills"), 0);
 }
 
-/// C-08: a stack is address space; what is limited is how many threads there are.
+/// C-08: a stack is address space; the number of threads is limited.
 #[test]
 fn no_more_stacks_of_threads_can_be_had_than_processes() {
     let _turn = one_at_a_time();
@@ -290,7 +290,7 @@ fn no_more_stacks_of_threads_can_be_had_than_processes() {
     if has_groups() {
         assert_eq!(made, 1_000);
     } else {
-        // Without groups a process's address space is limited too, and that may come first.
+        // Without cgroups the address space of a process is limited too, which may come first.
         assert!((2..=1_000).contains(&made), "{made}");
     }
 }
@@ -318,7 +318,7 @@ fn swap_is_part_of_the_memory_limit() {
         let init = init.trim().to_owned();
         let body = std::fs::read_to_string(format!("/proc/{init}/task/{init}/children")).ok()?;
         let groups = std::fs::read_to_string(format!("/proc/{}/cgroup", body.trim())).ok()?;
-        // Version 1, and 2 where that has the controller.
+        // Version 1, and version 2 with the controller.
         let of = |prefix: &str| {
             let group = groups.lines().find_map(|line| line.split_once(prefix))?.1;
             Some(group.trim_start_matches('/').to_owned())
@@ -327,7 +327,7 @@ fn swap_is_part_of_the_memory_limit() {
         let (root, group) = version_1.or_else(|| Some(("/sys/fs/cgroup", of("0::")?)))?;
         Some(std::path::Path::new(root).join(group))
     };
-    // Executed it is in its group.
+    // After the exec it is in its group.
     running.until("the body", || !living(ground.marker()).is_empty());
     let group = find().expect("found");
     let number = |name: &str| {
@@ -345,7 +345,7 @@ fn swap_is_part_of_the_memory_limit() {
     assert_eq!(number(memory), Some(of_memory), "{}", group.display());
     match number(swap) {
         Some(limit) => assert_eq!(limit, of_swap, "{swap}"),
-        // Not counted by this kernel: without swap on the host nothing is missing.
+        // This kernel does not count swap: on a host without swap nothing is missing.
         None => assert!(
             std::fs::read_to_string("/proc/swaps")
                 .expect("read")
@@ -358,7 +358,7 @@ fn swap_is_part_of_the_memory_limit() {
     running.done().assert_outcome("cancelled", 143);
 }
 
-/// What was used is what the report says.
+/// The report has the used amount.
 #[test]
 fn the_peak_of_memory_is_at_least_what_was_touched() {
     let _turn = one_at_a_time();
@@ -370,9 +370,9 @@ fn the_peak_of_memory_is_at_least_what_was_touched() {
     assert_eq!(limit(&done, "memory_bytes"), (Some(96 << 20), "flag"));
 }
 
-/// E-13: where there are no groups nothing is silently unlimited.
+/// E-13: without cgroups, no limit is silently absent.
 #[test]
-fn weaker_limits_are_said_and_can_be_refused() {
+fn weaker_limits_are_reported_and_can_be_refused() {
     let ground = Ground::new();
     let done = ground.run(
         &["--limits=require", "--memory=64m", "--pids=20"],
@@ -396,11 +396,11 @@ fn weaker_limits_are_said_and_can_be_refused() {
     assert_eq!(state(&done, "memory"), "weaker");
 }
 
-/// Opens netlink sockets without end and reads no answer; and locks a byte of a file.
+/// Opens netlink sockets in a loop without reading, and locks single bytes of a file.
 const UNCHARGED: &str = include_str!("../bodies/limits/memory_uncharged.c");
 
-/// C-39: bounded by descriptors and processes or not at all, and told; under the strict policy a body
-/// gets neither netlink nor locks without number.
+/// C-39: limited by descriptors and processes, or not at all and reported; the strict policy allows
+/// neither netlink nor unlimited locks.
 #[test]
 fn unaccounted_memory_is_reported_and_refused_under_strict() {
     let _turn = one_at_a_time();
@@ -431,8 +431,8 @@ fn unaccounted_memory_is_reported_and_refused_under_strict() {
 
 const FILTERS: &str = include_str!("../bodies/limits/memory_filters.c");
 
-/// C-41: the kernel bounds one process's filters, and the limit of memory those of all; what it does
-/// not hold is the machine code, a small part of them.
+/// C-41: the kernel limits the filters of one process, and the memory limit those of all; the
+/// machine code, a small part, is not counted.
 #[test]
 fn a_body_that_installs_filters_without_end_runs_out_of_memory() {
     let _turn = one_at_a_time();
@@ -440,7 +440,7 @@ fn a_body_that_installs_filters_without_end_runs_out_of_memory() {
     done.assert_exited(0);
     let text = done.text();
     let (count, errno) = text.trim().split_once(' ').expect("two words");
-    // 32,768 instructions, four of each filter for itself; some are ours.
+    // 32,768 instructions, with four for each filter itself; some belong to the runner's filter.
     let count: u32 = count.parse().expect("a number");
     assert!((1..=131).contains(&count) && errno == "ENOMEM", "{text}");
     if !has_groups() {

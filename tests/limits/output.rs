@@ -1,4 +1,4 @@
-//! Output: floods, lines without an end, bytes that are no text, streams that are closed.
+//! Output: floods, endless lines, invalid text, closed streams.
 
 use crate::back_end::limit;
 use support::bodies::c_body;
@@ -17,7 +17,7 @@ fn stream(done: &Done, name: &str) -> (u64, u64) {
     (number("bytes"), number("dropped_bytes"))
 }
 
-/// C-15: the memory of the supervisor is the tenth invariant.
+/// C-15: invariant 10 checks the memory of the supervisor.
 #[test]
 fn a_flood_is_counted_and_cut_and_the_body_goes_on() {
     let ground = Ground::new();
@@ -28,7 +28,7 @@ fn a_flood_is_counted_and_cut_and_the_body_goes_on() {
     assert_eq!(stream(&done, "stderr"), (all, all - kept));
     assert_eq!(done.stdout.len(), 1 << 20);
     assert!(done.stdout.iter().all(|byte| *byte == b'x'));
-    // The last lines say that something is missing.
+    // The last lines say that output is missing.
     let words = &done.stderr[1 << 20..];
     assert!(
         words.contains("runner: ") && words.contains("output"),
@@ -37,7 +37,7 @@ fn a_flood_is_counted_and_cut_and_the_body_goes_on() {
     assert_eq!(limit(&done, "output_bytes"), (Some(1 << 20), "flag"));
 }
 
-/// C-15: passed through without a limit, everything arrives.
+/// C-15: passed through without a limit, all output arrives.
 #[test]
 fn a_flood_without_a_limit_arrives_whole() {
     let ground = Ground::new();
@@ -59,7 +59,7 @@ fn a_flood_can_be_made_to_end_the_run() {
     assert_eq!(bytes - dropped, 100 << 10);
 }
 
-/// C-15: captured, the report itself must not take the memory of the host.
+/// C-15: captured output must not use up the memory of the host.
 #[test]
 fn a_captured_flood_is_cut_and_counted_in_the_report() {
     let ground = Ground::new();
@@ -72,7 +72,7 @@ fn a_captured_flood_is_cut_and_counted_in_the_report() {
         "-c",
         "head -c 8388608 /dev/zero | tr '\\0' y; head -c 8388608 /dev/zero >&2",
     ];
-    // The report is on standard output, not in the file that the invariants look at.
+    // The report is on standard output, not in the file that the invariants check.
     let done = ground.command(&words).without("I8").done();
     let report: serde_json::Value = serde_json::from_slice(&done.stdout).expect("a report");
     assert_eq!(report["outcome"], "exited", "{}", done.stderr);
@@ -98,7 +98,7 @@ fn bytes_that_are_no_text_pass_through_as_they_are() {
     assert!(done.stdout == bytes, "{} bytes came", done.stdout.len());
 }
 
-/// C-16: captured, text is replaced where it is none, and the exact bytes stand beside it.
+/// C-16: captured, invalid text is replaced, and the exact bytes are beside it.
 #[test]
 fn bytes_that_are_no_text_are_in_the_report_as_base64() {
     let ground = Ground::new();
@@ -132,7 +132,7 @@ fn a_body_that_closes_its_streams_or_never_writes_runs_to_its_end() {
     ground.run(&[], &["/bin/sleep", "0.1"]).assert_exited(0);
 }
 
-/// What was written before the end is all there, however the end came.
+/// Everything that was written before the end arrives, however the body ends.
 #[test]
 fn everything_that_was_written_before_the_end_arrives() {
     let ground = Ground::new();

@@ -1,4 +1,4 @@
-//! Processes, threads, descriptors, timers: how many, and that none outlives the run.
+//! Processes, threads, descriptors, timers: the limits, and that none outlives the run.
 
 use std::io::Read as _;
 use std::process::Stdio;
@@ -7,7 +7,7 @@ use crate::back_end::{assert_state, has_groups, one_at_a_time, usage};
 use support::bodies::c_body;
 use support::{Done, Ground};
 
-/// Runs a C text with flags.
+/// Compiles and runs a C text with flags.
 fn run(flags: &[&str], name: &str, text: &str) -> Done {
     let program = c_body(name, text);
     Ground::new().run(flags, &[program.to_str().expect("plain")])
@@ -29,7 +29,7 @@ fn a_fork_bomb_meets_the_limit_and_ends_at_the_deadline() {
     assert!(usage(&done, "processes_peak") <= 40, "{done:#?}");
 }
 
-/// C-01: as everybody knows it.
+/// C-01: the well-known fork bomb.
 #[test]
 fn the_fork_bomb_of_the_shell_ends_with_the_shell() {
     let _turn = one_at_a_time();
@@ -38,7 +38,7 @@ fn the_fork_bomb_of_the_shell_ends_with_the_shell() {
         &["--pids=40", "--timeout=20s", "--grace=200ms"],
         &["/bin/sh", "-c", bomb],
     );
-    // The shell itself may have been refused a fork.
+    // The fork of the shell itself may have failed.
     assert_eq!(done.outcome(), "exited", "{done:#?}");
 }
 
@@ -64,7 +64,7 @@ fn threads_count_as_processes_do() {
     assert_eq!(done.text(), "24 1\n");
 }
 
-/// C-02: vfork, and clone that shares memory without being a thread.
+/// C-02: vfork, and clone with shared memory that creates no thread.
 #[test]
 fn no_way_of_cloning_gets_around_the_limit() {
     let _turn = one_at_a_time();
@@ -74,14 +74,15 @@ fn no_way_of_cloning_gets_around_the_limit() {
     assert_eq!(done.text(), "24 1\n");
 }
 
-/// C-25: every process forks its successor and goes, so that a list is old when it is read.
+/// C-25: every process forks its successor and exits, so that a list of processes is outdated when
+/// it is read.
 #[test]
 fn a_fork_storm_during_the_kill_is_killed_completely() {
     let _turn = one_at_a_time();
     let text = include_str!("../bodies/limits/a_fork_storm_during_the_kill_is_killed_completely.c");
     for _ in 0..6 {
         let flags = ["--pids=64", "--timeout=200ms", "--grace=0s"];
-        // Nobody living is the second invariant.
+        // Invariant 2 checks that none is alive.
         run(&flags, "fork-storm", text).assert_outcome("timed_out", 124);
     }
 }
@@ -134,7 +135,7 @@ fn open_descriptors_are_as_many_as_the_flag_states() {
     assert!(done.stderr.contains("is 4096"), "{}", done.stderr);
 }
 
-/// C-38: what a body takes of them is taken from its caller, uid 0 for runs of root.
+/// C-38: these count against the caller's uid, uid 0 for runs of root.
 #[test]
 fn a_body_leaves_its_caller_inotify_instances() {
     let _turn = one_at_a_time();
@@ -155,12 +156,12 @@ fn a_body_leaves_its_caller_inotify_instances() {
     running.done().assert_exited(0);
 }
 
-/// C-35, C-09: timers, queued signals, epoll, inotify instances and watches, System V objects, keys.
-/// Each is made until the kernel refuses the next one.
+/// C-35, C-09: timers, queued signals, epoll, inotify instances and watches, System V objects,
+/// keys. Each is created until the kernel refuses the next one.
 #[test]
 fn kernel_objects_end_at_some_limit() {
     let _turn = one_at_a_time();
-    // Far more than any limit that there may be: whoever comes so far has met none.
+    // Far more than any possible limit: reaching it means that there is none.
     const UNLIMITED: u64 = 100_000;
     let text = include_str!("../bodies/limits/kernel_objects_end_at_some_limit.c");
     let done = run(&["--memory=512m"], "kernel-objects", text);
@@ -183,15 +184,15 @@ fn kernel_objects_end_at_some_limit() {
     else {
         panic!("{done:#?}");
     };
-    // RLIMIT_SIGPENDING counts both, RLIMIT_NOFILE whatever is a descriptor.
+    // RLIMIT_SIGPENDING counts both, RLIMIT_NOFILE every descriptor.
     for held_by_a_limit_of_ours in [timers, signals, polls, instances] {
         assert!((1..=16_384).contains(held_by_a_limit_of_ours), "{text}");
     }
     assert!((1..=65_536).contains(watches), "{text}");
-    // The kernel's own limits on a namespace of them.
+    // The kernel's own limits for their namespace.
     assert_eq!(shared.len(), 3, "{text}");
     assert!(shared.iter().all(|count| *count < UNLIMITED), "{text}");
-    // No keyring at all.
+    // There is no keyring.
     assert_eq!(*keys, 0, "{text}");
 }
 
@@ -203,7 +204,7 @@ fn the_body_has_no_group_to_move_itself_into() {
         cut -d: -f3 /proc/self/cgroup | sort -u";
     let done = Ground::new().run(&[], &["/bin/sh", "-c", script]);
     done.assert_exited(0);
-    // Seen from inside it stands at the top, or where there are no groups, where the caller does.
+    // Seen from inside, the group is the root of the hierarchy, or without cgroups the caller's group.
     if has_groups() {
         assert_eq!(done.text(), "/\n", "{done:#?}");
     }

@@ -1,9 +1,9 @@
-//! What a person reads after a limit: one line that names it, its value and whose word it was.
+//! Messages after a limit: one line with its name, value and source.
 
 use crate::back_end::has_groups;
 use support::Ground;
 
-/// Without groups each stated limit has one more line, which says that it is weaker.
+/// Without cgroups each stated limit has one more line, which says that it is weaker.
 fn without_weaker(words: &str) -> String {
     let weaker = "(limit_weaker)";
     words
@@ -33,7 +33,7 @@ fn each_limit_that_ends_a_body_says_so_in_one_line() {
     }
 }
 
-/// A quiet runner says errors all the same.
+/// `--quiet` still prints errors.
 #[test]
 fn a_body_that_ends_well_is_not_spoken_about() {
     let done = Ground::new().run(&["--timeout=60s", "--memory=64m"], &["/bin/true"]);
@@ -41,7 +41,7 @@ fn a_body_that_ends_well_is_not_spoken_about() {
     assert_eq!(without_weaker(&done.stderr), "");
 }
 
-/// What the report says of one limit: requested, effective, whose word it is.
+/// One limit of the report: requested, effective, source.
 fn limit(report: &serde_json::Value, name: &str) -> serde_json::Value {
     let limits = report["limits"].as_object().expect("limits");
     limits.get(name).expect("the limit").clone()

@@ -1,56 +1,56 @@
-//! What is tried, and how it is judged. The bodies are in hostile.c, by the same names.
+//! The attacks, and how their results are judged. The bodies are in hostile.c, by the same names.
 
-/// One way out.
+/// One attack.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// The word that hostile.c knows.
+    /// The argument of hostile.c.
     pub name: &'static str,
-    /// Rows of docs/threats.md that it belongs to; a dash where it belongs to none.
+    /// Rows of docs/threats.md for this attack; a dash if there is none.
     pub rows: &'static str,
-    /// What is tried.
+    /// The description of the attack.
     pub what: &'static str,
-    /// Whether only root gets through where nothing holds the body.
+    /// Whether only root succeeds without a sandbox.
     pub root_only: bool,
-    /// What the host or its kernel must have, or nobody gets through: such a case shows nothing there.
+    /// What the host or its kernel must have for the attack to succeed; without it, the case shows nothing.
     pub wants: Option<&'static str>,
     pub judge: Judge,
     pub limit: Option<Limit>,
-    /// Let through by default, though another tool holds it.
+    /// Allowed by default here, although another tool prevents it.
     pub allowed_on_purpose: Option<OnPurpose>,
-    /// Whether it takes the processors too long for every day.
+    /// Whether it uses the CPUs for too long for the default tier.
     pub is_long: bool,
 }
 
-/// Why something is allowed by default that another tool refuses, and how it is refused here.
+/// Why the runner allows by default what another tool prevents, and how to prevent it.
 #[derive(Clone, Copy)]
 pub struct OnPurpose {
     pub reason: &'static str,
-    /// Flags of `runner run` that hold it, for whoever does not need it.
+    /// Flags of `runner run` that prevent it, for users who do not need it.
     pub held_with: &'static [&'static str],
 }
 
-/// Who decides.
+/// How success is detected.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Judge {
-    /// The body's own line.
+    /// The line that the body prints.
     Line,
-    /// The body's line, with a terminal of the caller's as standard input.
+    /// The line that the body prints, with a terminal of the caller as standard input.
     LineOnTerminal,
-    /// The body's line, with a directory of the caller's left open.
+    /// The line that the body prints, with an open directory descriptor of the caller.
     LineWithDescriptor,
     /// A file of the host that must not change.
     Canary,
-    /// A process of the host that must live on.
+    /// A process of the host that must survive.
     Victim,
-    /// How much output arrived, at least so many MiB.
+    /// The amount of output that arrived, at least this many MiB.
     OutputMib(u64),
-    /// A process of the body that lives after the tool has ended.
+    /// A process of the body that survives the tool.
     Leftover,
-    /// A process of the body that lives after the tool was killed.
+    /// A process of the body that survives a killed tool.
     KilledParent,
 }
 
-/// A limit that the tool is given as it offers it.
+/// A limit, set with the tool's own option.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     Processes,
@@ -109,7 +109,7 @@ impl Case {
 }
 
 pub const CASES: &[Case] = &[
-    // Faults first: the next start of the runner sweeps what a killed one left.
+    // Faults first: the next start of the runner removes the leftovers of a killed one.
     case("outlive", "E-01", "live on when the tool is killed").judged(Judge::KilledParent),
     case("daemon", "C-19", "leave a process behind").judged(Judge::Leftover),
     // Files.
@@ -144,7 +144,7 @@ pub const CASES: &[Case] = &[
         "B-37",
         "execute a program that was never a file",
     ),
-    // Processes, and what proc and sysfs show.
+    // Processes, and the contents of proc and sysfs.
     case("see-processes", "B-05", "see processes of the host"),
     case(
         "read-environ",
@@ -192,7 +192,7 @@ pub const CASES: &[Case] = &[
     )
     .for_root(),
     case("host-name", "F-11", "learn the host's name"),
-    // Whose it is.
+    // Ownership and identity.
     case("host-root", "B-14", "be uid 0 of the host").for_root(),
     case("capabilities", "B-45", "have capabilities").for_root(),
     case("bounding-set", "B-45", "be able to get capabilities back"),
@@ -222,7 +222,7 @@ pub const CASES: &[Case] = &[
     case("terminal", "B-20", "type into the caller's terminal")
         .judged(Judge::LineOnTerminal)
         .where_the_host_has("a kernel that still lets terminals be typed into"),
-    // The kernel's surface.
+    // The system call surface.
     case("bpf", "B-29", "make a BPF map").for_root(),
     case("perf", "B-29", "open a performance counter").where_the_host_has("counters for users"),
     case("userfaultfd", "B-29", "make a userfaultfd").where_the_host_has("userfaultfd"),
@@ -284,7 +284,7 @@ pub const CASES: &[Case] = &[
         "dial an abstract socket of the host",
     ),
     case("dial-path", "B-41", "dial a socket of the host by its path"),
-    // Using up, with the limit that the tool offers for it.
+    // Exhaustion, with the limit that the tool offers for it.
     case("processes", "C-01", "200 processes where 64 are allowed").limited(Limit::Processes),
     case("memory", "C-03", "160 MiB of memory where 64 are allowed").limited(Limit::Memory),
     case("disk-space", "C-11", "96 MiB in files where 32 are allowed").limited(Limit::Disk),

@@ -1,5 +1,5 @@
-//! The same hostile bodies under this program and under other tools, so that a case that nobody stops
-//! is seen as such, and one that they stop and this program does not is a failure.
+//! The same hostile bodies under this program and under other tools. An attack that another tool
+//! prevents and this program does not is a failure; an attack that no tool prevents is listed.
 
 #![allow(
     unreachable_pub,
@@ -23,25 +23,25 @@ use cases::{CASES, Case, Judge};
 use scene::Scene;
 use tools::{TOOLS, Tool};
 
-/// A tool that takes longer than this hangs. Not an assertion about speed.
+/// A tool that takes longer hangs. Not an assertion about speed.
 const HANG_AFTER: Duration = Duration::from_secs(60);
-/// How long somebody may live after its tool has.
+/// How long a process may survive its tool.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What came of one body.
+/// The result of one body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Why, in the body's words or the host's.
+    /// The attack failed; holds the reason, from the body or the host.
     Held(String),
-    /// With what.
+    /// The attack succeeded; holds its result.
     Through(String),
-    /// It belongs to a higher tier.
+    /// The case belongs to a higher tier.
     NotTried,
-    /// The body never began: nothing is known.
+    /// The body did not start: the result is unknown.
     NotStarted(String),
 }
 
-/// What came of every body under one tool, in the order of [`CASES`].
+/// The results of all bodies under one tool, in the order of [`CASES`].
 #[derive(Debug)]
 pub struct Column {
     tool: Tool,
@@ -49,7 +49,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// What the tool made of each body, for whoever reads the output of the test.
+    /// Prints the results of a tool.
     fn told(&self) -> Vec<String> {
         let each = CASES.iter().zip(&self.verdicts);
         each.map(|(case, verdict)| format!("{} | {} | {verdict:?}", self.tool.name(), case.name))
@@ -61,12 +61,12 @@ fn hostile() -> PathBuf {
     support::bodies::c_body("hostile", include_str!("hostile.c"))
 }
 
-/// Runs one body under one tool, as it is commonly started.
+/// Runs one body under one tool with its common options.
 fn judge(case: &Case, tool: Tool, scene: &mut Scene) -> Verdict {
     judge_with(case, tool, scene, &[])
 }
 
-/// The same, with more flags of the runner's.
+/// The same with further flags of the runner.
 fn judge_with(case: &Case, tool: Tool, scene: &mut Scene, more: &[&str]) -> Verdict {
     let told = scene.path("told");
     let mut command = tool.command(case, scene, more);
@@ -123,9 +123,9 @@ fn wait_until(child: &mut Child, ready: impl Fn() -> bool) {
     }
 }
 
-/// What the host saw, or what the body said.
+/// Evidence from the host, or the line of the body.
 fn decide(case: &Case, tool: Tool, scene: &mut Scene, text: &str, status: ExitStatus) -> Verdict {
-    // Where nothing would end it, nothing is waited for.
+    // A body that nothing would end is not waited for.
     let patience = if tool == Tool::Bare {
         Duration::from_millis(50)
     } else {
@@ -141,7 +141,7 @@ fn decide(case: &Case, tool: Tool, scene: &mut Scene, text: &str, status: ExitSt
     match case.judge {
         Judge::Canary => through(scene.canary_changed(), "the file changed"),
         Judge::Victim => {
-            // What was sent arrives a little later.
+            // Output arrives a little later.
             let patience = if text.contains("it killed") {
                 PATIENCE
             } else {
@@ -160,12 +160,12 @@ fn decide(case: &Case, tool: Tool, scene: &mut Scene, text: &str, status: ExitSt
     }
 }
 
-/// The rest of the line; a terminal may have put something before.
+/// The rest of the line; a terminal may have put something before it.
 fn after<'line>(line: &'line str, word: &str) -> Option<&'line str> {
     line.split_once(word).map(|(_, rest)| rest.trim())
 }
 
-/// What the body said last; where it could say nothing, how it ended.
+/// The last line of the body; without one, how it ended.
 fn last_words(text: &str, status: ExitStatus) -> String {
     let said = text.lines().find_map(|line| after(line, "held: "));
     let ended = || match (status.code(), status.signal()) {
@@ -176,7 +176,7 @@ fn last_words(text: &str, status: ExitStatus) -> String {
     said.map_or_else(ended, str::to_owned)
 }
 
-/// None where the tool starts not even the first body.
+/// None if the tool cannot start even the first body.
 fn column(tool: Tool, hostile: &Path) -> Result<Column, String> {
     let mut scene = Scene::new(hostile);
     if let Verdict::NotStarted(why) = judge(&CASES[0], tool, &mut scene) {
@@ -195,7 +195,8 @@ fn column(tool: Tool, hostile: &Path) -> Result<Column, String> {
     Ok(Column { tool, verdicts })
 }
 
-/// Whether the case tells anything here, for this user: nothing holds what does not get through bare.
+/// Whether the case shows anything here, for this user: an attack that fails without a sandbox
+/// shows nothing.
 fn is_shown(case: &Case, bare: &Verdict) -> bool {
     let is_through = matches!(bare, Verdict::Through(_));
     if *bare == Verdict::NotTried {
@@ -210,7 +211,7 @@ fn is_shown(case: &Case, bare: &Verdict) -> bool {
     is_through
 }
 
-/// Everybody who is asked in this tier, beside nobody at all: in threads, since they mostly wait.
+/// All tools of this tier, and the control: in threads, since they mostly wait.
 fn everybody(hostile: &Path, is_long: bool) -> (Column, Vec<Column>, Vec<(Tool, String)>) {
     let (mut columns, mut absent) = (Vec::new(), Vec::new());
     let asked = TOOLS.iter().filter(|tool| is_long || tool.is_quick());
@@ -265,7 +266,7 @@ fn a_body_that_another_tool_stops_is_stopped_here_too() {
     page.compare_or_write(is_long);
 }
 
-/// A reason that names flags is worth what the flags are.
+/// A reason that names flags is checked with these flags.
 #[test]
 fn the_flags_that_a_reason_names_stop_the_attack() {
     let mut scene = Scene::new(&hostile());
@@ -288,7 +289,7 @@ fn the_flags_that_a_reason_names_stop_the_attack() {
     }
 }
 
-/// Another start, which removes what the killed one left.
+/// Another start, which removes the leftovers of the killed one.
 fn sweep() {
     let done = std::process::Command::new(support::runner())
         .args(["run", "--quiet", "--", "true"])

@@ -1,4 +1,4 @@
-//! What was found as a table: docs/matrix.md.
+//! The results as a table: docs/matrix.md.
 
 use std::fmt::Write as _;
 
@@ -8,14 +8,14 @@ use crate::{Column, Verdict};
 use support::source_path;
 
 const PATH: &str = "docs/matrix.md";
-/// Beside what is let through for a reason that stands below the table.
+/// Marks an allowed attack whose reason is below the table.
 const MARK: &str = "†";
 
 pub struct Page<'found> {
     pub columns: &'found [Column],
-    /// Who takes no part, and why.
+    /// Tools that are not tested, and why.
     pub absent: &'found [(Tool, String)],
-    /// Whether each case tells anything on this host, for this user.
+    /// Whether each case shows anything on this host, for this user.
     pub shown: &'found [bool],
 }
 
@@ -29,13 +29,13 @@ impl Page<'_> {
         self.columns.iter().filter(|one| one.tool != Tool::Runner)
     }
 
-    /// Cases that tell something: the case, its place.
+    /// Cases that show something: the case and its index.
     fn telling(&self) -> impl Iterator<Item = (usize, &'static Case)> {
         let cases = CASES.iter().enumerate();
         cases.filter(|(place, _)| self.shown[*place])
     }
 
-    /// What must not be: the runner did not start a body, or let one through that another held.
+    /// Failures: the runner did not start a body, or allowed an attack that another tool prevented.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (place, case) in CASES.iter().enumerate() {
@@ -70,7 +70,7 @@ impl Page<'_> {
         )
     }
 
-    /// Cases that the runner lets through for a reason.
+    /// Cases that the runner allows for a reason.
     fn on_purpose(&self) -> impl Iterator<Item = (&'static Case, OnPurpose)> {
         let through = self
             .telling()
@@ -78,7 +78,7 @@ impl Page<'_> {
         through.filter_map(|(_, case)| Some((case, case.allowed_on_purpose?)))
     }
 
-    /// What stands below the table: the reasons.
+    /// The reasons below the table.
     fn reasons(&self) -> String {
         self.on_purpose()
             .map(|(case, how)| {
@@ -160,7 +160,7 @@ impl Page<'_> {
             let row = format!("| {} | {} | ", case.what, case.rows);
             let kept = old.lines().find_map(|line| line.strip_prefix(&row));
             let kept = kept.unwrap_or_else(|| panic!("{PATH} has no row `{}`", case.what));
-            // What another host could not show says nothing against what is found here.
+            // A mark for another host's missing feature does not contradict a result here.
             let kept = kept.split(" |").next().unwrap_or_default();
             assert!(
                 kept == now || kept == not_shown(case),
@@ -171,8 +171,8 @@ impl Page<'_> {
     }
 }
 
-/// The rule: what another tool holds and the runner does not is a fault, unless the case says why
-/// it is allowed.
+/// The rule: an attack that another tool prevents and the runner does not is a fault, unless the
+/// case has a reason.
 fn held_by_others_only<'verdict>(
     case: &Case,
     ours: &Verdict,
@@ -199,7 +199,7 @@ fn cell(case: &Case, tool: Tool, verdict: &Verdict) -> String {
     }
 }
 
-/// Why a case tells nothing: a letter that the document explains.
+/// Why a case shows nothing: a letter that the document explains.
 fn not_shown(case: &Case) -> &'static str {
     if case.root_only && !support::is_root() {
         "r"
@@ -235,7 +235,7 @@ fn an_attack_that_only_another_tool_stops_fails_unless_a_reason_is_recorded() {
     assert_eq!(faults(&without, &through, &through), [""; 0]);
 }
 
-/// Beside the rule itself: a whole table in which the runner holds nothing and another tool all.
+/// The rule itself, and a whole table in which the runner prevents nothing and another tool everything.
 #[test]
 fn of_a_whole_table_only_the_cases_with_a_reason_are_no_faults() {
     let column = |tool, verdict: Verdict| Column {
@@ -258,7 +258,7 @@ fn of_a_whole_table_only_the_cases_with_a_reason_are_no_faults() {
             .any(|fault| fault.starts_with(&format!("{}: ", case.name)));
         assert_eq!(is_fault, case.allowed_on_purpose.is_none(), "{}", case.name);
     }
-    // The mark and the reason go together.
+    // The mark and the reason occur together.
     let marked = page.table().matches(MARK).count();
     assert_eq!(page.reasons().matches(MARK).count(), marked);
     assert!(0 < marked);

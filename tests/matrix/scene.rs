@@ -1,4 +1,4 @@
-//! The host's side of one case: what there is to attack, and what came of it.
+//! The host's side of one case: the targets of the attack, and its evidence.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, UdpSocket};
@@ -12,17 +12,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long servers look away before they ask whether the scene is over.
+/// The poll interval of servers that wait for the end of the scene.
 const GLANCE: Duration = Duration::from_millis(10);
 
 pub struct Scene {
     ground: tempfile::TempDir,
-    /// A home for tools that give one to the body.
+    /// A home directory for tools that pass one to the body.
     home: tempfile::TempDir,
-    /// Files elsewhere that go with it.
+    /// Files elsewhere that belong to the scene.
     others: Vec<tempfile::NamedTempFile>,
     secret: String,
-    /// A word that every body of this scene carries in its arguments.
+    /// A marker in the arguments of every body of this scene.
     pub mark: String,
     victim: Child,
     ports: [u16; 2],
@@ -31,9 +31,9 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// `hostile` is the program; it is copied onto the ground.
+    /// Creates the scene. `hostile` is the program, which is copied onto the ground.
     pub fn new(hostile: &Path) -> Self {
-        // Not below /tmp, which tools replace: a directory like one that somebody works in.
+        // Outside /tmp, which tools replace: an ordinary working directory.
         let ground = open_directory("/var/tmp");
         let secret = format!("secret-{}", support::random());
         support::bodies::copy_program(hostile, &ground.path().join("hostile"));
@@ -72,12 +72,12 @@ impl Scene {
         self.ground.path().join(name)
     }
 
-    /// A directory that can be a body's home, neither below /tmp nor below /var/tmp.
+    /// A directory that can be a body's home, outside /tmp and /var/tmp.
     pub fn home(&self) -> &Path {
         self.home.path()
     }
 
-    /// The secret, as it stands in the caller's environment.
+    /// The secret in the caller's environment.
     pub fn secret(&self) -> &str {
         &self.secret
     }
@@ -100,7 +100,7 @@ impl Scene {
             listener.set_nonblocking(true).expect("set");
         }
         let (is_over, secret) = (self.is_over.clone(), self.secret.clone());
-        // Nobody asks whether the answer arrives: the body says so, or does not.
+        // The body itself says whether the answer arrived.
         let tell = move |mut stream: Box<dyn std::io::Write>| {
             stream.write_all(secret.as_bytes()).unwrap_or_default();
         };
@@ -124,7 +124,7 @@ impl Scene {
         }));
     }
 
-    /// What a body is told, as `NAME=VALUE`.
+    /// The variables of a body, as `NAME=VALUE`.
     pub fn words(&self) -> Vec<String> {
         let text = |path: &Path| path.to_str().expect("a plain path").to_owned();
         let inode = |path: &Path| {
@@ -174,7 +174,7 @@ impl Scene {
         std::fs::read(self.path("canary")).expect("readable") != self.secret.as_bytes()
     }
 
-    /// Puts back what a body got at.
+    /// Restores what a body changed.
     pub fn mend(&mut self) {
         self.end_bodies();
         std::fs::write(self.path("canary"), &self.secret).expect("written");
@@ -194,7 +194,7 @@ impl Scene {
         true
     }
 
-    /// Pids of bodies of this scene that live.
+    /// Pids of living bodies of this scene.
     pub fn bodies(&self) -> Vec<i32> {
         let entries = std::fs::read_dir("/proc").expect("readable");
         entries
@@ -204,13 +204,13 @@ impl Scene {
                 let is_ours = read("cmdline")
                     .split(|byte| *byte == 0)
                     .any(|word| word == self.mark.as_bytes());
-                // The tools have the word in their arguments too; a zombie lives no more.
+                // The tools have the marker in their arguments too; zombies do not count.
                 is_ours && read("comm").starts_with(b"hostile") && is_alive(&read("stat"))
             })
             .collect()
     }
 
-    /// Whether bodies still live after some patience.
+    /// Whether bodies still live after a timeout.
     pub fn bodies_stay(&self, patience: Duration) -> bool {
         let started = Instant::now();
         while !self.bodies().is_empty() {
@@ -222,11 +222,11 @@ impl Scene {
         false
     }
 
-    /// Ends what no tool ended.
+    /// Kills the bodies that no tool ended.
     pub fn end_bodies(&self) {
         for pid in self.bodies() {
             let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
-            // It may have ended by itself in between.
+            // It may have ended by itself in the meantime.
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap_or_default();
         }
     }
@@ -244,7 +244,7 @@ impl Drop for Scene {
     }
 }
 
-/// A directory that everybody may look into.
+/// A directory that everybody may read.
 fn open_directory(place: &str) -> tempfile::TempDir {
     let directory = tempfile::Builder::new()
         .prefix("matrix-")
@@ -255,7 +255,7 @@ fn open_directory(place: &str) -> tempfile::TempDir {
     directory
 }
 
-/// Its name must not be the secret itself, which bodies look for in arguments.
+/// Its name must not be the secret, which bodies look for in arguments.
 fn key_of(secret: &str) -> String {
     format!("key-{}", backwards(secret))
 }
@@ -295,7 +295,7 @@ fn host_name() -> String {
     name.trim().to_owned()
 }
 
-/// Something in the host's /run that no sandbox makes for itself.
+/// A path in the host's /run that no sandbox creates itself.
 fn an_entry_of_run() -> String {
     const MADE: &[&str] = &[
         "firejail", "lock", "runner", "shm", "systemd", "user", "runc", "crun",

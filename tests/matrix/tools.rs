@@ -1,4 +1,4 @@
-//! The tools: how each is commonly started, and with which words it limits.
+//! The tools: their common options, and those that set limits.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::scene::Scene;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tool {
-    /// Nothing: the control.
+    /// No sandbox: the control.
     Bare,
     Runner,
     Bwrap,
@@ -32,7 +32,7 @@ pub const TOOLS: &[Tool] = &[
     Tool::Crun,
 ];
 
-/// The view and the namespaces that its manual and most of its users begin with.
+/// The options that its manual and most of its users begin with.
 const BWRAP: &[&str] = &[
     "--unshare-all",
     "--die-with-parent",
@@ -57,7 +57,7 @@ const BWRAP: &[&str] = &[
     "--dev",
     "/dev",
 ];
-/// Its private home is a directory of ours, with the body in it: /tmp and /var/tmp are replaced.
+/// A private home directory with the body in it: /tmp and /var/tmp are replaced.
 const FIREJAIL: &[&str] = &[
     "--quiet",
     "--private-dev",
@@ -70,7 +70,7 @@ const FIREJAIL: &[&str] = &[
 const NSJAIL: &[&str] = &["-Mo", "-Q", "-R", "/usr", "-T", "/tmp"];
 
 impl Tool {
-    /// What it is called, in tables and on the command line.
+    /// The name of the tool, in tables and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bare => "bare",
@@ -83,17 +83,17 @@ impl Tool {
         }
     }
 
-    /// Whether the default tier asks it too: those that start in milliseconds.
+    /// Whether the default tier includes it: tools that start within milliseconds.
     pub fn is_quick(self) -> bool {
         matches!(self, Self::Runner | Self::Bwrap)
     }
 
-    /// Whether it can be had as a package of Debian, which scripts/test installs.
+    /// Whether it is a Debian package, which scripts/test installs.
     pub fn is_of_debian(self) -> bool {
         self != Self::Nsjail
     }
 
-    /// Where it lies; the runner's is the one under test.
+    /// The path of the program; for the runner, the program under test.
     pub fn program(self) -> Option<PathBuf> {
         match self {
             Self::Bare => None,
@@ -116,7 +116,7 @@ impl Tool {
         text.lines().next().unwrap_or_default().to_owned()
     }
 
-    /// The words that give it a limit; none where it has none.
+    /// The options that set a limit; empty if the tool has none.
     pub fn limit_words(self, limit: Limit) -> &'static [&'static str] {
         match (self, limit) {
             (Self::Runner, Limit::Processes) => &["--pids=64"],
@@ -142,24 +142,24 @@ impl Tool {
         }
     }
 
-    /// What of a bundle's config.json gives it a limit.
+    /// The part of a config.json that sets a limit.
     fn limit_of_spec(limit: Limit, spec: &mut Value) {
         match limit {
             Limit::Processes => spec["linux"]["resources"]["pids"] = json!({"limit": 64}),
             Limit::Memory => {
                 spec["linux"]["resources"]["memory"] = json!({"limit": 64 << 20});
             }
-            // Of the mount that it is given, below; time and output it does not limit.
+            // Limits of the mount below; the tool limits neither time nor output.
             Limit::Disk | Limit::Output | Limit::Time => (),
             Limit::Processor => {
                 spec["process"]["rlimits"] = json!([{"type": "RLIMIT_CPU", "hard": 1, "soft": 1}]);
             }
-            // What `spec` writes has 1,024.
+            // The default that `spec` writes is 1,024.
             Limit::Descriptors => (),
         }
     }
 
-    /// The line that docs/matrix.md shows.
+    /// The line of docs/matrix.md.
     pub fn shown(self) -> String {
         let words = match self {
             Self::Bare => Vec::new(),
@@ -191,8 +191,7 @@ impl Tool {
         format!("`{} {}`{bundle}", self.name(), words.join(" "))
     }
 
-    /// The command that starts the case's body; it lies on the scene's ground. `more` are flags of
-    /// the runner's beyond the common start.
+    /// The command that starts the body of the case. `more` are further flags of the runner.
     pub fn command(self, case: &Case, scene: &Scene, more: &[&str]) -> Command {
         let body = scene.path("hostile");
         let body_words = [vec![case.name.to_owned()], scene.words()].concat();
@@ -205,7 +204,7 @@ impl Tool {
             Self::Runner => {
                 command.args(["run", "--quiet", "--ro"]).arg(&body);
                 if case.judge == Judge::LineOnTerminal {
-                    // Without it standard input is empty.
+                    // Without it, standard input is empty.
                     command.arg("-i");
                 }
                 command.args(limits).args(more).arg("--").arg(&body)
@@ -245,7 +244,7 @@ impl Tool {
         self.finished(command.args(body_words), case, scene)
     }
 
-    /// Root's tools mount in a namespace of their own, so that the host's mounts stay what they are.
+    /// Tools of root mount in a separate namespace, so that the mounts of the host do not change.
     fn outer(self) -> Command {
         let program = self.program();
         if self == Self::Runner || !support::is_root() {
@@ -254,7 +253,7 @@ impl Tool {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--"]);
         if self == Self::Crun {
-            // It refuses hosts that have both versions of cgroups: here it sees one.
+            // It refuses hosts with both versions of cgroups: here it sees one.
             command.args([
                 "sh",
                 "-c",
@@ -266,7 +265,7 @@ impl Tool {
         command
     }
 
-    /// With what the case wants around it.
+    /// With the surroundings that the case needs.
     fn finished(self, command: &Command, case: &Case, scene: &Scene) -> Command {
         let words = |command: &Command| -> Vec<String> {
             let words = [command.get_program()]
@@ -293,7 +292,7 @@ impl Tool {
                 outer.args(words(command));
                 outer
             }
-            // Somebody who can be killed while the body lives.
+            // A process that can be killed while the body lives.
             Judge::KilledParent if self == Self::Bare => {
                 let mut outer = Command::new("sh");
                 outer.args(["-c", "\"$@\" & wait", "sh"]);
@@ -310,7 +309,7 @@ impl Tool {
         outer
     }
 
-    /// A bundle for OCI runtimes: what their `spec` writes, with the host's /usr, a /tmp and the body.
+    /// A bundle for OCI runtimes: the output of their `spec`, with the host's /usr, a /tmp and the body.
     fn bundle(self, case: &Case, scene: &Scene, body_words: &[String]) -> PathBuf {
         let bundle = scene.path("bundle");
         let root = bundle.join("rootfs");
@@ -331,7 +330,7 @@ impl Tool {
         let mut spec: Value = serde_json::from_str(&text).expect("JSON");
         let words = [vec!["/hostile".to_owned()], body_words.to_vec()].concat();
         spec["process"]["args"] = json!(words);
-        // The caller's own streams, and no terminal between them.
+        // The caller's own streams, without a terminal between.
         spec["process"]["terminal"] = json!(false);
         let mut options = vec!["nosuid", "nodev", "mode=1777"];
         if case.limit == Some(Limit::Disk) {
@@ -354,7 +353,7 @@ impl Tool {
         bundle
     }
 
-    /// Removes what the tool keeps of a run that was killed.
+    /// Removes the tool's leftovers of a killed run.
     pub fn clean_up(self, case: &Case, scene: &Scene) {
         if matches!(self, Self::Runc | Self::Crun) {
             let mut delete = self.outer();
@@ -362,7 +361,7 @@ impl Tool {
             delete
                 .args(["delete", "--force"])
                 .arg(container(case, scene));
-            // There is nothing where it ended in good order.
+            // Nothing is left if the run ended normally.
             delete.output().expect("it starts");
             std::fs::remove_dir_all(scene.path("bundle")).expect("removed");
             remove_groups(&container(case, scene));
@@ -370,7 +369,7 @@ impl Tool {
     }
 }
 
-/// Removes the groups of a container whose tool was killed and forgot them.
+/// Removes the groups of a container whose tool was killed.
 fn remove_groups(container: &str) {
     let Ok(parent) = std::env::var("RUNNER_OPT_CGROUP_PARENT") else {
         return;
@@ -381,7 +380,7 @@ fn remove_groups(container: &str) {
     for hierarchy in [top.to_owned()].into_iter().chain(hierarchies) {
         let group = hierarchy.join(parent.trim_matches('/')).join(container);
         let started = Instant::now();
-        // Busy until the last process has gone.
+        // EBUSY until the last process has gone.
         while group.exists() && std::fs::remove_dir(&group).is_err() {
             assert!(started.elapsed() < PATIENCE, "{} stays", group.display());
             std::thread::sleep(Duration::from_millis(10));
@@ -389,7 +388,7 @@ fn remove_groups(container: &str) {
     }
 }
 
-/// A name of its own for each case.
+/// A unique name for each case.
 fn container(case: &Case, scene: &Scene) -> String {
     format!("{}-{}", scene.mark.replace('=', "-"), case.name)
 }

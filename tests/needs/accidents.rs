@@ -1,4 +1,4 @@
-//! What goes wrong: nobody answers, nobody may be reached, limits, signals, two at once.
+//! Failures: unreachable indexes, denied hosts, limits, signals, concurrent runs.
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -89,7 +89,7 @@ fn limits_of_the_host_hold_for_a_preparation() {
         ("{timeout: 5s}", "slow", "longer than 5 s"),
         ("{disk: 64m}", "large", "wrote more than 64 MiB"),
     ];
-    // Without a group an allocation fails, and what a program says of that is its own.
+    // Without a cgroup an allocation fails, and the message is that of the program.
     if has_cgroup() {
         cases.push(("{memory: 128m}", "greedy", "more than 128 MiB of memory"));
     }
@@ -111,7 +111,7 @@ fn slow(host: &Host) -> std::path::PathBuf {
     host.bundle("slow", "needs: {npm: [slow]}", &[("main.sh", "true")])
 }
 
-/// Whether somebody asked for the archive of the package.
+/// Whether the archive of the package was requested.
 fn is_under_way(host: &Host) -> bool {
     host.index.asked().iter().any(|one| one.ends_with(".tgz"))
 }
@@ -148,7 +148,7 @@ fn killed_provisioning_leaves_nothing_that_the_next_run_uses() {
     running.signal(Signal::KILL);
     let done = running.done();
     assert_eq!(done.code, 137, "{done:#?}");
-    // The package is mended, and nobody waits for the dead.
+    // The package is fixed, and no run waits for the dead one.
     let manifest = json!({ "name": "slow", "version": "1.0.0" });
     host.index.npm(&manifest, "\n");
     let done = host.exec(&[], &bundle).done();

@@ -1,4 +1,4 @@
-//! npm and Python packages: the bundle's own lists first, then `needs`.
+//! npm and Python packages: the lists of the bundle first, then `needs`.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ fn publish(host: &Host) -> serde_json::Value {
     locked
 }
 
-/// A lock file that has `salutation`.
+/// A lock file with `salutation`.
 fn lists(locked: &serde_json::Value) -> [String; 2] {
     let package = json!({ "name": "tool", "version": "1.0.0",
                           "dependencies": { "salutation": "^2.0.0" } });
@@ -59,7 +59,7 @@ fn npm_packages_are_added_to_the_lock_files() {
         (&row["kind"], &row["found"]),
         (&json!("npm"), &json!("made"))
     );
-    // The lists alone are enough to ask.
+    // The lists alone are a request.
     let done = host.done(
         "needs: {language: node}",
         &files[..2],

@@ -1,4 +1,4 @@
-//! A host with indexes of its own, an image with apt, npm and pip, and a store.
+//! A host with its own indexes, an image with apt, npm and pip, and a store.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -7,7 +7,6 @@ use crate::index::Index;
 use support::images::{Image, debian};
 use support::{Case, Done, Ground};
 
-/// Ground, indexes, image, store.
 pub(crate) struct Host {
     pub(crate) ground: Ground,
     pub(crate) index: Index,
@@ -16,8 +15,8 @@ pub(crate) struct Host {
     policy: PathBuf,
 }
 
-/// The image is unpacked once for all tests that run at once. What they prepare has keys of its own:
-/// no two indexes have the same address.
+/// The image is unpacked once for all concurrent tests. Their preparations have different keys,
+/// since all indexes have different addresses.
 fn store() -> Arc<tempfile::TempDir> {
     static SHARED: Mutex<Weak<tempfile::TempDir>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -33,13 +32,13 @@ fn store() -> Arc<tempfile::TempDir> {
 }
 
 impl Host {
-    /// `None`, after a loud skip, where a tool or the image is not to be had.
+    /// `None`, with a printed skip, if a tool or the image is unavailable.
     pub(crate) fn new() -> Option<Self> {
         let image = debian()?;
         Self::of(Index::start()?, image)
     }
 
-    /// The same with an index that speaks TLS. The host does not say yet who vouches for it.
+    /// The same with an index over TLS. The host does not trust its authority yet.
     pub(crate) fn with_tls() -> Option<Self> {
         let image = debian()?;
         Self::of(Index::start_with_tls()?, image)
@@ -58,7 +57,7 @@ impl Host {
         Some(host)
     }
 
-    /// What the host configuration says besides the image.
+    /// Further lines of the host configuration, besides the image.
     pub(crate) fn configure(&self, text: &str) {
         let image = format!(
             "images: [{{id: debian, languages: [multi, node, python], cost_tier: 0, source: '{}'}}]\n",
@@ -67,7 +66,7 @@ impl Host {
         std::fs::write(&self.policy, image + text).expect("written");
     }
 
-    /// A bundle `name` of these files, whose manifest asks for the engine and says the rest.
+    /// A bundle `name` with these files, whose manifest requests the engine and has these lines.
     pub(crate) fn bundle(&self, name: &str, manifest: &str, files: &[(&str, &str)]) -> PathBuf {
         let text = format!(
             "runner: {{engine: sandbox, image: debian, {manifest}}}\nrun: {{exec: [sh, main.sh]}}\n"
@@ -113,12 +112,12 @@ impl Host {
         self.exec(&[], &bundle).done()
     }
 
-    /// Where prepared layers are kept.
+    /// The directory of prepared layers.
     pub(crate) fn prepared(&self) -> PathBuf {
         self.store.path().join("oci/1/prepared")
     }
 
-    /// The files of the layer that is kept under `key`.
+    /// The files of the layer with the key `key`.
     pub(crate) fn layer(&self, key: &str) -> PathBuf {
         let name = key.trim_start_matches("sha256:");
         self.prepared().join("1/trees").join(name).join("tree")

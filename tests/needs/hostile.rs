@@ -1,4 +1,4 @@
-//! What an index or a package may try.
+//! Attacks by an index or a package.
 
 use serde_json::json;
 
@@ -21,7 +21,7 @@ fn a_package_archive_that_leaves_its_root_is_refused() {
     assert!(message.contains("escaped"), "{message}");
 }
 
-/// Its link means a place in the image, and that is where its file goes: in the layer.
+/// The link refers to a path of the image, so the file is written there: in the layer.
 #[test]
 fn a_package_that_writes_through_a_link_of_its_own_stays_in_the_layer() {
     let Some(host) = Host::new() else { return };
@@ -77,7 +77,7 @@ fn an_npm_tree_with_links_out_of_it_is_refused_and_one_with_links_inside_is_not(
 #[test]
 fn a_package_cannot_lay_anything_beside_its_own_directory() {
     let Some(host) = Host::new() else { return };
-    // Whoever is still there when npm has ended moves something into the layer.
+    // A process that survives npm moves something into the layer.
     let script = "(mkdir -p /scratch/layer/usr/bin; echo x >/scratch/layer/usr/bin/sh)";
     let manifest = json!({ "name": "beside", "version": "1.0.0",
                            "scripts": { "postinstall": script } });

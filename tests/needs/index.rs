@@ -1,4 +1,4 @@
-//! The indexes of the tests' own: their server on loopback, and what they offer.
+//! The test indexes: their server on loopback, and their packages.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ use support::certificates;
 use support::packages::{has, succeed, tool};
 use support::random;
 
-/// Makes a wheel of one module; usage: `DIRECTORY NAME VERSION TEXT`.
+/// Builds a wheel with one module; usage: `DIRECTORY NAME VERSION TEXT`.
 const WHEEL: &str = include_str!("../bodies/needs/index_wheel.py");
 
 /// Replaces the data of a package; usage: `FILE`.
 const FORGE: &str = include_str!("../bodies/needs/index_forge.py");
 
-/// A Debian package to be made.
+/// A Debian package to build.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Deb<'a> {
     pub(crate) name: &'a str,
     pub(crate) depends: &'a str,
-    /// Path and contents; a file below `usr/bin` may be executed.
+    /// Path and contents; files below `usr/bin` are executable.
     pub(crate) files: &'a [(&'a str, &'a str)],
     pub(crate) postinst: &'a str,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Deb<'a> {
 /// The server and its directory. It ends with this value.
 pub(crate) struct Index {
     directory: tempfile::TempDir,
-    /// Opens every path, so that no two indexes have the same address.
+    /// The prefix of every path, so that all indexes have different addresses.
     name: String,
     port: u16,
     tls: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Index {
 impl Drop for Index {
     fn drop(&mut self) {
         self.stop();
-        // The agent that gpg started keeps its directory.
+        // The agent that gpg started keeps its directory in use.
         let mut end = tool("gpgconf");
         end.args(["--kill", "gpg-agent"]);
         let ended = succeed(end.env("GNUPGHOME", self.path("gnupg")));
@@ -48,7 +48,7 @@ impl Drop for Index {
 }
 
 impl Index {
-    /// `None`, after a loud skip, where a tool is missing.
+    /// `None`, with a printed skip, if a tool is missing.
     pub(crate) fn start() -> Option<Self> {
         Self::serve(false)
     }
@@ -104,19 +104,19 @@ impl Index {
         })
     }
 
-    /// Nobody answers any more.
+    /// Ends the server.
     pub(crate) fn stop(&mut self) {
         drop(self.started.stdin.take());
         self.started.wait().expect("waited for");
     }
 
-    /// Where the index of this kind is.
+    /// The address of the index of this kind.
     pub(crate) fn url(&self, kind: &str) -> String {
         let scheme = if self.tls { "https" } else { "http" };
         format!("{scheme}://{kind}.test:{}/{}", self.port, self.name)
     }
 
-    /// The certificate of who vouches for it.
+    /// The certificate of its authority.
     pub(crate) fn authority(&self) -> PathBuf {
         self.path("ca.pem")
     }
@@ -135,7 +135,7 @@ impl Index {
         self.path("site").join(&self.name).join(part)
     }
 
-    /// Adds packages to the apt repository and signs it anew.
+    /// Adds packages to the apt repository and signs it again.
     pub(crate) fn debs(&self, debs: &[Deb<'_>]) {
         for deb in debs {
             self.deb(deb);
@@ -183,8 +183,8 @@ impl Index {
         self.site("apt").join(name)
     }
 
-    /// Gives the package `name` other data: what this script of Python makes of an open archive
-    /// `tar` and `entry`, which takes a name and keeps `..` as it is.
+    /// Changes the data of the package `name`: a Python script gets the open archive `tar` and
+    /// `entry`, which takes a name and keeps `..` as it is.
     fn forge(&self, name: &str, script: &str) {
         let file = self.apt(&format!("{name}_1.0_all.deb"));
         let text = FORGE.replace("SCRIPT", script);
@@ -193,7 +193,7 @@ impl Index {
         self.sign();
     }
 
-    /// A package whose only file is called so.
+    /// A package with one file of this name.
     pub(crate) fn replace_data(&self, name: &str, path: &str, text: &str) {
         self.forge(name, &format!("add({path:?}, {text:?})"));
     }
@@ -206,7 +206,7 @@ impl Index {
         );
     }
 
-    /// Writes `Packages`, `Release` and `InRelease` of what is in the repository.
+    /// Writes `Packages`, `Release` and `InRelease` for the repository.
     pub(crate) fn sign(&self) {
         let here = self.site("apt");
         let mut scan = tool("dpkg-scanpackages");
@@ -260,7 +260,7 @@ impl Index {
         call()
     }
 
-    /// Publishes an npm package of one file; what `npm pack` says of it.
+    /// Publishes an npm package with one file; returns the output of `npm pack`.
     pub(crate) fn npm(&self, manifest: &Value, code: &str) -> Value {
         let source = tempfile::tempdir().expect("a directory");
         let file = |name: &str| source.path().join(name);
@@ -301,7 +301,7 @@ impl Index {
         described
     }
 
-    /// Publishes a Python package of one module.
+    /// Publishes a Python package with one module.
     pub(crate) fn wheel(&self, name: &str, version: &str, code: &str) {
         let page = self.site("simple").join(name);
         std::fs::create_dir_all(&page).expect("made");
@@ -318,7 +318,7 @@ impl Index {
         std::fs::write(page.join("index.html"), text).expect("written");
     }
 
-    /// What the host configuration says of these indexes.
+    /// The host configuration for these indexes.
     pub(crate) fn policy(&self) -> String {
         format!(
             "preparation:\n  apt:\n    sources: ['deb {}/apt ./']\n    trusted_keys: {}\n  \

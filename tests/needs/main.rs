@@ -1,5 +1,5 @@
-//! What `needs` asks for, installed in preparation runs: real apt, npm and pip in a Debian image,
-//! against indexes of the tests' own.
+//! The packages of `needs`, installed in preparation runs: real apt, npm and pip in a Debian image,
+//! with indexes of the tests.
 #![allow(
     clippy::expect_used,
     clippy::panic,

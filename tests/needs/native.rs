@@ -3,7 +3,7 @@
 use crate::host::Host;
 use crate::index::{Deb, Index};
 
-/// A package with a dependency, whose installation would leave a trace.
+/// A package with a dependency, whose installation scripts would leave a file.
 pub(crate) const GREETING: [Deb<'static>; 2] = [
     Deb {
         name: "greeting-text",
@@ -111,13 +111,13 @@ fn a_package_that_no_index_has_is_named() {
 fn packages_of_an_untrusted_index_are_refused() {
     let Some(host) = Host::new() else { return };
     host.index.debs(&GREETING);
-    // Changed since it was signed.
+    // Changed after it was signed.
     let list = host.index.apt("Packages");
     let text = std::fs::read_to_string(&list).expect("readable");
     std::fs::write(&list, text.replace("greeting-text", "greeting-tent")).expect("written");
     let done = host.done(NEEDS, &[], "true");
     done.assert_error("failed", "preparation_failed");
-    // Signed by nobody whom the host trusts.
+    // Signed with a key that the host does not trust.
     host.index.sign();
     let Some(other) = Index::start() else { return };
     let own = host.index.keys();
@@ -134,7 +134,7 @@ fn packages_of_an_untrusted_index_are_refused() {
 fn a_plan_lists_packages_and_their_origin_and_installs_nothing() {
     let Some(host) = Host::new() else { return };
     let bundle = host.bundle("planned", NEEDS, &[("main.sh", "true")]);
-    // What it prints is no report.
+    // Its output is not a report.
     let done = host.verb("plan", &[], &bundle).without("I8").done();
     let row = &done.report["preparation"][0];
     assert_eq!(row["kind"], "native", "{done:#?}");

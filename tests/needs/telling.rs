@@ -1,4 +1,4 @@
-//! What a person sees of a preparation while it goes on.
+//! The progress of a preparation on the terminal.
 
 use serde_json::json;
 
@@ -28,7 +28,7 @@ fn provisioning_progress_is_shown_and_erased_before_the_bodys_output() {
     assert!(before.ends_with(ERASED), "{shown:?}");
     assert!(body.starts_with("\r\n"), "{shown:?}");
     assert!(!body.contains("installing"), "{shown:?}");
-    // What is in the store takes no time: nothing is drawn of it.
+    // Nothing is printed for a preparation that is in the store.
     let (case, shown) = host.exec(&[], &bundle).on_screen();
     case.done().assert_exited(0);
     let shown = shown.join().expect("joined");
@@ -47,7 +47,7 @@ fn provisioning_shows_no_progress_without_a_terminal_or_with_quiet() {
     let done = host.exec(&[], &bundle("piped", other)).done();
     assert_eq!(done.report["preparation"][0]["found"], "made");
     assert!(done.stderr.starts_with("the body speaks\n"), "{done:#?}");
-    // With -v there is a line for each thing, before the body.
+    // With -v there is a line for each step, before the body.
     let other = "needs: {npm: ['greeting@^1.0.0']}";
     let done = host.exec(&["-v"], &bundle("verbose", other)).done();
     let (before, _) = done.stderr.split_once("the body speaks").expect("both");

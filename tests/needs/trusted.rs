@@ -1,4 +1,4 @@
-//! Indexes over TLS, roots that nobody writes, and what a bundle says of where packages come from.
+//! Indexes over TLS, read-only roots, and package sources that a bundle states.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn publish(host: &Host) {
 }
 
 #[test]
-fn indexes_over_tls_are_believed_where_the_host_names_who_vouches_for_them() {
+fn indexes_over_tls_are_trusted_if_the_host_names_their_authority() {
     let Some(host) = Host::with_tls() else { return };
     publish(&host);
     let policy = host.index.policy();

@@ -1,4 +1,4 @@
-//! What others wrote, read by us.
+//! Artifacts of other programs, read by the runner.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -22,7 +22,7 @@ fn unpacked(layer: &Path, view: LayerView, into: &Path) -> LayerView {
     unpacked.expect("a layer").view
 }
 
-/// umoci ends its layers without the padding of the last file and without an end.
+/// umoci ends its layers without the padding of the last file and without the end of the archive.
 #[test]
 fn layers_that_umoci_made_are_unpacked_one_over_the_other() {
     let Some(image) = tiny() else { return };

@@ -1,4 +1,4 @@
-//! A host with a registry that wants TLS and a login, a helper that knows the login, and a store.
+//! A host with a registry that requires TLS and a login, a credential helper, and a store.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -6,7 +6,6 @@ use std::process::{Command, Output};
 use support::registry::{Options, Registry};
 use support::{Case, Ground, random, runner};
 
-/// Ground, registry, store, policy.
 pub(crate) struct Host {
     pub(crate) ground: Ground,
     pub(crate) registry: Registry,
@@ -16,7 +15,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// `None`, after a loud skip, where there is no registry to be had.
+    /// `None`, with a printed skip, if no registry is available.
     pub(crate) fn new() -> Option<Self> {
         let registry = Registry::start(Options {
             tls: true,
@@ -35,7 +34,7 @@ impl Host {
         Some(host)
     }
 
-    /// From now on another store, with nothing in it.
+    /// Uses another, empty store from now on.
     pub(crate) fn forget(&mut self) {
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         self.store = self.ground.path(&format!("store-{}", random()));
@@ -43,7 +42,7 @@ impl Host {
         std::fs::set_permissions(&self.store, private).expect("set");
     }
 
-    /// The policy, with these lines besides the authority of the registry, which is the default one.
+    /// The policy with these lines and the authority of the registry, which is the default registry.
     pub(crate) fn allow(&mut self, lines: &str) {
         let registry = self.registry.reference("");
         let text = format!(
@@ -81,7 +80,7 @@ impl Host {
         command.output().expect("the runner starts")
     }
 
-    /// What it printed; its complaint is the panic.
+    /// Its output; on an error, panics with its message.
     #[track_caller]
     pub(crate) fn source_ok(&self, words: &[&str]) -> String {
         let output = self.source(words);

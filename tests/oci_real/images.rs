@@ -1,4 +1,4 @@
-//! Images: pushed by skopeo, pulled by us with TLS, a login and a credential helper, run.
+//! Images: pushed by skopeo, pulled by the runner with TLS, a login and a credential helper, and run.
 
 use crate::host::Host;
 use support::images::{debian, tiny};
@@ -18,7 +18,7 @@ fn a_program_runs_on_an_image_that_skopeo_pushed() {
     assert_eq!(done.text(), wanted);
     assert_eq!(done.report["image"]["digest"], image.digest().as_str());
     assert_eq!(done.report["image"]["found"], "pulled");
-    // From then on nobody is asked.
+    // From then on no request is sent.
     host.registry.stop();
     let done = host.command(&words).done();
     done.assert_exited(0);

@@ -1,5 +1,5 @@
 //! Sources and images end to end: Debian's `docker-registry` on loopback, `skopeo` and `umoci` as
-//! the others who read and write, images made from packages.
+//! other readers and writers, images made from packages.
 #![allow(
     clippy::expect_used,
     clippy::panic,

@@ -1,5 +1,5 @@
 //! `engine: sandbox` with `needs`: the image from the registry by a template of the host, packages
-//! from indexes of the tests' own.
+//! from indexes of the tests.
 
 use serde_json::json;
 
@@ -68,7 +68,7 @@ fn a_manifest_has_an_image_packages_of_three_kinds_and_a_source_all_at_once() {
         .collect();
     let wanted = ["native", "npm", "pip"].map(|kind| (json!(kind), json!("made")));
     assert_eq!(rows, wanted);
-    // Everything is kept: nobody is asked any more.
+    // Everything is kept: no further request is sent.
     index.stop();
     host.registry.stop();
     let done = host.command(&words).done();

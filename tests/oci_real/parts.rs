@@ -1,4 +1,4 @@
-//! The parts themselves: what later tests rely on.
+//! The components that later tests rely on.
 
 use std::process::Command;
 use support::images::{debian, skopeo, tiny};

@@ -1,4 +1,4 @@
-//! Sources: built, pushed, read by skopeo, copied by it, pulled again, and run from a manifest.
+//! Sources: built, pushed, read and copied by skopeo, pulled again, and run from a manifest.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// Builds a source of two files, pushes it, and says its digest as skopeo sees it.
+/// Builds a source with two files, pushes it, and returns its digest according to skopeo.
 pub(crate) fn pushed(host: &Host, name: &str) -> String {
     host.ground.write("backend/src/main.txt", "as it was\n");
     host.ground.write("backend/README", "read me\n");
@@ -30,7 +30,7 @@ pub(crate) fn pushed(host: &Host, name: &str) -> String {
         "--push",
         &reference,
     ]);
-    // What a raw manifest's bytes are is what its digest is of.
+    // The digest of a raw manifest is that of its bytes.
     let mut raw = skopeo("inspect", &host.registry, "");
     let raw = succeed(raw.args(["--raw", &host.docker(name)])).expect("skopeo reads it");
     spec::digest::Digest::of(raw.as_bytes()).to_string()

@@ -1,5 +1,5 @@
-//! Bytes that are generated: by established libraries from generated names, by damaging the corpus,
-//! and by putting fragments together that readers have been known to read differently.
+//! Generated input: made by established libraries from generated names, by damaging the corpus, and
+//! from fragments that parsers are known to read differently.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -15,13 +15,15 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use crate::properties;
 use crate::recorded::{Check, MADE, corpus};
-use egress::client_hello::{self, HELLO_BYTES_MAX, HelloError, Progress};
+use egress::address::Family;
+use egress::client_hello::{self, HELLO_BYTES_MAX, HelloError};
 use egress::dns::{self, Answer, Malformed, QUERY_BYTES_MAX, TYPE_A};
 use egress::http_head::{self, HEAD_BYTES_MAX};
-use egress::resolver::answer::{self, Family};
+use egress::parsed::Parsed;
+use egress::resolver::answer;
 use spec::host_name::HostName;
 
-/// One change of some bytes.
+/// One change to the bytes.
 #[derive(Debug, Clone)]
 enum Damage {
     Set(Index, u8),
@@ -74,14 +76,14 @@ fn damaged_corpus(folder: &str) -> impl Strategy<Value = Vec<u8>> {
     (select(files), vec(damage(), 0..5)).prop_map(|(bytes, changes)| damaged(bytes, &changes))
 }
 
-/// A label, and what follows it.
+/// A label, and the separator after it.
 fn labels(more: &str) -> impl Strategy<Value = String> {
     let label = "[a-zA-Z0-9_]([a-zA-Z0-9_-]{0,12}[a-zA-Z0-9_])?";
     let pattern = format!("LABEL{more}").replace("LABEL", label);
     proptest::string::string_regex(&pattern).expect("a pattern")
 }
 
-/// Host names, and what is nearly one.
+/// Host names, and strings that are nearly host names.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         8 => labels(r"(\.LABEL){1,3}"),
@@ -90,7 +92,7 @@ fn name() -> impl Strategy<Value = String> {
     ]
 }
 
-/// What rustls' own client sends for a name; `None` where the name is none to it.
+/// The ClientHello of rustls for a name; `None` if rustls does not accept the name.
 fn hello_of_rustls(name: &str) -> Option<Vec<u8>> {
     let server = ServerName::try_from(name.to_owned()).ok()?;
     let config =
@@ -105,7 +107,7 @@ fn hello_of_rustls(name: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The same handshake message in other records.
+/// The same handshake message, split into other records.
 fn in_records(hello: &[u8], lengths: &[usize]) -> Vec<u8> {
     let mut rest = &hello[5..];
     let mut bytes = Vec::new();
@@ -123,7 +125,7 @@ fn in_records(hello: &[u8], lengths: &[usize]) -> Vec<u8> {
     bytes
 }
 
-/// A hello with one more extension of so many bytes, as large as tickets and key shares may be.
+/// A hello with one more extension of this size, as large as tickets and key shares may be.
 fn with_extension(hello: &[u8], kind: u16, content_bytes: usize) -> Vec<u8> {
     let mut message = hello[5..].to_vec();
     let session = 4 + 2 + 32;
@@ -131,7 +133,7 @@ fn with_extension(hello: &[u8], kind: u16, content_bytes: usize) -> Vec<u8> {
     let suites_bytes = usize::from(u16::from_be_bytes([message[suites], message[suites + 1]]));
     let compression = suites + 2 + suites_bytes;
     let extensions = compression + 1 + usize::from(message[compression]);
-    // In front: a hello of TLS 1.3 that is resumed has one that must be the last.
+    // At the front: a resumed TLS 1.3 hello has an extension that must be the last.
     let content = vec![0; content_bytes];
     let length = u16::try_from(content_bytes).expect("short").to_be_bytes();
     let new = [&kind.to_be_bytes(), length.as_slice(), &content].concat();
@@ -149,12 +151,12 @@ fn dns_name(text: &str) -> Name<Vec<u8>> {
     text.parse().expect(text)
 }
 
-/// Names in the form that a DNS message may have: one that the other library takes.
+/// Names in the form of a DNS message that the other library accepts.
 fn asked_name() -> impl Strategy<Value = String> {
     labels(r"(\.LABEL){0,3}\.[a-z]{2,6}")
 }
 
-/// A damaged file of one of the made folders, and what it must hold.
+/// A damaged file of one of the generated folders, and its property.
 fn damaged_made() -> impl Strategy<Value = (Check, Vec<u8>)> {
     select(MADE.to_vec()).prop_flat_map(|(folder, check)| (Just(check), damaged_corpus(folder)))
 }
@@ -163,7 +165,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn damaged_archives_documents_and_texts_hold_what_their_properties_say(
+    fn damaged_archives_documents_and_texts_have_their_properties(
         (check, bytes) in damaged_made(),
     ) {
         check(&bytes);
@@ -204,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn a_hello_of_rustls_is_read_as_the_name_that_it_is_for(
+    fn a_hello_of_rustls_is_parsed_with_its_name(
         name in name(),
         lengths in vec(prop_oneof![Just(1), 1_usize..40, 200_usize..400], 1..4),
         changes in vec(damage(), 1..3),
@@ -217,13 +219,13 @@ proptest! {
         let records = in_records(&bytes, &lengths);
         for bytes in [&bytes, &records] {
             match client_hello::parse(bytes) {
-                Ok(Progress::Hello(hello)) => {
+                Ok(Parsed::Complete(hello)) => {
                     let ours = hello.server_name.map(|name| name.to_string());
                     let sent = name.trim_end_matches('.').to_ascii_lowercase();
-                    // An address is not sent as a name.
+                    // Clients send no server name for an address.
                     prop_assert_eq!(ours, name.parse::<IpAddr>().is_err().then_some(sent));
                 }
-                Ok(Progress::More) => prop_assert!(false, "the hello is whole"),
+                Ok(Parsed::Incomplete) => prop_assert!(false, "the hello is whole"),
                 Err(why) => {
                     prop_assert_eq!(why, HelloError::BadName);
                     prop_assert!(HostName::parse(name.as_bytes()).is_err(), "{}", name);
@@ -244,7 +246,7 @@ proptest! {
         let bytes = with_extension(&plain, kind, content_bytes);
         let fits = plain.len() - 5 + 4 + content_bytes <= HELLO_BYTES_MAX;
         match client_hello::parse(&bytes) {
-            Ok(Progress::Hello(hello)) => {
+            Ok(Parsed::Complete(hello)) => {
                 prop_assert!(fits);
                 let name = hello.server_name.map(|name| name.to_string());
                 prop_assert_eq!(name.as_deref(), Some("api.example.com"));
@@ -291,7 +293,7 @@ proptest! {
     }
 
     #[test]
-    fn an_answer_of_another_library_is_read_as_it_is_meant(
+    fn an_answer_of_another_library_is_parsed_correctly(
         names in vec(asked_name(), 1..6),
         addresses in vec(any::<[u8; 4]>(), 0..6),
         is_reversed: bool,
@@ -334,10 +336,10 @@ proptest! {
     }
 
     #[test]
-    fn our_own_questions_are_read_as_they_are_meant(name in asked_name(), id: u16, is_v6: bool) {
+    fn queries_of_the_relay_are_parsed_correctly_by_another_library(name in asked_name(), id: u16, is_v6: bool) {
         let host = HostName::parse(name.as_bytes()).expect("a name");
         let family = if is_v6 { Family::V6 } else { Family::V4 };
-        let bytes = answer::question(id, &host, family);
+        let bytes = answer::query(id, &host, family);
         let query = dns::parse(&bytes).expect("a query");
         prop_assert_eq!(query.name.as_ref(), Some(&host));
         prop_assert_eq!(query.kind, if is_v6 { 28 } else { TYPE_A });
@@ -386,7 +388,7 @@ proptest! {
         let text = format!("{start}{}\r\n\r\n", "y".repeat(count));
         let read = http_head::parse(text.as_bytes());
         if text.len() <= HEAD_BYTES_MAX {
-            prop_assert!(matches!(read, Ok(http_head::Progress::Head(_))), "{:?}", read);
+            prop_assert!(matches!(read, Ok(Parsed::Complete(_))), "{:?}", read);
         } else {
             prop_assert_eq!(read, Err(http_head::HeadError::TooLong));
         }

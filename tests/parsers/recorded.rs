@@ -1,12 +1,13 @@
-//! The corpus: every file holds the properties, and what real programs sent is understood.
+//! The corpus: every file has its property, and the messages of real programs are parsed.
 
 use std::fs;
 
 use crate::properties;
-use egress::http_head::{self, Host};
-use egress::{client_hello, dns};
+use egress::host::Host;
+use egress::parsed::Parsed;
+use egress::{client_hello, dns, http_head};
 
-/// The files of one folder of the corpus, and what is in them.
+/// The names and contents of one folder of the corpus.
 pub(crate) fn corpus(folder: &str) -> Vec<(String, Vec<u8>)> {
     let folder = support::source_path("tests/parsers/corpus").join(folder);
     let files = fs::read_dir(&folder).expect("the corpus is part of the source");
@@ -22,7 +23,7 @@ pub(crate) fn corpus(folder: &str) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// The files of `folder` that do not hold what `check` says.
+/// The files of `folder` for which `check` fails.
 fn broken(folder: &str, check: impl Fn(&[u8])) -> Vec<String> {
     let files = corpus(folder).into_iter();
     let broken = files.filter(|(_, bytes)| {
@@ -35,10 +36,10 @@ fn check_all(folder: &str, check: impl Fn(&[u8])) {
     assert_eq!(broken(folder, check), [""; 0]);
 }
 
-/// A property of bytes: it panics where they do not hold it.
+/// A property of bytes: panics if it does not hold.
 pub(crate) type Check = fn(&[u8]);
 
-/// What has a folder of the corpus, and none of the tests below: the folder, and its property.
+/// The folders of the corpus without a test below, and their properties.
 pub(crate) const MADE: [(&str, Check); 13] = [
     ("archive", properties::archive::check),
     ("child_status", properties::child_status::check),
@@ -56,7 +57,7 @@ pub(crate) const MADE: [(&str, Check); 13] = [
 ];
 
 #[test]
-fn every_archive_document_and_text_that_was_made_holds_what_its_property_says() {
+fn every_generated_archive_document_and_text_has_its_property() {
     let broken: Vec<String> = MADE
         .into_iter()
         .flat_map(|(folder, check)| broken(folder, check))
@@ -90,12 +91,12 @@ fn every_recorded_packet_is_read_as_its_header_says() {
 }
 
 #[test]
-fn every_recorded_word_of_socks_is_read_as_it_is_written() {
+fn every_recorded_socks_message_is_parsed_correctly() {
     check_all("socks", properties::socks::check);
 }
 
 #[test]
-fn what_resolver_libraries_ask_is_understood_and_made_questions_are_refused() {
+fn queries_of_resolver_libraries_are_parsed_and_malformed_ones_are_refused() {
     let refused = [
         "compressed-question",
         "notify",
@@ -136,7 +137,7 @@ fn the_name_in_what_tls_libraries_send_is_found() {
     ];
     for (file, bytes) in corpus("client_hello") {
         let read = client_hello::parse(&bytes);
-        let Ok(client_hello::Progress::Hello(hello)) = read else {
+        let Ok(Parsed::Complete(hello)) = read else {
             assert!(!named.contains(&file.as_str()), "{file}: {read:?}");
             continue;
         };
@@ -174,7 +175,7 @@ fn the_host_in_what_http_libraries_send_is_found() {
     ];
     for (file, bytes) in corpus("http_head") {
         let read = http_head::parse(&bytes);
-        let Ok(http_head::Progress::Head(head)) = read else {
+        let Ok(Parsed::Complete(head)) = read else {
             assert!(
                 made_and_refused.contains(&file.as_str()),
                 "{file}: {read:?}"
@@ -187,7 +188,7 @@ fn the_host_in_what_http_libraries_send_is_found() {
         }
         match head.host {
             Host::Name(name) => assert_eq!(name.as_str(), "api.example.com", "{file}"),
-            // It was given an address.
+            // The client was given an address.
             Host::Address(address) => assert!(address.is_loopback() && file == "node-fetch"),
         }
         let is_connect = file.ends_with("-connect");

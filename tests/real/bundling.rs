@@ -1,5 +1,4 @@
-//! From a folder to a bundle to a run: what `runner bundle` makes of a program does what the program
-//! does as the directory that it is.
+//! From a folder to a bundle to a run: a bundled program does the same as the program in its directory.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +9,7 @@ use support::bundles::{bundled, pack};
 use support::packages::{esbuild, node_program, pytest, succeed, tool, wheels};
 use support::{Done, Ground, needs_root, random, runner};
 
-/// What the reports of two runs of one program say alike.
+/// The equal parts of the reports of two runs of one program.
 const ALIKE: [&str; 12] = [
     "outcome",
     "exit",
@@ -26,8 +25,8 @@ const ALIKE: [&str; 12] = [
     "warnings",
 ];
 
-/// Runs a folder's program as the directory that it is, then from the archive that `runner bundle`
-/// makes of it; both must end, print and report alike. Gives back the run from the archive.
+/// Runs the program of a folder in its directory, then from the archive of `runner bundle`; both
+/// must exit, print and report the same. Returns the run from the archive.
 pub(crate) fn exec_bundled(
     ground: &Ground,
     flags: &[&str],
@@ -48,13 +47,13 @@ pub(crate) fn exec_bundled(
     );
     let what_is_alike = |done: &Done| {
         let mut report = done.report.clone();
-        // What a killed run of another test had left is removed by whoever comes next.
+        // The next run removes the leftovers of a killed run of another test.
         let warnings = report["warnings"].as_array_mut().expect("a list");
         warnings.retain(|warning| warning["code"] != "leftover_removed");
         ALIKE.map(|field| (field, report[field].take()))
     };
     assert_eq!(what_is_alike(&done), what_is_alike(&as_directory));
-    // What the archive holds more than the folder.
+    // The files that the archive has and the folder does not.
     let entries = |done: &Done| done.report["bundle"]["entries"].as_u64().expect("a number");
     assert_eq!(entries(&done), entries(&as_directory) + 2, "{done:#?}");
     done
@@ -70,12 +69,12 @@ pub(crate) fn populated(ground: &Ground, prepared: &Path, files: &[(&str, &str)]
     folder
 }
 
-/// Each entry: kind, mode, size of a file, target of a link. Not the resolved manifest's.
+/// Each entry: kind, mode, size of a file, target of a link. Without the resolved manifest.
 const LIST: &str = "find . -path ./.runner -prune -o -type f -printf '%p %y %m %s\\n' \
      -o -printf '%p %y %m %l\\n' | LC_ALL=C sort; \
      find . -path ./.runner -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 cat | sha256sum";
 
-/// `node_modules` has what trees of programs have: programs, links in `.bin`, a link to a directory.
+/// `node_modules` has the entries of usual trees: programs, links in `.bin`, a link to a directory.
 #[test]
 fn the_body_finds_the_same_tree_whatever_its_bundle_was_made_with() {
     let ground = Ground::new();
@@ -108,8 +107,8 @@ const greeting = require('greeting');
 console.log(greeting(process.argv[2]), require('semver').inc('1.2.3', 'major'), process.env.MODE);
 ";
 
-/// The program's manifest takes its packages from one folder of the workspace, a library from a
-/// code-workspace that it refers to, and one file from its own text.
+/// The manifest takes packages from a folder of the workspace, a library from a code-workspace, and
+/// one file from inline text.
 #[test]
 fn a_node_program_composed_of_a_workspaces_sources_runs() {
     let ground = Ground::new();
@@ -122,7 +121,7 @@ fn a_node_program_composed_of_a_workspaces_sources_runs() {
         std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
         std::fs::write(path, text).expect("written");
     };
-    // A link to a directory is kept where what it points to comes along.
+    // A link to a directory is kept if its target is included.
     write(
         "apps/report/manifest.yaml",
         "name: report
@@ -212,8 +211,8 @@ run: [python3, -m, pytest, -q, -p, 'no:cacheprovider', --basetemp=/tmp/suite, te
     assert!(done.text().contains("2 passed"), "{done:#?}");
 }
 
-/// What a crate with a build script, a module and a test needs of the tree: its folders, and to be
-/// built elsewhere than where it lies.
+/// A crate with a build script, a module and a test needs its folders, and must be built in another
+/// directory.
 const CRATE: [(&str, &str); 5] = [
     (
         "Cargo.toml",

@@ -1,4 +1,4 @@
-//! `runner run --` where another program starts it: cargo, pytest, systemd-run.
+//! `runner run --` started by other programs: cargo, pytest, systemd-run.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -53,7 +53,7 @@ fn a_fixture_is_read_and_a_result_is_written() {
     ("tests/fixture.txt", "a b c\n"),
 ];
 
-/// A cargo on a crate of the tests' own, without the settings of the cargo that runs this test.
+/// cargo for a crate of the test, without the settings of the cargo that runs this test.
 fn cargo(folder: &Path) -> Command {
     let mut command = Command::new("cargo");
     for (name, _) in std::env::vars_os() {
@@ -84,10 +84,10 @@ fn write_crate(folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The test program that cargo builds of the crate's library, for a user who cannot reach cargo.
+/// The test program of the crate's library, for a user who cannot start cargo.
 fn built_test_program() -> Option<PathBuf> {
     let folder = prepared("crate-1", |folder| {
-        // Not in the cache: cargo would take the settings of this project, which is above it.
+        // Outside the cache: cargo would use the settings of this project, which is above it.
         let apart = tempfile::tempdir().map_err(|error| error.to_string())?;
         write_crate(apart.path()).map_err(|error| error.to_string())?;
         let mut build = cargo(apart.path());
@@ -103,9 +103,9 @@ fn built_test_program() -> Option<PathBuf> {
     Some(folder.join("counted"))
 }
 
-/// `[target.<triple>] runner = "runner run --ro … --rw … --"`: tests read the crate, and write
-/// only where cargo gives them a directory (`CARGO_TARGET_TMPDIR`). The test program itself needs
-/// no flag. Unit tests that touch no file need no more than `runner run --`.
+/// `[target.<triple>] runner = "runner run --ro … --rw … --"`: tests read the crate, and write only
+/// in the directory that cargo provides (`CARGO_TARGET_TMPDIR`). The test program itself needs no
+/// flag. Unit tests without files need only `runner run --`.
 #[test]
 fn cargo_runs_unit_integration_and_documentation_tests_through_the_runner() {
     let program = built_test_program();
@@ -180,11 +180,11 @@ fn pytest_runs_tests_that_start_the_runner() {
     command.env("PYTHONPATH", pytest);
     command.env("PYTHONDONTWRITEBYTECODE", "1");
     command.env("RUNNER_UNDER_TEST", runner());
-    // The last run's end is not pytest's: its report is not compared.
+    // The outcome of the last run is not that of pytest: its report is not compared.
     let done = ground.harness(command).without("I8").done();
     assert_eq!(done.code, 0, "{done:#?}");
     assert!(done.text().contains("3 passed"), "{done:#?}");
-    // pytest's time-out is a SIGKILL: what that run left behind goes at the next start.
+    // The timeout of pytest sends SIGKILL: the next start removes the leftovers of that run.
     ground.run(&[], &["true"]).assert_exited(0);
 }
 

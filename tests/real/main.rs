@@ -1,6 +1,6 @@
-//! Real programs on real input, as a person would run them: packages from the registries, compilers,
-//! version control, test harnesses. Every run goes through the program and is followed by the
-//! invariants, under the default limits and the default policy.
+//! Real programs with real input: packages from the registries, compilers, version control, test
+//! harnesses. Every run goes through the program, with the default limits and policy, and the
+//! invariants are checked after it.
 #![allow(
     clippy::expect_used,
     clippy::panic,

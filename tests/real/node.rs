@@ -1,5 +1,5 @@
 //! Node: a program with installed dependencies, npm without the network, a server on loopback, a
-//! Node that lies outside the system directories.
+//! Node outside the system directories.
 
 use std::path::PathBuf;
 
@@ -116,7 +116,7 @@ fn a_node_outside_the_system_directories_is_shown_with_its_prefix() {
     let prefix = ground.path("opt/node-20");
     std::fs::create_dir_all(prefix.join("bin")).expect("made");
     let system = succeed(tool("sh").args(["-c", "readlink -f $(command -v node)"])).expect("found");
-    // A copy: a link would lead back to the system's.
+    // A copy: a link would lead to the system's.
     copy_program(system.trim(), &prefix.join("bin/node-of-mine"));
     ground.write("opt/node-20/share/text", "beside it");
     let script = "#!/usr/bin/env node-of-mine\nconsole.log('a script of the prefix')\n";
@@ -133,7 +133,7 @@ fn a_node_outside_the_system_directories_is_shown_with_its_prefix() {
     done.assert_exited(0);
     assert_eq!(done.text(), "beside it\n");
 
-    // A script beside what runs it is shown with the same prefix.
+    // A script beside its interpreter is visible with the same prefix.
     let done = ground
         .command(&["run", "--", "greet"])
         .env("PATH", &path)

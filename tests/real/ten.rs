@@ -1,5 +1,5 @@
-//! Ten toolchains, each doing real work under both system call policies: they compile, link, pack,
-//! install, start threads and children, and serve and ask over the loopback.
+//! Ten toolchains at work under both system call policies: they compile, link, pack, install, start
+//! threads and children, and connect over loopback.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,15 +9,15 @@ use spec::syscall_policy::SyscallPolicyName;
 use support::packages::{has, succeed};
 use support::{Ground, is_root, needs_root, tier_includes};
 
-/// One toolchain at work.
+/// One toolchain and its work.
 struct Work {
     /// Its name.
     name: &'static str,
-    /// Programs that it needs, where every sandbox shows them.
+    /// The programs that it needs in the system directories.
     programs: &'static [&'static str],
-    /// What is done in an empty directory, by `bash -euo pipefail`.
+    /// The script for an empty directory, for `bash -euo pipefail`.
     script: &'static str,
-    /// What that prints.
+    /// The expected output.
     prints: &'static str,
 }
 
@@ -84,7 +84,7 @@ const WORKS: [Work; 10] = [
     },
 ];
 
-/// The directory of the Rust toolchain that the caller uses: it lies below a home.
+/// The directory of the Rust toolchain that the caller uses: it is below a home directory.
 fn rust() -> Option<String> {
     let found = succeed(Command::new("rustc").args(["--print", "sysroot"]));
     let found = found.map(|text| text.trim().to_owned());
@@ -101,8 +101,8 @@ fn rust() -> Option<String> {
     usable
 }
 
-/// Whether the work was done under `policy`; `None` where the host has not what it needs, which was
-/// said then as a skip: by [`has`] or [`rust`].
+/// Whether the work was done under `policy`; `None` if the host lacks the programs, with a skip
+/// printed by [`has`] or [`rust`].
 fn is_done(work: &Work, policy: SyscallPolicyName) -> Option<bool> {
     if !work.programs.iter().all(|program| has(program)) {
         return None;
@@ -129,7 +129,7 @@ fn is_done(work: &Work, policy: SyscallPolicyName) -> Option<bool> {
 
 #[test]
 fn ten_toolchains_do_real_work_under_the_strict_policy_and_the_default_one() {
-    // What works under the strict policy, which allows less, says the most.
+    // The strict policy allows less, so its results show more.
     let policies = match tier_includes("long") {
         true => &SyscallPolicyName::ALL[..],
         false => &[SyscallPolicyName::Strict],

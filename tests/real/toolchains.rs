@@ -1,10 +1,10 @@
-//! Each toolchain answers and does a piece of work under the default policy, found by its name.
+//! Each toolchain is found by its name and works under the default policy.
 
 use crate::bundling::exec_bundled;
 use support::Ground;
 use support::packages::{esbuild, has};
 
-/// Runs a script in the sandbox's shell, given to it and bundled, and gives back what it printed.
+/// Runs a script in the sandbox's shell, as an argument and from a bundle; returns its output.
 fn printed(script: &str) -> String {
     let ground = Ground::new();
     let given = ground.run(&[], &["bash", "-euo", "pipefail", "-c", script]);

@@ -1,4 +1,4 @@
-//! Whether a schema of ours says of a manifest what the parser says.
+//! Whether a published schema agrees with the parser about a manifest.
 
 use std::sync::LazyLock;
 
@@ -31,13 +31,13 @@ const SEMANTIC: [&str; 15] = [
 /// The schema of manifests.
 pub(crate) static MANIFEST: LazyLock<Validator> = LazyLock::new(|| validator(SchemaName::Manifest));
 
-/// A schema of ours, ready to judge.
+/// A compiled schema.
 pub(crate) fn validator(name: SchemaName) -> Validator {
     let schema: Value = serde_json::from_str(&schema::text(name)).expect("JSON");
     jsonschema::validator_for(&schema).expect("a schema of 2020-12")
 }
 
-/// What is wrong with `document`, each with its JSON Pointer.
+/// The errors of `document`, each with its JSON Pointer.
 pub(crate) fn errors(validator: &Validator, document: &Value) -> Vec<String> {
     validator
         .iter_errors(document)
@@ -45,16 +45,16 @@ pub(crate) fn errors(validator: &Validator, document: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Whether a schema must refuse what the parser refuses so.
+/// Whether a schema must also refuse what the parser refuses with this code.
 pub(crate) fn is_structural(refusal: &ManifestError) -> bool {
-    // `1e3` and `10.0` are whole numbers for JSON Schema.
+    // `1e3` and `10.0` are integers for JSON Schema.
     let written_otherwise = refusal
         .to_string()
         .contains("whole number in decimal digits");
     !SEMANTIC.contains(&refusal.code()) && !written_otherwise
 }
 
-/// Panics where the schema of manifests refuses what the parser accepts, or accepts what it refuses
+/// Panics if the schema of manifests refuses what the parser accepts, or accepts what it refuses
 /// for its shape.
 pub(crate) fn assert_agreement(name: &str, document: &Value, refusal: Option<&ManifestError>) {
     let errors = errors(&MANIFEST, document);

@@ -1,5 +1,5 @@
-//! The schemas that we publish: they say what the parsers say, and where they differ from the
-//! schemas of the specifications, a table says why.
+//! The published schemas agree with the parsers, and a table explains each difference from the
+//! schemas of the specifications.
 
 #![expect(
     clippy::expect_used,
@@ -94,7 +94,7 @@ fn every_property_of_a_schema_is_described() {
                         let described = value["description"]
                             .as_str()
                             .is_some_and(|text| !text.is_empty());
-                        // Conditions repeat properties that are described where they are stated.
+                        // Conditions repeat properties that are described at their definition.
                         let is_condition = name.contains("/allOf/") || name.contains("/anyOf/");
                         if is_map && !described && !is_condition {
                             undescribed.push(format!("{name}/{key}/{property}"));
@@ -186,7 +186,7 @@ fn the_schema_says_of_every_conformance_vector_what_the_parser_says() {
     }
 }
 
-/// Reads a configuration file and the schema's judgement of it; `None` where it is not a document.
+/// Parses a configuration file and validates it with the schema; `None` if it is not a document.
 fn configuration_errors(text: &str) -> Option<Vec<String>> {
     let root = if text
         .lines()

@@ -1,4 +1,4 @@
-//! The schemas of the specifications beside ours: where they differ is a table in the docs.
+//! The schemas of the specifications and ours: a table in the docs lists the differences.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use support::source_path;
 
 const TABLE: &str = "docs/schema-differences.md";
 
-/// Each published schema, and the addresses by which the others name it.
+/// Each published schema, and the addresses by which the others refer to it.
 const PUBLISHED: [(&str, &[&str]); 7] = [
     (
         "CODE",
@@ -45,7 +45,7 @@ const PUBLISHED: [(&str, &[&str]); 7] = [
         &["https://agentproto.sh/docs/aip-15/WORKFLOW.schema.json"],
     ),
 ];
-/// Schemas that those refer to and that are not here: they accept everything.
+/// Referenced schemas that are not here: they accept everything.
 const ABSENT: [&str; 2] = [
     "https://agentproto.sh/schemas/aip-35/STORAGE.schema.json",
     "https://agentproto.sh/schemas/aip-38/POLICY.schema.json",
@@ -72,12 +72,12 @@ fn published(name: &str) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// What the published schemas say of a manifest together.
+/// The result of all published schemas for a manifest.
 fn validator() -> Validator {
     let mut registry = Registry::new();
     for (name, addresses) in PUBLISHED {
         let mut schema = published(name);
-        // One text stands under two addresses; the address is stated here.
+        // One text has two addresses; the address is stated here.
         schema.as_object_mut().expect("a map").remove("$id");
         for address in addresses {
             registry = registry.add(*address, schema.clone()).expect("a schema");
@@ -113,8 +113,8 @@ fn validator() -> Validator {
         .expect("a schema")
 }
 
-/// Why they differ: by the id that the vector names; else by our code where we refuse, and by the
-/// place of their errors where we accept.
+/// The reason for a difference: the id that the vector names; otherwise found by our code if we
+/// refuse, and by the position of their errors if we accept.
 fn reason<'reasons>(
     reasons: &'reasons [Value],
     vector: &Vector,
@@ -157,7 +157,7 @@ fn reason<'reasons>(
     })
 }
 
-/// The document, and the vectors that name a reason without need.
+/// The document, and the vectors that name a reason without a difference.
 fn table() -> (String, Vec<String>) {
     let theirs = validator();
     let reasons = match vectors::data("vectors/published/reasons.yaml") {

@@ -1,4 +1,4 @@
-//! The manifests that schemas and parser judge: data files, each a list of items.
+//! The manifests for schemas and parser: data files, each a list of items.
 
 use std::path::{Path, PathBuf};
 
@@ -8,22 +8,22 @@ use spec::manifest::{self, ManifestError};
 
 use support::source_path;
 
-/// One manifest and what was said of it.
+/// One manifest and its expected result.
 pub(crate) struct Vector {
     /// The data file, below `tests/`.
     pub(crate) file: String,
     pub(crate) name: String,
     /// The manifest, unless its text is not a document.
     pub(crate) document: Option<Value>,
-    /// The block alone, where the text is the one of a SANDBOX.md.
+    /// Only the block, if the text is that of a SANDBOX.md.
     pub(crate) sandbox: Option<Value>,
-    /// What the parser refuses.
+    /// The refusal of the parser.
     pub(crate) refusal: Option<ManifestError>,
-    /// `accepted`, or the code of the refusal; only where the data says so.
+    /// `accepted`, or the code of the refusal; only if the data states it.
     pub(crate) result: Option<String>,
-    /// Whether the data says that the schema accepts what the parser refuses.
+    /// Whether the data states that the schema accepts what the parser refuses.
     pub(crate) schema_accepts: bool,
-    /// Why a published schema says something else: an id of `reasons.yaml`.
+    /// Why a published schema disagrees: an id of `reasons.yaml`.
     pub(crate) why: Option<String>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn data(path: &str) -> Value {
         .unwrap_or_else(|error| panic!("tests/{path}:{:?}: {error}", error.place))
 }
 
-/// The data files below `tests/FOLDER`, sorted; none where there is no such folder.
+/// The data files below `tests/FOLDER`, sorted; empty without such a folder.
 fn files(folder: &str) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(tests_path(folder)) else {
         return Vec::new();
@@ -69,7 +69,7 @@ fn items(path: &str) -> Vec<Value> {
     }
 }
 
-/// The examples of the specifications, and our own probes.
+/// The examples of the specifications, and our own vectors.
 pub(crate) fn own() -> Vec<Vector> {
     let mut files = files("vectors/spec-examples");
     files.push("vectors/probes.yaml".to_owned());
@@ -94,7 +94,7 @@ fn own_vector(file: &str, item: &Value) -> Vector {
     vector
 }
 
-/// The manifests of the conformance suite; none while there is none.
+/// The manifests of the conformance suite; empty without it.
 pub(crate) fn conformance() -> Vec<Vector> {
     files("conformance")
         .iter()
@@ -115,7 +115,7 @@ fn conformance_vector(file: &str, item: &Value) -> Option<Vector> {
     }
 }
 
-/// What the parser says of a text: YAML, JSON, or front matter where it starts with `---`.
+/// The result of the parser for a text: YAML, JSON, or front matter if it starts with `---`.
 fn judged(file: &str, name: &str, text: &str, is_sandbox: bool) -> Vector {
     let format = match text {
         text if text.starts_with("---") => Format::FrontMatter,

@@ -1,4 +1,4 @@
-//! What these tests share: a source, the call that builds it, and the artifact that comes out.
+//! Shared by these tests: a source, the call that builds it, and the artifact.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ static SCHEMA: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
     jsonschema::validator_for(&schema).expect("a schema")
 });
 
-/// A source to build, and a store of its own.
+/// A source to build, and a store.
 pub(crate) struct Source {
     pub(crate) ground: Ground,
 }
@@ -121,7 +121,7 @@ impl Source {
         command
     }
 
-    /// How many blobs are in the store, or on their way there.
+    /// The number of blobs in the store, complete or not.
     pub(crate) fn stored(&self) -> usize {
         let count = |part: &str| {
             let at = self.ground.path("oci/1").join(part);
@@ -130,7 +130,7 @@ impl Source {
         count("blobs") + count("building")
     }
 
-    /// Builds the source, called `it` and in version 1 unless these words say otherwise.
+    /// Builds the source with the name `it` and version 1, unless `words` say otherwise.
     pub(crate) fn try_build(&self, words: &[&str]) -> Ended {
         output_of(&mut self.command(&self.directory(), &named(words)))
     }
@@ -140,7 +140,7 @@ impl Source {
         self.artifact(self.command(&self.directory(), &named(words)))
     }
 
-    /// What a call of `runner source build` makes.
+    /// The result of `runner source build`.
     #[track_caller]
     pub(crate) fn artifact(&self, mut command: Command) -> Artifact {
         let layout = tempfile::tempdir_in(self.ground.path(".")).expect("a directory");
@@ -189,7 +189,7 @@ fn named<'word>(words: &[&'word str]) -> Vec<&'word str> {
     all
 }
 
-/// `git WORDS…` in a directory, as somebody whose configuration is empty.
+/// Runs `git WORDS…` in a directory with an empty configuration.
 #[track_caller]
 pub(crate) fn git(directory: &Path, words: &[&str]) -> String {
     let output = Command::new("git")

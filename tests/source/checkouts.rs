@@ -1,4 +1,4 @@
-//! What is said of a checkout of git.
+//! What the artifact says about a git checkout.
 
 use serde_json::json;
 
@@ -111,7 +111,7 @@ fn uncommitted_changes_are_reported_and_marked_in_the_version() {
     let source = Source::checkout(&[("a", "a"), ("d/b", "b"), (".gitignore", "*.o\n")]);
     let clean = source.build(&["no-version"]);
     assert_eq!(clean.find_warning("source_dirty"), None);
-    // The same bytes at another time are no change.
+    // The same bytes with another time are no change.
     source.file("a", "a");
     assert_eq!(source.build(&["no-version"]).digest(), clean.digest());
     source.file("a", "changed");
@@ -134,7 +134,7 @@ fn uncommitted_changes_are_reported_and_marked_in_the_version() {
 }
 
 #[test]
-fn a_folder_of_a_checkout_is_told_by_its_place_in_it() {
+fn a_folder_of_a_checkout_is_recorded_with_its_path() {
     let source = Source::checkout(&[
         ("a", "a"),
         ("services/api/b", "b"),
@@ -212,7 +212,7 @@ fn no_git_takes_a_checkout_as_a_directory() {
 fn without_the_program_git_a_checkout_is_refused() {
     let source = Source::checkout(&FILES);
     let mut command = source.command(&source.directory(), &["--name", "it"]);
-    // A directory that is not absolute is not a place for programs.
+    // A relative directory in PATH is not searched for programs.
     command.env("PATH", "/nonexistent:work::.");
     source.file("git", "#!/bin/sh\necho no\n");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);

@@ -1,4 +1,4 @@
-//! The same sources are the same artifact, whatever else is different.
+//! The same sources make the same artifact, whatever else differs.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -17,10 +17,10 @@ const FILES: [(&str, &str); 6] = [
     ("empty", ""),
     ("\u{e9}/\u{1f980}.txt", "crab"),
 ];
-/// Of the directory, called `golden` in version 1.
+/// The digest of the directory, as `golden` in version 1.
 const MANIFEST: &str = r#"{"annotations":{"dev.stax.spec.version":"1.0.0","org.opencontainers.image.created":"1970-01-01T00:00:00Z","org.opencontainers.image.title":"golden","org.opencontainers.image.version":"1"},"artifactType":"application/vnd.stax.source.v1","config":{"digest":"sha256:dd1a8614e4059ad8ce78cda746da080e94ea8daf7f70c25bd1b65b90081e3f0e","mediaType":"application/vnd.stax.source.config.v1+json","size":121},"layers":[{"digest":"sha256:41fe60e30fe1ef48d7e1ed07da9b51d72322c8223fec20fb2f7fe92510f51760","mediaType":"application/vnd.stax.source.snapshot.v1.tar+gzip","size":297}],"mediaType":"application/vnd.oci.image.manifest.v1+json","schemaVersion":2}"#;
 const CONFIG: &str = r#"{"kind":"source","name":"golden","snapshot":{"fileCount":6},"sourceType":"directory","specVersion":"1.0.0","version":"1"}"#;
-/// Of the tar in the layer; GNU tar makes the same (ustar, sorted, no owners, times 0).
+/// The digest of the tar in the layer; GNU tar makes the same one (ustar, sorted, no owners, times 0).
 const CONTENT_DIGEST: &str =
     "sha256:a556087862475f30ccf27a391beebfb1a4de0bd36668d6498dbca9717c396f23";
 
@@ -106,7 +106,7 @@ fn another_uid_makes_the_same_artifact() {
     let source = Source::new();
     plant(&source.directory(), FILES.into_iter());
     let expected = source.build(&[]);
-    // The program and the source where another user can read them.
+    // The program and the source, readable by another user.
     let open = tempfile::tempdir().expect("a directory");
     let mode = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(open.path(), mode).expect("set");
@@ -149,7 +149,7 @@ fn two_checkouts_of_a_commit_are_the_same_artifact() {
             "https://me:pw@git.example.org/a/b.git",
         ],
     );
-    // What git does not know of.
+    // Files that git does not know.
     std::fs::create_dir_all(copy.join("left/behind")).expect("made");
     std::fs::write(copy.join(".git/info/exclude"), "x").expect("written");
     let built = |directory: &Path| -> Artifact {
@@ -201,7 +201,7 @@ fn a_file_that_changes_while_it_is_read_is_refused() {
         .stdout(std::process::Stdio::null())
         .spawn()
         .expect("started");
-    // Until the program ends it grows; a write comes between listing and the last read.
+    // The file grows until the program ends, so a write happens between listing and the last read.
     let mut child = child;
     let mut grows = &file;
     while child.try_wait().expect("waited").is_none() {

@@ -1,4 +1,4 @@
-//! A signal in the middle leaves nothing.
+//! A signal during a build leaves nothing.
 
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::artifacts::Source;
 
-/// What takes the program longer than it takes this test to look.
+/// Large enough that the program is still running when this test looks.
 const NOISE_BYTES: usize = 200 << 20;
 
 fn noise(path: &Path) {
@@ -27,7 +27,7 @@ fn noise(path: &Path) {
     }
 }
 
-/// Waits until `is_there`, then sends SIGINT; how the program ended.
+/// Waits until `is_there`, then sends SIGINT; returns how the program ended.
 fn interrupted(mut child: Child, is_there: impl Fn() -> bool) -> std::process::ExitStatus {
     let started = Instant::now();
     while !is_there() {
@@ -57,7 +57,7 @@ fn a_build_that_is_interrupted_leaves_no_blob_and_no_layout() {
     let status = interrupted(start(), begun);
     assert_eq!(status.signal(), Some(2), "{status:?}");
     assert_eq!(source.stored(), 0);
-    // Later: the layer is in the store, the layout is being written beside its name.
+    // Later: the layer is in the store, and the layout is being written beside its final name.
     let names = |part: &str| -> Vec<String> {
         std::fs::read_dir(source.ground.path("."))
             .expect("listed")

@@ -1,4 +1,4 @@
-//! Other programs read what was written.
+//! Other programs can read the written artifacts.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! A repository may say what it likes: nothing of it is executed, and nobody else's is told.
+//! Hostile repositories: nothing of them is executed, and no other repository is read.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::artifacts::{Artifact, Source, git};
 use support::{is_root, needs_root};
 
-/// A source whose repository names a program in every place where git would start one.
+/// A source whose repository names a program wherever git would start one.
 struct Trap {
     source: Source,
     program: PathBuf,
@@ -49,7 +49,7 @@ impl Trap {
         assert_eq!(said, "", "something was executed");
     }
 
-    /// Git must look at the bytes of each file, and not only at its times.
+    /// Git must compare the bytes of each file, not only its times.
     fn touch_all(&self) {
         for name in ["a", "b.txt"] {
             let text = std::fs::read(self.source.directory().join(name)).expect("read");
@@ -118,7 +118,7 @@ fn no_program_of_a_configuration_is_started() {
         }
     }
     trap.touch_all();
-    // The trap is one: git itself walks into it.
+    // The control: git itself executes the program.
     let open = std::process::Command::new("git")
         .arg("status")
         .current_dir(trap.source.directory())
@@ -159,7 +159,7 @@ fn configuration_that_is_included_is_not_read() {
 }
 
 #[test]
-fn objects_that_are_missing_are_fetched_from_nowhere() {
+fn missing_git_objects_are_not_fetched() {
     let trap = Trap::new();
     trap.set("core.repositoryformatversion", "1");
     trap.set("extensions.partialClone", "origin");
@@ -224,7 +224,7 @@ fn a_git_file_pointing_to_a_foreign_repository_is_ignored() {
     );
     assert_eq!(artifact.config()["sourceType"], "directory");
     assert!(!String::from_utf8_lossy(&artifact.config).contains("canary"));
-    // One that the tree brings itself, in front of the other's objects.
+    // A `.git` that is a link to the other repository.
     std::fs::remove_file(source.directory().join(".git")).expect("removed");
     symlink(&theirs, source.directory().join(".git")).expect("linked");
     let artifact = built(&source);
@@ -249,14 +249,14 @@ fn a_repository_of_another_user_above_the_directory_is_not_believed() {
     let artifact = source.artifact(source.command(&folder, &words));
     let warning = artifact.warning("source_not_believed");
     assert!(warning.contains("belongs to another user"), "{warning}");
-    // The owner of the directory is no other user.
+    // The owner of the directory is the same user.
     give(&folder, 40_151);
     let artifact = source.artifact(source.command(&folder, &words));
     assert_eq!(artifact.config()["sourceType"], "git");
 }
 
 #[test]
-fn a_repository_of_things_that_are_no_files_is_an_error_and_no_wait() {
+fn special_files_in_a_repository_do_not_block() {
     let source = Source::checkout(&[("a", "a")]);
     let git_directory = source.directory().join(".git");
     let fifo = |name: &str| {
@@ -272,7 +272,7 @@ fn a_repository_of_things_that_are_no_files_is_an_error_and_no_wait() {
     let artifact = built(&source);
     assert_eq!(artifact.config()["sourceType"], "git");
     fifo("HEAD");
-    // Without a HEAD it is no repository.
+    // Without a HEAD it is not a repository.
     assert_eq!(built(&source).config()["sourceType"], "directory");
 }
 
@@ -287,7 +287,7 @@ fn a_link_in_a_repository_publishes_nothing_of_the_file_that_it_leads_to() {
     let text = |artifact: &Artifact| String::from_utf8_lossy(&artifact.config).into_owned();
     let published = text(&built(&source));
     assert!(!published.contains("canary"), "{published}");
-    // A directory above it that is one does the same.
+    // The same with a link in place of the directory above the file.
     let folder = source.ground.write("folder/sparse-checkout", "canary\n");
     std::fs::remove_dir_all(&info).expect("removed");
     symlink(folder.parent().expect("above"), &info).expect("linked");

@@ -1,4 +1,4 @@
-//! `.staxignore`: what it leaves out, where it lies, and when it is refused.
+//! `.staxignore`: what it leaves out, where it may be, and when it is refused.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use super::artifacts::Source;
 
-/// Each path of the tree that is asked about.
+/// Each queried path of the tree.
 const TREE: [&str; 18] = [
     "a.log",
     "b.txt",
@@ -28,7 +28,7 @@ const TREE: [&str; 18] = [
     "trail ",
 ];
 
-/// Files that are made of patterns, in the order of the tests.
+/// Files derived from the patterns, in the order of the tests.
 const TABLE: &[&[(&str, &str)]] = &[
     &[("", "*.log\n!keep.log\n")],
     &[("", "!keep.log\n*.log\n")],
@@ -69,7 +69,7 @@ fn write(directory: &Path, ignore_file: &str, files: &[(&str, &str)]) {
     }
 }
 
-/// What git takes of the same tree with the same patterns in .gitignore.
+/// The files that git selects in the same tree with the same patterns in .gitignore.
 fn by_git(source: &Source, files: &[(&str, &str)]) -> Vec<String> {
     let oracle = source.ground.path("oracle");
     std::fs::create_dir(&oracle).expect("made");

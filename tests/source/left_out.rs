@@ -1,4 +1,4 @@
-//! What no snapshot holds: told, or refused under --strict.
+//! Files that a snapshot never contains: reported, or refused under --strict.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
@@ -24,7 +24,7 @@ fn make_special(path: &Path, kind: FileType) {
 }
 
 #[test]
-fn databases_of_version_control_are_left_out_without_a_word() {
+fn databases_of_version_control_are_left_out_without_a_warning() {
     let source = Source::with(&[
         ("x", "x"),
         (".hg/store", "x"),
@@ -62,7 +62,7 @@ fn databases_of_version_control_are_left_out_without_a_word() {
 }
 
 #[test]
-fn links_fifos_sockets_and_credentials_are_told_in_one_warning_and_refused_under_strict() {
+fn links_fifos_sockets_and_credentials_are_reported_in_one_warning_and_refused_under_strict() {
     let source = Source::with(&[
         ("x", "x"),
         (".env", "A=1"),
@@ -238,7 +238,7 @@ fn include_takes_what_it_names_and_nothing_else() {
 }
 
 #[test]
-fn a_large_file_is_told() {
+fn a_large_file_is_reported() {
     let source = Source::with(&[("x", "x")]);
     let file = std::fs::File::create(source.file("big", "")).expect("made");
     file.set_len((10 << 20) + 1).expect("grown");

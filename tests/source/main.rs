@@ -1,5 +1,5 @@
-//! `runner source build` and `push`, end to end: a directory or a checkout, and what is in the
-//! artifact.
+//! `runner source build` and `push`, end to end: from a directory or a checkout to the contents of
+//! the artifact.
 #![allow(
     clippy::expect_used,
     clippy::panic,

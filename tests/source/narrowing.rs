@@ -1,4 +1,4 @@
-//! Parts of a source: --sparse, sparse checkouts, submodules, and what is too large.
+//! Parts of a source: --sparse, sparse checkouts, submodules, and size limits.
 
 use serde_json::json;
 
@@ -131,7 +131,7 @@ fn a_submodule_is_a_checkout_of_its_own() {
 }
 
 #[test]
-fn a_submodule_that_is_not_checked_out_is_told() {
+fn a_submodule_that_is_not_checked_out_is_reported() {
     let (source, _sub) = with_submodule();
     let copy = source.ground.path("copy");
     std::fs::create_dir(&copy).expect("made");

@@ -1,4 +1,4 @@
-//! Artifacts in a real registry: sent, found again by their digest, refused where they cannot go.
+//! Artifacts in a real registry: pushed, pulled by digest, and refused where they do not belong.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -19,7 +19,7 @@ fn run(source: &Source, words: &[&str]) -> Ended {
     output_of(&mut source.runner(words))
 }
 
-/// The artifact as a store that never saw it gets it.
+/// The artifact, read by an empty store.
 fn pulled(source: &Source, reference: &str) -> Value {
     let mut command = source.runner(&["source", "pull", reference, "--insecure", "--json"]);
     command.env(
@@ -43,7 +43,7 @@ fn what_is_built_and_pushed_is_pulled_by_its_pinned_reference() {
     assert_eq!(pulled["digest"], artifact.report["digest"]);
     assert_eq!(pulled["config"], artifact.report["config"]);
     assert_eq!(pulled["files"], 3);
-    // The version is the tag, and skopeo finds the same manifest under it.
+    // The version is the tag, and skopeo finds the same manifest there.
     let raw = Command::new("skopeo")
         .args([
             "inspect",
@@ -84,7 +84,7 @@ fn an_artifact_of_the_store_and_of_a_layout_is_sent_later() {
     let pinned = format!("{target}@{}", artifact.digest());
     let expected = json!({"digest": artifact.digest(), "reference": pinned, "tag": "1"});
     assert_eq!(pushed.json(), expected);
-    // By skopeo into a layout, and from there by a store that never saw it.
+    // Copied into a layout by skopeo, and read from there by an empty store.
     let layout = source.ground.path("copy.oci");
     let copied = Command::new("skopeo")
         .args(["copy", "--quiet", "--src-tls-verify=false"])
@@ -134,7 +134,7 @@ fn missing_paths_are_refused_by_name() {
     ] {
         run(&source, &["source", "push", what, target]).assert_refused(code, &[]);
     }
-    // A reference that is wrong is told before anything is built.
+    // An invalid reference is refused before anything is built.
     let built = source.try_build(&["--push", "it", "--version", "3"]);
     built.assert_refused("reference_invalid", &[]);
     run(&source, &["source", "push", "it:3", "registry.test/it"])

@@ -1,4 +1,4 @@
-//! Source artifacts made byte by byte, right or wrong as asked.
+//! Source artifacts made byte by byte, valid or not.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -12,7 +12,7 @@ use spec::oci::reference::{Reference, Which};
 
 use support::tar::{Tar, gzip};
 
-/// A manifest and all that it names.
+/// A manifest and its blobs.
 pub(crate) struct Artifact {
     blobs: Vec<Vec<u8>>,
     manifest: Value,
@@ -58,7 +58,7 @@ impl Artifact {
         }
     }
 
-    /// The same with another manifest.
+    /// The same source with another manifest.
     pub(crate) fn with(mut self, change: impl FnOnce(&mut Value)) -> Self {
         change(&mut self.manifest);
         self
@@ -91,7 +91,7 @@ impl Artifact {
         format!("registry.test/sources/backend@{}", self.digest())
     }
 
-    /// Puts all of it into a store, as a pull does.
+    /// Writes all of it into a store, as a pull does.
     pub(crate) fn keep(&self, directory: &Path) {
         let place = StorePlace {
             directory: directory.to_path_buf(),
@@ -103,7 +103,8 @@ impl Artifact {
         }
     }
 
-    /// Brings it to a registry without TLS, under this name and the tag `1`; the reference by digest.
+    /// Pushes it to a registry without TLS, under this name and the tag `1`; returns the reference
+    /// by digest.
     pub(crate) fn push(&self, name: &str) -> String {
         let reference = Reference::parse(&format!("{name}:1")).expect("a reference");
         let connection = Connection {

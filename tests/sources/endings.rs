@@ -1,4 +1,4 @@
-//! A pull that stalls, and what ends it.
+//! A pull that stalls, and how it ends.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use spec::oci::media;
 use crate::artifact::Artifact;
 use crate::host::{Host, one, said};
 
-/// A registry that sends the first half of each layer and then nothing, until it is told to go on.
+/// A registry that sends the first half of each layer and then waits until it is told to continue.
 struct Stalling {
     address: String,
     has_stalled: Arc<AtomicBool>,
@@ -35,7 +35,7 @@ impl Stalling {
                 let goes_on = goes_on.clone();
                 std::thread::spawn(move || {
                     let stream = stream.expect("accepted");
-                    // Whoever asked may be gone.
+                    // The client may have gone.
                     drop(answer(&stream, &artifact, &has_stalled, &goes_on));
                 });
             }
@@ -97,7 +97,7 @@ fn answer(
 }
 
 fn artifact() -> Artifact {
-    // What gzip cannot make small.
+    // Bytes that gzip cannot compress.
     let mut state = 1_u32;
     let noise: String = (0..200_000)
         .map(|_| {

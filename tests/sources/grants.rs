@@ -1,4 +1,4 @@
-//! Who grants a source, and what a plan says of one.
+//! The grants of a source, and the sources in a plan.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! A ground with a store of its own, and bundles whose manifests name sources.
+//! A ground with its own store, and bundles whose manifests name sources.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,7 +16,7 @@ pub(crate) struct Host {
 pub(crate) struct Wanted<'a> {
     pub(crate) reference: String,
     pub(crate) at: &'a str,
-    /// Further keys, as YAML of one line.
+    /// Further keys, as YAML in one line.
     pub(crate) keys: &'a str,
 }
 
@@ -30,7 +30,7 @@ impl Host {
         host
     }
 
-    /// One in which this artifact is kept.
+    /// A store that contains this artifact.
     pub(crate) fn with(artifact: &Artifact) -> Self {
         let host = Self::new();
         artifact.keep(&host.store());
@@ -41,7 +41,7 @@ impl Host {
         self.ground.path("store")
     }
 
-    /// A directory to be executed.
+    /// A directory with a manifest and a body.
     pub(crate) fn bundle(&self, sources: &[Wanted<'_>], body: &str) -> String {
         let mut manifest = "run: [./main.sh]\nworkspaceSources:\n".to_owned();
         for (number, source) in sources.iter().enumerate() {
@@ -72,13 +72,13 @@ impl Host {
             .env("RUNNER_OPT_OCI_DIRECTORY", store.to_str().expect("plain"))
     }
 
-    /// `runner exec --grant=sources FLAGS… BUNDLE`, to its end.
+    /// Runs `runner exec --grant=sources FLAGS… BUNDLE` to its end.
     pub(crate) fn exec(&self, flags: &[&str], bundle: &str) -> Done {
         let words = [&["exec", "--grant=sources"], flags, &[bundle]].concat();
         self.command(&words).done()
     }
 
-    /// A file of the ground with this text, for `--policy`.
+    /// Writes a file with this text, for `--policy`.
     pub(crate) fn policy(&self, text: &str) -> String {
         let path = self
             .ground
@@ -91,7 +91,7 @@ impl Host {
         entries(&self.store().join("1/snapshots/1/trees"))
     }
 
-    /// Files of downloads that are under way, or were given up.
+    /// Files of pending or abandoned downloads.
     pub(crate) fn partial(&self) -> Vec<PathBuf> {
         entries(&self.store().join("1/partial"))
     }
@@ -104,7 +104,7 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
     found.map(|one| one.expect("an entry").path()).collect()
 }
 
-/// What the body said after its first word.
+/// The output of the body after its first word.
 pub(crate) fn said(done: &Done) -> String {
     let text = done.text();
     let rest = text.strip_prefix("ran\n");

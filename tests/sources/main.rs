@@ -1,5 +1,5 @@
-//! Workspace sources in runs: what a body sees of them and may do to them, who grants them, what is
-//! refused before it starts, and where they come from.
+//! Workspace sources in runs: what a body sees of them and may do, who grants them, what is refused
+//! before the start, and where they come from.
 #![allow(
     clippy::expect_used,
     clippy::panic,

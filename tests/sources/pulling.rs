@@ -1,4 +1,4 @@
-//! Where a source comes from: a real registry on loopback, and the store then.
+//! Where a source comes from: a real registry on loopback, then the store.
 
 use crate::artifact::Artifact;
 use crate::host::{Host, Wanted, one, said};
@@ -87,7 +87,7 @@ fn a_tag_is_refused_before_any_request_and_resolved_to_a_digest_where_allowed() 
     let policy = host.policy("require_pin: true\n");
     let done = host.exec(&[INSECURE, "--allow-tags", "--policy", &policy], &bundle);
     done.assert_error("refused", "source_tag_refused");
-    // A tag that moves is followed.
+    // A tag that moves is resolved again.
     let next = Artifact::of(&[("a", "next\n")]);
     next.push(&registry.reference("sources/backend"));
     let done = host.exec(&[INSECURE, "--allow-tags"], &bundle);
@@ -121,7 +121,7 @@ fn bytes_with_a_wrong_digest_never_reach_a_body() {
 }
 
 #[test]
-fn two_runs_that_want_one_source_at_once_fetch_it_once() {
+fn two_concurrent_runs_fetch_a_source_once() {
     let Some((registry, artifact, reference)) = pushed("a\n") else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Artifacts that are no sources, or hostile ones: refused before the body starts.
+//! Invalid and hostile source artifacts are refused before the body starts.
 
 use serde_json::json;
 use spec::oci::media;
@@ -11,7 +11,7 @@ fn good() -> Artifact {
     Artifact::of(&[("a", "a\n")])
 }
 
-/// Each with the code of its refusal.
+/// Each artifact with the code of its refusal.
 fn wrong() -> Vec<(Artifact, &'static str)> {
     let tar = || Tar::new().file("a", b"a");
     vec![

@@ -146,7 +146,7 @@ fn a_subpath_that_is_no_directory_is_refused_with_directories_like_it() {
     }
 }
 
-/// Three sources in one another, and a file and a directory of the host in them.
+/// Three nested sources, with a mounted file and a mounted directory of the host in them.
 #[test]
 fn sources_lie_in_one_another_and_mounts_in_them() {
     let outer = backend();
@@ -195,7 +195,7 @@ fn sources_lie_in_one_another_and_mounts_in_them() {
 fn two_concurrent_bodies_share_a_snapshot_but_no_writes() {
     let artifact = backend();
     let host = Host::with(&artifact);
-    // Each waits until the other has written.
+    // Each one waits until the other has written.
     host.ground.write("meet/.keep", "");
     let meet = host.ground.path("meet");
     let mount = format!("--mount={}:/meet", meet.display());
@@ -234,7 +234,7 @@ fn the_disk_limit_counts_writes_to_a_source_but_not_the_source() {
 }
 
 #[test]
-fn a_place_that_is_taken_is_refused_before_anything_is_unpacked() {
+fn a_path_in_use_is_refused_before_anything_is_unpacked() {
     let artifact = backend();
     let host = Host::with(&artifact);
     let bundle = host.bundle(&one(artifact.nowhere(), ""), "");
@@ -266,7 +266,7 @@ fn a_mount_through_which_the_store_could_be_written_is_refused() {
     done.assert_exited(0);
 }
 
-/// The root of the body is an image, and sources lie in it and in one another.
+/// The root of the body is an image, with nested sources in it.
 #[test]
 fn sources_are_seen_in_an_image_as_they_are_without_one() {
     let Some(image) = tiny() else { return };

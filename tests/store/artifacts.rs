@@ -1,4 +1,4 @@
-//! What a manifest must be, and what is refused before anything is asked or unpacked.
+//! What a manifest must contain, and what is refused before a request or unpacking.
 
 use serde_json::{Value, json};
 use sources::oci::error::OciError;
@@ -18,7 +18,7 @@ fn pulled(ground: &Ground, fake: &Fake, which: &Which) -> Result<pull::Snapshot,
     pull::snapshot(&store, fake, which, Tags::Refused, &limits(), &NoObserver)
 }
 
-/// The manifest of a source after `change`, its blobs, and what pulling it says.
+/// The manifest of a source after `change`, its blobs, and the result of pulling it.
 fn refused(change: impl FnOnce(&mut Value)) -> (String, String) {
     let error = refusal(change);
     (error.code().to_owned(), error.to_string())

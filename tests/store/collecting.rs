@@ -1,4 +1,4 @@
-//! What goes and what stays: the oldest first, above the size, and never what somebody uses.
+//! What the collector removes and keeps: the oldest first, above the size limit, and nothing in use.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -13,7 +13,7 @@ use store::Label;
 
 use crate::ground::{Ending, Fake, Ground, Sends, hex, limits, noise, source};
 
-/// Says that a file was used so many seconds ago.
+/// Sets the last use of a file to this many seconds ago.
 fn used(path: &Path, seconds: u64) {
     let then = SystemTime::now() - Duration::from_secs(seconds);
     let file = std::fs::File::open(path).expect("opened");
@@ -38,7 +38,7 @@ fn least_recently_used_blobs_are_evicted_first() {
         digests.map(|digest| store.has(&digest)),
         [false, true, true]
     );
-    // A blob that comes makes room for itself: the oldest goes again.
+    // A new blob makes room for itself: the oldest is removed.
     put(&ground.store_of(250_000), 4, 100_000);
     assert_eq!(
         digests.map(|digest| store.has(&digest)),
@@ -153,7 +153,7 @@ fn pulls_and_collections_at_once_never_meet_in_the_middle() {
             .map(|artifact| scope.spawn(move || pull_again_and_again(ground, artifact)))
             .collect();
         let ended: Vec<_> = pullers.into_iter().map(|puller| puller.join()).collect();
-        // Also after a failure: the collector would go on for ever.
+        // Also after a failure: otherwise the collector would not end.
         done.store(true, Ordering::SeqCst);
         assert!(ended.iter().all(Result::is_ok));
         assert!(0 < collector.join().expect("ended"), "nothing was removed");
@@ -196,7 +196,7 @@ fn a_layer_is_found_by_its_key_with_its_note_and_stays_while_it_is_used() {
             .expect("written");
         let kept = layers.publish(building, &key, label(1, 4096, b"a note\nof two lines"));
         let kept = kept.expect("kept");
-        // The second one finds the first.
+        // The second process finds the first one's result.
         assert_eq!(std::fs::read(kept.path.join("file")).expect("read"), b"0");
         assert_eq!(kept.note().expect("read"), b"a note\nof two lines");
         assert_eq!((kept.bytes, kept.disk_bytes), (1, 4096));
@@ -210,7 +210,7 @@ fn a_layer_is_found_by_its_key_with_its_note_and_stays_while_it_is_used() {
     drop(held);
     assert_eq!(ground.store().gc(true).expect("collected").trees, 1);
     assert!(layers.find(&key).expect("looked at").is_none());
-    // One whose facts are those of another key is none.
+    // A snapshot whose record has another key does not count.
     let building = layers.begin().expect("begun");
     drop(
         layers

@@ -1,4 +1,5 @@
-//! Blobs: whole and right, or not there; downloaded once, gone on with where one broke off.
+//! Blobs are complete and correct or absent; they are downloaded once, and interrupted downloads
+//! are resumed.
 
 use std::io::Read as _;
 use std::sync::Barrier;
@@ -56,7 +57,7 @@ fn a_download_that_ends_early_or_breaks_is_gone_on_with_where_it_was() {
         let fake = Fake::new(&artifact, sends);
         let fetched = ground.store().fetch(&wanted, &fake, &NoObserver);
         assert_eq!(code(fetched), "fetched", "{sends:?}");
-        // 300,000 twice and the rest, and no byte twice.
+        // Twice 300,000 bytes and the rest, with no byte sent twice.
         assert_eq!((fake.asked().1, fake.sent()), (3, BYTES), "{sends:?}");
         assert_eq!(ground.assert_untorn(), 1);
     }
@@ -91,7 +92,7 @@ fn an_empty_download_leaves_no_file() {
 }
 
 #[test]
-fn a_place_that_cannot_begin_later_is_read_from_the_start() {
+fn a_server_without_ranges_is_read_from_the_start() {
     let (ground, (artifact, wanted)) = (Ground::new(), one_blob());
     let store = ground.store();
     let cancelled = Ending {
@@ -205,7 +206,7 @@ fn a_draft_becomes_a_blob_or_is_removed() {
 }
 
 #[test]
-fn sixteen_that_want_the_same_blob_at_once_ask_for_it_once() {
+fn sixteen_concurrent_readers_request_a_blob_once() {
     let (ground, (artifact, wanted)) = (Ground::new(), one_blob());
     let fake = Fake::new(&artifact, Sends::Slowly);
     let all = Barrier::new(16);

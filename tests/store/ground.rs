@@ -1,4 +1,4 @@
-//! A store of a test's own, artifacts made byte by byte, and a place that sends what it is told to.
+//! A store for a test, artifacts made byte by byte, and a scripted source of blobs.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -21,7 +21,7 @@ use support::tar::{Tar, gzip};
 
 pub(crate) const LARGE: u64 = 1 << 40;
 
-/// A directory with a store in it.
+/// A directory with a store.
 pub(crate) struct Ground {
     directory: tempfile::TempDir,
 }
@@ -38,7 +38,7 @@ impl Ground {
         self.directory.path().join(name)
     }
 
-    /// Where the store is.
+    /// The directory of the store.
     pub(crate) fn place(&self) -> StorePlace {
         StorePlace {
             directory: self.path("oci"),
@@ -58,7 +58,7 @@ impl Ground {
         Store::open(&place).expect("opened")
     }
 
-    /// The file that a blob is, or would be.
+    /// The file of a blob, existing or not.
     pub(crate) fn blob_file(&self, digest: &Digest) -> PathBuf {
         self.path("oci/1/blobs").join(hex(digest))
     }
@@ -68,13 +68,13 @@ impl Ground {
         self.path("oci/1/partial").join(hex(digest))
     }
 
-    /// Every blob in the store is what its name says; how many there are.
+    /// Asserts that every blob in the store matches its digest; returns their number.
     pub(crate) fn assert_untorn(&self) -> usize {
         assert_untorn(&self.path("oci"))
     }
 }
 
-/// Every blob in the store at `directory` is what its name says; how many there are.
+/// Asserts that every blob in the store at `directory` matches its digest; returns their number.
 pub(crate) fn assert_untorn(directory: &Path) -> usize {
     let Ok(blobs) = std::fs::read_dir(directory.join("1/blobs")) else {
         return 0;
@@ -109,7 +109,7 @@ pub(crate) fn limits() -> UnpackLimits {
     }
 }
 
-/// Bytes that are the same every time and compress badly.
+/// Reproducible bytes that compress badly.
 pub(crate) fn noise(seed: u64, count: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(count + 8);
@@ -154,13 +154,13 @@ impl Artifact {
         self
     }
 
-    /// The size of the one layer that is no config.
+    /// The size of the only layer that is not the config.
     pub(crate) fn layer(&self) -> BlobDescriptor {
         let largest = self.blobs.values().max_by_key(|bytes| bytes.len());
         wanted(largest.expect("a layer"))
     }
 
-    /// Writes it as a layout at `path`.
+    /// Writes it as a layout to `path`.
     pub(crate) fn write(&self, path: &Path, name: Option<&str>) {
         use sources::oci::layout::{LayoutEntry, LayoutWriter};
         let mut writer = LayoutWriter::create(path).expect("begun");
@@ -220,35 +220,35 @@ pub(crate) fn snapshot(files: &[(&str, &[u8])]) -> Vec<u8> {
     gzip(&tar.end())
 }
 
-/// A source of two files, one of which is noise of `bytes` bytes.
+/// A source with two files, one of which has `bytes` random bytes.
 pub(crate) fn source(seed: u64, bytes: usize) -> Artifact {
     let noise = noise(seed, bytes);
     let files: [(&str, &[u8]); 2] = [("a/noise", &noise), ("b.txt", b"text\n")];
     source_of(&snapshot(&files), 2)
 }
 
-/// What a place does with a blob.
+/// How the scripted source sends a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sends {
-    /// All of it, from where it was asked for.
+    /// Completely, from the requested offset.
     Whole,
-    /// At most so many bytes an answer, then a plain end.
+    /// At most this many bytes per answer, then a normal end.
     AtMost(usize),
-    /// At most so many bytes an answer, then an error of the connection.
+    /// At most this many bytes per answer, then a connection error.
     Breaks(usize),
-    /// All of it from the start, wherever it was asked for.
+    /// Completely from the start, whatever the requested offset.
     FromStart,
-    /// All of it and one byte more.
+    /// Completely, and one byte more.
     More,
-    /// Other bytes, as many.
+    /// Other bytes of the same number.
     Other,
-    /// Two KiB a millisecond.
+    /// Two KiB per millisecond.
     Slowly,
-    /// Nothing, for ever.
+    /// Nothing, without an end.
     Nothing,
 }
 
-/// A place that sends what it is told to, and counts.
+/// A scripted source of blobs that counts requests.
 pub(crate) struct Fake {
     artifact: Artifact,
     sends: Sends,
@@ -357,7 +357,7 @@ impl Read for Sending<'_> {
     }
 }
 
-/// Wants an end once it was told to, or once it has heard of so many bytes.
+/// Requests to stop after it is told to, or after this many bytes.
 #[derive(Default)]
 pub(crate) struct Ending {
     pub(crate) now: AtomicBool,

@@ -1,5 +1,5 @@
-//! The store of artifacts and pulling into it: what came is what was asked for or nothing, whoever
-//! was killed, however many pull at once, and whatever the place that it comes from sends.
+//! The store of artifacts, and pulling into it: every stored blob is the requested one, whichever
+//! process is killed, however many pull at the same time, and whatever the registry sends.
 
 #![expect(clippy::expect_used, reason = "a test says what went wrong by ending")]
 

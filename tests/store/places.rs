@@ -1,4 +1,4 @@
-//! Where the store lies: nobody else's, on a disk that may be full or read-only.
+//! The directory of the store: its owner, and full or read-only file systems.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
@@ -75,7 +75,7 @@ fn a_directory_of_another_user_is_refused() {
     assert_eq!(code(&ground), "store_unsafe");
 }
 
-/// `script` in a mount namespace of its own, where `$1` is the runner; what it said.
+/// Runs `script` in its own mount namespace with the runner as `$1`; returns its output.
 fn in_own_mounts(script: &str, words: &[&Path]) -> Option<(i32, String, String)> {
     let mut command = Command::new("unshare");
     if !is_root() {
@@ -97,7 +97,7 @@ fn in_own_mounts(script: &str, words: &[&Path]) -> Option<(i32, String, String)>
 #[test]
 fn a_full_disk_is_reported_and_leaves_no_partial_file() {
     let ground = Ground::new();
-    // The first is too large as it is sent, the second only where it is unpacked.
+    // The first one is too large as a download, the second one only when unpacked.
     let text = vec![b'a'; 9 << 20];
     let flat = crate::ground::snapshot(&[("flat", &text)]);
     source(1, 8 << 20).write(&ground.path("noise"), None);
@@ -115,7 +115,7 @@ fn a_full_disk_is_reported_and_leaves_no_partial_file() {
     assert_eq!(stdout.matches("(store_full)").count(), 2, "{stdout}");
     assert!(stdout.contains("No space left on device"), "{stdout}");
     assert!(stdout.contains("runner source gc --all"), "{stdout}");
-    // Nothing is left of a download that found no room, nor of a tree.
+    // Neither the download nor the tree leaves anything if there is no room.
     let is_blob =
         |line: &str| line.len() == 64 && line.bytes().all(|byte| byte.is_ascii_hexdigit());
     assert!(!stdout.lines().any(is_blob), "{stdout}");

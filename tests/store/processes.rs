@@ -1,4 +1,4 @@
-//! Processes that pull at once, and processes that are killed at any moment.
+//! Processes that pull at the same time, and processes that are killed at any time.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -21,7 +21,7 @@ fn pull(ground: &Ground, words: &[&str]) -> Command {
     command
 }
 
-/// Puts the artifact into a registry; its reference by digest.
+/// Pushes the artifact to a registry; returns its reference by digest.
 fn published(artifact: &Artifact, ground: &Ground, registry: &Registry) -> String {
     artifact.write(&ground.path("published"), Some("latest"));
     let from = format!("oci:{}:latest", ground.path("published").display());
@@ -73,7 +73,7 @@ fn a_killed_pull_leaves_no_partial_file_and_the_next_completes_it() {
     let ground = Ground::new();
     artifact.write(&ground.path("layout"), None);
     let place = format!("oci:{}", ground.path("layout").display());
-    // The shortest of a few: on a busy host one may take many times as long as the next.
+    // The shortest of a few runs: on a busy host the times vary.
     let pulls = (0..4).map(|_| {
         let started = Instant::now();
         let first = Ground::new();
@@ -85,7 +85,7 @@ fn a_killed_pull_leaves_no_partial_file_and_the_next_completes_it() {
     let mut killed = 0;
     for kill in 0..KILLS {
         let mut child = pull(&ground, &[&place]).spawn().expect("started");
-        // All over the time that a pull takes; where the host is slow, others hit the same steps.
+        // Spread over the duration of a pull; on a slow host they hit the same steps at other times.
         std::thread::sleep(whole * (kill * 17 % KILLS) / KILLS);
         child.kill().expect("killed");
         let was_killed = !child.wait().expect("waited").success();

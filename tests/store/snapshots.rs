@@ -1,4 +1,4 @@
-//! Snapshots: unpacked once, had without a request afterwards, never with anything but files.
+//! Snapshots are unpacked once, are then available without a request, and contain only files.
 
 use std::io::{Seek as _, SeekFrom, Write as _};
 
@@ -113,7 +113,7 @@ fn a_layer_that_went_bad_on_the_disk_is_fetched_again() {
     let trees = store.snapshots().expect("opened");
     let remove_trees = || {
         for tree in trees.entries().expect("listed") {
-            // A process that another case is just starting may have a copy of its lock for a moment.
+            // A process that another case is just starting may hold a copy of its lock for a moment.
             eventually("the tree is not in use", || {
                 trees.remove(&tree.key).expect("removed")
             });

@@ -1,4 +1,4 @@
-//! `runner source pull`, `inspect`, `list` and `gc` as a person or a program calls them.
+//! `runner source pull`, `inspect`, `list` and `gc` on the command line.
 
 use std::process::Command;
 
@@ -34,7 +34,7 @@ fn found(ground: &Ground, words: &[&str]) -> Value {
     serde_json::from_str(&said.stdout).expect("a document")
 }
 
-/// A ground with a layout, and the layout as `oci:` names it.
+/// A ground with a layout, and its `oci:` reference.
 fn with_layout(artifact: &Artifact) -> (Ground, String) {
     let ground = Ground::new();
     artifact.write(&ground.path("layout"), Some("latest"));

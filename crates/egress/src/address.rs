@@ -2,6 +2,16 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use spec::sources_policy::IpRange;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    V4,
+    V6,
+}
+
+pub const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+
 /// Blocks of IPv4 that are not public: RFC 6890 and its successors, and one metadata service.
 const PRIVATE_V4: [(Ipv4Addr, u32); 16] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
@@ -45,46 +55,61 @@ pub fn is_public(address: IpAddr) -> bool {
             Some(inner) => is_public_v4(inner),
             None => {
                 let (global, global_bits) = GLOBAL_V6;
-                shares_v6(address, global, global_bits)
+                has_prefix_v6(address, global, global_bits)
                     && !PRIVATE_V6
                         .iter()
-                        .any(|(block, bits)| shares_v6(address, *block, *bits))
+                        .any(|(block, bits)| has_prefix_v6(address, *block, *bits))
             }
         },
     }
 }
 
+/// Whether an address may be dialled, as far as is known without the routes of the host.
+///
+/// Only an entry for exactly that address opens a loopback address: it belongs to the host itself.
+#[must_use]
+pub fn may_be_dialled(address: IpAddr, private_ranges: &[IpRange]) -> bool {
+    let opens = |range: &IpRange| {
+        if address.is_loopback() {
+            range.is_exactly(address)
+        } else {
+            range.contains(address)
+        }
+    };
+    is_public(address) || private_ranges.iter().any(opens)
+}
+
 fn is_public_v4(address: Ipv4Addr) -> bool {
     !PRIVATE_V4
         .iter()
-        .any(|(block, bits)| shares_v4(address, *block, *bits))
+        .any(|(block, bits)| has_prefix_v4(address, *block, *bits))
 }
 
 /// The IPv4 address that an IPv6 address embeds.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [a, b, c, d, e, f, high, low] = address.segments();
-    let of = |high: u16, low: u16| {
+    let join = |high: u16, low: u16| {
         let [one, two] = high.to_be_bytes();
         let [three, four] = low.to_be_bytes();
         Some(Ipv4Addr::new(one, two, three, four))
     };
     match [a, b, c, d, e, f] {
         // `::1` and `::` embed no IPv4 address.
-        [0, 0, 0, 0, 0, 0] if (high, low) != (0, 0) && (high, low) != (0, 1) => of(high, low),
-        [0, 0, 0, 0, 0, 0xffff] | [0x64, 0xff9b, 0, 0, 0, 0] => of(high, low),
-        [0x2002, ..] => of(b, c),
+        [0, 0, 0, 0, 0, 0] if (high, low) != (0, 0) && (high, low) != (0, 1) => join(high, low),
+        [0, 0, 0, 0, 0, 0xffff] | [0x64, 0xff9b, 0, 0, 0, 0] => join(high, low),
+        [0x2002, ..] => join(b, c),
         _ => None,
     }
 }
 
-fn shares_v4(one: Ipv4Addr, other: Ipv4Addr, bits: u32) -> bool {
-    let kept = u32::MAX.checked_shl(32 - bits.min(32)).unwrap_or(0);
-    (one.to_bits() ^ other.to_bits()) & kept == 0
+fn has_prefix_v4(address: Ipv4Addr, prefix: Ipv4Addr, bits: u32) -> bool {
+    let mask = u32::MAX.checked_shl(32 - bits.min(32)).unwrap_or(0);
+    (address.to_bits() ^ prefix.to_bits()) & mask == 0
 }
 
-fn shares_v6(one: Ipv6Addr, other: Ipv6Addr, bits: u32) -> bool {
-    let kept = u128::MAX.checked_shl(128 - bits.min(128)).unwrap_or(0);
-    (one.to_bits() ^ other.to_bits()) & kept == 0
+fn has_prefix_v6(address: Ipv6Addr, prefix: Ipv6Addr, bits: u32) -> bool {
+    let mask = u128::MAX.checked_shl(128 - bits.min(128)).unwrap_or(0);
+    (address.to_bits() ^ prefix.to_bits()) & mask == 0
 }
 
 #[cfg(test)]
@@ -92,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_public_addresses_are_public() {
+    fn addresses_are_classified_by_their_block() {
         for (text, public) in [
             ("93.184.216.34", true),
             ("8.8.8.8", true),

@@ -5,148 +5,135 @@
 
 use std::net::IpAddr;
 
-use crate::address::is_public;
+use crate::address::may_be_dialled;
 use crate::allowlist::{EgressPlan, flag, private_ranges};
 use crate::denials::{Attempt, Protocol};
-use crate::names::is_synthetic;
+use crate::names::{NAMES_UNDER_WILDCARD_MAX, is_synthetic};
 use spec::denial_reason::DenialReason;
 use spec::egress::{EgressHost, EgressRule};
 use spec::host_name::HostName;
 use spec::sources_policy::EgressPolicy;
 
-/// Settings that were in effect during the run.
 #[derive(Debug, Clone, Copy)]
-pub struct Circumstances<'run> {
+pub struct RunSettings<'run> {
     /// The requested entries and the effective list.
     pub plan: &'run EgressPlan,
-    /// The host policy.
     pub policy: &'run EgressPolicy,
 }
 
 /// The destination of an attempt: `evil.com:443`, `evil.com`, `udp 8.8.8.8:443`.
 #[must_use]
 pub fn object(attempt: &Attempt) -> String {
-    let whom = match (&attempt.host, attempt.address, attempt.port) {
+    let host = match (&attempt.host, attempt.address, attempt.port) {
         (Some(host), _, _) => host.clone(),
         (None, Some(IpAddr::V6(address)), Some(_)) => format!("[{address}]"),
         (None, Some(address), _) => address.to_string(),
-        (None, None, _) => "what is not a host name".to_owned(),
+        (None, None, _) => "an unknown host".to_owned(),
     };
-    let whom = match attempt.port {
-        Some(port) => format!("{whom}:{port}"),
-        None => whom,
+    let destination = match attempt.port {
+        Some(port) => format!("{host}:{port}"),
+        None => host,
     };
     match attempt.protocol {
-        Protocol::Dns | Protocol::Tcp => whom,
-        Protocol::Other(number) => format!("protocol {number} {whom}"),
-        other => format!("{other} {whom}"),
+        Protocol::Dns | Protocol::Tcp => destination,
+        Protocol::Other(number) => format!("protocol {number} {destination}"),
+        other => format!("{other} {destination}"),
     }
 }
 
 /// The change that makes the attempt succeed.
 #[must_use]
-pub fn hint(attempt: &Attempt, around: Circumstances<'_>) -> String {
+pub fn hint(attempt: &Attempt, settings: RunSettings<'_>) -> String {
     let host = attempt.host.as_deref().unwrap_or("the host");
     match attempt.reason {
-        DenialReason::NameNotAllowed | DenialReason::PortNotAllowed => listing(attempt, around),
-        DenialReason::IpLiteral => address(attempt, around),
+        DenialReason::NameNotAllowed | DenialReason::PortNotAllowed => {
+            hint_to_list(attempt, settings)
+        }
+        DenialReason::IpLiteral => hint_for_address(attempt, settings),
         DenialReason::ResolvesToPrivate => match attempt.address {
-            Some(address) => opening(address),
+            Some(address) => hint_to_open(address),
             None => format!(
-                "host policy: egress.private_ranges has to hold the address that {host} has; \
-                 --add-host {host}:IP says another one"
+                "add the address of {host} to egress.private_ranges of the host policy, or set \
+                 another address with --add-host {host}:IP"
             ),
         },
         DenialReason::SniMismatch => format!(
-            "on port 443 the TLS name has to be {host} itself; allow the other name, and connect \
-             to that"
+            "on port 443 the TLS server name (SNI) must be {host}; to reach the other host, allow \
+             it and connect to it"
         ),
         DenialReason::NoSni => {
-            format!("on port 443 the program has to send {host} as TLS name (SNI)")
+            format!("on port 443 the program must send {host} as TLS server name (SNI)")
         }
-        DenialReason::NotTls => format!(
-            "port 443 takes TLS only; what {host} serves without TLS is reached at another port"
-        ),
+        DenialReason::NotTls => {
+            "port 443 accepts only TLS: use another port for other protocols".to_owned()
+        }
         DenialReason::HostMismatch => format!(
-            "on port 80 the Host header has to be {host} itself; allow the other name, and \
-             connect to that"
+            "on port 80 the Host header must be {host}; to reach the other host, allow it and \
+             connect to it"
         ),
-        DenialReason::Limit => limit(attempt),
+        DenialReason::Limit => hint_for_limit(attempt),
         DenialReason::Protocol => {
-            "only TCP leaves the sandbox: use the service over TCP (HTTP/2 in the \
-                             place of QUIC)"
+            "only TCP leaves the sandbox: use the service over TCP (HTTP/2 instead of QUIC)"
                 .to_owned()
         }
-        DenialReason::PortNotCaptured => uncaught(attempt),
-        DenialReason::Ech => {
-            "turn Encrypted ClientHello off in the program; --strict and the host \
-                        policy (egress.refuse_ech) refuse it"
-                .to_owned()
-        }
+        DenialReason::PortNotCaptured => hint_for_port(attempt),
+        DenialReason::Ech => "turn off Encrypted ClientHello in the program; --strict and \
+                              egress.refuse_ech of the host policy refuse it"
+            .to_owned(),
     }
 }
 
 /// `--allow-net RULE`, and what prevents it from taking effect.
-fn listing(attempt: &Attempt, around: Circumstances<'_>) -> String {
-    let Some(wanted) = rule(attempt) else {
+fn hint_to_list(attempt: &Attempt, settings: RunSettings<'_>) -> String {
+    let Some(rule) = rule_for(attempt) else {
         return "only host names of letters, digits, `-` and `_` can be allowed".to_owned();
     };
-    let mut asked = around.plan.asked.iter();
-    if asked.any(|one| one.rule.covers(&wanted)) {
-        return format!("host policy: egress.allow has to list {}", quoted(&wanted));
+    let mut requested = settings.plan.requested.iter();
+    if requested.any(|entry| entry.rule.covers(&rule)) {
+        return format!("add {} to egress.allow of the host policy", quoted(&rule));
     }
-    let mut hint = format!(
-        "{}, or {} in network.egress",
-        flag(&wanted),
-        quoted(&wanted)
-    );
-    if let Some(allowed) = &around.policy.allow
-        && !allowed.iter().any(|rule| rule.covers(&wanted))
+    let mut hint = format!("{}, or {} in network.egress", flag(&rule), quoted(&rule));
+    if let Some(allowed) = &settings.policy.allow
+        && !allowed.iter().any(|allowed| allowed.covers(&rule))
     {
-        hint.push_str("; the host policy (egress.allow) has to list it too");
-    } else if let EgressHost::Name(name) = &wanted.host
-        && let Some(star) = apex(name, around.plan)
+        hint.push_str("; egress.allow of the host policy must list it too");
+    } else if let EgressHost::Name(name) = &rule.host
+        && let Some(wildcard) = wildcard_below(name, settings.plan)
     {
-        hint.push_str(&format!("; {star} is only what is below it"));
+        hint.push_str(&format!("; {wildcard} covers only its subdomains"));
     }
     hint
 }
 
-fn apex<'plan>(name: &HostName, plan: &'plan EgressPlan) -> Option<&'plan EgressRule> {
-    let is_apex = |rule: &&EgressRule| matches!(&rule.host, EgressHost::Below(of) if of == name);
-    plan.allowed.iter().find(is_apex)
+/// The rule that allows the subdomains of `name`.
+fn wildcard_below<'plan>(name: &HostName, plan: &'plan EgressPlan) -> Option<&'plan EgressRule> {
+    let is_below = |rule: &&EgressRule| matches!(&rule.host, EgressHost::Below(of) if of == name);
+    plan.allowed.iter().find(is_below)
 }
 
-fn address(attempt: &Attempt, around: Circumstances<'_>) -> String {
+fn hint_for_address(attempt: &Attempt, settings: RunSettings<'_>) -> String {
     let Some(address) = attempt.address else {
-        return listing(attempt, around);
+        return hint_to_list(attempt, settings);
     };
     if matches!(address, IpAddr::V4(address) if is_synthetic(address)) {
-        return "addresses of 198.18.0.0/15 stand for names that were asked for in this run: ask \
-                for the name again"
+        return "the relay assigns addresses of 198.18.0.0/15 to names, for one run: look the name \
+                up again"
             .to_owned();
     }
-    let entry = listing(attempt, around);
-    match is_public(address) || is_open(address, around.policy) {
-        true => format!("use the host's name in the place of its address; or {entry}"),
-        false => format!("{entry}; and {}", opening(address)),
+    let entry = hint_to_list(attempt, settings);
+    if may_be_dialled(address, &settings.policy.private_ranges) {
+        format!("use the host name instead of its address, or {entry}")
+    } else {
+        format!("{entry}; and {}", hint_to_open(address))
     }
 }
 
-fn is_open(address: IpAddr, policy: &EgressPolicy) -> bool {
-    let mut ranges = policy.private_ranges.iter();
-    // A wider range does not open the host's own loopback.
-    match address.is_loopback() {
-        true => ranges.any(|range| range.is_exactly(address)),
-        false => ranges.any(|range| range.contains(address)),
-    }
-}
-
-fn opening(address: IpAddr) -> String {
-    let opened = format!("host policy: {}", private_ranges(address));
-    match is_metadata(address) {
-        true => format!("{opened} opens a service that may hand out the host's credentials"),
-        false => opened,
+fn hint_to_open(address: IpAddr) -> String {
+    let hint = format!("set `{}` in the host policy", private_ranges(address));
+    if is_metadata(address) {
+        format!("{hint}; this opens a service that may return credentials of the host")
+    } else {
+        hint
     }
 }
 
@@ -158,19 +145,20 @@ fn is_metadata(address: IpAddr) -> bool {
     }
 }
 
-fn limit(attempt: &Attempt) -> String {
+fn hint_for_limit(attempt: &Attempt) -> String {
     match (attempt.protocol, &attempt.host) {
-        (Protocol::Dns, Some(host)) if host.starts_with("*.") => {
-            format!("only so many names count below {host}: list the names themselves")
-        }
-        (Protocol::Dns, _) => "ask for names less often, and keep the answers".to_owned(),
-        _ => "open fewer connections at once, and use them again".to_owned(),
+        (Protocol::Dns, Some(host)) if host.starts_with("*.") => format!(
+            "at most {NAMES_UNDER_WILDCARD_MAX} names below {host} can be used: list the names \
+             themselves"
+        ),
+        (Protocol::Dns, _) => "send fewer DNS queries, and cache the answers".to_owned(),
+        _ => "open fewer connections at the same time, and reuse them".to_owned(),
     }
 }
 
-fn uncaught(attempt: &Attempt) -> String {
-    let doctor = "`runner doctor` says how to have nf_tables";
-    match rule(attempt) {
+fn hint_for_port(attempt: &Attempt) -> String {
+    let doctor = "`runner doctor` says how to enable nf_tables";
+    match rule_for(attempt) {
         Some(rule) if rule.port.is_some() => {
             format!("{} adds a listener for that port; {doctor}", flag(&rule))
         }
@@ -178,11 +166,10 @@ fn uncaught(attempt: &Attempt) -> String {
     }
 }
 
-/// The entry that allows an attempt.
-fn rule(attempt: &Attempt) -> Option<EgressRule> {
+fn rule_for(attempt: &Attempt) -> Option<EgressRule> {
     let host = match (&attempt.host, attempt.address) {
         (Some(host), _) => match HostName::parse(host.as_bytes()) {
-            // `parse` may drop a trailing dot: an entry is suggested only if the name is unchanged.
+            // `parse` may drop a trailing dot: a rule is suggested only if the name is unchanged.
             Ok(name) if name.as_str() == host => EgressHost::Name(name),
             _ => return None,
         },
@@ -206,7 +193,6 @@ fn quoted(rule: &EgressRule) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::allowlist::settle;
     use spec::sources_policy::IpRange;
 
     fn attempt(
@@ -233,19 +219,13 @@ mod tests {
     }
 
     /// The hint for a run with `flags` under a policy.
-    fn told(attempt: &Attempt, flags: &[&str], policy: &EgressPolicy) -> String {
-        let plan = settle(&[], &rules(flags), policy);
-        hint(
-            attempt,
-            Circumstances {
-                plan: &plan,
-                policy,
-            },
-        )
+    fn hint_with(attempt: &Attempt, flags: &[&str], policy: &EgressPolicy) -> String {
+        let plan = &EgressPlan::new(&[], &rules(flags), policy);
+        hint(attempt, RunSettings { plan, policy })
     }
 
     #[test]
-    fn an_object_is_written_as_an_entry_would_be() {
+    fn an_object_has_the_form_of_an_entry() {
         for (protocol, host, address, port, written) in [
             (Protocol::Dns, Some("evil.com"), None, None, "evil.com"),
             (
@@ -278,7 +258,7 @@ mod tests {
                 None,
                 "protocol 89 1.1.1.1",
             ),
-            (Protocol::Dns, None, None, None, "what is not a host name"),
+            (Protocol::Dns, None, None, None, "an unknown host"),
         ] {
             let found = object(&attempt(protocol, host, address, port, DenialReason::Limit));
             assert_eq!(found, written);
@@ -294,15 +274,12 @@ mod tests {
     }
 
     #[test]
-    fn a_name_s_hint_says_what_to_paste() {
+    fn the_hint_for_a_name_says_what_to_paste() {
         let open = EgressPolicy::default();
         let closed = EgressPolicy {
             allow: Some(rules(&["a.com", "b.com:80"])),
             ..EgressPolicy::default()
         };
-        let tcp =
-            |host, address, port, reason| attempt(Protocol::Tcp, host, address, Some(port), reason);
-        let dns = |host, reason| attempt(Protocol::Dns, host, None, None, reason);
         for (attempt, flags, policy, expected) in [
             (
                 dns(Some("evil.com"), DenialReason::NameNotAllowed),
@@ -320,26 +297,26 @@ mod tests {
                 dns(Some("b.com"), DenialReason::NameNotAllowed),
                 &["*.b.com"],
                 &open,
-                "--allow-net b.com, or b.com in network.egress; *.b.com is only what is below it",
+                "--allow-net b.com, or b.com in network.egress; *.b.com covers only its subdomains",
             ),
             (
                 dns(Some("evil.com"), DenialReason::NameNotAllowed),
                 &["a.com", "evil.com"],
                 &closed,
-                "host policy: egress.allow has to list evil.com",
+                "add evil.com to egress.allow of the host policy",
             ),
             (
                 dns(Some("evil.com"), DenialReason::NameNotAllowed),
                 &["a.com"],
                 &closed,
-                "--allow-net evil.com, or evil.com in network.egress; the host policy \
-                 (egress.allow) has to list it too",
+                "--allow-net evil.com, or evil.com in network.egress; egress.allow of the \
+                 host policy must list it too",
             ),
             (
                 tcp(Some("b.com"), None, 443, DenialReason::PortNotAllowed),
                 &["b.com"],
                 &closed,
-                "host policy: egress.allow has to list b.com:443",
+                "add b.com:443 to egress.allow of the host policy",
             ),
             (
                 tcp(Some("db.a.com"), None, 5433, DenialReason::PortNotAllowed),
@@ -360,36 +337,36 @@ mod tests {
                 "only host names of letters, digits, `-` and `_` can be allowed",
             ),
         ] {
-            assert_eq!(told(&attempt, flags, policy), expected);
+            assert_eq!(hint_with(&attempt, flags, policy), expected);
         }
     }
 
     #[test]
-    fn an_address_and_what_no_list_helps_with_have_hints_too() {
+    fn hints_for_addresses_and_for_denials_that_no_list_entry_prevents() {
         let open = EgressPolicy::default();
         for (attempt, flag, expected) in [
             (
                 tcp(None, Some("93.184.216.34"), 443, DenialReason::IpLiteral),
                 "a.com",
-                "use the host's name in the place of its address; or --allow-net \
-                 93.184.216.34:443, or '93.184.216.34:443' in network.egress",
+                "use the host name instead of its address, or --allow-net 93.184.216.34:443, or \
+                 '93.184.216.34:443' in network.egress",
             ),
             (
                 tcp(None, Some("10.1.2.3"), 80, DenialReason::IpLiteral),
                 "a.com",
-                "--allow-net 10.1.2.3:80, or '10.1.2.3:80' in network.egress; and host policy: \
-                 egress: {private_ranges: [10.1.2.3/32]}",
+                "--allow-net 10.1.2.3:80, or '10.1.2.3:80' in network.egress; and set \
+                 `egress: {private_ranges: [10.1.2.3/32]}` in the host policy",
             ),
             (
                 tcp(None, Some("198.18.7.7"), 80, DenialReason::IpLiteral),
                 "a.com",
-                "addresses of 198.18.0.0/15 stand for names that were asked for in this run: ask \
-                 for the name again",
+                "the relay assigns addresses of 198.18.0.0/15 to names, for one run: look the \
+                 name up again",
             ),
             (
                 tcp(None, Some("fd00::1"), 80, DenialReason::ResolvesToPrivate),
                 "[fd00::1]:80",
-                "host policy: egress: {private_ranges: ['fd00::1/128']}",
+                "set `egress: {private_ranges: ['fd00::1/128']}` in the host policy",
             ),
             (
                 tcp(
@@ -399,50 +376,50 @@ mod tests {
                     DenialReason::ResolvesToPrivate,
                 ),
                 "a.com",
-                "host policy: egress: {private_ranges: [169.254.169.254/32]} opens a service that \
-                 may hand out the host's credentials",
+                "set `egress: {private_ranges: [169.254.169.254/32]}` in the host policy; this \
+                 opens a service that may return credentials of the host",
             ),
             (
                 tcp(Some("a.com"), None, 80, DenialReason::ResolvesToPrivate),
                 "a.com",
-                "host policy: egress.private_ranges has to hold the address that a.com has; \
-                 --add-host a.com:IP says another one",
+                "add the address of a.com to egress.private_ranges of the host policy, or set \
+                 another address with --add-host a.com:IP",
             ),
             (
                 tcp(Some("a.com"), None, 443, DenialReason::NoSni),
                 "a.com",
-                "on port 443 the program has to send a.com as TLS name (SNI)",
+                "on port 443 the program must send a.com as TLS server name (SNI)",
             ),
             (
                 dns(Some("*.a.com"), DenialReason::Limit),
                 "*.a.com",
-                "only so many names count below *.a.com: list the names themselves",
+                "at most 64 names below *.a.com can be used: list the names themselves",
             ),
             (
                 tcp(Some("a.com"), None, 8443, DenialReason::PortNotCaptured),
                 "a.com",
                 "--allow-net a.com:8443 adds a listener for that port; `runner doctor` says how \
-                 to have nf_tables",
+                 to enable nf_tables",
             ),
         ] {
-            assert_eq!(told(&attempt, &[flag], &open), expected);
+            assert_eq!(hint_with(&attempt, &[flag], &open), expected);
         }
         let opened = EgressPolicy {
             private_ranges: vec![IpRange::parse("10.0.0.0/8").expect("a range")],
             ..EgressPolicy::default()
         };
         let literal = tcp(None, Some("10.1.2.3"), 80, DenialReason::IpLiteral);
-        assert!(told(&literal, &[], &opened).starts_with("use the host's name"));
+        assert!(hint_with(&literal, &[], &opened).starts_with("use the host name"));
     }
 
     #[test]
-    fn every_reason_has_a_hint_of_its_own() {
+    fn every_reason_has_a_hint() {
         for reason in DenialReason::ALL {
             for (host, address) in [(Some("a.com"), None), (None, Some("8.8.8.8")), (None, None)] {
                 for protocol in [Protocol::Dns, Protocol::Tcp, Protocol::Udp] {
                     let attempt = attempt(protocol, host, address, Some(1), reason);
-                    let told = told(&attempt, &[], &EgressPolicy::default());
-                    assert!(20 < told.len() && !told.contains('\n'), "{told}");
+                    let hint = hint_with(&attempt, &[], &EgressPolicy::default());
+                    assert!(hint.len() > 20 && !hint.contains('\n'), "{hint}");
                 }
             }
         }

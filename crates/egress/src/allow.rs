@@ -1,11 +1,10 @@
 //! The egress decision by name and port. Pure.
 
-use std::net::IpAddr;
-
+use crate::host::Host;
+use spec::denial_reason::DenialReason;
 use spec::egress::{EgressHost, EgressRule};
 use spec::host_name::HostName;
 
-/// The granted rules as one list.
 #[derive(Debug, Clone, Default)]
 pub struct Allowlist {
     rules: Vec<EgressRule>,
@@ -13,12 +12,12 @@ pub struct Allowlist {
 
 /// How the list matches a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing<'list> {
+pub enum NameMatch<'list> {
     /// The list contains the name itself.
-    Named,
+    Exact,
     /// Only `*.parent` allows the name; holds the parent.
-    Below(&'list HostName),
-    Absent,
+    Wildcard(&'list HostName),
+    None,
 }
 
 impl Allowlist {
@@ -28,58 +27,49 @@ impl Allowlist {
         Self { rules }
     }
 
-    /// Whether the list allows no destination.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
-    }
-
     /// How the list matches a name at any port: a DNS query has no port.
     #[must_use]
-    pub fn standing(&self, name: &HostName) -> Standing<'_> {
-        let mut below: Option<&HostName> = None;
+    pub fn match_name(&self, name: &HostName) -> NameMatch<'_> {
+        let mut closest: Option<&HostName> = None;
         for rule in &self.rules {
             match &rule.host {
-                EgressHost::Name(allowed) if allowed == name => return Standing::Named,
+                EgressHost::Name(allowed) if allowed == name => return NameMatch::Exact,
                 // The closest parent wins, regardless of order.
                 EgressHost::Below(parent)
                     if name.is_below(parent)
-                        && below.is_none_or(|other| parent.is_below(other)) =>
+                        && closest.is_none_or(|other| parent.is_below(other)) =>
                 {
-                    below = Some(parent);
+                    closest = Some(parent);
                 }
                 _ => (),
             }
         }
-        below.map_or(Standing::Absent, Standing::Below)
+        closest.map_or(NameMatch::None, NameMatch::Wildcard)
     }
 
-    /// Whether `name` may be reached at `port`.
+    /// Why `host` may not be reached at `port`; `None` if the list allows it.
     #[must_use]
-    pub fn allows(&self, name: &HostName, port: u16) -> bool {
-        self.rules
-            .iter()
-            .any(|rule| rule.names(name) && rule.port.is_none_or(|allowed| allowed == port))
+    pub fn denial(&self, host: &Host, port: u16) -> Option<DenialReason> {
+        let mut has_host = false;
+        for rule in &self.rules {
+            let matches = match host {
+                Host::Name(name) => rule.names(name),
+                Host::Address(address) => rule.host == EgressHost::Address(*address),
+            };
+            if matches && rule.port.is_none_or(|allowed| allowed == port) {
+                return None;
+            }
+            has_host |= matches;
+        }
+        Some(match host {
+            _ if has_host => DenialReason::PortNotAllowed,
+            Host::Name(_) => DenialReason::NameNotAllowed,
+            Host::Address(_) => DenialReason::IpLiteral,
+        })
     }
 
-    /// Whether the list contains this address, at any port.
-    #[must_use]
-    pub(crate) fn names_address(&self, address: IpAddr) -> bool {
-        let wanted = EgressHost::Address(address);
-        self.rules.iter().any(|rule| rule.host == wanted)
-    }
-
-    /// Whether the list contains this address for `port`.
-    #[must_use]
-    pub(crate) fn allows_address(&self, address: IpAddr, port: u16) -> bool {
-        let wanted = EgressHost::Address(address);
-        self.rules
-            .iter()
-            .any(|rule| rule.host == wanted && rule.port.is_none_or(|allowed| allowed == port))
-    }
-
-    /// The ports that rules state, and the two default ports of bare names: listeners are needed at these
-    /// ports when connections cannot be captured.
+    /// The ports of the rules, and 80 and 443. Where connections cannot be captured, the relay listens at
+    /// these ports.
     pub fn ports(&self) -> impl Iterator<Item = u16> {
         let mut ports: Vec<u16> = self.rules.iter().filter_map(|rule| rule.port).collect();
         ports.extend([80, 443]);
@@ -107,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_allowed_whole_and_ports_narrow_them() {
+    fn a_rule_allows_whole_names_at_its_port() {
         let allowed = list(&["api.openai.com", "*.anthropic.com", "db.example:5432"]);
         for (host, port, allows) in [
             ("api.openai.com", 443, true),
@@ -122,33 +112,45 @@ mod tests {
             ("api.openai.com.evil.com", 443, false),
             ("openai.com", 443, false),
         ] {
-            assert_eq!(allowed.allows(&name(host), port), allows, "{host}:{port}");
+            let denial = allowed.denial(&Host::Name(name(host)), port);
+            assert_eq!(denial.is_none(), allows, "{host}:{port}");
         }
-        let empty = list(&[]);
-        assert!(empty.is_empty() && !empty.allows(&name("api.openai.com"), 443));
+        let host = Host::Name(name("api.openai.com"));
+        assert_eq!(
+            list(&[]).denial(&host, 443),
+            Some(DenialReason::NameNotAllowed)
+        );
     }
 
     #[test]
-    fn a_name_that_stands_itself_is_not_counted_under_its_wildcard() {
+    fn an_exact_rule_wins_over_a_wildcard_and_the_closest_wildcard_wins() {
         let allowed = list(&["*.b.com", "a.b.com"]);
-        assert_eq!(allowed.standing(&name("a.b.com")), Standing::Named);
+        assert_eq!(allowed.match_name(&name("a.b.com")), NameMatch::Exact);
         let parent = name("b.com");
-        assert_eq!(allowed.standing(&name("c.b.com")), Standing::Below(&parent));
-        assert_eq!(allowed.standing(&parent), Standing::Absent);
+        assert_eq!(
+            allowed.match_name(&name("c.b.com")),
+            NameMatch::Wildcard(&parent)
+        );
+        assert_eq!(allowed.match_name(&parent), NameMatch::None);
         for nested in [["*.b.com", "*.c.b.com"], ["*.c.b.com", "*.b.com"]] {
             let closest = name("c.b.com");
-            let standing = list(&nested).standing(&name("d.c.b.com")) == Standing::Below(&closest);
-            assert!(standing, "{nested:?}");
+            let list = list(&nested);
+            let found = list.match_name(&name("d.c.b.com"));
+            assert_eq!(found, NameMatch::Wildcard(&closest), "{nested:?}");
         }
     }
 
     #[test]
-    fn addresses_are_allowed_only_as_such() {
+    fn an_address_is_allowed_only_by_a_rule_for_that_address() {
         let allowed = list(&["93.184.216.34:443", "a.com"]);
-        let address: IpAddr = "93.184.216.34".parse().expect("one");
-        assert!(allowed.allows_address(address, 443));
-        assert!(!allowed.allows_address(address, 80) && allowed.names_address(address));
-        assert!(!allowed.names_address("93.184.216.35".parse().expect("one")));
+        for (address, port, denial) in [
+            ("93.184.216.34", 443, None),
+            ("93.184.216.34", 80, Some(DenialReason::PortNotAllowed)),
+            ("93.184.216.35", 443, Some(DenialReason::IpLiteral)),
+        ] {
+            let host = Host::Address(address.parse().expect(address));
+            assert_eq!(allowed.denial(&host, port), denial, "{address}:{port}");
+        }
         assert_eq!(allowed.ports().collect::<Vec<_>>(), [80, 443]);
     }
 }

@@ -3,6 +3,7 @@
 //! Reads only the records that carry the ClientHello, and its `server_name` extension. Input that two
 //! parsers could read differently (two names, a duplicate extension, inconsistent lengths) is refused.
 
+use crate::parsed::Parsed;
 use spec::host_name::HostName;
 
 /// Maximum size of a ClientHello, in bytes, over all its records.
@@ -17,15 +18,6 @@ const CONTENT_HANDSHAKE: u8 = 22;
 const MESSAGE_CLIENT_HELLO: u8 = 1;
 const EXTENSION_SERVER_NAME: u16 = 0;
 
-/// Result of parsing the bytes received so far.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress {
-    /// More bytes are needed.
-    More,
-    /// The ClientHello is complete.
-    Hello(ClientHello),
-}
-
 /// The relevant parts of a ClientHello.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientHello {
@@ -35,19 +27,17 @@ pub struct ClientHello {
     pub has_encrypted: bool,
 }
 
-/// Why the bytes are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HelloError {
-    #[error("this is not TLS")]
+    #[error("not TLS")]
     NotTls,
-    /// More than 16 KiB.
     #[error("the ClientHello has more than 16 KiB")]
     TooLong,
     /// Inconsistent lengths or a duplicate.
     #[error("the ClientHello is malformed")]
     Malformed,
     /// Not a valid name: an address, a NUL character, more than one name.
-    #[error("the server name is not one host name")]
+    #[error("the server name is not exactly one host name")]
     BadName,
 }
 
@@ -55,28 +45,28 @@ pub enum HelloError {
 ///
 /// # Errors
 /// [`HelloError`]: no further byte can make the input acceptable.
-pub fn parse(bytes: &[u8]) -> Result<Progress, HelloError> {
-    let looked_at = &bytes[..bytes.len().min(WIRE_BYTES_MAX)];
-    let progress = read_records(looked_at)?;
-    if progress == Progress::More && WIRE_BYTES_MAX <= bytes.len() {
+pub fn parse(bytes: &[u8]) -> Result<Parsed<ClientHello>, HelloError> {
+    let start = &bytes[..bytes.len().min(WIRE_BYTES_MAX)];
+    let parsed = read_records(start)?;
+    if parsed == Parsed::Incomplete && bytes.len() >= WIRE_BYTES_MAX {
         return Err(HelloError::TooLong);
     }
-    Ok(progress)
+    Ok(parsed)
 }
 
 /// Joins the payloads of the records until the ClientHello is complete.
-fn read_records(bytes: &[u8]) -> Result<Progress, HelloError> {
+fn read_records(bytes: &[u8]) -> Result<Parsed<ClientHello>, HelloError> {
     let mut message = Vec::new();
     let mut rest = bytes;
     loop {
         // Checked byte by byte: the first byte already shows that input is not TLS.
         check_record_start(rest)?;
         let Some((header, after)) = rest.split_first_chunk::<RECORD_HEADER_BYTES>() else {
-            return Ok(Progress::More);
+            return Ok(Parsed::Incomplete);
         };
         let length = usize::from(u16::from_be_bytes([header[3], header[4]]));
         // Empty handshake fragments are forbidden (RFC 8446, 5.1).
-        if length == 0 || RECORD_BYTES_MAX < length {
+        if length == 0 || length > RECORD_BYTES_MAX {
             return Err(HelloError::NotTls);
         }
         let available = length.min(after.len());
@@ -89,19 +79,19 @@ fn read_records(bytes: &[u8]) -> Result<Progress, HelloError> {
         }
         if let Some([_, high, middle, low]) = message.first_chunk::<4>().copied() {
             let hello_bytes = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
-            if HELLO_BYTES_MAX < 4 + hello_bytes {
+            if 4 + hello_bytes > HELLO_BYTES_MAX {
                 return Err(HelloError::TooLong);
             }
             // The record contains a second message, possibly another ClientHello.
-            if 4 + hello_bytes < before + length {
+            if before + length > 4 + hello_bytes {
                 return Err(HelloError::Malformed);
             }
             if let Some(hello) = message.get(4..4 + hello_bytes) {
-                return read_hello(hello).map(Progress::Hello);
+                return read_hello(hello).map(Parsed::Complete);
             }
         }
         if available < length {
-            return Ok(Progress::More);
+            return Ok(Parsed::Incomplete);
         }
         rest = &after[length..];
     }
@@ -114,13 +104,12 @@ fn check_record_start(bytes: &[u8]) -> Result<(), HelloError> {
         .zip(expected)
         .any(|(found, byte)| *found != byte);
     // Versions 3.0 to 3.4; no ClientHello uses a later one.
-    if differs || bytes.get(2).is_some_and(|minor| 4 < *minor) {
+    if differs || bytes.get(2).is_some_and(|minor| *minor > 4) {
         return Err(HelloError::NotTls);
     }
     Ok(())
 }
 
-/// A slice that is consumed from the front.
 struct Cursor<'bytes>(&'bytes [u8]);
 
 impl<'bytes> Cursor<'bytes> {
@@ -163,7 +152,7 @@ fn read_hello(body: &[u8]) -> Result<ClientHello, HelloError> {
     let mut body = Cursor(body);
     // Version and random.
     body.take(2 + 32)?;
-    if 32 < body.short_vector()?.0.len() {
+    if body.short_vector()?.0.len() > 32 {
         return Err(HelloError::Malformed);
     }
     let suites = body.vector()?.0.len();
@@ -213,14 +202,11 @@ fn read_server_name(mut content: Cursor<'_>) -> Result<HostName, HelloError> {
         return Err(HelloError::BadName);
     }
     let name = list.vector()?;
-    if !list.is_empty() {
-        return Err(HelloError::BadName);
-    }
     // RFC 6066: no trailing dot.
-    if name.0.ends_with(b".") {
+    if !list.is_empty() || name.0.ends_with(b".") {
         return Err(HelloError::BadName);
     }
-    HostName::parse(name.0).map_err(|_not_one| HelloError::BadName)
+    HostName::parse(name.0).map_err(|_invalid| HelloError::BadName)
 }
 
 #[cfg(test)]
@@ -266,17 +252,17 @@ mod tests {
 
     fn name_of(bytes: &[u8]) -> Option<String> {
         match parse(bytes) {
-            Ok(Progress::Hello(hello)) => hello.server_name.map(|name| name.to_string()),
+            Ok(Parsed::Complete(hello)) => hello.server_name.map(|name| name.to_string()),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn the_name_is_found_whole_in_single_bytes_and_over_records() {
+    fn the_name_is_found_in_partial_input_and_across_records() {
         let whole = hello(&[b"API.example.com"]);
         assert_eq!(name_of(&whole).as_deref(), Some("api.example.com"));
         for end in 0..whole.len() {
-            assert_eq!(parse(&whole[..end]), Ok(Progress::More), "{end} bytes");
+            assert_eq!(parse(&whole[..end]), Ok(Parsed::Incomplete), "{end} bytes");
         }
         let message = handshake(&server_name(&[b"api.example.com"]));
         for cut in 1..message.len() {
@@ -286,17 +272,17 @@ mod tests {
     }
 
     #[test]
-    fn a_hello_without_a_name_is_one_and_an_encrypted_one_is_said() {
+    fn a_hello_may_have_no_name_and_an_encrypted_hello_is_detected() {
         assert_eq!(name_of(&record(&handshake(&[]))), None);
         let both = [server_name(&[b"outer.example"]), extension(0xfe0d, b"x")].concat();
         match parse(&record(&handshake(&both))) {
-            Ok(Progress::Hello(hello)) => assert!(hello.has_encrypted),
+            Ok(Parsed::Complete(hello)) => assert!(hello.has_encrypted),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn drafts_of_the_encrypted_hello_are_told_from_other_extensions() {
+    fn drafts_of_the_encrypted_hello_are_distinguished_from_other_extensions() {
         for (kind, is_encrypted) in [
             (0xfe0d, true),
             (0xfe0a, true),
@@ -308,7 +294,7 @@ mod tests {
         ] {
             let both = [server_name(&[b"a.com"]), extension(kind, b"x")].concat();
             match parse(&record(&handshake(&both))) {
-                Ok(Progress::Hello(hello)) => {
+                Ok(Parsed::Complete(hello)) => {
                     assert_eq!(hello.has_encrypted, is_encrypted, "{kind:x}");
                 }
                 other => panic!("{kind:x}: {other:?}"),
@@ -317,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn records_may_be_many_and_are_bounded_on_the_wire() {
+    fn the_size_of_all_records_is_limited() {
         let of_one_byte =
             |message: &[u8]| -> Vec<u8> { message.chunks(1).flat_map(record).collect() };
         let padded = |bytes: usize| {
@@ -330,12 +316,12 @@ mod tests {
         );
         let long = of_one_byte(&padded(6_000));
         assert_eq!(parse(&long), Err(HelloError::TooLong));
-        assert_eq!(parse(&long[..WIRE_BYTES_MAX - 1]), Ok(Progress::More));
+        assert_eq!(parse(&long[..WIRE_BYTES_MAX - 1]), Ok(Parsed::Incomplete));
         assert_eq!(parse(&long[..WIRE_BYTES_MAX]), Err(HelloError::TooLong));
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_refused() {
+    fn ambiguous_input_is_refused() {
         let twice = [server_name(&[b"a.com"]), server_name(&[b"b.com"])].concat();
         let mut long_inside = server_name(&[b"a.com"]);
         long_inside[5] += 1;
@@ -410,12 +396,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_a_panic(bytes: Vec<u8>) {
+        fn any_bytes_are_parsed_without_a_panic(bytes: Vec<u8>) {
             drop(parse(&bytes));
         }
 
         #[test]
-        fn a_damaged_hello_is_read_without_a_panic(at in 0_usize..90, byte: u8, cut in 0_usize..90) {
+        fn a_damaged_hello_is_parsed_without_a_panic(at in 0_usize..90, byte: u8, cut in 0_usize..90) {
             let mut bytes = hello(&[b"api.example.com"]);
             let length = bytes.len();
             bytes[at % length] = byte;
@@ -427,7 +413,7 @@ mod tests {
         fn more_bytes_never_change_a_verdict(bytes: Vec<u8>, tail: Vec<u8>) {
             let start = [hello(&[b"a.com"]), bytes].concat();
             let verdict = parse(&start);
-            if verdict != Ok(Progress::More) {
+            if verdict != Ok(Parsed::Incomplete) {
                 prop_assert_eq!(parse(&[start, tail].concat()), verdict);
             }
         }

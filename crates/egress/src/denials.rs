@@ -6,22 +6,18 @@ use std::net::IpAddr;
 
 use spec::denial_reason::DenialReason;
 
-/// Maximum number of distinct entries; further attempts are only counted.
+/// Maximum number of distinct attempts; further ones are only counted.
 pub(crate) const DISTINCT_MAX: usize = 1_000;
 
-/// The protocol of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// A DNS query.
     Dns,
     Tcp,
     Udp,
     /// An ICMP echo request of either family.
     Icmp,
     Sctp,
-    /// A UDP-Lite datagram.
     UdpLite,
-    /// Any other protocol, by number.
     Other(u8),
 }
 
@@ -41,63 +37,60 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// One kind of attempt.
+/// A denied attempt; unknown fields are `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Attempt {
     pub protocol: Protocol,
-    /// The destination host, escaped, if known.
+    /// The destination, escaped.
     pub host: Option<String>,
-    /// The destination address, if known.
     pub address: Option<IpAddr>,
-    /// The destination port, if known.
     pub port: Option<u16>,
-    /// Why it was denied.
     pub reason: DenialReason,
 }
 
-/// Count of equal attempts.
+/// Equal attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct Occurrences {
     /// Time of the first attempt, in milliseconds since the start of the body.
     pub first_ms: u64,
     pub count: u64,
 }
 
-/// The denials of a run.
 #[derive(Debug, Default)]
 pub struct Denials {
-    order: Vec<(Attempt, Seen)>,
+    /// By first occurrence.
+    distinct: Vec<(Attempt, Occurrences)>,
+    /// Indexes of `distinct`.
     index: HashMap<Attempt, usize>,
-    /// Attempts beyond [`DISTINCT_MAX`] kinds.
-    others: u64,
+    /// Attempts beyond [`DISTINCT_MAX`].
+    unlisted: u64,
 }
 
 impl Denials {
-    /// Adds one attempt.
     pub fn add(&mut self, attempt: Attempt, now_ms: u64) {
         if let Some(at) = self.index.get(&attempt) {
-            self.order[*at].1.count += 1;
-        } else if self.order.len() < DISTINCT_MAX {
-            self.index.insert(attempt.clone(), self.order.len());
-            let seen = Seen {
+            self.distinct[*at].1.count += 1;
+        } else if self.distinct.len() < DISTINCT_MAX {
+            self.index.insert(attempt.clone(), self.distinct.len());
+            let first = Occurrences {
                 first_ms: now_ms,
                 count: 1,
             };
-            self.order.push((attempt, seen));
+            self.distinct.push((attempt, first));
         } else {
-            self.others += 1;
+            self.unlisted += 1;
         }
     }
 
     /// The distinct attempts, ordered by first occurrence.
-    pub fn kinds(&self) -> impl Iterator<Item = &(Attempt, Seen)> {
-        self.order.iter()
+    pub fn distinct(&self) -> impl Iterator<Item = &(Attempt, Occurrences)> {
+        self.distinct.iter()
     }
 
     /// Number of attempts that are only counted.
     #[must_use]
-    pub fn others(&self) -> u64 {
-        self.others
+    pub fn unlisted(&self) -> u64 {
+        self.unlisted
     }
 }
 
@@ -116,27 +109,27 @@ mod tests {
     }
 
     #[test]
-    fn the_same_attempt_is_counted_and_the_first_time_is_kept() {
+    fn equal_attempts_are_counted_with_the_time_of_the_first() {
         let mut denials = Denials::default();
         for now_ms in 0..10_000 {
             denials.add(attempt(1), 5 + now_ms);
         }
         denials.add(attempt(2), 7);
-        let kinds: Vec<(Option<u16>, u64, u64)> = denials
-            .kinds()
-            .map(|(attempt, seen)| (attempt.port, seen.first_ms, seen.count))
+        let distinct: Vec<(Option<u16>, u64, u64)> = denials
+            .distinct()
+            .map(|(attempt, equal)| (attempt.port, equal.first_ms, equal.count))
             .collect();
-        assert_eq!(kinds, [(Some(1), 5, 10_000), (Some(2), 7, 1)]);
+        assert_eq!(distinct, [(Some(1), 5, 10_000), (Some(2), 7, 1)]);
     }
 
     #[test]
-    fn kinds_beyond_the_cap_are_only_counted() {
+    fn attempts_beyond_the_limit_are_only_counted() {
         let mut denials = Denials::default();
         for port in 0..2_000 {
             denials.add(attempt(port), 0);
         }
         denials.add(attempt(0), 0);
-        assert_eq!(denials.kinds().count(), DISTINCT_MAX);
-        assert_eq!(denials.others(), 1_000);
+        assert_eq!(denials.distinct().count(), DISTINCT_MAX);
+        assert_eq!(denials.unlisted(), 1_000);
     }
 }

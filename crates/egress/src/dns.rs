@@ -7,30 +7,27 @@ use std::net::Ipv4Addr;
 
 use spec::host_name::HostName;
 
-/// Maximum size of a message over TCP; queries over UDP are far shorter.
+/// Maximum size of a query over TCP; queries over UDP are far shorter.
 pub const QUERY_BYTES_MAX: usize = 4_096;
 /// Bytes of the header (RFC 1035, 4.1.1).
 const HEADER_BYTES: usize = 12;
-/// Type A: an IPv4 address.
 pub const TYPE_A: u16 = 1;
 /// Type PTR: the name of an address (RFC 1035, 3.5).
 pub(crate) const TYPE_PTR: u16 = 12;
-const CLASS_IN: u16 = 1;
-/// Type OPT (RFC 6891).
+pub(crate) const CLASS_IN: u16 = 1;
 const TYPE_OPT: u16 = 41;
 /// Maximum number of additional records in a query: OPT and a signature.
 const ADDITIONAL_MAX: u8 = 2;
 /// Maximum size of a name in a message, with length bytes and terminator (RFC 1035, 2.3.4).
-const NAME_BYTES_MAX: usize = 255;
-/// UDP payload size that OPT advertises, in bytes.
-const DATAGRAM_BYTES: u16 = 1_232;
+pub(crate) const NAME_BYTES_MAX: usize = 255;
+/// UDP payload size that OPT advertises, in bytes: fits all paths unfragmented.
+pub(crate) const DATAGRAM_BYTES_MAX: u16 = 1_232;
 /// TTL of a synthetic address, in seconds: the address is valid for the whole run.
 const TTL_S: u32 = 300;
 
-/// A parsed query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query<'message> {
-    start: Start,
+    start: HeaderStart,
     /// The question as received, with its case: resolvers compare it (draft-vixie-dnsext-dns0x20).
     question: &'message [u8],
     /// The name, if it is a valid host name.
@@ -39,12 +36,12 @@ pub struct Query<'message> {
     pub kind: u16,
     /// Whether the class is IN.
     pub is_internet: bool,
-    extended: Option<Extended>,
+    edns: Option<Edns>,
 }
 
 /// The header fields that an answer repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Start {
+struct HeaderStart {
     id: [u8; 2],
     opcode: u8,
     recursion_desired: bool,
@@ -52,7 +49,7 @@ struct Start {
 
 /// The OPT record of the query (RFC 6891): an answer then has one too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Extended {
+struct Edns {
     /// The DO bit, which an answer repeats (RFC 3225).
     wants_signatures: bool,
 }
@@ -66,7 +63,6 @@ pub enum Malformed {
     Answerable(Vec<u8>),
 }
 
-/// The answer to a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     Address(Ipv4Addr),
@@ -74,7 +70,6 @@ pub enum Answer {
     Name(HostName),
     /// The name is allowed but has no record of this type.
     NoData,
-    /// The name does not exist.
     NoName,
     /// Too many queries: the library may retry later.
     ServerFailure,
@@ -92,7 +87,7 @@ pub fn parse(message: &[u8]) -> Result<Query<'_>, Malformed> {
     if flags & 0x80 != 0 {
         return Err(Malformed::Silent);
     }
-    let start = Start {
+    let start = HeaderStart {
         id: [one, two],
         opcode: flags & 0x78,
         recursion_desired: flags & 0x01 != 0,
@@ -105,18 +100,18 @@ pub fn parse(message: &[u8]) -> Result<Query<'_>, Malformed> {
     let [0, 1, 0, 0, 0, 0, 0, additional] = counts else {
         return Err(refuse(Code::FormatError));
     };
-    if ADDITIONAL_MAX < additional || QUERY_BYTES_MAX < message.len() {
+    if additional > ADDITIONAL_MAX || message.len() > QUERY_BYTES_MAX {
         return Err(refuse(Code::FormatError));
     }
-    let read = read_question(rest, start)
+    let parsed = read_question(rest, start)
         .and_then(|(query, after)| Some((query, read_additional(after, additional)?)));
-    match read {
+    match parsed {
         None => Err(refuse(Code::FormatError)),
-        Some((mut query, Versions::Known(extended))) => {
-            query.extended = extended;
+        Some((mut query, EdnsVersion::Known(edns))) => {
+            query.edns = edns;
             Ok(query)
         }
-        Some((_, Versions::Unknown)) => {
+        Some((_, EdnsVersion::Unknown)) => {
             let mut answer = start.response(Code::NoError, [0, 0, 1]).to_vec();
             // BADVERS, 16: its low four bits are in the header.
             answer.extend_from_slice(&opt_record(1, false));
@@ -125,7 +120,7 @@ pub fn parse(message: &[u8]) -> Result<Query<'_>, Malformed> {
     }
 }
 
-fn read_question(bytes: &[u8], start: Start) -> Option<(Query<'_>, &[u8])> {
+fn read_question(bytes: &[u8], start: HeaderStart) -> Option<(Query<'_>, &[u8])> {
     let (labels, name_bytes) = read_name(bytes)?;
     let (question, after) = bytes.split_at_checked(name_bytes + 4)?;
     let [.., kind_high, kind_low, class_high, class_low] = *question else {
@@ -137,19 +132,19 @@ fn read_question(bytes: &[u8], start: Start) -> Option<(Query<'_>, &[u8])> {
         name: HostName::from_labels(labels).ok(),
         kind: u16::from_be_bytes([kind_high, kind_low]),
         is_internet: u16::from_be_bytes([class_high, class_low]) == CLASS_IN,
-        extended: None,
+        edns: None,
     };
     Some((query, after))
 }
 
-enum Versions {
-    Known(Option<Extended>),
+enum EdnsVersion {
+    Known(Option<Edns>),
     Unknown,
 }
 
 /// Reads the records after the question; `None` unless they are exactly `count` with at most one OPT.
-fn read_additional(mut bytes: &[u8], count: u8) -> Option<Versions> {
-    let mut extended = None;
+fn read_additional(mut bytes: &[u8], count: u8) -> Option<EdnsVersion> {
+    let mut edns = None;
     let mut is_known = true;
     for _ in 0..count {
         let (labels, name_bytes) = read_name(bytes)?;
@@ -161,17 +156,17 @@ fn read_additional(mut bytes: &[u8], count: u8) -> Option<Versions> {
         if u16::from_be_bytes([kind_high, kind_low]) != TYPE_OPT {
             continue;
         }
-        if extended.is_some() || !labels.is_empty() || !are_options(data) {
+        if edns.is_some() || !labels.is_empty() || !are_options(data) {
             return None;
         }
         is_known = version == 0;
-        extended = Some(Extended {
+        edns = Some(Edns {
             wants_signatures: flags & 0x80 != 0,
         });
     }
     match (bytes, is_known) {
-        ([], true) => Some(Versions::Known(extended)),
-        ([], false) => Some(Versions::Unknown),
+        ([], true) => Some(EdnsVersion::Known(edns)),
+        ([], false) => Some(EdnsVersion::Unknown),
         _ => None,
     }
 }
@@ -199,7 +194,7 @@ fn read_name(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
             return Some((labels, at));
         }
         // The two high bits mark a pointer or an unused form. The terminator takes one byte.
-        if 63 < length || NAME_BYTES_MAX < at + length + 1 {
+        if length > 63 || at + length + 1 > NAME_BYTES_MAX {
             return None;
         }
         labels.push(bytes.get(at..at + length)?);
@@ -233,21 +228,16 @@ impl Query<'_> {
         text
     }
 
-    /// Encodes the answer message.
     #[must_use]
     pub fn answer(&self, answer: Answer) -> Vec<u8> {
         let (code, record) = match answer {
             Answer::Address(address) => (Code::NoError, Some((TYPE_A, address.octets().to_vec()))),
-            Answer::Name(name) => (Code::NoError, Some((TYPE_PTR, written_out(&name)))),
+            Answer::Name(name) => (Code::NoError, Some((TYPE_PTR, encode_name(&name)))),
             Answer::NoData => (Code::NoError, None),
             Answer::NoName => (Code::NameError, None),
             Answer::ServerFailure => (Code::ServerFailure, None),
         };
-        let counts = [
-            1,
-            u8::from(record.is_some()),
-            u8::from(self.extended.is_some()),
-        ];
+        let counts = [1, u8::from(record.is_some()), u8::from(self.edns.is_some())];
         let mut message = self.start.response(code, counts).to_vec();
         message.extend_from_slice(self.question);
         if let Some((kind, data)) = record {
@@ -260,8 +250,8 @@ impl Query<'_> {
             message.extend_from_slice(&[0, u8::try_from(data.len()).unwrap_or(u8::MAX)]);
             message.extend_from_slice(&data);
         }
-        if let Some(extended) = self.extended {
-            message.extend_from_slice(&opt_record(0, extended.wants_signatures));
+        if let Some(edns) = self.edns {
+            message.extend_from_slice(&opt_record(0, edns.wants_signatures));
         }
         message
     }
@@ -276,7 +266,7 @@ enum Code {
     NotImplemented,
 }
 
-impl Start {
+impl HeaderStart {
     /// A header with these counts of questions, answers and additional records.
     fn response(self, code: Code, counts: [u8; 3]) -> [u8; HEADER_BYTES] {
         let code = match code {
@@ -297,8 +287,15 @@ impl Start {
     }
 }
 
+/// The message with its length prefix, as it is sent over TCP (RFC 1035, 4.2.2). Messages of the relay are
+/// shorter than 64 KiB.
+pub(crate) fn with_length(message: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(message.len()).unwrap_or(0);
+    [&length.to_be_bytes(), message].concat()
+}
+
 /// Encodes a name: length-prefixed labels and a terminator.
-fn written_out(name: &HostName) -> Vec<u8> {
+pub(crate) fn encode_name(name: &HostName) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(NAME_BYTES_MAX);
     for label in name.as_str().split('.') {
         // A label of a host name has at most 63 bytes.
@@ -309,11 +306,11 @@ fn written_out(name: &HostName) -> Vec<u8> {
     bytes
 }
 
-/// OPT: the root name, type 41, the UDP payload size, the high bits of the code, version 0, flags, no
-/// options.
-fn opt_record(code_high: u8, wants_signatures: bool) -> [u8; 11] {
+/// The OPT record: the root name, type 41, the UDP payload size, the high bits of the code, version 0,
+/// flags, no options.
+pub(crate) fn opt_record(code_high: u8, wants_signatures: bool) -> [u8; 11] {
     let [_, kind] = TYPE_OPT.to_be_bytes();
-    let [high, low] = DATAGRAM_BYTES.to_be_bytes();
+    let [high, low] = DATAGRAM_BYTES_MAX.to_be_bytes();
     let flags = u8::from(wants_signatures) << 7;
     [0, 0, kind, high, low, code_high, 0, flags, 0, 0, 0]
 }
@@ -336,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_answered_with_its_own_bytes_and_one_address() {
+    fn an_answer_repeats_the_question_and_has_one_address() {
         let message = query(&[b"API", b"example", b"com"], TYPE_A);
         let query = parse(&message).expect("a query");
         assert_eq!(
@@ -351,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_for_the_name_of_an_address_is_answered_with_the_name_written_out() {
+    fn the_answer_to_a_reverse_query_has_the_encoded_name() {
         let message = query(&[b"16", b"0", b"18", b"198", b"in-addr", b"arpa"], TYPE_PTR);
         let query = parse(&message).expect("a query");
         let name = HostName::parse(b"api.example.com").expect("a name");
@@ -368,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn negative_answers_differ_in_their_code_only() {
+    fn negative_answers_differ_only_in_their_code() {
         let message = query(&[b"a", b"b"], 28);
         let query = parse(&message).expect("a query");
         for (answer, code) in [
@@ -383,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_single_plain_question_is_malformed() {
+    fn only_messages_with_one_question_are_queries() {
         let good = query(&[b"a", b"com"], TYPE_A);
         let with = |at: usize, byte: u8| {
             let mut message = good.clone();
@@ -431,7 +428,7 @@ mod tests {
     const OPT: &[u8] = &[0, 0, 41, 0x10, 0, 0, 0, 0x80, 0, 0, 0];
 
     #[test]
-    fn an_extended_query_has_an_extended_answer_that_repeats_the_wish_for_signatures() {
+    fn the_answer_to_a_query_with_edns_has_edns_and_repeats_the_do_bit() {
         let message = with_additional(OPT, 1);
         let query = parse(&message).expect("a query");
         let address = Answer::Address(Ipv4Addr::new(198, 18, 0, 16));
@@ -450,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_behind_the_question_is_accounted_for() {
+    fn the_bytes_after_the_question_must_be_the_announced_records() {
         let mut unknown = OPT.to_vec();
         unknown[6] = 1;
         match parse(&with_additional(&unknown, 1)) {
@@ -495,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_take_255_bytes_and_a_label_63() {
+    fn a_name_may_have_255_bytes_and_a_label_63() {
         let labels = |last: usize| {
             let long = [b'a'; 63];
             let message = query(&[&long, &long, &long, &long[..last]], TYPE_A);
@@ -510,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_repeats_the_kind_of_message() {
+    fn a_refusal_repeats_the_opcode() {
         let mut message = query(&[b"a"], TYPE_A);
         message[2] = 0x29;
         match parse(&message) {
@@ -520,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_no_host_may_have_is_a_question_without_a_name() {
+    fn a_query_for_an_invalid_host_name_has_no_name() {
         for (label, written) in [
             (&b"a\0b"[..], "a\\x00b.com"),
             (b"a/b", "a/b.com"),
@@ -545,7 +542,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_a_panic_and_answers_keep_the_id(message: Vec<u8>) {
+        fn any_bytes_are_parsed_without_a_panic_and_answers_keep_the_id(message: Vec<u8>) {
             match parse(&message) {
                 Ok(query) => prop_assert_eq!(&query.answer(Answer::NoName)[..2], &message[..2]),
                 Err(Malformed::Answerable(answer)) => {

@@ -1,46 +1,28 @@
 //! The host that the first request of an HTTP/1 connection names. Pure; RFC 9112.
 //!
 //! Strict where parsers are known to differ: one Host, no folded lines, no bare CR or LF, no space before
-//! a colon, no control characters, one body length only, a target in one of the four forms. Input that is
-//! refused before the head is complete is refused regardless of later bytes.
+//! a colon, no control characters, one body length only, a target in one of the four forms. Later bytes do
+//! not change a refusal.
 
 use std::net::IpAddr;
 
+use crate::host::Host;
+use crate::parsed::Parsed;
 use spec::host_name::HostName;
 
-/// Maximum size of a head, in bytes.
 pub const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Maximum length of a method, in bytes: the longest registered method has 17.
 const METHOD_BYTES_MAX: usize = 32;
 const END: &[u8] = b"\r\n\r\n";
 
-/// Result of parsing the bytes received so far.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress {
-    /// More bytes are needed.
-    More,
-    /// The head is complete.
-    Head(Head),
-}
-
-/// A host in a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Host {
-    Name(HostName),
-    /// An IPv4 address, or an IPv6 address in brackets.
-    Address(IpAddr),
-}
-
 /// The relevant parts of a request head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
-    /// The method: `GET`, `CONNECT`.
     pub method: String,
     /// The host of the Host header and, if the target names one, of the target: both are equal.
     pub host: Host,
     /// The port, if stated. CONNECT always has one.
     pub port: Option<u16>,
-    /// The target as received.
     pub target: String,
     /// Size of the body, in bytes, if Content-Length states it.
     pub content_bytes: Option<u64>,
@@ -50,23 +32,19 @@ pub struct Head {
     pub bytes: usize,
 }
 
-/// Why the bytes are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
-    /// Not an HTTP/1 request.
-    #[error("this is not a request of HTTP/1")]
+    #[error("not an HTTP/1 request")]
     NotHttp,
-    /// More than 16 KiB.
-    #[error("the head of the request has more than 16 KiB")]
+    #[error("the request head has more than 16 KiB")]
     TooLong,
     /// A line that parsers read differently.
-    #[error("the head of the request is malformed")]
+    #[error("the request head is malformed")]
     Malformed,
     /// No Host, two, or an invalid one.
-    #[error("the request does not name one host")]
+    #[error("the request does not name exactly one host")]
     BadHost,
-    /// The target and the Host header name different hosts.
-    #[error("the target of the request and its Host header name two hosts")]
+    #[error("the request target and the Host header name different hosts")]
     TwoHosts,
 }
 
@@ -74,28 +52,28 @@ pub enum HeadError {
 ///
 /// # Errors
 /// [`HeadError`]: no further byte can make the input acceptable.
-pub fn parse(bytes: &[u8]) -> Result<Progress, HeadError> {
-    let looked_at = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
-    let end = find(looked_at, END);
+pub fn parse(bytes: &[u8]) -> Result<Parsed<Head>, HeadError> {
+    let start = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+    let end = find(start, END);
     // Partial and complete heads get the same two checks in the same order. A byte that fails the second
     // check comes after the method, so the first check is complete by then: verdicts do not change.
-    let head = &looked_at[..end.map_or(looked_at.len(), |at| at + END.len())];
+    let head = &start[..end.map_or(start.len(), |at| at + END.len())];
     check_method(head)?;
     check_bytes(head)?;
     let Some(end) = end else {
-        if HEAD_BYTES_MAX <= bytes.len() {
+        if bytes.len() >= HEAD_BYTES_MAX {
             return Err(HeadError::TooLong);
         }
-        return Ok(Progress::More);
+        return Ok(Parsed::Incomplete);
     };
-    let mut lines = split_lines(&looked_at[..end]);
+    let mut lines = split_lines(&start[..end]);
     let line = read_request_line(lines.next().ok_or(HeadError::NotHttp)?)?;
     let fields = read_fields(lines)?;
     if fields.has_transfer_encoding && (fields.content_bytes.is_some() || line.is_1_0) {
         return Err(HeadError::Malformed);
     }
     let (host, port) = read_host(&line, &fields)?;
-    Ok(Progress::Head(Head {
+    Ok(Parsed::Complete(Head {
         method: line.method.to_owned(),
         host,
         port,
@@ -106,17 +84,17 @@ pub fn parse(bytes: &[u8]) -> Result<Progress, HeadError> {
     }))
 }
 
-fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+fn find(bytes: &[u8], pattern: &[u8]) -> Option<usize> {
     bytes
-        .windows(wanted.len())
-        .position(|window| window == wanted)
+        .windows(pattern.len())
+        .position(|window| window == pattern)
 }
 
 /// Checks the method, which is in capital letters, so that other protocols are refused at their first
 /// bytes.
 fn check_method(head: &[u8]) -> Result<(), HeadError> {
     let method = head.split(|byte| *byte == b' ').next().unwrap_or_default();
-    if METHOD_BYTES_MAX < method.len()
+    if method.len() > METHOD_BYTES_MAX
         || !method
             .iter()
             .all(|byte| byte.is_ascii_uppercase() || *byte == b'-')
@@ -130,13 +108,13 @@ fn check_method(head: &[u8]) -> Result<(), HeadError> {
 fn check_bytes(head: &[u8]) -> Result<(), HeadError> {
     let mut before = 0;
     for byte in head {
-        let plain = match *byte {
+        let is_allowed = match *byte {
             b'\n' => before == b'\r',
             _ if before == b'\r' => false,
             b'\r' | b'\t' => true,
-            byte => 0x20 <= byte && byte != 0x7f,
+            byte => byte >= 0x20 && byte != 0x7f,
         };
-        if !plain {
+        if !is_allowed {
             return Err(HeadError::Malformed);
         }
         before = *byte;
@@ -238,16 +216,16 @@ fn read_host(
     line: &RequestLine<'_>,
     fields: &Fields<'_>,
 ) -> Result<(Host, Option<u16>), HeadError> {
-    let named = fields.host.map(read_authority).transpose()?;
-    let Some((authority, usual_port)) = authority_of(line)? else {
-        return named.ok_or(HeadError::BadHost);
+    let header = fields.host.map(read_authority).transpose()?;
+    let Some((authority, default_port)) = authority_of(line)? else {
+        return header.ok_or(HeadError::BadHost);
     };
     let (host, port) = read_authority(authority.as_bytes())?;
-    let is_connect = usual_port.is_none();
+    let is_connect = default_port.is_none();
     if is_connect && port.is_none() {
         return Err(HeadError::BadHost);
     }
-    let Some((named, named_port)) = named else {
+    let Some((header_host, header_port)) = header else {
         // HTTP/1.0 requests and CONNECT requests of some clients have no Host.
         return if line.is_1_0 || is_connect {
             Ok((host, port))
@@ -255,11 +233,11 @@ fn read_host(
             Err(HeadError::BadHost)
         };
     };
-    let usual_port = usual_port.or(port);
-    if named != host || named_port.or(usual_port) != port.or(usual_port) {
+    let default_port = default_port.or(port);
+    if header_host != host || header_port.or(default_port) != port.or(default_port) {
         return Err(HeadError::TwoHosts);
     }
-    Ok((host, port.or(named_port)))
+    Ok((host, port.or(header_port)))
 }
 
 /// The host and port that the target names (`http://host/…`, or the whole target of CONNECT), and the
@@ -275,7 +253,7 @@ fn authority_of<'head>(
     }
     // Not a valid form of a target: parsers read it differently.
     let (scheme, rest) = line.target.split_once("://").ok_or(HeadError::Malformed)?;
-    let usual_port = if scheme.eq_ignore_ascii_case("http") {
+    let default_port = if scheme.eq_ignore_ascii_case("http") {
         80
     } else if scheme.eq_ignore_ascii_case("https") {
         443
@@ -283,7 +261,7 @@ fn authority_of<'head>(
         return Err(HeadError::Malformed);
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    Ok(Some((authority, Some(usual_port))))
+    Ok(Some((authority, Some(default_port))))
 }
 
 fn read_authority(text: &[u8]) -> Result<(Host, Option<u16>), HeadError> {
@@ -291,7 +269,7 @@ fn read_authority(text: &[u8]) -> Result<(Host, Option<u16>), HeadError> {
     let bracket = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     let (host, after) = match bracket {
         Some((address, after)) => {
-            let address = address.parse().map_err(|_none| HeadError::BadHost)?;
+            let address = address.parse().map_err(|_invalid| HeadError::BadHost)?;
             (Host::Address(IpAddr::V6(address)), after)
         }
         None => {
@@ -299,7 +277,7 @@ fn read_authority(text: &[u8]) -> Result<(Host, Option<u16>), HeadError> {
             let host = match host.parse() {
                 Ok(address) => Host::Address(IpAddr::V4(address)),
                 Err(_) => Host::Name(
-                    HostName::parse(host.as_bytes()).map_err(|_not_one| HeadError::BadHost)?,
+                    HostName::parse(host.as_bytes()).map_err(|_invalid| HeadError::BadHost)?,
                 ),
             };
             (host, after)
@@ -309,7 +287,7 @@ fn read_authority(text: &[u8]) -> Result<(Host, Option<u16>), HeadError> {
         return Ok((host, None));
     }
     let digits = after.strip_prefix(':').ok_or(HeadError::BadHost)?;
-    // `parse` alone accepts a sign, and leading zeros that other parsers read as another base.
+    // `parse` alone accepts a sign, and leading zeros, which other parsers read as octal.
     let is_plain = !digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit());
     let port = digits.parse().ok().filter(|_| is_plain);
     Ok((host, Some(port.ok_or(HeadError::BadHost)?)))
@@ -326,25 +304,29 @@ mod tests {
 
     fn head(text: &str) -> Result<Head, HeadError> {
         match parse(text.as_bytes())? {
-            Progress::Head(head) => Ok(head),
-            Progress::More => panic!("{text:?} is not whole"),
+            Parsed::Complete(head) => Ok(head),
+            Parsed::Incomplete => panic!("{text:?} is incomplete"),
         }
     }
 
     #[test]
-    fn the_host_is_found_whole_and_in_single_bytes() {
+    fn the_host_is_found_in_partial_input() {
         let text = "GET /a?b HTTP/1.1\r\nAccept: */*\r\nhOsT:  API.example.com:80 \r\n\r\nrest";
         let head = head(text).expect("a head");
         assert_eq!(head.host, named("api.example.com"));
         assert_eq!((head.port, head.method.as_str()), (Some(80), "GET"));
         assert_eq!(&text[head.bytes..], "rest");
         for end in 0..head.bytes {
-            assert_eq!(parse(&text.as_bytes()[..end]), Ok(Progress::More), "{end}");
+            assert_eq!(
+                parse(&text.as_bytes()[..end]),
+                Ok(Parsed::Incomplete),
+                "{end}"
+            );
         }
     }
 
     #[test]
-    fn a_target_that_names_a_host_names_the_same() {
+    fn the_target_and_the_host_header_must_name_the_same_host() {
         let absolute = "GET http://a.com/x HTTP/1.1\r\nHost: a.com\r\n\r\n";
         assert_eq!(head(absolute).expect("a head").host, named("a.com"));
         let connect = "CONNECT a.com:443 HTTP/1.1\r\nHost: a.com:443\r\n\r\n";
@@ -361,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_port_may_be_written_or_not() {
+    fn the_default_port_may_be_omitted() {
         for (text, port) in [
             ("GET http://a.com:80/ HTTP/1.1\r\nHost: a.com\r\n\r\n", 80),
             ("GET http://a.com/ HTTP/1.1\r\nHost: a.com:80\r\n\r\n", 80),
@@ -375,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_alone_names_the_host_where_there_is_no_host_header_to_expect() {
+    fn the_target_names_the_host_if_no_host_header_is_required() {
         for text in [
             "CONNECT a.com:443 HTTP/1.0\r\n\r\n",
             "CONNECT a.com:443 HTTP/1.1\r\n\r\n",
@@ -393,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_told_from_a_name() {
+    fn an_address_is_distinguished_from_a_name() {
         let text = "GET / HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n";
         let host = head(text).expect("a head").host;
         assert_eq!(host, Host::Address([10, 0, 0, 1].into()));
@@ -425,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_of_the_body_is_read_or_refused() {
+    fn an_ambiguous_content_length_is_refused() {
         let with = |fields: &str| {
             head(&format!(
                 "POST / HTTP/1.1\r\nHost: a.com\r\n{fields}\r\n\r\n"
@@ -454,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_become_a_head_is_refused_before_it_is_whole() {
+    fn invalid_bytes_are_refused_before_the_head_is_complete() {
         for text in [
             &b"GET / HTTP/1.1\n"[..],
             b"GET / HTTP/1.1\rX",
@@ -464,21 +446,21 @@ mod tests {
         ] {
             assert_eq!(parse(text), Err(HeadError::Malformed), "{text:?}");
         }
-        assert_eq!(parse(b"GET / HTTP/1.1\r"), Ok(Progress::More));
+        assert_eq!(parse(b"GET / HTTP/1.1\r"), Ok(Parsed::Incomplete));
         assert_eq!(parse(b"\r"), Err(HeadError::NotHttp));
         assert_eq!(parse(&[b'A'; 33]), Err(HeadError::NotHttp));
     }
 
     #[test]
-    fn a_value_may_hold_bytes_beyond_ascii_and_a_host_may_not() {
+    fn a_value_may_contain_non_ascii_bytes_but_a_host_may_not() {
         let latin = b"GET /\xc3\xbc HTTP/1.1\r\nHost: a.com\r\nX: \xfc\r\n\r\n";
-        assert!(matches!(parse(latin), Ok(Progress::Head(_))));
+        assert!(matches!(parse(latin), Ok(Parsed::Complete(_))));
         let host = b"GET / HTTP/1.1\r\nHost: a\xfc.com\r\n\r\n";
         assert_eq!(parse(host), Err(HeadError::BadHost));
     }
 
     #[test]
-    fn what_readers_read_differently_is_refused() {
+    fn ambiguous_input_is_refused() {
         use HeadError::{BadHost, Malformed, NotHttp};
         for (text, error) in [
             ("GET / HTTP/1.1\r\n\r\n", BadHost),
@@ -533,12 +515,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_a_panic(bytes: Vec<u8>) {
+        fn any_bytes_are_parsed_without_a_panic(bytes: Vec<u8>) {
             drop(parse(&bytes));
         }
 
         #[test]
-        fn a_damaged_head_is_read_without_a_panic(at in 0_usize..60, byte: u8) {
+        fn a_damaged_head_is_parsed_without_a_panic(at in 0_usize..60, byte: u8) {
             let mut bytes = b"GET http://a.com/x HTTP/1.1\r\nHost: a.com\r\nA: b\r\n\r\n".to_vec();
             let length = bytes.len();
             bytes[at % length] = byte;

@@ -1,4 +1,4 @@
-//! Egress of a body: by name, through a relay, and in no other way.
+//! Network access of a body: only to allowed hosts, only through a relay.
 //!
 //! The body's network namespace has no route to the outside except through the supervisor. Each allowed
 //! name has one synthetic address. A connection to that address arrives at a listener of the supervisor,
@@ -12,13 +12,15 @@ pub mod allowlist;
 pub mod client_hello;
 pub mod denials;
 pub mod dns;
+pub mod host;
 pub mod http_head;
 pub mod names;
 pub mod observed;
-#[cfg(test)]
-mod own_network;
+pub mod parsed;
 pub mod relay;
 pub mod resolver;
 pub mod routes;
 pub mod socks;
 pub mod tap;
+#[cfg(test)]
+mod test_network;

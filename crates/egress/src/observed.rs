@@ -1,5 +1,5 @@
-//! Parses packets that no listener receives, as the kernel reports them. Pure, total functions over bytes
-//! that a body may have written.
+//! Parses packets that no listener receives, as the kernel reports them. Pure; a body may have written the
+//! bytes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,26 +16,26 @@ const ATTRIBUTE_SEQUENCE: u16 = 12;
 /// The two high bits of an attribute's type are flags.
 const ATTRIBUTE_KIND_MASK: u16 = 0x3fff;
 
-/// One message of NFLOG.
+/// A packet of an NFLOG message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Logged<'message> {
-    /// Counts the messages of its group.
+pub struct LoggedPacket<'message> {
+    /// The sequence number of the message in its NFLOG group.
     pub sequence: Option<u32>,
     /// The start of the packet, from its IP header on.
     pub packet: &'message [u8],
 }
 
-/// The attempt that a packet belongs to.
+/// The attempt to communicate that a packet belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Observed {
+pub struct PacketAttempt {
     pub protocol: Protocol,
     pub destination: IpAddr,
     /// The destination port, if the protocol has ports.
     pub port: Option<u16>,
 }
 
-/// The messages of one read from an NFLOG socket; other messages are skipped.
-pub fn logged(mut bytes: &[u8]) -> impl Iterator<Item = Logged<'_>> {
+/// The packets of one read from an NFLOG socket. Skips other messages.
+pub fn logged_packets(mut bytes: &[u8]) -> impl Iterator<Item = LoggedPacket<'_>> {
     std::iter::from_fn(move || {
         loop {
             let length = usize::try_from(u32::from_ne_bytes(*bytes.first_chunk()?)).ok()?;
@@ -45,15 +45,15 @@ pub fn logged(mut bytes: &[u8]) -> impl Iterator<Item = Logged<'_>> {
                 .get(length.checked_next_multiple_of(4)?..)
                 .unwrap_or_default();
             if kind == LOG_PACKET
-                && let Some(logged) = message.get(FAMILY_HEADER_BYTES..).and_then(read_attributes)
+                && let Some(packet) = message.get(FAMILY_HEADER_BYTES..).and_then(read_attributes)
             {
-                return Some(logged);
+                return Some(packet);
             }
         }
     })
 }
 
-fn read_attributes(mut bytes: &[u8]) -> Option<Logged<'_>> {
+fn read_attributes(mut bytes: &[u8]) -> Option<LoggedPacket<'_>> {
     let mut sequence = None;
     let mut packet = None;
     while let Some((header, _)) = bytes.split_first_chunk::<4>() {
@@ -71,17 +71,16 @@ fn read_attributes(mut bytes: &[u8]) -> Option<Logged<'_>> {
         }
         bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
-    Some(Logged {
+    Some(LoggedPacket {
         sequence,
         packet: packet?,
     })
 }
 
-/// Parses a packet that starts with its IP header. `None` for packets that the body did not send as an
-/// attempt: packets of the kernel itself (ICMP errors, group memberships), malformed packets, later
-/// fragments.
+/// Parses a packet that starts with its IP header. `None` for packets that are no attempt of the body:
+/// packets of the kernel itself (ICMP errors, group memberships), malformed packets, later fragments.
 #[must_use]
-pub fn packet(bytes: &[u8]) -> Option<Observed> {
+pub fn parse_packet(bytes: &[u8]) -> Option<PacketAttempt> {
     let (number, destination, payload) = match bytes.first()? >> 4 {
         4 => read_v4(bytes)?,
         6 => read_v6(bytes)?,
@@ -94,8 +93,7 @@ pub fn packet(bytes: &[u8]) -> Option<Observed> {
     };
     let (protocol, port) = match number {
         6 => {
-            // Only packets that open a connection: SYN without ACK. All others belong to an existing
-            // connection.
+            // Only packets that open a connection: SYN without ACK.
             let flags = payload.get(13)?;
             if flags & 0x12 != 0x02 {
                 return None;
@@ -112,7 +110,7 @@ pub fn packet(bytes: &[u8]) -> Option<Observed> {
         2 => return None,
         other => (Protocol::Other(other), None),
     };
-    Some(Observed {
+    Some(PacketAttempt {
         protocol,
         destination,
         port,
@@ -180,43 +178,46 @@ mod tests {
         packet
     }
 
-    fn seen(packet_bytes: &[u8]) -> Option<(Protocol, String, Option<u16>)> {
-        packet(packet_bytes).map(|observed| {
+    fn parsed(packet: &[u8]) -> Option<(Protocol, String, Option<u16>)> {
+        parse_packet(packet).map(|attempt| {
             (
-                observed.protocol,
-                observed.destination.to_string(),
-                observed.port,
+                attempt.protocol,
+                attempt.destination.to_string(),
+                attempt.port,
             )
         })
     }
 
     #[test]
-    fn what_a_body_attempts_is_told_by_protocol_address_and_port() {
+    fn an_attempt_has_a_protocol_an_address_and_a_port() {
         let to_443 = [0x80, 0, 1, 187, 0, 8, 0, 0];
         let v4_at = |protocol, port| Some((protocol, "8.8.8.8".to_owned(), port));
         let v6_at = |protocol, port| Some((protocol, "2001:4860::1".to_owned(), port));
-        assert_eq!(seen(&v4(17, &to_443)), v4_at(Protocol::Udp, Some(443)));
-        assert_eq!(seen(&v4(132, &to_443)), v4_at(Protocol::Sctp, Some(443)));
-        assert_eq!(seen(&v4(136, &to_443)), v4_at(Protocol::UdpLite, Some(443)));
-        assert_eq!(seen(&v4(1, &[8, 0])), v4_at(Protocol::Icmp, None));
-        assert_eq!(seen(&v6(58, &[128, 0])), v6_at(Protocol::Icmp, None));
-        assert_eq!(seen(&v4(47, &[])), v4_at(Protocol::Other(47), None));
-        assert_eq!(seen(&v6(17, &to_443)), v6_at(Protocol::Udp, Some(443)));
+        assert_eq!(parsed(&v4(17, &to_443)), v4_at(Protocol::Udp, Some(443)));
+        assert_eq!(parsed(&v4(132, &to_443)), v4_at(Protocol::Sctp, Some(443)));
+        assert_eq!(
+            parsed(&v4(136, &to_443)),
+            v4_at(Protocol::UdpLite, Some(443))
+        );
+        assert_eq!(parsed(&v4(1, &[8, 0])), v4_at(Protocol::Icmp, None));
+        assert_eq!(parsed(&v6(58, &[128, 0])), v6_at(Protocol::Icmp, None));
+        assert_eq!(parsed(&v4(47, &[])), v4_at(Protocol::Other(47), None));
+        assert_eq!(parsed(&v6(17, &to_443)), v6_at(Protocol::Udp, Some(443)));
         let mut syn = [0; 20];
         syn[3] = 22;
         syn[13] = 0x02;
-        assert_eq!(seen(&v4(6, &syn)), v4_at(Protocol::Tcp, Some(22)));
+        assert_eq!(parsed(&v4(6, &syn)), v4_at(Protocol::Tcp, Some(22)));
         let behind_options = [&[17, 0, 0, 0, 0, 0, 0, 0][..], &to_443].concat();
         assert_eq!(
-            seen(&v6(0, &behind_options)),
+            parsed(&v6(0, &behind_options)),
             v6_at(Protocol::Udp, Some(443))
         );
         // A truncated header: the known fields are reported.
-        assert_eq!(seen(&v4(17, &to_443[..3])), v4_at(Protocol::Udp, None));
+        assert_eq!(parsed(&v4(17, &to_443[..3])), v4_at(Protocol::Udp, None));
     }
 
     #[test]
-    fn what_the_kernel_sends_by_itself_is_no_attempt() {
+    fn packets_of_the_kernel_are_no_attempts() {
         let mut answer = [0; 20];
         answer[13] = 0x12;
         let mut later = v4(17, &[0; 8]);
@@ -233,7 +234,7 @@ mod tests {
             ("another version", vec![0x50; 40]),
             ("half a header", v4(17, &[])[..19].to_vec()),
         ] {
-            assert_eq!(seen(&packet), None, "{what}");
+            assert_eq!(parsed(&packet), None, "{what}");
         }
     }
 
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_found_in_their_messages_with_their_number() {
+    fn packets_are_found_with_their_sequence_numbers() {
         let one = message(
             LOG_PACKET,
             &[(1, &[0; 4]), (12, &[0, 0, 0, 7]), (9, b"\x45abc!")],
@@ -261,7 +262,7 @@ mod tests {
         let foreign = message(3, &[(9, b"done")]);
         let without = message(LOG_PACKET, &[(12, &[0, 0, 0, 8])]);
         let bytes = [one, foreign, without, message(LOG_PACKET, &[(9, b"x")])].concat();
-        let found: Vec<Logged<'_>> = logged(&bytes).collect();
+        let found: Vec<LoggedPacket<'_>> = logged_packets(&bytes).collect();
         assert_eq!(found.len(), 2);
         assert_eq!(
             (found[0].sequence, found[0].packet),
@@ -272,13 +273,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_a_panic(bytes: Vec<u8>, version in 0..3_usize, next: u8) {
+        fn any_bytes_are_parsed_without_a_panic(bytes: Vec<u8>, version in 0..3_usize, next: u8) {
             let start = [&[][..], &v4(next, &[]), &v6(next, &[])][version].to_vec();
             let bytes = [start, bytes].concat();
-            let _read = packet(&bytes);
-            prop_assert!(logged(&bytes).count() <= bytes.len());
+            let _attempt = parse_packet(&bytes);
+            prop_assert!(logged_packets(&bytes).count() <= bytes.len());
             let inside = message(LOG_PACKET, &[(9, &bytes)]);
-            let found: Vec<&[u8]> = logged(&inside).map(|logged| logged.packet).collect();
+            let found: Vec<&[u8]> = logged_packets(&inside).map(|logged| logged.packet).collect();
             prop_assert_eq!(found, [bytes.as_slice()]);
         }
     }

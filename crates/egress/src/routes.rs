@@ -1,5 +1,5 @@
 //! Network configuration of the body's namespace: routes that make every address local, and rules that
-//! direct every connection to the relay. The netlink messages are built before the child needs them.
+//! direct every connection to the relay. Builds the netlink messages before the child needs them.
 //!
 //! `local default dev lo`: packets to any address are delivered in the namespace itself, and none can
 //! leave it, since it has no other device. The rules only select the receiving socket. TPROXY instead of
@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use rustix::io::Errno;
 
+use crate::address::Family;
 use spec::body_network::{ADDRESS_V4, ADDRESS_V6, BODY_V4, QUESTION_PORT, RELAY_PORT};
 use sys::namespace::LOOPBACK_INDEX;
 use sys::netlink::{ACKNOWLEDGE, APPEND, Attribute, Batch, CREATE, EXCLUSIVE};
@@ -54,20 +55,8 @@ const TCP_SYN: u8 = 0x02;
 const TCP_ACK: u8 = 0x10;
 /// The NFLOG group that reports dropped packets.
 pub(crate) const LOG_GROUP: u16 = 1;
-/// Bytes of each packet that are reported.
+/// Bytes of each packet that are reported: the headers.
 pub const LOG_BYTES: u32 = 128;
-
-/// An address family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-/// Both families, as most hosts have them.
-pub const BOTH: [Family; 2] = [Family::V4, Family::V6];
 
 /// The routes of these families; for IPv4, also an address for the body.
 ///
@@ -79,9 +68,8 @@ pub fn routes(families: &[Family]) -> Result<Batch, Errno> {
         let device = Attribute::Bytes(RTA_OIF, LOOPBACK_INDEX.to_ne_bytes().to_vec());
         let (number, attributes) = match family {
             Family::V4 => {
-                own_address(&mut batch)?;
-                // Otherwise the source would equal the destination, and a connection could connect to
-                // itself.
+                add_body_address(&mut batch)?;
+                // If the source equalled the destination, a connection could connect to itself.
                 let source = Ipv4Addr::LOCALHOST.octets().to_vec();
                 let source = Attribute::Bytes(RTA_PREFSRC, source);
                 (AF_INET, vec![device, source])
@@ -96,10 +84,10 @@ pub fn routes(families: &[Family]) -> Result<Batch, Errno> {
     Ok(batch)
 }
 
-fn own_address(batch: &mut Batch) -> Result<(), Errno> {
-    const WHOLE: u8 = 32;
+fn add_body_address(batch: &mut Batch) -> Result<(), Errno> {
+    const PREFIX_BITS: u8 = 32;
     let [i0, i1, i2, i3] = LOOPBACK_INDEX.to_ne_bytes();
-    let fixed = [AF_INET, WHOLE, 0, RT_SCOPE_HOST, i0, i1, i2, i3];
+    let fixed = [AF_INET, PREFIX_BITS, 0, RT_SCOPE_HOST, i0, i1, i2, i3];
     let address = Attribute::Bytes(IFA_LOCAL, BODY_V4.octets().to_vec());
     batch.push(RTM_NEWADDR, NEW, &fixed, &[address])
 }
@@ -115,25 +103,26 @@ pub fn capture_rules(families: &[Family]) -> Result<Batch, Errno> {
     let mut rules = Rules::begin()?;
     rules.chain("prerouting", HOOK_PREROUTING, PRIORITY_MANGLE)?;
     for family in families {
-        let first = [
+        let redirected = [
             is_protocol(IPPROTO_TCP),
             is_first_packet(),
             is_outside(*family),
+            redirect_to_relay(*family),
+            vec![verdict(ACCEPT)],
         ];
-        let led = [first.concat(), to_relay(*family), vec![verdict(ACCEPT)]];
-        rules.rule("prerouting", led.concat(), 0)?;
+        rules.rule("prerouting", redirected.concat(), 0)?;
     }
     rules.chain("output", HOOK_OUTPUT, 0)?;
     for (index, family) in families.iter().enumerate() {
-        let mut refused = [is_protocol(IPPROTO_UDP), is_outside(*family)].concat();
+        let mut dropped = [is_protocol(IPPROTO_UDP), is_outside(*family)].concat();
         // Queries and their answers: only the relay can send from that port.
-        refused.extend(is_no_port(DESTINATION_OFFSET, QUESTION_PORT));
-        refused.extend(is_no_port(SOURCE_OFFSET, QUESTION_PORT));
-        refused.extend([log(), verdict(DROP)]);
+        dropped.extend(is_other_port(DESTINATION_OFFSET, QUESTION_PORT));
+        dropped.extend(is_other_port(SOURCE_OFFSET, QUESTION_PORT));
+        dropped.extend([log(), verdict(DROP)]);
         // Only the last message requests an acknowledgement: errors are always reported.
         let is_last = index + 1 == families.len();
         let flags = if is_last { ACKNOWLEDGE } else { 0 };
-        rules.rule("output", refused, flags)?;
+        rules.rule("output", dropped, flags)?;
     }
     rules.end()
 }
@@ -214,48 +203,24 @@ fn batch_header() -> [u8; 4] {
     [0, 0, high, low]
 }
 
-/// The body's own addresses: 127.0.0.0/8, its assigned address, ::1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Own {
-    LoopbackV4,
-    Address,
-    LoopbackV6,
-}
-
-const OWN: [Own; 3] = [Own::LoopbackV4, Own::Address, Own::LoopbackV6];
-
-impl Own {
-    const fn family(self) -> Family {
-        match self {
-            Self::LoopbackV4 | Self::Address => Family::V4,
-            Self::LoopbackV6 => Family::V6,
-        }
-    }
-
-    /// Loads the relevant part of a packet's destination; returns the value that matches.
-    fn destination(self) -> (Attribute, Vec<u8>) {
-        match self {
-            Self::LoopbackV4 => (
-                payload(Header::Network, 16, 1),
-                Ipv4Addr::LOCALHOST.octets()[..1].to_vec(),
-            ),
-            Self::Address => (payload(Header::Network, 16, 4), BODY_V4.octets().to_vec()),
-            Self::LoopbackV6 => (
-                payload(Header::Network, 24, 16),
-                Ipv6Addr::LOCALHOST.octets().to_vec(),
-            ),
-        }
-    }
-}
-
-/// Matches packets of a family that do not go to the body's own addresses.
+/// Matches packets of a family that do not go to the body's own addresses: 127.0.0.0/8, its assigned
+/// address, ::1.
 fn is_outside(family: Family) -> Vec<Attribute> {
-    let mut matches = is_family(family);
-    for own in OWN.into_iter().filter(|own| own.family() == family) {
-        let (load, bytes) = own.destination();
-        matches.extend([load, differs(&bytes)]);
+    let network = |offset, length| payload(Header::Network, offset, length);
+    let loopback_v4 = Ipv4Addr::LOCALHOST.octets();
+    match family {
+        Family::V4 => [
+            is_family(family),
+            vec![network(16, 1), differs(&loopback_v4[..1])],
+            vec![network(16, 4), differs(&BODY_V4.octets())],
+        ]
+        .concat(),
+        Family::V6 => [
+            is_family(family),
+            vec![network(24, 16), differs(&Ipv6Addr::LOCALHOST.octets())],
+        ]
+        .concat(),
     }
-    matches
 }
 
 fn is_family(family: Family) -> Vec<Attribute> {
@@ -290,12 +255,12 @@ fn is_first_packet() -> Vec<Attribute> {
 }
 
 /// Redirects packets of a family to the relay's listener.
-fn to_relay(family: Family) -> Vec<Attribute> {
+fn redirect_to_relay(family: Family) -> Vec<Attribute> {
     let (number, address) = match family {
         Family::V4 => (AF_INET, ADDRESS_V4.octets().to_vec()),
         Family::V6 => (AF_INET6, ADDRESS_V6.octets().to_vec()),
     };
-    let lead = expression(
+    let redirect = expression(
         "tproxy",
         vec![
             Attribute::number(1, number.into()),
@@ -306,12 +271,12 @@ fn to_relay(family: Family) -> Vec<Attribute> {
     vec![
         immediate(1, address),
         immediate(2, RELAY_PORT.to_be_bytes().to_vec()),
-        lead,
+        redirect,
     ]
 }
 
 /// Matches all ports except this one.
-fn is_no_port(offset: u32, port: u16) -> [Attribute; 2] {
+fn is_other_port(offset: u32, port: u16) -> [Attribute; 2] {
     [
         payload(Header::Transport, offset, 2),
         differs(&port.to_be_bytes()),
@@ -402,7 +367,8 @@ fn log() -> Attribute {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::own_network::{in_a_network_of_its_own, send};
+    use crate::address::FAMILIES;
+    use crate::test_network::{run_in_own_network, send};
     use rustix::net::RecvFlags;
     use std::io::{Read as _, Write as _};
     use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -427,22 +393,22 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_dialled_arrives_at_the_relay_and_names_its_destination() {
+    fn each_connection_reaches_the_relay_with_its_destination_address() {
         let name = "routes::tests::\
-            whatever_is_dialled_arrives_at_the_relay_and_names_its_destination";
-        if !in_a_network_of_its_own(name) {
+            each_connection_reaches_the_relay_with_its_destination_address";
+        if !run_in_own_network(name) {
             return;
         }
         loopback_up().expect("lo comes up");
-        send(None, &routes(&BOTH).expect("laid out"));
+        send(None, &routes(&FAMILIES).expect("built"));
         let v4 = transparent(SocketAddr::from((ADDRESS_V4, RELAY_PORT)));
         let v6 = transparent(SocketAddr::from((ADDRESS_V6, RELAY_PORT)));
         let netfilter = Some(rustix::net::netlink::NETFILTER);
         let log = netlink::open(netfilter).expect("made");
-        let subscription = log_subscription().expect("laid out");
+        let subscription = log_subscription().expect("built");
         exchange(&log, subscription.bytes(), subscription.acknowledged()).expect("subscribed");
         rustix::io::ioctl_fionbio(&log, true).expect("set");
-        let rules = capture_rules(&BOTH).expect("laid out");
+        let rules = capture_rules(&FAMILIES).expect("built");
         send(netfilter, &rules);
         for (dialled, relay) in [
             ("8.8.8.8:8443", &v4),
@@ -453,35 +419,38 @@ mod tests {
             ("[fd00:198:18::1]:1", &v6),
         ] {
             let mut body = TcpStream::connect(dialled).expect(dialled);
-            let (mut here, _) = relay.accept().expect("accepted");
-            assert_eq!(here.local_addr().expect("known").to_string(), dialled);
+            let (mut relayed, _) = relay.accept().expect("accepted");
+            assert_eq!(relayed.local_addr().expect("known").to_string(), dialled);
             assert!(body.local_addr().expect("known").ip().is_loopback());
-            here.write_all(b"x").expect("written");
+            relayed.write_all(b"x").expect("written");
             let mut byte = [0];
             body.read_exact(&mut byte).expect("read");
         }
         // A listener of the body receives no connection to an outside address.
-        let everywhere = TcpListener::bind("0.0.0.0:0").expect("bound");
-        let port = everywhere.local_addr().expect("bound").port();
+        let own_listener = TcpListener::bind("0.0.0.0:0").expect("bound");
+        let port = own_listener.local_addr().expect("bound").port();
         drop(TcpStream::connect(("8.8.8.8", port)).expect("connected"));
-        v4.accept().expect("it came here");
+        v4.accept().expect("a connection");
         // Connections to the body's own loopback reach its own listener.
         for own in ["127.0.0.1", "127.1.2.3", "198.18.0.2"] {
             drop(TcpStream::connect((own, port)).expect(own));
-            everywhere.accept().expect("it came here");
+            own_listener.accept().expect("a connection");
         }
-        let nothing = rustix::net::recv(&log, &mut [0_u8; 4_096], RecvFlags::empty());
-        assert_eq!(nothing.expect_err("nothing was refused"), Errno::AGAIN);
+        let no_log = rustix::net::recv(&log, &mut [0_u8; 4_096], RecvFlags::empty());
+        assert_eq!(no_log.expect_err("no packet was dropped"), Errno::AGAIN);
         let dropped = std::net::UdpSocket::bind("0.0.0.0:0").expect("bound");
         let refused = dropped.send_to(b"x", "8.8.8.8:443");
         assert_eq!(
             refused.expect_err("dropped").raw_os_error(),
             Some(Errno::PERM.raw_os_error())
         );
-        let mut told = [0_u8; 4_096];
-        let (bytes, _) = rustix::net::recv(&log, &mut told, RecvFlags::empty()).expect("told");
+        let mut message = [0_u8; 4_096];
+        let (bytes, _) =
+            rustix::net::recv(&log, &mut message, RecvFlags::empty()).expect("a message");
         let destination = [8, 8, 8, 8];
-        assert!(told[..bytes].windows(4).any(|four| four == destination));
-        dropped.send_to(b"x", "8.8.8.8:53").expect("asks for names");
+        assert!(message[..bytes].windows(4).any(|four| four == destination));
+        dropped
+            .send_to(b"x", "8.8.8.8:53")
+            .expect("a DNS query is sent");
     }
 }

@@ -1,8 +1,9 @@
-//! SOCKS5 requests (RFC 1928) that the relay supports: CONNECT without authentication. Pure, total
-//! functions.
+//! SOCKS5 requests (RFC 1928) that the relay supports: CONNECT without authentication. Pure.
 
 use std::net::IpAddr;
 
+use crate::host::Host;
+use crate::parsed::Parsed;
 use spec::host_name::HostName;
 
 /// The first byte of each message: version 5.
@@ -13,39 +14,28 @@ pub const REQUEST_BYTES_MAX: usize = 4 + 1 + 255 + 2;
 const METHOD_NONE: u8 = 0;
 const COMMAND_CONNECT: u8 = 1;
 
-/// Result of parsing a message that may be incomplete.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part<Whole> {
-    /// More bytes are needed.
-    More,
-    /// The parsed message, and its size in bytes.
-    Whole(Whole, usize),
-}
-
-/// The destination of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
-    Name(HostName),
-    Address(IpAddr),
-    /// Bytes that are not a host name: with a NUL, a space, a slash, or numbers that programs parse
-    /// differently.
-    Unreadable(Vec<u8>),
+pub struct Request {
+    /// The destination, or the bytes of an invalid name: with a NUL, a space, a slash, or numbers that
+    /// programs parse differently.
+    pub host: Result<Host, Vec<u8>>,
+    pub port: u16,
+    /// Size of the request, in bytes.
+    pub bytes: usize,
 }
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SocksError {
     /// Another version, or reserved bytes that are not zero.
-    #[error("this is not SOCKS5")]
+    #[error("not SOCKS5")]
     NotSocks,
-    /// The client does not offer "no authentication".
-    #[error("the client does not offer to go without authentication")]
+    #[error("the client does not offer the method \"no authentication\"")]
     NoMethod,
-    #[error("only connecting is possible")]
+    #[error("the command is not CONNECT")]
     Command,
-    /// The address type is not IPv4, IPv6 or name.
-    #[error("the kind of address is none of IPv4, IPv6 and name")]
-    AddressKind,
+    #[error("the address type is not IPv4, IPv6 or domain name")]
+    AddressType,
 }
 
 impl SocksError {
@@ -55,42 +45,42 @@ impl SocksError {
         match self {
             Self::NotSocks | Self::NoMethod => 1,
             Self::Command => 7,
-            Self::AddressKind => 8,
+            Self::AddressType => 8,
         }
     }
 }
 
-/// Parses the greeting: the methods that the client offers.
+/// Parses the greeting, which lists the methods that the client offers. Returns its size in bytes.
 ///
 /// # Errors
 /// [`SocksError`]: no further byte can make the input acceptable.
-pub fn greeting(bytes: &[u8]) -> Result<Part<()>, SocksError> {
+pub fn greeting(bytes: &[u8]) -> Result<Parsed<usize>, SocksError> {
     if bytes.first().is_some_and(|version| *version != VERSION) {
         return Err(SocksError::NotSocks);
     }
     let [_, count, rest @ ..] = bytes else {
-        return Ok(Part::More);
+        return Ok(Parsed::Incomplete);
     };
     let Some(methods) = rest.get(..usize::from(*count)) else {
-        return Ok(Part::More);
+        return Ok(Parsed::Incomplete);
     };
     if methods.contains(&METHOD_NONE) {
-        Ok(Part::Whole((), 2 + methods.len()))
+        Ok(Parsed::Complete(2 + methods.len()))
     } else {
         Err(SocksError::NoMethod)
     }
 }
 
-/// Parses a request: the destination and its port.
+/// Parses a request.
 ///
 /// # Errors
 /// [`SocksError`]: no further byte can make the input acceptable.
-pub fn request(bytes: &[u8]) -> Result<Part<(Target, u16)>, SocksError> {
+pub fn request(bytes: &[u8]) -> Result<Parsed<Request>, SocksError> {
     if bytes.first().is_some_and(|version| *version != VERSION) {
         return Err(SocksError::NotSocks);
     }
     let [_, command, reserved, kind, rest @ ..] = bytes else {
-        return Ok(Part::More);
+        return Ok(Parsed::Incomplete);
     };
     if *reserved != 0 {
         return Err(SocksError::NotSocks);
@@ -98,41 +88,44 @@ pub fn request(bytes: &[u8]) -> Result<Part<(Target, u16)>, SocksError> {
     if *command != COMMAND_CONNECT {
         return Err(SocksError::Command);
     }
-    let (target, after) = match kind {
+    let (host, after) = match kind {
         1 => match rest.split_first_chunk::<4>() {
-            Some((octets, after)) => (Target::Address(IpAddr::from(*octets)), after),
-            None => return Ok(Part::More),
+            Some((octets, after)) => (Ok(Host::Address(IpAddr::from(*octets))), after),
+            None => return Ok(Parsed::Incomplete),
         },
         4 => match rest.split_first_chunk::<16>() {
-            Some((octets, after)) => (Target::Address(IpAddr::from(*octets)), after),
-            None => return Ok(Part::More),
+            Some((octets, after)) => (Ok(Host::Address(IpAddr::from(*octets))), after),
+            None => return Ok(Parsed::Incomplete),
         },
         3 => {
             let Some((length, after)) = rest.split_first() else {
-                return Ok(Part::More);
+                return Ok(Parsed::Incomplete);
             };
             match after.split_at_checked(usize::from(*length)) {
                 Some((name, after)) => (read_name(name), after),
-                None => return Ok(Part::More),
+                None => return Ok(Parsed::Incomplete),
             }
         }
-        _ => return Err(SocksError::AddressKind),
+        _ => return Err(SocksError::AddressType),
     };
     let Some((port, after)) = after.split_first_chunk::<2>() else {
-        return Ok(Part::More);
+        return Ok(Parsed::Incomplete);
     };
-    let used = bytes.len() - after.len();
-    Ok(Part::Whole((target, u16::from_be_bytes(*port)), used))
+    Ok(Parsed::Complete(Request {
+        host,
+        port: u16::from_be_bytes(*port),
+        bytes: bytes.len() - after.len(),
+    }))
 }
 
 /// A name, or an address in text form.
-fn read_name(name: &[u8]) -> Target {
+fn read_name(name: &[u8]) -> Result<Host, Vec<u8>> {
     if let Ok(name) = HostName::parse(name) {
-        return Target::Name(name);
+        return Ok(Host::Name(name));
     }
-    match str::from_utf8(name).map(str::parse::<IpAddr>) {
-        Ok(Ok(address)) => Target::Address(address),
-        _ => Target::Unreadable(name.to_vec()),
+    match str::from_utf8(name).map(str::parse) {
+        Ok(Ok(address)) => Ok(Host::Address(address)),
+        _ => Err(name.to_vec()),
     }
 }
 
@@ -147,35 +140,43 @@ mod tests {
     }
 
     #[test]
-    fn the_three_kinds_of_address_are_read_whole_and_in_single_bytes() {
+    fn each_address_type_is_parsed_in_partial_input() {
         let name = HostName::parse(b"a.com").expect("a name");
         let v6 = [&[5, 1, 0, 4][..], &[0; 15], &[1, 0, 80]].concat();
-        for (bytes, target, port) in [
-            (named(b"A.com."), Target::Name(name), 443),
+        for (bytes, host, port) in [
+            (named(b"A.com."), Host::Name(name), 443),
             (
                 vec![5, 1, 0, 1, 8, 8, 8, 8, 1, 187],
-                Target::Address(IpAddr::from([8, 8, 8, 8])),
+                Host::Address(IpAddr::from([8, 8, 8, 8])),
                 443,
             ),
-            (v6, Target::Address("::1".parse().expect("one")), 80),
+            (v6, Host::Address("::1".parse().expect("one")), 80),
             (
                 named(b"8.8.8.8"),
-                Target::Address(IpAddr::from([8, 8, 8, 8])),
+                Host::Address(IpAddr::from([8, 8, 8, 8])),
                 443,
             ),
         ] {
-            let whole = Ok(Part::Whole((target, port), bytes.len()));
-            assert_eq!(request(&bytes), whole);
+            let complete = Ok(Parsed::Complete(Request {
+                host: Ok(host),
+                port,
+                bytes: bytes.len(),
+            }));
+            assert_eq!(request(&bytes), complete);
             let more = [bytes.as_slice(), b"more"].concat();
-            assert_eq!(request(&more), whole);
+            assert_eq!(request(&more), complete);
             for end in 0..bytes.len() {
-                assert_eq!(request(&bytes[..end]), Ok(Part::More), "{end} of {bytes:?}");
+                assert_eq!(
+                    request(&bytes[..end]),
+                    Ok(Parsed::Incomplete),
+                    "{end} of {bytes:?}"
+                );
             }
         }
     }
 
     #[test]
-    fn bytes_that_no_host_name_has_are_not_read_as_one() {
+    fn an_invalid_name_is_not_a_host() {
         for name in [
             &b"a.com\0.evil.com"[..],
             b"a.com\0",
@@ -189,24 +190,27 @@ mod tests {
             b"",
             b"\xff",
         ] {
-            let read = request(&named(name));
-            let unreadable = Target::Unreadable(name.to_vec());
-            let bytes = name.len() + 7;
-            assert_eq!(read, Ok(Part::Whole((unreadable, 443), bytes)), "{name:?}");
+            let expected = Request {
+                host: Err(name.to_vec()),
+                port: 443,
+                bytes: name.len() + 7,
+            };
+            let parsed = request(&named(name));
+            assert_eq!(parsed, Ok(Parsed::Complete(expected)), "{name:?}");
         }
     }
 
     #[test]
-    fn whatever_is_not_connect_without_a_password_is_refused() {
-        assert_eq!(greeting(&[5, 2, 2, 0]), Ok(Part::Whole((), 4)));
-        assert_eq!(greeting(&[5, 2, 2]), Ok(Part::More));
+    fn only_connect_without_authentication_is_accepted() {
+        assert_eq!(greeting(&[5, 2, 2, 0]), Ok(Parsed::Complete(4)));
+        assert_eq!(greeting(&[5, 2, 2]), Ok(Parsed::Incomplete));
         assert_eq!(greeting(&[5, 1, 2]), Err(SocksError::NoMethod));
         assert_eq!(greeting(&[5, 0]), Err(SocksError::NoMethod));
         assert_eq!(greeting(&[4]), Err(SocksError::NotSocks));
         for (bytes, error) in [
             (&[5, 2, 0, 1][..], SocksError::Command),
             (&[5, 3, 0, 1], SocksError::Command),
-            (&[5, 1, 0, 2], SocksError::AddressKind),
+            (&[5, 1, 0, 2], SocksError::AddressType),
             (&[5, 1, 1, 1], SocksError::NotSocks),
             (&[4, 1, 0, 80], SocksError::NotSocks),
         ] {
@@ -216,18 +220,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_a_panic_and_no_further_byte_changes_what_is_whole(
+        fn later_bytes_do_not_change_a_result(
             bytes: Vec<u8>, start in 0..3_usize,
         ) {
             let bytes = [&[5, 1, 0][..start], &bytes].concat();
             for end in 0..=bytes.len() {
                 match request(&bytes[..end]) {
-                    Ok(Part::More) => (),
-                    whole => prop_assert_eq!(&whole, &request(&bytes)),
+                    Ok(Parsed::Incomplete) => (),
+                    result => prop_assert_eq!(&result, &request(&bytes)),
                 }
                 match greeting(&bytes[..end]) {
-                    Ok(Part::More) => (),
-                    whole => prop_assert_eq!(&whole, &greeting(&bytes)),
+                    Ok(Parsed::Incomplete) => (),
+                    result => prop_assert_eq!(&result, &greeting(&bytes)),
                 }
             }
         }

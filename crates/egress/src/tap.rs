@@ -1,8 +1,9 @@
-//! The packet filter of the tap on the body's loopback device, for hosts where not all connections can be
-//! captured: it selects attempts that no listener of the relay receives. A classic BPF program. Pure.
+//! The classic BPF filter of a packet socket on the body's loopback device, for hosts where not all
+//! connections can be captured. It selects attempts that no listener of the relay receives. Pure.
 
 use std::net::Ipv4Addr;
 
+use crate::routes::LOG_BYTES;
 use filter::bpf::{AND, Instruction, JUMP, JUMP_EQUAL, LOAD, RETURN};
 use spec::body_network::{BODY_V4, QUESTION_PORT};
 
@@ -18,12 +19,12 @@ const LOAD_BYTE_AT_X: u16 = 0x50;
 const LOAD_HEADER_LENGTH: u16 = 0xb1;
 /// X = `k` (`BPF_LDX | BPF_IMM`).
 const LOAD_X: u16 = 0x01;
-/// Base of the packet metadata that the kernel provides (`SKF_AD_OFF`, linux/filter.h).
-const ABOUT: u32 = 0xffff_f000;
+/// Offset of the packet metadata (`SKF_AD_OFF`, linux/filter.h).
+const METADATA: u32 = 0xffff_f000;
 /// `SKF_AD_PROTOCOL`.
-const ABOUT_PROTOCOL: u32 = ABOUT;
+const METADATA_PROTOCOL: u32 = METADATA;
 /// `SKF_AD_PKTTYPE`.
-const ABOUT_DIRECTION: u32 = ABOUT + 4;
+const METADATA_DIRECTION: u32 = METADATA + 4;
 /// `PACKET_OUTGOING`: on the loopback device every packet is also seen as incoming.
 const OUTGOING: u32 = 4;
 const ETHERTYPE_IPV4: u32 = 0x0800;
@@ -32,14 +33,13 @@ const IPPROTO_TCP: u32 = 6;
 const IPPROTO_UDP: u32 = 17;
 const SYN: u32 = 0x02;
 const SYN_AND_ACK: u32 = 0x12;
-/// Bytes of each packet that are reported: the headers.
-const TOLD_BYTES: u32 = 128;
 
 /// Instructions that either report a packet or ignore it.
 #[derive(Default)]
 struct Program {
     instructions: Vec<Instruction>,
-    to_nothing: Vec<usize>,
+    /// Jumps to the last instruction, which ignores the packet.
+    jumps_to_ignore: Vec<usize>,
 }
 
 impl Program {
@@ -48,31 +48,31 @@ impl Program {
     }
 
     /// Continues if A equals `k`, otherwise ignores the packet.
-    fn only(&mut self, k: u32) {
+    fn require(&mut self, k: u32) {
         self.instructions
             .push(Instruction::new(JUMP_EQUAL, 1, 0, k));
-        self.nothing();
+        self.ignore();
     }
 
     /// Continues if A differs from `k`, otherwise ignores the packet.
-    fn never(&mut self, k: u32) {
+    fn exclude(&mut self, k: u32) {
         self.instructions
             .push(Instruction::new(JUMP_EQUAL, 0, 1, k));
-        self.nothing();
+        self.ignore();
     }
 
     /// A separate jump: conditional jumps reach only 255 instructions.
-    fn nothing(&mut self) {
-        self.to_nothing.push(self.instructions.len());
+    fn ignore(&mut self) {
+        self.jumps_to_ignore.push(self.instructions.len());
         self.push(JUMP, 0);
     }
 
     fn end(mut self) -> Vec<Instruction> {
-        self.push(RETURN, TOLD_BYTES);
-        let nothing = self.instructions.len();
+        self.push(RETURN, LOG_BYTES);
+        let ignore = self.instructions.len();
         self.push(RETURN, 0);
-        for place in self.to_nothing {
-            self.instructions[place].k = count(nothing - place - 1);
+        for at in self.jumps_to_ignore {
+            self.instructions[at].k = count(ignore - at - 1);
         }
         self.instructions
     }
@@ -88,42 +88,42 @@ fn count(instructions: usize) -> u32 {
 /// Packets must start at their network header.
 #[must_use]
 pub fn filter(ports: &[u16]) -> Vec<Instruction> {
-    let v4 = of_ipv4(ports);
-    let v6 = of_ipv6(ports);
-    let mut whole = vec![
-        Instruction::new(LOAD, 0, 0, ABOUT_DIRECTION),
+    let v4 = ipv4_program(ports);
+    let v6 = ipv6_program(ports);
+    let mut instructions = vec![
+        Instruction::new(LOAD, 0, 0, METADATA_DIRECTION),
         Instruction::new(JUMP_EQUAL, 0, 1, OUTGOING),
         Instruction::new(RETURN, 0, 0, 0),
-        Instruction::new(LOAD, 0, 0, ABOUT_PROTOCOL),
+        Instruction::new(LOAD, 0, 0, METADATA_PROTOCOL),
         Instruction::new(JUMP_EQUAL, 1, 0, ETHERTYPE_IPV4),
         Instruction::new(JUMP, 0, 0, count(v4.len())),
     ];
-    whole.extend(v4);
-    whole.extend([
+    instructions.extend(v4);
+    instructions.extend([
         Instruction::new(JUMP_EQUAL, 1, 0, ETHERTYPE_IPV6),
         Instruction::new(RETURN, 0, 0, 0),
     ]);
-    whole.extend(v6);
-    whole
+    instructions.extend(v6);
+    instructions
 }
 
-fn of_ipv4(ports: &[u16]) -> Vec<Instruction> {
+fn ipv4_program(ports: &[u16]) -> Vec<Instruction> {
     let mut program = Program::default();
     program.push(LOAD_BYTE, 16);
-    program.never(Ipv4Addr::LOCALHOST.octets()[0].into());
+    program.exclude(Ipv4Addr::LOCALHOST.octets()[0].into());
     program.push(LOAD, 16);
-    program.never(BODY_V4.to_bits());
+    program.exclude(BODY_V4.to_bits());
     // Only the first fragment has ports.
     program.push(LOAD_HALF, 6);
     program.push(AND, 0x1fff);
-    program.only(0);
+    program.require(0);
     program.push(LOAD_HEADER_LENGTH, 0);
     program.push(LOAD_BYTE, 9);
-    transport(&mut program, ports);
+    add_transport(&mut program, ports);
     program.end()
 }
 
-fn of_ipv6(ports: &[u16]) -> Vec<Instruction> {
+fn ipv6_program(ports: &[u16]) -> Vec<Instruction> {
     let mut program = Program::default();
     // Each word of ::1; the first difference jumps past the last comparison.
     for (offset, rest) in [(24, 7), (28, 5), (32, 3)] {
@@ -132,44 +132,45 @@ fn of_ipv6(ports: &[u16]) -> Vec<Instruction> {
         program.instructions.push(differs);
     }
     program.push(LOAD, 36);
-    program.never(1);
+    program.exclude(1);
     // Extension headers need CAP_NET_RAW, which the body does not have.
     program.push(LOAD_X, 40);
     program.push(LOAD_BYTE, 6);
-    transport(&mut program, ports);
+    add_transport(&mut program, ports);
     program.end()
 }
 
-/// A is the protocol, X the offset of its header.
-fn transport(program: &mut Program, ports: &[u16]) {
+/// Adds the checks of the transport header. A is the protocol, X the offset of its header.
+fn add_transport(program: &mut Program, ports: &[u16]) {
     const UDP_INSTRUCTIONS: u8 = 9;
     let to_tcp = Instruction::new(JUMP_EQUAL, UDP_INSTRUCTIONS, 0, IPPROTO_TCP);
     program.instructions.push(to_tcp);
     let start = program.instructions.len();
-    program.only(IPPROTO_UDP);
+    program.require(IPPROTO_UDP);
     for offset in [2, 0] {
         program.push(LOAD_HALF_AT_X, offset);
-        program.never(QUESTION_PORT.into());
+        program.exclude(QUESTION_PORT.into());
     }
-    program.push(RETURN, TOLD_BYTES);
+    program.push(RETURN, LOG_BYTES);
     debug_assert_eq!(
         program.instructions.len() - start,
         usize::from(UDP_INSTRUCTIONS)
     );
     program.push(LOAD_BYTE_AT_X, 13);
     program.push(AND, SYN_AND_ACK);
-    program.only(SYN);
+    program.require(SYN);
     program.push(LOAD_HALF_AT_X, 2);
     for port in ports {
-        program.never((*port).into());
+        program.exclude((*port).into());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::own_network::{in_a_network_of_its_own, send};
-    use crate::routes::{BOTH, routes};
+    use crate::address::FAMILIES;
+    use crate::routes::routes;
+    use crate::test_network::{run_in_own_network, send};
     use rustix::io::Errno;
     use rustix::net::RecvFlags;
     use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -177,16 +178,15 @@ mod tests {
     use sys::packet;
 
     #[test]
-    fn a_tap_is_told_of_what_no_listener_gets_and_of_nothing_else() {
-        let name = "tap::tests::\
-            a_tap_is_told_of_what_no_listener_gets_and_of_nothing_else";
-        if !in_a_network_of_its_own(name) {
+    fn the_tap_reports_only_packets_that_no_listener_receives() {
+        let name = "tap::tests::the_tap_reports_only_packets_that_no_listener_receives";
+        if !run_in_own_network(name) {
             return;
         }
         loopback_up().expect("lo comes up");
-        send(None, &routes(&BOTH).expect("laid out"));
+        send(None, &routes(&FAMILIES).expect("built"));
         let tap = packet::tap(1, &filter(&[53, 80, 443])).expect("tapped");
-        let told = || {
+        let reported = || {
             let mut packet = [0_u8; 256];
             match rustix::net::recv(&tap, &mut packet, RecvFlags::empty()) {
                 Ok((bytes, _)) => Some(packet[..bytes].to_vec()),
@@ -200,30 +200,30 @@ mod tests {
         drop(TcpStream::connect("8.8.8.8:443").expect("connected"));
         drop(listener.accept().expect("accepted"));
         for own in ["127.0.0.1:8443", "198.18.0.2:1", "[::1]:8443", "8.8.8.8:80"] {
-            TcpStream::connect(own).expect_err("nobody listens");
+            TcpStream::connect(own).expect_err("connection refused");
         }
         from.send_to(b"x", "8.8.8.8:53").expect("sent");
         from.send_to(b"x", "127.0.0.1:123").expect("sent");
         from_v6.send_to(b"x", "[::1]:123").expect("sent");
         from_v6.send_to(b"x", "[2001:db8::1]:53").expect("sent");
-        assert_eq!(told(), None);
+        assert_eq!(reported(), None);
         for (outside, version, transport) in
             [("8.8.8.8:8443", 4, 20), ("[2001:db8::1]:8443", 6, 40)]
         {
-            TcpStream::connect(outside).expect_err("nobody listens");
-            let packet = told().expect("the first packet");
+            TcpStream::connect(outside).expect_err("connection refused");
+            let packet = reported().expect("the first packet");
             assert_eq!((packet[0] >> 4, packet[transport + 13]), (version, 2));
             assert_eq!(packet[transport + 2..transport + 4], 8443_u16.to_be_bytes());
-            assert_eq!(told(), None);
+            assert_eq!(reported(), None);
         }
         from.send_to(&[7; 500], "8.8.8.8:443").expect("sent");
         from_v6.send_to(b"x", "[2001:db8::1]:443").expect("sent");
-        let packet = told().expect("a datagram");
+        let packet = reported().expect("a datagram");
         assert_eq!(
             (packet.len(), packet[9], &packet[16..20]),
             (128, 17, &[8; 4][..])
         );
-        assert_eq!(told().expect("a datagram")[6], 17);
-        assert_eq!(told(), None);
+        assert_eq!(reported().expect("a datagram")[6], 17);
+        assert_eq!(reported(), None);
     }
 }

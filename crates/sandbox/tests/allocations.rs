@@ -1,4 +1,4 @@
-//! Between clone and exec nothing is allocated, in no process of the sandbox.
+//! No process of the sandbox allocates between clone and exec.
 
 #![allow(
     unsafe_code,
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use runner_sandbox::command::{Limit, Sandbox};
 
-/// Ends each process of the sandbox that allocates: in its pid namespace the child is process 1 and
-/// the body's first process the next.
+/// Kills each process of the sandbox that allocates: in its pid namespace the child is process 1,
+/// and the body's first process the next.
 struct Watching;
 
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
@@ -52,7 +52,7 @@ fn no_process_of_the_sandbox_allocates_before_its_exec() {
     if let Ok(parent) = std::env::var("RUNNER_OPT_CGROUP_PARENT") {
         sandbox = sandbox.cgroup_parent(parent);
     }
-    // The file system of a container may begin with few processes.
+    // The file system of a container may start with few processes.
     assert!(std::process::id() > OWN_PIDS_MAX.unsigned_abs());
     IS_ARMED.store(true, Ordering::Relaxed);
     let ended = sandbox.run(&["echo", "confined"]);

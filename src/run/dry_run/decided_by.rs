@@ -333,10 +333,10 @@ impl<'plan> Rows<'plan> {
                 host: asked.rule.to_string(),
                 asked_by: keys.chain(of_flag).collect(),
                 granted_by,
-                host_policy_leaves: asked.left.iter().map(ToString::to_string).collect(),
+                host_policy_leaves: asked.granted.iter().map(ToString::to_string).collect(),
             }
         };
-        resolved.egress.asked.iter().map(row).collect()
+        resolved.egress.requested.iter().map(row).collect()
     }
 
     fn secrets(&self, decided: &Decided) -> Vec<PlannedSecret> {

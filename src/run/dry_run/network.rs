@@ -77,7 +77,6 @@ pub(super) fn unchecked(request: &Request, network: &PlannedNetwork) -> Vec<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use egress::allowlist::settle;
     use spec::egress::EgressRule;
     use spec::network::{AddedHost, PublishedPort};
     use spec::request::{Caller, Subject};
@@ -87,7 +86,7 @@ mod tests {
         let mut request = Request::captured(subject, Caller::default());
         let mut policy = HostPolicy::default();
         change(&mut request, &mut policy);
-        let mut egress = settle(&[], &request.network.allow, &policy.egress);
+        let mut egress = EgressPlan::new(&[], &request.network.allow, &policy.egress);
         egress.refuse_ech |= request.strict;
         let network = of(&request, &policy, &egress);
         let unchecked = unchecked(&request, &network);

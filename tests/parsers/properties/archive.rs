@@ -1,4 +1,4 @@
-//! A bundle's archive: what is made of it, against the `tar` crate and against a walk over the disk.
+//! The archive of a bundle, compared with the `tar` crate and with the unpacked tree.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -16,9 +16,9 @@ const LIMITS: UnpackLimits = UnpackLimits {
     entries: 64,
 };
 
-/// The first byte says whether the checksums in the tar behind it are to be made right. Whatever is
-/// accepted is what the other library reads, lies on the disk, and nothing lies elsewhere; whoever
-/// only reads it finds the same.
+/// The first byte selects whether the checksums of the tar are corrected. An accepted archive is
+/// unpacked exactly as the other library reads it, only below the target, and reading without
+/// unpacking returns the same.
 pub(crate) fn check(bytes: &[u8]) {
     let Some((options, tar)) = bytes.split_first() else {
         return;
@@ -52,7 +52,7 @@ pub(crate) fn check(bytes: &[u8]) {
     assert_eq!(Digest::of(&canonical), unpacked.content_digest);
     let again = Ground::new();
     let packed = stored(&canonical);
-    // The canonical form may be longer than what it was made of: a hard link becomes a file.
+    // The canonical form may be longer than the input: a hard link becomes a file.
     let limits = UnpackLimits {
         compressed_bytes: 16 << 20,
         ..LIMITS
@@ -80,7 +80,7 @@ fn check_survey(archive: &[u8], unpacked: &Result<Unpacked, UnpackError>) {
     }
 }
 
-/// The disk has what the tree says.
+/// The tree on disk equals the tree in memory.
 fn check_made(tree: &Tree, made: &BTreeMap<Vec<u8>, Made>) {
     assert_eq!(tree.len(), made.len());
     for (path, entry) in tree.iter() {
@@ -96,10 +96,10 @@ fn check_made(tree: &Tree, made: &BTreeMap<Vec<u8>, Made>) {
     }
 }
 
-/// The tree is what the other library reads, a later entry taking the place of an earlier one.
+/// The tree equals that of the other library; later entries replace earlier ones.
 fn check_names(tar: &[u8], tree: &Tree, made: &BTreeMap<Vec<u8>, Made>) {
-    // Where the other library refuses a field that this reader takes for nothing, such as a size
-    // without a digit, nobody reads another entry.
+    // If the other library refuses a field that this parser reads as empty, such as a size without
+    // a digit, no parser reads another entry.
     let Some(theirs) = read_by_tar(tar) else {
         return;
     };
@@ -129,13 +129,13 @@ fn check_names(tar: &[u8], tree: &Tree, made: &BTreeMap<Vec<u8>, Made>) {
     }
 }
 
-/// Every entry as the other library has it; `None` where it refuses one.
+/// All entries as the other library reads them; `None` if it refuses one.
 fn read_by_tar(tar: &[u8]) -> Option<BTreeMap<Vec<u8>, Made>> {
     let mut archive = tar::Archive::new(tar);
     let mut read: BTreeMap<Vec<u8>, Made> = BTreeMap::new();
     for entry in archive.entries().expect("an archive") {
         let mut entry = entry.ok()?;
-        // It reads extended headers line by line, and takes a value of two lines for nothing.
+        // It reads extended headers line by line, and ignores a value of two lines.
         if entry
             .pax_extensions()
             .ok()?
@@ -178,7 +178,7 @@ fn read_by_tar(tar: &[u8]) -> Option<BTreeMap<Vec<u8>, Made>> {
     Some(read)
 }
 
-/// A name without the `./` in front and the `/` at the end.
+/// A name without a leading `./` and a trailing `/`.
 fn without_dot(name: &[u8]) -> &[u8] {
     let name = name.strip_prefix(b"./").unwrap_or(name);
     name.strip_suffix(b"/").unwrap_or(name)

@@ -1,4 +1,4 @@
-//! What the child says to the supervisor, which a child that was taken over may say too.
+//! Messages from the child to the supervisor; a compromised child may send any.
 
 use std::io::{IoSlice, Read as _};
 use std::mem::MaybeUninit;
@@ -13,12 +13,12 @@ use sandbox::prepare::expect_message;
 use sandbox::steps::ChildStep;
 use sys::link;
 
-/// The kinds that the child has, for the oracle.
+/// The message kinds, as the test knows them.
 const FAILED: u32 = 4;
 const ENDED: u32 = 5;
 const CONNECTED: u32 = 7;
 const LOST: u32 = 9;
-/// More of them would not fit into the socket at once.
+/// More would not fit into the socket buffer at once.
 const MESSAGES_MAX: usize = 8;
 
 struct Said<'bytes> {
@@ -27,7 +27,7 @@ struct Said<'bytes> {
 }
 
 impl Said<'_> {
-    /// Its four numbers, where it is a message.
+    /// The four numbers of a message.
     fn numbers(&self) -> Option<(u32, [i32; 3])> {
         let words: Vec<[u8; 4]> = self
             .bytes
@@ -42,9 +42,8 @@ impl Said<'_> {
     }
 }
 
-/// The first byte is the kind that is waited for at first. Then messages: how many bytes and how many
-/// descriptors each has, and its bytes. Each is heard as what it is, whatever its numbers; no
-/// descriptor stays open that came with one.
+/// The first byte selects the expected kind. Then follow messages: the number of bytes and descriptors, and
+/// the bytes. Each message is parsed as what it is, and no received descriptor stays open.
 pub(crate) fn check(bytes: &[u8]) {
     let Some((awaited, mut rest)) = bytes.split_first() else {
         return;
@@ -76,7 +75,7 @@ pub(crate) fn check(bytes: &[u8]) {
     }
     assert!(matches!(receive(ours.as_fd()), Ok(InitMessage::Gone)));
     drop(ours);
-    // The end of the pipe: nobody has the descriptors any more.
+    // The end of the pipe: all received descriptors are closed.
     assert_eq!(end.read(&mut [0]).expect("read"), 0);
 }
 
@@ -91,7 +90,7 @@ fn say(link: BorrowedFd<'_>, said: &Said<'_>, descriptor: BorrowedFd<'_>) {
     rustix::net::sendmsg(link, &bytes, &mut ancillary, SendFlags::NOSIGNAL).expect("sent");
 }
 
-/// An error that a message states, where the kernel has it.
+/// The errno that a message states, if the kernel defines it.
 fn is_stated(errno: Errno, number: i32) -> bool {
     match number {
         1..=4095 => errno.raw_os_error() == number,
@@ -102,7 +101,7 @@ fn is_stated(errno: Errno, number: i32) -> bool {
 fn check_heard(link: BorrowedFd<'_>, said: &Said<'_>) {
     let heard = receive(link);
     let right = match (&heard, said.numbers()) {
-        // An empty message is what the end looks like.
+        // An empty message looks like the end of the stream.
         (Ok(InitMessage::Gone), None) => said.bytes.is_empty(),
         (Err(errno), None) => *errno == Errno::BADMSG,
         (Ok(InitMessage::Ended(status)), Some((ENDED, [raw, ..]))) => *status == raw,

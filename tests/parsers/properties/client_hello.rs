@@ -1,31 +1,32 @@
-//! The first message of a TLS connection; against rustls.
+//! The first message of a TLS connection, compared with rustls.
 
 use rustls::server::Acceptor;
 
 use super::incremental;
-use egress::client_hello::{self, Progress};
+use egress::client_hello;
+use egress::parsed::Parsed;
 
-/// Whatever rustls takes with a name is read here as the same name, or refused; never as another
-/// one, and never as none.
+/// If rustls accepts a hello with a name, it is parsed with the same name or refused; never with
+/// another or no name.
 pub(crate) fn check(bytes: &[u8]) {
     let ours = incremental(bytes, client_hello::parse, |verdict| {
-        *verdict == Ok(Progress::More)
+        *verdict == Ok(Parsed::Incomplete)
     });
     match (&ours, their_name(bytes)) {
-        (Ok(Progress::Hello(hello)), Some(theirs)) => {
+        (Ok(Parsed::Complete(hello)), Some(theirs)) => {
             let ours = hello.server_name.as_ref().map(ToString::to_string);
             assert_eq!(ours, theirs.map(|name| name.to_ascii_lowercase()));
         }
-        (Ok(Progress::More), Some(theirs)) => {
+        (Ok(Parsed::Incomplete), Some(theirs)) => {
             panic!("rustls has read a hello for {theirs:?}, and we wait for more")
         }
-        (Ok(Progress::More), None) => assert!(bytes.len() < client_hello::WIRE_BYTES_MAX),
-        // What rustls refuses nobody serves; what we refuse goes nowhere.
-        (Ok(Progress::Hello(_)), None) | (Err(_), _) => (),
+        (Ok(Parsed::Incomplete), None) => assert!(bytes.len() < client_hello::WIRE_BYTES_MAX),
+        // Servers refuse what rustls refuses, and the relay forwards nothing that it refuses.
+        (Ok(Parsed::Complete(_)), None) | (Err(_), _) => (),
     }
 }
 
-/// The name that rustls reads, where it takes the hello at all.
+/// The server name that rustls reads, if it accepts the hello.
 #[expect(
     clippy::option_option,
     reason = "no hello, and a hello without a name, are two things"

@@ -1,4 +1,4 @@
-//! A package of Debian's: an ar archive with two tars in it.
+//! A Debian package: an ar archive with two tars.
 
 use std::os::fd::AsFd as _;
 
@@ -14,8 +14,8 @@ const LIMITS: UnpackLimits = UnpackLimits {
 const MAGIC: &[u8] = b"!<arch>\n";
 const HEADER_BYTES: usize = 60;
 
-/// The first byte says whether the checksums in the tars are to be made right. A package is judged
-/// the same way twice, and nothing lies elsewhere.
+/// The first byte selects whether the checksums of the tars are corrected. Parsing twice has the
+/// same result, and nothing is written outside the target.
 pub(crate) fn check(bytes: &[u8]) {
     let Some((options, package)) = bytes.split_first() else {
         return;
@@ -62,7 +62,7 @@ fn unpack(ground: &Ground, package: &[u8]) -> Result<Package, DebError> {
     Ok(read)
 }
 
-/// Seals the tars in the members that are not compressed.
+/// Corrects the checksums in the uncompressed tars.
 fn seal_members(package: &mut [u8]) {
     let mut at = MAGIC.len();
     while let Some(header) = package.get(at..at + HEADER_BYTES) {

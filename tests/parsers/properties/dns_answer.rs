@@ -1,4 +1,4 @@
-//! What a name server answers to the relay; against `domain` of NLnet Labs.
+//! Answers of name servers to the relay, compared with `domain` of NLnet Labs.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -8,14 +8,15 @@ use domain::base::iana::Rcode;
 use domain::base::name::ToLabelIter;
 use domain::rdata::{A, Aaaa, Cname};
 
-use egress::resolver::answer::{self, Answer, AnswerError, Family};
+use egress::address::Family;
+use egress::resolver::answer::{self, Answer, AnswerError};
 use spec::host_name::HostName;
 
-/// Most addresses that an answer gives, whatever it has.
+/// Maximum number of addresses of an answer.
 const ADDRESSES_MAX: usize = 256;
 
-/// The first byte says which family was asked for, the rest is the answer. The name that was asked
-/// for is the one that the answer repeats, where it does: what is foreign is told by the others.
+/// The first byte selects the requested family, the rest is the answer. The requested name is the
+/// one that the answer repeats, if any: other tests cover foreign answers.
 pub(crate) fn check(bytes: &[u8]) {
     let Some((family, bytes)) = bytes.split_first() else {
         return;
@@ -62,7 +63,7 @@ pub(crate) fn check(bytes: &[u8]) {
     );
 }
 
-/// The addresses of every name that the aliases lead to from `name`, as the other parser has them.
+/// The addresses of all names that the aliases of `name` lead to, according to the other parser.
 fn reachable(message: &Message<&[u8]>, name: &HostName, family: Family) -> BTreeSet<IpAddr> {
     let section = || message.answer().expect("an answer section");
     let mut names = BTreeSet::from([name.clone()]);

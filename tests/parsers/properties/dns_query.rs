@@ -1,4 +1,4 @@
-//! A body's DNS query, and what it is answered with; against `domain` of NLnet Labs.
+//! DNS queries of a body and the answers, compared with `domain` of NLnet Labs.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -7,17 +7,17 @@ use domain::base::iana::Rcode;
 use domain::base::name::ToLabelIter;
 use domain::rdata::{A, Ptr};
 
+use egress::address::Family;
 use egress::dns::{self, Answer, Malformed, Query, TYPE_A};
-use egress::resolver::answer::{self, Family};
+use egress::resolver::answer;
 use spec::host_name::HostName;
 
-/// What an answer has at most besides the question: the header, a record of [`HOST`], OPT.
+/// Maximum size of an answer beyond the question: the header, a record of [`HOST`], OPT.
 const ANSWER_BYTES_BESIDES: usize = 12 + (12 + HOST.len() + 2) + 11;
-/// The host of an address, as it is asked for by the address.
+/// The host of an address, for reverse queries.
 const HOST: &str = "a.example";
 
-/// A query that is taken is that very question for an established parser; whatever is answered
-/// answers it.
+/// An accepted query is the same question to an established parser, and the answer is an answer to it.
 pub(crate) fn check(bytes: &[u8]) {
     match dns::parse(bytes) {
         Ok(query) => {
@@ -64,7 +64,7 @@ fn check_answer(bytes: &[u8], query: &Query<'_>, answer: &Answer) {
     let answered = query.answer(answer.clone());
     let asked = Message::from_octets(bytes).expect("a message");
     let message = Message::from_octets(answered.as_slice()).expect("a message");
-    // The same id and question, and an answer to it.
+    // The answer repeats the id and the question.
     assert!(message.is_answer(&asked));
     let header = message.header();
     assert!(header.aa() && header.ra() && !header.tc());
@@ -105,7 +105,7 @@ fn check_answer(bytes: &[u8], query: &Query<'_>, answer: &Answer) {
     check_own_resolver(bytes, &answered, query, answer);
 }
 
-/// Our own resolver reads our own answer as it is meant.
+/// The relay's resolver reads the relay's own answer correctly.
 fn check_own_resolver(bytes: &[u8], answered: &[u8], query: &Query<'_>, answer: &Answer) {
     let Some(name) = query
         .name
@@ -117,7 +117,7 @@ fn check_own_resolver(bytes: &[u8], answered: &[u8], query: &Query<'_>, answer: 
     let id = u16::from_be_bytes([bytes[0], bytes[1]]);
     let expected = match answer {
         Answer::Address(address) => Ok(answer::Answer::Addresses(vec![IpAddr::V4(*address)])),
-        // Whoever asked for an address is not told a name.
+        // The answer to an address query contains no name.
         Answer::Name(_) => return,
         Answer::NoData => Ok(answer::Answer::Addresses(Vec::new())),
         Answer::NoName => Ok(answer::Answer::NoName),
@@ -141,7 +141,7 @@ fn check_refusal(bytes: &[u8], answer: &[u8]) {
     assert!(answer.len() <= 12 + 11);
 }
 
-/// The labels that the other parser found, as the one form of a name.
+/// The labels that the other parser found, as a canonical name.
 fn name_of(name: &impl ToLabelIter) -> Option<HostName> {
     let labels = name.iter_labels().filter(|label| !label.is_root());
     let labels: Vec<&[u8]> = labels.map(|label| label.as_slice()).collect();

@@ -1,4 +1,4 @@
-//! A directory that hostile archives are unpacked into, and tars with right checksums.
+//! A directory to unpack hostile archives into, and tars with correct checksums.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 
-/// What lies somewhere.
+/// One entry of the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Made {
     Directory { mode: u32 },
@@ -28,12 +28,12 @@ impl Ground {
         Self { outside }
     }
 
-    /// The directory, open.
+    /// The directory, opened.
     pub(crate) fn open(&self) -> File {
         File::open(self.outside.path().join("inside")).expect("opened")
     }
 
-    /// All that is in the directory; nothing but it was touched.
+    /// Everything in the directory; checks that nothing outside was changed.
     pub(crate) fn made(&self) -> BTreeMap<Vec<u8>, Made> {
         let mut beside: Vec<_> = fs::read_dir(self.outside.path())
             .expect("listed")
@@ -84,8 +84,8 @@ fn walk(directory: &Path, name: &[u8], made: &mut BTreeMap<Vec<u8>, Made>) {
     }
 }
 
-/// Makes the checksums of what may be headers right, as a reader of tars walks over them: no change
-/// of a byte would ever get past the first header otherwise.
+/// Corrects the checksums of all possible headers, walking the file as a tar reader does: otherwise
+/// a changed byte never gets past the first header.
 pub(crate) fn seal(tar: &mut [u8]) {
     let mut at = 0;
     while let Some(block) = tar.get_mut(at..at + 512) {
@@ -104,7 +104,7 @@ pub(crate) fn seal(tar: &mut [u8]) {
     }
 }
 
-/// `data` as one gzip member that is not compressed.
+/// `data` as one uncompressed gzip member.
 pub(crate) fn stored(data: &[u8]) -> Vec<u8> {
     let mut member = b"\x1f\x8b\x08\0\0\0\0\0\0\xff".to_vec();
     let mut pieces = data.chunks(0xffff).peekable();

@@ -1,4 +1,4 @@
-//! gzip, against a frame that is read here in the plainest way, and another inflate.
+//! gzip, compared with a simple parser of the frame and with another inflate library.
 
 use std::io::Read;
 
@@ -10,11 +10,11 @@ use archive::gzip::inflate;
 use spec::digest::Digest;
 
 const LIMIT_BYTES: u64 = 1 << 20;
-/// Inflated bytes of one input beyond which nothing is compared.
+/// Number of inflated bytes that are compared.
 const INFLATED_BYTES_MAX: usize = 4 << 20;
 
-/// The first byte says whether the trailer of the first member is to be made right. The same bytes
-/// come out, or both readers refuse; in small reads too.
+/// The first byte selects whether the trailer of the first member is corrected. Both decoders
+/// return the same bytes or refuse, also with small reads.
 pub(crate) fn check(bytes: &[u8]) {
     let Some((options, file)) = bytes.split_first() else {
         return;
@@ -49,7 +49,7 @@ fn read(source: impl Read + Send) -> Result<(Vec<u8>, Digest), UnpackError> {
     Ok((data, digest))
 }
 
-/// Gives a byte at first, then two, then three.
+/// Returns one byte at first, then two, then three.
 struct Slowly<'bytes>(&'bytes [u8]);
 
 impl Read for Slowly<'_> {
@@ -62,13 +62,13 @@ impl Read for Slowly<'_> {
     }
 }
 
-/// Why the reader here does not read a file.
+/// Why the decoder refuses a file.
 enum Other {
     Refused,
     TooLong,
 }
 
-/// Every member, one after the other, and nothing behind them (RFC 1952).
+/// All members in sequence, with nothing after them (RFC 1952).
 fn whole(mut file: &[u8]) -> Result<Vec<u8>, Other> {
     let mut all = Vec::new();
     loop {
@@ -112,7 +112,7 @@ fn after_header(file: &[u8]) -> Option<&[u8]> {
     file.get(at..)
 }
 
-/// What the other decoder inflates, and how much it has read for it.
+/// The output of the other decoder, and how much input it consumed.
 fn inflated(deflated: &[u8]) -> Result<(Vec<u8>, usize), Other> {
     let mut decoder = Box::new(DecompressorOxide::new());
     let mut data = vec![0; 64 << 10];

@@ -1,13 +1,14 @@
-//! An egress list, and the names that a body asks for: whoever checks a name and whoever dials it
-//! mean the same host.
+//! An egress list and the names that a body looks up: the check and the dial refer to the same host.
 
 use std::net::IpAddr;
 
 use domain::base::{Message, Name};
 use rustls::pki_types::ServerName;
 
-use egress::allow::{Allowlist, Standing};
-use egress::resolver::answer::{Family, question};
+use egress::address::Family;
+use egress::allow::{Allowlist, NameMatch};
+use egress::host::Host;
+use egress::resolver::answer::query;
 use spec::egress::{EgressHost, EgressRule, intersect, meant};
 use spec::host_name::HostName;
 
@@ -40,8 +41,8 @@ fn check_name(text: &[u8]) -> Option<HostName> {
     assert!(written.parse::<IpAddr>().is_err(), "an address");
     let is_address = matches!(ServerName::try_from(written), Ok(ServerName::IpAddress(_)));
     assert!(!is_address, "an address to rustls");
-    // What is asked of a name server is this name to it.
-    let asked = question(1, &name, Family::V4);
+    // The query to a name server contains this name.
+    let asked = query(1, &name, Family::V4);
     let message = Message::from_octets(asked.as_slice()).expect("a message");
     let theirs = message
         .sole_question()
@@ -53,14 +54,14 @@ fn check_name(text: &[u8]) -> Option<HostName> {
         written.parse::<Name<Vec<u8>>>().is_ok(),
         "no name to a name server"
     );
-    // What stands in a request to it is this host to a client.
+    // A request with this name reaches this host, according to an established client.
     let authority: http::uri::Authority = written.parse().expect("an authority");
     assert_eq!(authority.host(), written);
     assert_eq!(authority.port(), None);
     Some(name)
 }
 
-/// An entry is written in one form, which means the same.
+/// An entry has one written form with the same meaning.
 fn check_entry(text: &str) -> Option<EgressRule> {
     if let Some(guessed) = meant(text) {
         assert_eq!(
@@ -80,7 +81,7 @@ fn check_entry(text: &str) -> Option<EgressRule> {
     Some(rule)
 }
 
-/// A name is allowed where it stands in the list, or ends in `.` and what stands behind `*.`.
+/// A name is allowed if the list contains it, or if it ends in `.` and the name after `*.`.
 fn check_allowed(name: &HostName, rules: &[EgressRule]) {
     let list = Allowlist::new(rules.to_vec());
     let names = |rule: &EgressRule| match &rule.host {
@@ -96,21 +97,29 @@ fn check_allowed(name: &HostName, rules: &[EgressRule]) {
         let is_allowed = rules
             .iter()
             .any(|rule| names(rule) && rule.port.is_none_or(|other| other == port));
-        assert_eq!(list.allows(name, port), is_allowed, "{name}:{port}");
+        assert_eq!(allows(&list, name, port), is_allowed, "{name}:{port}");
     }
     let is_listed = rules.iter().any(names);
-    assert_eq!(list.standing(name) != Standing::Absent, is_listed, "{name}");
+    assert_eq!(
+        list.match_name(name) != NameMatch::None,
+        is_listed,
+        "{name}"
+    );
 }
 
-/// What two lists have in common is what both allow.
+fn allows(list: &Allowlist, name: &HostName, port: u16) -> bool {
+    list.denial(&Host::Name(name.clone()), port).is_none()
+}
+
+/// The intersection of two lists allows what both allow.
 fn check_intersection(one: &[EgressRule], two: &[EgressRule], name: Option<&HostName>) {
     let both = intersect(one, two);
     let [one, two, both] = [one.to_vec(), two.to_vec(), both].map(Allowlist::new);
     let ports: Vec<u16> = one.ports().chain(two.ports()).collect();
     for name in name.into_iter() {
         for port in &ports {
-            let expected = one.allows(name, *port) && two.allows(name, *port);
-            assert_eq!(both.allows(name, *port), expected, "{name}:{port}");
+            let expected = allows(&one, name, *port) && allows(&two, name, *port);
+            assert_eq!(allows(&both, name, *port), expected, "{name}:{port}");
         }
     }
 }

@@ -1,17 +1,19 @@
-//! The head of an HTTP/1 request; against httparse, and `http` for the target.
+//! The head of an HTTP/1 request, compared with httparse, and with `http` for the target.
 
 use super::incremental;
-use egress::http_head::{self, Head, Host, Progress};
+use egress::host::Host;
+use egress::http_head::{self, Head};
+use egress::parsed::Parsed;
 use spec::host_name::HostName;
 
-/// Whatever is taken here is the same request for the same host to an established parser.
+/// An accepted head is the same request for the same host to an established parser.
 pub(crate) fn check(bytes: &[u8]) {
     let ours = incremental(bytes, http_head::parse, |verdict| {
-        *verdict == Ok(Progress::More)
+        *verdict == Ok(Parsed::Incomplete)
     });
     match ours {
-        Ok(Progress::Head(head)) => check_head(bytes, &head),
-        Ok(Progress::More) => assert!(bytes.len() < http_head::HEAD_BYTES_MAX),
+        Ok(Parsed::Complete(head)) => check_head(bytes, &head),
+        Ok(Parsed::Incomplete) => assert!(bytes.len() < http_head::HEAD_BYTES_MAX),
         Err(_) => (),
     }
 }
@@ -54,7 +56,7 @@ fn check_head(bytes: &[u8], head: &Head) {
     if !names_host {
         return;
     }
-    // Where the other reader of targets refuses one, nobody reads another host in it.
+    // If the other parser of targets refuses one, no parser reads another host in it.
     if let Some(authority) = head
         .target
         .parse::<http::Uri>()
@@ -65,7 +67,7 @@ fn check_head(bytes: &[u8], head: &Head) {
     }
 }
 
-/// The host of `authority`, as simply as it can be read, is the one of the head.
+/// The host of `authority`, parsed in the simplest way, equals the host of the head.
 fn check_same(head: &Head, authority: &str) {
     let end = match authority.rfind(']') {
         Some(bracket) => bracket + 1,

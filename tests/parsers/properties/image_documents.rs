@@ -1,9 +1,9 @@
-//! What a registry says: the config of an image, and how it wants to be told who asks.
+//! Documents of a registry: the config of an image, and the challenge for a token.
 
 use spec::oci::challenge::{Challenge, challenges};
 use spec::oci::image_config::ImageConfig;
 
-/// The first byte says which of the two the rest is.
+/// The first byte selects the type of the document.
 pub(crate) fn check(bytes: &[u8]) {
     let Some((kind, text)) = bytes.split_first() else {
         return;
@@ -15,7 +15,7 @@ pub(crate) fn check(bytes: &[u8]) {
     }
 }
 
-/// A config that is honoured has variables that a program can be given, and a directory.
+/// The variables and the directory of an accepted config can be passed to a program.
 fn check_config(document: &[u8]) {
     let config = match ImageConfig::parse(document) {
         Ok(config) => config,
@@ -32,16 +32,16 @@ fn check_config(document: &[u8]) {
     if let Some(directory) = &config.working_directory {
         assert!(directory.starts_with(b"/") && !directory.contains(&0));
     }
-    // A key that nobody knows may hold what is no text.
+    // An unknown key may contain invalid text.
     let text = String::from_utf8_lossy(document);
     let words: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    // What is not said is empty.
+    // Missing values are empty.
     let said = |key: &str| words[key].as_str().unwrap_or_default();
     assert_eq!(said("os"), config.os.as_str());
     assert_eq!(said("architecture"), config.architecture.as_str());
 }
 
-/// What is asked for stands in the header, and no line of a request ends in it.
+/// The values are those of the header, and contain no line end.
 fn check_challenges(header: &str) {
     for challenge in challenges(header) {
         let Challenge::Bearer {
@@ -53,7 +53,7 @@ fn check_challenges(header: &str) {
             continue;
         };
         for value in [Some(realm), service, scope].into_iter().flatten() {
-            // Quoted, some of its characters have a backslash in front.
+            // In quoted strings, some characters are escaped with a backslash.
             let plain: String = header.chars().filter(|one| *one != '\\').collect();
             let value: String = value.chars().filter(|one| *one != '\\').collect();
             assert!(plain.contains(&value), "{value:?} out of nowhere");

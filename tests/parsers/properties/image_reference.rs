@@ -1,9 +1,9 @@
-//! Where an image or an artifact lies.
+//! The reference of an image or an artifact.
 
 use spec::host_name::HostName;
 use spec::oci::reference::{Place, Reference, ReferenceError};
 
-/// What is accepted is written as it was; its parts are what a client would send.
+/// An accepted reference is written as it was; its parts are those that a client would send.
 pub(crate) fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -39,7 +39,7 @@ fn check_refusal(error: &ReferenceError) {
 fn check_reference(text: &str, reference: &Reference) {
     assert_eq!(reference.to_string(), text);
     assert_eq!(Reference::parse(text).as_ref(), Ok(reference));
-    // As the distribution specification has them: they stand in a URL as they are.
+    // The characters that the distribution specification allows: they need no escaping in a URL.
     let is_plain = |part: &str| {
         part.bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte))

@@ -1,4 +1,4 @@
-//! A layer of an image, over layers that have links to everywhere.
+//! A layer of an image, above layers that contain links.
 
 use std::os::fd::AsFd as _;
 use std::sync::OnceLock;
@@ -13,7 +13,7 @@ const LIMITS: UnpackLimits = UnpackLimits {
     unpacked_bytes: 1 << 20,
     entries: 64,
 };
-/// What the layers below have, and where their links lead.
+/// The paths of the layers below, and the targets of their links.
 const BELOW: [(&str, Option<&str>); 8] = [
     ("usr", None),
     ("usr/lib", None),
@@ -25,9 +25,9 @@ const BELOW: [(&str, Option<&str>); 8] = [
     ("d", None),
 ];
 
-/// The first byte says whether checksums in the tar are to be made right, and how the rest is
-/// compressed. Whatever it is, it is judged and made the same way twice; nothing lies elsewhere, no
-/// file has more bits than it may have, and what the next layer must know is read back.
+/// The first byte selects whether the checksums of the tar are corrected, and how the rest is
+/// compressed. Applying a layer twice has the same result; nothing is written outside, no file has
+/// more mode bits than allowed, and the view for the next layer is read back unchanged.
 pub(crate) fn check(bytes: &[u8]) {
     let Some((options, rest)) = bytes.split_first() else {
         return;
@@ -77,7 +77,7 @@ pub(crate) fn check(bytes: &[u8]) {
     }
 }
 
-/// The owner can read and remove it all, and nobody becomes anybody by it.
+/// The owner can read and remove everything, and no file grants another identity.
 fn check_bits(path: &[u8], made: &Made) {
     let fine = match made {
         Made::File { mode, .. } => mode & 0o6000 == 0 && mode & 0o400 != 0,
@@ -108,7 +108,7 @@ fn unpack(
     )
 }
 
-/// What is to be known of the layers below, as unpacking them tells.
+/// The view of the layers below.
 fn view() -> &'static LayerView {
     static VIEW: OnceLock<LayerView> = OnceLock::new();
     VIEW.get_or_init(|| {

@@ -2,7 +2,7 @@
 
 use spec::lock::Lock;
 
-/// What is accepted is written in one form, which reads back as the same, without a difference.
+/// An accepted file has one written form, which is parsed to the same value.
 pub(crate) fn check(bytes: &[u8]) {
     let lock = match Lock::parse(bytes, "bundle.lock") {
         Ok(lock) => lock,
@@ -14,7 +14,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let written = lock.to_json().expect("written");
     let again = Lock::parse(written.as_bytes(), "bundle.lock").expect("read back");
     assert_eq!(again, lock);
-    // A source that stands there twice is a difference by itself.
+    // A duplicate source is a difference by itself.
     let mut from: Vec<&str> = lock.sources.iter().map(|one| one.from.as_str()).collect();
     from.sort_unstable();
     let is_once = from.windows(2).all(|pair| pair[0] != pair[1]);

@@ -1,10 +1,10 @@
-//! A manifest: its text as a document, against `serde_json` where it is JSON, and what is made of it.
+//! A manifest: its text as a document, compared with `serde_json` if it is JSON, and the parsed manifest.
 
 use spec::document::{self, DocumentProblem, Format, Node, Place, Value};
 use spec::manifest::{BlockDocuments, parse_with, resolved};
 
-/// The first byte says how the text behind it is written. Whatever is refused is refused at a place
-/// of the text; whatever is accepted can be written in one form, which reads back as the same.
+/// The first byte selects the encoding of the text. A refusal has a position in the text; an
+/// accepted document has one written form, which is parsed to the same value.
 pub(crate) fn check(bytes: &[u8]) {
     let Some((kind, text)) = bytes.split_first() else {
         return;
@@ -33,9 +33,9 @@ pub(crate) fn check(bytes: &[u8]) {
     check_manifest(text, &root);
 }
 
-/// A place lies in the text, or right behind it.
+/// A position is in the text or at its end.
 fn check_place(text: &[u8], place: Place) {
-    // YAML ends a line at a lone carriage return too.
+    // YAML also ends a line at a single carriage return.
     let lines = text
         .iter()
         .filter(|byte| matches!(byte, b'\n' | b'\r'))
@@ -69,7 +69,7 @@ fn check_node(text: &[u8], node: &Node, depth: usize) {
             }
         }
         Value::Number(written) => {
-            // It may be larger than a double: then it is refused where a number is needed.
+            // A number may be larger than a double: it is refused where a number is required.
             let number: Result<f64, _> = written.parse();
             assert!(number.is_ok_and(|number| !number.is_nan()), "{written}");
             let is_plain = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
@@ -79,7 +79,7 @@ fn check_node(text: &[u8], node: &Node, depth: usize) {
     }
 }
 
-/// The other reader takes the same text for the same value.
+/// The other parser reads the same value.
 fn check_json(text: &[u8], root: &Node) {
     let Ok(ours) = root.to_json() else {
         return;

@@ -1,13 +1,13 @@
-//! What the kernel shows of packets that no listener gets: NFLOG messages, and packets.
+//! Packets that no listener receives: NFLOG messages, and packets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use egress::observed::{self, Observed};
+use egress::observed::{self, PacketAttempt};
 
-/// The bytes as messages of NFLOG, the packets in them, and the bytes as a packet.
+/// Checks the bytes as NFLOG messages with packets, and as a packet.
 pub(crate) fn check(bytes: &[u8]) {
     let mut shown = 0;
-    for logged in observed::logged(bytes) {
+    for logged in observed::logged_packets(bytes) {
         shown += logged.packet.len() + 24;
         // A header, a family, an attribute: messages do not overlap.
         assert!(shown <= bytes.len() + 3);
@@ -18,9 +18,9 @@ pub(crate) fn check(bytes: &[u8]) {
 
 /// The fields at their places in the header (RFC 791, RFC 8200).
 fn check_packet(packet: &[u8]) {
-    let Some(Observed {
+    let Some(PacketAttempt {
         destination, port, ..
-    }) = observed::packet(packet)
+    }) = observed::parse_packet(packet)
     else {
         return;
     };

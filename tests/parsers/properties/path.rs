@@ -1,4 +1,4 @@
-//! Paths and how they are joined; against the standard library's view of the same bytes.
+//! Paths and how they are joined, compared with the standard library.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,7 +9,7 @@ use spec::mount_target::MountTarget;
 use spec::path::{PATH_BYTES_MAX, RelPath, SEGMENT_BYTES_MAX, escape};
 use spec::run_form::bundle_path;
 
-/// Lines: the first two are paths to be joined, the rest are links, each a path and where it leads.
+/// Lines: the first two are paths to join, the others are links: a path and its target.
 pub(crate) fn check(bytes: &[u8]) {
     let mut lines = bytes.split(|byte| *byte == b'\n');
     let (one, other) = (
@@ -36,13 +36,13 @@ pub(crate) fn check(bytes: &[u8]) {
     }
 }
 
-/// What is taken as a path has names only, and is the same path to whoever opens it.
+/// An accepted path has only names, and is the same path to the standard library.
 fn check_one(bytes: &[u8]) -> Option<RelPath> {
     let path = Path::new(OsStr::from_bytes(bytes));
     let names_only = path
         .components()
         .all(|part| matches!(part, Component::Normal(_)));
-    // The standard library passes over what it takes for superfluous: `a//b`, `a/./b`, `a/`.
+    // The standard library ignores redundant parts: `a//b`, `a/./b`, `a/`.
     let rejoined: Vec<&[u8]> = path.iter().map(OsStr::as_bytes).collect();
     let fits = bytes.len() <= PATH_BYTES_MAX
         && rejoined
@@ -71,7 +71,7 @@ fn check_one(bytes: &[u8]) -> Option<RelPath> {
     Some(parsed)
 }
 
-/// A joined path lies beneath the first one, at the second one.
+/// A joined path is below the first one, at the second one.
 fn check_joined(first: &RelPath, second: &RelPath) {
     let length = first.as_bytes().len() + 1 + second.as_bytes().len();
     let joined = first.join(second);
@@ -90,7 +90,7 @@ fn check_joined(first: &RelPath, second: &RelPath) {
     assert_eq!(RelPath::parse(joined.as_bytes()).as_ref(), Ok(&joined));
 }
 
-/// What a terminal is shown: nothing that it would obey, and different for different bytes.
+/// The printed form has no control characters, and differs for different bytes.
 fn check_escaped(bytes: &[u8]) {
     let text = escape(bytes);
     assert!(!text.contains(char::is_control));
@@ -123,7 +123,7 @@ fn check_named(text: &str, plain: Option<&RelPath>) {
     }
 }
 
-/// Where a path leads there is no link on the way, and it leads there again.
+/// A resolved path contains no link, and resolves to itself.
 fn check_led(path: &RelPath, links: &[(&[u8], &[u8])]) {
     let mut written = LayerView::default().write();
     let end = written.split_off(written.len() - 1);

@@ -1,4 +1,4 @@
-//! What is to be run: which program a `run` becomes, with which arguments.
+//! The program and the arguments that a `run` value selects.
 
 use spec::detection::{
     BundleView, EntryKind, Interpreter, Interpreters, NodeVersion, ProgramLookup, resolve,
@@ -7,7 +7,7 @@ use spec::path::RelPath;
 use spec::run_form::{Run, RunForm, TextForm, text_form};
 use spec::typescript::NpmRegistry;
 
-/// A bundle of files that the input names: those of even length are executable.
+/// A bundle with the files that the input names: those with names of even length are executable.
 struct Files(Vec<RelPath>);
 
 impl BundleView for Files {
@@ -29,8 +29,8 @@ impl BundleView for Files {
     }
 }
 
-/// The first byte says what the host has; then lines: the value of `--run`, an argument, and the files
-/// of the bundle.
+/// The first byte selects what the host has; then lines: the value of `--run`, an argument, and the
+/// files of the bundle.
 pub(crate) fn check(bytes: &[u8]) {
     let Some((host, text)) = bytes.split_first() else {
         return;
@@ -89,7 +89,7 @@ pub(crate) fn check(bytes: &[u8]) {
     }
 }
 
-/// The same value as JSON is the same run.
+/// The same value as JSON selects the same run.
 fn check_written(run: &Run) {
     let json = match run {
         Run::Text(text) => serde_json::json!(text),
@@ -101,7 +101,7 @@ fn check_written(run: &Run) {
     assert_eq!(Run::from_json(&json.to_string()).as_ref(), Ok(run));
 }
 
-/// Words pass as they are: nothing is split, nothing is joined, nothing ends one early.
+/// Arguments are unchanged: not split, not joined, not truncated.
 fn check_words(run: &Run, argv: &[Vec<u8>], argument: &str) {
     assert_eq!(argv.last().map(Vec::as_slice), Some(argument.as_bytes()));
     let own = &argv[..argv.len() - 1];
@@ -125,7 +125,7 @@ fn check_words(run: &Run, argv: &[Vec<u8>], argument: &str) {
     }
 }
 
-/// A file is one of the bundle's, and no interpreter takes its name for an option.
+/// The file is in the bundle, and no interpreter reads its name as an option.
 fn check_file(run: &Run, resolved: &spec::detection::ResolvedForm, files: &Files) {
     let named = match run {
         Run::File(path) => path,

@@ -1,4 +1,4 @@
-//! Paths with tokens, and sizes and durations.
+//! Paths with tokens; sizes and durations.
 
 use spec::tokens::{Token, TokenPath, TokenValues, is_segment, iso_date};
 use spec::units::{parse_duration, parse_size_bytes};
@@ -39,7 +39,7 @@ fn check_path(text: &str, run_id: &str, manifest_id: &str) {
         return;
     };
     assert!(fit, "a value of more than one segment");
-    // As many segments as are written: no value adds one.
+    // The number of segments stays the same: no value adds one.
     let written = path.written();
     let segments = || written.as_bytes().split(|byte| *byte == b'/');
     assert_eq!(resolved.segments().count(), segments().count());
@@ -48,7 +48,7 @@ fn check_path(text: &str, run_id: &str, manifest_id: &str) {
     }
 }
 
-/// The tokens of one segment replaced, from left to right, each once.
+/// Replaces the tokens of one segment from left to right, once each.
 fn replaced(segment: &[u8], values: TokenValues<'_>) -> Vec<u8> {
     let date = iso_date(values.start_unix_s);
     let known: [(&[u8], &str); 4] = [
@@ -73,7 +73,7 @@ fn replaced(segment: &[u8], values: TokenValues<'_>) -> Vec<u8> {
     made
 }
 
-/// A number and a unit, in wider arithmetic.
+/// A number and a unit, computed in wider arithmetic.
 fn check_amount(text: &str) {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -95,7 +95,7 @@ fn check_amount(text: &str) {
     );
 }
 
-/// Numbers with units that get smaller.
+/// Numbers with decreasing units.
 fn nanoseconds(text: &str) -> Option<u128> {
     let (mut rest, mut total, mut last) = (text, 0_u128, u128::MAX);
     while !rest.is_empty() || last == u128::MAX {

@@ -1,10 +1,10 @@
-//! Bodies: small C programs that misbehave in one way each, linked statically once per test run.
+//! Bodies: small hostile C programs, each with one attack, linked statically once per test run.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{LazyLock, Mutex};
 
-/// Where the programs of this test process lie.
+/// The directory of the programs of this test process.
 static BUILT: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = tempfile::Builder::new()
@@ -17,7 +17,7 @@ static BUILT: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
 });
 static BUILDING: Mutex<()> = Mutex::new(());
 
-/// The static program made of this C text; built once per text.
+/// The static program of this C text; built once per text.
 pub fn c_body(name: &str, text: &str) -> PathBuf {
     let _one_at_a_time = BUILDING
         .lock()
@@ -48,9 +48,9 @@ pub fn compile(text: &str, program: &Path, flags: &[&str]) {
     );
 }
 
-/// Copies a program that is going to be executed. By a process of its own: had this one a descriptor
-/// to write it, a process that another case is just starting would have a copy of that, and nobody
-/// could execute the program for a moment (ETXTBSY).
+/// Copies a program for execution, in a separate process: with a writable descriptor in this one, a
+/// process that another case is just starting would inherit a copy, and executing the program would
+/// fail with ETXTBSY.
 pub fn copy_program(program: impl AsRef<Path>, copy: &Path) {
     let status = Command::new("cp")
         .arg(program.as_ref())

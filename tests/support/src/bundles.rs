@@ -1,4 +1,4 @@
-//! Bundles for tests, made of a folder as a person would: with plain `tar`, or with `runner bundle`.
+//! Bundles for tests, made of a folder with plain `tar` or with `runner bundle`.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use std::process::Command;
 use crate::{Ground, random, runner};
 
 impl Ground {
-    /// A tar.gz of `files`: path, contents. A path that ends in `.sh`, or contents that begin with
-    /// `#!`, are executable.
+    /// A tar.gz of `files`: path, contents. Files whose path ends in `.sh`, or whose contents begin
+    /// with `#!`, are executable.
     pub fn bundle(&self, files: &[(&str, &str)]) -> PathBuf {
         pack(&self.folder(files))
     }
 
-    /// The folder that [`Ground::bundle`] packs.
+    /// The folder of [`Ground::bundle`].
     pub fn folder(&self, files: &[(&str, &str)]) -> PathBuf {
         let folder = self.path(&format!("bundle-{}", random()));
         std::fs::create_dir(&folder).expect("made");
@@ -29,7 +29,7 @@ impl Ground {
     }
 }
 
-/// Bundles a folder, which holds a manifest, with `runner bundle`, beside it.
+/// Bundles a folder with a manifest with `runner bundle`; the bundle lies beside it.
 pub fn bundled(folder: &Path) -> PathBuf {
     let archive = folder.with_extension("bundled.tar.gz");
     let output = Command::new(runner())
@@ -39,8 +39,7 @@ pub fn bundled(folder: &Path) -> PathBuf {
         .output()
         .expect("the runner starts");
     let said = String::from_utf8_lossy(&output.stderr);
-    // Nothing to warn of but what is installed in it: each of these folders is what its author wants
-    // to have run.
+    // Only warnings about installed packages are accepted: the author wants to run each of these folders.
     let is_expected = |line: &str| line.ends_with("(bundle_installed)");
     assert!(
         output.status.success() && said.lines().all(is_expected),

@@ -1,4 +1,4 @@
-//! Tests of `runner bundle` and of `runner source`: a workspace to bundle, and what is inside the archive.
+//! Support for tests of `runner bundle` and `runner source`: a workspace, and the contents of archives.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{Ground, runner};
 
-/// How a call of the program ended.
+/// The result of a call of the program.
 #[derive(Debug)]
 pub struct Ended {
     pub code: i32,
@@ -139,7 +139,7 @@ pub fn manifest(sources: &str) -> String {
     text
 }
 
-/// What is in an archive, as tar(1) sees it.
+/// The contents of an archive as tar(1) lists them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Archive {
     pub entries: BTreeMap<String, Content>,
@@ -154,7 +154,7 @@ pub enum Content {
 }
 
 impl Archive {
-    /// Unpacks an archive with tar(1) and reads what came out.
+    /// Unpacks an archive with tar(1) and reads the result.
     #[track_caller]
     pub fn read(path: &Path) -> Self {
         let unpacked = tempfile::tempdir().expect("a directory");
@@ -171,7 +171,7 @@ impl Archive {
         Self { entries }
     }
 
-    /// Everything but the resolved manifest: directories end in `/`, links show where they point.
+    /// All entries except the resolved manifest: directories end in `/`, links show their targets.
     pub fn names(&self) -> Vec<String> {
         self.entries
             .iter()
@@ -184,7 +184,7 @@ impl Archive {
             .collect()
     }
 
-    /// The text of a file in it.
+    /// The text of a file of the archive.
     #[track_caller]
     pub fn text(&self, name: &str) -> String {
         match self.entries.get(name) {
@@ -193,7 +193,7 @@ impl Archive {
         }
     }
 
-    /// The resolved manifest in it.
+    /// The resolved manifest of the archive.
     #[track_caller]
     pub fn resolved(&self) -> Value {
         serde_json::from_str(&self.text(".runner/manifest.json")).expect("JSON")

@@ -1,4 +1,4 @@
-//! A certificate authority of the tests' own, made by openssl, and what it vouches for.
+//! A test certificate authority, made by openssl, and its certificates.
 
 use std::path::Path;
 use std::process::Command;
@@ -42,7 +42,7 @@ fn vouch(directory: &Path, file: &str, names: &[String]) {
             Err(_) => format!("DNS:{name}"),
         })
         .collect();
-    // What a strict verifier asks for.
+    // Strict verifiers require this.
     let text = format!(
         "subjectAltName={}\nbasicConstraints=critical,CA:FALSE\n\
          keyUsage=critical,digitalSignature\nextendedKeyUsage=serverAuth\n\
@@ -61,7 +61,7 @@ fn openssl(directory: &Path, words: &str) -> Command {
     command
         .args(words.split_whitespace())
         .current_dir(directory)
-        // The host's own settings are not the test's.
+        // Settings of the host do not apply.
         .env("OPENSSL_CONF", "/dev/null");
     command
 }

@@ -1,13 +1,13 @@
-//! Files that are generated and checked in: a test holds each to what would be written today.
+//! Generated files that are checked in: a test compares each with newly generated text.
 
 use std::path::Path;
 
-/// Whether files are to be written anew instead of compared: `RUNNER_UPDATE_GOLDEN=1`.
+/// Whether the files are written instead of compared: `RUNNER_UPDATE_GOLDEN=1`.
 fn is_updating() -> bool {
     std::env::var_os("RUNNER_UPDATE_GOLDEN").is_some_and(|value| value == "1")
 }
 
-/// Compares the file with `text`, or writes it. What differs is told by its first line.
+/// Compares the file with `text`, or writes it. The panic message has the first line that differs.
 pub fn assert_golden(path: &Path, text: &str) {
     if is_updating() {
         std::fs::write(path, text).expect("written");

@@ -1,6 +1,6 @@
-//! OCI images of the tests' own, made from Debian's packages by `umoci`: nothing comes from a hub.
+//! OCI images for tests, made from Debian packages by `umoci`: nothing comes from a public registry.
 //!
-//! They are OCI layouts, made once and kept with the packages (`packages::prepared`).
+//! They are OCI layouts, created once and kept with the packages (`packages::prepared`).
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::is_root;
 use crate::packages::{has, prepared, succeed, tool};
 use crate::registry::{Options, Registry};
 
-/// What stays out of the Debian image: nothing that runs needs it.
+/// Files that are left out of the Debian image: nothing that runs needs them.
 const LEFT_OUT: [&str; 6] = [
     "/usr/share/doc/*",
     "/usr/share/man/*",
@@ -25,17 +25,17 @@ const LEFT_OUT: [&str; 6] = [
 pub struct Image {
     /// The layout.
     pub layout: PathBuf,
-    /// Its name there.
+    /// Its name in the layout.
     pub name: &'static str,
 }
 
 impl Image {
-    /// What `--image` takes: `oci:DIRECTORY:NAME`.
+    /// The value of `--image`: `oci:DIRECTORY:NAME`.
     pub fn place(&self) -> String {
         format!("oci:{}:{}", self.layout.display(), self.name)
     }
 
-    /// Its layers' files, the lowest first.
+    /// The files of its layers, the lowest first.
     pub fn layers(&self) -> Vec<PathBuf> {
         let blob = |digest: &str| self.layout.join("blobs").join(digest.replace(':', "/"));
         let text = std::fs::read(blob(&self.digest())).expect("a manifest");
@@ -57,7 +57,7 @@ impl Image {
         digest.expect("a digest").to_owned()
     }
 
-    /// Brings it to a registry under this name (`NAME:TAG`), by skopeo.
+    /// Pushes it to a registry under this name (`NAME:TAG`) with skopeo.
     pub fn push(&self, registry: &Registry, name: &str) {
         let to = format!("docker://{}", registry.reference(name));
         let mut copy = skopeo("copy", registry, "dest-");
@@ -65,8 +65,8 @@ impl Image {
     }
 }
 
-/// `skopeo VERB`, ready to speak to this registry. `prefix` is what the verb's flags begin with for
-/// the side where the registry is: nothing, `src-` or `dest-`.
+/// `skopeo VERB` with the options for this registry. `prefix` is the prefix of the options for the
+/// registry's side: empty, `src-` or `dest-`.
 pub fn skopeo(verb: &str, registry: &Registry, prefix: &str) -> Command {
     let mut skopeo = tool("skopeo");
     skopeo.args(["--insecure-policy", verb]);
@@ -132,9 +132,9 @@ pub fn tiny() -> Option<Image> {
 }
 
 /// Debian with apt, Python with pip, node with npm: one layer of about 250 MB. `PATH` is the usual
-/// one, no user, no working directory.
+/// one; no user, no working directory.
 ///
-/// Only root can make it. An ordinary user finds what the run as root made.
+/// Only root can create it. An ordinary user finds the image of the test run as root.
 pub fn debian() -> Option<Image> {
     if !["umoci", "mmdebstrap", "npm"].iter().all(|name| has(name)) {
         return None;
@@ -201,12 +201,12 @@ fn make_debian(directory: &Path) -> Result<(), String> {
     let umoci = Umoci::new(directory, "debian")?;
     let tree = directory.join("tree.tar");
     let npm = npm_of_the_registry(directory)?;
-    // It mounts proc and more meanwhile: in a namespace of its own, where no other test sees that.
+    // It mounts proc and other file systems: in its own namespace, where no other test sees them.
     let mut make = tool("unshare");
     make.args(["--mount", "mmdebstrap"]);
     make.args(["--variant=minbase", "--quiet", "--skip=output/dev"]);
     make.arg("--include=python3,python3-pip,nodejs");
-    // The package that would merge /usr, where it is not, needs all of Perl.
+    // If /usr is not merged yet, the package that merges it needs all of Perl.
     make.arg("--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr");
     make.arg("--setup-hook=printf 'Package: usrmerge\\nPin: release *\\nPin-Priority: -1\\n' >\"$1/etc/apt/preferences.d/merged\"");
     make.arg("--customize-hook=rm \"$1/etc/apt/preferences.d/merged\"");
@@ -227,7 +227,7 @@ fn make_debian(directory: &Path) -> Result<(), String> {
     for line in sources()?.lines() {
         make.arg(line);
     }
-    // Its own work is a root file system beside the image, and as large.
+    // Its work is a root file system beside the image, of the same size.
     make.env("TMPDIR", directory);
     succeed(&mut make)?;
     umoci.add(&tree)?;
@@ -241,8 +241,8 @@ fn make_debian(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// npm as its registry has it, as an archive of `lib/node_modules/npm`: Debian's package brings
-/// several hundred others.
+/// npm from its registry, as an archive of `lib/node_modules/npm`: the Debian package has several
+/// hundred dependencies.
 fn npm_of_the_registry(directory: &Path) -> Result<PathBuf, String> {
     let mut pack = tool("npm");
     pack.args(["pack", "--silent", "npm@10.9.2"]);
@@ -260,7 +260,7 @@ fn npm_of_the_registry(directory: &Path) -> Result<PathBuf, String> {
     Ok(archive)
 }
 
-/// The host's release of Debian: its packages are what the image is made of.
+/// The Debian release of the host: the image is made of its packages.
 fn suite() -> Result<String, String> {
     let text = std::fs::read_to_string("/etc/os-release").map_err(|error| error.to_string())?;
     let named = text
@@ -271,7 +271,7 @@ fn suite() -> Result<String, String> {
         .ok_or_else(|| "the host has no VERSION_CODENAME".to_owned())
 }
 
-/// Lines of `sources.list` for the archives of Debian that the host's own apt uses.
+/// Lines of `sources.list` for the Debian archives that apt of the host uses.
 pub fn sources() -> Result<String, String> {
     let lines = || {
         let mut list = tool("apt-get");
@@ -293,7 +293,7 @@ pub fn sources() -> Result<String, String> {
     Ok(found)
 }
 
-/// The foreign writer of layouts.
+/// Calls umoci, which writes layouts.
 struct Umoci<'a> {
     directory: &'a Path,
     name: &'a str,
@@ -317,7 +317,7 @@ impl<'a> Umoci<'a> {
         succeed(umoci.args(words).current_dir(self.directory)).map(|_said| ())
     }
 
-    /// A layer with one tree or file in it, or with a whiteout.
+    /// Adds a layer with one tree or file in it, or with a whiteout.
     fn insert(&self, flags: &[&str], from: &str, to: &str) -> Result<(), String> {
         let image = self.image();
         let mut words = vec!["insert", "--image", &image];
@@ -329,7 +329,7 @@ impl<'a> Umoci<'a> {
         self.call(&words)
     }
 
-    /// A layer of this archive.
+    /// Adds a layer of this archive.
     fn add(&self, archive: &Path) -> Result<(), String> {
         let archive = archive.to_str().expect("a plain path");
         self.call(&["raw", "add-layer", "--image", &self.image(), archive])
@@ -340,7 +340,7 @@ impl<'a> Umoci<'a> {
         let mut words = vec!["config", "--image", &image];
         words.extend(flags);
         self.call(&words)?;
-        // Every change left the one before in the layout.
+        // Removes the previous versions, which each change left in the layout.
         self.call(&["gc", "--layout", "layout"])
     }
 }

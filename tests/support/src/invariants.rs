@@ -1,4 +1,4 @@
-//! The ten invariants that hold after every case, whatever the body was.
+//! The ten invariants that hold after every case, whatever the body does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -13,14 +13,15 @@ use rustix::fs::{AtFlags, CWD, StatxFlags};
 use crate::objects::{self, Objects};
 use crate::{Case, Done, MARKER};
 
-/// What the kernel frees later (network namespaces, groups of version 1) is waited for this long.
+/// How long to wait for objects that the kernel frees later (network namespaces, cgroups of version 1).
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// Most memory that the supervisor may use, whatever the body does.
+/// Maximum memory of the supervisor, whatever the body does.
 const SUPERVISOR_KIB_MAX: u64 = 64 << 10;
-/// What of its own file counts of that, KiB: as much as the program has that is installed. One that is
-/// built for debugging has three times as much, which is the kernel's to take back.
+/// How much of its program file counts towards that, in KiB: the size of the installed program. A
+/// debug build is three times as large, and the kernel can reclaim those pages.
 const FILE_KIB_MAX: u64 = 8 << 10;
-/// Files and bytes of each that are searched for the secret: a workspace may be as big as a test likes.
+/// Maximum number of files, and of bytes of each, that are searched for the secret: a test's
+/// workspace may have any size.
 const SEARCHED_FILES_MAX: usize = 400;
 const SEARCHED_BYTES_MAX: u64 = 4 << 20;
 
@@ -30,43 +31,43 @@ static SCHEMA: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
     jsonschema::validator_for(&schema).expect("the schema is a schema")
 });
 
-/// What was there before the case.
+/// The state before the case.
 pub struct Before {
     canary: BTreeMap<PathBuf, Facts>,
     mounts: String,
     objects: Objects,
-    /// Files that have the secret already: of the test's own making.
+    /// Files of the test itself that contain the secret.
     secrets: BTreeSet<PathBuf>,
 }
 
-/// What was seen of a run while it lasted.
+/// Observations of a running case.
 #[derive(Debug, Default)]
 pub struct Watched {
-    /// Highest memory of the runner itself, KiB.
+    /// Peak memory of the runner itself, in KiB.
     pub peak_kib: u64,
     /// Network namespaces of the sandbox's processes, as proc names them: `net:[4026531840]`.
     pub networks: BTreeSet<String>,
-    /// Command lines of the sandbox's processes that held the secret.
+    /// Command lines of the sandbox's processes that contained the secret.
     pub telling: BTreeSet<String>,
 }
 
-/// All that could change of a file.
+/// Everything about a file that could change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Facts {
     inode: u64,
     mode: u16,
     owner: (u32, u32),
     links: u32,
-    /// Of the contents, and of anything.
+    /// Modification and change times.
     changed: [(i64, u32); 2],
     /// Immutable, append-only and the like.
     attributes: u64,
-    /// Extended attributes; access control lists are among them.
+    /// Extended attributes, including access control lists.
     extended: BTreeMap<Vec<u8>, Vec<u8>>,
     contents: Vec<u8>,
 }
 
-/// Makes the tree that no body may touch.
+/// Creates the canary tree, which no body may change.
 pub(crate) fn make_canary_tree(path: &Path) {
     std::fs::create_dir_all(path.join("deep/er")).expect("made");
     std::fs::write(path.join("file"), "canary").expect("written");
@@ -75,13 +76,13 @@ pub(crate) fn make_canary_tree(path: &Path) {
     std::fs::hard_link(path.join("file"), path.join("deep/hard")).expect("linked");
     let set = rustix::fs::XattrFlags::empty();
     let marked = rustix::fs::lsetxattr(path.join("file"), "user.canary", b"here", set);
-    // Not every file system keeps them.
+    // Not every file system stores them.
     let possible = matches!(marked, Ok(()) | Err(rustix::io::Errno::NOTSUP));
     assert!(possible, "{marked:?}");
 }
 
 impl Before {
-    /// Looks at everything that must not change.
+    /// Records everything that must not change.
     pub fn look(case: &Case<'_>) -> Self {
         Self {
             canary: facts(&case.ground.path("canary")),
@@ -131,7 +132,7 @@ fn facts(root: &Path) -> BTreeMap<PathBuf, Facts> {
 
 fn extended_attributes(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut names = vec![0; 4096];
-    // Where the file system has none, there are none.
+    // The file system may have none.
     let length = rustix::fs::llistxattr(path, &mut names[..]).unwrap_or(0);
     let names = names[..length].split(|byte| *byte == 0);
     names
@@ -146,12 +147,12 @@ fn extended_attributes(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
         .collect()
 }
 
-/// Mount points of this namespace. Other tests of this kind mount in namespaces of their own only.
+/// Mount points of this namespace. Other end-to-end tests mount only in their own namespaces.
 fn mounts() -> String {
     std::fs::read_to_string("/proc/self/mountinfo").expect("readable")
 }
 
-/// Where a run of this case writes: the workspace, and beside it reports and events.
+/// The directories that a run of this case writes: the workspace, and beside it reports and events.
 fn searched(case: &Case<'_>) -> Vec<PathBuf> {
     let beside = std::fs::read_dir(case.ground.path(""))
         .into_iter()
@@ -163,7 +164,7 @@ fn searched(case: &Case<'_>) -> Vec<PathBuf> {
     files.chain([case.ground.workspace()]).collect()
 }
 
-/// Regular files at and below these places that have the secret in them; as many as are searched.
+/// Regular files at and below these paths that contain the secret, up to the limit.
 fn files_with(secret: &str, places: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut pending = places.to_vec();
@@ -193,7 +194,7 @@ fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
     bytes.windows(wanted.len()).any(|part| part == wanted)
 }
 
-/// Every invariant that does not hold after this case, a text each: `I1: what is seen`.
+/// Every invariant that does not hold after this case, as text: `I1: what was found`.
 pub fn breaches(case: &Case<'_>, done: &Done, before: &Before, watched: &Watched) -> Vec<String> {
     let run_id = done.report["run_id"].as_str().unwrap_or_default();
     let ended_ticks = objects::now_ticks();
@@ -334,7 +335,7 @@ fn report_faults(done: &Done) -> Vec<String> {
     faults
 }
 
-/// Processes that carry the marker anywhere in their environment, or are in a cgroup of the run.
+/// Processes with the marker in their environment, or in a cgroup of the run.
 fn processes_of(marker: &str, run_id: &str) -> Vec<String> {
     let is_of_run = |pid: &i32| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -353,7 +354,7 @@ fn processes_of(marker: &str, run_id: &str) -> Vec<String> {
         .collect()
 }
 
-/// Every process that proc shows.
+/// Every process in /proc.
 pub(super) fn pids() -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten();
     entries
@@ -374,7 +375,7 @@ pub fn living(marker: &str) -> Vec<i32> {
     found
 }
 
-/// Directories in which records of runs may lie.
+/// Directories that may contain records of runs.
 pub fn record_directories() -> Vec<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     let named = std::env::var_os("RUNNER_OPT_RUNTIME_DIRECTORY").map(PathBuf::from);
@@ -411,7 +412,7 @@ pub fn groups_of(run_id: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Polls for what the kernel does later.
+/// Polls until the kernel has freed everything.
 #[track_caller]
 pub fn eventually(what: &str, true_by_now: impl Fn() -> bool) {
     let started = Instant::now();
@@ -421,7 +422,7 @@ pub fn eventually(what: &str, true_by_now: impl Fn() -> bool) {
     }
 }
 
-/// Polls until nothing is left, and gives what is left in the end.
+/// Polls until nothing is left; returns what is left at the end.
 fn gone_within(patience: Duration, left: impl Fn() -> Vec<String>) -> Vec<String> {
     let started = Instant::now();
     loop {
@@ -433,18 +434,18 @@ fn gone_within(patience: Duration, left: impl Fn() -> Vec<String>) -> Vec<String
     }
 }
 
-/// Highest memory of the runner itself while it runs, KiB; kills it at the hang guard.
+/// Peak memory of the running runner itself, in KiB; kills it at the limit for hangs.
 pub fn watch_memory(child: &mut Child, hang_after: Duration) -> u64 {
     watch(child, hang_after, None).peak_kib
 }
 
-/// Looks at a run while it lasts, also for the secret; kills it at the hang guard.
+/// Observes a running case, including where the secret is; kills it at the limit for hangs.
 pub fn watch(child: &mut Child, hang_after: Duration, secret: Option<&str>) -> Watched {
     let started = Instant::now();
     let status = format!("/proc/{}/status", child.id());
     let program = PathBuf::from(crate::runner());
     let program = program.file_name().expect("a name").to_string_lossy();
-    // comm(5) has 15 bytes. Before execve(2) is through, the child has the memory of this process.
+    // comm(5) has 15 bytes. Until its execve(2) completes, the child shares the memory of this process.
     let name = format!("Name:\t{program:.15}\n");
     let mut watched = Watched::default();
     let mut pause = Duration::from_millis(1);
@@ -473,14 +474,14 @@ pub fn watch(child: &mut Child, hang_after: Duration, secret: Option<&str>) -> W
     watched
 }
 
-/// The sandbox's processes are those below the runner that are in another pid namespace than ours.
-/// Some of them have no network of their own yet.
+/// The sandbox's processes are those below the runner in another pid namespace. Some of them are
+/// not in their network namespace yet.
 fn look_at_processes(watched: &mut Watched, runner: u32, secret: &str) {
     let link = |pid: &str, kind: &str| std::fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok();
     let own = link("self", "pid");
     let outside = [link("self", "net"), link(&runner.to_string(), "net")];
     let mut pending = vec![runner.to_string()];
-    // A child begins with the words of the runner, which may be told a secret by the test.
+    // A child starts with the command line of the runner, to which the test may pass a secret.
     let mut known = BTreeSet::new();
     while let Some(pid) = pending.pop() {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
@@ -506,20 +507,20 @@ fn look_at_processes(watched: &mut Watched, runner: u32, secret: &str) {
     }
 }
 
-/// What a process holds that starts many runs (I7).
+/// The resources of a process that starts many runs (I7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
     /// Open descriptors.
     pub descriptors: usize,
-    /// Resident memory that is not of files, KiB.
+    /// Anonymous resident memory, in KiB.
     pub memory_kib: u64,
 }
 
 impl Held {
-    /// What this process holds now; nothing where it has ended.
+    /// The current resources of this process; nothing if it has ended.
     pub fn by(pid: i32) -> Self {
         let entries = std::fs::read_dir(format!("/proc/{pid}/fd"));
-        // Of this process itself: the one by which the directory is read.
+        // Without the descriptor that reads this directory.
         let own = usize::from(u32::try_from(pid) == Ok(std::process::id()));
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let memory = status.lines().find_map(|line| {
@@ -532,7 +533,7 @@ impl Held {
         }
     }
 
-    /// What is more than before, with so much memory forgiven: an allocator gives back what it likes.
+    /// The growth since `before`, with a tolerance for memory: an allocator need not return it.
     pub fn beyond(self, before: Self, forgiven_kib: u64) -> Vec<String> {
         let mut found = Vec::new();
         if before.descriptors < self.descriptors {

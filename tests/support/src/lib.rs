@@ -1,5 +1,5 @@
-//! What every end-to-end test stands on: a ground of its own, the program, and the ten invariants
-//! that are checked after each case.
+//! Support for end-to-end tests: a separate ground, the program, and the ten invariants, which are
+//! checked after each case.
 #![allow(
     clippy::expect_used,
     clippy::new_without_default,
@@ -46,14 +46,14 @@ use unique::Unique;
 
 use invariants::Before;
 
-/// A run that takes longer than this hangs. Not an assertion about speed.
+/// A run that takes longer hangs. Not an assertion about speed.
 const HANG_AFTER: Duration = Duration::from_secs(120);
-/// A variable that marks every process of a case: nobody else's environment has its value.
+/// A variable that marks every process of a case: its value is unique.
 const MARKER: &str = "RUNNER_TEST_MARKER";
-/// A value in the runner's own environment that must turn up nowhere.
+/// A value in the runner's own environment that must not appear anywhere.
 const CANARY_VARIABLE: &str = "RUNNER_TEST_CANARY_SECRET";
 
-/// The program: `RUNNER_BIN` at run time, else the one that cargo built beside this test.
+/// The program: `RUNNER_BIN` at run time, otherwise the one that cargo built beside this test.
 pub fn runner() -> OsString {
     std::env::var_os("RUNNER_BIN").unwrap_or_else(|| build_directory().join("runner").into())
 }
@@ -68,17 +68,17 @@ pub fn has_cgroup() -> bool {
     std::env::var_os("RUNNER_OPT_CGROUP_PARENT").is_some()
 }
 
-/// A ground of a case's own: a temporary directory with a canary tree and a workspace in it.
+/// The ground of a case: a temporary directory with a canary tree and a workspace.
 pub struct Ground {
     directory: tempfile::TempDir,
     marker: String,
     canary: String,
 }
 
-/// What a run of the program left behind for the test to look at.
+/// The result of a run of the program.
 #[derive(Debug)]
 pub struct Done {
-    /// Exit code, 128 + n where a signal ended the runner itself.
+    /// Exit code; 128 + n if a signal ended the runner itself.
     pub code: i32,
     /// The report, valid against the schema.
     pub report: Value,
@@ -89,7 +89,7 @@ pub struct Done {
 }
 
 impl Ground {
-    /// A new ground. Canary tree at `canary/`, workspace at `work/`.
+    /// Creates a ground with a canary tree at `canary/` and a workspace at `work/`.
     pub fn new() -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -118,7 +118,7 @@ impl Ground {
         self.path("work")
     }
 
-    /// Writes a file on the ground, making the directories above it.
+    /// Writes a file on the ground, and creates the directories above it.
     pub fn write(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
@@ -130,7 +130,7 @@ impl Ground {
     /// passed through.
     pub fn command(&self, words: &[&str]) -> Case<'_> {
         let mut command = Command::new(runner());
-        // The report is asked for by flag, after the verb and before everything else.
+        // The report is requested by a flag, after the verb and before everything else.
         let (verb, rest) = words.split_first().expect("a verb");
         let report = self.path(&format!("report-{}.json", random()));
         command
@@ -154,8 +154,8 @@ impl Ground {
         }
     }
 
-    /// A program that starts the runner itself, as a test harness does. The report is that of the
-    /// last run that it started. The memory is the harness's, so it is not looked at.
+    /// A program that starts the runner itself, such as a test harness. The report is that of the
+    /// last run. The memory belongs to the harness, so it is not checked.
     pub fn harness(&self, mut command: Command) -> Case<'_> {
         let report = self.path(&format!("report-{}.json", random()));
         let mut case = self.command(&["run"]).without("I10");
@@ -172,7 +172,7 @@ impl Ground {
         case
     }
 
-    /// `runner run FLAGS… -- BODY…`, to its end, invariants checked.
+    /// Runs `runner run FLAGS… -- BODY…` to its end and checks the invariants.
     pub fn run(&self, flags: &[&str], body: &[&str]) -> Done {
         let words: Vec<&str> = ["run"]
             .iter()
@@ -184,7 +184,7 @@ impl Ground {
         self.command(&words).done()
     }
 
-    /// `runner exec FLAGS… BUNDLE`, to its end, invariants checked.
+    /// Runs `runner exec FLAGS… BUNDLE` to its end and checks the invariants.
     pub fn exec(&self, flags: &[&str], bundle: &Path) -> Done {
         let bundle = bundle.to_str().expect("a plain path");
         let words: Vec<&str> = ["exec"]
@@ -196,12 +196,12 @@ impl Ground {
         self.command(&words).done()
     }
 
-    /// The value that marks every process of this ground's cases.
+    /// The marker of every process of this ground's cases.
     pub fn marker(&self) -> &str {
         &self.marker
     }
 
-    /// The secret that must turn up nowhere.
+    /// The secret that must not appear anywhere.
     pub fn canary(&self) -> &str {
         &self.canary
     }
@@ -210,7 +210,7 @@ impl Ground {
 /// One run of the program, before and while it runs.
 pub struct Case<'ground> {
     ground: &'ground Ground,
-    /// To be changed before it is started.
+    /// May be changed before the start.
     pub command: Command,
     report: PathBuf,
     stdin: Option<Vec<u8>>,
@@ -234,7 +234,7 @@ impl<'ground> Case<'ground> {
         self
     }
 
-    /// Its standard error is a terminal; what is shown there once it is done.
+    /// Uses a terminal as standard error; its output is available after the end.
     pub fn on_screen(mut self) -> (Self, std::thread::JoinHandle<String>) {
         let (screen, shown) = screen::open();
         self.command.stderr(screen).env("TERM", "xterm");
@@ -247,8 +247,8 @@ impl<'ground> Case<'ground> {
         self
     }
 
-    /// Puts a program in front of the runner, which gets the runner and its arguments after `words`:
-    /// `setpriv …`, `sh -c …`.
+    /// Runs the runner through a program: `setpriv …`, `sh -c …`. The runner and its arguments
+    /// follow `words`.
     pub fn through<Word: AsRef<OsStr>>(
         mut self,
         program: impl AsRef<OsStr>,
@@ -260,7 +260,7 @@ impl<'ground> Case<'ground> {
         self
     }
 
-    /// The same where the first word is the program.
+    /// The same with the program as the first word.
     pub fn behind<Word: AsRef<OsStr>>(&mut self, words: &[Word]) {
         let mut front = Command::new(&words[0]);
         front.args(&words[1..]);
@@ -274,7 +274,7 @@ impl<'ground> Case<'ground> {
         self.replace(front);
     }
 
-    /// Another command, with the variables of the one that was.
+    /// Replaces the command, and keeps its variables.
     pub fn replace(&mut self, mut command: Command) {
         for (name, value) in self.command.get_envs() {
             match value {
@@ -289,14 +289,14 @@ impl<'ground> Case<'ground> {
         self.command = command;
     }
 
-    /// Leaves one invariant (`I1` … `I10`) out, for a case that is about breaking it on purpose,
-    /// such as a SIGKILL to the supervisor, after which its record stays for the next start.
+    /// Skips one invariant (`I1` … `I10`), for a case that breaks it on purpose: after a SIGKILL to
+    /// the supervisor, its record stays for the next start.
     pub fn without(mut self, invariant: &'static str) -> Self {
         self.unchecked.push(invariant);
         self
     }
 
-    /// How long what the kernel frees later is waited for: shorter where it is known to stay.
+    /// How long to wait for objects that the kernel frees later: shorter if they are known to stay.
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -308,14 +308,14 @@ impl<'ground> Case<'ground> {
         let mut child = self.command.spawn().expect("the runner starts");
         if let Some(text) = self.stdin.take() {
             let mut pipe = child.stdin.take().expect("a pipe");
-            // A runner that refuses early reads nothing.
+            // A runner that refuses early reads no input.
             let written = pipe.write_all(&text);
             assert!(written.is_ok() || child.try_wait().is_ok());
         }
         Running { case: self, child }
     }
 
-    /// Starts it, waits for its end and checks everything.
+    /// Runs it to its end and checks everything.
     #[track_caller]
     pub fn done(self) -> Done {
         self.start().done()
@@ -345,7 +345,7 @@ impl Running<'_> {
         });
     }
 
-    /// Waits until so many bytes of its standard output can be read.
+    /// Waits until this many bytes of its standard output can be read.
     pub fn until_printed(&mut self, bytes: u64) {
         let stdout = self.child.stdout.as_ref().expect("a pipe");
         let stdout = stdout.as_fd().try_clone_to_owned().expect("duplicated");
@@ -354,7 +354,7 @@ impl Running<'_> {
         });
     }
 
-    /// Waits until `ready` says so about the ground, or the hang guard.
+    /// Waits until `ready` returns true, at most to the limit for hangs.
     pub fn until(&mut self, what: &str, ready: impl Fn() -> bool) {
         let started = Instant::now();
         while !ready() {
@@ -367,14 +367,14 @@ impl Running<'_> {
         }
     }
 
-    /// The report as far as it is written.
+    /// The part of the report that is written so far.
     pub fn report(&self) -> Value {
         let text = std::fs::read_to_string(&self.case.report).unwrap_or_default();
         let read = serde_json::from_str(&text);
         read.map_or(Value::Null, |Unique(report)| report)
     }
 
-    /// Puts another report in the place of its own.
+    /// Uses another file as the report.
     pub fn put_report(&self, report: &Value) {
         std::fs::write(&self.case.report, report.to_string()).expect("written");
     }
@@ -387,9 +387,9 @@ impl Running<'_> {
         done
     }
 
-    /// Waits for its end, and gives what came of it and which invariants do not hold.
+    /// Waits for its end; returns the result and the invariants that do not hold.
     pub fn finish(mut self) -> (Done, Vec<String>) {
-        // Read while it runs: a pipe that nobody reads holds the runner.
+        // Read while it runs: a full pipe blocks the runner.
         let stdout = read_to_end(self.child.stdout.take());
         let stderr = read_to_end(self.child.stderr.take());
         let secret = Some(self.case.ground.canary());
@@ -441,8 +441,8 @@ impl Done {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// Standard error without the warning that a killed run of another test was cleaned up after: any
-    /// run on this machine may be the one that finds it.
+    /// Standard error without the warning about leftovers of another test's killed run: any run on
+    /// this machine may find them.
     pub fn own_errors(&self) -> Vec<&str> {
         let lines = self.stderr.lines();
         lines
@@ -450,14 +450,14 @@ impl Done {
             .collect()
     }
 
-    /// Asserts that the body ended by itself with `code`; else shows what happened.
+    /// Asserts that the body exited with `code`; otherwise prints what happened.
     #[track_caller]
     pub fn assert_exited(&self, code: i32) -> &Self {
         assert_eq!((self.outcome(), self.code), ("exited", code), "{self:#?}");
         self
     }
 
-    /// Asserts that the request was refused, or the runner failed, with this error code.
+    /// Asserts that the request was refused, or that the runner failed, with this error code.
     #[track_caller]
     pub fn assert_error(&self, outcome: &str, error: &str) -> &Self {
         assert_eq!(
@@ -476,7 +476,7 @@ impl Done {
     }
 }
 
-/// Eight hexadecimal digits that no other test has.
+/// Eight unique hexadecimal digits.
 pub fn random() -> String {
     let mut bytes = [0_u8; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).expect("random");

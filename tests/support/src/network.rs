@@ -1,5 +1,5 @@
-//! An outside of the tests' own: two network namespaces, one in which runs happen and one beyond it
-//! that answers for every address there is and writes down whatever reaches it (`outside.py`).
+//! A test network: two network namespaces. Runs happen in the first one; the second one is outside,
+//! answers for every address, and records all packets that reach it (`outside.py`).
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -12,35 +12,35 @@ use serde_json::Value;
 use crate::objects::is_of_other_run;
 use crate::{Case, is_root, random, skip};
 
-/// What hangs longer than this is broken. Not an assertion about speed.
+/// A limit for hangs. Not an assertion about speed.
 const HANG_AFTER: Duration = Duration::from_secs(60);
-/// The system's own: whatever version switchers the caller has, bodies see this one.
+/// The python3 of the system, which bodies see, without version managers of the caller.
 pub const PYTHON: &str = "/usr/bin/python3";
 const PROGRAM: &str = include_str!("../outside.py");
-/// Where the address and the port stand that a datagram goes to when it only marks a place.
+/// The destination address and port of datagrams that only mark a position in the log.
 const MARK_PORT: u64 = 9;
 
 static OUTSIDE: LazyLock<Result<Outside, String>> = LazyLock::new(Outside::make);
 
-/// The two namespaces, held by a process that ends with this one.
+/// The two namespaces, held by a process that ends with this value.
 pub struct Outside {
-    /// Holds the namespace in which runs happen.
+    /// Holds the namespace of the runs.
     holder: Child,
     marks: Mutex<ChildStdin>,
     directory: tempfile::TempDir,
 }
 
-/// Who the runner is in the namespace.
+/// The user of the runner in the namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
-    /// Whoever runs the tests: root, or the same ordinary uid.
+    /// The user of the tests: root, or the same ordinary uid.
     Caller,
-    /// Uid 0 of a user namespace that has no other uid: no root, whatever the number says.
+    /// Uid 0 of a user namespace without other uids: without the rights of root.
     AloneAsRoot,
 }
 
 impl Outside {
-    /// The one of this test process. `None`, with a loud skip, where it cannot be had.
+    /// The network of this test process. `None`, with a printed skip, if it is unavailable.
     pub fn get() -> Option<&'static Self> {
         match &*OUTSIDE {
             Ok(outside) => Some(outside),
@@ -96,8 +96,7 @@ impl Outside {
         })
     }
 
-    /// A program that is to be started in the host's namespace, by that user. Its arguments are
-    /// appended.
+    /// A command in the host's namespace as this user. Its arguments are appended.
     pub fn command(&self, who: Who, program: &std::ffi::OsStr, directory: &Path) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.holder.id().to_string()]);
@@ -111,7 +110,7 @@ impl Outside {
                 command.args(["unshare", "--user", "--map-root-user", "--"]);
             }
             (Who::Caller, false) => {
-                // The uid that the tests run as, below the one that holds the namespace.
+                // The uid of the tests, below the one that holds the namespace.
                 let uid = rustix::process::geteuid().as_raw();
                 let gid = rustix::process::getegid().as_raw();
                 command.args(["unshare", "--user"]);
@@ -124,7 +123,7 @@ impl Outside {
         command
     }
 
-    /// Everything that was seen so far.
+    /// Everything that was recorded so far.
     pub fn log(&self) -> Log {
         let mark = format!("mark-{}", random());
         let written = writeln!(
@@ -147,7 +146,7 @@ impl Outside {
         }
     }
 
-    /// Waits until something was seen.
+    /// Waits until the log satisfies the condition.
     pub fn until(&self, what: &str, seen: impl Fn(&Log) -> bool) -> Log {
         let started = Instant::now();
         loop {
@@ -161,17 +160,17 @@ impl Outside {
     }
 }
 
-/// What the outside has seen.
+/// The recorded events of the outside.
 #[derive(Debug)]
 pub struct Log {
-    /// In the order of their coming.
+    /// In order of arrival.
     pub events: Vec<Value>,
 }
 
 impl Log {
     fn read(path: &Path) -> Self {
         let text = std::fs::read_to_string(path).unwrap_or_default();
-        // The last line may be half written.
+        // The last line may be incomplete.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let events = whole
             .lines()
@@ -180,8 +179,7 @@ impl Log {
         Self { events }
     }
 
-    /// Packets that reached the outside and were meant for this address: how often, as
-    /// `tcp 443`, in the order of their coming.
+    /// Packets that reached the outside for this address, as `tcp 443`, in order of arrival.
     pub fn packets_to(&self, address: &str) -> Vec<String> {
         let packets = self.events.iter().filter(|event| event["kind"] == "packet");
         packets
@@ -205,7 +203,7 @@ impl Log {
             .collect()
     }
 
-    /// How many questions for this name, or a name below it, came to the name server outside.
+    /// The number of queries for this name, or for names below it, at the name server outside.
     pub fn questions_for(&self, name: &str) -> usize {
         let below = format!(".{name}");
         let questions = self
@@ -218,7 +216,7 @@ impl Log {
             .count()
     }
 
-    /// Events of one kind.
+    /// Events of one type.
     pub fn of_kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
         let kind = kind.to_owned();
         self.events
@@ -228,12 +226,12 @@ impl Log {
 }
 
 impl Case<'_> {
-    /// Runs it where that outside is the outside.
+    /// Runs the command in this network.
     pub fn inside(self, outside: &Outside) -> Self {
         self.inside_as(outside, Who::Caller)
     }
 
-    /// Runs it there as somebody else.
+    /// Runs the command in this network as another user.
     pub fn inside_as(mut self, outside: &Outside, who: Who) -> Self {
         let directory = self.ground.path("");
         let mut command = outside.command(who, self.command.get_program(), &directory);
@@ -245,15 +243,15 @@ impl Case<'_> {
 
 impl Drop for Outside {
     fn drop(&mut self) {
-        // Never called for the one of the process, whose end closes the pipe that the holder reads.
+        // Not called for the value of the process; its end closes the pipe that the holder reads.
         let ended = self.holder.kill().and_then(|()| self.holder.wait());
         assert!(ended.is_ok(), "{ended:?}");
     }
 }
 
-/// The namespaces that a descriptor or a process still holds, of those that this process may see, after a
-/// run that ended at `ended_ticks`. Processes of other runs are left out: the kernel gives the number of a
-/// namespace that is gone to the next one.
+/// Those of the namespaces that a descriptor or a process still holds, as far as this process may
+/// see, after a run that ended at `ended_ticks`. Ignores processes of other runs: the kernel reuses
+/// the number of a namespace.
 pub fn network_namespaces(ended_ticks: u64) -> std::collections::BTreeSet<String> {
     let mut found = std::collections::BTreeSet::new();
     let Ok(entries) = std::fs::read_dir("/proc") else {
@@ -267,7 +265,7 @@ pub fn network_namespaces(ended_ticks: u64) -> std::collections::BTreeSet<String
     });
     for process in processes {
         let mut links = vec![process.join("ns/net")];
-        // A descriptor of a namespace keeps it as well as a process in it.
+        // An open descriptor keeps a namespace alive, as a process in it does.
         for entry in std::fs::read_dir(process.join("fd")).into_iter().flatten() {
             links.extend(entry.map(|entry| entry.path()));
         }

@@ -1,5 +1,5 @@
-//! Objects of the kernel that a run could leave behind, and that no file system shows: what is there,
-//! and what is there beyond that later.
+//! Kernel objects that a run could leave behind and that no file system shows: the current ones,
+//! and the new ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -13,7 +13,8 @@ use rustix::net::{
 
 use crate::invariants::pids;
 
-/// The file system of POSIX message queues of our ipc namespace, mounted nowhere: only root may.
+/// The file system of the POSIX message queues of this ipc namespace, not mounted anywhere: only
+/// root may open it.
 static QUEUES: LazyLock<Option<OwnedFd>> = LazyLock::new(|| {
     let context = rustix::mount::fsopen("mqueue", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
     rustix::mount::fsconfig_create(context.as_fd()).ok()?;
@@ -21,7 +22,7 @@ static QUEUES: LazyLock<Option<OwnedFd>> = LazyLock::new(|| {
     rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes).ok()
 });
 
-/// What there is at one moment.
+/// The objects at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Objects {
     /// System V objects and message queues by name.
@@ -36,7 +37,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// What there is now. What this user may not see is not there.
+    /// The current objects that this user may see.
     pub fn look() -> Self {
         Self {
             named: system_v().chain(message_queues()).collect(),
@@ -46,7 +47,7 @@ impl Objects {
         }
     }
 
-    /// What is there beyond `before` and can be blamed on a run that is known by one of these words.
+    /// Objects that are missing in `before` and belong to a run with one of these markers.
     pub fn beyond(&self, before: &Self, words: &[&str]) -> Vec<String> {
         let mut found: Vec<String> = self
             .named
@@ -58,7 +59,7 @@ impl Objects {
             let told = words
                 .iter()
                 .any(|word| !word.is_empty() && name.contains(word));
-            // One that somebody holds who has no mark of the run is somebody else's.
+            // An object that a process without a marker of the run holds belongs to that process.
             let new = !before.sockets.contains_key(inode);
             if told || (new && crate::is_root() && is_nobodys(inode)) {
                 found.push(format!("abstract socket {name} stays"));
@@ -119,7 +120,7 @@ fn devices() -> BTreeSet<String> {
         .collect()
 }
 
-/// Whether no process has a descriptor of this socket: it lives in a message that nobody reads.
+/// Whether no process has a descriptor of this socket: it is in a message that nobody has received.
 fn is_nobodys(inode: &str) -> bool {
     let wanted = format!("socket:[{inode}]");
     !anybody_holds(&wanted)
@@ -135,9 +136,9 @@ fn anybody_holds(wanted: &str) -> bool {
     })
 }
 
-/// Of these network namespaces of a run that has ended those that are still there: by a process in one,
-/// by a mount, or by a descriptor of ours. The kernel gives the number of one that is gone to the next
-/// that is made, so a process of another run is not looked at (`is_of_other_run`).
+/// Those of these network namespaces of an ended run that still exist: held by a process, a mount,
+/// or a descriptor of this process. The kernel reuses the number of a namespace, so processes of
+/// other runs are ignored (`is_of_other_run`).
 pub(crate) fn kept_networks(networks: &BTreeSet<String>, ended_ticks: u64) -> Vec<String> {
     if networks.is_empty() {
         return Vec::new();
@@ -160,15 +161,15 @@ pub(crate) fn kept_networks(networks: &BTreeSet<String>, ended_ticks: u64) -> Ve
         .collect()
 }
 
-/// Time since the start of the machine, in hundredths of a second.
+/// Time since boot, in hundredths of a second.
 pub fn now_ticks() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let hundredths = now.tv_sec * 100 + now.tv_nsec / 10_000_000;
     u64::try_from(hundredths).expect("after the start")
 }
 
-/// Whether a process cannot belong to a run that ended at `ended_ticks`: it started later, it is gone, or
-/// a supervisor is among its ancestors. What a dead supervisor left has none.
+/// Whether a process cannot belong to a run that ended at `ended_ticks`: it started later, has
+/// ended, or has a supervisor among its ancestors. Leftovers of a dead supervisor have none.
 pub(crate) fn is_of_other_run(pid: i32, ended_ticks: u64) -> bool {
     let Some(process) = Process::read(pid) else {
         return true;
@@ -183,7 +184,7 @@ pub(crate) fn is_of_other_run(pid: i32, ended_ticks: u64) -> bool {
 struct Process {
     name: String,
     parent: i32,
-    /// In hundredths of a second since the start of the machine.
+    /// In hundredths of a second since boot.
     started_ticks: u64,
 }
 
@@ -200,7 +201,8 @@ impl Process {
     }
 }
 
-/// NFT_MSG_GETGEN of nf_tables, by hand: asking costs one message, reading all rules a process.
+/// NFT_MSG_GETGEN of nf_tables, encoded here: it needs one message, while reading all rules needs a
+/// process.
 fn generation_of_rules() -> Option<u32> {
     const LENGTH: u32 = 20;
     const GET_GENERATION: u16 = (10 << 8) | 16;
@@ -218,7 +220,7 @@ fn generation_of_rules() -> Option<u32> {
     question.extend(LENGTH.to_ne_bytes());
     question.extend(GET_GENERATION.to_ne_bytes());
     question.extend(REQUEST.to_ne_bytes());
-    // Number, port, family, version and a resource that is none.
+    // Sequence number, port id, family, version, and resource id 0.
     question.extend([0_u8; 12]);
     send(&asker, &question, SendFlags::empty()).ok()?;
     let mut answer = [0_u8; 512];

@@ -1,9 +1,9 @@
-//! What the registries serve, fetched once per test run with the ordinary clients and kept in a
-//! directory that every user may read.
+//! Packages of the public registries, fetched once per test run with the ordinary clients and kept
+//! in a directory that every user may read.
 //!
-//! `RUNNER_TESTS_CACHE` names the directory. Without it cargo's directory for tests is taken. A
-//! test run as an ordinary user finds there what the run as root before it fetched: that user may
-//! have no way to the registries.
+//! `RUNNER_TESTS_CACHE` names the directory; the default is cargo's directory for tests. A test run
+//! as an ordinary user uses what the run as root before it fetched: that user may have no access to
+//! the registries.
 
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,11 +15,10 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::{random, skip};
 
-/// Where the system's tools are found before the caller's: a version switcher's shims are scripts
-/// that need the caller's home.
+/// Tools of the system come before the caller's: scripts of version managers need the caller's home.
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// A tool of the host outside any sandbox, the system's own where there are several.
+/// A tool of the host outside any sandbox; the system's own, if there are several.
 pub fn tool(name: &str) -> Command {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new("env");
@@ -27,7 +26,7 @@ pub fn tool(name: &str) -> Command {
     command
 }
 
-/// Runs a tool to its end; what it printed where it failed.
+/// Runs a tool to its end; returns its standard output, or an error with all its output.
 pub fn succeed(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -38,7 +37,7 @@ pub fn succeed(command: &mut Command) -> Result<String, String> {
     Err(format!("{command:?}: {}\n{text}{errors}", output.status))
 }
 
-/// Whether the system has this program where every sandbox shows it; else it says so loudly.
+/// Whether the system has this program where every sandbox shows it; otherwise prints a skip.
 pub fn has(name: &str) -> bool {
     let found = SYSTEM_PATH
         .split(':')
@@ -51,10 +50,10 @@ pub fn has(name: &str) -> bool {
     found
 }
 
-/// The directory `name` of the cache, filled by `fill` where it is not there yet.
+/// The directory `name` of the cache; `fill` creates its contents.
 ///
-/// Its name carries a number that changes with what is in it. `None`, said loudly, where it cannot
-/// be filled.
+/// The name contains a number that changes with the contents. `None`, with a printed skip, if it
+/// cannot be filled.
 pub fn prepared(name: &str, fill: impl FnOnce(&Path) -> Result<(), String>) -> Option<PathBuf> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _here = ONE_AT_A_TIME
@@ -80,7 +79,7 @@ fn fill_once(
     fill: impl FnOnce(&Path) -> Result<(), String>,
 ) -> Result<(), String> {
     let lock = File::create(cache.join("lock")).map_err(|error| error.to_string())?;
-    // Another test program, or another user's test run, may be filling it.
+    // Another test program, or the test run of another user, may be filling it.
     flock(&lock, FlockOperation::LockExclusive).map_err(|error| error.to_string())?;
     if ready.exists() {
         return Ok(());
@@ -102,7 +101,7 @@ fn cache() -> PathBuf {
     let uid = rustix::process::geteuid().as_raw();
     let own = std::env::temp_dir().join(format!("packages-{uid}"));
     let cache = named.unwrap_or_else(|| {
-        // A test program that was copied may not reach the directory that it was built in.
+        // A copied test program may not reach the directory that it was built in.
         if std::fs::create_dir_all(&of_cargo).is_ok() {
             of_cargo
         } else {
@@ -122,9 +121,9 @@ fn cache() -> PathBuf {
     cache
 }
 
-/// A folder of a Node program with its dependencies installed: three packages of the registry with
-/// what they need, programs of theirs as links in `node_modules/.bin`, and a package of the
-/// program's own, which npm installs as a link to a directory.
+/// A folder of a Node program with installed dependencies: three packages of the registry with
+/// their dependencies, programs as links in `node_modules/.bin`, and a local package, which npm
+/// installs as a link to a directory.
 pub fn node_program() -> Option<PathBuf> {
     if !has("npm") {
         return None;
@@ -152,7 +151,7 @@ pub fn node_program() -> Option<PathBuf> {
     })
 }
 
-/// A directory of wheels: `six`, pure, and `markupsafe`, with a C extension for the system's Python.
+/// A directory of wheels: `six`, pure Python, and `markupsafe`, with a C extension for the system's Python.
 pub fn wheels() -> Option<PathBuf> {
     prepared("wheels-1", |folder| {
         let mut pip = tool("python3");
@@ -163,7 +162,7 @@ pub fn wheels() -> Option<PathBuf> {
     })
 }
 
-/// A directory for `PYTHONPATH` with pytest and what it needs.
+/// A directory for `PYTHONPATH` with pytest and its dependencies.
 pub fn pytest() -> Option<PathBuf> {
     prepared("pytest-1", |folder| {
         let mut pip = tool("python3");
@@ -173,7 +172,7 @@ pub fn pytest() -> Option<PathBuf> {
     })
 }
 
-/// A folder with esbuild, a Go program, as npm installs it for this machine.
+/// A folder with esbuild, a Go program, installed by npm for this machine.
 pub fn esbuild() -> Option<PathBuf> {
     if !has("npm") {
         return None;

@@ -1,4 +1,4 @@
-//! Debian's `docker-registry` on loopback: a real registry of a test's own.
+//! Debian's `docker-registry` on loopback: a real registry for one test.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -7,23 +7,23 @@ use std::process::{Child, Command, Stdio};
 use crate::packages::{has, succeed};
 use crate::{certificates, random};
 
-/// What a registry is to be like.
+/// Settings of a registry.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// TLS, with a certificate for 127.0.0.1 and localhost by an authority of the registry's own.
+    /// TLS, with a certificate for 127.0.0.1 and localhost by the registry's own authority.
     pub tls: bool,
-    /// Only for the one who knows its name and its password; random for each registry.
+    /// With a login: a user and a random password for each registry.
     pub login: bool,
 }
 
-/// A running registry. It ends with this value, and with the test process whatever happens to it.
+/// A running registry. It ends with this value, and with the test process.
 #[derive(Debug)]
 pub struct Registry {
     directory: PathBuf,
     address: String,
     options: Options,
     password: String,
-    /// The script. Its standard input, closed, ends the registry.
+    /// The script. Closing its standard input ends the registry.
     started: Child,
 }
 
@@ -34,16 +34,16 @@ pub struct Answered {
     pub method: String,
     /// With the query.
     pub path: String,
-    /// What it was answered with.
+    /// The status of the answer.
     pub status: u16,
 }
 
 impl Registry {
-    /// The only one who may log in.
+    /// The only user that may log in.
     pub const USER: &str = "somebody";
 
-    /// Starts one on a free port, with nothing in it. `None`, after a loud skip, where the host has
-    /// no `docker-registry`.
+    /// Starts an empty one on a free port. `None`, with a printed skip, if the host has no
+    /// `docker-registry`.
     pub fn start(options: Options) -> Option<Self> {
         if !["docker-registry", "openssl", "perl"]
             .iter()
@@ -52,7 +52,7 @@ impl Registry {
             return None;
         }
         let directory = tempfile::Builder::new().prefix("registry-").tempdir();
-        // The script takes it away.
+        // The script removes it.
         let directory = directory.expect("a directory").keep();
         let password = random();
         std::fs::write(
@@ -91,12 +91,12 @@ impl Registry {
         })
     }
 
-    /// Where it listens: `127.0.0.1:PORT`.
+    /// Its address: `127.0.0.1:PORT`.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// What a client calls something in it: `127.0.0.1:PORT/NAME`.
+    /// A reference in it: `127.0.0.1:PORT/NAME`.
     pub fn reference(&self, name: &str) -> String {
         format!("{}/{name}", self.address)
     }
@@ -106,14 +106,14 @@ impl Registry {
         &self.password
     }
 
-    /// The authority that vouches for it, as a plain path.
+    /// The path of its certificate authority.
     pub fn authority(&self) -> String {
         assert!(self.options.tls, "a registry without TLS has none");
         let path = self.directory.join("ca.pem");
         path.to_str().expect("a plain path").to_owned()
     }
 
-    /// A directory with that authority alone, as `--cert-dir` of skopeo wants it.
+    /// A directory with only that authority, as `--cert-dir` of skopeo expects it.
     pub fn certificates(&self) -> String {
         let directory = self.directory.join("certificates");
         std::fs::create_dir_all(&directory).expect("made");
@@ -121,18 +121,18 @@ impl Registry {
         directory.to_str().expect("a plain path").to_owned()
     }
 
-    /// How it was started.
+    /// Its settings.
     pub fn options(&self) -> Options {
         self.options
     }
 
-    /// Its address as a URL, without a slash at the end.
+    /// Its address as a URL, without a trailing slash.
     pub fn url(&self) -> String {
         let scheme = if self.options.tls { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// A `config.json` in `directory` with its login, as `docker login` writes it.
+    /// Writes a `config.json` in `directory` with its login, as `docker login` does.
     pub fn log_in(&self, directory: &Path) {
         let login = format!("{}:{}", Self::USER, self.password);
         let text = format!(
@@ -144,8 +144,8 @@ impl Registry {
         std::fs::write(directory.join("config.json"), text).expect("written");
     }
 
-    /// A `config.json` in `directory` that names a credential helper, and the helper in `programs`, to
-    /// be put on the path.
+    /// Writes a `config.json` in `directory` that names a credential helper, and the helper in
+    /// `programs`, for the path.
     pub fn log_in_by_helper(&self, directory: &Path, programs: &Path) {
         for made in [directory, programs] {
             std::fs::create_dir_all(made).expect("made");
@@ -164,19 +164,19 @@ impl Registry {
         std::fs::set_permissions(&helper, executable).expect("set");
     }
 
-    /// What it answered so far, the oldest first.
+    /// The answered requests, the oldest first.
     pub fn answered(&self) -> Vec<Answered> {
         let log = std::fs::read_to_string(self.directory.join("log")).expect("readable");
         log.lines().filter_map(answered).collect()
     }
 
-    /// How many requests of this method it answered for paths that contain this text.
+    /// The number of answered requests of this method for paths that contain this text.
     pub fn count(&self, method: &str, part: &str) -> usize {
         let matches = |one: &&Answered| one.method == method && one.path.contains(part);
         self.answered().iter().filter(matches).count()
     }
 
-    /// The file that keeps a blob, for tests that harm it. `digest` is `sha256:…`.
+    /// The file that stores a blob, for tests that damage it. `digest` is `sha256:…`.
     pub fn blob_file(&self, digest: &str) -> PathBuf {
         let hex = digest.strip_prefix("sha256:").expect("a digest");
         let blobs = "storage/docker/registry/v2/blobs/sha256";
@@ -184,7 +184,7 @@ impl Registry {
         directory.join("data")
     }
 
-    /// Ends it; its address refuses connections from then on.
+    /// Ends it; its address then refuses connections.
     pub fn stop(&mut self) {
         drop(self.started.stdin.take());
         self.started.wait().expect("waited");
@@ -218,7 +218,7 @@ fn configuration(directory: &Path, options: Options) -> String {
     text
 }
 
-/// The password as `htpasswd` files have it: the registry wants bcrypt. The cost is the least.
+/// The password in the form of `htpasswd` files: the registry requires bcrypt. The cost is the lowest.
 fn hashed(password: &str) -> String {
     let mut perl = Command::new("perl");
     perl.args(["-e", "print crypt($ARGV[0], q($2y$04$) . $ARGV[1])"]);
@@ -251,7 +251,7 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// A line of the access log: `… "GET /v2/ HTTP/1.1" 200 …`. Other lines of the log are not it.
+/// A line of the access log: `… "GET /v2/ HTTP/1.1" 200 …`. Other lines are ignored.
 fn answered(line: &str) -> Option<Answered> {
     if line.starts_with("time=") {
         return None;

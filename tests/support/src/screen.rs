@@ -1,14 +1,14 @@
-//! A terminal of the test's own, on which a program's words appear.
+//! A pseudoterminal that records the output of a program.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::thread::JoinHandle;
 
 use rustix::pty::OpenptFlags;
 
-/// What `\r\x1b[K` does to the line that stands there.
+/// `\r\x1b[K` clears the current line.
 pub const ERASED: &str = "\r\u{1b}[K";
 
-/// The end for a program, and what was shown there once nobody has that end any more.
+/// The end for a program, and the recorded output once no process has that end open.
 pub fn open() -> (OwnedFd, JoinHandle<String>) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let terminal = rustix::pty::openpt(flags).expect("a terminal");
@@ -24,7 +24,7 @@ pub fn open() -> (OwnedFd, JoinHandle<String>) {
     let reader = std::thread::spawn(move || {
         let mut all = Vec::new();
         let mut buffer = [0; 4096];
-        // EIO: nobody has the other end any more (pty(7)).
+        // EIO: no process has the other end open (pty(7)).
         while let Ok(count) = rustix::io::read(terminal.as_fd(), &mut buffer) {
             all.extend_from_slice(&buffer[..count]);
         }

@@ -1,4 +1,4 @@
-//! Bundles of one shell script, and what a report says about a file.
+//! Bundles with one shell script, and assertions about reports.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ impl Ground {
         self.bundle(&[("manifest.yaml", manifest), ("body.sh", body)])
     }
 
-    /// Runs [`Ground::script`] with its outputs and inputs in the workspace of this ground.
+    /// Runs [`Ground::script`] with inputs and outputs in the workspace of this ground.
     pub fn exec_script(&self, flags: &[&str], manifest: &str, body: &str) -> Done {
         let workspace = self.workspace();
         let flags: Vec<&str> = ["--workspace", text(&workspace)]
@@ -31,7 +31,7 @@ impl Done {
         warnings.is_some_and(|list| list.iter().any(|warning| warning["code"] == code))
     }
 
-    /// What the report says about the output `key`.
+    /// The report of the output `key`.
     pub fn output(&self, key: &str) -> &Value {
         self.report["outputs"]
             .as_array()
@@ -55,7 +55,7 @@ impl Done {
         self
     }
 
-    /// Asserts that the body never ran: nothing was executed, nothing came out.
+    /// Asserts that the body did not run and that there is no output.
     #[track_caller]
     pub fn assert_nothing_ran(&self) -> &Self {
         assert!(self.report["exit"].is_null(), "{self:#?}");

@@ -1,6 +1,6 @@
-//! Skips are loud and counted; under `RUNNER_TESTS_STRICT=1` one is a failure.
+//! Skips are printed and counted; under `RUNNER_TESTS_STRICT=1` a skip is a failure.
 
-/// Says that a case cannot run here.
+/// Prints that a case cannot run here.
 pub fn skip(why: &str) {
     println!("SKIPPED: {why}");
     assert!(
@@ -9,7 +9,7 @@ pub fn skip(why: &str) {
     );
 }
 
-/// Says that a case needs root. No skip where the same test command has run it as root before.
+/// Prints that a case needs root. Not a skip if the same test command has run it as root before.
 pub fn needs_root(why: &str) {
     if std::env::var_os("RUNNER_TESTS_HALF").is_some_and(|half| half == "user") {
         println!("was run as root: {why}");
@@ -24,7 +24,7 @@ pub fn tier_includes(tier: &str) -> bool {
     asked == tier || (asked == "soak" && tier == "long")
 }
 
-/// Says that a case belongs to a higher tier, which is no skip; `true` where it is to run.
+/// Prints that a case belongs to a higher tier, which is not a skip; `true` if the case runs.
 pub fn belongs_to_tier(tier: &str) -> bool {
     if !tier_includes(tier) {
         println!("belongs to tier {tier}: scripts/test --{tier}");

@@ -1,4 +1,4 @@
-//! JSON in which no object has a key twice: serde_json keeps the last one without a word.
+//! Parses JSON and refuses duplicate keys, of which serde_json silently keeps the last one.
 
 use std::fmt::{Formatter, Result as Written};
 

@@ -8,91 +8,90 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-use crate::denials::{Attempt, Protocol};
-use crate::relay::dial::{Reach, Reached};
+use crate::denials::Protocol;
+use crate::host::Host;
+use crate::relay::dial::{Dial, DialResult};
 use crate::relay::flow::Flow;
-use crate::relay::judge::{self, FIRST_BYTES_MAX, Judged, Wanted};
-use crate::relay::proxy::{self, Speech};
+use crate::relay::host_check::{FIRST_BYTES_MAX, HostCheck, check_first_bytes};
+use crate::relay::proxy::{self, ProxyProtocol};
 use crate::relay::shared::Shared;
 use crate::relay::slots::{Key, Side, Token};
+use spec::body_network::QUESTION_PORT;
 use spec::denial_reason::DenialReason;
 use spec::egress_report::UnreachableCause;
 
 /// How long the first bytes of a connection may take.
-pub(super) const FIRST_BYTES_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(5);
 /// A DNS connection without queries is closed after this time.
-pub(super) const QUESTIONS_PATIENCE: Duration = Duration::from_secs(10);
-/// Reads of one step where the input is answered or discarded.
-pub(super) const READS_A_STEP: usize = 16;
-const DNS_PORT: u16 = 53;
+pub(super) const DNS_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum number of reads in one step, where the input is answered or discarded.
+pub(super) const READS_PER_STEP: usize = 16;
 
-/// What a connection needs after a step.
+/// What a connection needs next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stepped {
+pub(super) enum Step {
     /// Wait for an event or the deadline.
-    Waits,
+    Wait,
     Again,
-    Over,
+    Done,
 }
 
 /// How a connection arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Origin {
     /// The body dialled the destination itself.
     Dialled,
     /// The body dialled the proxy and has not sent a request yet.
     Proxy,
-    /// The request is complete and not answered yet.
-    Asked(Speech),
-    /// The client was told that the connection is established.
-    Answered,
+    /// The body has sent a request to the proxy, which is not answered yet.
+    ProxyRequest(ProxyProtocol),
+    /// The proxy has answered that the connection is established.
+    ProxyConnected,
     /// From outside, to a published port of the body.
     Published(u16),
 }
 
 #[derive(Debug)]
 pub(super) enum Stage {
-    Questions {
-        received: Vec<u8>,
+    DnsQueries,
+    /// The client of the proxy sends its request. `is_greeted`: the SOCKS greeting is answered.
+    ProxyRequest {
+        is_greeted: bool,
     },
-    /// The client of the proxy sends its request.
-    Greeting {
-        received: Vec<u8>,
-        greeted: bool,
-    },
-    /// The first bytes must name the host; a proxy connection is already established.
-    First {
-        received: Vec<u8>,
+    /// The first bytes must name the host. `far`: the connection of a client of the proxy.
+    FirstBytes {
         far: Option<OwnedFd>,
     },
     /// The host is resolved and dialled.
-    Reach {
-        received: Vec<u8>,
-        limit: Option<u64>,
-        reach: Box<Reach>,
-    },
+    Dial(Box<Dial>),
     /// A socket inside the namespace was requested.
-    Inside {
+    SocketRequest {
         id: i32,
         is_v6: bool,
     },
-    Entering {
+    /// The socket inside is connecting.
+    ConnectInside {
         socket: OwnedFd,
         is_v6: bool,
     },
     Flow(Box<Flow>),
     /// The final answer was sent; further input is discarded.
-    Farewell,
-    Over,
+    Closing,
+    Closed,
 }
 
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) near: OwnedFd,
-    pub(super) way: Way,
-    pub(super) wanted: Wanted,
+    pub(super) origin: Origin,
+    /// The destination.
+    pub(super) host: Host,
     pub(super) port: u16,
     pub(super) stage: Stage,
+    /// Bytes that were received and are not processed yet.
+    pub(super) received: Vec<u8>,
+    /// How many bytes may follow `received`, if limited.
+    pub(super) limit: Option<u64>,
     pub(super) deadline: Option<Instant>,
     /// Whether the connection is queued for another step.
     pub(super) is_queued: bool,
@@ -101,7 +100,7 @@ pub(super) struct Connection {
 /// The transition to the next stage.
 pub(super) enum Next {
     /// Stay in this stage until an event.
-    Stay(Stage, Stepped),
+    Stay(Stage, Step),
     /// Enter another stage immediately.
     Go(Stage),
     Denied(DenialReason),
@@ -123,33 +122,46 @@ impl Connection {
         shared: &mut Shared,
         now: Instant,
     ) -> Option<Self> {
+        let host = shared.names.host_at(dialled.ip());
         let port = dialled.port();
-        let received = Vec::new();
-        let mut connection = Self {
-            near,
-            way: Way::Dialled,
-            wanted: Wanted::at(dialled.ip(), &shared.names),
-            port,
-            stage: Stage::Over,
-            deadline: Some(now + FIRST_BYTES_PATIENCE),
-            is_queued: false,
-        };
-        if port == DNS_PORT {
-            connection.stage = Stage::Questions { received };
-            connection.deadline = Some(now + QUESTIONS_PATIENCE);
-            return Some(connection);
-        }
-        let refusal = connection.wanted.refusal(port, &shared.settings.allowed);
-        if let Some(reason) = refusal {
-            connection.deny(None, shared, reason, now);
-            reset(&connection.near);
+        let (stage, timeout) = if port == QUESTION_PORT {
+            (Stage::DnsQueries, DNS_IDLE_TIMEOUT)
+        } else if let Some(reason) = shared.settings.allowed.denial(&host, port) {
+            let attempt = host.attempt(Protocol::Tcp, Some(port), reason);
+            shared.ledger.deny(attempt, now);
+            reset(&near);
             return None;
-        }
-        connection.stage = Stage::First {
-            received,
-            far: None,
+        } else {
+            (Stage::FirstBytes { far: None }, FIRST_BYTES_TIMEOUT)
         };
-        Some(connection)
+        let destination = (host, port);
+        Some(Self::new(
+            near,
+            Origin::Dialled,
+            destination,
+            stage,
+            now + timeout,
+        ))
+    }
+
+    pub(super) fn new(
+        near: OwnedFd,
+        origin: Origin,
+        (host, port): (Host, u16),
+        stage: Stage,
+        deadline: Instant,
+    ) -> Self {
+        Self {
+            near,
+            origin,
+            host,
+            port,
+            stage,
+            received: Vec::new(),
+            limit: None,
+            deadline: Some(deadline),
+            is_queued: false,
+        }
     }
 
     pub(super) fn near(&self) -> BorrowedFd<'_> {
@@ -159,16 +171,16 @@ impl Connection {
     /// When to step the connection if no event arrives.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.stage {
-            Stage::Reach { reach, .. } => Some(reach.deadline()),
+            Stage::Dial(dial) => Some(dial.deadline()),
             _ => self.deadline,
         }
     }
 
     /// Whether all bytes that the body had sent before it ended are forwarded.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(super) fn is_drained(&self) -> bool {
         match &self.stage {
             Stage::Flow(flow) => flow.is_drained(self.side_of_body()),
-            Stage::Over => true,
+            Stage::Closed => true,
             _ => self.is_published(),
         }
     }
@@ -182,142 +194,124 @@ impl Connection {
     }
 
     /// Records an event.
-    pub(super) fn note(&mut self, side: Side, events: EventFlags) {
+    pub(super) fn record_event(&mut self, side: Side, events: EventFlags) {
         // Every other stage retries its call.
         if let Stage::Flow(flow) = &mut self.stage {
-            flow.note(side, events);
+            flow.record_event(side, events);
         }
     }
 
     /// Records the traffic, and closes. If the body's data is incomplete, the connection is reset, so
     /// that the peer does not take the data as complete.
     pub(super) fn end(self, shared: &mut Shared) {
-        let body = self.side_of_body();
+        let (body, is_published) = (self.side_of_body(), self.is_published());
         if let Stage::Flow(flow) = self.stage {
             if flow.is_broken() || !flow.is_drained(body) {
                 reset(&self.near);
                 reset(flow.far());
             }
             let (sent, received) = flow.end(&mut shared.buffers);
-            if !matches!(self.way, Way::Published(_)) {
-                shared.ledger.traffic(self.wanted.shown(), sent, received);
+            if !is_published {
+                shared
+                    .ledger
+                    .add_traffic(self.host.to_string(), sent, received);
             }
         }
     }
 
-    /// Denies, with the answer for a client of the proxy. `found` is an address of the name.
-    fn deny_next(
+    /// Records the denial. `address` is a denied address of the name. Returns the answer for a client of
+    /// the proxy.
+    fn deny(
         &self,
-        found: Option<IpAddr>,
-        shared: &mut Shared,
         reason: DenialReason,
-        now: Instant,
-    ) -> Option<Vec<u8>> {
-        self.deny(found, shared, reason, now);
-        self.asked()
-            .map(|speech| proxy::denied(speech, &self.wanted.shown(), self.port, reason))
-    }
-
-    fn deny(&self, found: Option<IpAddr>, shared: &mut Shared, reason: DenialReason, now: Instant) {
-        let (host, address) = match &self.wanted {
-            Wanted::Name(name) => (Some(name.to_string()), found),
-            Wanted::Address(address) => (None, Some(*address)),
-        };
-        self.deny_as(host, address, shared, reason, now);
-    }
-
-    pub(super) fn deny_as(
-        &self,
-        host: Option<String>,
         address: Option<IpAddr>,
         shared: &mut Shared,
-        reason: DenialReason,
         now: Instant,
-    ) {
-        let attempt = Attempt {
-            protocol: Protocol::Tcp,
-            host,
-            address,
-            port: Some(self.port),
+    ) -> Option<Vec<u8>> {
+        let mut attempt = self.host.attempt(Protocol::Tcp, Some(self.port), reason);
+        attempt.address = attempt.address.or(address);
+        shared.ledger.deny(attempt, now);
+        let protocol = self.unanswered_protocol()?;
+        Some(proxy::denied(
+            protocol,
+            &self.host.to_string(),
+            self.port,
             reason,
-        };
-        shared.deny(attempt, now);
+        ))
     }
 
     /// Advances the connection as far as possible.
-    pub(super) fn step(&mut self, shared: &mut Shared, key: Key, now: Instant) -> Stepped {
+    pub(super) fn step(&mut self, shared: &mut Shared, key: Key, now: Instant) -> Step {
         loop {
             if let Stage::Flow(flow) = &mut self.stage {
                 return flow.turn(&self.near, &mut shared.buffers);
             }
-            let next = match std::mem::replace(&mut self.stage, Stage::Over) {
-                Stage::Questions { received } => self.questions(received, shared, now),
-                Stage::Greeting { received, greeted } => {
-                    self.greeting(received, greeted, shared, key, now)
+            let next = match std::mem::replace(&mut self.stage, Stage::Closed) {
+                Stage::DnsQueries => self.answer_dns_queries(shared, now),
+                Stage::ProxyRequest { is_greeted } => {
+                    self.read_proxy_request(is_greeted, shared, key, now)
                 }
-                Stage::First { received, far } => self.first(received, far, shared, key, now),
-                Stage::Reach {
-                    received,
-                    limit,
-                    reach,
-                } => self.reach(received, limit, reach, shared, now),
-                Stage::Inside { id, is_v6 } if !self.is_late(now) => {
-                    Next::Stay(Stage::Inside { id, is_v6 }, Stepped::Waits)
+                Stage::FirstBytes { far } => self.read_first_bytes(far, shared, key, now),
+                Stage::Dial(dial) => self.dial(dial, shared, now),
+                Stage::SocketRequest { id, is_v6 } if !self.is_late(now) => {
+                    Next::Stay(Stage::SocketRequest { id, is_v6 }, Step::Wait)
                 }
-                Stage::Inside { .. } => Next::Reset,
-                Stage::Entering { socket, is_v6 } => self.enter(socket, is_v6, shared, now),
-                Stage::Farewell => self.farewell(shared, now),
-                Stage::Flow(_) | Stage::Over => Next::Closed,
+                Stage::SocketRequest { .. } => Next::Reset,
+                Stage::ConnectInside { socket, is_v6 } => {
+                    self.connect_inside(socket, is_v6, shared, now)
+                }
+                Stage::Closing => self.discard_input(shared, now),
+                Stage::Flow(_) | Stage::Closed => Next::Closed,
             };
-            match self.follow(next, shared, now) {
-                Some(stepped) => return stepped,
-                None => continue,
+            if let Some(step) = self.follow(next, shared, now) {
+                return step;
             }
         }
     }
 
     /// `None`: continue with the next stage.
-    fn follow(&mut self, next: Next, shared: &mut Shared, now: Instant) -> Option<Stepped> {
+    fn follow(&mut self, next: Next, shared: &mut Shared, now: Instant) -> Option<Step> {
         let answer = match next {
-            Next::Stay(stage, stepped) => {
+            Next::Stay(stage, step) => {
                 self.stage = stage;
-                return Some(stepped);
+                return Some(step);
             }
             Next::Go(stage) => {
                 self.stage = stage;
                 return None;
             }
-            Next::Closed => return Some(Stepped::Over),
+            Next::Closed => return Some(Step::Done),
             Next::Reset => None,
-            Next::Denied(reason) => self.deny_next(None, shared, reason, now),
+            Next::Denied(reason) => self.deny(reason, None, shared, now),
             Next::Private(address) => {
-                self.deny_next(Some(address), shared, DenialReason::ResolvesToPrivate, now)
+                self.deny(DenialReason::ResolvesToPrivate, Some(address), shared, now)
             }
             Next::Unreachable(cause) => {
-                let host = self.wanted.shown();
+                let host = self.host.to_string();
                 let answer = self
-                    .asked()
-                    .map(|speech| proxy::unreachable(speech, &host, self.port, cause));
-                shared.ledger.unreachable(host, self.port, cause);
+                    .unanswered_protocol()
+                    .map(|protocol| proxy::unreachable(protocol, &host, self.port, cause));
+                shared.ledger.add_unreachable(host, self.port, cause);
                 answer
             }
         };
         match answer {
             Some(answer) => {
-                self.stage = self.say_farewell(&answer, now);
+                self.stage = self.send_final_answer(&answer, now);
                 None
             }
             None => {
                 reset(&self.near);
-                Some(Stepped::Over)
+                Some(Step::Done)
             }
         }
     }
 
-    fn asked(&self) -> Option<Speech> {
-        match self.way {
-            Way::Asked(speech) => Some(speech),
-            Way::Dialled | Way::Proxy | Way::Answered | Way::Published(_) => None,
+    /// The protocol of a proxy request without an answer.
+    fn unanswered_protocol(&self) -> Option<ProxyProtocol> {
+        match self.origin {
+            Origin::ProxyRequest(protocol) => Some(protocol),
+            Origin::Dialled | Origin::Proxy | Origin::ProxyConnected | Origin::Published(_) => None,
         }
     }
 
@@ -325,121 +319,94 @@ impl Connection {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    pub(super) fn begin_reach(
-        &mut self,
-        received: Vec<u8>,
-        limit: Option<u64>,
-        shared: &mut Shared,
-        key: Key,
-        now: Instant,
-    ) -> Next {
+    pub(super) fn start_dial(&mut self, shared: &mut Shared, key: Key, now: Instant) -> Next {
         let far = Token::Connection(key, Side::Far);
-        let reach = Reach::begin(&self.wanted, self.port, far, shared, now);
-        Next::Go(Stage::Reach {
-            received,
-            limit,
-            reach: Box::new(reach),
-        })
+        let dial = Dial::start(&self.host, self.port, far, shared, now);
+        Next::Go(Stage::Dial(Box::new(dial)))
     }
 
     /// Reads the first bytes, which name the host at some ports.
-    fn first(
+    fn read_first_bytes(
         &mut self,
-        mut received: Vec<u8>,
         far: Option<OwnedFd>,
         shared: &mut Shared,
         key: Key,
         now: Instant,
     ) -> Next {
         let refuse_ech = shared.settings.refuse_ech;
-        let judge = |received: &[u8], is_last| {
-            judge::first_bytes(received, &self.wanted, self.port, refuse_ech, is_last)
+        let check = |connection: &Self, is_last| {
+            let Self {
+                received,
+                host,
+                port,
+                ..
+            } = connection;
+            check_first_bytes(received, host, *port, refuse_ech, is_last)
         };
-        let mut judged = judge(&received, false);
-        if judged == Judged::More {
-            let Ok(read) = self.read_more(&mut received, FIRST_BYTES_MAX) else {
+        let mut result = check(self, false);
+        if result == HostCheck::Incomplete {
+            let Ok(read) = self.read_more(FIRST_BYTES_MAX) else {
                 return Next::Closed;
             };
-            if read == Read::Ended && received.is_empty() {
+            if read == Read::Ended && self.received.is_empty() {
                 return Next::Closed;
             }
-            judged = judge(&received, read == Read::Ended || self.is_late(now));
+            result = check(self, read == Read::Ended || self.is_late(now));
         }
-        match (judged, far) {
-            (Judged::More, far) => Next::Stay(Stage::First { received, far }, Stepped::Waits),
-            (Judged::Denied(reason), _) => Next::Denied(reason),
-            (Judged::Same, Some(far)) => self.begin_flow(far, received, None),
-            (Judged::Same, None) => self.begin_reach(received, None, shared, key, now),
+        match (result, far) {
+            (HostCheck::Incomplete, far) => Next::Stay(Stage::FirstBytes { far }, Step::Wait),
+            (HostCheck::Denied(reason), _) => Next::Denied(reason),
+            (HostCheck::Passed, Some(far)) => self.start_flow(far),
+            (HostCheck::Passed, None) => self.start_dial(shared, key, now),
         }
     }
 
-    fn reach(
-        &mut self,
-        received: Vec<u8>,
-        limit: Option<u64>,
-        mut reach: Box<Reach>,
-        shared: &mut Shared,
-        now: Instant,
-    ) -> Next {
-        match reach.turn(shared, now) {
-            Reached::Waits => Next::Stay(
-                Stage::Reach {
-                    received,
-                    limit,
-                    reach,
-                },
-                Stepped::Waits,
-            ),
-            Reached::Denied(reason) => Next::Denied(reason),
-            Reached::Private(address) => Next::Private(address),
-            Reached::Nobody(cause) => Next::Unreachable(cause),
-            Reached::Connected(far) => {
-                let Way::Asked(speech) = self.way else {
-                    return self.begin_flow(far, received, limit);
+    fn dial(&mut self, mut dial: Box<Dial>, shared: &mut Shared, now: Instant) -> Next {
+        match dial.turn(shared, now) {
+            DialResult::Pending => Next::Stay(Stage::Dial(dial), Step::Wait),
+            DialResult::NoDescriptor => Next::Denied(DenialReason::Limit),
+            DialResult::Private(address) => Next::Private(address),
+            DialResult::Unreachable(cause) => Next::Unreachable(cause),
+            DialResult::Connected(far) => {
+                let Origin::ProxyRequest(protocol) = self.origin else {
+                    return self.start_flow(far);
                 };
-                self.way = Way::Answered;
-                if !self.say(&proxy::connected(speech)) {
+                self.origin = Origin::ProxyConnected;
+                if !self.send(&proxy::connected(protocol)) {
                     return Next::Reset;
                 }
-                if speech == Speech::Request {
-                    return self.begin_flow(far, received, limit);
+                if protocol == ProxyProtocol::Http {
+                    return self.start_flow(far);
                 }
-                self.deadline = Some(now + FIRST_BYTES_PATIENCE);
-                Next::Go(Stage::First {
-                    received,
-                    far: Some(far),
-                })
+                self.deadline = Some(now + FIRST_BYTES_TIMEOUT);
+                Next::Go(Stage::FirstBytes { far: Some(far) })
             }
         }
     }
 
-    pub(super) fn begin_flow(&mut self, far: OwnedFd, first: Vec<u8>, limit: Option<u64>) -> Next {
+    pub(super) fn start_flow(&mut self, far: OwnedFd) -> Next {
         self.deadline = None;
-        // Small writes are not delayed here.
         if rustix::net::sockopt::set_tcp_nodelay(&self.near, true).is_err() {
             return Next::Reset;
         }
-        Next::Go(Stage::Flow(Box::new(Flow::new(far, first, limit))))
+        let first = std::mem::take(&mut self.received);
+        Next::Go(Stage::Flow(Box::new(Flow::new(far, first, self.limit))))
     }
 
     /// Returns whether all bytes were sent. Only for short, expected messages.
-    pub(super) fn say(&self, bytes: &[u8]) -> bool {
+    pub(super) fn send(&self, bytes: &[u8]) -> bool {
         bytes.is_empty()
             || rustix::net::send(&self.near, bytes, SendFlags::NOSIGNAL) == Ok(bytes.len())
     }
 
     /// Reads until the read would block or `bytes_max` bytes are buffered.
-    pub(super) fn read_more(
-        &self,
-        received: &mut Vec<u8>,
-        bytes_max: usize,
-    ) -> Result<Read, Errno> {
+    pub(super) fn read_more(&mut self, bytes_max: usize) -> Result<Read, Errno> {
         let mut buffer = [0; 4_096];
-        while received.len() < bytes_max {
-            let room = buffer.len().min(bytes_max - received.len());
+        while self.received.len() < bytes_max {
+            let room = buffer.len().min(bytes_max - self.received.len());
             match rustix::io::read(&self.near, &mut buffer[..room]) {
                 Ok(0) => return Ok(Read::Ended),
-                Ok(read) => received.extend_from_slice(&buffer[..read]),
+                Ok(read) => self.received.extend_from_slice(&buffer[..read]),
                 Err(Errno::AGAIN) => return Ok(Read::Blocked),
                 Err(Errno::INTR) => (),
                 Err(errno) => return Err(errno),

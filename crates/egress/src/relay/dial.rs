@@ -1,5 +1,5 @@
-//! Outbound dialling: one look-up of a name for each connection, then a connection to one of the
-//! resulting addresses, each checked before it is dialled.
+//! Dials a host outside: looks the name up once, then tries its addresses. Each address is checked before
+//! it is dialled.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -8,23 +8,22 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use crate::relay::guard::Verdict;
-use crate::relay::judge::Wanted;
-use crate::relay::lookup::{Found, Lookup};
+use crate::host::Host;
+use crate::relay::address_check::Verdict;
+use crate::relay::lookup::{Lookup, LookupResult};
 use crate::relay::shared::Shared;
-use crate::relay::slots::{EDGE, Token};
-use spec::denial_reason::DenialReason;
+use crate::relay::slots::{EDGE, Token, Watch};
 use spec::egress_report::UnreachableCause;
 use spec::host_name::HostName;
 
-/// Timeout for a look-up and all its addresses together.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout for the look-up and all addresses together.
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 16;
 
-/// An attempt to connect to the requested destination.
+/// An attempt to connect to a host.
 #[derive(Debug)]
-pub(super) struct Reach {
+pub(super) struct Dial {
     port: u16,
     far: Token,
     state: State,
@@ -37,55 +36,55 @@ pub(super) struct Reach {
 
 #[derive(Debug)]
 enum State {
-    /// Waits for the look-up rate limit, then looks the name up.
-    Ask {
+    /// Waits for the look-up rate limit until `at`.
+    RateLimited {
         name: HostName,
         at: Instant,
     },
     LookUp(Lookup),
     /// Untried addresses, the next one last.
-    Dial(Vec<IpAddr>),
+    NextAddress(Vec<IpAddr>),
     Connecting {
         socket: OwnedFd,
         until: Instant,
         rest: Vec<IpAddr>,
     },
-    Over,
+    Done,
 }
 
 /// The current result.
 #[derive(Debug)]
-pub(super) enum Reached {
-    Waits,
+pub(super) enum DialResult {
+    Pending,
     /// A connection, already registered with epoll.
     Connected(OwnedFd),
-    /// No descriptor is available.
-    Denied(DenialReason),
+    /// The limit of open files is reached.
+    NoDescriptor,
     /// No address may be dialled; holds the first one.
     Private(IpAddr),
-    Nobody(UnreachableCause),
+    Unreachable(UnreachableCause),
 }
 
-impl Reach {
-    /// Starts the attempt; [`Reach::turn`] continues it. `far` is the token of events of its sockets.
-    pub(super) fn begin(
-        wanted: &Wanted,
+impl Dial {
+    /// Starts the attempt; [`Dial::turn`] continues it. `far` is the token of events of its sockets.
+    pub(super) fn start(
+        host: &Host,
         port: u16,
         far: Token,
         shared: &mut Shared,
         now: Instant,
     ) -> Self {
-        let state = match wanted {
-            Wanted::Address(address) => State::Dial(vec![*address]),
-            Wanted::Name(name) => {
-                let known = shared.known_addresses(name);
-                if known.is_empty() {
-                    State::Ask {
+        let state = match host {
+            Host::Address(address) => State::NextAddress(vec![*address]),
+            Host::Name(name) => {
+                let addresses = shared.static_addresses(name);
+                if addresses.is_empty() {
+                    State::RateLimited {
                         name: name.clone(),
                         at: now,
                     }
                 } else {
-                    in_order(known)
+                    State::NextAddress(in_dial_order(addresses))
                 }
             }
         };
@@ -93,102 +92,104 @@ impl Reach {
             port,
             far,
             state,
-            until: now + PATIENCE,
+            until: now + TIMEOUT,
             last: None,
             refused: None,
         }
     }
 
-    /// When to call [`Reach::turn`] if no event arrives.
+    /// When to call [`Dial::turn`] if no event arrives.
     pub(super) fn deadline(&self) -> Instant {
         match &self.state {
-            State::Ask { at, .. } => (*at).min(self.until),
+            State::RateLimited { at, .. } => (*at).min(self.until),
             State::LookUp(lookup) => lookup.deadline().min(self.until),
             State::Connecting { until, .. } => *until,
-            State::Dial(_) | State::Over => self.until,
+            State::NextAddress(_) | State::Done => self.until,
         }
     }
 
     /// Advances the attempt as far as possible.
-    pub(super) fn turn(&mut self, shared: &mut Shared, now: Instant) -> Reached {
+    pub(super) fn turn(&mut self, shared: &mut Shared, now: Instant) -> DialResult {
         loop {
             if self.until <= now {
-                return Reached::Nobody(match self.state {
-                    State::Ask { .. } | State::LookUp(_) => UnreachableCause::NoNameServer,
-                    State::Dial(_) | State::Connecting { .. } | State::Over => {
+                return DialResult::Unreachable(match self.state {
+                    State::RateLimited { .. } | State::LookUp(_) => UnreachableCause::NoNameServer,
+                    State::NextAddress(_) | State::Connecting { .. } | State::Done => {
                         UnreachableCause::TimedOut
                     }
                 });
             }
-            match std::mem::replace(&mut self.state, State::Over) {
-                State::Over => return self.nobody(),
-                State::Ask { name, at } if now < at || !shared.lookups.allows(now) => {
-                    let at = at.max(shared.lookups.next());
-                    self.state = State::Ask { name, at };
-                    return Reached::Waits;
+            match std::mem::replace(&mut self.state, State::Done) {
+                State::Done => return self.unreachable(),
+                State::RateLimited { name, at } if now < at || !shared.lookup_rate.allows(now) => {
+                    let at = at.max(shared.lookup_rate.next_second());
+                    self.state = State::RateLimited { name, at };
+                    return DialResult::Pending;
                 }
-                State::Ask { name, .. } => {
-                    let ids = shared.ids.next();
+                State::RateLimited { name, .. } => {
+                    let ids = shared.query_ids.next();
                     let watch = shared.watch(self.far);
                     let servers = &shared.settings.servers;
-                    self.state = State::LookUp(Lookup::begin(name, servers, ids, watch, now));
+                    self.state = State::LookUp(Lookup::start(name, servers, ids, watch, now));
                 }
                 State::LookUp(mut lookup) => {
                     let watch = shared.watch(self.far);
                     match lookup.turn(&shared.settings.servers, watch, now) {
-                        Found::Waits => {
+                        LookupResult::Pending => {
                             self.state = State::LookUp(lookup);
-                            return Reached::Waits;
+                            return DialResult::Pending;
                         }
-                        Found::Addresses(addresses) => self.state = in_order(addresses),
-                        Found::Nobody => {
-                            return Reached::Nobody(UnreachableCause::NoNameServer);
+                        LookupResult::Addresses(addresses) => {
+                            self.state = State::NextAddress(in_dial_order(addresses));
+                        }
+                        LookupResult::NoAnswer => {
+                            return DialResult::Unreachable(UnreachableCause::NoNameServer);
                         }
                     }
                 }
-                State::Dial(rest) => match self.dial(rest, shared, now) {
+                State::NextAddress(rest) => match self.dial_next(rest, shared, now) {
                     Ok(state) => self.state = state,
-                    Err(reached) => return reached,
+                    Err(result) => return result,
                 },
                 State::Connecting {
                     socket,
                     until,
                     rest,
                 } => match is_connected(&socket) {
-                    Ok(true) => return Reached::Connected(socket),
+                    Ok(true) => return DialResult::Connected(socket),
                     Ok(false) if now < until => {
                         self.state = State::Connecting {
                             socket,
                             until,
                             rest,
                         };
-                        return Reached::Waits;
+                        return DialResult::Pending;
                     }
-                    Ok(false) => self.go_on(rest, UnreachableCause::TimedOut),
-                    Err(errno) => self.go_on(rest, cause_of(errno)),
+                    Ok(false) => self.try_next(rest, UnreachableCause::TimedOut),
+                    Err(errno) => self.try_next(rest, cause_of(errno)),
                 },
             }
         }
     }
 
-    fn go_on(&mut self, rest: Vec<IpAddr>, cause: UnreachableCause) {
+    fn try_next(&mut self, rest: Vec<IpAddr>, cause: UnreachableCause) {
         self.last = Some(cause);
-        self.state = State::Dial(rest);
+        self.state = State::NextAddress(rest);
     }
 
-    fn nobody(&self) -> Reached {
-        Reached::Nobody(self.last.unwrap_or(UnreachableCause::NoAddress))
+    fn unreachable(&self) -> DialResult {
+        DialResult::Unreachable(self.last.unwrap_or(UnreachableCause::NoAddress))
     }
 
-    /// Checks and dials the next address, independent of the others.
-    fn dial(
+    /// Checks and dials the next address.
+    fn dial_next(
         &mut self,
         mut rest: Vec<IpAddr>,
         shared: &mut Shared,
         now: Instant,
-    ) -> Result<State, Reached> {
+    ) -> Result<State, DialResult> {
         while let Some(address) = rest.pop() {
-            match shared.judge_address(address) {
+            match shared.check_address(address) {
                 Verdict::Private => {
                     self.refused.get_or_insert(address);
                     continue;
@@ -200,9 +201,7 @@ impl Reach {
                 Verdict::Dial => (),
             }
             let watch = shared.watch(self.far);
-            let dialled = connect(SocketAddr::new(address, self.port))
-                .and_then(|socket| watch.add(socket.as_fd(), EDGE).map(|()| socket));
-            match dialled {
+            match connect(SocketAddr::new(address, self.port), watch) {
                 Ok(socket) => {
                     let addresses_left = u32::try_from(rest.len()).unwrap_or(u32::MAX);
                     let left = self.until.saturating_duration_since(now);
@@ -214,14 +213,14 @@ impl Reach {
                     });
                 }
                 Err(Errno::MFILE | Errno::NFILE) => {
-                    return Err(Reached::Denied(DenialReason::Limit));
+                    return Err(DialResult::NoDescriptor);
                 }
                 Err(errno) => self.last = Some(cause_of(errno)),
             }
         }
         match (self.refused, self.last) {
-            (Some(address), None) => Err(Reached::Private(address)),
-            _ => Err(self.nobody()),
+            (Some(address), None) => Err(DialResult::Private(address)),
+            _ => Err(self.unreachable()),
         }
     }
 }
@@ -237,7 +236,7 @@ fn cause_of(errno: Errno) -> UnreachableCause {
 }
 
 /// Without duplicates, in canonical form, the first address last.
-fn in_order(addresses: Vec<IpAddr>) -> State {
+fn in_dial_order(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     let mut rest: Vec<IpAddr> = Vec::new();
     for address in addresses {
         let address = address.to_canonical();
@@ -246,7 +245,7 @@ fn in_order(addresses: Vec<IpAddr>) -> State {
         }
     }
     rest.reverse();
-    State::Dial(rest)
+    rest
 }
 
 /// Whether a non-blocking connect has completed.
@@ -262,13 +261,16 @@ pub(super) fn is_connected(socket: &OwnedFd) -> Result<bool, Errno> {
     }
 }
 
-fn connect(to: SocketAddr) -> Result<OwnedFd, Errno> {
+/// Starts a TCP connection and registers it with epoll.
+pub(super) fn connect(to: SocketAddr, watch: Watch<'_>) -> Result<OwnedFd, Errno> {
     let socket = socket_for(to, SocketType::STREAM)?;
     rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
     match rustix::net::connect(&socket, &to) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
-        Err(errno) => Err(errno),
+        Ok(()) | Err(Errno::INPROGRESS) => (),
+        Err(errno) => return Err(errno),
     }
+    watch.add(socket.as_fd(), EDGE)?;
+    Ok(socket)
 }
 
 /// A non-blocking socket of the address family of `to`.
@@ -285,68 +287,45 @@ pub(super) fn socket_for(to: SocketAddr, kind: SocketType) -> Result<OwnedFd, Er
 mod tests {
     use super::*;
     use crate::allow::Allowlist;
-    use crate::names::Names;
-    use crate::relay::LOOKUPS_A_SECOND;
-    use crate::relay::flow::Buffers;
-    use crate::relay::ledger::Ledger;
-    use crate::relay::questions::Pace;
-    use crate::relay::shared::QuestionIds;
-    use crate::relay::terms::Settings;
-    use rustix::event::epoll;
+    use crate::relay::interface::Settings;
+    use crate::relay::shared::LOOKUPS_PER_SECOND;
     use std::net::UdpSocket;
 
-    fn shared(server: SocketAddr, now: Instant) -> Shared {
-        Shared {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC).expect("made"),
-            settings: Settings {
-                allowed: Allowlist::default(),
-                private_ranges: Vec::new(),
-                added_hosts: Vec::new(),
-                hosts: Vec::new(),
-                servers: vec![server],
-                refuse_ech: false,
-                seed: [0; 16],
-            },
-            names: Names::default(),
-            ledger: Ledger::new(now),
-            pace: Pace::new(1, now),
-            lookups: Pace::new(LOOKUPS_A_SECOND, now),
-            guard: None,
-            buffers: Buffers::new(),
-            asks: std::collections::VecDeque::new(),
-            ids: QuestionIds::new([0; 16]),
-            last_ask: 0,
-            known: std::collections::HashMap::new(),
-        }
-    }
-
     #[test]
-    fn a_flood_of_dials_is_no_flood_of_questions_and_whoever_waits_is_served_later() {
+    fn look_ups_beyond_the_rate_limit_wait_and_are_then_sent() {
         let server = UdpSocket::bind("127.0.0.1:0").expect("bound");
         server.set_nonblocking(true).expect("set");
         let mut now = Instant::now();
-        let mut shared = shared(server.local_addr().expect("bound"), now);
-        let name = HostName::parse(b"a.com").expect("a name");
+        let settings = Settings {
+            allowed: Allowlist::default(),
+            private_ranges: Vec::new(),
+            added_hosts: Vec::new(),
+            hosts: Vec::new(),
+            servers: vec![server.local_addr().expect("bound")],
+            refuse_ech: false,
+            seed: [0; 16],
+        };
+        let mut shared = Shared::new(settings, None, now).expect("an epoll instance");
         let far = Token::of(6);
-        let asked = || {
+        let queries = || {
             let mut message = [0; 512];
             std::iter::from_fn(|| server.recv(&mut message).ok()).count()
         };
-        let wanted = Wanted::Name(name);
-        let mut waits = None;
-        let mut questions = 0;
-        for _ in 0..=LOOKUPS_A_SECOND {
-            let mut reach = Reach::begin(&wanted, 22, far, &mut shared, now);
-            assert!(matches!(reach.turn(&mut shared, now), Reached::Waits));
-            questions += asked();
-            waits = Some(reach);
+        let host = Host::Name(HostName::parse(b"a.com").expect("a name"));
+        let mut last = None;
+        let mut sent = 0;
+        for _ in 0..=LOOKUPS_PER_SECOND {
+            let mut dial = Dial::start(&host, 22, far, &mut shared, now);
+            assert!(matches!(dial.turn(&mut shared, now), DialResult::Pending));
+            sent += queries();
+            last = Some(dial);
         }
-        assert_eq!(questions, 2 * LOOKUPS_A_SECOND as usize);
-        let mut reach = waits.expect("the last one");
-        let at = reach.deadline();
+        assert_eq!(sent, 2 * LOOKUPS_PER_SECOND as usize);
+        let mut dial = last.expect("the last one");
+        let at = dial.deadline();
         assert!(now < at && at <= now + Duration::from_secs(1));
         now = at;
-        assert!(matches!(reach.turn(&mut shared, now), Reached::Waits));
-        assert_eq!(asked(), 2);
+        assert!(matches!(dial.turn(&mut shared, now), DialResult::Pending));
+        assert_eq!(queries(), 2);
     }
 }

@@ -11,57 +11,58 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown};
 
 use crate::relay::CONNECTIONS_MAX;
-use crate::relay::connection::Stepped;
-use crate::relay::judge::FIRST_BYTES_MAX;
+use crate::relay::connection::Step;
+use crate::relay::host_check::FIRST_BYTES_MAX;
 use crate::relay::slots::Side;
 
 /// Size of the copy buffer, in bytes. In measurements it is faster than 64 and 128 KiB, and as fast for
 /// one stream as splice(2), which moves the cost to the reader.
 pub(super) const SCRATCH_BYTES: usize = 256 << 10;
 /// Buffer space that is guaranteed to each direction: 16 MiB for 1,024 directions.
-const KEPT_FLOOR_BYTES: usize = 16 << 10;
+const BUFFER_RESERVED_BYTES: usize = 16 << 10;
 /// Additional buffer space that all directions share.
-const KEPT_SHARED_BYTES: usize = 6 << 20;
-/// Memory limit of a run's relay: direction buffers, first bytes that are not judged yet, and the copy
+const BUFFER_SHARED_BYTES: usize = 6 << 20;
+/// Memory limit of a run's relay: direction buffers, first bytes that are not checked yet, and the copy
 /// buffer.
 const MEMORY_BYTES_MAX: usize = 32 << 20;
 const _: () = assert!(
-    4 * CONNECTIONS_MAX * KEPT_FLOOR_BYTES
-        + KEPT_SHARED_BYTES
+    4 * CONNECTIONS_MAX * BUFFER_RESERVED_BYTES
+        + BUFFER_SHARED_BYTES
         + CONNECTIONS_MAX * FIRST_BYTES_MAX
         + SCRATCH_BYTES
         <= MEMORY_BYTES_MAX
 );
-/// Reads of one step, so that a fast stream does not block the others.
-const READS_A_STEP: usize = 4;
-/// Bytes that all streams together move in one turn, so that streams do not block the run.
-const TURN_BYTES: usize = 16 << 20;
+/// Maximum number of reads in one step, so that a fast stream does not block the others.
+const READS_PER_STEP: usize = 4;
+/// Bytes that all streams together copy in one turn, so that streams do not block the run.
+const TURN_BYTES_MAX: usize = 16 << 20;
 
 /// Buffers that all connections share.
 #[derive(Debug)]
 pub(super) struct Buffers {
     pub(super) scratch: Vec<u8>,
-    left: usize,
-    /// Bytes moved in this turn.
-    moved: usize,
+    /// Unused shared buffer space.
+    shared_left: usize,
+    /// Bytes copied in this turn.
+    copied: usize,
 }
 
 impl Buffers {
     pub(super) fn new() -> Self {
         Self {
             scratch: vec![0; SCRATCH_BYTES],
-            left: KEPT_SHARED_BYTES,
-            moved: 0,
+            shared_left: BUFFER_SHARED_BYTES,
+            copied: 0,
         }
     }
 
     pub(super) fn begin_turn(&mut self) {
-        self.moved = 0;
+        self.copied = 0;
     }
 
     /// Whether the remaining work is deferred to the next turn.
     pub(super) fn is_spent(&self) -> bool {
-        TURN_BYTES <= self.moved
+        self.copied >= TURN_BYTES_MAX
     }
 }
 
@@ -75,12 +76,12 @@ struct Ready {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Health {
-    Whole,
+    Open,
     /// The end of the stream has arrived or is imminent: a short read does not mean that the socket is
     /// drained.
     Ending,
     /// The socket has an error; data that it received before can still be read.
-    Broken,
+    Failed,
 }
 
 impl Ready {
@@ -91,12 +92,12 @@ impl Ready {
         health: Health::Ending,
     };
 
-    fn note(&mut self, events: EventFlags) {
+    fn record(&mut self, events: EventFlags) {
         let ends = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
         self.readable |= events.intersects(EventFlags::IN | ends);
         self.writable |= events.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR);
         if events.contains(EventFlags::ERR) {
-            self.health = Health::Broken;
+            self.health = Health::Failed;
         } else if events.intersects(ends) {
             self.health = self.health.max(Health::Ending);
         }
@@ -107,16 +108,16 @@ impl Ready {
 #[derive(Debug, Default)]
 struct Direction {
     /// Bytes read from the source and not accepted by the sink yet.
-    kept: Vec<u8>,
-    /// How many of them the sink has accepted.
-    taken: usize,
+    buffer: Vec<u8>,
+    /// How many of them the sink has accepted since.
+    flushed: usize,
     /// How much of the shared buffer space this direction uses.
     shared: usize,
     /// How many bytes may still pass, if limited; later bytes are discarded.
     limit: Option<u64>,
     source_ended: bool,
-    /// The end of the stream was passed on, or the sink is closed.
-    over: bool,
+    /// The end of the stream was passed on, or the sink has failed.
+    is_done: bool,
     /// Bytes that the sink has accepted.
     bytes: u64,
 }
@@ -125,7 +126,7 @@ struct Direction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     /// Wait for an event.
-    Waits,
+    Wait,
     /// More work is possible now.
     Again,
     /// All bytes and the end of the stream were passed on.
@@ -134,7 +135,7 @@ enum Progress {
 
 /// Which socket failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Broken {
+enum Failed {
     Source,
     Sink,
 }
@@ -145,74 +146,66 @@ struct End<'flow> {
     ready: &'flow mut Ready,
 }
 
-impl<'flow> End<'flow> {
-    fn of(socket: &'flow OwnedFd, ready: &'flow mut Ready) -> Self {
-        Self { socket, ready }
-    }
-}
-
 impl Direction {
     /// Copies available bytes. The end of the source closes only this half of the sink.
     fn pump(
         &mut self,
         source: End<'_>,
-        sink: End<'_>,
+        sink: &mut End<'_>,
         buffers: &mut Buffers,
-    ) -> Result<Progress, Broken> {
-        let (source, source_ready) = (source.socket, source.ready);
-        let (sink, sink_ready) = (sink.socket, sink.ready);
-        for _ in 0..READS_A_STEP {
-            if !self.flush(sink, sink_ready, buffers)? {
+    ) -> Result<Progress, Failed> {
+        for _ in 0..READS_PER_STEP {
+            if !self.flush(sink, buffers)? {
                 // An end of stream is passed on in order; an error is passed on immediately.
-                return if source_ready.health == Health::Broken {
-                    Err(Broken::Source)
+                return if source.ready.health == Health::Failed {
+                    Err(Failed::Source)
                 } else {
-                    Ok(Progress::Waits)
+                    Ok(Progress::Wait)
                 };
             }
             if self.source_ended {
-                close_half(sink).map_err(|_errno| Broken::Sink)?;
+                close_half(sink.socket).map_err(|_errno| Failed::Sink)?;
                 return Ok(Progress::Ended);
             }
-            if !source_ready.readable {
-                return Ok(Progress::Waits);
+            if !source.ready.readable {
+                return Ok(Progress::Wait);
             }
-            let room = SCRATCH_BYTES.min(KEPT_FLOOR_BYTES + buffers.left);
+            let room = SCRATCH_BYTES.min(BUFFER_RESERVED_BYTES + buffers.shared_left);
             let Some(scratch) = buffers.scratch.get_mut(..room) else {
-                return Ok(Progress::Waits);
+                return Ok(Progress::Wait);
             };
-            match rustix::io::read(source, &mut *scratch) {
+            match rustix::io::read(source.socket, &mut *scratch) {
                 Ok(0) => self.source_ended = true,
                 Ok(read) => {
-                    source_ready.readable = read == room || source_ready.health != Health::Whole;
-                    buffers.moved += read;
-                    let passed = self.pass(read);
+                    source.ready.readable = read == room || source.ready.health != Health::Open;
+                    buffers.copied += read;
+                    let passed = self.take_from_limit(read);
                     // No bytes are buffered, so the sink is not known to be full.
-                    let sent = send(sink, &scratch[..passed])?;
+                    let sent = send(sink.socket, &scratch[..passed])?;
                     self.bytes += sent as u64;
                     if sent < passed {
-                        sink_ready.writable = false;
-                        self.kept = scratch[sent..passed].to_vec();
-                        self.shared = self.kept.len().saturating_sub(KEPT_FLOOR_BYTES);
-                        buffers.left -= self.shared;
+                        sink.ready.writable = false;
+                        self.buffer = scratch[sent..passed].to_vec();
+                        self.shared = self.buffer.len().saturating_sub(BUFFER_RESERVED_BYTES);
+                        buffers.shared_left -= self.shared;
                     }
                 }
                 Err(Errno::AGAIN) => {
-                    source_ready.readable = false;
+                    source.ready.readable = false;
                     // All data before the end was read: later changes cause events.
-                    if source_ready.health == Health::Ending {
-                        source_ready.health = Health::Whole;
+                    if source.ready.health == Health::Ending {
+                        source.ready.health = Health::Open;
                     }
                 }
                 Err(Errno::INTR) => (),
-                Err(_) => return Err(Broken::Source),
+                Err(_) => return Err(Failed::Source),
             }
         }
         Ok(Progress::Again)
     }
 
-    /// How many of `read` bytes may pass.
-    fn pass(&mut self, read: usize) -> usize {
+    /// How many of `read` bytes may pass under the limit.
+    fn take_from_limit(&mut self, read: usize) -> usize {
         match &mut self.limit {
             None => read,
             Some(left) => {
@@ -223,32 +216,27 @@ impl Direction {
         }
     }
 
-    /// Returns whether the buffer is empty afterwards.
-    fn flush(
-        &mut self,
-        sink: &OwnedFd,
-        sink_ready: &mut Ready,
-        buffers: &mut Buffers,
-    ) -> Result<bool, Broken> {
-        while self.taken < self.kept.len() {
-            if !sink_ready.writable {
+    /// Sends the buffer. Returns whether it is empty afterwards.
+    fn flush(&mut self, sink: &mut End<'_>, buffers: &mut Buffers) -> Result<bool, Failed> {
+        while self.flushed < self.buffer.len() {
+            if !sink.ready.writable {
                 return Ok(false);
             }
-            let sent = send(sink, &self.kept[self.taken..])?;
+            let sent = send(sink.socket, &self.buffer[self.flushed..])?;
             self.bytes += sent as u64;
-            self.taken += sent;
+            self.flushed += sent;
             // A short write: the sink is full, and an event will report when it is writable.
-            sink_ready.writable = self.taken == self.kept.len();
+            sink.ready.writable = self.flushed == self.buffer.len();
         }
         self.release(buffers);
         Ok(true)
     }
 
     fn release(&mut self, buffers: &mut Buffers) {
-        if !self.kept.is_empty() {
-            self.kept = Vec::new();
-            self.taken = 0;
-            buffers.left += std::mem::take(&mut self.shared);
+        if !self.buffer.is_empty() {
+            self.buffer = Vec::new();
+            self.flushed = 0;
+            buffers.shared_left += std::mem::take(&mut self.shared);
         }
     }
 }
@@ -260,7 +248,7 @@ pub(super) struct Flow {
     back: Direction,
     near_ready: Ready,
     far_ready: Ready,
-    broken: bool,
+    is_broken: bool,
 }
 
 impl Flow {
@@ -270,81 +258,75 @@ impl Flow {
         Self {
             far,
             out: Direction {
-                kept: first,
+                buffer: first,
                 limit,
                 ..Direction::default()
             },
             back: Direction::default(),
             near_ready: Ready::UNKNOWN,
             far_ready: Ready::UNKNOWN,
-            broken: false,
+            is_broken: false,
         }
     }
 
     /// Records an event.
-    pub(super) fn note(&mut self, side: Side, events: EventFlags) {
+    pub(super) fn record_event(&mut self, side: Side, events: EventFlags) {
         match side {
-            Side::Near => self.near_ready.note(events),
-            Side::Far => self.far_ready.note(events),
+            Side::Near => self.near_ready.record(events),
+            Side::Far => self.far_ready.record(events),
         }
     }
 
-    /// Copies available bytes in both directions. If the result is over with `broken`, both sockets must
-    /// be reset: each peer then sees the failure as it would without a relay.
-    pub(super) fn turn(&mut self, near: &OwnedFd, buffers: &mut Buffers) -> Stepped {
+    /// Copies available bytes in both directions. If the result is [`Step::Done`] and the flow is broken,
+    /// both sockets must be reset: each peer then sees the failure as it would without a relay.
+    pub(super) fn turn(&mut self, near: &OwnedFd, buffers: &mut Buffers) -> Step {
         let mut again = false;
-        if !self.out.over {
-            let source = End::of(near, &mut self.near_ready);
-            let sink = End::of(&self.far, &mut self.far_ready);
-            match self.out.pump(source, sink, buffers) {
-                Ok(Progress::Waits) => (),
+        for side in [Side::Near, Side::Far] {
+            let near = End {
+                socket: near,
+                ready: &mut self.near_ready,
+            };
+            let far = End {
+                socket: &self.far,
+                ready: &mut self.far_ready,
+            };
+            let (direction, source, mut sink) = match side {
+                Side::Near => (&mut self.out, near, far),
+                Side::Far => (&mut self.back, far, near),
+            };
+            if direction.is_done {
+                continue;
+            }
+            match direction.pump(source, &mut sink, buffers) {
+                Ok(Progress::Wait) => (),
                 Ok(Progress::Again) => again = true,
-                Ok(Progress::Ended) => self.out.over = true,
-                Err(Broken::Source) => return self.break_off(),
-                // Data that the other side sent before it failed is still passed on.
-                Err(Broken::Sink) => {
-                    self.out.over = true;
-                    self.out.release(buffers);
-                    self.far_ready = Ready::UNKNOWN;
-                    self.broken = true;
+                Ok(Progress::Ended) => direction.is_done = true,
+                Err(Failed::Source) => {
+                    self.is_broken = true;
+                    return Step::Done;
+                }
+                // Data that the failed side sent before is still passed on.
+                Err(Failed::Sink) => {
+                    direction.is_done = true;
+                    direction.release(buffers);
+                    *sink.ready = Ready::UNKNOWN;
+                    self.is_broken = true;
+                    again = true;
                 }
             }
         }
-        if !self.back.over {
-            let source = End::of(&self.far, &mut self.far_ready);
-            let sink = End::of(near, &mut self.near_ready);
-            match self.back.pump(source, sink, buffers) {
-                Ok(Progress::Waits) => (),
-                Ok(Progress::Again) => again = true,
-                Ok(Progress::Ended) => self.back.over = true,
-                Err(Broken::Source) => return self.break_off(),
-                Err(Broken::Sink) => {
-                    self.back.over = true;
-                    self.back.release(buffers);
-                    self.near_ready = Ready::UNKNOWN;
-                    self.broken = true;
-                    again |= !self.out.over;
-                }
-            }
-        }
-        if self.out.over && self.back.over {
-            return Stepped::Over;
-        }
-        if again {
-            Stepped::Again
+        if self.out.is_done && self.back.is_done {
+            Step::Done
+        } else if again {
+            Step::Again
         } else {
-            Stepped::Waits
+            Step::Wait
         }
-    }
-
-    fn break_off(&mut self) -> Stepped {
-        self.broken = true;
-        Stepped::Over
     }
 
     /// Whether one side failed, so that the other must be reset.
     pub(super) fn is_broken(&self) -> bool {
-        self.broken
+        self.is_broken
     }
 
     pub(super) fn far(&self) -> &OwnedFd {
@@ -354,12 +336,12 @@ impl Flow {
     /// Whether all bytes received from this side are passed on.
     pub(super) fn is_drained(&self, side: Side) -> bool {
         match side {
-            Side::Near => self.out.over,
-            Side::Far => self.back.over,
+            Side::Near => self.out.is_done,
+            Side::Far => self.back.is_done,
         }
     }
 
-    /// Releases its shared memory; returns the bytes sent out and received.
+    /// Releases the shared buffer space. Returns the bytes sent and received.
     pub(super) fn end(mut self, buffers: &mut Buffers) -> (u64, u64) {
         self.out.release(buffers);
         self.back.release(buffers);
@@ -368,7 +350,7 @@ impl Flow {
 }
 
 /// Returns how many bytes were accepted; 0 if the call would block.
-fn send(sink: &OwnedFd, bytes: &[u8]) -> Result<usize, Broken> {
+fn send(sink: &OwnedFd, bytes: &[u8]) -> Result<usize, Failed> {
     if bytes.is_empty() {
         return Ok(0);
     }
@@ -377,7 +359,7 @@ fn send(sink: &OwnedFd, bytes: &[u8]) -> Result<usize, Broken> {
             Ok(sent) => return Ok(sent),
             Err(Errno::AGAIN) => return Ok(0),
             Err(Errno::INTR) => (),
-            Err(_) => return Err(Broken::Sink),
+            Err(_) => return Err(Failed::Sink),
         }
     }
 }

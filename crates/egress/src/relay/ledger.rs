@@ -1,18 +1,17 @@
-//! Collects the data of the final report, with bounded memory.
+//! Records the outcome of a run, with bounded memory.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
 use crate::denials::Attempt;
-use crate::relay::terms::{Outcome, Traffic, UNREACHABLE_MAX, Unreachable};
-use spec::egress_report::UnreachableCause;
+use crate::relay::interface::{Outcome, UNREACHABLE_MAX};
+use spec::egress_report::{HostTraffic, UnreachableCause, UnreachableHost};
 
-/// The outcome so far.
 #[derive(Debug)]
 pub(super) struct Ledger {
     started: Instant,
     pub(super) outcome: Outcome,
-    /// Index of each host in the traffic list; bounded by the number of names in a run.
+    /// Index of each host in the list of hosts. The number of names in a run is limited.
     by_host: HashMap<String, usize>,
 }
 
@@ -31,30 +30,30 @@ impl Ledger {
         self.outcome.denials.add(attempt, now_ms);
     }
 
-    pub(super) fn unreachable(&mut self, host: String, port: u16, cause: UnreachableCause) {
-        let list = &mut self.outcome.unreachable;
+    pub(super) fn add_unreachable(&mut self, host: String, port: u16, cause: UnreachableCause) {
+        let list = &mut self.outcome.report.unreachable;
         let known = list
             .iter_mut()
             .find(|known| (known.port, known.cause) == (port, cause) && known.host == host);
         if let Some(known) = known {
             known.count += 1;
         } else if list.len() < UNREACHABLE_MAX {
-            list.push(Unreachable {
+            list.push(UnreachableHost {
                 host,
                 port,
                 cause,
                 count: 1,
             });
         } else {
-            self.outcome.unreachable_beyond += 1;
+            self.outcome.report.unreachable_beyond += 1;
         }
     }
 
     /// Records a finished connection that reached `host`.
-    pub(super) fn traffic(&mut self, host: String, sent_bytes: u64, received_bytes: u64) {
-        let list = &mut self.outcome.traffic;
+    pub(super) fn add_traffic(&mut self, host: String, sent_bytes: u64, received_bytes: u64) {
+        let list = &mut self.outcome.report.hosts;
         let at = *self.by_host.entry(host).or_insert_with_key(|host| {
-            list.push(Traffic {
+            list.push(HostTraffic {
                 host: host.clone(),
                 connections: 0,
                 sent_bytes: 0,

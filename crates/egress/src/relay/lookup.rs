@@ -1,5 +1,5 @@
-//! Looks one name up outside: both families in parallel, one server after another. Truncated answers are
-//! requested again over TCP from the same server.
+//! Looks one name up outside: both families in parallel, one server after another. Repeats truncated
+//! queries over TCP to the same server.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -8,19 +8,21 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketType};
 
-use crate::relay::dial::socket_for;
+use crate::address::FAMILIES;
+use crate::dns::{DATAGRAM_BYTES_MAX, with_length};
+use crate::relay::dial::{connect, socket_for};
 use crate::relay::slots::{EDGE, Watch};
-use crate::resolver::answer::{self, Answer, AnswerError, Family};
+use crate::resolver::answer::{self, Answer, AnswerError};
 use spec::host_name::HostName;
 
 /// Timeout for one server.
-const SERVER_PATIENCE: Duration = Duration::from_secs(2);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to wait for one family after the other has returned addresses.
-const OTHER_FAMILY_PATIENCE: Duration = Duration::from_millis(300);
-/// Rounds over all servers.
+const OTHER_FAMILY_TIMEOUT: Duration = Duration::from_millis(300);
+/// How many times each server is queried.
 const ROUNDS: usize = 2;
 /// Datagrams that are read at once, so that a server that floods does not extend its timeout.
-const DATAGRAMS_A_TURN: usize = 64;
+const DATAGRAMS_PER_TURN: usize = 64;
 /// Maximum size of a TCP message with its length prefix.
 const FRAME_BYTES_MAX: usize = 2 + u16::MAX as usize;
 
@@ -29,8 +31,10 @@ const FRAME_BYTES_MAX: usize = 2 + u16::MAX as usize;
 pub(super) struct Lookup {
     name: HostName,
     ids: [u16; 2],
+    /// The answer for each family.
     answers: [Option<Vec<IpAddr>>; 2],
-    asked: usize,
+    /// How many servers were queried before the current one.
+    attempts: usize,
     channel: Channel,
     deadline: Instant,
 }
@@ -49,30 +53,27 @@ enum Channel {
 
 /// The current result.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum LookupResult {
     /// Some answers are missing.
-    Waits,
+    Pending,
     /// The addresses, IPv4 first; empty if the name does not exist.
     Addresses(Vec<IpAddr>),
-    Nobody,
+    /// No server answered.
+    NoAnswer,
 }
 
-/// The result of reading from one server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Heard {
+/// The result of reading from one server. Of several datagrams, the greatest result counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum ServerResult {
     /// No final answer yet.
-    Waits,
-    /// A truncated answer.
-    Truncated,
-    /// The server failed.
+    Pending,
     Failed,
+    Truncated,
 }
-
-const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
 impl Lookup {
     /// Queries the first server. `ids` must be unpredictable.
-    pub(super) fn begin(
+    pub(super) fn start(
         name: HostName,
         servers: &[SocketAddr],
         ids: [u16; 2],
@@ -83,11 +84,11 @@ impl Lookup {
             name,
             ids,
             answers: [None, None],
-            asked: 0,
+            attempts: 0,
             channel: Channel::None,
             deadline: now,
         };
-        lookup.ask(servers, watch, now);
+        lookup.query(servers, watch, now);
         lookup
     }
 
@@ -97,44 +98,49 @@ impl Lookup {
     }
 
     /// Reads answers, and queries the next server after a timeout.
-    pub(super) fn turn(&mut self, servers: &[SocketAddr], watch: Watch<'_>, now: Instant) -> Found {
+    pub(super) fn turn(
+        &mut self,
+        servers: &[SocketAddr],
+        watch: Watch<'_>,
+        now: Instant,
+    ) -> LookupResult {
         loop {
-            let heard = match &mut self.channel {
-                Channel::None => Heard::Failed,
-                Channel::Datagrams(_) => self.hear_datagrams(now),
-                Channel::Stream { .. } => self.hear_stream(now),
+            let result = match &mut self.channel {
+                Channel::None => ServerResult::Failed,
+                Channel::Datagrams(_) => self.read_datagrams(now),
+                Channel::Stream { .. } => self.read_stream(now),
             };
             if let [Some(v4), Some(v6)] = &self.answers {
-                return Found::Addresses([v4.as_slice(), v6].concat());
+                return LookupResult::Addresses([v4.as_slice(), v6].concat());
             }
-            match heard {
-                Heard::Truncated => self.ask_over_stream(servers, watch, now),
-                Heard::Waits if now < self.deadline => return Found::Waits,
-                Heard::Waits | Heard::Failed => {
+            match result {
+                ServerResult::Truncated => self.query_over_tcp(servers, watch, now),
+                ServerResult::Pending if now < self.deadline => return LookupResult::Pending,
+                ServerResult::Pending | ServerResult::Failed => {
                     // The answer of one family is sufficient if the other times out.
-                    let known: Vec<IpAddr> =
+                    let addresses: Vec<IpAddr> =
                         self.answers.iter().flatten().flatten().copied().collect();
-                    if !known.is_empty() {
-                        return Found::Addresses(known);
+                    if !addresses.is_empty() {
+                        return LookupResult::Addresses(addresses);
                     }
-                    self.asked += 1;
-                    if servers.len() * ROUNDS <= self.asked {
-                        return Found::Nobody;
+                    self.attempts += 1;
+                    if self.attempts >= servers.len() * ROUNDS {
+                        return LookupResult::NoAnswer;
                     }
-                    self.ask(servers, watch, now);
+                    self.query(servers, watch, now);
                 }
             }
         }
     }
 
     fn server(&self, servers: &[SocketAddr]) -> Option<SocketAddr> {
-        let at = self.asked.checked_rem(servers.len())?;
+        let at = self.attempts.checked_rem(servers.len())?;
         servers.get(at).copied()
     }
 
     /// A server that cannot be queried has failed: the next turn continues with the next one.
-    fn ask(&mut self, servers: &[SocketAddr], watch: Watch<'_>, now: Instant) {
-        self.deadline = now + SERVER_PATIENCE;
+    fn query(&mut self, servers: &[SocketAddr], watch: Watch<'_>, now: Instant) {
+        self.deadline = now + SERVER_TIMEOUT;
         self.channel = match self.server(servers).map(|server| self.send(server, watch)) {
             Some(Ok(socket)) => Channel::Datagrams(socket),
             Some(Err(_)) | None => Channel::None,
@@ -148,97 +154,83 @@ impl Lookup {
         let socket = socket_for(server, SocketType::DGRAM)?;
         rustix::net::connect(&socket, &server)?;
         watch.add(socket.as_fd(), EDGE)?;
-        for question in self.questions() {
-            rustix::net::send(&socket, &question, SendFlags::NOSIGNAL)?;
+        for query in self.pending_queries() {
+            rustix::net::send(&socket, &query, SendFlags::NOSIGNAL)?;
         }
         Ok(socket)
     }
 
     /// The queries without an answer.
-    fn questions(&self) -> Vec<Vec<u8>> {
+    fn pending_queries(&self) -> Vec<Vec<u8>> {
         FAMILIES
             .into_iter()
             .zip(self.ids)
             .zip(&self.answers)
-            .filter(|(_, answered)| answered.is_none())
-            .map(|((family, id), _)| answer::question(id, &self.name, family))
+            .filter(|(_, answer)| answer.is_none())
+            .map(|((family, id), _)| answer::query(id, &self.name, family))
             .collect()
     }
 
-    fn ask_over_stream(&mut self, servers: &[SocketAddr], watch: Watch<'_>, now: Instant) {
-        let mut unsent = Vec::new();
-        for question in self.questions() {
-            // A query has at most 300 bytes.
-            let length = u16::try_from(question.len()).unwrap_or(0);
-            unsent.extend_from_slice(&length.to_be_bytes());
-            unsent.extend_from_slice(&question);
-        }
+    fn query_over_tcp(&mut self, servers: &[SocketAddr], watch: Watch<'_>, now: Instant) {
+        self.deadline = now + SERVER_TIMEOUT;
         let server = self.server(servers);
-        let socket = server.map(|server| -> Result<OwnedFd, Errno> {
-            let socket = socket_for(server, SocketType::STREAM)?;
-            match rustix::net::connect(&socket, &server) {
-                Ok(()) | Err(Errno::INPROGRESS) => (),
-                Err(errno) => return Err(errno),
-            }
-            watch.add(socket.as_fd(), EDGE)?;
-            Ok(socket)
-        });
-        self.deadline = now + SERVER_PATIENCE;
-        self.channel = match socket {
+        self.channel = match server.map(|server| connect(server, watch)) {
             Some(Ok(socket)) => Channel::Stream {
                 socket,
-                unsent,
+                unsent: self
+                    .pending_queries()
+                    .iter()
+                    .flat_map(|query| with_length(query))
+                    .collect(),
                 received: Vec::new(),
             },
             Some(Err(_)) | None => Channel::None,
         };
     }
 
-    fn hear_datagrams(&mut self, now: Instant) -> Heard {
-        let mut buffer = [0; answer::DATAGRAM_BYTES_MAX as usize];
-        let mut heard = Heard::Waits;
-        for _ in 0..DATAGRAMS_A_TURN {
+    fn read_datagrams(&mut self, now: Instant) -> ServerResult {
+        let mut buffer = [0; DATAGRAM_BYTES_MAX as usize];
+        let mut result = ServerResult::Pending;
+        for _ in 0..DATAGRAMS_PER_TURN {
             let Channel::Datagrams(socket) = &self.channel else {
                 break;
             };
             match rustix::io::read(socket, &mut buffer) {
-                Ok(bytes) => match self.take(buffer.get(..bytes).unwrap_or(&buffer), now) {
-                    Heard::Waits => (),
-                    Heard::Truncated => heard = Heard::Truncated,
-                    Heard::Failed if heard == Heard::Waits => heard = Heard::Failed,
-                    Heard::Failed => (),
-                },
+                Ok(bytes) => {
+                    let message = buffer.get(..bytes).unwrap_or(&buffer);
+                    result = result.max(self.take(message, now));
+                }
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => (),
                 // ECONNREFUSED and similar errors: no server listens there.
-                Err(_) => return Heard::Failed,
+                Err(_) => return ServerResult::Failed,
             }
         }
-        heard
+        result
     }
 
-    fn hear_stream(&mut self, now: Instant) -> Heard {
+    fn read_stream(&mut self, now: Instant) -> ServerResult {
         let Channel::Stream {
             socket,
             unsent,
             received,
         } = &mut self.channel
         else {
-            return Heard::Failed;
+            return ServerResult::Failed;
         };
         while !unsent.is_empty() {
             match rustix::net::send(&*socket, unsent, SendFlags::NOSIGNAL) {
                 Ok(sent) => drop(unsent.drain(..sent.min(unsent.len()))),
                 // Not connected yet, or full.
-                Err(Errno::AGAIN | Errno::NOTCONN) => return Heard::Waits,
+                Err(Errno::AGAIN | Errno::NOTCONN) => return ServerResult::Pending,
                 Err(Errno::INTR) => (),
-                Err(_) => return Heard::Failed,
+                Err(_) => return ServerResult::Failed,
             }
         }
         let mut buffer = [0; 4_096];
         let ended = loop {
             // At most two answers are read.
-            if 2 * FRAME_BYTES_MAX <= received.len() {
+            if received.len() >= 2 * FRAME_BYTES_MAX {
                 break true;
             }
             match rustix::io::read(&*socket, &mut buffer) {
@@ -258,37 +250,41 @@ impl Lookup {
                 break;
             };
             // Truncated over TCP too: this server cannot answer.
-            failed |= self.take(message, now) != Heard::Waits;
+            failed |= self.take(message, now) != ServerResult::Pending;
             rest = after;
         }
         all.drain(..all.len() - rest.len());
         if let Channel::Stream { received, .. } = &mut self.channel {
             *received = all;
         }
-        if failed { Heard::Failed } else { Heard::Waits }
+        if failed {
+            ServerResult::Failed
+        } else {
+            ServerResult::Pending
+        }
     }
 
-    fn take(&mut self, message: &[u8], now: Instant) -> Heard {
-        for ((family, id), answered) in FAMILIES.into_iter().zip(self.ids).zip(&mut self.answers) {
+    fn take(&mut self, message: &[u8], now: Instant) -> ServerResult {
+        for ((family, id), answer) in FAMILIES.into_iter().zip(self.ids).zip(&mut self.answers) {
             match answer::parse(message, id, &self.name, family) {
                 Ok(Answer::Addresses(addresses)) => {
                     if !addresses.is_empty() {
-                        self.deadline = self.deadline.min(now + OTHER_FAMILY_PATIENCE);
+                        self.deadline = self.deadline.min(now + OTHER_FAMILY_TIMEOUT);
                     }
-                    *answered = Some(addresses);
-                    return Heard::Waits;
+                    *answer = Some(addresses);
+                    return ServerResult::Pending;
                 }
                 Ok(Answer::NoName) => {
                     // Only for this family: some servers return NXDOMAIN for names without IPv6
                     // addresses.
-                    *answered = Some(Vec::new());
-                    return Heard::Waits;
+                    *answer = Some(Vec::new());
+                    return ServerResult::Pending;
                 }
-                Ok(Answer::Truncated) => return Heard::Truncated,
-                Err(AnswerError::Code(_) | AnswerError::Malformed) => return Heard::Failed,
+                Ok(Answer::Truncated) => return ServerResult::Truncated,
+                Err(AnswerError::Code(_) | AnswerError::Malformed) => return ServerResult::Failed,
                 Err(AnswerError::Foreign) => (),
             }
         }
-        Heard::Waits
+        ServerResult::Pending
     }
 }

@@ -7,25 +7,24 @@
 //! address outside, that address is dialled. Then bytes are copied. Denied connections are reset; clients
 //! of the proxy get a reason.
 
-mod client;
+mod address_check;
 mod connection;
 mod dial;
-mod entering;
+mod dns_queries;
 mod flow;
-mod guard;
-mod judge;
+mod host_check;
+mod interface;
 mod ledger;
 mod log;
 mod lookup;
 mod proxy;
-mod questions;
+mod proxy_client;
+mod published;
 mod shared;
 mod slots;
-mod terms;
 
-pub use terms::{Ask, Outcome, Published, Settings, Sockets, Traffic, Unreachable};
+pub use interface::{ConnectRequest, Outcome, Published, Settings, Sockets};
 
-use std::collections::{HashMap, VecDeque};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -35,69 +34,54 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
-use crate::denials::{Attempt, Protocol};
-use crate::names::Names;
-use crate::relay::connection::{Connection, Stepped};
-use crate::relay::flow::Buffers;
-use crate::relay::guard::Guard;
-use crate::relay::judge::Wanted;
-use crate::relay::ledger::Ledger;
-use crate::relay::log::Numbers;
-use crate::relay::questions::Pace;
-use crate::relay::shared::{QuestionIds, Shared};
+use crate::denials::Protocol;
+use crate::relay::address_check::AddressChecker;
+use crate::relay::connection::{Connection, Step};
+use crate::relay::log::SequenceNumbers;
+use crate::relay::shared::Shared;
 use crate::relay::slots::{EDGE, Key, LEVEL, Side, Slots, Token};
+use spec::body_network::QUESTION_PORT;
 use spec::denial_reason::DenialReason;
+use spec::egress_report::PublishedReport;
 use spec::network::Capture;
 use sys::dropped::dropped;
 
-/// Maximum number of concurrent connections of the body; published ports have the same limit of their
-/// own.
+/// Maximum number of concurrent connections of the body. Connections to published ports have a separate
+/// limit of the same size.
 pub(crate) const CONNECTIONS_MAX: usize = 256;
-/// Maximum number of outside look-ups in one second, with two queries each; further look-ups wait. The
-/// value exceeds the number of connections, so a body that opens all of them at once does not wait.
-const LOOKUPS_A_SECOND: u32 = 500;
-/// Connections accepted in one round.
-const ACCEPTS_A_ROUND: usize = 64;
+/// Maximum number of connections accepted in one round.
+const ACCEPTS_PER_ROUND: usize = 64;
 /// Maximum number of rounds of one turn; other work of the caller waits for the end of the turn.
-const ROUNDS_A_TURN: usize = 8;
+const ROUNDS_PER_TURN: usize = 8;
 /// Maximum number of rounds over one socket during the final drain: far more than its queue holds. A
-/// process that survives could fill the queue indefinitely.
+/// surviving process could fill the queue indefinitely.
 const DRAIN_ROUNDS_MAX: u32 = 10_000;
-/// Events of one round.
-const EVENTS_A_ROUND: usize = 128;
-const DNS_PORT: u16 = 53;
-/// Pause of accepting after no descriptor was available.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Maximum number of events in one round.
+const EVENTS_PER_ROUND: usize = 128;
+/// Pause of accepting after the limit of open files was reached.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The event loop of one run.
 #[derive(Debug)]
 pub struct Relay {
     shared: Shared,
     sockets: Sockets,
-    doors: Vec<Door>,
+    /// The listeners of published ports; closed when the body ends.
+    published: Vec<OwnedFd>,
     slots: Slots,
     /// Number of open connections: of the body, and to published ports.
     open: [usize; 2],
-    /// Connections with remaining work that cause no event.
-    again: Vec<Key>,
+    /// Connections with remaining work that causes no event.
+    queue: Vec<Key>,
     /// No connection has an earlier deadline.
-    earliest: Option<Instant>,
+    earliest_deadline: Option<Instant>,
     /// Accepting is paused until then.
     paused_until: Option<Instant>,
     /// Whether the events of accepting sockets are enabled.
-    listens: bool,
-    numbers: Numbers,
+    is_accepting: bool,
+    sequence_numbers: SequenceNumbers,
     started: Instant,
-    has_ended: bool,
-}
-
-/// A published port; its listener is closed when the body ends.
-#[derive(Debug)]
-struct Door {
-    listener: Option<OwnedFd>,
-    host_port: u16,
-    body_port: u16,
-    connections: u64,
+    has_body_ended: bool,
 }
 
 impl Relay {
@@ -111,49 +95,44 @@ impl Relay {
         settings: Settings,
         now: Instant,
     ) -> Result<Self, Errno> {
-        let guard = match &sockets {
-            Some(_) => Some(Guard::new(settings.private_ranges.clone())?),
+        let address_checker = match &sockets {
+            Some(_) => Some(AddressChecker::new(settings.private_ranges.clone())?),
             None => None,
         };
-        let shared = Shared {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            ids: QuestionIds::new(settings.seed),
-            settings,
-            names: Names::default(),
-            ledger: Ledger::new(now),
-            pace: Pace::new(questions::QUESTIONS_A_SECOND, now),
-            lookups: Pace::new(LOOKUPS_A_SECOND, now),
-            guard,
-            buffers: Buffers::new(),
-            asks: VecDeque::new(),
-            last_ask: 0,
-            known: HashMap::new(),
-        };
-        let relay = Self {
-            shared,
+        let mut relay = Self {
+            shared: Shared::new(settings, address_checker, now)?,
             sockets: sockets.unwrap_or(Sockets {
                 capture: Capture::Tproxy,
                 listeners: Vec::new(),
                 proxies: Vec::new(),
-                questions: Vec::new(),
+                dns: Vec::new(),
                 log: None,
             }),
-            doors: published.into_iter().map(Door::from).collect(),
+            published: Vec::new(),
             slots: Slots::default(),
             open: [0, 0],
-            again: Vec::new(),
-            earliest: None,
+            queue: Vec::new(),
+            earliest_deadline: None,
             paused_until: None,
-            listens: true,
-            numbers: Numbers::default(),
+            is_accepting: true,
+            sequence_numbers: SequenceNumbers::default(),
             started: now,
-            has_ended: false,
+            has_body_ended: false,
         };
+        for port in published {
+            let report = PublishedReport {
+                host_port: port.host_port,
+                body_port: port.body_port,
+                connections: 0,
+            };
+            relay.shared.ledger.outcome.report.published.push(report);
+            relay.published.push(port.listener);
+        }
         for (token, socket) in relay.accepting() {
             relay.shared.watch(token).add(socket.as_fd(), LEVEL)?;
         }
-        for (socket, place) in relay.sockets.questions.iter().zip(0..) {
-            let watch = relay.shared.watch(Token::Questions(place));
+        for (socket, index) in relay.sockets.dns.iter().zip(0..) {
+            let watch = relay.shared.watch(Token::Dns(index));
             watch.add(socket.as_fd(), LEVEL)?;
         }
         if let Some(log) = &relay.sockets.log {
@@ -172,13 +151,11 @@ impl Relay {
     /// work is pending.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        if !self.again.is_empty() {
+        if !self.queue.is_empty() {
             return Some(self.started);
         }
-        match (self.earliest, self.paused_until) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+        let deadlines = [self.earliest_deadline, self.paused_until];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Does all pending work without blocking.
@@ -187,57 +164,57 @@ impl Relay {
     /// The errno of epoll_wait(2). An error of one connection ends only that connection.
     pub fn turn(&mut self, now: Instant) -> Result<(), Errno> {
         self.shared.buffers.begin_turn();
-        let mut room = [const { MaybeUninit::uninit() }; EVENTS_A_ROUND];
-        for _ in 0..ROUNDS_A_TURN {
+        let mut room = [const { MaybeUninit::uninit() }; EVENTS_PER_ROUND];
+        for _ in 0..ROUNDS_PER_TURN {
             let at_once = Timespec::default();
             let (events, _) = match epoll::wait(&self.shared.epoll, &mut room, Some(&at_once)) {
                 Ok(events) => events,
                 Err(Errno::INTR) => continue,
                 Err(errno) => return Err(errno),
             };
-            let idle = events.is_empty() && self.again.is_empty();
-            let again = std::mem::take(&mut self.again);
+            let is_idle = events.is_empty() && self.queue.is_empty();
+            let queue = std::mem::take(&mut self.queue);
             for event in events {
-                self.take(event, now);
+                self.handle(event, now);
             }
-            let mut again = again.into_iter();
+            let mut queue = queue.into_iter();
             while !self.shared.buffers.is_spent()
-                && let Some(key) = again.next()
+                && let Some(key) = queue.next()
             {
                 if let Some(connection) = self.slots.get(key) {
                     connection.is_queued = false;
                 }
                 self.step(key, now);
             }
-            // Connections without a turn go before those that had one.
-            self.again.splice(..0, again);
-            if idle || self.shared.buffers.is_spent() {
+            // Connections that had no step go before those that had one.
+            self.queue.splice(..0, queue);
+            if is_idle || self.shared.buffers.is_spent() {
                 break;
             }
         }
         self.resume_after_pause(now)?;
-        self.step_those_that_are_late(now);
+        self.step_late_connections(now);
         Ok(())
     }
 
-    fn take(&mut self, event: &epoll::Event, now: Instant) {
+    fn handle(&mut self, event: &epoll::Event, now: Instant) {
         let token = Token::of(event.data.u64());
         match token {
             Token::Listener(_) | Token::Proxy(_) | Token::Published(_) => {
                 self.accept(token, now);
             }
             // If more queries are available, the next round reports the socket again.
-            Token::Questions(index) => drop(self.answer_questions(index, now)),
+            Token::Dns(index) => drop(self.answer_datagrams(index, now)),
             Token::Log => drop(self.read_log(now)),
             Token::Connection(key, side) => {
                 if let Some(connection) = self.slots.get(key) {
                     let flags = event.flags;
-                    connection.note(side, flags);
-                    if !self.shared.buffers.is_spent() {
-                        self.step(key, now);
-                    } else if !std::mem::replace(&mut connection.is_queued, true) {
-                        self.again.push(key);
-                    }
+                    connection.record_event(side, flags);
+                }
+                if self.shared.buffers.is_spent() {
+                    self.enqueue(key);
+                } else {
+                    self.step(key, now);
                 }
             }
         }
@@ -248,17 +225,22 @@ impl Relay {
             return;
         };
         match connection.step(&mut self.shared, key, now) {
-            Stepped::Over => self.close(key),
-            Stepped::Again => {
-                if !std::mem::replace(&mut connection.is_queued, true) {
-                    self.again.push(key);
-                }
-            }
-            Stepped::Waits => {
+            Step::Done => self.close(key),
+            Step::Again => self.enqueue(key),
+            Step::Wait => {
                 if let Some(deadline) = connection.deadline() {
-                    self.earliest = Some(self.earliest.map_or(deadline, |at| at.min(deadline)));
+                    let earliest = self.earliest_deadline.unwrap_or(deadline);
+                    self.earliest_deadline = Some(earliest.min(deadline));
                 }
             }
+        }
+    }
+
+    fn enqueue(&mut self, key: Key) {
+        if let Some(connection) = self.slots.get(key)
+            && !std::mem::replace(&mut connection.is_queued, true)
+        {
+            self.queue.push(key);
         }
     }
 
@@ -270,63 +252,55 @@ impl Relay {
         }
     }
 
+    /// The connections to which `condition` applies.
+    fn keys(&self, condition: impl Fn(&Connection) -> bool) -> Vec<Key> {
+        let connections = self.slots.iter();
+        connections
+            .filter(|(_, connection)| condition(connection))
+            .map(|(key, _)| key)
+            .collect()
+    }
+
     /// Iterates over all connections only if one of them may be past its deadline.
-    fn step_those_that_are_late(&mut self, now: Instant) {
-        if self.earliest.is_none_or(|earliest| now < earliest) {
+    fn step_late_connections(&mut self, now: Instant) {
+        if self.earliest_deadline.is_none_or(|earliest| now < earliest) {
             return;
         }
-        let late: Vec<Key> = self
-            .slots
-            .iter()
-            .filter(|(_, connection)| connection.deadline().is_some_and(|at| at <= now))
-            .map(|(key, _)| key)
-            .collect();
-        for key in late {
+        let is_late = |connection: &Connection| connection.deadline().is_some_and(|at| at <= now);
+        for key in self.keys(is_late) {
             self.step(key, now);
         }
-        let deadlines = self.slots.iter();
-        self.earliest = deadlines
+        let connections = self.slots.iter();
+        self.earliest_deadline = connections
             .filter_map(|(_, connection)| connection.deadline())
             .min();
     }
 
     /// The next request for a socket of the body's namespace. Call after each [`Relay::turn`] and
-    /// [`Relay::answered`] until it returns `None`.
-    pub fn next_ask(&mut self) -> Option<Ask> {
-        self.shared.asks.pop_front()
+    /// [`Relay::take_socket`] until it returns `None`.
+    pub fn next_connect_request(&mut self) -> Option<ConnectRequest> {
+        self.shared.connect_requests.pop_front()
     }
 
-    /// Takes the answer to an [`Ask`]: the socket, connected or connecting, or the errno.
-    pub fn answered(&mut self, id: i32, socket: Result<OwnedFd, Errno>, now: Instant) {
-        let waiting = self
-            .slots
-            .iter()
-            .find(|(_, connection)| connection.waits_for() == Some(id))
-            .map(|(key, _)| key);
+    /// Takes the answer to a [`ConnectRequest`]: the socket, connected or connecting, or the errno.
+    pub fn take_socket(&mut self, id: i32, socket: Result<OwnedFd, Errno>, now: Instant) {
+        let waiting = self.keys(|connection| connection.pending_request() == Some(id));
         // No match: the client has disconnected or timed out, and the socket is closed.
-        if let Some(key) = waiting
-            && let Some(connection) = self.slots.get(key)
+        if let Some(key) = waiting.first()
+            && let Some(connection) = self.slots.get(*key)
         {
-            connection.let_in(socket, &mut self.shared, key);
-            self.step(key, now);
+            connection.take_socket(socket, &mut self.shared, *key);
+            self.step(*key, now);
         }
     }
 
     /// All processes of the body have ended: data that they sent is still forwarded, and no inbound
     /// connection is accepted.
     pub fn body_has_ended(&mut self, now: Instant) {
-        self.has_ended = true;
-        self.shared.asks.clear();
-        for door in &mut self.doors {
-            door.listener = None;
-        }
-        let waiting: Vec<Key> = self
-            .slots
-            .iter()
-            .filter(|(_, connection)| connection.waits_for().is_some())
-            .map(|(key, _)| key)
-            .collect();
-        for key in waiting {
+        self.has_body_ended = true;
+        self.shared.connect_requests.clear();
+        self.published.clear();
+        for key in self.keys(|connection| connection.pending_request().is_some()) {
             self.close(key);
         }
         self.drain(now);
@@ -336,47 +310,49 @@ impl Relay {
     fn drain(&mut self, now: Instant) {
         let tokens: Vec<Token> = self.accepting().map(|(token, _)| token).collect();
         for token in tokens {
-            let mut rounds = 0..DRAIN_ROUNDS_MAX;
             // A pause ends the loop: no descriptor is available for the remaining connections.
-            while self.paused_until.is_none() && rounds.next().is_some() && self.accept(token, now)
-            {
+            self.drain_while(|relay| relay.paused_until.is_none() && relay.accept(token, now));
+        }
+        let dns_sockets = u32::try_from(self.sockets.dns.len()).unwrap_or(0);
+        for index in 0..dns_sockets {
+            self.drain_while(|relay| relay.answer_datagrams(index, now));
+        }
+        self.drain_while(|relay| relay.read_log(now));
+    }
+
+    fn drain_while(&mut self, mut has_more: impl FnMut(&mut Self) -> bool) {
+        for _ in 0..DRAIN_ROUNDS_MAX {
+            if !has_more(self) {
+                return;
             }
         }
-        let questions = u32::try_from(self.sockets.questions.len()).unwrap_or(0);
-        for index in 0..questions {
-            let mut rounds = 0..DRAIN_ROUNDS_MAX;
-            while rounds.next().is_some() && self.answer_questions(index, now) {}
-        }
-        let mut rounds = 0..DRAIN_ROUNDS_MAX;
-        while rounds.next().is_some() && self.read_log(now) {}
     }
 
     /// Whether all data that the body had sent before it ended is forwarded.
     #[must_use]
-    pub fn is_settled(&self) -> bool {
+    pub fn is_drained(&self) -> bool {
         let mut connections = self.slots.iter();
-        self.has_ended && connections.all(|(_, connection)| connection.is_settled())
+        self.has_body_ended && connections.all(|(_, connection)| connection.is_drained())
     }
 
     /// Closes all sockets of the namespace: an open descriptor would keep it alive.
     #[must_use]
     pub fn finish(mut self, now: Instant) -> Outcome {
         self.drain(now);
-        let all: Vec<Key> = self.slots.iter().map(|(key, _)| key).collect();
-        for key in all {
+        for key in self.keys(|_| true) {
             self.close(key);
         }
         let mut outcome = self.shared.ledger.outcome;
-        // If the kernel does not return a drop count, the sequence numbers remain as the source.
+        // The sequence numbers replace a drop count that the kernel does not return.
         let lost = |socket: &OwnedFd| u64::from(dropped(socket).unwrap_or(0));
-        outcome.lost_questions = self.sockets.questions.iter().map(lost).sum();
+        let report = &mut outcome.report;
+        report.denials_beyond = outcome.denials.unlisted();
+        report.lost_questions = self.sockets.dns.iter().map(lost).sum();
         let logs = self.sockets.log.iter();
-        outcome.lost_datagrams = logs.map(lost).sum::<u64>().max(self.numbers.missing());
-        outcome.published = self
-            .doors
-            .iter()
-            .map(|door| (door.host_port, door.body_port, door.connections))
-            .collect();
+        report.lost_datagrams = logs
+            .map(lost)
+            .sum::<u64>()
+            .max(self.sequence_numbers.missing());
         outcome
     }
 
@@ -384,27 +360,25 @@ impl Relay {
     fn accepting(&self) -> impl Iterator<Item = (Token, &OwnedFd)> {
         let listeners = self.sockets.listeners.iter().zip(0..);
         let proxies = self.sockets.proxies.iter().zip(0..);
-        let doors = self.doors.iter().zip(0..);
+        let published = self.published.iter().zip(0..);
         listeners
-            .map(|(socket, place)| (Token::Listener(place), socket))
-            .chain(proxies.map(|(socket, place)| (Token::Proxy(place), socket)))
-            .chain(doors.filter_map(|(door, place)| {
-                Some((Token::Published(place), door.listener.as_ref()?))
-            }))
+            .map(|(socket, index)| (Token::Listener(index), socket))
+            .chain(proxies.map(|(socket, index)| (Token::Proxy(index), socket)))
+            .chain(published.map(|(socket, index)| (Token::Published(index), socket)))
     }
 
     fn listener(&self, token: Token) -> Option<&OwnedFd> {
         match token {
-            Token::Listener(place) => self.sockets.listeners.get(place as usize),
-            Token::Proxy(place) => self.sockets.proxies.get(place as usize),
-            Token::Published(place) => self.doors.get(place as usize)?.listener.as_ref(),
-            Token::Questions(_) | Token::Log | Token::Connection(..) => None,
+            Token::Listener(index) => self.sockets.listeners.get(index as usize),
+            Token::Proxy(index) => self.sockets.proxies.get(index as usize),
+            Token::Published(index) => self.published.get(index as usize),
+            Token::Dns(_) | Token::Log | Token::Connection(..) => None,
         }
     }
 
-    /// Returns whether more connections may be pending.
+    /// Accepts connections. Returns whether more may be pending.
     fn accept(&mut self, token: Token, now: Instant) -> bool {
-        for _ in 0..ACCEPTS_A_ROUND {
+        for _ in 0..ACCEPTS_PER_ROUND {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let Some(listener) = self.listener(token) else {
                 return false;
@@ -416,7 +390,7 @@ impl Relay {
                 Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO) => (),
                 // No descriptor or memory: the pending connection would cause an event again immediately.
                 Err(_) => {
-                    self.paused_until = Some(now + PAUSE);
+                    self.paused_until = Some(now + ACCEPT_PAUSE);
                     return false;
                 }
             }
@@ -429,9 +403,9 @@ impl Relay {
         if self.paused_until.is_some_and(|until| until <= now) {
             self.paused_until = None;
         }
-        let listens = self.paused_until.is_none();
-        if listens != std::mem::replace(&mut self.listens, listens) {
-            let when = if listens {
+        let is_accepting = self.paused_until.is_none();
+        if is_accepting != std::mem::replace(&mut self.is_accepting, is_accepting) {
+            let when = if is_accepting {
                 LEVEL
             } else {
                 epoll::EventFlags::empty()
@@ -450,22 +424,23 @@ impl Relay {
             return;
         };
         let is_published = matches!(token, Token::Published(_));
-        let is_full = CONNECTIONS_MAX <= self.open[usize::from(is_published)];
-        if is_full {
+        if self.open[usize::from(is_published)] >= CONNECTIONS_MAX {
             connection::reset(&near);
             if !is_published {
-                self.deny_for_want_of_room(own_end, now);
+                self.deny_beyond_limit(own_end, now);
             }
             return;
         }
         let connection = match token {
-            Token::Proxy(_) => Connection::of_proxy(near, own_end, now),
-            Token::Published(place) => {
-                let Some(door) = self.doors.get_mut(place as usize) else {
+            Token::Proxy(_) => Connection::to_proxy(near, own_end, now),
+            Token::Published(index) => {
+                let published = &mut self.shared.ledger.outcome.report.published;
+                let Some(report) = published.get_mut(index as usize) else {
                     return;
                 };
-                door.connections += 1;
-                Connection::published(near, own_end, door.body_port, &mut self.shared, now)
+                report.connections += 1;
+                let port = report.body_port;
+                Connection::published(near, own_end, port, &mut self.shared, now)
             }
             _ => match Connection::dialled(near, own_end, &mut self.shared, now) {
                 Some(connection) => connection,
@@ -484,40 +459,16 @@ impl Relay {
         }
     }
 
-    fn deny_for_want_of_room(&mut self, dialled: SocketAddr, now: Instant) {
-        let wanted = Wanted::at(dialled.ip(), &self.shared.names);
+    fn deny_beyond_limit(&mut self, dialled: SocketAddr, now: Instant) {
+        let host = self.shared.names.host_at(dialled.ip());
         let port = dialled.port();
         // A destination that is denied anyway keeps its usual denial reason.
-        let refusal = wanted
-            .refusal(port, &self.shared.settings.allowed)
-            .filter(|_| port != DNS_PORT && !dialled.ip().is_loopback());
-        let (host, address) = match wanted {
-            Wanted::Name(name) => (Some(name.to_string()), None),
-            Wanted::Address(address) => (None, Some(address)),
-        };
-        let attempt = Attempt {
-            protocol: Protocol::Tcp,
-            host,
-            address,
-            port: Some(port),
-            reason: refusal.unwrap_or(DenialReason::Limit),
-        };
-        self.shared.deny(attempt, now);
-    }
-}
-
-impl From<Published> for Door {
-    fn from(published: Published) -> Self {
-        let Published {
-            listener,
-            host_port,
-            body_port,
-        } = published;
-        Self {
-            listener: Some(listener),
-            host_port,
-            body_port,
-            connections: 0,
-        }
+        let allowed = &self.shared.settings.allowed;
+        let denial = allowed
+            .denial(&host, port)
+            .filter(|_| port != QUESTION_PORT && !dialled.ip().is_loopback());
+        let reason = denial.unwrap_or(DenialReason::Limit);
+        let attempt = host.attempt(Protocol::Tcp, Some(port), reason);
+        self.shared.ledger.deny(attempt, now);
     }
 }

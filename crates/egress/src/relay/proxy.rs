@@ -1,45 +1,45 @@
-//! The two protocols of the compatibility proxy on one port: requests and answers. Pure. The egress
-//! decision is made elsewhere, as for every other connection.
+//! The two protocols of the compatibility proxy on one port, SOCKS5 and HTTP: requests and answers. Pure.
+//! Does not decide what is allowed.
 
 use std::fmt::Write as _;
 
-use crate::http_head::{self, Head, HeadError, Host};
-use crate::relay::judge::Wanted;
-use crate::socks::{self, Part, Target};
+use crate::host::Host;
+use crate::http_head::{self, Head, HeadError};
+use crate::parsed::Parsed;
+use crate::relay::host_check::HTTP_PORT;
+use crate::socks;
 use spec::denial_reason::DenialReason;
 use spec::egress_report::UnreachableCause;
 
 /// The protocol of a request, which determines the form of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Speech {
-    /// SOCKS5.
+pub(super) enum ProxyProtocol {
     Socks,
-    Tunnel,
+    Connect,
     /// An HTTP request with an absolute target.
-    Request,
+    Http,
 }
 
-/// A client's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wish {
-    pub(super) speech: Speech,
+pub(super) struct ProxyRequest {
+    pub(super) protocol: ProxyProtocol,
     /// The destination, or the bytes of an invalid name.
-    pub(super) wanted: Result<Wanted, Vec<u8>>,
+    pub(super) host: Result<Host, Vec<u8>>,
     pub(super) port: u16,
     /// Bytes to send to the host first.
     pub(super) first: Vec<u8>,
-    /// How many bytes may follow, if limited.
+    /// How many bytes the client may send after that, if limited.
     pub(super) limit: Option<u64>,
 }
 
-/// Result of parsing the bytes received so far.
+/// The bytes of a client that were received so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Heard {
-    More,
+pub(super) enum ClientInput {
+    Incomplete,
     /// A SOCKS greeting of this many bytes; the answer is [`SOCKS_METHOD`].
     Greeting(usize),
-    Wish(Wish),
-    /// An invalid request; holds the complete answer.
+    Request(ProxyRequest),
+    /// An invalid request; holds the final answer.
     Refused(Vec<u8>),
 }
 
@@ -48,54 +48,45 @@ pub(super) const SOCKS_METHOD: [u8; 2] = [socks::VERSION, 0];
 const SOCKS_NO_METHOD: [u8; 2] = [socks::VERSION, 0xff];
 const SOCKS_DENIED: u8 = 2;
 const SOCKS_UNREACHABLE: u8 = 4;
-const HTTP_PORT: u16 = 80;
 
-/// Parses the bytes of a client. `greeted`: the SOCKS greeting is already answered.
-pub(super) fn hear(received: &[u8], greeted: bool) -> Heard {
-    match (received.first(), greeted) {
-        (None, _) => Heard::More,
+/// Parses the bytes of a client. `is_greeted`: the SOCKS greeting is already answered.
+pub(super) fn parse(received: &[u8], is_greeted: bool) -> ClientInput {
+    match (received.first(), is_greeted) {
+        (None, _) => ClientInput::Incomplete,
         (Some(&socks::VERSION), false) => match socks::greeting(received) {
-            Ok(Part::More) => Heard::More,
-            Ok(Part::Whole((), used)) => Heard::Greeting(used),
-            Err(_) => Heard::Refused(SOCKS_NO_METHOD.to_vec()),
+            Ok(Parsed::Incomplete) => ClientInput::Incomplete,
+            Ok(Parsed::Complete(used)) => ClientInput::Greeting(used),
+            Err(_) => ClientInput::Refused(SOCKS_NO_METHOD.to_vec()),
         },
         (Some(_), true) => match socks::request(received) {
-            Ok(Part::More) => Heard::More,
-            Ok(Part::Whole((target, port), used)) => Heard::Wish(Wish {
-                speech: Speech::Socks,
-                wanted: match target {
-                    Target::Name(name) => Ok(Wanted::Name(name)),
-                    Target::Address(address) => Ok(Wanted::Address(address)),
-                    Target::Unreadable(bytes) => Err(bytes),
-                },
-                port,
-                first: received.get(used..).unwrap_or_default().to_vec(),
+            Ok(Parsed::Incomplete) => ClientInput::Incomplete,
+            Ok(Parsed::Complete(request)) => ClientInput::Request(ProxyRequest {
+                protocol: ProxyProtocol::Socks,
+                host: request.host,
+                port: request.port,
+                first: received.get(request.bytes..).unwrap_or_default().to_vec(),
                 limit: None,
             }),
-            Err(error) => Heard::Refused(socks_reply(error.code())),
+            Err(error) => ClientInput::Refused(socks_reply(error.code())),
         },
-        (Some(_), false) => hear_http(received),
+        (Some(_), false) => parse_http(received),
     }
 }
 
-fn hear_http(received: &[u8]) -> Heard {
+fn parse_http(received: &[u8]) -> ClientInput {
     let head = match http_head::parse(received) {
-        Ok(http_head::Progress::More) => return Heard::More,
-        Ok(http_head::Progress::Head(head)) => head,
+        Ok(Parsed::Incomplete) => return ClientInput::Incomplete,
+        Ok(Parsed::Complete(head)) => head,
         Err(error @ HeadError::TooLong) => {
             return refuse("431 Request Header Fields Too Large", error);
         }
         Err(error) => return refuse("400 Bad Request", error),
     };
     let (written, rest) = received.split_at_checked(head.bytes).unwrap_or_default();
-    let wanted = match &head.host {
-        Host::Name(name) => Wanted::Name(name.clone()),
-        Host::Address(address) => Wanted::Address(*address),
-    };
     if head.method == "CONNECT" {
-        return Heard::Wish(Wish {
-            speech: Speech::Tunnel,
-            wanted: Ok(wanted),
+        return ClientInput::Request(ProxyRequest {
+            protocol: ProxyProtocol::Connect,
+            host: Ok(head.host),
             port: head.port.unwrap_or_default(),
             first: rest.to_vec(),
             limit: None,
@@ -104,29 +95,28 @@ fn hear_http(received: &[u8]) -> Heard {
     let Some(path) = strip_scheme(&head.target) else {
         return refuse(
             "400 Bad Request",
-            "this is a proxy: it takes CONNECT and targets that begin with http://",
+            "the proxy accepts only CONNECT and request targets that begin with http://",
         );
     };
     if head.has_transfer_encoding {
         return refuse(
             "501 Not Implemented",
-            "the body of a request needs a Content-Length here; CONNECT takes everything",
+            "the proxy accepts a request body only with Content-Length; use CONNECT instead",
         );
     }
     let content_bytes = head.content_bytes.unwrap_or(0);
-    let sent = usize::try_from(content_bytes).map_or(rest.len(), |most| most.min(rest.len()));
+    let sent = usize::try_from(content_bytes).map_or(rest.len(), |bytes| bytes.min(rest.len()));
     let mut first = rewrite(written, &head, path);
     first.extend_from_slice(&rest[..sent]);
-    Heard::Wish(Wish {
-        speech: Speech::Request,
-        wanted: Ok(wanted),
+    ClientInput::Request(ProxyRequest {
+        protocol: ProxyProtocol::Http,
+        host: Ok(head.host),
         port: head.port.unwrap_or(HTTP_PORT),
         first,
         limit: Some(content_bytes - sent as u64),
     })
 }
 
-/// The rest after the scheme, if the scheme is `http`.
 fn strip_scheme(target: &str) -> Option<&str> {
     let (scheme, rest) = target.split_once("://")?;
     scheme.eq_ignore_ascii_case("http").then_some(rest)
@@ -193,8 +183,8 @@ fn is_hop_by_hop(name: &[u8], fields: &[(&[u8], &[u8])]) -> bool {
         })
 }
 
-fn refuse(status: &str, why: impl std::fmt::Display) -> Heard {
-    Heard::Refused(page(status, &why.to_string()))
+fn refuse(status: &str, why: impl std::fmt::Display) -> ClientInput {
+    ClientInput::Refused(page(status, &why.to_string()))
 }
 
 fn page(status: &str, why: &str) -> Vec<u8> {
@@ -216,27 +206,27 @@ fn socks_reply(code: u8) -> Vec<u8> {
 }
 
 /// The answer after the connection is established. The host itself answers an HTTP request.
-pub(super) fn connected(speech: Speech) -> Vec<u8> {
-    match speech {
-        Speech::Socks => socks_reply(0),
-        Speech::Tunnel => b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec(),
-        Speech::Request => Vec::new(),
+pub(super) fn connected(protocol: ProxyProtocol) -> Vec<u8> {
+    match protocol {
+        ProxyProtocol::Socks => socks_reply(0),
+        ProxyProtocol::Connect => b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec(),
+        ProxyProtocol::Http => Vec::new(),
     }
 }
 
 /// The answer if the destination is unreachable.
 pub(super) fn unreachable(
-    speech: Speech,
+    protocol: ProxyProtocol,
     host: &str,
     port: u16,
     cause: UnreachableCause,
 ) -> Vec<u8> {
-    match speech {
-        Speech::Socks => socks_reply(SOCKS_UNREACHABLE),
-        Speech::Tunnel | Speech::Request => page(
+    match protocol {
+        ProxyProtocol::Socks => socks_reply(SOCKS_UNREACHABLE),
+        ProxyProtocol::Connect | ProxyProtocol::Http => page(
             "502 Bad Gateway",
             &format!(
-                "nobody answers at {host}:{port} ({}); it is allowed",
+                "{host}:{port} is allowed but unreachable ({})",
                 cause.in_words()
             ),
         ),
@@ -244,8 +234,13 @@ pub(super) fn unreachable(
 }
 
 /// The answer to a denied request, with a hint.
-pub(super) fn denied(speech: Speech, host: &str, port: u16, reason: DenialReason) -> Vec<u8> {
-    if speech == Speech::Socks {
+pub(super) fn denied(
+    protocol: ProxyProtocol,
+    host: &str,
+    port: u16,
+    reason: DenialReason,
+) -> Vec<u8> {
+    if protocol == ProxyProtocol::Socks {
         return socks_reply(SOCKS_DENIED);
     }
     let why = match reason {
@@ -253,12 +248,12 @@ pub(super) fn denied(speech: Speech, host: &str, port: u16, reason: DenialReason
             "{host}:{port} is not in network.egress; add it there, or run with --allow-net {host}:{port}"
         ),
         DenialReason::PortNotAllowed => format!(
-            "{host} is in network.egress at other ports; add {host}:{port} there, or run with \
-             --allow-net {host}:{port}"
+            "{host} is in network.egress only at other ports; add {host}:{port} there, or run \
+             with --allow-net {host}:{port}"
         ),
         DenialReason::ResolvesToPrivate => format!(
-            "{host} is allowed and has no public address outside; the host policy can open \
-             addresses in egress.private_ranges"
+            "{host} is allowed but has no public address; the host policy can open addresses in \
+             egress.private_ranges"
         ),
         DenialReason::Limit => format!("{host}:{port}: a limit of this run was reached"),
         DenialReason::SniMismatch
@@ -274,9 +269,9 @@ pub(super) fn denied(speech: Speech, host: &str, port: u16, reason: DenialReason
     page("403 Forbidden", &why)
 }
 
-/// The printable form of bytes that are not a valid name, with a length limit. Non-ASCII bytes are
-/// escaped, since letters of other alphabets can imitate ASCII letters.
-pub(super) fn shown(bytes: &[u8]) -> String {
+/// The printable form of an invalid name, with a length limit. Escapes non-ASCII bytes, since letters of
+/// other alphabets can imitate ASCII letters.
+pub(super) fn escape_name(bytes: &[u8]) -> String {
     const SHOWN_BYTES_MAX: usize = 128;
     let bytes = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
     bytes.escape_ascii().to_string()
@@ -288,31 +283,31 @@ mod tests {
     use proptest::prelude::*;
     use spec::host_name::HostName;
 
-    fn wish(bytes: &[u8]) -> Wish {
-        match hear(bytes, false) {
-            Heard::Wish(wish) => wish,
+    fn request(bytes: &[u8]) -> ProxyRequest {
+        match parse(bytes, false) {
+            ClientInput::Request(request) => request,
             other => panic!("{other:?}"),
         }
     }
 
     fn status(bytes: &str) -> String {
-        match hear(bytes.as_bytes(), false) {
-            Heard::Refused(answer) => String::from_utf8_lossy(&answer[9..12]).into_owned(),
+        match parse(bytes.as_bytes(), false) {
+            ClientInput::Refused(answer) => String::from_utf8_lossy(&answer[9..12]).into_owned(),
             other => panic!("{bytes:?}: {other:?}"),
         }
     }
 
     #[test]
-    fn a_request_becomes_what_the_host_would_have_got_for_one_request() {
-        let wish = wish(
+    fn a_request_is_rewritten_to_the_form_that_the_host_expects() {
+        let request = request(
             b"POST http://a.com:8080?x=1#y HTTP/1.1\r\nHost: a.com:8080\r\nX-Own: 1\r\nUser: u\r\n\
               Proxy-Authorization: secret\r\nConnection: keep-alive, x-own, content-length\r\n\
               Content-Length: 5\r\n\r\nabcdefgh",
         );
-        assert_eq!(wish.speech, Speech::Request);
-        assert_eq!((wish.port, wish.limit), (8080, Some(0)));
+        assert_eq!(request.protocol, ProxyProtocol::Http);
+        assert_eq!((request.port, request.limit), (8080, Some(0)));
         assert_eq!(
-            String::from_utf8_lossy(&wish.first),
+            String::from_utf8_lossy(&request.first),
             "POST /?x=1 HTTP/1.1\r\nHost: a.com:8080\r\nUser: u\r\nContent-Length: 5\r\n\
              Connection: close\r\n\r\nabcde"
         );
@@ -320,12 +315,12 @@ mod tests {
 
     /// H-12: the message for each case.
     #[test]
-    fn connect_names_a_host_an_address_or_nothing() {
-        let tunnel = wish(b"CONNECT a.com:443 HTTP/1.1\r\n\r\nhello");
+    fn connect_needs_a_host_or_address_with_a_port() {
+        let tunnel = request(b"CONNECT a.com:443 HTTP/1.1\r\n\r\nhello");
         assert_eq!((tunnel.port, tunnel.first.as_slice()), (443, &b"hello"[..]));
-        let literal = wish(b"CONNECT [2001:db8::1]:443 HTTP/1.0\r\n\r\n");
+        let literal = request(b"CONNECT [2001:db8::1]:443 HTTP/1.0\r\n\r\n");
         let address = "2001:db8::1".parse().expect("one");
-        assert_eq!(literal.wanted, Ok(Wanted::Address(address)));
+        assert_eq!(literal.host, Ok(Host::Address(address)));
         for (text, code) in [
             ("CONNECT a.com HTTP/1.1\r\n\r\n", "400"),
             ("CONNECT a.com\0.evil.com:443 HTTP/1.1\r\n\r\n", "400"),
@@ -358,7 +353,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_request_that_is_passed_on_names_the_same_host_and_is_the_only_one(
+        fn a_forwarded_request_names_the_same_host_and_is_a_single_request(
             method in prop::sample::select(vec!["GET", "POST", "OPTIONS"]),
             path in prop::sample::select(vec!["", "/", "/a?b", "?b", "#c", "//b.com/", "/http://b.com/"]),
             port in prop::sample::select(vec!["", ":80", ":8080"]),
@@ -376,25 +371,25 @@ mod tests {
             text.push_str("\r\n");
             let head_bytes = text.len();
             text.push_str(&tail);
-            if let Heard::Wish(wish) = hear(text.as_bytes(), false) {
-                let read = http_head::parse(&wish.first);
-                let Ok(http_head::Progress::Head(head)) = read else {
-                    return Err(TestCaseError::fail(format!("{read:?}")));
+            if let ClientInput::Request(request) = parse(text.as_bytes(), false) {
+                let forwarded = http_head::parse(&request.first);
+                let Ok(Parsed::Complete(head)) = forwarded else {
+                    return Err(TestCaseError::fail(format!("{forwarded:?}")));
                 };
-                prop_assert_eq!(Ok(Wanted::Name(HostName::parse(b"a.com").expect("a name"))), wish.wanted);
-                prop_assert_eq!(head.host, Host::Name(HostName::parse(b"a.com").expect("a name")));
-                prop_assert_eq!(head.port.unwrap_or(80), wish.port);
+                prop_assert_eq!(&head.host, &Host::Name(HostName::parse(b"a.com").expect("a name")));
+                prop_assert_eq!(Ok(head.host), request.host);
+                prop_assert_eq!(head.port.unwrap_or(80), request.port);
                 prop_assert!(head.target.starts_with('/'));
-                let body_bytes = (wish.first.len() - head.bytes) as u64 + wish.limit.unwrap_or(0);
+                let body_bytes = (request.first.len() - head.bytes) as u64 + request.limit.unwrap_or(0);
                 prop_assert_eq!(head.content_bytes.unwrap_or(0), body_bytes);
-                prop_assert!(wish.first.len() - head.bytes <= text.len() - head_bytes);
+                prop_assert!(request.first.len() - head.bytes <= text.len() - head_bytes);
             } else {
                 prop_assert!(text.matches("Content-Length").count() > 1, "{}", text);
             }
         }
 
         #[test]
-        fn any_bytes_are_heard_without_a_panic(bytes: Vec<u8>, greeted: bool, start in 0..4_usize) {
+        fn any_bytes_are_parsed_without_a_panic(bytes: Vec<u8>, is_greeted: bool, start in 0..4_usize) {
             let start = [
                 &b""[..],
                 b"\x05\x01\x00\x03",
@@ -402,8 +397,8 @@ mod tests {
                 b"POST http://a.com HTTP/1.1\r\nHost: a.com\r\nContent-Length: 3\r\n\r\n",
             ][start];
             let bytes = [start, &bytes].concat();
-            if let Heard::Wish(wish) = hear(&bytes, greeted) {
-                prop_assert!(wish.first.len() <= bytes.len() + 64);
+            if let ClientInput::Request(request) = parse(&bytes, is_greeted) {
+                prop_assert!(request.first.len() <= bytes.len() + 64);
             }
         }
     }

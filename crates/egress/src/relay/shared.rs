@@ -5,18 +5,24 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use crate::allow::Standing;
+use rustix::event::epoll;
+use rustix::io::Errno;
+
+use crate::allow::NameMatch;
+use crate::host::Host;
 use crate::names::{Names, NamesFull};
+use crate::relay::address_check::{AddressChecker, Verdict};
+use crate::relay::dns_queries::{QUERIES_PER_SECOND, RateLimit};
 use crate::relay::flow::Buffers;
-use crate::relay::guard::{Guard, Verdict};
-use crate::relay::judge::Wanted;
+use crate::relay::interface::{ConnectRequest, Settings};
 use crate::relay::ledger::Ledger;
-use crate::relay::questions::Pace;
 use crate::relay::slots::{Token, Watch};
-use crate::relay::terms::{Ask, Settings};
 use crate::resolver::hosts;
-use spec::denial_reason::DenialReason;
 use spec::host_name::HostName;
+
+/// Maximum number of outside look-ups in one second, with two queries each; further look-ups wait. The
+/// value exceeds the number of connections, so a body that opens all of them at once does not wait.
+pub(super) const LOOKUPS_PER_SECOND: u32 = 500;
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -24,22 +30,43 @@ pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) names: Names,
     pub(super) ledger: Ledger,
-    pub(super) pace: Pace,
-    /// Rate limit of look-ups outside: a body can dial at a high rate, and the name servers belong to the
-    /// host.
-    pub(super) lookups: Pace,
+    pub(super) query_rate: RateLimit,
+    /// A body can dial at a high rate, and the name servers belong to the host.
+    pub(super) lookup_rate: RateLimit,
     /// `None`: the body may not dial.
-    pub(super) guard: Option<Guard>,
+    address_checker: Option<AddressChecker>,
     pub(super) buffers: Buffers,
-    pub(super) ids: QuestionIds,
-    pub(super) asks: VecDeque<Ask>,
-    /// The id of the last request.
-    pub(super) last_ask: i32,
+    pub(super) query_ids: QueryIds,
+    pub(super) connect_requests: VecDeque<ConnectRequest>,
+    last_request_id: i32,
     /// Cached results of look-ups in the `hosts` file, which may be long.
-    pub(super) known: HashMap<HostName, Vec<IpAddr>>,
+    static_addresses: HashMap<HostName, Vec<IpAddr>>,
 }
 
 impl Shared {
+    /// # Errors
+    /// The errno of epoll_create1(2).
+    pub(super) fn new(
+        settings: Settings,
+        address_checker: Option<AddressChecker>,
+        now: Instant,
+    ) -> Result<Self, Errno> {
+        Ok(Self {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            query_ids: QueryIds::new(settings.seed),
+            settings,
+            names: Names::default(),
+            ledger: Ledger::new(now),
+            query_rate: RateLimit::new(QUERIES_PER_SECOND, now),
+            lookup_rate: RateLimit::new(LOOKUPS_PER_SECOND, now),
+            address_checker,
+            buffers: Buffers::new(),
+            connect_requests: VecDeque::new(),
+            last_request_id: 0,
+            static_addresses: HashMap::new(),
+        })
+    }
+
     pub(super) fn watch(&self, token: Token) -> Watch<'_> {
         Watch {
             epoll: &self.epoll,
@@ -47,58 +74,57 @@ impl Shared {
         }
     }
 
-    /// The known addresses of a name, which need no DNS query.
-    pub(super) fn known_addresses(&mut self, name: &HostName) -> Vec<IpAddr> {
-        if let Some(known) = self.known.get(name) {
-            return known.clone();
+    /// The addresses of a name from `--add-host` or the `hosts` file, which need no DNS query.
+    pub(super) fn static_addresses(&mut self, name: &HostName) -> Vec<IpAddr> {
+        if let Some(cached) = self.static_addresses.get(name) {
+            return cached.clone();
         }
         let added = self.settings.added_hosts.iter();
-        let mut known: Vec<IpAddr> = added
+        let mut addresses: Vec<IpAddr> = added
             .filter(|(of, _)| of == name)
             .map(|(_, address)| *address)
             .collect();
-        if known.is_empty() {
-            known = hosts::look_up(&self.settings.hosts, name);
+        if addresses.is_empty() {
+            addresses = hosts::look_up(&self.settings.hosts, name);
         }
         // At most as many names as a run may look up.
-        self.known.insert(name.clone(), known.clone());
-        known
+        self.static_addresses
+            .insert(name.clone(), addresses.clone());
+        addresses
     }
 
-    pub(super) fn judge_address(&mut self, address: IpAddr) -> Verdict {
-        match &mut self.guard {
-            Some(guard) => guard.judge(address),
+    pub(super) fn check_address(&mut self, address: IpAddr) -> Verdict {
+        match &mut self.address_checker {
+            Some(checker) => checker.check(address),
             None => Verdict::Private,
         }
     }
 
     /// Counts a name that arrived without a DNS query towards the limits of the run.
-    pub(super) fn admit(&mut self, wanted: &Wanted) -> Result<(), (String, DenialReason)> {
-        let Wanted::Name(name) = wanted else {
+    ///
+    /// # Errors
+    /// The report entry of the denial if a limit is reached.
+    pub(super) fn count_name(&mut self, host: &Host) -> Result<(), String> {
+        let Host::Name(name) = host else {
             return Ok(());
         };
-        let wildcard = match self.settings.allowed.standing(name) {
-            Standing::Below(parent) => Some(parent),
-            Standing::Named | Standing::Absent => None,
+        let wildcard = match self.settings.allowed.match_name(name) {
+            NameMatch::Wildcard(parent) => Some(parent),
+            NameMatch::Exact | NameMatch::None => None,
         };
-        match self.names.address_of(name, wildcard) {
+        match self.names.assign_address(name, wildcard) {
             Ok(_address) => Ok(()),
-            Err(NamesFull::Run | NamesFull::Wildcard) => {
-                Err((merged_name(name, wildcard), DenialReason::Limit))
-            }
+            Err(NamesFull) => Err(merged_name(name, wildcard)),
         }
     }
 
-    /// Requests an inner socket; returns the id that the answer will carry.
-    pub(super) fn ask(&mut self, port: u16, is_v6: bool) -> i32 {
-        self.last_ask = self.last_ask.wrapping_add(1);
-        let id = self.last_ask;
-        self.asks.push_back(Ask { id, is_v6, port });
+    /// Requests a socket inside; returns the id of the request.
+    pub(super) fn request_socket(&mut self, port: u16, is_v6: bool) -> i32 {
+        self.last_request_id = self.last_request_id.wrapping_add(1);
+        let id = self.last_request_id;
+        self.connect_requests
+            .push_back(ConnectRequest { id, is_v6, port });
         id
-    }
-
-    pub(super) fn deny(&mut self, attempt: crate::denials::Attempt, now: Instant) {
-        self.ledger.deny(attempt, now);
     }
 }
 
@@ -112,13 +138,13 @@ pub(super) fn merged_name(name: &HostName, wildcard: Option<&HostName>) -> Strin
 
 /// Unpredictable DNS query ids, derived from a seed and a counter.
 #[derive(Debug)]
-pub(super) struct QuestionIds {
+pub(super) struct QueryIds {
     seed: [u8; 16],
     used: u64,
 }
 
-impl QuestionIds {
-    pub(super) const fn new(seed: [u8; 16]) -> Self {
+impl QueryIds {
+    const fn new(seed: [u8; 16]) -> Self {
         Self { seed, used: 0 }
     }
 

@@ -8,10 +8,9 @@ use rustix::io::Errno;
 
 use crate::relay::connection::Connection;
 
-/// Unique identifier of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
-    place: u32,
+    index: u32,
     generation: u32,
 }
 
@@ -32,8 +31,7 @@ pub(super) enum Token {
     /// A listener of the compatibility proxy.
     Proxy(u32),
     Published(u32),
-    /// A DNS socket.
-    Questions(u32),
+    Dns(u32),
     /// The socket that reports packets that no listener receives.
     Log,
     Connection(Key, Side),
@@ -41,34 +39,33 @@ pub(super) enum Token {
 
 const KIND_BITS: u32 = 3;
 const KIND_MASK: u64 = (1 << KIND_BITS) - 1;
-const PLACE_MASK: u64 = (1 << (u32::BITS - KIND_BITS)) - 1;
+const INDEX_MASK: u64 = (1 << (u32::BITS - KIND_BITS)) - 1;
 
 impl Token {
     fn number(self) -> u64 {
-        let (kind, place, generation) = match self {
-            Self::Listener(place) => (0, place, 0),
-            Self::Proxy(place) => (1, place, 0),
-            Self::Published(place) => (2, place, 0),
-            Self::Questions(place) => (3, place, 0),
+        let (kind, index, generation) = match self {
+            Self::Listener(index) => (0, index, 0),
+            Self::Proxy(index) => (1, index, 0),
+            Self::Published(index) => (2, index, 0),
+            Self::Dns(index) => (3, index, 0),
             Self::Log => (4, 0, 0),
-            Self::Connection(key, Side::Near) => (5, key.place, key.generation),
-            Self::Connection(key, Side::Far) => (6, key.place, key.generation),
+            Self::Connection(key, Side::Near) => (5, key.index, key.generation),
+            Self::Connection(key, Side::Far) => (6, key.index, key.generation),
         };
-        u64::from(generation) << u32::BITS | u64::from(place) << KIND_BITS | kind
+        u64::from(generation) << u32::BITS | u64::from(index) << KIND_BITS | kind
     }
 
-    /// Decodes the number in an event.
     pub(super) fn of(number: u64) -> Self {
-        let place = u32::try_from(number >> KIND_BITS & PLACE_MASK).unwrap_or(u32::MAX);
+        let index = u32::try_from(number >> KIND_BITS & INDEX_MASK).unwrap_or(u32::MAX);
         let key = Key {
-            place,
+            index,
             generation: u32::try_from(number >> u32::BITS).unwrap_or(u32::MAX),
         };
         match number & KIND_MASK {
-            0 => Self::Listener(place),
-            1 => Self::Proxy(place),
-            2 => Self::Published(place),
-            3 => Self::Questions(place),
+            0 => Self::Listener(index),
+            1 => Self::Proxy(index),
+            2 => Self::Published(index),
+            3 => Self::Dns(index),
             4 => Self::Log,
             5 => Self::Connection(key, Side::Near),
             _ => Self::Connection(key, Side::Far),
@@ -120,52 +117,51 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Stores a connection in a free slot.
     pub(super) fn insert(&mut self, connection: Connection) -> Key {
         let connection = Some(Box::new(connection));
-        if let Some(place) = self.free.pop()
-            && let Some(slot) = self.slots.get_mut(place as usize)
+        if let Some(index) = self.free.pop()
+            && let Some(slot) = self.slots.get_mut(index as usize)
         {
             slot.generation = slot.generation.wrapping_add(1);
             slot.connection = connection;
             return Key {
-                place,
+                index,
                 generation: slot.generation,
             };
         }
-        let place = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+        let index = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
         self.slots.push(Slot {
             generation: 0,
             connection,
         });
         Key {
-            place,
+            index,
             generation: 0,
         }
     }
 
     pub(super) fn get(&mut self, key: Key) -> Option<&mut Connection> {
-        let slot = self.slots.get_mut(key.place as usize)?;
+        let slot = self.slots.get_mut(key.index as usize)?;
         let is_same = slot.generation == key.generation;
         slot.connection.as_deref_mut().filter(|_| is_same)
     }
 
     pub(super) fn remove(&mut self, key: Key) -> Option<Box<Connection>> {
-        let slot = self.slots.get_mut(key.place as usize)?;
+        let slot = self.slots.get_mut(key.index as usize)?;
         if slot.generation != key.generation {
             return None;
         }
         let removed = slot.connection.take();
         if removed.is_some() {
-            self.free.push(key.place);
+            self.free.push(key.index);
         }
         removed
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &Connection)> {
-        self.slots.iter().zip(0..).filter_map(|(slot, place)| {
+        self.slots.iter().zip(0..).filter_map(|(slot, index)| {
             let key = Key {
-                place,
+                index,
                 generation: slot.generation,
             };
             slot.connection
@@ -180,17 +176,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_token_comes_back_as_itself() {
+    fn a_token_is_decoded_from_its_number() {
         for number in [0, 1, 511, (1 << 29) - 1] {
             let key = Key {
-                place: number,
+                index: number,
                 generation: u32::MAX - number,
             };
             for token in [
                 Token::Listener(number),
                 Token::Proxy(number),
                 Token::Published(number),
-                Token::Questions(number),
+                Token::Dns(number),
                 Token::Log,
                 Token::Connection(key, Side::Near),
                 Token::Connection(key, Side::Far),

@@ -3,45 +3,31 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::address::Family;
+use crate::dns::{CLASS_IN, NAME_BYTES_MAX, TYPE_A, encode_name, opt_record};
 use spec::host_name::HostName;
 
-/// Maximum size of a UDP answer that the query advertises (EDNS, RFC 6891): fits all paths unfragmented.
-pub(crate) const DATAGRAM_BYTES_MAX: u16 = 1_232;
 /// Maximum number of aliases in the chain of a name.
 const ALIASES_MAX: usize = 16;
 /// Maximum number of records of an answer that are read.
 const RECORDS_MAX: usize = 256;
 /// Maximum number of compression pointers in a name: a name has at most 127 labels.
 const POINTERS_MAX: usize = 128;
-/// Maximum size of a name in a message, with length bytes and terminator (RFC 1035, 2.3.4).
-const NAME_BYTES_MAX: usize = 255;
-const CLASS_IN: u16 = 1;
 const TYPE_CNAME: u16 = 5;
+const TYPE_AAAA: u16 = 28;
 
-/// The requested address family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// Records of type A.
-    V4,
-    /// Records of type AAAA.
-    V6,
-}
-
-impl Family {
-    const fn number(self) -> u16 {
-        match self {
-            Self::V4 => 1,
-            Self::V6 => 28,
-        }
+/// The record type of the addresses of a family.
+const fn record_type(family: Family) -> u16 {
+    match family {
+        Family::V4 => TYPE_A,
+        Family::V6 => TYPE_AAAA,
     }
 }
 
-/// The answer of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// The addresses in the server's order; empty if the name has none of this family.
     Addresses(Vec<IpAddr>),
-    /// The name does not exist.
     NoName,
     /// The answer is truncated and must be requested over TCP.
     Truncated,
@@ -51,10 +37,10 @@ pub enum Answer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
     /// Another id, another question, or not an answer: ignore it.
-    #[error("this answers another question")]
+    #[error("the message does not answer the query")]
     Foreign,
     /// The server returned an error code; query the next one.
-    #[error("the server answered with code {0}")]
+    #[error("the server returned the error code {0}")]
     Code(u8),
     /// Inconsistent lengths or circular pointers.
     #[error("the answer is malformed")]
@@ -63,23 +49,15 @@ pub enum AnswerError {
 
 /// The query for the addresses of `name`.
 #[must_use]
-pub fn question(id: u16, name: &HostName, family: Family) -> Vec<u8> {
+pub fn query(id: u16, name: &HostName, family: Family) -> Vec<u8> {
     let mut message = Vec::with_capacity(64);
     message.extend_from_slice(&id.to_be_bytes());
     // Recursion desired; one question, one additional record.
     message.extend_from_slice(&[0x01, 0x00, 0, 1, 0, 0, 0, 0, 0, 1]);
-    for label in name.as_str().split('.') {
-        // Labels have at most 63 bytes.
-        message.push(u8::try_from(label.len()).unwrap_or(0));
-        message.extend_from_slice(label.as_bytes());
-    }
-    message.push(0);
-    message.extend_from_slice(&family.number().to_be_bytes());
+    message.extend_from_slice(&encode_name(name));
+    message.extend_from_slice(&record_type(family).to_be_bytes());
     message.extend_from_slice(&CLASS_IN.to_be_bytes());
-    // OPT: the root name, type 41, the UDP payload size.
-    message.extend_from_slice(&[0, 0, 41]);
-    message.extend_from_slice(&DATAGRAM_BYTES_MAX.to_be_bytes());
-    message.extend_from_slice(&[0; 6]);
+    message.extend_from_slice(&opt_record(0, false));
     message
 }
 
@@ -100,10 +78,10 @@ pub fn parse(
         return Err(AnswerError::Foreign);
     }
     let mut at = 12;
-    let asked = read_name(message, &mut at)?;
+    let question = read_name(message, &mut at)?;
     let kind = read_two(message, &mut at)?;
     let class = read_two(message, &mut at)?;
-    if asked.as_ref() != Some(name) || kind != family.number() || class != CLASS_IN {
+    if question.as_ref() != Some(name) || kind != record_type(family) || class != CLASS_IN {
         return Err(AnswerError::Foreign);
     }
     match flags & 0x000f {
@@ -118,7 +96,6 @@ pub fn parse(
     addresses(message, at, records, name, family).map(Answer::Addresses)
 }
 
-/// A record of an answer.
 enum Record {
     Alias(HostName, HostName),
     Address(HostName, IpAddr),
@@ -178,7 +155,7 @@ fn read_record(message: &[u8], at: &mut usize, family: Family) -> Result<Record,
         }
         return Ok(target.map_or(Record::Other, |target| Record::Alias(owner, target)));
     }
-    if kind != family.number() {
+    if kind != record_type(family) {
         return Ok(Record::Other);
     }
     let address = match (family, data) {
@@ -224,7 +201,7 @@ fn read_name(message: &[u8], at: &mut usize) -> Result<Option<HostName>, AnswerE
             0 => break,
             1..=63 => {
                 bytes += usize::from(length) + 1;
-                if NAME_BYTES_MAX < bytes {
+                if bytes > NAME_BYTES_MAX {
                     return Err(AnswerError::Malformed);
                 }
                 labels.push(take(message, &mut cursor, usize::from(length))?);
@@ -234,7 +211,7 @@ fn read_name(message: &[u8], at: &mut usize) -> Result<Option<HostName>, AnswerE
                 end.get_or_insert(cursor);
                 let target = usize::from(u16::from_be_bytes([length & 0x3f, low]));
                 pointers += 1;
-                if earliest <= target || POINTERS_MAX < pointers {
+                if target >= earliest || pointers > POINTERS_MAX {
                     return Err(AnswerError::Malformed);
                 }
                 earliest = target;
@@ -258,7 +235,7 @@ mod tests {
 
     /// An answer to a query for `a.com` with these encoded records.
     fn answer(records: &[&[u8]]) -> Vec<u8> {
-        let mut message = question(7, &name("a.com"), Family::V4);
+        let mut message = query(7, &name("a.com"), Family::V4);
         message.truncate(12 + 7 + 4);
         message[2] = 0x81;
         message[3] = 0x80;
@@ -282,7 +259,7 @@ mod tests {
     ];
 
     #[test]
-    fn addresses_are_found_at_the_name_and_over_its_aliases() {
+    fn addresses_are_found_under_the_name_and_its_aliases() {
         let found = |records: &[&[u8]]| match read(&answer(records)) {
             Ok(Answer::Addresses(addresses)) => addresses
                 .iter()
@@ -293,12 +270,12 @@ mod tests {
         assert_eq!(found(&[ADDRESS]), ["93.184.216.34"]);
         assert_eq!(found(&[ALIAS, ALIASED]), ["1.2.3.4"]);
         assert_eq!(found(&[ALIASED, ALIAS]), ["1.2.3.4"]);
-        assert!(found(&[ALIASED]).is_empty(), "nobody asked for b.com");
+        assert!(found(&[ALIASED]).is_empty(), "b.com was not queried");
         assert!(found(&[]).is_empty());
     }
 
     #[test]
-    fn what_does_not_answer_the_question_is_foreign() {
+    fn a_message_that_does_not_answer_the_query_is_foreign() {
         let good = answer(&[ADDRESS]);
         let with = |at: usize, byte: u8| {
             let mut message = good.clone();
@@ -322,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_pointers_that_no_name_needs_is_malformed() {
+    fn a_chain_of_too_many_pointers_is_malformed() {
         // A record of another type with the chain in its data, and one whose owner is the end of the
         // chain.
         let chain = |links: usize| {
@@ -345,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_and_lengths_that_do_not_add_up_are_malformed() {
+    fn cycles_and_inconsistent_lengths_are_malformed() {
         let mut circle = ALIAS.to_vec();
         let start = u8::try_from(answer(&[]).len()).expect("short");
         circle[14] = 0xc0;
@@ -367,7 +344,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_answer_is_read_without_a_panic(tail: Vec<u8>, count: u8) {
+        fn any_answer_is_parsed_without_a_panic(tail: Vec<u8>, count: u8) {
             let mut message = answer(&[&tail]);
             message[7] = count;
             drop(read(&message));

@@ -17,8 +17,8 @@ pub fn look_up(text: &[u8], name: &HostName) -> Vec<IpAddr> {
         let Some(Ok(address)) = words.next().map(str::parse::<IpAddr>) else {
             continue;
         };
-        let named = words.any(|word| HostName::parse(word.as_bytes()).as_ref() == Ok(name));
-        if named && !found.contains(&address) {
+        let has_name = words.any(|word| HostName::parse(word.as_bytes()).as_ref() == Ok(name));
+        if has_name && !found.contains(&address) {
             found.push(address);
         }
     }
@@ -31,7 +31,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn all_lines_of_a_name_count_in_their_order() {
+    fn the_addresses_of_all_lines_are_found_in_order() {
         let text = b"127.0.0.1 localhost\n# 1.1.1.1 a.com\n93.184.216.34\ta.com  www.A.com # x\n\
             bad a.com\n2606:2800::1 a.com\n93.184.216.34 a.com\n\xff a.com\n10.0.0.1 b.com";
         let of = |name: &str| look_up(text, &HostName::parse(name.as_bytes()).expect(name));
@@ -44,7 +44,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_file_is_read_without_a_panic(text: Vec<u8>) {
+        fn any_file_is_parsed_without_a_panic(text: Vec<u8>) {
             let name = HostName::parse(b"a.com").expect("a name");
             let found = look_up(&text, &name);
             prop_assert!(found.len() <= text.len());

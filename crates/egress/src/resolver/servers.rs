@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 
-/// The limit of the C library.
+/// The limit of the C library (`MAXNS`).
 const SERVERS_MAX: usize = 3;
 const PORT: u16 = 53;
 
@@ -28,7 +28,7 @@ pub fn named_servers(text: &[u8]) -> Vec<SocketAddr> {
         if words.next() != Some("nameserver") {
             continue;
         }
-        if let Some(server) = words.next().and_then(server)
+        if let Some(server) = words.next().and_then(parse_server)
             && servers.len() < SERVERS_MAX
             && !servers.contains(&server)
         {
@@ -40,7 +40,7 @@ pub fn named_servers(text: &[u8]) -> Vec<SocketAddr> {
 
 /// Parses an address. The zone of a link-local address must be a number: interface names are not
 /// resolved.
-fn server(text: &str) -> Option<SocketAddr> {
+fn parse_server(text: &str) -> Option<SocketAddr> {
     if let Some((address, zone)) = text.split_once('%') {
         let IpAddr::V6(address) = address.parse().ok()? else {
             return None;
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_servers_are_asked_in_their_order_and_the_host_where_none_is_named() {
+    fn the_first_three_servers_are_used_or_localhost() {
         for (text, servers) in [
             (&b""[..], &["127.0.0.1:53"][..]),
             (b"search a.com\n# nameserver 1.1.1.1\n;x\n", &["127.0.0.1:53"]),

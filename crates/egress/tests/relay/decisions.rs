@@ -1,4 +1,4 @@
-//! Who is reached and who is denied, by name, port and first bytes.
+//! Which connections are allowed and denied, by name, port and first bytes.
 
 use std::io::{Read as _, Write as _};
 use std::net::UdpSocket;
@@ -12,8 +12,8 @@ use crate::ground::{
 };
 
 #[test]
-fn an_allowed_name_is_reached_where_its_first_bytes_name_it() {
-    if !enter("decisions::an_allowed_name_is_reached_where_its_first_bytes_name_it") {
+fn an_allowed_name_is_reached_if_the_first_bytes_name_it() {
+    if !enter("decisions::an_allowed_name_is_reached_if_the_first_bytes_name_it") {
         return;
     }
     let mut ground = Ground::new(Plan::default());
@@ -22,7 +22,7 @@ fn an_allowed_name_is_reached_where_its_first_bytes_name_it() {
     let sent = hello.clone();
     let (secure, plain, raw) = ground.act(move || {
         let mut secure = dial("API.openai.com", 443);
-        // In single bytes, and then in one.
+        // First single bytes, then the rest at once.
         for byte in &sent[..40] {
             secure.write_all(&[*byte]).expect("written");
         }
@@ -46,9 +46,10 @@ fn an_allowed_name_is_reached_where_its_first_bytes_name_it() {
     );
     assert_eq!(ground.outside.all_asked(), 0, "the hosts file knows them");
     let outcome = ground.finish();
-    assert_eq!(outcome.denials.kinds().count(), 0);
+    assert_eq!(outcome.denials.distinct().count(), 0);
     let mut traffic: Vec<(&str, u64, u64, u64)> = outcome
-        .traffic
+        .report
+        .hosts
         .iter()
         .map(|host| {
             let bytes = (host.sent_bytes, host.received_bytes);
@@ -184,8 +185,8 @@ fn a_silent_connection_on_443_is_closed_at_its_timeout() {
 }
 
 #[test]
-fn questions_are_answered_over_datagrams_and_connections_by_every_address() {
-    if !enter("decisions::questions_are_answered_over_datagrams_and_connections_by_every_address") {
+fn dns_queries_are_answered_over_udp_and_tcp_at_every_address() {
+    if !enter("decisions::dns_queries_are_answered_over_udp_and_tcp_at_every_address") {
         return;
     }
     let mut ground = Ground::new(Plan::default());
@@ -193,7 +194,7 @@ fn questions_are_answered_over_datagrams_and_connections_by_every_address() {
         let mut seen = Vec::new();
         for server in ["8.8.8.8:53", "169.254.169.253:53", "[2001:4860::8888]:53"] {
             let mut stream = connect(server);
-            // Two questions at once, the second one in two parts.
+            // Two queries at once, the second one in two parts.
             for (name, kind, cut) in [("api.openai.com", 1, 0), ("evil.com", 16, 7)] {
                 let message = question(name, kind);
                 let length = u16::try_from(message.len()).expect("short");
@@ -221,7 +222,7 @@ fn questions_are_answered_over_datagrams_and_connections_by_every_address() {
             let read = socket.recv(&mut buffer).expect("answered");
             assert_eq!(answer(&buffer[..read]), (code, None), "{kind}");
         }
-        // What is no question has no answer, and harms nobody.
+        // A malformed message is refused and affects no other query.
         let mut long = connect("8.8.8.8:53");
         long.write_all(&[0xff; 4]).expect("written");
         assert!(is_reset(&mut long));
@@ -243,8 +244,8 @@ fn questions_are_answered_over_datagrams_and_connections_by_every_address() {
 }
 
 #[test]
-fn packets_that_no_listener_gets_are_judged_as_connections_are() {
-    if !enter("decisions::packets_that_no_listener_gets_are_judged_as_connections_are") {
+fn packets_without_a_listener_get_the_same_decisions_as_connections() {
+    if !enter("decisions::packets_without_a_listener_get_the_same_decisions_as_connections") {
         return;
     }
     let (ours, log) = UnixDatagram::pair().expect("a pair");
@@ -295,8 +296,8 @@ fn packets_that_no_listener_gets_are_judged_as_connections_are() {
 }
 
 #[test]
-fn messages_of_the_log_that_are_missing_are_counted() {
-    if !enter("decisions::messages_of_the_log_that_are_missing_are_counted") {
+fn missing_log_messages_are_counted() {
+    if !enter("decisions::missing_log_messages_are_counted") {
         return;
     }
     let (ours, log) = UnixDatagram::pair().expect("a pair");
@@ -335,5 +336,5 @@ fn messages_of_the_log_that_are_missing_are_counted() {
     }
     let outcome = ground.finish();
     assert_eq!(crate::ground::shown(&outcome), ["udp 8.8.8.8:443 proto x4"]);
-    assert_eq!(outcome.lost_datagrams, 3);
+    assert_eq!(outcome.report.lost_datagrams, 3);
 }

@@ -1,4 +1,4 @@
-//! More of everything than there is room for.
+//! More connections, queries and denials than the limits allow.
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
@@ -8,8 +8,8 @@ use spec::denial_reason::DenialReason;
 use crate::ground::{Ground, Plan, ask, dial, enter, exchange, question};
 
 #[test]
-fn connections_beyond_the_cap_are_denied_and_their_places_are_used_again() {
-    if !enter("floods::connections_beyond_the_cap_are_denied_and_their_places_are_used_again") {
+fn connections_beyond_the_limit_are_denied_and_slots_are_reused() {
+    if !enter("floods::connections_beyond_the_limit_are_denied_and_slots_are_reused") {
         return;
     }
     let mut ground = Ground::new(Plan::default());
@@ -29,7 +29,7 @@ fn connections_beyond_the_cap_are_denied_and_their_places_are_used_again() {
     });
     assert_eq!(streams.len(), 256);
     drop(streams);
-    // Two thousand more; who comes before a place is free comes again.
+    // Two thousand more; a connection that is refused because all slots are in use is repeated.
     for wave in 0..20_u32 {
         let echoed = ground.act(move || {
             let mut echoed = 0;
@@ -49,11 +49,11 @@ fn connections_beyond_the_cap_are_denied_and_their_places_are_used_again() {
         assert_eq!(echoed, 100);
     }
     let outcome = ground.finish();
-    let kinds: Vec<_> = outcome.denials.kinds().collect();
+    let kinds: Vec<_> = outcome.denials.distinct().collect();
     assert_eq!(kinds.len(), 1);
     assert_eq!(kinds[0].0.reason, DenialReason::Limit);
     assert!(44 <= kinds[0].1.count);
-    assert_eq!(outcome.traffic[0].connections, 2_256);
+    assert_eq!(outcome.report.hosts[0].connections, 2_256);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn ten_thousand_denials_of_each_kind_are_all_counted() {
     let mut ground = Ground::new(Plan::default());
     let connections = ground.body.start(|| {
         for _ in 0..10_000 {
-            // The reset may come before connect(2) returns.
+            // The reset may arrive before connect(2) returns.
             drop(TcpStream::connect("8.8.8.8:443"));
         }
     });
@@ -81,22 +81,22 @@ fn ten_thousand_denials_of_each_kind_are_all_counted() {
     ground.wait(&connections);
     ground.wait(&questions);
     let outcome = ground.finish();
-    let kinds: Vec<_> = outcome.denials.kinds().collect();
+    let kinds: Vec<_> = outcome.denials.distinct().collect();
     assert_eq!(kinds.len(), 1_000);
     let kept: u64 = kinds.iter().map(|(_, seen)| seen.count).sum();
-    assert_eq!(kept + outcome.denials.others(), 20_000);
-    assert_eq!(outcome.lost_questions, 0);
+    assert_eq!(kept + outcome.denials.unlisted(), 20_000);
+    assert_eq!(outcome.report.lost_questions, 0);
     let dialled = kinds.iter().find(|(attempt, _)| attempt.port == Some(443));
     assert_eq!(dialled.expect("among them").1.count, 10_000);
 }
 
 #[test]
-fn questions_for_which_there_was_no_room_are_counted_as_lost() {
-    if !enter("floods::questions_for_which_there_was_no_room_are_counted_as_lost") {
+fn dns_queries_beyond_the_buffer_are_counted_as_lost() {
+    if !enter("floods::dns_queries_beyond_the_buffer_are_counted_as_lost") {
         return;
     }
     let mut ground = Ground::new(Plan::default());
-    // Nobody turns the relay while they are sent.
+    // The relay does not run while they are sent.
     ground.body.run(|| {
         let socket = UdpSocket::bind("0.0.0.0:0").expect("bound");
         for _ in 0..20_000 {
@@ -107,9 +107,9 @@ fn questions_for_which_there_was_no_room_are_counted_as_lost() {
     });
     ground.act(|| ());
     let outcome = ground.finish();
-    let (_, seen) = outcome.denials.kinds().next().expect("one kind");
-    assert!(0 < outcome.lost_questions);
-    assert_eq!(seen.count + outcome.lost_questions, 20_000);
+    let (_, seen) = outcome.denials.distinct().next().expect("one kind");
+    assert!(0 < outcome.report.lost_questions);
+    assert_eq!(seen.count + outcome.report.lost_questions, 20_000);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_relay_without_descriptors_waits_and_goes_on() {
         },
     )
     .expect("set");
-    // The body needs its own, in the same process here.
+    // The body needs descriptors too; here it is in the same process.
     std::thread::sleep(Duration::from_millis(200));
     while let Ok(file) = std::fs::File::open("/dev/null") {
         held.push(file);
@@ -144,7 +144,7 @@ fn a_relay_without_descriptors_waits_and_goes_on() {
             turns.is_multiple_of(10)
         });
     }
-    // Each turn of the ground waits 2 ms, where there is nothing to do.
+    // Each turn of the test waits 2 ms if there is no event.
     assert!(turns < 2_000, "{turns} turns: it does not wait");
     drop(held);
     assert_eq!(ground.wait(&waiting), b"hello");

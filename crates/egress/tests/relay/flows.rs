@@ -1,4 +1,4 @@
-//! Bytes of connections that stand.
+//! Data of established connections.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -25,7 +25,7 @@ fn each_half_is_closed_on_its_own() {
     }
     let mut ground = Ground::new(Plan::default());
     let outside = ground.outside.clone();
-    // Answers only after the request's end.
+    // Answers only after the end of the request.
     outside.serve_with(9000, |mut stream| {
         let mut request = Vec::new();
         stream.read_to_end(&mut request).expect("read");
@@ -44,8 +44,8 @@ fn each_half_is_closed_on_its_own() {
 }
 
 #[test]
-fn the_other_side_s_end_comes_first_and_the_body_may_still_send() {
-    if !enter("flows::the_other_side_s_end_comes_first_and_the_body_may_still_send") {
+fn the_body_may_send_after_the_server_has_closed_its_half() {
+    if !enter("flows::the_body_may_send_after_the_server_has_closed_its_half") {
         return;
     }
     let mut ground = Ground::new(Plan::default());
@@ -110,7 +110,7 @@ fn an_early_answer_to_an_unread_request_arrives() {
         return;
     }
     let mut ground = Ground::new(Plan::default());
-    // Closing with unread bytes is a reset, after an answer.
+    // Closing with unread bytes resets the connection after the answer.
     ground.outside.serve_with(9000, |mut stream| {
         let mut some = [0; 1_000];
         stream.read_exact(&mut some).expect("read");
@@ -140,7 +140,7 @@ fn a_slow_reader_gets_everything_and_delays_no_other_stream() {
     });
     let slow = ground.body.start(move || {
         let mut stream = dial("db.example", 9000);
-        // Until everything on the way is full.
+        // Waits until all buffers are full.
         std::thread::sleep(std::time::Duration::from_millis(300));
         let mut all = Vec::new();
         stream.read_to_end(&mut all).expect("an orderly end");
@@ -153,9 +153,9 @@ fn a_slow_reader_gets_everything_and_delays_no_other_stream() {
     assert!(ground.wait(&slow) == Sha256::digest(pattern(size, 3)));
     let outcome = ground.finish();
     assert_eq!(
-        outcome.traffic[0]
+        outcome.report.hosts[0]
             .received_bytes
-            .max(outcome.traffic[1].received_bytes),
+            .max(outcome.report.hosts[1].received_bytes),
         24 << 20
     );
 }
@@ -166,7 +166,7 @@ fn many_streams_at_once_lose_and_mix_nothing() {
         return;
     }
     let mut ground = Ground::new(Plan::default());
-    // Two waves: the second one uses the places of the first.
+    // Two waves: the second one uses the slots of the first.
     for wave in 0..2_u8 {
         let streams: Vec<_> = (0..64_u8)
             .map(|number| {
@@ -195,10 +195,10 @@ fn many_streams_at_once_lose_and_mix_nothing() {
         }
     }
     let outcome = ground.finish();
-    assert_eq!(outcome.traffic[0].connections, 128);
+    assert_eq!(outcome.report.hosts[0].connections, 128);
     assert_eq!(
-        outcome.traffic[0].sent_bytes,
-        outcome.traffic[0].received_bytes
+        outcome.report.hosts[0].sent_bytes,
+        outcome.report.hosts[0].received_bytes
     );
 }
 
@@ -215,7 +215,7 @@ fn what_the_body_had_sent_when_it_ended_is_still_forwarded() {
         told.send(all.len()).expect("told");
     });
     ground.act(|| drop(dial("db.example", 443)));
-    // Nobody turns the relay from here to the body's end.
+    // The relay does not run from here to the end of the body.
     let address = ground.act(|| crate::ground::ask("db.example").1.expect("an address"));
     ground.body.run(move || {
         let mut stream = crate::ground::connect(&format!("{address}:9000"));
@@ -224,7 +224,7 @@ fn what_the_body_had_sent_when_it_ended_is_still_forwarded() {
     });
     let now = ground.now();
     ground.relay().body_has_ended(now);
-    ground.until(|ground| ground.relay().is_settled());
+    ground.until(|ground| ground.relay().is_drained());
     assert_eq!(is_told.recv().expect("it came"), 50_000);
     assert_eq!(
         ground.denials(),
@@ -255,7 +255,7 @@ fn a_transfer_cut_off_by_the_end_of_a_run_is_reset() {
         stream
     });
     let outcome = ground.finish();
-    assert_eq!(outcome.traffic[0].sent_bytes, 5);
+    assert_eq!(outcome.report.hosts[0].sent_bytes, 5);
     assert!(is_told.recv().expect("it saw an end"));
     drop(kept);
 }

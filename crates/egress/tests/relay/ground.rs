@@ -1,5 +1,5 @@
-//! Three networks, joined as a run joins them: the body's, in which every address is local; the
-//! host's, where the relay runs; the outside, reached over a link from the host's.
+//! Three connected networks, as in a run: the body's, in which every address is local; the host's,
+//! where the relay runs; and the outside, which the host reaches over a veth link.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -18,20 +18,20 @@ use sys::namespace;
 
 use crate::outside::Outside;
 
-/// What takes longer hangs. Not an assertion about speed.
+/// A limit for hangs. Not an assertion about speed.
 const HANG_AFTER: Duration = Duration::from_secs(60);
 const INSIDE: &str = "RUNNER_RELAY_TESTS_INSIDE";
-/// Ports that listeners of the body's network have, besides 53.
+/// Ports with a listener in the body's network, besides 53.
 pub(crate) const PORTS: [u16; 5] = [80, 443, 8080, 8443, 9000];
 
 type Act = Box<dyn FnOnce() + Send>;
 
-/// A network namespace, and a thread that lives in it.
+/// A network namespace with a thread in it.
 #[derive(Clone)]
 pub(crate) struct Place(mpsc::Sender<Act>);
 
 impl Place {
-    /// A new network; the commands are run in it.
+    /// Creates a network namespace and runs the commands in it.
     fn new(commands: &str) -> Self {
         let (sender, receiver) = mpsc::channel::<Act>();
         let (made, is_made) = mpsc::channel();
@@ -49,12 +49,13 @@ impl Place {
         place
     }
 
-    /// Runs it there and waits for what comes of it. Threads that it starts are there too.
+    /// Runs `act` in the namespace and waits for the result. Threads that it starts are in the
+    /// namespace too.
     pub(crate) fn run<R: Send + 'static>(&self, act: impl FnOnce() -> R + Send + 'static) -> R {
         self.start(act).recv().expect("it has come to its end")
     }
 
-    /// Runs it there, in a thread of its own.
+    /// Runs `act` in the namespace, in a separate thread.
     pub(crate) fn start<R: Send + 'static>(
         &self,
         act: impl FnOnce() -> R + Send + 'static,
@@ -67,7 +68,7 @@ impl Place {
         receiver
     }
 
-    /// The thread whose network it is.
+    /// The id of the thread in the namespace.
     fn thread(&self) -> rustix::thread::Pid {
         let (sender, receiver) = mpsc::channel();
         let act = move || sender.send(rustix::thread::gettid()).expect("waited for");
@@ -88,7 +89,7 @@ fn shell(commands: &str) {
     );
 }
 
-/// The kernel makes an address of IPv6 usable in the background, also one without DAD.
+/// The kernel makes an IPv6 address usable in the background, also without DAD.
 fn wait_for_local(address: &str) {
     let start = Instant::now();
     loop {
@@ -101,7 +102,7 @@ fn wait_for_local(address: &str) {
     }
 }
 
-/// Runs this very test again where it may make networks. `false`: that has been done.
+/// Runs the calling test again in a namespace where it may create networks. Returns `true` inside.
 pub(crate) fn enter(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -129,7 +130,7 @@ pub(crate) fn enter(test: &str) -> bool {
     false
 }
 
-/// What a test decides about its ground.
+/// The settings of a test.
 pub(crate) struct Plan {
     pub(crate) allowed: Vec<&'static str>,
     pub(crate) private: Vec<&'static str>,
@@ -165,7 +166,7 @@ pub(crate) struct Ground {
     relay: Relay,
     /// How far the relay's clock is ahead.
     ahead: Duration,
-    /// Whether asks are answered by sockets of the body's network.
+    /// Whether connect requests are answered by sockets of the body's network.
     answers_asks: bool,
 }
 
@@ -221,7 +222,7 @@ impl Ground {
                     .flat_map(|port| [tcp("0.0.0.0", *port), tcp("::", *port)])
                     .collect(),
                 proxies: vec![tcp("127.0.0.1", 3), tcp("::1", 3)],
-                questions: ["0.0.0.0:53", "[::]:53"].map(questions).into(),
+                dns: ["0.0.0.0:53", "[::]:53"].map(dns_socket).into(),
                 log: None,
             }
         });
@@ -277,15 +278,15 @@ impl Ground {
         let entry = PollFd::from_borrowed_fd(self.relay.as_fd(), PollFlags::IN);
         poll(&mut [entry], Some(&patience)).expect("polled");
         self.relay.turn(now).expect("turned");
-        while let Some(ask) = self.relay.next_ask() {
+        while let Some(request) = self.relay.next_connect_request() {
             assert!(self.answers_asks, "nothing is published");
             let socket = self.body.run(move || {
-                let address: IpAddr = if ask.is_v6 {
+                let address: IpAddr = if request.is_v6 {
                     "::1".parse().expect("one")
                 } else {
                     Ipv4Addr::LOCALHOST.into()
                 };
-                let family = if ask.is_v6 {
+                let family = if request.is_v6 {
                     rustix::net::AddressFamily::INET6
                 } else {
                     rustix::net::AddressFamily::INET
@@ -297,16 +298,16 @@ impl Ground {
                     None,
                 )
                 .expect("a socket");
-                match rustix::net::connect(&socket, &SocketAddr::new(address, ask.port)) {
+                match rustix::net::connect(&socket, &SocketAddr::new(address, request.port)) {
                     Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
                     Err(errno) => Err(errno),
                 }
             });
-            self.relay.answered(ask.id, socket, now);
+            self.relay.take_socket(request.id, socket, now);
         }
     }
 
-    /// Turns the relay until the other side is done.
+    /// Runs the relay until `done` has a result.
     pub(crate) fn wait<R>(&mut self, done: &mpsc::Receiver<R>) -> R {
         let start = Instant::now();
         loop {
@@ -319,18 +320,18 @@ impl Ground {
         }
     }
 
-    /// Lets the body act, and turns the relay until it has.
+    /// Runs `act` in the body's network, and the relay until it returns.
     pub(crate) fn act<R: Send + 'static>(&mut self, act: impl FnOnce() -> R + Send + 'static) -> R {
         let done = self.body.start(act);
         self.wait(&done)
     }
 
-    /// The relay's clock goes ahead of every other.
+    /// Moves the relay's clock forward.
     pub(crate) fn skip(&mut self, time: Duration) {
         self.ahead += time;
     }
 
-    /// Turns the relay until `is_so`.
+    /// Runs the relay until `is_so` returns true.
     pub(crate) fn until(&mut self, mut is_so: impl FnMut(&mut Self) -> bool) {
         let start = Instant::now();
         while !is_so(self) {
@@ -347,12 +348,12 @@ impl Ground {
         Instant::now() + self.ahead
     }
 
-    /// What came of all of it.
+    /// Ends the relay and returns its outcome.
     pub(crate) fn finish(self) -> Outcome {
         self.relay.finish(Instant::now() + self.ahead)
     }
 
-    /// The denials as `proto object reason xN`, and nothing else was told.
+    /// Ends the relay and returns the denials as `proto object reason xN`.
     pub(crate) fn denials(self) -> Vec<String> {
         shown(&self.finish())
     }
@@ -360,9 +361,9 @@ impl Ground {
 
 /// The denials as `proto object reason xN`.
 pub(crate) fn shown(outcome: &Outcome) -> Vec<String> {
-    let kinds = outcome.denials.kinds();
-    kinds
-        .map(|(attempt, seen)| {
+    let distinct = outcome.denials.distinct();
+    distinct
+        .map(|(attempt, equal)| {
             let host = attempt.host.clone();
             let address = attempt.address.map(|address| address.to_string());
             let object = host.or(address).unwrap_or_default();
@@ -372,7 +373,7 @@ pub(crate) fn shown(outcome: &Outcome) -> Vec<String> {
             let reason = attempt.reason.row().code;
             format!(
                 "{} {object}{port} {reason} x{}",
-                attempt.protocol, seen.count
+                attempt.protocol, equal.count
             )
         })
         .collect()
@@ -395,7 +396,7 @@ fn listener(address: SocketAddr) -> OwnedFd {
     socket
 }
 
-fn questions(address: &str) -> OwnedFd {
+fn dns_socket(address: &str) -> OwnedFd {
     let address: SocketAddr = address.parse().expect("an address");
     let family = if address.is_ipv4() {
         rustix::net::AddressFamily::INET
@@ -416,7 +417,7 @@ fn questions(address: &str) -> OwnedFd {
     socket
 }
 
-/// The question for one name, as a resolver asks.
+/// A DNS query for one name, as a resolver sends it.
 pub(crate) fn question(name: &str, kind: u16) -> Vec<u8> {
     let mut message = vec![0xab, 0xcd, 0x01, 0x00, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.') {
@@ -429,7 +430,7 @@ pub(crate) fn question(name: &str, kind: u16) -> Vec<u8> {
     message
 }
 
-/// Asks any address at all; the code, and the address where there is one.
+/// Queries a name server; returns the code, and the address if there is one.
 pub(crate) fn ask(name: &str) -> (u8, Option<Ipv4Addr>) {
     let socket = UdpSocket::bind("0.0.0.0:0").expect("bound");
     socket.connect("8.8.8.8:53").expect("connected");
@@ -440,7 +441,7 @@ pub(crate) fn ask(name: &str) -> (u8, Option<Ipv4Addr>) {
     answer(&buffer[..read])
 }
 
-/// What an answer says.
+/// The code and the address of an answer.
 pub(crate) fn answer(message: &[u8]) -> (u8, Option<Ipv4Addr>) {
     let address = (message[7] == 1).then(|| {
         let octets: [u8; 4] = *message.last_chunk().expect("an address");
@@ -449,7 +450,7 @@ pub(crate) fn answer(message: &[u8]) -> (u8, Option<Ipv4Addr>) {
     (message[3] & 0x0f, address)
 }
 
-/// Asks for the name and dials what is answered.
+/// Resolves the name and dials the address.
 pub(crate) fn dial(name: &str, port: u16) -> TcpStream {
     let (_, address) = ask(name);
     let address = address.unwrap_or_else(|| panic!("{name} has no address"));
@@ -463,7 +464,7 @@ pub(crate) fn connect(to: &str) -> TcpStream {
     stream
 }
 
-/// Sends, and reads until as many bytes came back or the other side ended.
+/// Sends, and reads until as many bytes have returned or the peer has closed.
 pub(crate) fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
     if stream.write_all(bytes).is_err() {
         return Vec::new();
@@ -480,13 +481,13 @@ pub(crate) fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
     back
 }
 
-/// Whether the stream was reset, with nothing before it.
+/// Whether the stream was reset without data.
 pub(crate) fn is_reset(stream: &mut TcpStream) -> bool {
     let read = stream.read_exact(&mut [0; 1]);
     read.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
 }
 
-/// A ClientHello with these names, and an encrypted one inside where that is wanted.
+/// A ClientHello with these names, with or without an encrypted inner ClientHello.
 pub(crate) fn hello(names: &[&str], has_encrypted: bool) -> Vec<u8> {
     let sized = |bytes: &[u8]| {
         let length = u16::try_from(bytes.len()).expect("short");

@@ -1,4 +1,4 @@
-//! What names stand for outside, and who of them is dialled.
+//! How names are resolved outside, and which of their addresses are dialled.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use spec::egress_report::UnreachableCause;
 use crate::ground::{Ground, Plan, ask, connect, dial, enter, exchange, is_reset};
 use crate::outside::Zone;
 
-/// Names that only the name server knows.
+/// Names that only the name server has.
 fn ground() -> Ground {
     Ground::new(Plan {
         hosts: "",
@@ -32,7 +32,7 @@ fn a_name_is_looked_up_once_for_each_connection_and_that_answer_is_dialled() {
     );
     assert!(works(&mut ground, "api.openai.com"));
     assert!(works(&mut ground, "api.openai.com"));
-    // Each time once for each family.
+    // One query for each family each time.
     assert_eq!(outside.asked("api.openai.com"), (4, 0));
     outside.name("a.anthropic.com", Zone::of(&["2606:2800::34"]));
     assert!(works(&mut ground, "a.anthropic.com"));
@@ -57,8 +57,8 @@ fn a_name_is_looked_up_once_for_each_connection_and_that_answer_is_dialled() {
 }
 
 #[test]
-fn an_answer_that_does_not_fit_is_asked_for_over_a_connection() {
-    if !enter("lookups::an_answer_that_does_not_fit_is_asked_for_over_a_connection") {
+fn a_truncated_answer_is_requested_over_tcp() {
+    if !enter("lookups::a_truncated_answer_is_requested_over_tcp") {
         return;
     }
     let mut ground = ground();
@@ -96,7 +96,7 @@ fn only_public_addresses_are_dialled_and_without_one_it_is_a_denial() {
             "d.anthropic.com",
             Zone::of(&["::ffff:10.1.2.3", "64:ff9b::a01:203", "2002:a01:203::1"]),
         ),
-        // The host's own, on both ends of what the kernel says.
+        // Addresses of the host: its own ends of the links.
         ("e.anthropic.com", Zone::of(&["198.51.100.1", "2a00::1"])),
         (
             "f.anthropic.com",
@@ -120,8 +120,8 @@ fn only_public_addresses_are_dialled_and_without_one_it_is_a_denial() {
 }
 
 #[test]
-fn a_name_that_is_public_first_and_private_afterwards_never_leads_inside() {
-    if !enter("lookups::a_name_that_is_public_first_and_private_afterwards_never_leads_inside") {
+fn a_name_that_later_resolves_to_a_private_address_is_not_dialled_there() {
+    if !enter("lookups::a_name_that_later_resolves_to_a_private_address_is_not_dialled_there") {
         return;
     }
     let mut ground = ground();
@@ -149,8 +149,8 @@ fn a_name_that_is_public_first_and_private_afterwards_never_leads_inside() {
 }
 
 #[test]
-fn added_hosts_go_before_the_hosts_file_and_that_before_every_server() {
-    if !enter("lookups::added_hosts_go_before_the_hosts_file_and_that_before_every_server") {
+fn added_hosts_take_precedence_over_the_hosts_file_and_that_over_servers() {
+    if !enter("lookups::added_hosts_take_precedence_over_the_hosts_file_and_that_over_servers") {
         return;
     }
     let mut ground = Ground::new(Plan {
@@ -172,7 +172,7 @@ fn added_hosts_go_before_the_hosts_file_and_that_before_every_server() {
     for name in ["a.com", "b.com", "c.com", "d.com"] {
         assert!(works(&mut ground, name), "{name}");
     }
-    // Addresses that are allowed as such.
+    // Listed addresses.
     ground.act(|| {
         assert_eq!(exchange(&mut connect("10.1.2.3:8080"), b"x"), b"x");
         assert_eq!(exchange(&mut connect("93.184.216.35:8080"), b"x"), b"x");
@@ -197,8 +197,8 @@ fn added_hosts_go_before_the_hosts_file_and_that_before_every_server() {
 }
 
 #[test]
-fn who_does_not_answer_is_unreachable_and_not_denied() {
-    if !enter("lookups::who_does_not_answer_is_unreachable_and_not_denied") {
+fn a_host_that_does_not_answer_is_unreachable_and_not_denied() {
+    if !enter("lookups::a_host_that_does_not_answer_is_unreachable_and_not_denied") {
         return;
     }
     let mut ground = Ground::new(Plan {
@@ -207,18 +207,19 @@ fn who_does_not_answer_is_unreachable_and_not_denied() {
         ..Plan::default()
     });
     let outside = ground.outside.clone();
-    // Nobody listens there, and there is no such name.
+    // Nothing listens there, and the name does not exist.
     assert!(ground.act(|| is_reset(&mut dial("db.example", 9000))));
     assert!(ground.act(|| is_reset(&mut dial("x.anthropic.com", 8080))));
-    // The first server refuses, and the second one is asked.
+    // The first server refuses, so the second one is queried.
     outside.name(
         "api.openai.com",
         Zone::of(&["203.0.113.9", "93.184.216.34"]),
     );
     assert!(works(&mut ground, "api.openai.com"));
     let outcome = ground.finish();
-    assert_eq!(outcome.denials.kinds().count(), 0);
+    assert_eq!(outcome.denials.distinct().count(), 0);
     let unreachable: Vec<(&str, u16, UnreachableCause, u64)> = outcome
+        .report
         .unreachable
         .iter()
         .map(|known| (known.host.as_str(), known.port, known.cause, known.count))
@@ -233,13 +234,13 @@ fn who_does_not_answer_is_unreachable_and_not_denied() {
 }
 
 #[test]
-fn a_server_that_is_silent_is_waited_for_no_longer_than_its_time() {
-    if !enter("lookups::a_server_that_is_silent_is_waited_for_no_longer_than_its_time") {
+fn a_silent_name_server_is_abandoned_after_its_timeout() {
+    if !enter("lookups::a_silent_name_server_is_abandoned_after_its_timeout") {
         return;
     }
     let mut ground = Ground::new(Plan {
         hosts: "",
-        // Where nobody answers at all, not even that nobody is there.
+        // An address that does not answer at all, not even with a refusal.
         servers: vec!["93.184.216.99:53"],
         ..Plan::default()
     });
@@ -256,6 +257,7 @@ fn a_server_that_is_silent_is_waited_for_no_longer_than_its_time() {
     assert!(ground.wait(&waiting));
     let causes: Vec<UnreachableCause> = ground
         .finish()
+        .report
         .unreachable
         .iter()
         .map(|known| known.cause)
@@ -264,8 +266,8 @@ fn a_server_that_is_silent_is_waited_for_no_longer_than_its_time() {
 }
 
 #[test]
-fn names_under_a_wildcard_are_capped_and_told_as_one() {
-    if !enter("lookups::names_under_a_wildcard_are_capped_and_told_as_one") {
+fn names_under_a_wildcard_are_limited_and_reported_as_one() {
+    if !enter("lookups::names_under_a_wildcard_are_limited_and_reported_as_one") {
         return;
     }
     let mut ground = ground();
@@ -284,12 +286,12 @@ fn names_under_a_wildcard_are_capped_and_told_as_one() {
 }
 
 #[test]
-fn more_questions_than_the_pace_allows_fail_and_unknown_names_stay_unknown() {
-    if !enter("lookups::more_questions_than_the_pace_allows_fail_and_unknown_names_stay_unknown") {
+fn queries_beyond_the_rate_limit_fail_and_unknown_names_stay_unknown() {
+    if !enter("lookups::queries_beyond_the_rate_limit_fail_and_unknown_names_stay_unknown") {
         return;
     }
     let mut ground = ground();
-    // The relay's clock stands still for one second of the body's at most.
+    // The relay's clock stands still, so the limit is that of one second.
     let codes = ground.act(|| {
         (0..300)
             .map(|_| ask("api.openai.com").0)

@@ -1,5 +1,5 @@
-//! The relay over real sockets: a network of the body's, one of the host's where the relay runs,
-//! and one outside, all three of the test's own.
+//! The relay over real sockets, in three networks of the test: the body's, the host's where the
+//! relay runs, and one outside.
 #![expect(
     clippy::expect_used,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! The outside: a name server, and at every address servers that give back what they get.
+//! The outside network: a name server, and echo servers at every address.
 
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 
 use crate::ground::{PORTS, Place};
 
-/// What the name server says of a name.
+/// The answers of the name server for a name.
 #[derive(Clone, Default)]
 pub(crate) struct Zone {
-    /// The addresses of each answer in turn; the last is said again and again.
+    /// The addresses of each answer in turn; the last one repeats.
     pub(crate) answers: Vec<Vec<&'static str>>,
-    /// The name that stands for it.
+    /// The target of a CNAME record, which has the addresses.
     pub(crate) alias: Option<&'static str>,
-    /// Answers do not fit into datagrams.
+    /// Whether UDP answers are truncated.
     pub(crate) truncates: bool,
 }
 
@@ -30,13 +30,12 @@ impl Zone {
 #[derive(Default)]
 struct Known {
     zones: HashMap<String, Zone>,
-    /// Questions for addresses, by name and whether over a connection.
+    /// The queries: name, type, and whether over TCP.
     asked: Vec<(String, u16, bool)>,
-    /// Whom the relay dialled.
+    /// The addresses that the relay dialled.
     dialled: Vec<SocketAddr>,
 }
 
-/// See the module.
 #[derive(Clone)]
 pub(crate) struct Outside {
     place: Place,
@@ -74,7 +73,7 @@ impl Outside {
                         stream.read_exact(&mut message).expect("whole");
                         let answer = say(&message, true, &of_streams);
                         let length = u16::try_from(answer.len()).expect("short");
-                        // In two parts: a reader that expects one fails.
+                        // In two parts: a reader must accept partial input.
                         let framed = [&length.to_be_bytes(), answer.as_slice()].concat();
                         stream.write_all(&framed[..1]).expect("written");
                         stream.write_all(&framed[1..]).expect("written");
@@ -90,7 +89,7 @@ impl Outside {
         known.zones.insert(name.to_owned(), zone);
     }
 
-    /// How often a name was asked for: over datagrams, over connections.
+    /// The number of queries for a name: over UDP, over TCP.
     pub(crate) fn asked(&self, name: &str) -> (usize, usize) {
         let known = self.known.lock().expect("whole");
         let count = |over_stream| {
@@ -106,13 +105,13 @@ impl Outside {
         self.known.lock().expect("whole").asked.len()
     }
 
-    /// Whom the relay dialled, in order.
+    /// The addresses that the relay dialled, in order.
     pub(crate) fn dialled(&self) -> Vec<String> {
         let known = self.known.lock().expect("whole");
         known.dialled.iter().map(ToString::to_string).collect()
     }
 
-    /// Gives back what it gets, at every address.
+    /// Runs an echo server at every address.
     fn serve(&self, port: u16) {
         let known = self.known.clone();
         self.place.run(move || {
@@ -131,7 +130,7 @@ impl Outside {
         });
     }
 
-    /// Serves connections to a port in its own way.
+    /// Runs `serve` for each connection to a port.
     pub(crate) fn serve_with(&self, port: u16, act: impl Fn(TcpStream) + Send + Sync + 'static) {
         self.place.run(move || {
             let door = TcpListener::bind(("0.0.0.0", port)).expect("bound");
@@ -162,7 +161,7 @@ fn give_back(mut stream: TcpStream) {
     drop(stream.shutdown(Shutdown::Write));
 }
 
-/// The answer to a question that the relay asks.
+/// The answer to a query of the relay.
 fn say(message: &[u8], over_stream: bool, known: &Mutex<Known>) -> Vec<u8> {
     let mut at = 12;
     let mut labels = Vec::new();

@@ -1,4 +1,4 @@
-//! The compatibility proxy: judged as every other connection, and told why.
+//! The compatibility proxy: the same decisions as for other connections, and an answer with the reason.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -18,7 +18,7 @@ fn plan() -> Plan {
     }
 }
 
-/// Says something to the proxy; what it says until its end.
+/// Sends bytes to the proxy; returns its answer up to the end.
 fn say(text: &str) -> String {
     let mut stream = connect("127.0.0.1:3");
     stream.write_all(text.as_bytes()).expect("written");
@@ -27,7 +27,7 @@ fn say(text: &str) -> String {
     String::from_utf8(all).expect("text")
 }
 
-/// CONNECT; the status, and the stream behind it.
+/// CONNECT: returns the status, and the stream after it.
 fn tunnel(target: &str) -> (String, TcpStream) {
     let mut stream = connect("[::1]:3");
     write!(
@@ -44,7 +44,7 @@ fn tunnel(target: &str) -> (String, TcpStream) {
     (String::from_utf8_lossy(&head[9..12]).into_owned(), stream)
 }
 
-/// SOCKS5; the code of the reply, and the stream behind it.
+/// SOCKS5: returns the code of the reply, and the stream after it.
 fn socks(kind: u8, address: &[u8], port: u16) -> (u8, TcpStream) {
     let mut stream = connect("127.0.0.1:3");
     stream.write_all(&[5, 1, 0]).expect("written");
@@ -64,8 +64,8 @@ fn named(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn tunnels_are_judged_by_name_port_and_first_bytes() {
-    if !enter("proxy::tunnels_are_judged_by_name_port_and_first_bytes") {
+fn connect_requests_are_decided_by_name_port_and_first_bytes() {
+    if !enter("proxy::connect_requests_are_decided_by_name_port_and_first_bytes") {
         return;
     }
     let mut ground = Ground::new(plan());
@@ -109,11 +109,11 @@ fn tunnels_are_judged_by_name_port_and_first_bytes() {
                 assert!(text.contains("--allow-net evil.com:443"), "{text}");
             }
         }
-        // The address that a question was answered with is the name.
+        // The synthetic address of a DNS answer stands for the name.
         let address = ask("api.openai.com").1.expect("an address");
         assert_eq!(tunnel(&format!("{address}:8080")).0, "200");
         assert_eq!(tunnel("93.184.216.35:8080").0, "200");
-        // What comes with the request is passed on.
+        // Data after the request is forwarded.
         let mut early = connect("127.0.0.1:3");
         early
             .write_all(b"CONNECT api.openai.com:8080 HTTP/1.1\r\n\r\nearly")
@@ -145,7 +145,7 @@ fn tunnels_are_judged_by_name_port_and_first_bytes() {
             "tcp 127.0.0.1:8080 ip-literal x1",
         ]
     );
-    assert_eq!(outcome.unreachable.len(), 1);
+    assert_eq!(outcome.report.unreachable.len(), 1);
 }
 
 #[test]
@@ -206,15 +206,15 @@ fn socks_connects_by_name_and_address_and_nothing_else() {
 }
 
 #[test]
-fn one_request_passes_and_what_two_readers_read_differently_does_not() {
-    if !enter("proxy::one_request_passes_and_what_two_readers_read_differently_does_not") {
+fn one_request_is_forwarded_and_an_ambiguous_one_is_refused() {
+    if !enter("proxy::one_request_is_forwarded_and_an_ambiguous_one_is_refused") {
         return;
     }
     let mut ground = Ground::new(Plan {
         hosts: "93.184.216.34 api.openai.com db.example",
         ..Plan::default()
     });
-    // Tells the request back, and waits for its end.
+    // Returns the request, and waits for its end.
     ground.outside.serve_with(9000, |mut stream| {
         let mut request = vec![0; 4_096];
         let mut read = 0;
@@ -287,8 +287,8 @@ fn one_request_passes_and_what_two_readers_read_differently_does_not() {
 }
 
 #[test]
-fn names_that_only_the_proxy_was_told_count_under_their_wildcard() {
-    if !enter("proxy::names_that_only_the_proxy_was_told_count_under_their_wildcard") {
+fn names_in_proxy_requests_count_under_their_wildcard() {
+    if !enter("proxy::names_in_proxy_requests_count_under_their_wildcard") {
         return;
     }
     let mut ground = Ground::new(plan());
@@ -296,7 +296,7 @@ fn names_that_only_the_proxy_was_told_count_under_their_wildcard() {
         let codes = (0..80).map(|number| tunnel(&format!("n{number}.anthropic.com:8080")).0);
         codes.collect::<Vec<String>>()
     });
-    // Nobody knows them outside; those beyond the cap are not asked for.
+    // The names do not exist outside; those beyond the limit are not looked up.
     assert_eq!(codes.iter().filter(|code| *code == "502").count(), 64);
     assert_eq!(codes.iter().filter(|code| *code == "403").count(), 16);
     assert_eq!(ground.denials(), ["tcp *.anthropic.com:8080 limit x16"]);

@@ -1,4 +1,4 @@
-//! Ports of the body's that are reached from outside.
+//! Connections from outside to published ports.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -16,15 +16,22 @@ fn ground(port: u16) -> Ground {
     })
 }
 
-/// The caller, in the host's network.
+/// Runs a client in the host's network.
 fn call<R: Send + 'static>(act: impl FnOnce() -> R + Send + 'static) -> mpsc::Receiver<R> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || drop(sender.send(act())));
     receiver
 }
 
-fn give_back(door: &TcpListener) {
-    for mut stream in door.incoming().flatten() {
+const ONE_CONNECTION: [spec::egress_report::PublishedReport; 1] =
+    [spec::egress_report::PublishedReport {
+        host_port: 7_000,
+        body_port: 5_000,
+        connections: 1,
+    }];
+
+fn echo(listener: &TcpListener) {
+    for mut stream in listener.incoming().flatten() {
         let mut buffer = [0; 1_000];
         while let Ok(read) = stream.read(&mut buffer) {
             if read == 0 || stream.write_all(&buffer[..read]).is_err() {
@@ -35,14 +42,14 @@ fn give_back(door: &TcpListener) {
 }
 
 #[test]
-fn a_caller_reaches_a_server_of_the_body_s() {
-    if !enter("published::a_caller_reaches_a_server_of_the_body_s") {
+fn a_caller_reaches_a_server_of_the_body() {
+    if !enter("published::a_caller_reaches_a_server_of_the_body") {
         return;
     }
     let mut ground = ground(5_000);
     ground.body.run(|| {
-        let door = TcpListener::bind("127.0.0.1:5000").expect("bound");
-        std::thread::spawn(move || give_back(&door));
+        let listener = TcpListener::bind("127.0.0.1:5000").expect("bound");
+        std::thread::spawn(move || echo(&listener));
     });
     let caller = call(|| {
         let mut stream = connect("127.0.0.1:7000");
@@ -58,9 +65,9 @@ fn a_caller_reaches_a_server_of_the_body_s() {
     });
     assert_eq!(ground.wait(&caller), 1_000_000);
     let outcome = ground.finish();
-    assert_eq!(outcome.published, [(7_000, 5_000, 1)]);
-    assert_eq!(outcome.denials.kinds().count(), 0);
-    assert!(outcome.traffic.is_empty());
+    assert_eq!(outcome.report.published, ONE_CONNECTION);
+    assert_eq!(outcome.denials.distinct().count(), 0);
+    assert!(outcome.report.hosts.is_empty());
 }
 
 #[test]
@@ -70,8 +77,8 @@ fn a_server_on_the_loopback_of_ipv6_alone_is_reached_too() {
     }
     let mut ground = ground(5_000);
     ground.body.run(|| {
-        let door = TcpListener::bind("[::1]:5000").expect("bound");
-        std::thread::spawn(move || give_back(&door));
+        let listener = TcpListener::bind("[::1]:5000").expect("bound");
+        std::thread::spawn(move || echo(&listener));
     });
     let caller = call(|| exchange(&mut connect("127.0.0.1:7000"), b"hello"));
     assert_eq!(ground.wait(&caller), b"hello");
@@ -89,7 +96,7 @@ fn a_caller_is_reset_where_nobody_listens_inside_and_where_the_body_has_ended() 
     assert!(ground.wait(&caller));
     let now = ground.now();
     ground.relay().body_has_ended(now);
-    assert!(ground.relay().is_settled());
+    assert!(ground.relay().is_drained());
     assert!(
         TcpStream::connect("127.0.0.1:7000").is_err(),
         "the port is closed"
@@ -101,17 +108,17 @@ fn a_socket_that_never_comes_ends_in_a_reset_and_a_late_one_is_closed() {
     if !enter("published::a_socket_that_never_comes_ends_in_a_reset_and_a_late_one_is_closed") {
         return;
     }
-    let door = TcpListener::bind("127.0.0.1:0");
-    // This network's loopback is down until a ground is made.
-    drop(door);
+    let listener = TcpListener::bind("127.0.0.1:0");
+    // The loopback device of this network is down until the test network is created.
+    drop(listener);
     std::process::Command::new("ip")
         .args(["link", "set", "lo", "up"])
         .status()
         .expect("ip is there");
-    let door = TcpListener::bind("127.0.0.1:7000").expect("bound");
-    door.set_nonblocking(true).expect("set");
+    let listener = TcpListener::bind("127.0.0.1:7000").expect("bound");
+    listener.set_nonblocking(true).expect("set");
     let published = Published {
-        listener: door.into(),
+        listener: listener.into(),
         host_port: 7_000,
         body_port: 5_000,
     };
@@ -127,20 +134,20 @@ fn a_socket_that_never_comes_ends_in_a_reset_and_a_late_one_is_closed() {
     };
     let mut relay = Relay::new(None, vec![published], settings, start).expect("a relay");
     let caller = call(|| is_reset(&mut connect("127.0.0.1:7000")));
-    let ask = loop {
+    let request = loop {
         relay.turn(start).expect("turned");
-        if let Some(ask) = relay.next_ask() {
-            break ask;
+        if let Some(request) = relay.next_connect_request() {
+            break request;
         }
     };
-    assert_eq!((ask.port, ask.is_v6), (5_000, false));
+    assert_eq!((request.port, request.is_v6), (5_000, false));
     assert_eq!(relay.deadline(), Some(start + Duration::from_secs(10)));
     let late = start + Duration::from_secs(11);
     relay.turn(late).expect("turned");
     assert!(caller.recv().expect("done"));
     let (one, mut other) = std::os::unix::net::UnixStream::pair().expect("a pair");
-    relay.answered(ask.id, Ok(one.into()), late);
+    relay.take_socket(request.id, Ok(one.into()), late);
     assert_eq!(other.read(&mut [0]).expect("closed"), 0);
-    assert_eq!(relay.next_ask(), None);
-    assert_eq!(relay.finish(late).published, [(7_000, 5_000, 1)]);
+    assert_eq!(relay.next_connect_request(), None);
+    assert_eq!(relay.finish(late).report.published, ONE_CONNECTION);
 }

@@ -66,12 +66,14 @@ impl<'run> Relaying<'run> {
             return Ok(());
         };
         while self.pending.len() < PENDING_MAX
-            && let Some(ask) = relay.next_ask()
+            && let Some(request) = relay.next_connect_request()
         {
-            if self.is_init_serving && launched.connect(ask.id, ask.is_v6, ask.port)? {
-                self.pending.push(ask.id);
+            let is_sent = self.is_init_serving
+                && launched.connect(request.id, request.is_v6, request.port)?;
+            if is_sent {
+                self.pending.push(request.id);
             } else {
-                relay.answered(ask.id, Err(Errno::CONNREFUSED), now);
+                relay.take_socket(request.id, Err(Errno::CONNREFUSED), now);
             }
         }
         Ok(())
@@ -80,7 +82,7 @@ impl<'run> Relaying<'run> {
     pub(super) fn answered(&mut self, id: i32, socket: Result<OwnedFd, Errno>, now: Instant) {
         self.pending.retain(|known| *known != id);
         if let Some(relay) = &mut self.relay {
-            relay.answered(id, socket, now);
+            relay.take_socket(id, socket, now);
         }
     }
 
@@ -90,7 +92,7 @@ impl<'run> Relaying<'run> {
         self.drain_deadline = Some(now + patience);
         if let Some(relay) = &mut self.relay {
             for id in self.pending.drain(..) {
-                relay.answered(id, Err(Errno::CONNREFUSED), now);
+                relay.take_socket(id, Err(Errno::CONNREFUSED), now);
             }
             relay.body_has_ended(now);
         }
@@ -103,6 +105,6 @@ impl<'run> Relaying<'run> {
 
     /// Whether the relay has finished. Call it after the body has ended.
     pub(super) fn is_over(&self) -> bool {
-        self.relay.as_ref().is_none_or(|relay| relay.is_settled())
+        self.relay.as_ref().is_none_or(|relay| relay.is_drained())
     }
 }

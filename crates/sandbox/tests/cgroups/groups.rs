@@ -1,4 +1,4 @@
-//! The groups of one run.
+//! The cgroups of one run.
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
@@ -16,7 +16,7 @@ use crate::host::{
 };
 
 const MIB: u64 = 1 << 20;
-/// A tree that refills itself: each process starts others for ever.
+/// A self-sustaining tree: each process starts others for ever.
 const BOMB: &str = "exec perl -e 'fork while 1'";
 
 fn limits() -> CgroupLimits {
@@ -100,7 +100,7 @@ fn a_body_that_outgrows_its_memory_is_killed_and_counted() {
 }
 
 #[test]
-fn files_in_memory_are_told_from_memory_of_processes() {
+fn files_in_memory_are_distinguished_from_memory_of_processes() {
     let Some(parent) = Parent::make() else { return };
     let Some(backend) = v1(&parent) else { return };
     let directory = tempfile::tempdir_in("/dev/shm").expect("a tmpfs");
@@ -222,7 +222,7 @@ fn a_dropped_guard_kills_and_removes() {
     until("the bomb meets its limit", || {
         0 < count(run.process_limit_hits())
     });
-    // Whoever is not waited for stays in the group.
+    // An unreaped process stays in the group.
     let waiter = std::thread::spawn(move || child.wait());
     drop(run);
     waiter.join().expect("joined").expect("waited for");
@@ -246,13 +246,13 @@ fn only_leftovers_of_a_dead_run_are_killed_and_removed() {
         });
         let paths = run.paths();
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-        // As a killed supervisor does: no guard runs.
+        // Like a killed supervisor: no guard runs.
         std::mem::forget(run);
         let answers = remove_leftovers("other", &paths);
         assert!(answers.iter().all(Result::is_err), "not that run's");
         assert!(child.try_wait().expect("asked").is_none(), "left alone");
         let waiter = std::thread::spawn(move || child.wait());
-        // Nothing there is no error.
+        // Removing a missing group is not an error.
         for _ in 0..2 {
             for answer in remove_leftovers("left", &paths) {
                 answer.expect("removed");
@@ -279,7 +279,7 @@ fn a_second_run_of_the_same_id_is_refused_and_does_not_touch_the_first() {
     parent.assert_empty();
 }
 
-/// The version 2 tree of this host, without controllers: all but the limits can be shown.
+/// The version 2 hierarchy of this host, without controllers: everything except the limits can be tested.
 fn unified(parent: &Parent) -> Option<Unified> {
     let place = parent
         .places()

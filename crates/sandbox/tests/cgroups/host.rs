@@ -1,4 +1,4 @@
-//! What the tests need of the host: a parent group of their own, children that join, helpers.
+//! Support for tests of cgroups: a parent group, children that join groups, helper processes.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use runner_sandbox::cgroups::{Backend, RunCgroup, choose, observe};
 
-/// A hang is a failure after this long; nothing is measured by it.
+/// A limit for hangs; nothing is measured with it.
 pub(crate) const HANG: Duration = Duration::from_secs(30);
 const TOP: &str = "/runner-tests";
 
@@ -25,13 +25,13 @@ pub(crate) fn hierarchies() -> Vec<PathBuf> {
         .collect()
 }
 
-/// A group in each hierarchy, beneath which one test works; gone when dropped.
+/// A group in each hierarchy for one test; removed when dropped.
 pub(crate) struct Parent {
     pub(crate) name: String,
 }
 
 impl Parent {
-    /// `None`, loudly: this host lets us make no groups.
+    /// `None`, with a printed skip: this host allows no groups.
     pub(crate) fn make() -> Option<Self> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         if !rustix::process::geteuid().is_root() {
@@ -46,7 +46,7 @@ impl Parent {
         let name = format!("{TOP}/groups-{}-{number}", std::process::id());
         let parent = Self { name };
         for path in parent.places() {
-            // Somebody else's tests may remove the shared group between two calls.
+            // Another test may remove the shared group between two calls.
             let started = Instant::now();
             while let Err(error) = std::fs::create_dir_all(&path) {
                 assert!(started.elapsed() < HANG, "{}: {error}", path.display());
@@ -63,7 +63,7 @@ impl Parent {
             .collect()
     }
 
-    /// What the product chooses beneath this group.
+    /// The back end that the product selects below this group.
     pub(crate) fn backend(&self) -> Backend {
         choose(
             Some(&self.name),
@@ -71,7 +71,7 @@ impl Parent {
         )
     }
 
-    /// Nothing was left in any hierarchy.
+    /// Asserts that no hierarchy has leftovers.
     pub(crate) fn assert_empty(&self) {
         for place in self.places() {
             let left: Vec<PathBuf> = std::fs::read_dir(&place)
@@ -86,7 +86,7 @@ impl Parent {
 
 impl Drop for Parent {
     fn drop(&mut self) {
-        // Only a test that failed leaves something; interface files are no directories.
+        // Only a failed test has leftovers; interface files are not directories.
         let left = |place: &PathBuf| {
             let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
             let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -112,7 +112,7 @@ impl Drop for Parent {
     }
 }
 
-/// The version 1 back end of this host, or a loud skip.
+/// The version 1 back end of this host, or a printed skip.
 pub(crate) fn v1(parent: &Parent) -> Option<Backend> {
     let backend = parent.backend();
     if backend.name() == "v1" {
@@ -134,7 +134,7 @@ pub(crate) fn start(run: &RunCgroup, tasks: &[OwnedFd], script: &str) -> Child {
         joining.push_str(&format!("echo 0 >&{}\n", fd.as_raw_fd()));
     }
     if let Some(unified) = run.clone_into() {
-        // The product clones into it; a shell can only do it the slow way.
+        // The product clones into the group; a shell must join it.
         let path = std::fs::read_link(format!("/proc/self/fd/{}", unified.as_raw_fd())).unwrap();
         joining.push_str(&format!("echo 0 > {}/cgroup.procs\n", path.display()));
     }
@@ -157,7 +157,7 @@ fn spawn(command: &mut Command) -> Child {
         .expect("started")
 }
 
-/// Waits until `done`; fails the test when it hangs.
+/// Waits until `done`; fails the test if it hangs.
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
@@ -166,7 +166,7 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// This test program again, running only the test `name` with `arguments` in its environment.
+/// This test program again, with only the test `name` and `arguments` in its environment.
 pub(crate) fn helper(name: &str, arguments: &[(&str, &str)]) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("our own path"));
     command
@@ -176,7 +176,7 @@ pub(crate) fn helper(name: &str, arguments: &[(&str, &str)]) -> Command {
     command
 }
 
-/// Whether this process is the helper `name`. Otherwise that test has nothing to do.
+/// Whether this process is the helper `name`. In other processes that test does nothing.
 pub(crate) fn is_helper(name: &str) -> bool {
     std::env::var_os("RUNNER_TESTS_HELPER").is_some_and(|value| value == name)
 }
@@ -186,10 +186,10 @@ pub(crate) fn argument(name: &str) -> String {
     std::env::var(name).expect("an argument of the helper")
 }
 
-/// A uid that nobody has.
+/// An unused uid.
 pub(crate) const ORDINARY_UID: u32 = 0x6fff_1234;
 
-/// Gives a group to an ordinary user as the documentation asks for it.
+/// Gives a group to an ordinary user as documented.
 pub(crate) fn chown_group(place: &Path) {
     for part in ["", "tasks", "cgroup.procs"] {
         let path = place.join(part);

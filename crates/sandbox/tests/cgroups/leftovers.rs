@@ -1,4 +1,4 @@
-//! A supervisor that is killed between any two steps, and what the next start makes of it.
+//! A supervisor that is killed between any two steps, and the clean-up by the next start.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -10,11 +10,11 @@ use runner_sandbox::records::{CleanFailure, Entry, Leftover, RunRecords};
 use crate::host::{Parent, argument, helper, is_helper, start, until, v1};
 use crate::records::records;
 
-/// How many steps [`supervise`] announces.
+/// The number of steps that [`supervise`] announces.
 const STEPS: usize = 7;
 const HELPER: &str = "leftovers::a_supervisor_killed_between_any_two_steps_leaves_nothing";
 
-/// A process that makes what a supervisor makes, one step each time it is told to.
+/// A process that creates what a supervisor creates, one step at a time.
 struct Supervisor {
     process: Child,
     said: BufReader<ChildStdout>,
@@ -65,7 +65,7 @@ fn supervise() {
     let (place, run_id, parent) = (argument("PLACE"), argument("RUN"), argument("PARENT"));
     let place = Path::new(&place);
     let step = |name: &str| {
-        // Past the test harness, which captures nothing of what is written this way.
+        // Writes past the capture of the test harness.
         let mut output = std::io::stdout();
         writeln!(output, "at step {name}")
             .and_then(|()| output.flush())
@@ -173,7 +173,7 @@ fn a_supervisor_killed_between_any_two_steps_leaves_nothing() {
 
 /// E-04.
 #[test]
-fn of_two_supervisors_only_the_dead_one_is_cleared_away() {
+fn of_two_supervisors_only_the_leftovers_of_the_dead_one_are_removed() {
     let Some(parent) = Parent::make() else { return };
     if v1(&parent).is_none() {
         return;
@@ -205,7 +205,7 @@ fn of_two_supervisors_only_the_dead_one_is_cleared_away() {
     };
     assert_eq!(groups_of("dies"), 0);
     assert!(4 <= groups_of("lives"));
-    // It goes on undisturbed, to the end.
+    // It continues undisturbed to its end.
     lives.step();
     lives.step();
     lives.kill();

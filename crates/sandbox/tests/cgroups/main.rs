@@ -1,6 +1,6 @@
-//! Real cgroups and real records of runs on this host: made, limited, killed, removed, collected.
+//! Real cgroups and run records on this host: created, limited, killed, removed, collected.
 //!
-//! Groups are made only beneath a group of our own at the top of each hierarchy.
+//! Groups are created only below one group of the tests in each hierarchy.
 
 #![expect(
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! The runtime directory: whose it must be, claims of runs and of uids.
+//! The runtime directory: its owner, and claims of runs and uids.
 
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::Path;
@@ -27,7 +27,7 @@ fn temporary(directory: &Path, name: &str) -> Entry {
     }
 }
 
-/// How many runs are recorded; spare files are not.
+/// The number of recorded runs, without spare files.
 pub(crate) fn records(directory: &Path) -> usize {
     let runs = std::fs::read_dir(directory.join("runs")).expect("listed");
     let names = runs.map(|entry| entry.expect("listed").file_name());
@@ -61,7 +61,7 @@ fn the_files_of_finished_runs_are_used_again_and_say_nothing_of_them() {
         let files = std::fs::read_dir(directory.join("runs")).expect("listed");
         assert_eq!((files.count(), records(&directory)), (4, 0));
     }
-    // One that dies in a used file leaves what it recorded itself and nothing else.
+    // A process that dies in a reused file leaves only its own records.
     let mut record = registry.begin("dies").expect("begun");
     let entry = temporary(place.path(), "new");
     record.record(&entry).expect("recorded");
@@ -98,7 +98,7 @@ fn a_start_that_was_killed_before_it_set_the_mode_does_not_stop_the_next() {
     set_mode(&directory, 0o700);
     RunRecords::open(&directory).expect("opened");
     assert_eq!(mode(&directory), 0o711);
-    // The same of a directory that is in use is somebody's will.
+    // In a used directory, this mode was set on purpose.
     set_mode(&directory, 0o700);
     assert!(matches!(
         RunRecords::open(&directory),
@@ -363,7 +363,7 @@ fn a_run_that_begins_while_others_collect_is_never_taken_for_dead() {
                 assert!(taken.iter().all(|run| run.failures.is_empty()), "{taken:?}");
             }
         });
-        // Also when this panics: the scope waits for the collector.
+        // Also after a panic: the scope waits for the collector.
         let stop = Stop(&done);
         let registry = RunRecords::open(&directory).expect("opened");
         for number in 0..600 {
@@ -377,7 +377,7 @@ fn a_run_that_begins_while_others_collect_is_never_taken_for_dead() {
                 "{id} lost its record"
             );
             record.finish().expect("finished");
-            // Without a spare file the next one is made, and is unclaimed for an instant.
+            // Without a spare file a new one is created, which is unclaimed for an instant.
             if number % 8 != 0 {
                 std::fs::remove_file(directory.join("runs/.spare-0")).expect("removed");
             }
@@ -402,7 +402,7 @@ fn concurrent_runs_have_distinct_uids_other_than_nobody() {
     assert_eq!(uids, expected);
     let full = registry.claim_uid(65_530, 10, 7);
     assert!(matches!(full, Err(RecordsError::UidsExhausted { .. })));
-    // A range that overlaps sees the claims of the other.
+    // An overlapping range sees the claims of the other.
     assert_eq!(
         registry.claim_uid(65_535, 6, 3).expect("claimed").uid(),
         65_540

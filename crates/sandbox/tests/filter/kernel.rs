@@ -1,4 +1,4 @@
-//! What the running kernel makes of the default filter.
+//! How the running kernel applies the default filter.
 
 #![allow(
     unsafe_code,
@@ -18,8 +18,8 @@ use sys::seccomp;
 use crate::policies::built_in_policy;
 use crate::vectors::{some_vectors, with_high_bits};
 
-/// uretprobe and uprobe: the kernel does not show them to filters (Linux 6.14, 6.18), and ends
-/// whoever calls them from elsewhere than its own trampolines.
+/// uretprobe and uprobe: the kernel does not pass them to filters (Linux 6.14, 6.18), and kills
+/// processes that call them outside its own trampolines.
 const PAST_EVERY_FILTER: &[u32] = if cfg!(target_arch = "x86_64") {
     &[335, 336]
 } else {
@@ -29,7 +29,7 @@ const PAST_EVERY_FILTER: &[u32] = if cfg!(target_arch = "x86_64") {
 /// Set for the process that `a_32_bit_call_ends_the_process` starts.
 const VICTIM: &str = "RUNNER_TEST_VICTIM";
 
-/// Runs `probe` under `program` in a thread of its own: without TSYNC a filter binds one thread.
+/// Runs `probe` under `program` in a separate thread: without TSYNC a filter applies to one thread.
 fn under<T: Send>(program: &[Instruction], probe: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         scope
@@ -38,7 +38,7 @@ fn under<T: Send>(program: &[Instruction], probe: impl FnOnce() -> T + Send) -> 
                 seccomp::load(program).expect("the kernel takes the filter");
                 let status =
                     std::fs::read_to_string("/proc/thread-self/status").expect("status is read");
-                // Else the calls below would do what they say.
+                // Otherwise the calls below would succeed.
                 assert!(status.contains("\nSeccomp:\t2\n"), "{status}");
                 probe()
             })
@@ -93,7 +93,7 @@ fn the_kernel_refuses_what_the_policy_refuses_and_nothing_else() {
             assert_eq!(errno("socket", &[family, kind | close_on_exec, 0]), None);
         }
 
-        // A bad descriptor: it would be EBADF if the filter let it pass.
+        // A bad descriptor: the result would be EBADF if the filter allowed it.
         let nowhere = u64::from(u32::MAX);
         for command in [0x5412, 0x1_0000_5412, 0xffff_ffff_0000_541c] {
             assert_eq!(
@@ -121,13 +121,13 @@ fn the_kernel_refuses_what_the_policy_refuses_and_nothing_else() {
                 assert_eq!(call(unknown, &[0; 6]), Err(Errno::NOSYS), "{unknown}");
             }
         }
-        // Threads and processes still come about where clone3 does not.
+        // Threads and processes can still be created without clone3.
         assert_eq!(thread::spawn(|| 7).join().expect("a thread"), 7);
         assert!(Command::new("true").status().expect("a process").success());
     });
 }
 
-/// Every refusal that the interpreter predicts for 0 to 1023, made.
+/// Makes every call from 0 to 1023 that the interpreter says is refused.
 #[test]
 fn the_kernel_gives_each_refused_call_the_errno_of_its_rule() {
     for name in SyscallPolicyName::ALL {
@@ -136,7 +136,7 @@ fn the_kernel_gives_each_refused_call_the_errno_of_its_rule() {
     }
 }
 
-/// How many calls were refused, each as `name` says.
+/// The number of refused calls by `name`.
 fn assert_refusals(name: SyscallPolicyName) -> usize {
     let policy = built_in_policy(name, Arch::NATIVE);
     under(runner_sandbox::seccomp::program(name), || {
@@ -188,7 +188,7 @@ fn the_kernel_takes_a_program_with_stepping_stones() {
         }
         rules.push(rule);
     }
-    // Only calls that this test does not need are moved to the rules by argument.
+    // Only calls that this test does not need get rules by argument.
     let everything = rules.len();
     let mut allow = template;
     allow.cases.clear();
@@ -209,7 +209,7 @@ fn the_kernel_takes_a_program_with_stepping_stones() {
     assert!(program.len() > 2 * 255, "{}", program.len());
     under(&program, || {
         for number in asked {
-            // A persona that no rule lists.
+            // A personality that no rule lists.
             let arguments = [0x4000_0000, 0, 0, 0, 0, 0];
             assert_eq!(call(number, &arguments), Err(Errno::PERM));
         }

@@ -1,4 +1,4 @@
-//! The system call filter: its data, its compiler, and what the running kernel makes of it.
+//! The system call filter: its data, its compiler, and its effect in the running kernel.
 
 #![allow(
     clippy::expect_used,
@@ -57,7 +57,7 @@ fn data(arch: Arch, number: u32, arguments: &Arguments) -> SeccompData {
     }
 }
 
-/// What the filter must answer, by the naive reading of the rules.
+/// The expected verdict, from a direct reading of the rules.
 fn expected(policy: &SyscallPolicy, number: u32, arguments: &Arguments) -> u32 {
     match policy.ruling(number, arguments).decision.errno() {
         None => ALLOW,
@@ -105,7 +105,7 @@ fn every_number_up_to_1023_is_answered_as_the_golden_table_says() {
 
 // The policy -------------------------------------------------------------------------------------
 
-/// Calls that some arguments get allowed for, by how: without a condition, and with.
+/// Calls that are allowed for some arguments, with and without a condition.
 fn reachable(policy: &SyscallPolicy) -> (usize, usize) {
     let mut plain = 0;
     let mut by_argument = 0;
@@ -254,7 +254,7 @@ fn what_libraries_only_test_for_looks_absent() {
 
 // What single calls get, and under which rule -----------------------------------------------------
 
-/// What the filter and the explanation say about a call by its name.
+/// The verdict and the explanation for a call.
 fn asked(name: &str, arguments: &[u64]) -> (String, String) {
     let mut all = [0; 6];
     all[..arguments.len()].copy_from_slice(arguments);
@@ -458,7 +458,7 @@ fn a_node_that_is_made_is_a_file_a_fifo_or_a_socket() {
         }
         for kind in [0o020_000, 0o060_000, 0o040_000, 0o120_000, 0o170_000] {
             assert_says(name, &call(kind | 0o644), "EPERM", rule);
-            // The kernel takes 16 bits of the mode.
+            // The kernel uses 16 bits of the mode.
             assert_says(name, &call(kind | 0o644 | 0x7_0000), "EPERM", rule);
         }
     }
@@ -552,7 +552,7 @@ fn each_argument_rule_has_an_allowed_and_a_refused_vector_and_the_filter_knows_t
     }
 }
 
-/// That `vectors` have an allowed and a refused one, one for each case, and one for none.
+/// Asserts that `vectors` contain an allowed and a refused one, one for each case, and one for none.
 fn assert_vectors_of_each_case(rule: &Rule, vectors: &[Arguments]) {
     let matched = |vector: &Arguments| {
         let holds = |case: &Case| case.when.iter().all(|condition| condition.holds(vector));
@@ -572,7 +572,7 @@ fn assert_vectors_of_each_case(rule: &Rule, vectors: &[Arguments]) {
     assert!(!vectors.iter().all(allowed), "{}: nothing refused", rule.id);
 }
 
-/// CVE-2019-10063: each bit above the lower 32, alone, of each argument that a rule looks at.
+/// CVE-2019-10063: each bit above the lower 32, alone, in each argument that a rule checks.
 #[test]
 fn no_bit_of_the_upper_half_of_an_argument_changes_an_answer() {
     for (name, arch) in built_in() {
@@ -663,7 +663,7 @@ fn the_built_in_filters_are_shallow_trees() {
     }
 }
 
-/// What the kernel checks before it takes a program, and that nothing in it is dead.
+/// The checks of the kernel before it accepts a program, and that it has no dead code.
 fn assert_sound(program: &[Instruction]) {
     assert!((1..=4096).contains(&program.len()), "{}", program.len());
     let mut reachable = vec![false; program.len()];
@@ -738,7 +738,7 @@ fn rule() -> impl Strategy<Value = Rule> {
     })
 }
 
-/// Policies of any size, the largest well above the reach of one conditional jump.
+/// Policies of any size, the largest beyond the reach of one conditional jump.
 fn policy() -> impl Strategy<Value = SyscallPolicy> {
     let arch = prop::sample::select(Arch::ALL.to_vec());
     let rules = prop::collection::vec(rule(), 3..40);
@@ -793,7 +793,7 @@ proptest! {
 #[test]
 fn a_program_longer_than_a_jump_reaches_is_still_right() {
     let mut policy = built_in_policy(Default, Arch::X86_64).clone();
-    // Each call its own argument rule: the answers lie far from the top of the tree.
+    // Each call has its own argument rule, so that verdicts are far from the top of the tree.
     let rules = &mut policy.rules;
     rules.truncate(3);
     for value in 0..250 {

@@ -1,4 +1,4 @@
-//! Writes what the filters answer as a table for people.
+//! Writes the verdicts of the filters as a table.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -29,7 +29,7 @@ pub(crate) fn strict_verdicts(arch: &str, default: &str, strict: &str) -> String
     file
 }
 
-/// What the program of `policy` answers for 0 to 1023.
+/// The verdicts of the program of `policy` for 0 to 1023.
 pub(crate) fn verdicts(policy: &SyscallPolicy) -> String {
     let program = compile(policy);
     let mut file = String::new();
@@ -42,7 +42,7 @@ pub(crate) fn verdicts(policy: &SyscallPolicy) -> String {
                 number += 1;
             }
             let numbers = format!("{first}-{}", number - 1);
-            // One answer for the whole gap.
+            // One line for the whole gap.
             let line = answer(policy.arch, &program, first, &[0; 6]);
             for inside in first..number {
                 let other = answer(policy.arch, &program, inside, &[0; 6]);
@@ -75,7 +75,7 @@ fn telling(rule: &Rule) -> Vec<Arguments> {
         return vec![[0; 6]];
     }
     let of_case = |wanted: Option<usize>| {
-        // Plain values first: they read better than those with stray bits.
+        // Plain values first: they are more readable than those with stray bits.
         let written = rule.cases.iter().map(|case| {
             case.when.iter().fold([0; 6], |vector, condition| {
                 with(vector, condition.argument, u64::from(condition.one_of[0]))

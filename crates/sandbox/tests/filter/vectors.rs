@@ -1,10 +1,10 @@
-//! Arguments worth trying on a rule, made from the rule itself.
+//! Arguments that test a rule, derived from the rule itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use filter::{Arguments, Condition, Rule};
 
-/// Every combination of the values around which the conditions of `rule` change their mind.
+/// Every combination of the values at which the conditions of `rule` change.
 pub(crate) fn vectors(rule: &Rule) -> Vec<Arguments> {
     let mut vectors = vec![[0; 6]];
     for (argument, values) in turning_points(rule) {
@@ -21,7 +21,7 @@ pub(crate) fn some_vectors(rule: &Rule, seed: u64, count: usize) -> Vec<Argument
     let turning_points = turning_points(rule);
     let mut state = seed | 1;
     let mut pick = |values: &BTreeSet<u64>| {
-        // Xorshift: a different value each time is all that is asked of it.
+        // Xorshift: it only needs a different value each time.
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -50,7 +50,7 @@ fn turning_points(rule: &Rule) -> BTreeMap<u8, BTreeSet<u64>> {
                 value,
                 value.wrapping_add(1),
                 value.wrapping_sub(1),
-                // Bits outside the mask change nothing.
+                // Bits outside the mask have no effect.
                 value | !condition.mask,
             ];
             values.extend(around.map(u64::from));
@@ -66,8 +66,8 @@ fn turning_points(rule: &Rule) -> BTreeMap<u8, BTreeSet<u64>> {
     values
 }
 
-/// `vector` with something in the upper half of one argument that `rule` looks at, of all of
-/// them, and of all those that it does not look at.
+/// `vector` with bits in the upper half of one argument that `rule` checks, of all of them, and of
+/// all those that it does not check.
 pub(crate) fn with_high_bits(rule: &Rule, vector: &Arguments) -> Vec<Arguments> {
     let looked_at: BTreeSet<u8> = conditions(rule)
         .map(|condition| condition.argument)
@@ -90,7 +90,7 @@ pub(crate) fn with_high_bits(rule: &Rule, vector: &Arguments) -> Vec<Arguments> 
     variants
 }
 
-/// `vector` with one bit more in the upper half of one argument that `rule` looks at.
+/// `vector` with one more bit in the upper half of one argument that `rule` checks.
 pub(crate) fn with_each_high_bit(rule: &Rule, vector: &Arguments) -> Vec<Arguments> {
     let looked_at: BTreeSet<u8> = conditions(rule)
         .map(|condition| condition.argument)

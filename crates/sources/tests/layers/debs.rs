@@ -1,4 +1,4 @@
-//! Debian packages: honest ones by dpkg and from Debian's archive, hostile ones byte by byte.
+//! Debian packages: valid ones made by dpkg or from the Debian archive, and hostile ones made byte by byte.
 
 use std::fs;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -352,7 +352,7 @@ fn hostile_files_of_packages_are_refused_as_those_of_layers_are() {
     assert_eq!(error.code(), "unpacked_bytes_limit");
 }
 
-/// Type, bits and content of everything below `root`, but links as what they hold.
+/// Type, mode and contents of everything below `root`; for links, their targets.
 fn contents(root: &Path) -> Vec<(String, u32, Vec<u8>)> {
     let mut all: Vec<_> = walk(root)
         .into_iter()

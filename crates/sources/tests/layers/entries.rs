@@ -114,7 +114,7 @@ fn a_directory_that_no_layer_states_again_keeps_its_mode() {
 }
 
 #[test]
-fn devices_and_fifos_are_left_out_and_told_once() {
+fn devices_and_fifos_are_left_out_and_reported_once() {
     let mut stack = Stack::new();
     let device = |tar: Tar, kind: u8, name: &str| {
         tar.with(kind, name.as_bytes(), 0, |block| {
@@ -343,7 +343,7 @@ fn entries_and_bytes_have_limits_however_they_come() {
 
 #[test]
 fn a_hundred_thousand_entries_are_taken_and_no_more() {
-    // Of the root, which is there: what is counted is the archive's, and nothing is made.
+    // Entries for the root, which exists: they count as entries of the archive, and nothing is created.
     let tar = |count: usize| {
         let one = Tar::new().directory("./").0;
         Tar(one.repeat(count)).file("last", b"").end()

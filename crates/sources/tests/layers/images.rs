@@ -1,4 +1,4 @@
-//! Images out of layouts, made here: unpacked once, shared, and refused for what is wrong with them.
+//! Images from layouts: unpacked once, shared, and refused for their errors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,14 +23,14 @@ use spec::oci::reference::Which;
 use crate::streams::compressed;
 use support::tar::Tar;
 
-/// An image, right until a test changes it.
+/// A valid image until a test changes it.
 struct Made {
     config: Value,
     config_type: &'static str,
     manifest_type: &'static str,
-    /// Type and bytes as they are sent.
+    /// Media type and bytes of each blob.
     layers: Vec<(&'static str, Vec<u8>)>,
-    /// Of each descriptor.
+    /// The size in each descriptor.
     urls: Vec<&'static str>,
 }
 
@@ -152,7 +152,7 @@ impl Ground {
         error.code()
     }
 
-    /// How many layers are in the store.
+    /// The number of layers in the store.
     fn unpacked(&self) -> usize {
         self.names("layers/1/trees")
     }
@@ -228,7 +228,7 @@ fn images_share_the_layers_that_they_begin_with() {
     let two = ground.image(&Made::of([base(), other])).expect("an image");
     assert_eq!(one.layers[0].path, two.layers[0].path);
     assert_eq!(ground.unpacked(), 3);
-    // The same layer over another is another: it may lead elsewhere.
+    // The same layer above another one is a different layer: its links may lead elsewhere.
     let three = ground.image(&Made::of([next(), base()])).expect("an image");
     assert_eq!(ground.unpacked(), 5);
     assert_eq!(
@@ -339,7 +339,7 @@ fn layers_without_anything_do_not_count_and_too_many_others_are_refused() {
         .image(&Made::of(mixed.clone().skip(1)))
         .expect("an image");
     assert_eq!(image.layers.len(), LAYERS_MAX);
-    // The last one stays, empty or not.
+    // The last one remains, empty or not.
     let error = ground.image(&Made::of(mixed)).expect_err("one too many");
     assert_eq!(error.code(), "image_layers_too_many");
 }
@@ -450,7 +450,7 @@ fn layers_in_use_stay_and_unused_ones_are_evicted() {
     assert_eq!(ground.unpacked(), 0);
 }
 
-/// Wants an end once a layer is being unpacked.
+/// Requests an end once a layer is being unpacked.
 #[derive(Default)]
 struct Impatient(AtomicBool);
 

@@ -1,5 +1,5 @@
-//! Symbolic links: kept as they are, never followed by us out of the root, and the way of what lies
-//! behind them.
+//! Symbolic links: kept as they are, never followed out of the root, and the resolution of paths
+//! through them.
 
 use crate::stack::{Stack, refused, refused_over};
 use support::tar::Tar;
@@ -121,7 +121,7 @@ fn a_link_below_counts_until_a_layer_replaces_it() {
 
 #[test]
 fn a_link_is_laid_beside_a_file_that_was_there_and_the_next_layer_writes_through_neither() {
-    // The classic: a file, then a link of its name, then the file again through the link.
+    // A file, then a link with its name, then the file again through the link.
     let secret = Stack::new().canary("secret");
     let stack = Stack::of([
         Tar::new().file("x", b"first").end(),

@@ -1,9 +1,8 @@
-//! Layers of images, hostile and honest, one over the other: what may be made, what overlayfs shows
-//! of it, and what the program itself sees in it.
+//! Layers of images, hostile and valid, above each other: what may be created, what overlayfs
+//! shows, and what the program itself reads in it.
 //!
-//! Every layer is made here, byte by byte, or by `umoci`, `skopeo` and `tar` where they are. After
-//! each one the canary tree beside the layers must be as it was, and nothing in the layer may be more
-//! than the reader promises.
+//! Layers are made byte by byte, or by `umoci`, `skopeo` and `tar` if installed. After each one the canary
+//! tree beside the layers must be unchanged, and the layer may contain only what the reader promises.
 
 #![expect(
     clippy::expect_used,

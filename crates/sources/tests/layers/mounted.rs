@@ -1,5 +1,4 @@
-//! What overlayfs shows of the layers, mounted in a namespace of its own, against what the program
-//! sees in them.
+//! The view of overlayfs, mounted in a separate namespace, compared with the view of the program.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -13,16 +12,16 @@ use spec::path::RelPath;
 use crate::stack::{Stack, walk};
 use support::tar::Tar;
 
-/// Type, target of a link and digest of a file at each path.
+/// Type, target of a link, and digest of a file at each path.
 pub(crate) type Listing = BTreeMap<String, (char, String, String)>;
 
-/// What overlayfs shows of `layers`, lowest first.
+/// The view of overlayfs for `layers`, lowest first.
 pub(crate) fn mounted(layers: &[PathBuf]) -> Listing {
     let ground = tempfile::tempdir().expect("a directory");
     for name in ["empty", "at"] {
         std::fs::create_dir(ground.path().join(name)).expect("made");
     }
-    // Short names: the option holds one page.
+    // Short names: the mount option is limited to one page.
     let mut below: Vec<String> = Vec::new();
     for (index, layer) in layers.iter().enumerate() {
         let name = format!("l{index}");
@@ -71,7 +70,7 @@ fn parse(output: &[u8]) -> Listing {
     listing
 }
 
-/// What the program sees is what overlayfs shows, of everything that is in any layer.
+/// For every path of every layer, the program sees what overlayfs shows.
 pub(crate) fn check(layers: &[PathBuf], merged: &Merged<'_>) -> Listing {
     let shown = mounted(layers);
     for layer in layers {

@@ -1,4 +1,4 @@
-//! Random layers against a model that knows nothing of disks: a map that every entry changes.
+//! Random layers compared with a model without files: a map that every entry changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ enum Entry {
     Opaque(String),
 }
 
-/// One layer: what it has, and what it hides.
+/// One layer: its entries, and those that it hides.
 #[derive(Default)]
 struct Layer {
     own: Tree,
@@ -43,7 +43,7 @@ fn is_beneath(path: &str, above: &str) -> bool {
         .is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// `below` with `layer` over it.
+/// `below` with `layer` above it.
 fn merge(below: &Tree, layer: &Layer) -> Tree {
     let mut all = below.clone();
     if layer.hides_all {
@@ -66,7 +66,7 @@ fn merge(below: &Tree, layer: &Layer) -> Tree {
     all
 }
 
-/// Where a path leads in `tree`, as a process would find it whose root that is.
+/// The target of a path in `tree`, for a process with that root.
 fn resolve(tree: &Tree, path: &str, follows_last: bool) -> Result<String, ()> {
     let mut here: Vec<String> = Vec::new();
     let mut ahead: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
@@ -194,7 +194,7 @@ fn entry() -> impl Strategy<Value = Entry> {
     ]
 }
 
-/// The stack and the model after as many layers as both take.
+/// The stack and the model after all layers that both accept.
 fn grown(layers: &[Vec<Entry>]) -> (Stack, Tree) {
     let mut stack = Stack::new();
     let mut model = Tree::new();
@@ -214,7 +214,7 @@ fn grown(layers: &[Vec<Entry>]) -> (Stack, Tree) {
         if taken.is_err() {
             break;
         }
-        // What is opaque and was nowhere is nothing; where it was, it is a directory now.
+        // An opaque directory that did not exist before stays absent; one that existed is a directory now.
         for path in &layer.opaque {
             let shadowed = layer.own.iter().any(|(own, node)| {
                 *node != Node::Directory && (own == path || is_beneath(path, own))
@@ -261,7 +261,7 @@ fn compare(stack: &Stack, model: &Tree) {
                 "" => Some(Node::Directory),
                 place => model.get(place).cloned(),
             });
-        // A link to `..` of a directory that is not there leads nowhere for a process.
+        // A link to `..` of a missing directory leads nowhere for a process.
         let found = merged.kind_of(path.as_bytes()).expect("looked at");
         match (found, expected) {
             (Some(Kind::Directory), Some(Node::Directory)) => (),

@@ -1,4 +1,4 @@
-//! Images that umoci and skopeo wrote, against what umoci itself unpacks of them.
+//! Images that umoci and skopeo wrote, compared with what umoci unpacks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ use crate::stack::walk;
 use support::images::Image;
 use support::{self, packages};
 
-/// Type, target of a link and digest of a file, as [`mounted::mounted`] has them.
+/// Type, target of a link, and digest of a file, as in [`mounted::mounted`].
 fn listed(root: &Path) -> mounted::Listing {
     let all = walk(root).into_iter().map(|path| {
         let status = fs::symlink_metadata(&path).expect("status");
@@ -47,7 +47,7 @@ fn listed(root: &Path) -> mounted::Listing {
     all.collect()
 }
 
-/// Bits of every directory and file.
+/// The mode of every directory and file.
 fn bits(root: &Path) -> BTreeMap<PathBuf, u32> {
     let all = walk(root).into_iter().filter_map(|path| {
         let status = fs::symlink_metadata(&path).expect("status");
@@ -86,7 +86,7 @@ fn umoci(arguments: &[&str]) {
     assert!(output.status.success(), "{arguments:?}: {error}");
 }
 
-/// Our layers under overlayfs are what umoci unpacks, names, links, contents.
+/// Our layers under overlayfs equal what umoci unpacks: names, links, contents.
 fn compare(image: &Unpacked, rootfs: &Path) {
     let layers: Vec<PathBuf> = image
         .layers
@@ -172,7 +172,7 @@ fn what_umoci_repacks_after_changes_is_what_is_seen_afterwards() {
         let kept = lowest.get(&name).is_none_or(|found| *found == bits);
         assert!(kept, "{}: {bits:o}", name.display());
     }
-    // The same through skopeo, with the layers compressed anew.
+    // The same through skopeo, with recompressed layers.
     for format in ["oci", "v2s2"] {
         let from = format!("oci:{place}");
         let to = match format {

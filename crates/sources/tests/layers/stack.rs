@@ -1,4 +1,4 @@
-//! Layers over each other, with a canary tree beside them.
+//! Layers above each other, with a canary tree beside them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use archive::{Compression, LayerView, UnpackError, UnpackLimits, UnpackedLayer, 
 use runner_sources::oci::layers::{Kind, Merged};
 use spec::path::RelPath;
 
-/// One directory entry as far as a breach could show in it.
+/// The properties of a directory entry that an escape could change.
 type Seen = (u32, u32, u32, u64, i64, i64, Vec<u8>);
 
 pub(crate) struct Stack {
@@ -41,7 +41,7 @@ impl Stack {
         }
     }
 
-    /// The stack after these layers, each a whole tar.
+    /// The stack with these layers, each a complete tar.
     pub(crate) fn of(layers: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let mut stack = Self::new();
         for layer in layers {
@@ -92,7 +92,7 @@ impl Stack {
                 self.view = unpacked.view.clone();
                 if unpacked.hides_all {
                     self.roots.clear();
-                    // What is below is nobody's any more; the names go on.
+                    // The layers below are released; their names remain.
                     for below in 0.. {
                         let below = self.path(below);
                         if below == path || !below.exists() {
@@ -109,7 +109,7 @@ impl Stack {
         result
     }
 
-    /// The canary is as it was, and the layer has nothing that it may not have.
+    /// The canary tree is unchanged, and the layer has only what it may have.
     fn check(&self, layer: &Path, result: &Result<UnpackedLayer, UnpackError>) {
         let canary = self.outside.path().join("canary");
         assert_eq!(snapshot(&canary), self.before, "the canary was touched");
@@ -160,7 +160,7 @@ impl Stack {
         Merged::of_roots(self.roots.iter().map(|root| root.as_fd()))
     }
 
-    /// What the program sees at `path`, links followed: text, `(directory)` or `(nothing)`.
+    /// What the program reads at `path`, following links: text, `(directory)` or `(nothing)`.
     #[track_caller]
     pub(crate) fn seen(&self, path: &str) -> String {
         let merged = self.merged();
@@ -174,14 +174,14 @@ impl Stack {
         }
     }
 
-    /// Whether anything is at `path`, a link too.
+    /// Whether `path` exists, also as a link.
     pub(crate) fn has(&self, path: &str) -> bool {
         let path = RelPath::parse(path.as_bytes()).expect("a path");
         self.merged().has(&path).expect("looked at")
     }
 
-    /// Names of everything in the uppermost layer, with what they are: `d`, `f`, `l`, `w`, and `o` for
-    /// an opaque directory.
+    /// The names in the uppermost layer with their kinds: `d`, `f`, `l`, `w`, and `o` for an opaque
+    /// directory.
     pub(crate) fn top(&self) -> Vec<String> {
         let layer = self.path(self.roots.len() - 1);
         let mut all: Vec<String> = walk(&layer)
@@ -219,7 +219,7 @@ pub(crate) fn refused_over(below: &[Vec<u8>], tar: &[u8]) -> &'static str {
     error.code()
 }
 
-/// As [`refused_over`], of a layer that is alone.
+/// The same as [`refused_over`] for a single layer.
 #[track_caller]
 pub(crate) fn refused(tar: &[u8]) -> &'static str {
     refused_over(&[], tar)
@@ -231,12 +231,12 @@ pub(crate) fn attributes(path: &Path) -> Vec<String> {
     let all = names[..count].split(|byte| *byte == 0);
     all.filter(|name| !name.is_empty())
         .map(|name| String::from_utf8_lossy(name).into_owned())
-        // What a security module of the host puts on every file.
+        // The attribute that a security module of the host sets on every file.
         .filter(|name| !name.starts_with("security."))
         .collect()
 }
 
-/// All entries beneath `directory`, without following anything.
+/// All entries below `directory`, without following links.
 pub(crate) fn walk(directory: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     let mut pending = vec![directory.to_owned()];

@@ -1,4 +1,4 @@
-//! How layers come: compressed in four ways, cut, damaged, endless, unwanted.
+//! The streams of layers: compressed in four ways, truncated, damaged, endless, refused.
 
 use std::cell::Cell;
 use std::io::Read;
@@ -107,7 +107,7 @@ fn an_archive_that_is_cut_is_refused_but_for_the_blocks_of_zeros_at_its_end() {
         for cut in cuts {
             let mut stack = Stack::new();
             match stack.push_compressed(&archive[..cut], compression, &|| false) {
-                // Only zeros are missing, and the digest tells.
+                // Only zeros are missing, which the digest shows.
                 Ok(unpacked) => {
                     assert!(compression == Compression::Plain && archive.len() - 2_048 < cut);
                     assert_ne!(unpacked.diff_id, Digest::of(&tar()));
@@ -119,7 +119,7 @@ fn an_archive_that_is_cut_is_refused_but_for_the_blocks_of_zeros_at_its_end() {
         }
     }
     let whole = Tar::new().file("x", b"data");
-    // umoci 0.4 leaves out even what fills the last block.
+    // umoci 0.4 also leaves out the padding of the last block.
     let bare = whole.0.len() - 508;
     for zeros in [0, 508, 1_020, 1_532, 10_240, 1 << 20] {
         let archive = [&whole.0[..bare], &vec![0; zeros]].concat();
@@ -143,7 +143,7 @@ fn bytes_that_are_damaged_or_of_another_kind_are_refused() {
         let middle = archive.len() / 2;
         archive[middle] ^= 0x55;
         let mut stack = Stack::new();
-        // A change may leave the stream readable where it has no checksum; its digest is another.
+        // Without a checksum, a change may leave the stream readable; its digest differs.
         match stack.push_compressed(&archive[..], compression, &|| false) {
             Ok(unpacked) => assert_ne!(unpacked.diff_id, Digest::of(&tar())),
             Err(error) => assert!(error.is_refusal(), "{error:?}"),
@@ -221,7 +221,7 @@ fn a_window_or_a_dictionary_that_takes_too_much_memory_is_refused() {
     assert_eq!(error.code(), "xz_malformed");
 }
 
-/// Gives bytes until it fails.
+/// Returns bytes until it fails.
 struct Failing<'bytes>(&'bytes [u8]);
 
 impl Read for Failing<'_> {

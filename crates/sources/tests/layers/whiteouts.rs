@@ -1,4 +1,4 @@
-//! What a layer says of those below it.
+//! Whiteouts: what a layer hides of those below it.
 
 use crate::stack::{Stack, refused};
 use support::tar::Tar;
@@ -81,7 +81,7 @@ fn an_opaque_directory_hides_what_lies_below_and_nothing_of_its_own_layer() {
             assert_eq!(stack.seen(path), seen, "{path}");
         }
     }
-    // With nothing else in it; and a whiteout in it hides nothing more.
+    // With nothing else in it; a whiteout in it hides nothing more.
     let stack = Stack::of([base(), opaque(Tar::new().file("d/.wh.a", b"")).end()]);
     assert_eq!(stack.top(), ["o d"]);
     assert_eq!(stack.seen("d"), "(directory)");
@@ -144,7 +144,7 @@ fn a_whiteout_goes_where_its_path_leads() {
     let link = Tar::new().symlink("out", &out).end();
     let stack = Stack::of([link, Tar::new().file("out/.wh.secret", b"").end()]);
     assert_eq!(stack.top(), [] as [&str; 0]);
-    // Of a link, not of where it leads.
+    // Of a link, not of its target.
     let stack = Stack::of([base(), Tar::new().file(".wh.l", b"").end()]);
     assert_eq!(stack.top(), ["w l"]);
     assert_eq!(stack.seen("d/a"), "below");
@@ -221,7 +221,7 @@ fn a_whiteout_beneath_another_one_hides_nothing_more() {
     }
 }
 
-/// Each of them walked all links beneath it: so few kilobytes kept a processor for hours.
+/// Each of them walked all links below it: so a few kilobytes used a CPU for hours.
 #[test]
 fn repeated_whiteouts_are_resolved_once() {
     const LINKS: usize = 20_000;

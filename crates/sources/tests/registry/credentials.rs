@@ -1,4 +1,4 @@
-//! Credential helpers: programs that know, that know nothing, and that do everything wrong.
+//! Credential helpers: with credentials, without, and with every kind of error.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::scripted::{Ending, Reply, Scripted, Seen};
 /// `helped:canary-word`.
 const AUTH: &str = "aGVscGVkOmNhbmFyeS13b3Jk";
 
-/// A registry that lets `helped` in.
+/// A registry that accepts `helped`.
 fn closed() -> Scripted {
     Scripted::start(|asked: &Seen, _| match asked.header("authorization") {
         Some(sent) if sent == format!("Basic {AUTH}") => manifest_reply(),
@@ -25,7 +25,7 @@ fn closed() -> Scripted {
     })
 }
 
-/// Writes the program `docker-credential-test` and a `config.json` that has `entry`.
+/// Writes the program `docker-credential-test` and a `config.json` with `entry`.
 fn with_helper(service: &Scripted, directory: &Path, script: &str, entry: &str) -> Connection {
     let program = directory.join("docker-credential-test");
     std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("written");
@@ -55,7 +55,7 @@ const GIVES: &str = "printf '{\"ServerURL\":\"x\",\"Username\":\"helped\",\
                      \"Secret\":\"canary-word\"}\\n'";
 
 #[test]
-fn a_helper_hears_the_registry_and_gives_the_login() {
+fn a_helper_gets_the_registry_and_returns_the_login() {
     let directory = tempfile::tempdir().expect("a directory");
     let service = closed();
     let heard = directory.path().join("heard");
@@ -86,7 +86,7 @@ fn a_file_that_everybody_may_write_to_names_no_program() {
 }
 
 #[test]
-fn a_helper_is_not_asked_before_the_registry_wants_to_know() {
+fn a_helper_is_not_started_before_the_registry_requires_a_login() {
     let directory = tempfile::tempdir().expect("a directory");
     let service = Scripted::start(|_, _| manifest_reply());
     let mark = directory.path().join("asked");

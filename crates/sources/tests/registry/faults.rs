@@ -1,4 +1,4 @@
-//! What a registry does wrong while something is fetched, and what becomes of it.
+//! Errors of a registry during a fetch, and their results.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -141,7 +141,7 @@ fn a_registry_that_asks_for_a_long_wait_is_not_waited_for() {
     }
 }
 
-/// The form that headers have, written by the C library's own `date`.
+/// Header dates, written by the C library's own `date`.
 fn http_date(unix_s: u64) -> String {
     let mut date = std::process::Command::new("date");
     date.args([
@@ -256,7 +256,7 @@ fn a_manifest_with_another_digest_than_the_one_asked_for_is_refused() {
     );
 }
 
-/// A service with one blob, which goes on from where it is asked to.
+/// A service with one blob, which resumes at the requested offset.
 fn with_blob(bytes: Vec<u8>, first: impl Fn(Reply) -> Reply + Send + Sync + 'static) -> Scripted {
     Scripted::start(move |asked: &Seen, before| {
         let from = asked
@@ -391,9 +391,8 @@ fn a_pause_between_two_tries_ends_soon_after_the_caller_wants_it() {
     ends_when_wanted(&service, 1, |registry| registry.manifest(&tag()).map(drop));
 }
 
-/// Does `what`, which would take half a minute, and wants an end while it is waited for. Until then
-/// something was to be tried again so often: an end that only a time-out brought would be told by
-/// one more.
+/// Runs `what`, which would take half a minute, and requests its end while it waits. A further
+/// retry would show that only a timeout ended it.
 fn ends_when_wanted(
     service: &Scripted,
     tried_again: u32,
@@ -408,7 +407,7 @@ fn ends_when_wanted(
             while service.seen().is_empty() {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            // So that it is in the wait rather than before it.
+            // So that it is already waiting.
             std::thread::sleep(Duration::from_millis(500));
             ending.wanted.store(true, Ordering::SeqCst);
         });

@@ -1,4 +1,5 @@
-//! Layouts: what we write is read by skopeo, what skopeo writes by us, and hostile ones by nobody.
+//! Layouts: skopeo reads what the runner writes, the runner reads what skopeo writes, and hostile
+//! ones are refused.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -21,7 +22,7 @@ use support::packages::{has, succeed};
 
 const LAYER: &[u8] = b"the bytes of a layer";
 
-/// Writes the artifact of these tests into the layout at `path`.
+/// Writes the artifact of these tests to the layout at `path`.
 fn written(path: &Path, name: Option<&str>, bytes: &[u8]) -> Result<Digest, OciError> {
     written_by(path, name, bytes, &NoObserver)
 }
@@ -47,7 +48,7 @@ fn written_by(
     Ok(digest)
 }
 
-/// Every file of a directory with its content.
+/// Every file of a directory with its contents.
 fn files(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut pending = vec![root.to_owned()];
@@ -269,7 +270,7 @@ fn indexes_are_followed_a_few_deep_and_no_further() {
     }
 }
 
-/// An index that lists these digests, each as an index.
+/// An index with these digests, each as an index.
 fn index_of(listed: &[Digest]) -> String {
     let entry = |digest: &Digest| {
         format!(
@@ -295,7 +296,7 @@ fn an_index_that_is_listed_thousands_of_times_is_read_once() {
     let path = ground.path().join("layout");
     written(&path, Some("it"), &document()).expect("written");
     let mut list = std::fs::read_to_string(path.join("index.json")).expect("read");
-    // 1000 to the power of four documents, for whoever follows each of them.
+    // 1000 to the power of four documents for a reader that follows each of them.
     for _ in 0..4 {
         list = index_of(&[put(&path, &list); 1000]);
     }

@@ -1,5 +1,5 @@
-//! The registry client and the OCI layouts: against Debian's `docker-registry` and skopeo, and
-//! against a service of the test's own that does everything wrong that a registry can.
+//! The registry client and the OCI layouts: with Debian's `docker-registry` and skopeo, and with a
+//! scripted service that makes every error that a registry can make.
 
 #![expect(
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! What is sent, where to, and what a registry does wrong with it.
+//! What is pushed, where to, and errors of a registry during a push.
 
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn pushed(service: &Scripted) -> Result<bool, OciError> {
     registry.push_blob(&Digest::of(BLOB), size, &mut source)
 }
 
-/// A registry that takes blobs; `place` is where an upload goes on.
+/// A registry that accepts blobs; `place` is the location of an upload.
 fn taking(place: &'static str, put: impl Fn(usize) -> Reply + Send + Sync + 'static) -> Scripted {
     Scripted::start(move |asked: &Seen, before| match asked.method.as_str() {
         "HEAD" => Reply::of(404),
@@ -136,7 +136,7 @@ fn a_rejected_push_is_reported() {
     );
 }
 
-/// Has less than it says, or cannot be read.
+/// A blob that is shorter than stated, or cannot be read.
 struct Short(bool);
 
 impl Read for Short {
@@ -181,7 +181,7 @@ fn a_manifest_is_sent_under_its_tag_and_its_digest_comes_back() {
 }
 
 #[test]
-fn a_registry_that_says_it_took_something_else_is_not_believed() {
+fn a_registry_that_confirms_another_digest_is_an_error() {
     let other = Digest::of(b"something else").to_string();
     let service =
         Scripted::start(move |_, _| Reply::of(201).with("Docker-Content-Digest", other.clone()));

@@ -1,4 +1,4 @@
-//! Debian's `docker-registry`: pushed to and pulled from, with TLS and a login.
+//! Debian's `docker-registry`: push and pull, with TLS and a login.
 
 use std::io::{Cursor, Read as _};
 use std::path::Path;
@@ -15,7 +15,7 @@ use support::registry::{Options, Registry};
 
 const LAYER: &[u8] = b"the bytes of a layer";
 
-/// A manifest that has the layer twice and the empty config.
+/// A manifest with a duplicate layer and the empty config.
 pub fn document() -> Vec<u8> {
     let layer = format!(
         "{{\"mediaType\":\"application/octet-stream\",\"digest\":\"{}\",\"size\":{}}}",
@@ -39,7 +39,7 @@ fn insecure() -> Connection {
     }
 }
 
-/// Sends an artifact and has it again, by tag and by digest, whole and from the middle on.
+/// Pushes an artifact and pulls it, by tag and by digest, completely and from the middle.
 fn there_and_back(address: &str, connection: &Connection) -> Result<(), OciError> {
     let repository = registry(address, connection.clone());
     for blob in [LAYER, b"{}"] {
@@ -52,7 +52,7 @@ fn there_and_back(address: &str, connection: &Connection) -> Result<(), OciError
     }
     let which = Which::Tag("v1".to_owned());
     let digest = repository.push_manifest(&which, &document(), MANIFEST)?;
-    // A caller who has not been there yet.
+    // A client without a connection.
     let repository = registry(address, connection.clone());
     for which in [which, Which::Digest(digest)] {
         let fetched = repository.manifest(&which)?;
@@ -109,7 +109,7 @@ fn a_registry_with_tls_is_trusted_by_the_authority_that_the_host_names_and_by_no
         ..Connection::default()
     };
     there_and_back(service.address(), &connection).expect("there and back");
-    // `insecure` allows plain HTTP, and no certificate of somebody else.
+    // `insecure` allows plain HTTP, but no unknown certificate.
     for insecure in [false, true] {
         let unknown = Connection {
             insecure,
@@ -137,7 +137,7 @@ fn a_registry_with_tls_is_trusted_by_the_authority_that_the_host_names_and_by_no
 }
 
 #[test]
-fn a_registry_with_a_login_lets_in_who_is_in_the_file_of_dockers_client() {
+fn a_registry_with_a_login_accepts_the_credentials_of_the_docker_config() {
     let options = Options {
         tls: true,
         login: true,

@@ -1,4 +1,4 @@
-//! A service that answers as a test tells it, over plain HTTP on loopback.
+//! A scripted service over plain HTTP on loopback.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use runner_sources::oci::registry::{Connection, Registry};
 use runner_sources::progress::Progress;
 use spec::oci::reference::Reference;
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct Seen {
     pub method: String,
@@ -34,7 +34,7 @@ impl Seen {
     }
 }
 
-/// What is answered.
+/// The answer.
 #[derive(Debug, Clone)]
 pub struct Reply {
     pub status: u16,
@@ -43,22 +43,22 @@ pub struct Reply {
     pub way: Way,
 }
 
-/// How it is answered.
+/// How the answer is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// As it is.
+    /// Completely.
     Whole,
-    /// So many bytes of the body, then the connection is closed.
+    /// This many bytes of the body, then the connection is closed.
     Cut(usize),
-    /// So many bytes of the body, then nothing more comes.
+    /// This many bytes of the body, then nothing more.
     Stall(usize),
-    /// A byte of the body now and then.
+    /// One byte of the body at a time, slowly.
     Drip,
-    /// Nothing at all comes.
+    /// Nothing at all.
     Silence,
-    /// A header that does not end.
+    /// An endless header.
     EndlessHead,
-    /// A body that does not end.
+    /// An endless body.
     EndlessBody,
 }
 
@@ -99,8 +99,8 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// Starts one that asks `script` what to answer; its number says how many requests of the same
-    /// method and path came before.
+    /// Starts one that answers with `script`; its number is the count of earlier requests with the
+    /// same method and path.
     pub fn start(script: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -115,7 +115,7 @@ impl Scripted {
                 }
                 let (seen, script) = (Arc::clone(&of_thread), Arc::clone(&script));
                 let stream = stream.expect("accepted");
-                // A connection ends with the client's: nobody waits for these.
+                // The connection ends with the client, so these threads are not joined.
                 std::thread::spawn(move || serve(&stream, &seen, &*script));
             }
         });
@@ -140,13 +140,13 @@ impl Scripted {
         self.seen.lock().expect("locked").clone()
     }
 
-    /// How often this was asked.
+    /// The number of requests for this path.
     pub fn count(&self, method: &str, part: &str) -> usize {
         let is_it = |seen: &&Seen| seen.method == method && seen.path.contains(part);
         self.seen().iter().filter(is_it).count()
     }
 
-    /// How a test speaks to it.
+    /// The client settings of a test.
     pub fn connection(&self) -> Connection {
         Connection {
             insecure: true,
@@ -181,7 +181,7 @@ pub fn registry(address: &str, connection: Connection) -> Registry {
     Registry::new(&reference, connection).expect("a registry")
 }
 
-/// Waits no longer than a test should take, and long enough for a busy machine.
+/// Short pauses between retries, and timeouts that are long enough for a busy machine.
 pub fn hasty() -> Timeouts {
     Timeouts {
         first_delay: Duration::from_millis(1),
@@ -189,11 +189,11 @@ pub fn hasty() -> Timeouts {
     }
 }
 
-/// Wants an end from the moment on that it is told to.
+/// Requests an end once it is told to.
 #[derive(Default)]
 pub struct Ending {
     pub wanted: AtomicBool,
-    /// How often something was to be tried again.
+    /// The number of retries.
     pub waited: AtomicU32,
 }
 
@@ -211,7 +211,7 @@ impl Observer for Ending {
 
 fn serve(stream: &TcpStream, seen: &Mutex<Vec<Seen>>, script: &Script) {
     let mut first = [0];
-    // A client that tries TLS first is told that there is none.
+    // A client that tries TLS first is told that the server does not speak it.
     if matches!(stream.peek(&mut first), Ok(1)) && first[0] == 0x16 {
         let mut writer = stream;
         drop(writer.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"));
@@ -261,7 +261,7 @@ fn request(reader: &mut BufReader<&TcpStream>) -> Option<Seen> {
     Some(seen)
 }
 
-/// `None`: the connection is not used any longer.
+/// `None`: the connection is closed.
 fn answer(mut stream: &TcpStream, asked: &Seen, reply: &Reply) -> Option<()> {
     if reply.way == Way::Silence {
         drop(std::io::copy(&mut stream, &mut std::io::sink()));

@@ -1,4 +1,4 @@
-//! Who is told who asks: tokens, passwords, and where neither goes.
+//! Authentication: tokens, passwords, and which servers receive them.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -32,8 +32,8 @@ fn with_password(service: &Scripted, directory: &Path) -> Connection {
     logged_in(service, directory, &format!("{{\"auth\":\"{AUTH}\"}}"))
 }
 
-/// A registry that wants the token `canary-1`, then `canary-2` …, which it gives itself; the number
-/// in the cell is the one that it accepts.
+/// A registry that requires the token `canary-1`, then `canary-2` …, which it issues itself; the
+/// number in the cell is the accepted one.
 fn with_tokens(wanted: Arc<Mutex<u32>>) -> Scripted {
     Scripted::start(move |asked: &Seen, _| {
         let wanted = *wanted.lock().expect("locked");
@@ -159,7 +159,7 @@ fn a_refused_login_is_named_by_where_it_was_found_and_is_not_tried_again() {
 }
 
 #[test]
-fn a_registry_that_sends_back_who_asks_does_not_get_it_into_a_message() {
+fn credentials_that_a_registry_echoes_are_in_no_message() {
     let directory = tempfile::tempdir().expect("a directory");
     let service = Scripted::start(|asked: &Seen, before| match asked.header("authorization") {
         None => Reply::of(401).with("WWW-Authenticate", "Basic realm=\"x\""),
@@ -184,7 +184,7 @@ fn a_registry_that_sends_back_who_asks_does_not_get_it_into_a_message() {
 }
 
 #[test]
-fn a_token_service_that_sends_back_who_asks_does_not_get_it_into_a_message() {
+fn credentials_that_a_token_service_echoes_are_in_no_message() {
     let directory = tempfile::tempdir().expect("a directory");
     let service = Scripted::start(|asked: &Seen, _| {
         let host = asked.header("host").expect("a host");
@@ -251,7 +251,7 @@ fn a_token_service_that_fails_is_tried_again_or_named() {
 }
 
 #[test]
-fn no_token_is_asked_for_over_plain_http_of_another_host() {
+fn no_token_is_requested_over_plain_http_from_another_host() {
     let directory = tempfile::tempdir().expect("a directory");
     for realm in [
         "http://auth.example.org/token",
@@ -293,7 +293,7 @@ fn credentials_are_dropped_on_a_redirect_to_another_host() {
 }
 
 #[test]
-fn what_another_host_refuses_is_told_without_where_exactly_it_was() {
+fn a_refusal_of_another_host_is_reported_without_its_exact_location() {
     let elsewhere =
         Scripted::start(|_, _| Reply::of(401).with("WWW-Authenticate", "Basic realm=\"give me\""));
     let place = elsewhere.url("/blob?signature=canary");

@@ -1,66 +1,67 @@
-//! DNS queries over UDP and TCP.
+//! Answers the body's DNS queries over UDP and TCP.
 
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use crate::allow::Standing;
+use crate::allow::NameMatch;
 use crate::denials::{Attempt, Protocol};
-use crate::dns::{self, Answer, Malformed, QUERY_BYTES_MAX, Query, TYPE_A, TYPE_PTR};
-use crate::names::own_address_asked_by;
+use crate::dns::{self, Answer, Malformed, QUERY_BYTES_MAX, Query, TYPE_A, TYPE_PTR, with_length};
+use crate::names::{NamesFull, reverse_lookup};
 use crate::relay::Relay;
 use crate::relay::connection::{
-    Connection, Next, QUESTIONS_PATIENCE, READS_A_STEP, Read, Stage, Stepped,
+    Connection, DNS_IDLE_TIMEOUT, Next, READS_PER_STEP, Read, Stage, Step,
 };
 use crate::relay::shared::{Shared, merged_name};
 use spec::denial_reason::DenialReason;
 use sys::datagram;
 
 /// Maximum number of queries for allowed names in one second.
-pub(super) const QUESTIONS_A_SECOND: u32 = 200;
+pub(super) const QUERIES_PER_SECOND: u32 = 200;
 /// Maximum number of datagrams that are answered in one turn.
-const DATAGRAMS_A_TURN: usize = 256;
+const DATAGRAMS_PER_TURN: usize = 256;
 
 /// A rate limit per second.
 #[derive(Debug)]
-pub(super) struct Pace {
-    most: u32,
+pub(super) struct RateLimit {
+    per_second: u32,
+    /// Start of the current second.
     second: Instant,
-    asked: u32,
+    used: u32,
 }
 
-impl Pace {
-    pub(super) const fn new(most: u32, now: Instant) -> Self {
+impl RateLimit {
+    pub(super) const fn new(per_second: u32, now: Instant) -> Self {
         Self {
-            most,
+            per_second,
             second: now,
-            asked: 0,
+            used: 0,
         }
     }
 
-    /// Whether one more event is allowed now.
+    /// Counts one event. Returns whether it is within the limit.
     pub(super) fn allows(&mut self, now: Instant) -> bool {
-        if self.next() <= now {
-            *self = Self::new(self.most, now);
+        if self.next_second() <= now {
+            *self = Self::new(self.per_second, now);
         }
-        self.asked = self.asked.saturating_add(1);
-        self.asked <= self.most
+        self.used = self.used.saturating_add(1);
+        self.used <= self.per_second
     }
 
-    /// When delayed events are allowed again.
-    pub(super) fn next(&self) -> Instant {
+    /// When events are allowed again.
+    pub(super) fn next_second(&self) -> Instant {
         self.second + Duration::from_secs(1)
     }
 }
 
 impl Relay {
-    /// Returns whether more queries may be available.
-    pub(super) fn answer_questions(&mut self, index: u32, now: Instant) -> bool {
+    /// Answers datagrams. Returns whether more may be available.
+    pub(super) fn answer_datagrams(&mut self, index: u32, now: Instant) -> bool {
         let mut buffer = [0; dns::QUERY_BYTES_MAX];
-        let Some(socket) = self.sockets.questions.get(index as usize) else {
+        let Some(socket) = self.sockets.dns.get(index as usize) else {
             return false;
         };
-        for _ in 0..DATAGRAMS_A_TURN {
+        for _ in 0..DATAGRAMS_PER_TURN {
             let (bytes, ends) = match datagram::receive(socket, &mut buffer) {
                 Ok(received) => received,
                 Err(Errno::AGAIN) => return false,
@@ -68,7 +69,7 @@ impl Relay {
                 Err(_) => continue,
             };
             let message = buffer.get(..bytes).unwrap_or(&buffer);
-            if let Some(answer) = self.shared.answer(message, now) {
+            if let Some(answer) = self.shared.answer_dns(message, now) {
                 // The buffer is full or the client has gone: the datagram is lost, as on any network.
                 datagram::answer(socket, &answer, ends).unwrap_or_default();
             }
@@ -78,57 +79,52 @@ impl Relay {
 }
 
 impl Connection {
-    /// Messages with a length prefix of two bytes (RFC 7766).
-    pub(super) fn questions(
-        &mut self,
-        mut received: Vec<u8>,
-        shared: &mut Shared,
-        now: Instant,
-    ) -> Next {
-        for _ in 0..READS_A_STEP {
-            let Ok(read) = self.read_more(&mut received, 2 + QUERY_BYTES_MAX) else {
+    /// Over TCP, each message has a length prefix of two bytes (RFC 7766).
+    pub(super) fn answer_dns_queries(&mut self, shared: &mut Shared, now: Instant) -> Next {
+        for _ in 0..READS_PER_STEP {
+            let Ok(read) = self.read_more(2 + QUERY_BYTES_MAX) else {
                 return Next::Closed;
             };
+            let mut received = std::mem::take(&mut self.received);
             let mut rest = received.as_slice();
             while let Some((length, after)) = rest.split_first_chunk::<2>() {
                 let length = usize::from(u16::from_be_bytes(*length));
-                if QUERY_BYTES_MAX < length {
+                if length > QUERY_BYTES_MAX {
                     return Next::Reset;
                 }
                 let Some((message, after)) = after.split_at_checked(length) else {
                     break;
                 };
-                if let Some(answer) = shared.answer(message, now) {
-                    let length = u16::try_from(answer.len()).unwrap_or(0);
-                    let framed = [&length.to_be_bytes(), answer.as_slice()].concat();
-                    // Answers are short and requested by the body: a full buffer is the body's fault.
-                    if !self.say(&framed) {
-                        return Next::Reset;
-                    }
+                // A full send buffer means that the body does not read its answers.
+                if let Some(answer) = shared.answer_dns(message, now)
+                    && !self.send(&with_length(&answer))
+                {
+                    return Next::Reset;
                 }
                 rest = after;
-                self.deadline = Some(now + QUESTIONS_PATIENCE);
+                self.deadline = Some(now + DNS_IDLE_TIMEOUT);
             }
             received.drain(..received.len() - rest.len());
+            self.received = received;
             match read {
                 Read::Ended => return Next::Closed,
                 Read::Blocked if self.is_late(now) => return Next::Closed,
                 Read::Blocked => {
-                    return Next::Stay(Stage::Questions { received }, Stepped::Waits);
+                    return Next::Stay(Stage::DnsQueries, Step::Wait);
                 }
                 Read::Full => (),
             }
         }
-        Next::Stay(Stage::Questions { received }, Stepped::Again)
+        Next::Stay(Stage::DnsQueries, Step::Again)
     }
 }
 
 impl Shared {
     /// The answer to a message; `None` if there is no answer.
-    pub(super) fn answer(&mut self, message: &[u8], now: Instant) -> Option<Vec<u8>> {
+    fn answer_dns(&mut self, message: &[u8], now: Instant) -> Option<Vec<u8>> {
         match dns::parse(message) {
             Ok(query) => {
-                let answer = self.judge_question(&query, now);
+                let answer = self.decide_answer(&query, now);
                 Some(query.answer(answer))
             }
             Err(Malformed::Answerable(answer)) => Some(answer),
@@ -136,16 +132,14 @@ impl Shared {
         }
     }
 
-    fn judge_question(&mut self, query: &Query<'_>, now: Instant) -> Answer {
+    fn decide_answer(&mut self, query: &Query<'_>, now: Instant) -> Answer {
         let Some(name) = &query.name else {
-            self.deny_question(query.written_name(), DenialReason::NameNotAllowed, now);
+            self.deny_query(query.written_name(), DenialReason::NameNotAllowed, now);
             return Answer::NoName;
         };
-        // Many programs look up the name of their peer's address. This is not an attempt to reach the
-        // outside.
-        if let Some(address) = own_address_asked_by(name) {
-            let known = self.names.name_of(address);
-            return match known {
+        // Many programs look up the name of their peer's address, which reaches nothing outside.
+        if let Some(address) = reverse_lookup(name) {
+            return match self.names.name_of(address) {
                 Some(name) if query.kind == TYPE_PTR && query.is_internet => {
                     Answer::Name(name.clone())
                 }
@@ -153,33 +147,33 @@ impl Shared {
                 None => Answer::NoName,
             };
         }
-        let wildcard = match self.settings.allowed.standing(name) {
-            Standing::Named => None,
-            Standing::Below(parent) => Some(parent),
-            Standing::Absent => {
-                self.deny_question(name.to_string(), DenialReason::NameNotAllowed, now);
+        let wildcard = match self.settings.allowed.match_name(name) {
+            NameMatch::Exact => None,
+            NameMatch::Wildcard(parent) => Some(parent),
+            NameMatch::None => {
+                self.deny_query(name.to_string(), DenialReason::NameNotAllowed, now);
                 return Answer::NoName;
             }
         };
-        if !self.pace.allows(now) {
+        if !self.query_rate.allows(now) {
             let merged = merged_name(name, wildcard);
-            self.deny_question(merged, DenialReason::Limit, now);
+            self.deny_query(merged, DenialReason::Limit, now);
             return Answer::ServerFailure;
         }
         if query.kind != TYPE_A || !query.is_internet {
             return Answer::NoData;
         }
-        match self.names.address_of(name, wildcard) {
+        match self.names.assign_address(name, wildcard) {
             Ok(address) => Answer::Address(address),
-            Err(_full) => {
+            Err(NamesFull) => {
                 let merged = merged_name(name, wildcard);
-                self.deny_question(merged, DenialReason::Limit, now);
+                self.deny_query(merged, DenialReason::Limit, now);
                 Answer::NoName
             }
         }
     }
 
-    fn deny_question(&mut self, host: String, reason: DenialReason, now: Instant) {
+    fn deny_query(&mut self, host: String, reason: DenialReason, now: Instant) {
         let attempt = Attempt {
             protocol: Protocol::Dns,
             host: Some(host),
@@ -187,6 +181,6 @@ impl Shared {
             port: None,
             reason,
         };
-        self.deny(attempt, now);
+        self.ledger.deny(attempt, now);
     }
 }

@@ -1,11 +1,11 @@
-//! Inputs, settings and outcome of a relay.
+//! Sockets, settings and outcome of a relay.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use crate::allow::Allowlist;
 use crate::denials::Denials;
-use spec::egress_report::UnreachableCause;
+use spec::egress_report::EgressReport;
 use spec::host_name::HostName;
 use spec::network::Capture;
 use spec::sources_policy::IpRange;
@@ -21,7 +21,7 @@ pub struct Sockets {
     pub proxies: Vec<OwnedFd>,
     /// Datagram sockets that receive all DNS queries with their destination address, and may send from
     /// that address.
-    pub questions: Vec<OwnedFd>,
+    pub dns: Vec<OwnedFd>,
     /// Reports all other packets of the body. [`Capture::Tproxy`]: a netlink socket of NFLOG, one packet
     /// per message, with sequence numbers. [`Capture::AnyIp`]: a packet socket of type SOCK_DGRAM, so
     /// that data starts with the IP header, with a filter for incoming packets only (the loopback device
@@ -41,7 +41,7 @@ pub struct Published {
 /// A request for a socket of the body's namespace that is connected, or connecting, to `port` on the
 /// loopback of the namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ask {
+pub struct ConnectRequest {
     /// The id that the answer must carry.
     pub id: i32,
     /// Connect to ::1 instead of 127.0.0.1.
@@ -69,47 +69,13 @@ pub struct Settings {
     pub seed: [u8; 16],
 }
 
-/// An allowed destination that was unreachable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unreachable {
-    /// The name, or the address if the address was allowed.
-    pub host: String,
-    pub port: u16,
-    /// The cause for the last address.
-    pub cause: UnreachableCause,
-    pub count: u64,
-}
-
-/// Traffic with one host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Traffic {
-    /// The name, or the address if the address was allowed.
-    pub host: String,
-    /// Connections that reached it.
-    pub connections: u64,
-    /// Bytes that the host accepted.
-    pub sent_bytes: u64,
-    /// Bytes from the host that the body accepted.
-    pub received_bytes: u64,
-}
-
 /// The outcome of a run's connections.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub denials: Denials,
-    /// Unreachable destinations, at most `UNREACHABLE_MAX`.
-    pub unreachable: Vec<Unreachable>,
-    /// Number of unreachable destinations beyond that limit.
-    pub unreachable_beyond: u64,
-    /// Traffic by host, ordered by first connection.
-    pub traffic: Vec<Traffic>,
-    /// DNS queries that the kernel dropped because a buffer was full.
-    pub lost_questions: u64,
-    /// Denied packets that the kernel could not report because a buffer was full.
-    pub lost_datagrams: u64,
-    /// For each published port: the caller's port, the body's port, the number of connections.
-    pub published: Vec<(u16, u16, u64)>,
+    /// Without [`EgressReport::capture`] and [`EgressReport::allowed`].
+    pub report: EgressReport,
 }
 
-/// Maximum number of distinct entries of [`Outcome::unreachable`].
+/// Maximum number of distinct entries of [`EgressReport::unreachable`].
 pub(crate) const UNREACHABLE_MAX: usize = 1_000;

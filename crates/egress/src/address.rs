@@ -4,12 +4,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use spec::sources_policy::IpRange;
 
+/// An address family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     V4,
     V6,
 }
 
+/// Both families.
 pub const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
 /// Blocks of IPv4 that are not public: RFC 6890 and its successors, and one metadata service.
@@ -48,7 +50,7 @@ const PRIVATE_V6: [(Ipv6Addr, u32); 3] = [
 /// Whether an address belongs to the public network. An IPv6 address that embeds an IPv4 address (mapped,
 /// compatible, translated, 6to4) is classified by the embedded address.
 #[must_use]
-pub fn is_public(address: IpAddr) -> bool {
+pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => match embedded(address) {
@@ -68,7 +70,7 @@ pub fn is_public(address: IpAddr) -> bool {
 ///
 /// Only an entry for exactly that address opens a loopback address: it belongs to the host itself.
 #[must_use]
-pub fn may_be_dialled(address: IpAddr, private_ranges: &[IpRange]) -> bool {
+pub(crate) fn may_be_dialled(address: IpAddr, private_ranges: &[IpRange]) -> bool {
     let opens = |range: &IpRange| {
         if address.is_loopback() {
             range.is_exactly(address)

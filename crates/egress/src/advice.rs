@@ -14,6 +14,7 @@ use spec::egress::{EgressHost, EgressRule};
 use spec::host_name::HostName;
 use spec::sources_policy::EgressPolicy;
 
+/// Settings of the run that the advice depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct RunSettings<'run> {
     /// The requested entries and the effective list.

@@ -5,6 +5,7 @@ use spec::denial_reason::DenialReason;
 use spec::egress::{EgressHost, EgressRule};
 use spec::host_name::HostName;
 
+/// The granted rules as one list.
 #[derive(Debug, Clone, Default)]
 pub struct Allowlist {
     rules: Vec<EgressRule>,

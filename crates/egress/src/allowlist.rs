@@ -18,11 +18,13 @@ use spec::report::WarningReport;
 use spec::sources_policy::EgressPolicy;
 use spec::typescript::NpmRegistry;
 
+/// The flag.
 pub const ALLOW_NET: &str = "--allow-net";
 
 /// The variable that sets the registry of npm and npx (npm-config(7)).
 const NPM_REGISTRY: &[u8] = b"npm_config_registry";
 
+/// One requested entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestedHost {
     pub rule: EgressRule,

@@ -27,6 +27,7 @@ pub struct ClientHello {
     pub has_encrypted: bool,
 }
 
+/// Why the bytes are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HelloError {
     #[error("not TLS")]

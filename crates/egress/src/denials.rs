@@ -9,6 +9,7 @@ use spec::denial_reason::DenialReason;
 /// Maximum number of distinct attempts; further ones are only counted.
 pub(crate) const DISTINCT_MAX: usize = 1_000;
 
+/// The protocol of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protocol {
     Dns,
@@ -56,6 +57,7 @@ pub struct Occurrences {
     pub count: u64,
 }
 
+/// The denials of a run.
 #[derive(Debug, Default)]
 pub struct Denials {
     /// By first occurrence.
@@ -67,6 +69,7 @@ pub struct Denials {
 }
 
 impl Denials {
+    /// Adds one attempt.
     pub fn add(&mut self, attempt: Attempt, now_ms: u64) {
         if let Some(at) = self.index.get(&attempt) {
             self.distinct[*at].1.count += 1;

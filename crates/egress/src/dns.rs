@@ -11,6 +11,7 @@ use spec::host_name::HostName;
 pub const QUERY_BYTES_MAX: usize = 4_096;
 /// Bytes of the header (RFC 1035, 4.1.1).
 const HEADER_BYTES: usize = 12;
+/// Type A: an IPv4 address.
 pub const TYPE_A: u16 = 1;
 /// Type PTR: the name of an address (RFC 1035, 3.5).
 pub(crate) const TYPE_PTR: u16 = 12;
@@ -25,6 +26,7 @@ pub(crate) const DATAGRAM_BYTES_MAX: u16 = 1_232;
 /// TTL of a synthetic address, in seconds: the address is valid for the whole run.
 const TTL_S: u32 = 300;
 
+/// A parsed query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query<'message> {
     start: HeaderStart,
@@ -63,6 +65,7 @@ pub enum Malformed {
     Answerable(Vec<u8>),
 }
 
+/// The answer to a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     Address(Ipv4Addr),
@@ -228,6 +231,7 @@ impl Query<'_> {
         text
     }
 
+    /// Encodes the answer message.
     #[must_use]
     pub fn answer(&self, answer: Answer) -> Vec<u8> {
         let (code, record) = match answer {

@@ -10,6 +10,7 @@ use crate::host::Host;
 use crate::parsed::Parsed;
 use spec::host_name::HostName;
 
+/// Maximum size of a head, in bytes.
 pub const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Maximum length of a method, in bytes: the longest registered method has 17.
 const METHOD_BYTES_MAX: usize = 32;
@@ -32,6 +33,7 @@ pub struct Head {
     pub bytes: usize,
 }
 
+/// Why the bytes are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     #[error("not an HTTP/1 request")]

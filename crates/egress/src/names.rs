@@ -27,7 +27,7 @@ pub struct Names {
 
 /// One more name would exceed [`NAMES_MAX`] or `NAMES_UNDER_WILDCARD_MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NamesFull;
+pub(crate) struct NamesFull;
 
 impl Names {
     /// The address of `name`, assigned now if it has none. `wildcard` is the parent of the `*.parent`
@@ -35,7 +35,7 @@ impl Names {
     ///
     /// # Errors
     /// [`NamesFull`]: a new name would exceed a limit.
-    pub fn assign_address(
+    pub(crate) fn assign_address(
         &mut self,
         name: &HostName,
         wildcard: Option<&HostName>,
@@ -63,7 +63,7 @@ impl Names {
 
     /// The host that a dialled address stands for: a name if the address was assigned to one.
     #[must_use]
-    pub fn host_at(&self, address: IpAddr) -> Host {
+    pub(crate) fn host_at(&self, address: IpAddr) -> Host {
         let address = address.to_canonical();
         let name = match address {
             IpAddr::V4(synthetic) => self.name_of(synthetic),

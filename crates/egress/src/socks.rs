@@ -14,6 +14,7 @@ pub const REQUEST_BYTES_MAX: usize = 4 + 1 + 255 + 2;
 const METHOD_NONE: u8 = 0;
 const COMMAND_CONNECT: u8 = 1;
 
+/// A request to connect (RFC 1928, section 4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The destination, or the bytes of an invalid name: with a NUL, a space, a slash, or numbers that

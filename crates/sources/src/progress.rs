@@ -49,6 +49,7 @@ pub enum Progress<'now> {
 }
 
 impl Progress<'_> {
+    /// Emits the event.
     pub fn emit(&self) {
         match self {
             Self::Done => tracing::trace!(is_over = true, "transfer ended"),

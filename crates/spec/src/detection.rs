@@ -12,6 +12,7 @@ const NAMES_LISTED_MAX: usize = 10;
 const NAMES_COMPARED_MAX: usize = 10_000;
 pub(super) const BUNDLED_TSX: &str = "node_modules/.bin/tsx";
 
+/// Kind of a bundle path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
     File {
@@ -29,6 +30,7 @@ pub trait BundleView {
     fn paths(&self) -> Box<dyn Iterator<Item = &RelPath> + '_>;
 }
 
+/// A version of Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeVersion {
     pub major: u32,
@@ -73,6 +75,7 @@ pub struct Interpreters {
     pub npm_registry: NpmRegistry,
 }
 
+/// The interpreter of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interpreter {
     Node,
@@ -148,6 +151,7 @@ impl RunFormError {
         }
     }
 
+    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         Some(match self {

@@ -9,6 +9,7 @@ use crate::manifest::reader::Reader;
 use crate::manifest::schema::reference;
 use crate::manifest::{ManifestError, Problem, StatedLimit};
 
+/// The engine of a `runner` block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Engine {
     /// The host's toolchain, sandboxed. `in-process` becomes this engine too.
@@ -28,6 +29,7 @@ pub enum Language {
     Multi,
 }
 
+/// The needs of a `runner` block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
     pub language: Option<Language>,
@@ -36,6 +38,7 @@ pub struct Needs {
     pub pip: Vec<String>,
 }
 
+/// A `runner` block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunnerBlock {
     pub engine: Engine,

@@ -18,6 +18,7 @@ pub use crate::provider::Provider;
 use crate::provider::REGISTRY;
 use crate::runner_block::{limit_keys, read_limits};
 
+/// The shell of `config.shell`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Shell {
     #[default]
@@ -26,6 +27,7 @@ pub enum Shell {
 }
 
 impl Shell {
+    /// Path of the program.
     #[must_use]
     pub const fn path(self) -> &'static str {
         match self {
@@ -44,6 +46,7 @@ pub struct LocalConfig {
     pub shell: Option<Shell>,
 }
 
+/// A `sandbox` block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SandboxBlock {
     pub provider: Provider,

@@ -24,6 +24,7 @@ const fn record_type(family: Family) -> u16 {
     }
 }
 
+/// The answer of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// The addresses in the server's order; empty if the name has none of this family.

@@ -36,6 +36,7 @@ impl Token {
         Ok(Self { header, origin })
     }
 
+    /// Who provided the token.
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin

@@ -32,6 +32,7 @@ pub struct IoHandle {
     output: Contract,
 }
 
+/// A declared file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileContract {

@@ -63,6 +63,7 @@ impl DefineError {
         }
     }
 
+    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

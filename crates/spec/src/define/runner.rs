@@ -22,6 +22,7 @@ pub struct RunnerSurroundings<'host> {
     pub images: &'host [ImageTemplate],
 }
 
+/// The declared engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunnerEngine {
@@ -46,6 +47,7 @@ pub struct RunnerHandle {
     pub warnings: Vec<WarningReport>,
 }
 
+/// The complete needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LanguageNeeds {
     /// As declared, else that of `run`, else `multi`.
@@ -55,6 +57,7 @@ pub struct LanguageNeeds {
     pub pip: Vec<String>,
 }
 
+/// The complete limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct RunnerLimits {
     /// MiB; 256 by default.

@@ -40,6 +40,7 @@ pub struct SandboxHandle {
     refusals: Vec<ManifestError>,
 }
 
+/// Options of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum ProviderConfig {
@@ -80,6 +81,7 @@ pub struct SandboxLimits {
     pub cpu_ms: Option<u64>,
 }
 
+/// Environment variables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SandboxEnvironment {
     pub auth: SandboxAuth,
@@ -94,16 +96,19 @@ pub struct SandboxAuth {
     pub state: AuthState,
 }
 
+/// Which variables are secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct AuthState {
     pub env: Vec<String>,
 }
 
+/// Network access.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SandboxNetwork {
     pub egress: Vec<String>,
 }
 
+/// A mount of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MountHandle {
     /// `workspace`, or the declared storage.

@@ -31,6 +31,7 @@ pub const DEPTH_MAX: usize = 64;
 /// Most bytes of text in one document, counted after alias expansion.
 pub(crate) const EXPANDED_BYTES_MAX: usize = 4 << 20;
 
+/// The format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     Yaml,
@@ -46,6 +47,7 @@ pub struct Node {
     pub value: Value,
 }
 
+/// A value of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     Null,

@@ -20,6 +20,7 @@ impl DocumentError {
     }
 }
 
+/// Why a text is not a document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentProblem {
     #[error("found {bytes} bytes, expected at most {}", limit(.bytes_max))]
@@ -91,6 +92,7 @@ impl DocumentProblem {
         }
     }
 
+    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {

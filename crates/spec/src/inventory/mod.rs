@@ -16,6 +16,7 @@ use crate::report::WarningReport;
 
 const SLUG_CHARACTERS: std::ops::RangeInclusive<usize> = 2..=80;
 
+/// An inventory of secrets, without values.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Inventory {
     pub file: String,
@@ -203,6 +204,7 @@ impl Inventory {
         Self::new(&format!("{} ({why})", escape(file.as_bytes())), Vec::new())
     }
 
+    /// Finds the entry of `slug`.
     #[must_use]
     pub fn entry(&self, slug: &str) -> Option<&InventoryEntry> {
         self.entries.iter().find(|entry| entry.slug == slug)

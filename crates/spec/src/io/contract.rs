@@ -27,6 +27,7 @@ const MISMATCHES_MAX: usize = 8;
 const ALL_MISMATCHES_MAX: usize = 1_000;
 const MESSAGE_CHARACTERS_MAX: usize = 240;
 
+/// A compiled schema.
 #[derive(Debug)]
 pub struct Contract {
     validator: Validator,
@@ -69,6 +70,7 @@ impl ContractError {
         }
     }
 
+    /// A hint for the user.
     #[must_use]
     pub const fn hint(&self) -> &'static str {
         match self {
@@ -112,6 +114,10 @@ pub enum ReadDocumentError {
 }
 
 impl Contract {
+    /// Compiles a schema.
+    ///
+    /// # Errors
+    /// [`ContractError`].
     pub fn compile(schema: &Value) -> Result<Self, ContractError> {
         let bytes = schema.to_string().len();
         if bytes > SCHEMA_BYTES_MAX {

@@ -102,6 +102,7 @@ const MAPS: [&str; 5] = [
     "dependentSchemas",
 ];
 
+/// A keyword that JSON Schema does not have.
 #[derive(Debug)]
 pub struct UnknownKeyword<'schema> {
     pub key: &'schema Key,

@@ -13,6 +13,7 @@ use crate::digest::Digest;
 use crate::document::{self, Format, Node, ReadError, ReadProblem, Value};
 use crate::path::escape;
 
+/// The only version.
 pub const LOCK_VERSION: u64 = 1;
 
 /// The inputs of a bundle.
@@ -181,6 +182,7 @@ impl LockError {
         "lock_invalid"
     }
 
+    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> String {
         "write a new one: `runner bundle … --lock FILE`".to_owned()

@@ -30,6 +30,7 @@ pub struct BlockReference {
     pub text: String,
 }
 
+/// The target of a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReferenceTarget {
     File(RelPath),
@@ -116,6 +117,7 @@ pub fn is_slug(text: &str) -> bool {
     })
 }
 
+/// A document with one block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockDocument {
     pub file: String,
@@ -145,8 +147,10 @@ impl Lookup {
 pub struct BlockDocuments(BTreeMap<BlockReference, Lookup>);
 
 impl BlockDocuments {
+    /// No lookups.
     pub const EMPTY: &'static Self = &Self(BTreeMap::new());
 
+    /// Adds the document of `reference`.
     pub fn insert(&mut self, reference: BlockReference, document: BlockDocument) {
         self.0.insert(reference, Lookup::Found(document));
     }
@@ -157,6 +161,7 @@ impl BlockDocuments {
         self.0.insert(reference, Lookup::Missing(tried));
     }
 
+    /// Records that the document of the reference was found and is invalid.
     pub fn insert_invalid(&mut self, reference: BlockReference, error: ManifestError) {
         self.0.insert(reference, Lookup::Invalid(Box::new(error)));
     }
@@ -171,6 +176,7 @@ impl BlockDocuments {
         Some(tried)
     }
 
+    /// Returns the document of `reference`, if it was found.
     #[must_use]
     pub fn get(&self, reference: &BlockReference) -> Option<&BlockDocument> {
         match self.lookup(reference) {

@@ -38,6 +38,7 @@ pub struct Level {
     pub resolved: Json,
 }
 
+/// A manifest with its inherited values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inherited {
     /// In its resolved form, keys sorted.

@@ -58,6 +58,7 @@ use crate::sandbox_block::{MountRequest, SandboxBlock};
 /// Warnings that `--strict` turns into refusals.
 pub const STRICT_REFUSES: [&str; 2] = ["config_missing", "unspecified_key"];
 
+/// The kind of a manifest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kind {
     #[default]
@@ -95,6 +96,7 @@ pub struct Restriction {
     pub value: Option<String>,
 }
 
+/// A parsed manifest.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Manifest {
     pub kind: Kind,

@@ -37,6 +37,7 @@ impl ManifestError {
         self.problem.code()
     }
 
+    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         self.problem.hint()
@@ -213,6 +214,7 @@ impl Problem {
         }
     }
 
+    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match self {

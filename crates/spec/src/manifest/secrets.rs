@@ -29,6 +29,7 @@ pub enum SecretReference {
 }
 
 impl SecretReference {
+    /// Whether the value is a secret.
     #[must_use]
     pub const fn is_secret(&self) -> bool {
         !matches!(self, Self::Literal(_))

@@ -98,6 +98,6 @@ fn a_host_device_cannot_be_mounted() {
         done.assert_error("refused", "usage").assert_nothing_ran();
         let message = done.report["error"]["message"].as_str();
         let message = message.expect("a message");
-        assert!(message.contains("no device of the host"), "{message}");
+        assert!(message.contains("devices of the host cannot be mounted"), "{message}");
     }
 }

@@ -540,7 +540,7 @@ fn a_provider_of_secrets_is_named_and_not_asked() {
         assert!(
             told.plan["unchecked"]
                 .to_string()
-                .contains("nobody was asked")
+                .contains("no provider was asked")
         );
         assert!(!asked.exists(), "the provider was asked");
     }
@@ -614,7 +614,10 @@ fn a_manifest_alone_is_planned_and_lists_unchecked_parts() {
     assert_eq!(told.plan["bundle"], Value::Null);
     assert_eq!(told.plan["argv"][1], "main.py", "{told:#?}");
     let unchecked = told.plan["unchecked"].to_string();
-    assert!(unchecked.contains("a manifest alone"), "{unchecked}");
+    assert!(
+        unchecked.contains("a manifest without a bundle"),
+        "{unchecked}"
+    );
     // Whether the bundle has programs of its own is not known; those of the host are.
     let manifest = ground.write("work/sh.yaml", "run: [sh, main.sh]\n");
     let sh = planned(&ground, &[manifest.to_str().expect("plain")]);

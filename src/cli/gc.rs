@@ -3,14 +3,14 @@
 use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone};
-use crate::run::resources::{LEFTOVER_STAYS, collect, open_registry};
+use crate::run::resources::{LEFTOVER_STAYS, collect_leftovers, open_records};
 use spec::host_policy::HostPolicy;
 use spec::request::Caller;
 
 /// Removes it, and prints one line for each dead run. 0, or 125 where something stays.
 #[must_use]
 pub fn gc(caller: &Caller, _policy: &HostPolicy, printer: &Printer) -> u8 {
-    let collected = open_registry(caller).and_then(|registry| collect(&registry));
+    let collected = open_records(caller).and_then(|records| collect_leftovers(&records));
     let found = match collected {
         Ok(found) => found,
         Err(error) => return printer.failure(&error.report()),

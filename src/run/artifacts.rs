@@ -1,11 +1,11 @@
-//! Registry artifacts for runs: which are in the store, and how a signal ends a pull.
+//! Artifacts of registries for runs: which ones are in the store, and how a signal ends a pull.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::run::error::RunError;
-use crate::run::progress::Act;
+use crate::run::progress::ProgressStep;
 use sources::oci::error::OciError;
 use sources::oci::observer::{NoObserver, Observer};
 use sources::oci::opening::Terms;
@@ -19,7 +19,7 @@ use sys::signal;
 
 /// Whether a run would find the source with this digest in the store. Changes nothing.
 #[must_use]
-pub fn is_kept(digest: &Digest, caller: &Caller, policy: &HostPolicy) -> bool {
+pub(super) fn is_in_store(digest: &Digest, caller: &Caller, policy: &HostPolicy) -> bool {
     let terms = Terms {
         caller,
         policy,
@@ -33,17 +33,17 @@ pub fn is_kept(digest: &Digest, caller: &Caller, policy: &HostPolicy) -> bool {
         }
         pull::is_kept(&terms.store()?, digest, &terms.layer_limits())
     };
-    // A run says why.
+    // A run reports the error.
     look().unwrap_or(false)
 }
 
-/// The artifact store of a run, usable until a signal arrives.
+/// The terms of a run's pulls.
 pub(super) fn terms<'call>(
     request: &'call Request,
     policy: &'call HostPolicy,
-    until: &Arc<UntilSignal>,
+    observer: &Arc<FetchObserver>,
 ) -> Terms<'call> {
-    let observer: Arc<UntilSignal> = Arc::clone(until);
+    let observer: Arc<FetchObserver> = Arc::clone(observer);
     Terms {
         caller: &request.caller,
         policy,
@@ -52,41 +52,40 @@ pub(super) fn terms<'call>(
     }
 }
 
-/// Records the signal that cancels a run, and forwards progress until then.
+/// Reports the progress of a fetch, and records the signal that cancels the run.
 #[derive(Debug)]
-pub(super) struct UntilSignal {
+pub(super) struct FetchObserver {
     signals: OwnedFd,
-    /// The number of the first signal; 0 until one arrives.
+    /// Number of the first signal; 0 before one arrives.
     cancelled_by: AtomicI32,
-    /// The current step.
-    pub(super) act: Act,
+    pub(super) step: ProgressStep,
 }
 
-impl UntilSignal {
+impl FetchObserver {
     /// `signals` is the descriptor of the signals that cancel a run.
     ///
     /// # Errors
     /// [`RunError::Host`].
-    pub(super) fn new(signals: BorrowedFd<'_>, act: Act) -> Result<Self, RunError> {
+    pub(super) fn new(signals: BorrowedFd<'_>, step: ProgressStep) -> Result<Self, RunError> {
         let signals = rustix::io::fcntl_dupfd_cloexec(signals, 0)
             .map_err(RunError::host("listen for signals"))?;
         Ok(Self {
             signals,
             cancelled_by: AtomicI32::new(0),
-            act,
+            step,
         })
     }
 
-    /// The signal that cancels the run, once one arrived.
+    /// The signal that cancels the run, if one arrived.
     pub(super) fn cancelled_by(&self) -> Option<i32> {
         let number = self.cancelled_by.load(Ordering::Relaxed);
         (number != 0).then_some(number)
     }
 }
 
-impl Observer for UntilSignal {
+impl Observer for FetchObserver {
     fn progress(&self, now: &Progress<'_>) {
-        self.act.transfer(now);
+        self.step.report_transfer(now);
     }
 
     fn is_cancelled(&self) -> bool {
@@ -95,9 +94,9 @@ impl Observer for UntilSignal {
                 Ok(Some(number)) if signal::ends_a_run(number) => {
                     self.cancelled_by.store(number, Ordering::Relaxed);
                 }
-                // The others say nothing of what is fetched.
+                // Other signals do not concern a fetch.
                 Ok(Some(_)) => (),
-                // A signal that cannot be read here is handled by the supervision of the body.
+                // The supervision of the body handles a signal that cannot be read here.
                 Ok(None) | Err(_) => return false,
             }
         }

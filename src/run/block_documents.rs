@@ -1,5 +1,5 @@
-//! Reads the documents that blocks of a manifest refer to: files of the workspace for the caller's
-//! own manifest, files of the bundle for a manifest in it, and slugs of the host's registry.
+//! Reads the documents that the blocks of a manifest refer to: files of the workspace for the
+//! caller's own manifest, files of the bundle for its manifest, and slugs of the host's registry.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -17,7 +17,7 @@ use spec::path::RelPath;
 
 /// The resolved references of the caller's manifest.
 #[derive(Debug, Default)]
-pub(super) struct Named {
+pub(super) struct ReferencedDocuments {
     pub(super) blocks: BlockDocuments,
     /// Secret inventories that `sandbox.env.auth` names and that do not exist; they count as empty.
     /// For a bundle also its default inventory.
@@ -31,37 +31,37 @@ pub(super) fn of_caller(
     path: &Path,
     workspace: Option<&Path>,
     registry: &Registry,
-) -> Named {
-    let place = place_of(path, workspace);
-    let read = |file: &RelPath| match &place {
+) -> ReferencedDocuments {
+    let located = locate_manifest(path, workspace);
+    let read = |file: &RelPath| match &located {
         Ok((_, files)) => read_text(files, file).map_err(|unread| unread.tried()),
         Err(why) => Err(why.clone()),
     };
-    let holder = match &place {
-        Ok((holder, _)) => Some(holder.clone()),
+    let manifest_path = match &located {
+        Ok((manifest_path, _)) => Some(manifest_path.clone()),
         Err(_) => RelPath::parse(
             path.file_name()
                 .map_or(&b"manifest"[..], |name| name.as_bytes()),
         )
         .ok(),
     };
-    let mut named = Named::default();
-    let Some(holder) = holder else {
-        return named;
+    let mut documents = ReferencedDocuments::default();
+    let Some(manifest_path) = manifest_path else {
+        return documents;
     };
-    named.blocks = read_blocks(&read, &holder, root, registry);
-    named.forget_auth(root);
-    named
+    documents.blocks = read_blocks(&read, &manifest_path, root, registry);
+    documents.remove_missing_inventories(root);
+    documents
 }
 
-/// Reads the documents that `root`, the manifest at `holder` of the bundle, refers to: only files
-/// of the bundle and the host's registry.
+/// Reads the documents that `root`, the manifest at `manifest_path` of the bundle, refers to: only
+/// files of the bundle and the host's registry.
 pub(super) fn of_bundle(
     root: &Node,
-    holder: &RelPath,
+    manifest_path: &RelPath,
     bundle: &dyn BundleFiles,
     registry: &Registry,
-) -> Named {
+) -> ReferencedDocuments {
     let read = |file: &RelPath| {
         let why = match bundle.tree().get(file) {
             Some(Entry::File { .. }) => match bundle.head(file, MANIFEST_BYTES_MAX + 1) {
@@ -75,14 +75,14 @@ pub(super) fn of_bundle(
         };
         Err(format!("is `{file}` of the bundle, which {why}"))
     };
-    let mut named = Named {
-        blocks: read_blocks(&read, holder, root, registry),
+    let mut documents = ReferencedDocuments {
+        blocks: read_blocks(&read, manifest_path, root, registry),
         inventories: Vec::new(),
     };
-    named.forget_auth(root);
+    documents.remove_missing_inventories(root);
     let known = |path: &RelPath| bundle.tree().get(path).map(|_there| read(path));
-    named.inventories.extend(read_inventory(known));
-    named
+    documents.inventories.extend(read_inventory(known));
+    documents
 }
 
 /// Reads the workspace's inventory at `path` without following links.
@@ -93,7 +93,7 @@ pub(super) fn inventory_of_workspace(path: &Path) -> Option<Inventory> {
     }
 }
 
-/// The named inventories, including those of a sandbox in another document.
+/// The references to inventories, including those of a sandbox in another document.
 fn inventories(root: &Node, blocks: &BlockDocuments) -> Vec<BlockReference> {
     block_references(root)
         .into_iter()
@@ -105,10 +105,10 @@ fn inventories(root: &Node, blocks: &BlockDocuments) -> Vec<BlockReference> {
         .collect()
 }
 
-impl Named {
-    /// `env.auth` names suffice when the caller gives the values: a missing inventory is not an
-    /// error and counts as empty.
-    fn forget_auth(&mut self, root: &Node) {
+impl ReferencedDocuments {
+    /// A missing inventory of `env.auth` counts as empty instead of failing: its names suffice if the
+    /// caller gives the values.
+    fn remove_missing_inventories(&mut self, root: &Node) {
         for reference in inventories(root, &self.blocks) {
             let Some(why) = self.blocks.forget_missing(&reference) else {
                 continue;
@@ -123,21 +123,24 @@ impl Named {
     }
 }
 
-/// The manifest's path in the workspace and the files there; else why nothing beside it can be
-/// read: completes "which …".
-fn place_of(
+/// The manifest's path in the workspace, and the workspace's files.
+///
+/// # Errors
+/// Why no document beside it can be read; completes "which …".
+fn locate_manifest(
     manifest: &Path,
     workspace: Option<&Path>,
 ) -> Result<(RelPath, DirectoryFiles), String> {
-    let outside = || "is looked for in the workspace, where the manifest does not lie".to_owned();
+    let outside =
+        || "is looked up in the workspace, which does not contain the manifest".to_owned();
     let real = |path: &Path| path.canonicalize().map_err(|_unreachable| outside());
     let workspace = real(workspace.ok_or_else(outside)?)?;
     let manifest = real(manifest)?;
-    let holder = manifest
+    let manifest_path = manifest
         .strip_prefix(&workspace)
         .map_err(|_elsewhere| outside())?;
-    let holder =
-        RelPath::parse(holder.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
+    let manifest_path =
+        RelPath::parse(manifest_path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
     let files = DirectoryFiles::open_root(&workspace).map_err(|error| error.to_string())?;
-    Ok((holder, files))
+    Ok((manifest_path, files))
 }

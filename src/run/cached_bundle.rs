@@ -19,14 +19,17 @@ use store::{Cache, CacheError, Distrust, Identity, ListedTree, Record};
 /// (`benches/cache.rs`).
 pub(super) const SMALL_BYTES: u64 = 32 << 10;
 
+/// A tree of the cache.
+pub(super) struct CachedTree {
+    pub(super) tree: Box<ListedTree>,
+    pub(super) found: CacheFound,
+    /// Why the identity of the archive was not enough to find it.
+    pub(super) reason: Option<&'static str>,
+}
+
 /// Source of the bundle's files.
-pub(super) enum BundleFrom {
-    /// A tree of the cache.
-    Tree {
-        tree: Box<ListedTree>,
-        found: CacheFound,
-        reason: Option<&'static str>,
-    },
+pub(super) enum BundleSource {
+    Cached(CachedTree),
     /// The archive must be unpacked, with the reason.
     File {
         file: File,
@@ -37,16 +40,9 @@ pub(super) enum BundleFrom {
 
 /// Result of the cache lookup.
 pub(super) struct LookedUp {
-    pub(super) from: BundleFrom,
+    pub(super) source: BundleSource,
     /// Why the cache cannot be used.
     pub(super) warning: Option<WarningReport>,
-}
-
-/// Answer of the cache.
-enum Answer {
-    Tree(Box<ListedTree>, CacheFound, Option<&'static str>),
-    /// Not cached, with the reason.
-    Nothing(&'static str),
 }
 
 /// Opens this caller's cache of unpacked bundles.
@@ -57,7 +53,7 @@ pub(crate) fn open_cache(
     caller: &Caller,
     policy: &HostPolicy,
 ) -> Result<(Cache, store::Place), CacheError> {
-    let place = place(caller, policy)?;
+    let place = cache_place(caller, policy)?;
     Ok((Cache::open(&place)?, place))
 }
 
@@ -65,7 +61,10 @@ pub(crate) fn open_cache(
 ///
 /// # Errors
 /// [`CacheError::Call`] if the file system cannot be inspected.
-pub(super) fn place(caller: &Caller, policy: &HostPolicy) -> Result<store::Place, CacheError> {
+pub(super) fn cache_place(
+    caller: &Caller,
+    policy: &HostPolicy,
+) -> Result<store::Place, CacheError> {
     let bundles = &policy.cache.bundles;
     let stated = caller.bundle_cache_directory.as_ref();
     store::choose(
@@ -86,54 +85,50 @@ impl Run<'_> {
     ) -> Result<LookedUp, RunError> {
         match archive {
             OpenedArchive::Directory(source) => Ok(LookedUp {
-                from: BundleFrom::Directory(source),
+                source: BundleSource::Directory(source),
                 warning: None,
             }),
             OpenedArchive::File(file) => {
                 let limits = unpack_limits(self.policy);
-                self.ask_cache(file, wait_limit, &limits)
+                self.look_up_file(file, wait_limit, &limits)
             }
         }
     }
 
     /// Looks up `file`; rewinds it on a miss.
-    fn ask_cache(
+    fn look_up_file(
         &self,
         mut file: File,
         wait_limit: WaitLimit<'_>,
         limits: &UnpackLimits,
     ) -> Result<LookedUp, RunError> {
-        let nothing = |file, reason, warning| LookedUp {
-            from: BundleFrom::File { file, reason },
+        let not_cached = |file, reason, warning| LookedUp {
+            source: BundleSource::File { file, reason },
             warning,
         };
-        if let Some(reason) = self.why_not(&file, limits) {
-            return Ok(nothing(file, reason, None));
+        if let Some(reason) = self.skip_reason(&file, limits) {
+            return Ok(not_cached(file, reason, None));
         }
-        let mut look = Look {
+        let mut lookup = Lookup {
             file: &mut file,
             wait_limit,
             limits,
-            trusts: !self.request.bundle.no_trust_mtime,
+            trusts_mtime: !self.request.bundle.no_trust_mtime,
         };
-        let answer = match open_cache(&self.request.caller, self.policy) {
-            Ok((cache, _)) => look.look(&cache),
-            Err(error) => Err(Failure::Cache(error)),
+        let found = match open_cache(&self.request.caller, self.policy) {
+            Ok((cache, _)) => lookup.run(&cache),
+            Err(error) => Err(Miss::Cache(error)),
         };
-        let (reason, warning) = match answer {
-            Ok(Answer::Tree(tree, found, reason)) => {
+        let (reason, warning) = match found {
+            Ok(tree) => {
                 return Ok(LookedUp {
-                    from: BundleFrom::Tree {
-                        tree,
-                        found,
-                        reason,
-                    },
+                    source: BundleSource::Cached(tree),
                     warning: None,
                 });
             }
-            Ok(Answer::Nothing(reason)) => (reason, None),
-            Err(Failure::Run(error)) => return Err(error),
-            Err(Failure::Cache(error)) => {
+            Err(Miss::DoesNotFit(reason)) => (reason, None),
+            Err(Miss::Run(error)) => return Err(error),
+            Err(Miss::Cache(error)) => {
                 let reason = match &error {
                     CacheError::Unsafe { .. } => "unsafe",
                     error if error.is_full() => "full",
@@ -144,57 +139,69 @@ impl Run<'_> {
             }
         };
         rewind(&mut file)?;
-        Ok(nothing(file, reason, warning))
+        Ok(not_cached(file, reason, warning))
     }
 
     /// Why the cache is skipped.
-    fn why_not(&self, file: &File, limits: &UnpackLimits) -> Option<&'static str> {
+    fn skip_reason(&self, file: &File, limits: &UnpackLimits) -> Option<&'static str> {
         if self.request.bundle.no_cache {
             return Some("flag");
         }
         if self.policy.cache.bundles.off {
             return Some("policy");
         }
-        // Standard input can be read only once, and its identity proves nothing.
+        // Standard input can be read only once, and its identity says nothing about its contents.
         if self.request.subject == Subject::Bundle(BundleArgument::Stdin) {
             return Some("stdin");
         }
         match file.metadata() {
             Ok(status) if status.len() <= SMALL_BYTES => Some("small"),
-            // The reader refuses it.
-            Ok(status) if limits.compressed_bytes < status.len() => Some("too_large"),
+            // The archive reader refuses it.
+            Ok(status) if status.len() > limits.compressed_bytes => Some("too_large"),
             Ok(_) => None,
             Err(_unreadable) => Some("unusable"),
         }
     }
 }
 
-/// One cache lookup.
-struct Look<'look> {
-    file: &'look mut File,
-    wait_limit: WaitLimit<'look>,
-    limits: &'look UnpackLimits,
-    trusts: bool,
+impl CachedTree {
+    fn new(tree: ListedTree, found: CacheFound, reason: Option<&'static str>) -> Self {
+        Self {
+            tree: Box::new(tree),
+            found,
+            reason,
+        }
+    }
 }
 
-/// Why a lookup ended early.
-enum Failure {
-    /// The run continues without the cache.
+/// One cache lookup.
+struct Lookup<'run> {
+    file: &'run mut File,
+    wait_limit: WaitLimit<'run>,
+    limits: &'run UnpackLimits,
+    trusts_mtime: bool,
+}
+
+/// Why a lookup returned no tree.
+enum Miss {
+    /// The unpacked archive does not fit into the cache, with the reason.
+    DoesNotFit(&'static str),
+    /// The cache failed; the run continues without it.
     Cache(CacheError),
     /// The archive is refused, or the run is cancelled.
     Run(RunError),
 }
 
-impl From<CacheError> for Failure {
+impl From<CacheError> for Miss {
     fn from(error: CacheError) -> Self {
         Self::Cache(error)
     }
 }
 
-impl Look<'_> {
-    fn look(&mut self, cache: &Cache) -> Result<Answer, Failure> {
+impl Lookup<'_> {
+    fn run(&mut self, cache: &Cache) -> Result<CachedTree, Miss> {
         let identity = Identity::of(self.file)?;
-        let distrust = if self.trusts {
+        let distrust = if self.trusts_mtime {
             identity
                 .distrust(self.file)?
                 .map(|distrust| match distrust {
@@ -208,45 +215,45 @@ impl Look<'_> {
         if distrust.is_none()
             && let Some(tree) = cache.by_identity(&identity, self.limits)?
         {
-            return Ok(Answer::Tree(Box::new(tree), CacheFound::Identity, None));
+            return Ok(CachedTree::new(tree, CacheFound::Identity, None));
         }
         let bytes = identity.bytes();
         if cache.knows_size(bytes) {
             let digest = self.hash()?;
             if let Some((tree, record)) = cache.by_digest(bytes, &digest, self.limits)? {
                 self.remember(cache, &identity, distrust, &record)?;
-                return Ok(Answer::Tree(Box::new(tree), CacheFound::Digest, distrust));
+                return Ok(CachedTree::new(tree, CacheFound::Digest, distrust));
             }
-            rewind(self.file).map_err(Failure::Run)?;
+            rewind(self.file).map_err(Miss::Run)?;
         }
-        self.make(cache, &identity, distrust)
+        self.unpack(cache, &identity, distrust)
     }
 
-    fn hash(&mut self) -> Result<spec::digest::Digest, Failure> {
+    fn hash(&mut self) -> Result<spec::digest::Digest, Miss> {
         let mut source = self.source()?;
         let hashed = store::hash(&mut source);
-        source.check(UNPACK).map_err(Failure::Run)?;
+        source.check(UNPACK).map_err(Miss::Run)?;
         hashed.map_err(|error| {
             let errno = sys::file::errno_of(&error);
-            Failure::Run(RunError::host("read the bundle")(errno))
+            Miss::Run(RunError::host("read the bundle")(errno))
         })
     }
 
-    fn source(&self) -> Result<Interruptible<'_>, Failure> {
+    fn source(&self) -> Result<Interruptible<'_>, Miss> {
         let file = self.file.try_clone().map_err(|error| {
             let errno = sys::file::errno_of(&error);
-            Failure::Run(RunError::host("read the bundle")(errno))
+            Miss::Run(RunError::host("read the bundle")(errno))
         })?;
         Ok(self.wait_limit.reader(file))
     }
 
     /// Unpacks the archive into the cache and hashes it in the same pass.
-    fn make(
+    fn unpack(
         &mut self,
         cache: &Cache,
         identity: &Identity,
         distrust: Option<&'static str>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<CachedTree, Miss> {
         let building = cache.begin()?;
         let fits = UnpackLimits {
             unpacked_bytes: self.limits.unpacked_bytes.min(cache.size_bytes()),
@@ -255,19 +262,19 @@ impl Look<'_> {
         let mut source = self.source()?;
         let ahead_from_bytes = source.ahead_from_bytes();
         let unpacked = archive::unpack_ahead(&mut source, building.tree(), &fits, ahead_from_bytes);
-        source.check(UNPACK).map_err(Failure::Run)?;
+        source.check(UNPACK).map_err(Miss::Run)?;
         let unpacked = match unpacked {
             Ok(unpacked) => unpacked,
-            // An archive too large for the cache may fit the run's own space.
+            // An archive too large for the cache may fit into the writable space.
             Err(UnpackError::Target { source, .. }) if store::is_full(source.errno) => {
-                return Ok(Answer::Nothing("full"));
+                return Err(Miss::DoesNotFit("full"));
             }
             Err(UnpackError::TooManyBytes { .. })
                 if fits.unpacked_bytes < self.limits.unpacked_bytes =>
             {
-                return Ok(Answer::Nothing("too_large"));
+                return Err(Miss::DoesNotFit("too_large"));
             }
-            Err(refused) => return Err(Failure::Run(refused.into())),
+            Err(refused) => return Err(Miss::Run(refused.into())),
         };
         let (tree, record) = cache.publish(building, unpacked, identity.bytes(), self.limits)?;
         let reason = match &record {
@@ -277,18 +284,18 @@ impl Look<'_> {
             }
             None => Some("too_large"),
         };
-        Ok(Answer::Tree(Box::new(tree), CacheFound::Miss, reason))
+        Ok(CachedTree::new(tree, CacheFound::Miss, reason))
     }
 
-    /// Records the digest under the file's identity, if that identity stands for the contents and
-    /// the file did not change while it was read.
+    /// Records the digest under the file's identity, if the identity can be trusted and the file did
+    /// not change while it was read.
     fn remember(
         &self,
         cache: &Cache,
         identity: &Identity,
         distrust: Option<&'static str>,
         record: &Record,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Miss> {
         if distrust.is_none() && Identity::of(self.file)? == *identity {
             cache.remember(identity, record, self.limits)?;
         }

@@ -1,8 +1,7 @@
-//! The program that the caller's shell would start, and the directories that it needs.
+//! Finds the program that the caller's shell would start, and the directories that it needs.
 //!
-//! It is the first match on the caller's PATH, as in execvp(3), and never a substitute: a program
-//! of the system does not replace one that cannot be shown. Shims of version managers are read, not
-//! run.
+//! It is the first match on the caller's PATH, as in execvp(3). If that one cannot be mounted, no
+//! program of the system replaces it. Shims of version managers are read, never executed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::run::error::RunError;
 use crate::run::program::{
-    directory_of, is_executable, is_script, is_visible_anyway, prefix_of, refuse_script,
+    directory_of, is_executable, is_in_base_view, is_script, prefix_of, refuse_script,
 };
 use crate::run::shebang::{head_of, line_of, words_of};
 use crate::run::shims::{self, Shim};
@@ -33,7 +32,7 @@ pub(super) struct Found {
 }
 
 /// Resolves the first word of `argv` as the caller's shell does; `None` if the caller's PATH has no
-/// match. `interpreters` are prefixes that the host policy names; `shown` says whether the caller
+/// match. `interpreters` are prefixes that the host policy names; `is_mounted` says whether the caller
 /// mounted a path.
 ///
 /// # Errors
@@ -42,7 +41,7 @@ pub(super) fn find(
     argv: &[Vec<u8>],
     caller: &Caller,
     interpreters: &[PathBuf],
-    shown: &dyn Fn(&Path) -> bool,
+    is_mounted: &dyn Fn(&Path) -> bool,
 ) -> Result<Option<Found>, RunError> {
     let Some((name, words)) = argv.split_first() else {
         return Ok(None);
@@ -52,9 +51,9 @@ pub(super) fn find(
     }
     for path in on_path(OsStr::from_bytes(name), caller) {
         match shims::read(&path, words, caller) {
-            Shim::Next => (),
-            Shim::No => return resolve(path, caller, interpreters, shown).map(Some),
-            Shim::For(path) => return resolve(path, caller, interpreters, shown).map(Some),
+            Shim::NextOnPath => (),
+            Shim::NotAShim => return resolve(path, caller, interpreters, is_mounted).map(Some),
+            Shim::Target(path) => return resolve(path, caller, interpreters, is_mounted).map(Some),
             Shim::Unknown {
                 manager,
                 problem,
@@ -87,14 +86,14 @@ pub(super) fn resolve(
     path: PathBuf,
     caller: &Caller,
     interpreters: &[PathBuf],
-    shown: &dyn Fn(&Path) -> bool,
+    is_mounted: &dyn Fn(&Path) -> bool,
 ) -> Result<Found, RunError> {
     if let Some(environment) = environment_of(&path) {
         return Ok(of_environment(path, environment, caller));
     }
     let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-    let is_system = is_visible_anyway(&path);
-    if is_visible_anyway(&real) {
+    let is_system = is_in_base_view(&path);
+    if is_in_base_view(&real) {
         return Ok(Found {
             directory: None,
             needs: Vec::new(),
@@ -103,14 +102,14 @@ pub(super) fn resolve(
     }
     if is_script(&real) {
         let prefix = prefix_of(&path, caller, None);
-        if let Some(prefix) = prefix.filter(|prefix| is_whole(prefix, &real)) {
+        if let Some(prefix) = prefix.filter(|prefix| is_self_contained(prefix, &real)) {
             return Ok(Found {
                 directory: directory_of(&path),
                 needs: vec![prefix],
                 program: path,
             });
         }
-        if !(shown(&path) && shown(&real)) {
+        if !(is_mounted(&path) && is_mounted(&real)) {
             return Err(refuse_script(&path, &real, caller, None));
         }
         return Ok(Found {
@@ -137,8 +136,8 @@ pub(super) fn resolve(
     })
 }
 
-/// Whether a script and its interpreter lie below `prefix`: `bin/npm` beside `bin/node`.
-fn is_whole(prefix: &Path, script: &Path) -> bool {
+/// Whether a script and its interpreter lie below `prefix`, as `bin/npm` beside `bin/node`.
+fn is_self_contained(prefix: &Path, script: &Path) -> bool {
     let Some(head) = head_of(script, false).filter(|_| script.starts_with(prefix)) else {
         return false;
     };
@@ -168,9 +167,9 @@ fn of_environment(path: PathBuf, root: PathBuf, caller: &Caller) -> Found {
     let mut needs = Vec::new();
     if let Some(base) = base_of(&root)
         && let Ok(real) = base.canonicalize()
-        && !is_visible_anyway(&real)
+        && !is_in_base_view(&real)
     {
-        // `home` names a `bin` directory: judge its prefix as that of a program in it.
+        // `home` names a `bin` directory: its prefix is that of a program in it.
         let prefix = prefix_of(&real.join("python3"), caller, None);
         needs.push(prefix.unwrap_or(real));
     }

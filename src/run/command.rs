@@ -5,10 +5,12 @@ use std::path::Path;
 use crate::plan::grants::Origin;
 use crate::run::error::RunError;
 use crate::run::image::{self, Access, OpenedImage, SelectedImage};
-use crate::run::preparation::Provided;
-use crate::run::program::{self, is_visible_anyway};
+use crate::run::preparation::PreparedPackages;
+use crate::run::program::{self, is_in_base_view};
 use crate::run::refusals::Refusals;
-use crate::run::resolved::{ResolvedRun, bytes_of, covers, resolve_egress, shows, syscalls};
+use crate::run::resolved::{
+    ResolvedRun, bytes_of, is_covered, is_mounted_in_place, resolve_egress, syscalls,
+};
 use crate::run::shebang::head_of;
 use crate::run::{callers_program, invisible_arguments, line_ends};
 use sandbox::view::HOME;
@@ -21,7 +23,7 @@ use spec::request::{Request, ViewEntry};
 ///
 /// # Errors
 /// [`RunError::Argument`] for a script on the caller's PATH, unless `refusals` collects it.
-pub(super) fn of_command(
+pub(super) fn resolve_command(
     request: &Request,
     policy: &HostPolicy,
     argv: &[Vec<u8>],
@@ -30,8 +32,8 @@ pub(super) fn of_command(
 ) -> Result<ResolvedRun, RunError> {
     let manifest = Manifest::default();
     let mut warnings = Vec::new();
-    let image = match image::wanted(request, None, policy)? {
-        Some(wanted) => Some(image::open(wanted, access, request, policy)?),
+    let image = match image::requested(request, None, policy)? {
+        Some(requested) => Some(image::open(requested, access, request, policy)?),
         None => None,
     };
     warnings.extend(image.iter().flat_map(SelectedImage::warnings));
@@ -40,7 +42,7 @@ pub(super) fn of_command(
         manifest,
         runner: None,
         image,
-        provided: Provided::default(),
+        packages: PreparedPackages::default(),
         form: None,
         interpreter: None,
         argv: argv.to_vec(),
@@ -57,28 +59,28 @@ pub(super) fn of_command(
         syscalls: syscalls(request, policy),
         warnings,
     };
-    resolved.name_variables(request);
+    resolved.add_variables(request);
     let name = argv.first().map_or(&b""[..], Vec::as_slice);
-    let here = request.caller.working_directory.as_deref();
+    let caller_directory = request.caller.working_directory.as_deref();
     if let Some(image) = &resolved.image {
-        // Paths are those of the image; no host file is mounted for them.
-        let stated = request.workdir.as_deref().map(bytes_of);
+        // Paths refer to the image; no host file is mounted for them.
+        let of_flag = request.workdir.as_deref().map(bytes_of);
         let of_image = image
             .opened
             .as_ref()
             .and_then(OpenedImage::working_directory);
-        resolved.working_directory = stated.or(of_image).unwrap_or_else(|| HOME.into());
+        resolved.working_directory = of_flag.or(of_image).unwrap_or_else(|| HOME.into());
         resolved.warn_of_invisible_arguments(request);
         return Ok(resolved);
     }
-    // A relative program is looked up in the working directory inside, not in the host's.
-    let start = request.workdir.as_deref().or(here);
-    if let Some(path) = program::of_path(name, start) {
+    // A relative path starts at the working directory inside, not at the host's.
+    let start = request.workdir.as_deref().or(caller_directory);
+    if let Some(path) = program::path_of_command(name, start) {
         resolved.program = Some(bytes_of(&path));
         let head = path.is_file().then(|| head_of(&path, false)).flatten();
         let warning = head.and_then(|head| line_ends::warning(&head, name));
         resolved.warnings.extend(warning);
-        if !is_visible_anyway(&path) && !covers(&resolved.view, &path) && path.exists() {
+        if !is_in_base_view(&path) && !is_covered(&resolved.view, &path) && path.exists() {
             resolved.bound.push(escape(&bytes_of(&path)));
             resolved.view.push(ViewEntry::Bind {
                 source: path.clone(),
@@ -87,16 +89,16 @@ pub(super) fn of_command(
             });
         }
     } else {
-        refusals.check(resolved.find_of_caller(request, policy))?;
+        refusals.check(resolved.mount_callers_program(request, policy))?;
     }
-    resolved.working_directory = match (&request.workdir, here) {
+    resolved.working_directory = match (&request.workdir, caller_directory) {
         (Some(directory), _) => bytes_of(directory),
-        (None, Some(here))
-            if is_visible_anyway(here)
-                || shows(&resolved.view, here)
-                || invisible_arguments::lends_part_of(here, &request.view) =>
+        (None, Some(directory))
+            if is_in_base_view(directory)
+                || is_mounted_in_place(&resolved.view, directory)
+                || invisible_arguments::mounts_part_of(directory, &request.view) =>
         {
-            bytes_of(here)
+            bytes_of(directory)
         }
         _ => HOME.into(),
     };
@@ -106,19 +108,27 @@ pub(super) fn of_command(
 
 impl ResolvedRun {
     /// Mounts the program that the caller's shell would start.
-    fn find_of_caller(&mut self, request: &Request, policy: &HostPolicy) -> Result<(), RunError> {
+    fn mount_callers_program(
+        &mut self,
+        request: &Request,
+        policy: &HostPolicy,
+    ) -> Result<(), RunError> {
         // A PATH that the caller sets for the command is used as it is.
         if request.environment.iter().any(|(name, _)| name == b"PATH") {
             return Ok(());
         }
-        let shown = |path: &Path| shows(&self.view, path);
-        let found =
-            callers_program::find(&self.argv, &request.caller, &policy.interpreters, &shown)?;
+        let is_mounted = |path: &Path| is_mounted_in_place(&self.view, path);
+        let found = callers_program::find(
+            &self.argv,
+            &request.caller,
+            &policy.interpreters,
+            &is_mounted,
+        )?;
         let Some(found) = found else {
             return Ok(());
         };
         for source in found.needs {
-            if !shows(&self.view, &source) {
+            if !is_mounted_in_place(&self.view, &source) {
                 self.bound.push(escape(&bytes_of(&source)));
                 self.view.push(ViewEntry::Bind {
                     target: source.clone(),
@@ -133,15 +143,15 @@ impl ResolvedRun {
     }
 
     fn warn_of_invisible_arguments(&mut self, request: &Request) {
-        let here = match request.workdir {
+        let directory = match request.workdir {
             Some(_) => None,
             None => request.caller.working_directory.as_deref(),
         };
         let caller = invisible_arguments::Caller {
-            here,
+            directory,
             is_image: self.image.is_some(),
             home: request.caller.home.as_deref(),
-            is_seen: &|path| covers(&self.view, path),
+            is_visible: &|path| is_covered(&self.view, path),
         };
         let warning = invisible_arguments::warning(&self.argv, &caller);
         self.warnings.extend(warning);

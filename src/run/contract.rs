@@ -1,4 +1,4 @@
-//! The structured contract: inputs in, output out, each validated against its schema.
+//! The I/O contract: input and output documents, validated against their schemas, and declared files.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -28,15 +28,15 @@ use sys::file::{Unread, open_beneath, read_regular};
 /// Maximum size of an output document.
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 
-/// Memory for an output document regardless of captured output.
+/// Memory that an output document always gets, besides full streams of the default size.
 const BESIDE_FULL_STREAMS: usize = 12 << 20;
 
-/// Limits for reading and validating the caller's input.
+/// What ends a wait: the time limit, or a signal.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WaitLimit<'run> {
     /// The remaining wall time.
     pub time: Option<Duration>,
-    /// The descriptor of the signals that cancel a run.
+    /// Descriptor of the signals that cancel a run; `None` if they end this process.
     pub signals: Option<BorrowedFd<'run>>,
 }
 
@@ -46,14 +46,15 @@ impl<'run> WaitLimit<'run> {
         Interruptible::new(file, self.signals).within(self.time)
     }
 
-    fn judge(self, questions: &[Question<'_>]) -> Result<(), Refused> {
+    fn validate(self, questions: &[Question<'_>]) -> Result<(), Refused> {
         judge(questions, self.time, self.signals)
     }
 }
+
 /// Maximum number of reasons for undelivered outputs in one message.
 const REASONS_SHOWN_MAX: usize = 4;
 
-/// The inputs and outputs that are resolved before launch.
+/// The inputs and outputs of a run, resolved before the launch.
 #[derive(Debug, Default)]
 pub struct IoContract {
     /// The input document, as the body reads it.
@@ -113,19 +114,18 @@ pub(crate) struct DeclaredFile {
     pub key: String,
     /// Path in the workspace, with unexpanded tokens.
     pub path: TokenPath,
-    /// JSON Pointer of the entry, or the flag with its value.
+    /// JSON Pointer of the manifest's entry, or the flag with its value.
     pub source: String,
 }
 
-/// Merges the files of a block and of its flag: the flag replaces the manifest's entry of the same
-/// key.
+/// The files of a block and of its flag. The flag replaces the manifest's entry of the same key.
 ///
 /// # Errors
 /// [`RunError::Token`] for a path of the flag.
 pub(crate) fn declared_files(
     entries: &[FileEntry],
     flag: &str,
-    given: &[(String, String)],
+    of_flag: &[(String, String)],
 ) -> Result<Vec<DeclaredFile>, RunError> {
     let mut files: Vec<DeclaredFile> = entries
         .iter()
@@ -135,7 +135,7 @@ pub(crate) fn declared_files(
             source: entry.source.clone(),
         })
         .collect();
-    for (key, text) in given {
+    for (key, text) in of_flag {
         let source = format!("{flag} {}", escape(text.as_bytes()));
         let path = match TokenPath::parse(text) {
             Ok(path) => path,
@@ -164,8 +164,8 @@ fn resolve_path(
     })
 }
 
-/// Reads `--inputs @FILE`: any file that ends, including a pipe; `-` is standard input. A FIFO
-/// without a writer is not waited for.
+/// Reads the file of `--inputs @FILE`, which may be a pipe; `-` is standard input. A FIFO that never
+/// had a writer counts as empty.
 fn read_inputs(path: &Path, wait_limit: WaitLimit<'_>) -> Result<Vec<u8>, RunError> {
     let refused = |problem: String| RunError::Argument {
         code: "inputs_unreadable",
@@ -181,7 +181,7 @@ fn read_inputs(path: &Path, wait_limit: WaitLimit<'_>) -> Result<Vec<u8>, RunErr
     };
     let file = opened.map_err(|errno| refused(format!("cannot be opened: {errno}")))?;
     let mut text = vec![0; 4096];
-    // poll(2) blocks on a FIFO that never had a writer; a non-blocking read reports its end.
+    // poll(2) would block on a FIFO that never had a writer; a non-blocking read returns its end.
     let first = match path.as_os_str().as_bytes() {
         b"-" => Err(Errno::AGAIN),
         _ => rustix::io::read(&file, &mut text[..]),
@@ -214,7 +214,7 @@ fn resolve_input(
     has_files: bool,
     wait_limit: WaitLimit<'_>,
 ) -> Result<Option<Vec<u8>>, RunError> {
-    let given = match &options.inputs {
+    let document = match &options.inputs {
         None => None,
         Some(InputsArgument::Text(text)) => {
             Some(read_document(text.as_bytes(), DOCUMENT_MEMORY_MAX)?)
@@ -229,14 +229,14 @@ fn resolve_input(
         schema,
         document: None,
     });
-    if given.is_none() && io.inputs.is_none() && !has_files {
-        wait_limit.judge(outputs.as_slice())?;
+    if document.is_none() && io.inputs.is_none() && !has_files {
+        wait_limit.validate(outputs.as_slice())?;
         return Ok(None);
     }
-    let mut value = given.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+    let mut value = document.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
     let mut schema = io.inputs.clone();
     if has_files {
-        // Applied before validation, which must see what the body sees.
+        // Before validation, which must see the document of the body.
         inject_fs_root(&mut value, SCRATCH)?;
         if let Some(schema) = &mut schema {
             declare_fs_root(schema)?;
@@ -248,13 +248,13 @@ fn resolve_input(
         document: Some(&value),
     });
     let questions: Vec<Question<'_>> = inputs.into_iter().chain(outputs).collect();
-    wait_limit.judge(&questions)?;
+    wait_limit.validate(&questions)?;
     let text = serde_json::to_vec(&value)
         .map_err(|_unserializable| RunError::host("write the inputs as JSON")(Errno::INVAL))?;
     Ok(Some(text))
 }
 
-/// Writes the input document to its place inside. The body's file ids must be assumed.
+/// Writes the input document to `/runner/input.json`. The body's file ids must be assumed.
 ///
 /// # Errors
 /// [`RunError::Host`].
@@ -302,10 +302,10 @@ pub(super) fn make_directories(space: BorrowedFd<'_>, path: &str) -> Result<Owne
     Ok(above)
 }
 
-/// Reads the structured output: the document that the body wrote, else its whole stdout if that is
-/// one JSON value. The body's file ids must be assumed.
+/// Reads the output document: the file that the body wrote, else its whole stdout if that is one
+/// JSON value. The body's file ids must be assumed.
 ///
-/// `kept_bytes` of output are already in memory; the document gets the rest of
+/// `captured_bytes` of output are already in memory. The document gets the rest of
 /// [`DOCUMENT_MEMORY_MAX`], but at least what remains beside full streams of the default size.
 ///
 /// # Errors
@@ -313,10 +313,10 @@ pub(super) fn make_directories(space: BorrowedFd<'_>, path: &str) -> Result<Owne
 pub(crate) fn read_output(
     space: BorrowedFd<'_>,
     stdout: Option<&[u8]>,
-    kept_bytes: usize,
+    captured_bytes: usize,
 ) -> Result<Option<Value>, RunError> {
     let memory_max = DOCUMENT_MEMORY_MAX
-        .saturating_sub(kept_bytes)
+        .saturating_sub(captured_bytes)
         .max(BESIDE_FULL_STREAMS);
     let invalid = |problem: String| RunError::Output {
         code: "invalid-output",
@@ -372,7 +372,7 @@ pub(crate) fn check_output(
         document: Some(output),
     };
     wait_limit
-        .judge(&[question])
+        .validate(&[question])
         .map_err(|refused| match refused {
             Refused::Document(found) => invalid(mismatches(&found)),
             Refused::Schema { error, .. } => invalid(error.to_string()),
@@ -421,7 +421,7 @@ pub fn check_files(required: &[String], synced: &[SyncedReport]) -> Result<(), R
     let shown = reasons.len().min(REASONS_SHOWN_MAX);
     let more = match reasons.len() - shown {
         0 => String::new(),
-        more => format!("; and {more} more, each with its reason in the report"),
+        more => format!("; and {more} more, with their reasons in the report"),
     };
     let reasons = reasons[..shown].join("; ");
     Err(RunError::Undelivered {
@@ -430,7 +430,7 @@ pub fn check_files(required: &[String], synced: &[SyncedReport]) -> Result<(), R
     })
 }
 
-/// A directory of the writable space.
+/// Opens a directory of the writable space.
 ///
 /// # Errors
 /// [`RunError::Host`].
@@ -440,7 +440,7 @@ pub fn open_directory(space: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, RunE
         .map_err(RunError::host(format!("open {name} of the writable space")))
 }
 
-/// Checked before launch, so that the body does not compute in vain.
+/// Checks the paths of output files before the launch, so that the body does not run in vain.
 pub(super) fn check_destinations(outputs: &[OutputFile]) -> Result<(), RunError> {
     crate::staging::check_outputs(outputs)?;
     for output in outputs.iter().filter(|output| !output.granted) {

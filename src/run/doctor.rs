@@ -1,4 +1,4 @@
-//! Collects the facts about this host for `runner doctor` by trying each of them.
+//! Collects the facts about this host for `runner doctor`: tries each operation that a run needs.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd as _;
@@ -32,19 +32,19 @@ use sys::probe::{self, Call};
 const PROGRAMS: [&str; 4] = ["node", "python3", "bash", "git"];
 /// Name servers of the host (resolv.conf(5)).
 const RESOLV_CONF: &str = "/etc/resolv.conf";
-/// A program that every Linux system has and that does nothing.
+/// A program of every Linux system that does nothing.
 const NOTHING: &[u8] = b"/bin/true";
 
-/// Tries everything that a run needs, and one run.
+/// Tries each operation that a run needs, and does one run.
 ///
 /// The calling process must have one thread only, as for [`execute`].
 ///
 /// # Errors
 /// [`RunError`] if the host cannot be inspected at all.
 pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
-    let runtime_directory = resources::open_registry(caller)
-        .map(|registry| {
-            let mount_point = registry.mount_point();
+    let runtime_directory = resources::open_records(caller)
+        .map(|records| {
+            let mount_point = records.mount_point();
             let directory = mount_point.parent().unwrap_or(mount_point);
             escape(directory.as_os_str().as_bytes())
         })
@@ -53,7 +53,7 @@ pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
     let groups = cgroups::observe(named, caller.in_delegated_scope)?;
     let backend = cgroups::choose(named, &groups);
     let report = run_nothing(caller, policy);
-    let of_root = sandbox::host::is_privileged();
+    let is_privileged = sandbox::host::is_privileged();
     let ids = HostIds {
         uid: policy.uid_range.first,
         gid: policy.uid_range.first,
@@ -81,8 +81,8 @@ pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
         },
         systemd: !groups.managers.is_empty(),
         uid: probe::effective_uid(),
-        idmapped_mounts: of_root.then(|| try_mapped_mount(caller, ids)),
-        uid_range: of_root.then(|| {
+        idmapped_mounts: is_privileged.then(|| try_mapped_mount(caller, ids)),
+        uid_range: is_privileged.then(|| {
             let UidRange { first, last } = policy.uid_range;
             (is_mapped(first, last), format!("{first}-{last}"))
         }),
@@ -95,7 +95,7 @@ pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
         }),
         overlayfs: probe::lay_overlay(true).map_err(|errno| errno.to_string()),
         read_only_overlayfs: probe::lay_overlay(false).map_err(|errno| errno.to_string()),
-        network: look_at_network(caller, policy),
+        network: inspect_network(caller, policy),
         programs: PROGRAMS
             .map(|name| {
                 let found = program::locate(name.as_ref(), caller, &policy.interpreters);
@@ -105,7 +105,7 @@ pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
     })
 }
 
-/// Does one run with every limit stated, so that the report says how each is enforced.
+/// Does one run with every limit set, so that the report says how each is enforced.
 fn run_nothing(caller: &Caller, policy: &HostPolicy) -> Report {
     let subject = Subject::Command(vec![NOTHING.to_vec()]);
     let mut request = Request::captured(subject, caller.clone());
@@ -123,11 +123,11 @@ fn run_nothing(caller: &Caller, policy: &HostPolicy) -> Report {
 }
 
 /// Does the same run with a network.
-fn look_at_network(caller: &Caller, policy: &HostPolicy) -> NetworkFacts {
-    let tproxy = run_caught(caller, policy, CaptureChoice::Tproxy);
+fn inspect_network(caller: &Caller, policy: &HostPolicy) -> NetworkFacts {
+    let tproxy = run_with_network(caller, policy, CaptureChoice::Tproxy);
     let any_ip = match &tproxy {
         Ok(()) => None,
-        Err(_) => Some(run_caught(caller, policy, CaptureChoice::AnyIp)),
+        Err(_) => Some(run_with_network(caller, policy, CaptureChoice::AnyIp)),
     };
     // An unreadable file counts as empty here; a run that needs it reports the reason.
     let servers = std::fs::read(RESOLV_CONF).unwrap_or_default();
@@ -142,7 +142,7 @@ fn look_at_network(caller: &Caller, policy: &HostPolicy) -> NetworkFacts {
     }
 }
 
-fn run_caught(
+fn run_with_network(
     caller: &Caller,
     policy: &HostPolicy,
     capture: CaptureChoice,
@@ -208,8 +208,8 @@ fn coverage(report: &Report, backend: &cgroups::Backend) -> Vec<Coverage> {
         .collect()
 }
 
-fn try_namespace(of: NamespaceKind) -> (NamespaceKind, Result<(), String>) {
-    let kinds = match of {
+fn try_namespace(namespace: NamespaceKind) -> (NamespaceKind, Result<(), String>) {
+    let flag = match namespace {
         NamespaceKind::User => kind::USER,
         NamespaceKind::Mount => kind::MOUNT,
         NamespaceKind::Pid => kind::PID,
@@ -219,12 +219,12 @@ fn try_namespace(of: NamespaceKind) -> (NamespaceKind, Result<(), String>) {
         NamespaceKind::Cgroup => kind::CGROUP,
         NamespaceKind::Time => kind::TIME,
     };
-    let made = probe::make_namespaces(kinds).map_err(|errno| errno.to_string());
-    (of, made)
+    let result = probe::make_namespaces(flag).map_err(|errno| errno.to_string());
+    (namespace, result)
 }
 
-/// Whether the owner of a detached clone of the working directory's mount can be mapped. Nothing is
-/// attached; the clone ends with its descriptor.
+/// Tries to map the owner of a detached clone of the working directory's mount. The clone is never
+/// attached and ends with its descriptor.
 fn try_mapped_mount(caller: &Caller, body: HostIds) -> Result<(), String> {
     let path = caller.working_directory.as_deref();
     let path = path.unwrap_or(Path::new("/")).as_os_str().as_bytes();

@@ -1,4 +1,4 @@
-//! Errors of the stages of a run, and how the report shows them.
+//! Errors of the stages of a run, and their form in the report.
 
 use crate::plan::doctor::user_namespaces::{self, Forbidding};
 use crate::plan::grants::Ungranted;
@@ -95,7 +95,6 @@ pub enum RunError {
     /// `--inputs` is not a JSON document.
     #[error("--inputs: {0}")]
     InputsUnreadable(#[from] ReadDocumentError),
-    /// The given inputs do not satisfy the schema.
     #[error("the inputs do not satisfy `inputs`: {}", mismatches(.0))]
     InputsInvalid(Vec<Mismatch>),
     /// The body's output does not satisfy the schema, is not JSON, or lacks a file.
@@ -163,8 +162,8 @@ pub enum RunError {
     Cgroup(#[from] CgroupError),
     /// The records of runs.
     #[error(transparent)]
-    Registry(Box<RecordsError>),
-    /// A failed call of the supervisor.
+    Records(Box<RecordsError>),
+    /// A failed operation of the supervisor.
     #[error("cannot {act}: {errno}")]
     Host {
         act: String,
@@ -172,7 +171,7 @@ pub enum RunError {
         errno: rustix::io::Errno,
     },
     /// Init ended without a known reason.
-    #[error("process 1 of the sandbox, which is the runner's own, ended unexpectedly: {how}")]
+    #[error("process 1 of the sandbox, the runner's init, ended unexpectedly: {how}")]
     InitDied {
         /// Its signal or exit code.
         how: String,
@@ -184,7 +183,7 @@ pub enum RunError {
     #[error("cancelled by signal {signal} before the body was started")]
     Cancelled { signal: i32 },
     /// The wall time ended before the body started.
-    #[error("the wall time was over before the body was started, after {act}")]
+    #[error("the wall time ended before the body was started, after {act}")]
     TimedOut { act: &'static str },
 }
 
@@ -221,7 +220,7 @@ impl From<SandboxError> for RunError {
 
 impl From<RecordsError> for RunError {
     fn from(error: RecordsError) -> Self {
-        Self::Registry(Box::new(error))
+        Self::Records(Box::new(error))
     }
 }
 
@@ -261,7 +260,7 @@ impl From<reader::Refused> for RunError {
             reader::Refused::Schema { block, error } => Self::Contract { block, error },
             reader::Refused::Document(found) => Self::InputsInvalid(found),
             reader::Refused::Cancelled(signal) => Self::Cancelled { signal },
-            reader::Refused::Host(errno) => Self::host("judge by a schema")(errno),
+            reader::Refused::Host(errno) => Self::host("validate by a schema")(errno),
         }
     }
 }
@@ -289,14 +288,14 @@ impl From<MountError> for RunError {
 }
 
 impl RunError {
-    /// A failed call of the supervisor.
+    /// A failed operation of the supervisor; `act` completes "cannot …".
     pub fn host(act: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Self {
         let act = act.into();
         move |errno| Self::Host { act, errno }
     }
 
-    /// `refused`: the request cannot be met. `failed`: the host or the runner could not do its
-    /// part, or the body broke the contract.
+    /// `refused`: the request cannot be met. `failed`: the host or the runner failed, or the body
+    /// broke the contract.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         match self {
@@ -306,7 +305,7 @@ impl RunError {
             Self::Sandbox { .. }
             | Self::Program { .. }
             | Self::Cgroup(_)
-            | Self::Registry(_)
+            | Self::Records(_)
             | Self::Host { .. }
             | Self::InitDied { .. }
             | Self::Unkillable
@@ -348,7 +347,7 @@ impl RunError {
             Self::Argument { code, .. } => (*code).to_owned(),
             Self::Sandbox { error, .. } | Self::Program { error, .. } => error.code().to_owned(),
             Self::Cgroup(_) => "cgroup_failed".to_owned(),
-            Self::Registry(_) => "runtime_directory_unusable".to_owned(),
+            Self::Records(_) => "runtime_directory_unusable".to_owned(),
             Self::Host { .. } => "host_failed".to_owned(),
             Self::InitDied { .. } => "init_died".to_owned(),
             Self::Unkillable => "unkillable".to_owned(),
@@ -391,8 +390,8 @@ impl RunError {
             }
             Self::View(error) => Some(error.hint()),
             Self::Program { hint, .. } => Some(hint.clone()),
-            Self::Registry(_) => {
-                Some("name a directory of your own with RUNNER_OPT_RUNTIME_DIRECTORY".to_owned())
+            Self::Records(_) => {
+                Some("set RUNNER_OPT_RUNTIME_DIRECTORY to a directory of your own".to_owned())
             }
             _ => None,
         }

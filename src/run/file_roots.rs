@@ -1,4 +1,4 @@
-//! The directories of declared files: the workspace, and the directory of `--out-dir`.
+//! Opens the directories of declared files: the workspace, and the directory of `--out-dir`.
 
 use std::path::PathBuf;
 
@@ -29,20 +29,22 @@ impl FileRoots {
         workspace: Option<PathBuf>,
         refusals: &mut Refusals,
     ) -> Result<Self, RunError> {
-        let mut open = |path: Option<PathBuf>, what: fn(ScratchError) -> RunError| {
+        let mut open = |path: Option<PathBuf>, explain: fn(ScratchError) -> RunError| {
             let Some(path) = path else {
                 return Ok(None);
             };
-            let opened = Workspace::open(&path).map_err(what);
+            let opened = Workspace::open(&path).map_err(explain);
             refusals.check(opened.map(|opened| (path, opened)))
         };
         Ok(Self {
             workspace: open(workspace, RunError::from)?,
-            outputs: open(request.bundle.output_directory.clone(), unusable)?,
+            outputs: open(
+                request.bundle.output_directory.clone(),
+                output_directory_unusable,
+            )?,
         })
     }
 
-    /// The directory that inputs are staged from.
     pub(super) fn of_inputs(&self) -> Option<&FileRoot> {
         self.workspace.as_ref()
     }
@@ -55,7 +57,7 @@ impl FileRoots {
     ///
     /// # Errors
     /// [`RunError::Argument`] if files are declared and no directory is known for them.
-    pub(super) fn to_stage_from(
+    pub(super) fn workspace_of_inputs(
         &self,
         contract: &IoContract,
     ) -> Result<Option<&Workspace>, RunError> {
@@ -66,16 +68,16 @@ impl FileRoots {
             None if !has_inputs && has_output_root => Ok(None),
             None => Err(RunError::Argument {
                 code: "workspace_missing",
-                what: "workspace",
-                object: String::new(),
-                problem: "is not known, and files are to be staged from or synced to it".to_owned(),
+                what: "the",
+                object: "workspace".to_owned(),
+                problem: "is unknown, but declared files need it".to_owned(),
                 hint: Some("add --workspace DIR".to_owned()),
             }),
         }
     }
 }
 
-fn unusable(error: ScratchError) -> RunError {
+fn output_directory_unusable(error: ScratchError) -> RunError {
     let (path, problem) = match error {
         ScratchError::WorkspaceUnusable { path, call, errno } => (path, format!("{call}: {errno}")),
         other => return other.into(),
@@ -83,7 +85,7 @@ fn unusable(error: ScratchError) -> RunError {
     RunError::Argument {
         code: "output_directory_unusable",
         what: "--out-dir",
-        hint: Some(format!("make it (mkdir -p -- '{path}'), or name another")),
+        hint: Some(format!("create it (mkdir -p -- '{path}'), or name another")),
         object: path,
         problem: format!("cannot be used: {problem}"),
     }

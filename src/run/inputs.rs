@@ -1,4 +1,4 @@
-//! The caller's manifest, bundle and workspace, opened but not used yet.
+//! Opens the caller's manifest, bundle and workspace.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -26,13 +26,13 @@ pub(super) struct Inputs {
 /// Opens all inputs.
 ///
 /// # Errors
-/// [`RunError`]; those that do not prevent opening the rest go to `refusals`.
+/// [`RunError`]; errors that do not prevent opening the rest go to `refusals`.
 pub(super) fn open_inputs(
     request: &Request,
     policy: &HostPolicy,
     refusals: &mut Refusals,
 ) -> Result<Inputs, RunError> {
-    refusals.check(resolved::refuse_unsupported(request))?;
+    refusals.check(resolved::check_stdin(request))?;
     let path = workspace_of(request);
     let manifest = loaded_manifest::of_caller(&request.bundle, path.as_deref(), &policy.refs)?;
     let archive = match &request.subject {
@@ -52,10 +52,10 @@ pub(super) fn open_inputs(
     })
 }
 
-/// The stated workspace. For the caller's own manifest the default is the current directory.
+/// The workspace of the flag; for the caller's own manifest, the current directory by default.
 pub(super) fn workspace_of(request: &Request) -> Option<PathBuf> {
-    let stated = request.bundle.workspace.clone();
-    stated.or_else(|| match &request.bundle.manifest {
+    let of_flag = request.bundle.workspace.clone();
+    of_flag.or_else(|| match &request.bundle.manifest {
         Some(_) => request.caller.working_directory.clone(),
         None => None,
     })

@@ -1,15 +1,15 @@
-//! Predicts what a path inside the sandbox is without creating the sandbox, from the plan of the
+//! Predicts what a path inside the sandbox is, without creating the sandbox: from the steps of the
 //! view, the host's files behind its mounts, and the bundle.
 //!
-//! The body's rights are derived from modes; files that a run writes to its private directories are
-//! unknown. An unknown path counts as existing.
+//! The body's rights are derived from file modes. Files that a run writes to its private directories
+//! are unknown. An unknown path counts as existing.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access as Asked, StatVfsMountFlags};
+use rustix::fs::{Access as AccessMode, StatVfsMountFlags};
 use rustix::io::Errno;
 
 use crate::run::image::{OpenedImage, SelectedImage};
@@ -34,10 +34,10 @@ const SCRIPT_BYTES_MAX: u64 = 64 << 10;
 pub(super) struct Inside<'plan> {
     /// All steps of the view.
     pub(super) steps: &'plan [ViewStep],
-    /// The bundle, where it was read.
+    /// The bundle, if it was read.
     pub(super) bundle: Option<&'plan dyn BundleFiles>,
-    /// Whether the body has a uid that owns no file of the host.
-    pub(super) foreign: bool,
+    /// Whether the body has a uid of its own, which owns no file of the host.
+    pub(super) has_own_uid: bool,
     /// The image that becomes the root.
     pub(super) image: Option<&'plan SelectedImage>,
 }
@@ -46,8 +46,8 @@ pub(super) struct Inside<'plan> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Node {
     Missing,
-    /// Behind a directory that we may not enter.
-    Closed,
+    /// Behind a directory that this process may not enter.
+    Inaccessible,
     /// Known only during a run.
     Unknown,
     Directory,
@@ -73,37 +73,39 @@ pub(super) struct Program {
 
 /// Why a program cannot be executed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Lack {
+pub(super) enum ExecError {
     Missing,
     /// The interpreter in a script's first line does not exist.
-    Interpreter {
+    InterpreterMissing {
         script: Program,
         /// As written in the first line.
         interpreter: Vec<u8>,
     },
     /// The interpreter exists but the body cannot execute it.
-    Barred {
+    InterpreterNotExecutable {
         script: Program,
         /// As written in the first line.
         interpreter: Vec<u8>,
     },
     /// A directory, or behind a directory that may not be entered.
-    Closed,
+    Inaccessible,
     /// A file without execute permission.
-    Mode(Program),
+    NotExecutable(Program),
     /// Neither a binary nor a script with `#!`.
-    Format(Program),
+    UnknownFormat(Program),
     /// Too many links or nested interpreters.
     Loop,
 }
 
-impl Lack {
+impl ExecError {
     /// The errno of execve(2).
     pub(super) fn errno(&self) -> Errno {
         match self {
-            Self::Missing | Self::Interpreter { .. } => Errno::NOENT,
-            Self::Barred { .. } | Self::Closed | Self::Mode(_) => Errno::ACCESS,
-            Self::Format(_) => Errno::NOEXEC,
+            Self::Missing | Self::InterpreterMissing { .. } => Errno::NOENT,
+            Self::InterpreterNotExecutable { .. } | Self::Inaccessible | Self::NotExecutable(_) => {
+                Errno::ACCESS
+            }
+            Self::UnknownFormat(_) => Errno::NOEXEC,
             Self::Loop => Errno::LOOP,
         }
     }
@@ -113,50 +115,50 @@ impl Inside<'_> {
     /// Predicts execve(2) of these paths in turn, as execvp(3) tries them.
     ///
     /// # Errors
-    /// [`Lack`] of the first that exists and cannot be executed.
+    /// [`ExecError`] of the first that exists and cannot be executed.
     pub(super) fn program(
         &self,
         candidates: &[Vec<u8>],
         working_directory: &[u8],
-    ) -> Result<Program, Lack> {
-        let mut answer = Lack::Missing;
+    ) -> Result<Program, ExecError> {
+        let mut best_error = ExecError::Missing;
         let mut unknown = None;
         for candidate in candidates {
             let path = absolute(candidate, working_directory);
             match self.executable(&path, working_directory, 0) {
-                // A path that certainly exists is a better answer than one that may.
+                // Prefers a path that certainly exists to one that may.
                 Ok(None) if matches!(self.resolve(&path), Ok(Node::Unknown)) => {
                     unknown = unknown.or(Some(path));
                 }
                 Ok(host) => return Ok(Program { path, host }),
-                Err(lack) => match lack.errno() {
-                    Errno::NOENT if answer == Lack::Missing => answer = lack,
+                Err(error) => match error.errno() {
+                    Errno::NOENT if best_error == ExecError::Missing => best_error = error,
                     Errno::NOENT => (),
-                    Errno::ACCESS => answer = lack,
-                    _ => return Err(lack),
+                    Errno::ACCESS => best_error = error,
+                    _ => return Err(error),
                 },
             }
         }
         unknown
             .map(|path| Program { path, host: None })
-            .ok_or(answer)
+            .ok_or(best_error)
     }
 
     /// The names in a mounted directory of the host or in a directory of the bundle.
     pub(super) fn names(&self, path: &[u8]) -> Vec<String> {
         match self.mount_of(path) {
             Some((ViewStep::Bind { source, .. }, rest)) => {
-                let mut place = PathBuf::from(OsString::from_vec(source.clone()));
+                let mut directory = PathBuf::from(OsString::from_vec(source.clone()));
                 if !rest.is_empty() {
-                    place.push(OsString::from_vec(rest.to_vec()));
+                    directory.push(OsString::from_vec(rest.to_vec()));
                 }
-                names_in(&place)
+                names_in(&directory)
             }
             Some((ViewStep::OwnMount { path: own }, rest)) if own == BUNDLE.as_bytes() => {
                 let Some(bundle) = self.bundle else {
                     return Vec::new();
                 };
-                let in_it = |path: &RelPath| {
+                let name_in_directory = |path: &RelPath| {
                     let name = match rest {
                         [] => path.as_bytes(),
                         rest => path.as_bytes().strip_prefix(rest)?.strip_prefix(b"/")?,
@@ -167,7 +169,7 @@ impl Inside<'_> {
                 bundle
                     .tree()
                     .iter()
-                    .filter_map(|(path, _)| in_it(path))
+                    .filter_map(|(path, _)| name_in_directory(path))
                     .collect()
             }
             _ => Vec::new(),
@@ -189,14 +191,14 @@ impl Inside<'_> {
         path: &[u8],
         working_directory: &[u8],
         scripts: usize,
-    ) -> Result<Option<PathBuf>, Lack> {
+    ) -> Result<Option<PathBuf>, ExecError> {
         let found = self.resolve(path).map_err(|errno| match errno {
-            Errno::LOOP => Lack::Loop,
-            _ => Lack::Missing,
+            Errno::LOOP => ExecError::Loop,
+            _ => ExecError::Missing,
         })?;
         let (executable, head, host) = match found {
-            Node::Missing | Node::Link(_) => return Err(Lack::Missing),
-            Node::Closed | Node::Directory => return Err(Lack::Closed),
+            Node::Missing | Node::Link(_) => return Err(ExecError::Missing),
+            Node::Inaccessible | Node::Directory => return Err(ExecError::Inaccessible),
             Node::Unknown => return Ok(None),
             Node::File {
                 executable,
@@ -209,31 +211,33 @@ impl Inside<'_> {
             host: host.clone(),
         };
         if !executable {
-            return Err(Lack::Mode(program()));
+            return Err(ExecError::NotExecutable(program()));
         }
         match head.as_deref() {
             None | Some([0x7f, b'E', b'L', b'F', ..]) => (),
             Some(head @ [b'#', b'!', ..]) => {
-                if SCRIPTS_MAX <= scripts {
-                    return Err(Lack::Loop);
+                if scripts >= SCRIPTS_MAX {
+                    return Err(ExecError::Loop);
                 }
                 let interpreter = line_of(head).and_then(|line| words_of(line).next());
-                let interpreter = interpreter.ok_or_else(|| Lack::Format(program()))?;
+                let interpreter = interpreter.ok_or_else(|| ExecError::UnknownFormat(program()))?;
                 let named = absolute(interpreter, working_directory);
                 let found = self.executable(&named, working_directory, scripts + 1);
-                found.map_err(|lack| match lack {
-                    Lack::Missing => Lack::Interpreter {
+                found.map_err(|error| match error {
+                    ExecError::Missing => ExecError::InterpreterMissing {
                         script: program(),
                         interpreter: interpreter.to_vec(),
                     },
-                    Lack::Closed | Lack::Mode(_) => Lack::Barred {
-                        script: program(),
-                        interpreter: interpreter.to_vec(),
-                    },
-                    lack => lack,
+                    ExecError::Inaccessible | ExecError::NotExecutable(_) => {
+                        ExecError::InterpreterNotExecutable {
+                            script: program(),
+                            interpreter: interpreter.to_vec(),
+                        }
+                    }
+                    error => error,
                 })?;
             }
-            Some(_) => return Err(Lack::Format(program())),
+            Some(_) => return Err(ExecError::UnknownFormat(program())),
         }
         Ok(host)
     }
@@ -245,7 +249,7 @@ impl Inside<'_> {
     pub(super) fn enter(&self, path: &[u8]) -> Result<(), Errno> {
         match self.resolve(path)? {
             Node::Directory | Node::Unknown => Ok(()),
-            Node::Closed => Err(Errno::ACCESS),
+            Node::Inaccessible => Err(Errno::ACCESS),
             Node::Missing | Node::Link(_) => Err(Errno::NOENT),
             Node::File { .. } => Err(Errno::NOTDIR),
         }
@@ -254,33 +258,33 @@ impl Inside<'_> {
     /// Resolves an absolute path and follows links as the body would.
     fn resolve(&self, path: &[u8]) -> Result<Node, Errno> {
         let mut left: Vec<Vec<u8>> = segments(path);
-        let mut here: Vec<Vec<u8>> = Vec::new();
+        let mut current: Vec<Vec<u8>> = Vec::new();
         let mut links = 0;
         let mut last = Node::Directory;
         while let Some(segment) = left.pop() {
             if segment == b".." {
-                here.pop();
+                current.pop();
                 last = Node::Directory;
                 continue;
             }
-            here.push(segment);
-            last = self.node(&joined(&here));
+            current.push(segment);
+            last = self.node(&joined(&current));
             match &last {
                 Node::Link(target) => {
                     links += 1;
-                    if LINKS_MAX < links {
+                    if links > LINKS_MAX {
                         return Err(Errno::LOOP);
                     }
-                    here.pop();
+                    current.pop();
                     if target.starts_with(b"/") {
-                        here.clear();
+                        current.clear();
                     }
                     left.extend(segments(target));
                 }
                 Node::Directory => (),
                 Node::File { .. } if left.is_empty() => (),
                 Node::File { .. } => return Err(Errno::NOTDIR),
-                Node::Missing | Node::Closed | Node::Unknown => return Ok(last),
+                Node::Missing | Node::Inaccessible | Node::Unknown => return Ok(last),
             }
         }
         Ok(match last {
@@ -293,26 +297,26 @@ impl Inside<'_> {
     fn node(&self, path: &[u8]) -> Node {
         match self.mount_of(path) {
             Some((ViewStep::Bind { source, target, .. }, rest)) => {
-                let base = BASE_CANDIDATES
+                let is_base = BASE_CANDIDATES
                     .iter()
                     .any(|own| own.as_bytes() == target.as_slice());
-                self.of_host(source, rest, base)
+                self.host_node(source, rest, is_base)
             }
-            Some((ViewStep::OwnMount { path: own }, rest)) if own == BUNDLE.as_bytes() => {
-                self.of_bundle(rest).unwrap_or_else(|| self.made(path))
-            }
+            Some((ViewStep::OwnMount { path: own }, rest)) if own == BUNDLE.as_bytes() => self
+                .bundle_node(rest)
+                .unwrap_or_else(|| self.created_node(path)),
             Some((
                 ViewStep::Attach { .. } | ViewStep::AttachOverlay { .. } | ViewStep::BindOwn { .. },
                 _,
             )) => Node::Unknown,
-            _ => self.made(path),
+            _ => self.created_node(path),
         }
     }
 
     /// The mount that a path lies in, and the rest of the path.
     fn mount_of<'path>(&self, path: &'path [u8]) -> Option<(&ViewStep, &'path [u8])> {
         let below = |mount: &[u8]| beneath(path, mount);
-        // The deepest mount wins, and of two at one place the later one.
+        // The deepest mount wins; of two at one path, the later one.
         self.steps
             .iter()
             .filter_map(|step| match step {
@@ -328,8 +332,8 @@ impl Inside<'_> {
             .map(|(_, step, rest)| (step, rest))
     }
 
-    /// What the runner itself creates at a path of the new root.
-    fn made(&self, path: &[u8]) -> Node {
+    /// What the runner creates at a path of the new root.
+    fn created_node(&self, path: &[u8]) -> Node {
         for step in self.steps {
             match step {
                 ViewStep::Symlink { path: at, target } if at == path => {
@@ -356,7 +360,7 @@ impl Inside<'_> {
             return Node::Directory;
         }
         if let Some(image) = self.image {
-            return of_image(image, path);
+            return image_node(image, path);
         }
         let of_kernel = [&b"/proc"[..], b"/dev", b"/scratch", b"/runner"];
         if of_kernel.iter().any(|top| beneath(path, top).is_some()) {
@@ -366,7 +370,7 @@ impl Inside<'_> {
         }
     }
 
-    fn of_bundle(&self, rest: &[u8]) -> Option<Node> {
+    fn bundle_node(&self, rest: &[u8]) -> Option<Node> {
         let Some(bundle) = self.bundle else {
             return Some(Node::Unknown);
         };
@@ -385,15 +389,15 @@ impl Inside<'_> {
         })
     }
 
-    /// `base`: mounted without owner mapping, so that its owner is nobody inside if the body has
-    /// its own uid.
-    fn of_host(&self, source: &[u8], rest: &[u8], base: bool) -> Node {
+    /// `is_base`: mounted without owner mapping, so its owner is nobody inside for a body with its
+    /// own uid.
+    fn host_node(&self, source: &[u8], rest: &[u8], is_base: bool) -> Node {
         let path = match rest {
             [] => PathBuf::from(OsString::from_vec(source.to_vec())),
             rest => Path::new(&OsString::from_vec(source.to_vec()))
                 .join(OsString::from_vec(rest.to_vec())),
         };
-        // The mount follows a link at its source; below it, the body does.
+        // The mount follows a link at its source; the body follows those below it.
         let found = match rest {
             [] => std::fs::metadata(&path),
             _ => std::fs::symlink_metadata(&path),
@@ -405,7 +409,7 @@ impl Inside<'_> {
                     std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
                         Node::Missing
                     }
-                    std::io::ErrorKind::PermissionDenied => Node::Closed,
+                    std::io::ErrorKind::PermissionDenied => Node::Inaccessible,
                     _ => Node::Unknown,
                 };
             }
@@ -419,10 +423,12 @@ impl Inside<'_> {
         if found.is_dir() {
             return Node::Directory;
         }
-        let executable = match (self.foreign, base) {
-            (false, _) => rustix::fs::access(&path, Asked::EXEC_OK).is_ok(),
-            (true, true) => found.mode() & 0o001 != 0,
-            (true, false) => found.mode() & 0o101 != 0,
+        let executable = if !self.has_own_uid {
+            rustix::fs::access(&path, AccessMode::EXEC_OK).is_ok()
+        } else if is_base {
+            found.mode() & 0o001 != 0
+        } else {
+            found.mode() & 0o101 != 0
         };
         Node::File {
             executable: found.is_file() && executable && !forbids_programs(&path),
@@ -437,7 +443,7 @@ impl Inside<'_> {
 }
 
 /// An image resolves its own links; an image that is not in the store may contain anything.
-fn of_image(image: &SelectedImage, path: &[u8]) -> Node {
+fn image_node(image: &SelectedImage, path: &[u8]) -> Node {
     let Some(opened) = &image.opened else {
         return Node::Unknown;
     };
@@ -453,14 +459,14 @@ fn of_image(image: &SelectedImage, path: &[u8]) -> Node {
     }
 }
 
-/// Reads a file that is no larger than a script.
+/// The first bytes of a file of the image that is small enough for a script.
 fn head_in_image(opened: &OpenedImage, path: &[u8]) -> Option<Vec<u8>> {
     let mut head = opened.image.read_file(path, SCRIPT_BYTES_MAX).ok()??;
     head.truncate(usize::try_from(HEAD_BYTES).ok()?);
     Some(head)
 }
 
-/// Whether its host mount is noexec: the mount in the view inherits that.
+/// Whether the host's mount of `path` is noexec, which the mount in the view inherits.
 pub(super) fn forbids_programs(path: &Path) -> bool {
     rustix::fs::statvfs(path).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::NOEXEC))
 }
@@ -506,13 +512,13 @@ fn joined(segments: &[Vec<u8>]) -> Vec<u8> {
 pub(super) fn absolute(path: &[u8], working_directory: &[u8]) -> Vec<u8> {
     match path {
         [b'/', ..] => path.to_vec(),
-        // As a person would write it.
+        // Without the `./`, as a user writes it.
         [b'.', b'/', rest @ ..] => [working_directory, b"/", rest].concat(),
         _ => [working_directory, b"/", path].concat(),
     }
 }
 
-/// A path of the host for people.
+/// A path of the host, escaped for output.
 pub(super) fn shown(path: &Path) -> String {
     spec::path::escape(path.as_os_str().as_bytes())
 }

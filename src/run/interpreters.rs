@@ -18,9 +18,9 @@ pub(crate) fn find(
     versions: &NodeVersions,
     npm_registry: NpmRegistry,
 ) -> Interpreters {
-    let wanted = wanted_by(run);
+    let candidates = candidates_for(run);
     let locate = |name: &str| {
-        wanted
+        candidates
             .contains(&name)
             .then(|| program::locate_usable(name.as_ref(), caller))
             .flatten()
@@ -46,7 +46,7 @@ pub(crate) fn find(
 
 /// A text may be a file or a shell command, so bash is included besides what the extension
 /// requires.
-pub(super) fn wanted_by(run: &Run) -> &'static [&'static str] {
+pub(super) fn candidates_for(run: &Run) -> &'static [&'static str] {
     match run {
         Run::Shell(_) => &["bash"],
         Run::Array(words) | Run::Exec(words) => match words.first().map(String::as_str) {

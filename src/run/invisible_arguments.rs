@@ -1,33 +1,33 @@
-//! Warns of arguments that name files of the host which the command does not see: the command
-//! itself would only report "no such file".
+//! Warns of arguments that name host files which are not mounted: the command itself would only
+//! report "no such file".
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use crate::run::program::{clean, is_visible_anyway};
+use crate::run::program::{is_in_base_view, normalize};
 use sandbox::view::check_target;
 use spec::path::escape;
 use spec::report::WarningReport;
 use spec::request::ViewEntry;
 
-/// Warning code of a plan and of a run that failed: an argument may be a file name by chance.
+/// Warning code in a plan, and in a run that failed: an argument may be a file name by chance.
 pub(super) const ARGUMENT_NOT_VISIBLE: &str = "argument_not_visible";
 
 /// Longer arguments are not paths.
 const PATH_BYTES_MAX: usize = 4_096;
 
-/// Where the arguments were written, and what the command sees of that.
+/// The context of the arguments.
 pub(super) struct Caller<'run> {
     /// The caller's directory; `None` if it is unknown or if the command starts in another one, so
     /// that relative arguments mean another path.
-    pub here: Option<&'run Path>,
+    pub directory: Option<&'run Path>,
     /// Whether the command needs `-w` to start in the caller's directory.
     pub is_image: bool,
-    /// The caller's home: never suggested as a whole.
+    /// The caller's home, which is never suggested as a whole.
     pub home: Option<&'run Path>,
     /// Whether the command sees this path of the host.
-    pub is_seen: &'run dyn Fn(&Path) -> bool,
+    pub is_visible: &'run dyn Fn(&Path) -> bool,
 }
 
 /// The warning for the first such argument.
@@ -38,52 +38,55 @@ pub(super) fn warning(words: &[Vec<u8>], caller: &Caller<'_>) -> Option<WarningR
 
 impl Caller<'_> {
     fn message(&self, word: &[u8]) -> Option<String> {
-        if matches!(word, [] | [b'-', ..]) || PATH_BYTES_MAX < word.len() || word.contains(&0) {
+        if matches!(word, [] | [b'-', ..]) || word.len() > PATH_BYTES_MAX || word.contains(&0) {
             return None;
         }
         let written = Path::new(OsStr::from_bytes(word));
-        let path = match self.here {
-            Some(here) => clean(&here.join(written)),
-            None if written.is_absolute() => clean(written),
+        let path = match self.directory {
+            Some(directory) => normalize(&directory.join(written)),
+            None if written.is_absolute() => normalize(written),
             None => return None,
         };
-        let is_own = is_visible_anyway(&path) || (self.is_seen)(&path);
-        if is_own || path.symlink_metadata().is_err() {
+        let is_visible = is_in_base_view(&path) || (self.is_visible)(&path);
+        if is_visible || path.symlink_metadata().is_err() {
             return None;
         }
         let shown = escape(word);
-        let here = self.here.filter(|_| !written.is_absolute());
-        Some(match here {
-            Some(here) if path.starts_with(here) => format!(
+        let directory = self.directory.filter(|_| !written.is_absolute());
+        Some(match directory {
+            Some(directory) if path.starts_with(directory) => format!(
                 "`{shown}` is in this directory, which the command does not see; add {}",
-                self.flags(here, &path, &shown)?
+                self.flags(directory, &path, &shown)?
             ),
             Some(_) => {
                 let path = mountable(&path)?;
                 format!(
-                    "`{shown}` is there, and the command does not see it; add --ro {path} and name \
+                    "`{shown}` exists, but the command does not see it; add --ro {path} and name \
                      it by that path"
                 )
             }
             None => {
                 let path = mountable(&path)?;
-                format!("`{shown}` is there, and the command does not see it; add --ro {path}")
+                format!("`{shown}` exists, but the command does not see it; add --ro {path}")
             }
         })
     }
 
-    /// Suggests the whole directory, since a script may need its neighbours; for a home, or a
+    /// Suggests the whole directory, since a script may need the files beside it; for a home, or a
     /// directory that cannot be mounted, only the file.
-    fn flags(&self, here: &Path, path: &Path, shown: &str) -> Option<String> {
-        let is_lendable = mountable(here).is_some() && self.home != Some(here);
-        match (is_lendable, self.is_image) {
-            (true, false) => Some("--ro .".to_owned()),
-            (true, true) => Some("--ro . -w .".to_owned()),
-            (false, false) if here != Path::new("/") => {
-                mountable(path).map(|_path| format!("--ro {shown}"))
-            }
-            (false, _) => None,
+    fn flags(&self, directory: &Path, path: &Path, shown: &str) -> Option<String> {
+        if mountable(directory).is_some() && self.home != Some(directory) {
+            let flags = if self.is_image {
+                "--ro . -w ."
+            } else {
+                "--ro ."
+            };
+            return Some(flags.to_owned());
         }
+        if self.is_image || directory == Path::new("/") {
+            return None;
+        }
+        mountable(path).map(|_path| format!("--ro {shown}"))
     }
 }
 
@@ -95,12 +98,12 @@ fn mountable(path: &Path) -> Option<String> {
         .then(|| escape(text.as_bytes()))
 }
 
-/// Whether the caller mounts something below `here` at the same place: the command then finds it by
-/// its name.
-pub(super) fn lends_part_of(here: &Path, view: &[ViewEntry]) -> bool {
+/// Whether the caller mounts something below `directory` at the same path, so that a relative name
+/// finds it.
+pub(super) fn mounts_part_of(directory: &Path, view: &[ViewEntry]) -> bool {
     let is_beneath = |entry: &ViewEntry| match entry {
-        ViewEntry::Bind { source, target, .. } => source == target && target.starts_with(here),
+        ViewEntry::Bind { source, target, .. } => source == target && target.starts_with(directory),
         ViewEntry::Tmpfs { .. } => false,
     };
-    here != Path::new("/") && view.iter().any(is_beneath)
+    directory != Path::new("/") && view.iter().any(is_beneath)
 }

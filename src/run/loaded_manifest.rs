@@ -1,4 +1,4 @@
-//! Loads the manifest, of the caller or of the bundle, with its run value.
+//! Loads the manifest of the caller or of the bundle.
 
 use std::io::Read as _;
 use std::os::fd::BorrowedFd;
@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 
 use crate::plan::grants::Origin;
-use crate::run::block_documents::{self, Named};
+use crate::run::block_documents::{self, ReferencedDocuments};
 use crate::run::error::RunError;
 use archive::{Entry, Surveyed, Tree};
 use bundler::manifests::{INVENTORY, Registry};
@@ -97,7 +97,7 @@ impl BundleFiles for Surveyed {
     fn head(&self, path: &RelPath, bytes_max: u64) -> Result<Vec<u8>, String> {
         // Qualified: the trait has a method of the same name.
         let kept = Surveyed::head(self, path)
-            .ok_or_else(|| "was not kept while the bundle was read".to_owned())?;
+            .ok_or_else(|| "was skipped while the bundle was read".to_owned())?;
         let length = usize::try_from(bytes_max).map_or(kept.len(), |max| max.min(kept.len()));
         Ok(kept[..length].to_vec())
     }
@@ -124,7 +124,7 @@ pub(crate) struct LoadedManifest {
     pub text: (Vec<u8>, Format),
     /// Where it comes from, which decides how far it is trusted.
     pub origin: Origin,
-    /// Secret inventories that were not read with the manifest: named ones that do not exist, and a
+    /// Secret inventories that were not read with the manifest: missing ones that it names, and a
     /// bundle's default one.
     pub inventories: Vec<Inventory>,
     pub warnings: Vec<WarningReport>,
@@ -156,7 +156,7 @@ fn of_file(
     let format = format_of(path);
     let root = document::parse(&text, format)
         .map_err(|error| ManifestError::of_document(&shown, error))?;
-    let Named {
+    let ReferencedDocuments {
         blocks,
         inventories,
     } = block_documents::of_caller(&root, path, workspace, registry);
@@ -198,8 +198,11 @@ pub(super) fn read_file(
     let file = rustix::fs::open(path, flags, Mode::empty())
         .map_err(|errno| unreadable(format!("cannot be opened: {errno}"), None))?;
     read_regular(file, TEXT_BYTES_MAX).map_err(|unread| match unread {
-        Unread::Stat(errno) => unreadable(format!("cannot be looked at: {errno}"), None),
-        Unread::NotRegular => unreadable("is not a regular file".to_owned(), Some("give a file")),
+        Unread::Stat(errno) => unreadable(format!("cannot be inspected: {errno}"), None),
+        Unread::NotRegular => unreadable(
+            "is not a regular file".to_owned(),
+            Some("name a regular file"),
+        ),
         Unread::Read(errno) => unreadable(format!("cannot be read: {errno}"), None),
         Unread::TooLarge => unreadable(TOO_LARGE.to_owned(), None),
     })
@@ -241,7 +244,7 @@ pub(crate) fn of_bundle(
         return Err(no_manifest(tree));
     };
     let warnings = found
-        // `runner bundle` stores the resolved manifest beside the original on purpose.
+        // `runner bundle` stores the resolved manifest beside the original.
         .filter(|_| *name != RESOLVED)
         .map(|(other, _)| {
             let message = format!("{other} is ignored: {name} comes first");
@@ -259,12 +262,12 @@ pub(crate) fn of_bundle(
     let text = bundle
         .head(&path, MANIFEST_BYTES_MAX + 1)
         .map_err(unreadable)?;
-    if TEXT_BYTES_MAX < text.len() {
+    if text.len() > TEXT_BYTES_MAX {
         return Err(unreadable(TOO_LARGE.to_owned()));
     }
     let root =
         document::parse(&text, *format).map_err(|error| ManifestError::of_document(name, error))?;
-    let Named {
+    let ReferencedDocuments {
         blocks,
         inventories,
     } = block_documents::of_bundle(&root, &path, bundle, registry);
@@ -295,11 +298,11 @@ fn no_manifest(tree: &Tree) -> RunError {
     });
     let hint = match nested {
         Some(folder) => {
-            message.push_str("; there is one inside its folder ");
+            message.push_str("; there is one in its folder ");
             message.push_str(&folder);
             format!("pack the folder's contents: tar -czf bundle.tar.gz -C {folder} .")
         }
-        None => "add a manifest.yaml with a `run`, or give --run or --manifest".to_owned(),
+        None => "add a manifest.yaml with a `run`, or pass --run or --manifest".to_owned(),
     };
     RunError::NoManifest { message, hint }
 }

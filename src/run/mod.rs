@@ -57,16 +57,15 @@ use rustix::fs::Mode;
 
 pub use crate::run::dry_run::plan;
 use crate::run::error::RunError;
-use crate::run::preparation::Preparing;
-use crate::run::reporting::Beginning;
-use crate::run::reporting::ReportBuilder;
+use crate::run::preparation::PreparationRun;
+use crate::run::reporting::{Beginning, ReportBuilder};
 use sandbox::prefork::Prefork;
 use secrets::mask::Masks;
 use spec::host_policy::HostPolicy;
 use spec::report::Report;
 use spec::request::Request;
 
-/// Does one run. Always returns a report.
+/// Does one run. Returns a report also for a run that fails.
 ///
 /// The calling process must have one thread only: see [`Prefork::start`].
 #[must_use]
@@ -74,15 +73,14 @@ pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
     execute_in(None, request, policy)
 }
 
-/// Does a run with a child that was forked earlier; without one, forks when the cgroups are known.
+/// Does one run with a child that was forked earlier; without one, forks once the cgroups are known.
 #[must_use]
 pub(crate) fn execute_in(
     prefork: Option<Prefork>,
     request: &Request,
     policy: &HostPolicy,
 ) -> Report {
-    // Files created here have explicit modes, which the caller's umask must not narrow. The report
-    // is already open.
+    // The caller's umask must not narrow the explicit modes of files that are created here.
     rustix::process::umask(Mode::WGRP | Mode::WOTH);
     let seed = random_bytes();
     let beginning = Beginning::now(*seed.as_ref().unwrap_or(&[0; 10]));
@@ -100,7 +98,7 @@ pub(crate) fn execute_in(
         Ok(seed) => run.execute(prefork, seed, &mut report),
         Err(error) => Err(error),
     };
-    reporting::conclude(report.finish(result), masks)
+    report.finish(result, masks)
 }
 
 #[derive(Clone, Copy)]
@@ -108,10 +106,10 @@ struct Run<'run> {
     request: &'run Request,
     policy: &'run HostPolicy,
     start_unix_s: i64,
-    /// The secret values that the body got.
+    /// Secret values of the body, to be masked in the report.
     masks: &'run RefCell<Masks>,
     /// The preparation that this run belongs to.
-    preparing: Option<Preparing<'run>>,
+    preparing: Option<PreparationRun<'run>>,
 }
 
 /// Ten unpredictable bytes.

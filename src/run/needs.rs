@@ -1,4 +1,4 @@
-//! Checks which of `runner.needs` the host, the image or the bundle lacks.
+//! Checks which of `runner.needs` are unmet by the host, the image and the bundle.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
@@ -33,7 +33,7 @@ pub(super) const PACKAGE_JSON_BYTES_MAX: u64 = 1 << 20;
 ///
 /// # Errors
 /// [`RunError::Image`] where there is no such template.
-pub(super) fn picked(
+pub(super) fn select_template(
     request: &Request,
     policy: &HostPolicy,
     manifest: &Manifest,
@@ -60,27 +60,27 @@ pub(super) fn runner_report(
     policy: &HostPolicy,
     manifest: &Manifest,
     bundle: &dyn BundleFiles,
-    picked: Option<&Picked>,
+    template: Option<&Picked>,
     image: Option<&SelectedImage>,
 ) -> Result<RunnerReport, RunError> {
     let block = &manifest.runner;
     let run = loaded_manifest::run_value(&request.bundle, manifest).unwrap_or_default();
     let needs = needs_of(block, run.as_ref());
     let opened = image.and_then(|image| image.opened.as_ref());
-    let mut unsatisfied = match (opened, picked) {
-        (Some(opened), _) => of_opened(&block.needs, opened, picked)?,
-        (None, Some(picked)) => of_image(&needs, picked),
+    let mut unsatisfied = match (opened, template) {
+        (Some(opened), _) => unmet_in_image(&block.needs, opened, template)?,
+        (None, Some(template)) => unmet_in_template(&needs, template),
         (None, None) if image.is_some() => Vec::new(),
-        (None, None) => of_host(&block.needs, request, policy),
+        (None, None) => unmet_on_host(&block.needs, request, policy),
     };
-    let (npm, pip) = match picked {
-        Some(picked) => (&picked.npm, &picked.pip),
+    let (npm, pip) = match template {
+        Some(template) => (&template.npm, &template.pip),
         None => (&needs.npm, &needs.pip),
     };
     for need in npm {
-        unsatisfied.extend(npm_missing(need, bundle, opened)?);
+        unsatisfied.extend(check_npm(need, bundle, opened)?);
     }
-    unsatisfied.extend(pip_missing(pip, bundle, opened)?);
+    unsatisfied.extend(check_pip(pip, bundle, opened)?);
     let engine = match image {
         // `--image` overrides the manifest.
         Some(_) => Engine::Sandbox,
@@ -88,22 +88,22 @@ pub(super) fn runner_report(
     };
     Ok(RunnerReport {
         engine: engine.into(),
-        image: picked.map(|picked| picked.id.clone()),
+        image: template.map(|template| template.id.clone()),
         downgraded: block.downgraded,
         needs_unsatisfied: unsatisfied,
     })
 }
 
-/// For `subprocess`, needs are advice: one warning lists the missing ones.
-pub(super) fn warning(runner: &RunnerReport) -> Option<WarningReport> {
-    let missing = &runner.needs_unsatisfied;
-    (!missing.is_empty()).then(|| {
-        let message = format!("`runner.needs` is not met here: {}", listed(missing));
+/// One warning that lists the unmet needs; for `subprocess` they are advice.
+pub(super) fn warn_of_unmet(runner: &RunnerReport) -> Option<WarningReport> {
+    let unmet = &runner.needs_unsatisfied;
+    (!unmet.is_empty()).then(|| {
+        let message = format!("`runner.needs` is not met on this host: {}", listed(unmet));
         WarningReport::new("needs_unsatisfied", message)
     })
 }
 
-/// For `sandbox`, needs must be met, and nothing is installed here.
+/// Refuses unmet needs for `sandbox`.
 ///
 /// # Errors
 /// [`RunError::Argument`] with `needs_unsatisfied`.
@@ -117,23 +117,23 @@ pub(super) fn check_needs(runner: &RunnerReport) -> Result<(), RunError> {
         what: "image",
         object: escape(image.as_bytes()),
         problem: format!(
-            "does not have what `runner.needs` names, and nothing is installed at the start: {}",
+            "lacks what `runner.needs` names, and nothing is installed at the start: {}",
             listed(&runner.needs_unsatisfied)
         ),
         hint: Some(
-            "name an image that has it, add one to `images` of the host configuration, or bring \
-             the packages in the bundle"
+            "name an image that has it, add one to `images` of the host configuration, or put the \
+             packages into the bundle"
                 .to_owned(),
         ),
     })
 }
 
-fn listed(missing: &[UnsatisfiedNeed]) -> String {
-    let texts: Vec<String> = missing.iter().map(ToString::to_string).collect();
+fn listed(unmet: &[UnsatisfiedNeed]) -> String {
+    let texts: Vec<String> = unmet.iter().map(ToString::to_string).collect();
     texts.join(", ")
 }
 
-fn missing(kind: &'static str, need: &str, reason: impl Into<String>) -> UnsatisfiedNeed {
+fn unmet(kind: &'static str, need: &str, reason: impl Into<String>) -> UnsatisfiedNeed {
     UnsatisfiedNeed {
         kind,
         need: escape(need.as_bytes()),
@@ -141,26 +141,26 @@ fn missing(kind: &'static str, need: &str, reason: impl Into<String>) -> Unsatis
     }
 }
 
-fn of_image(needs: &Needs, picked: &Picked) -> Vec<UnsatisfiedNeed> {
-    let language = needs.language.filter(|_| !picked.has_language);
-    let reason = || format!("not in the image {}", picked.id);
+fn unmet_in_template(needs: &Needs, template: &Picked) -> Vec<UnsatisfiedNeed> {
+    let language = needs.language.filter(|_| !template.has_language);
+    let reason = || format!("not in the image {}", template.id);
     language
-        .map(|language| missing("language", spec::image::word(language), reason()))
+        .map(|language| unmet("language", spec::image::word(language), reason()))
         .into_iter()
         .chain(
-            picked
+            template
                 .install
                 .iter()
-                .map(|name| missing("native", name, reason())),
+                .map(|name| unmet("native", name, reason())),
         )
         .collect()
 }
 
 /// Checks against the image's files and its template's package list, which may use other names.
-fn of_opened(
+fn unmet_in_image(
     needs: &Needs,
     opened: &OpenedImage,
-    picked: Option<&Picked>,
+    template: Option<&Picked>,
 ) -> Result<Vec<UnsatisfiedNeed>, RunError> {
     let mut list = Vec::new();
     for (language, programs) in runtimes(needs.language) {
@@ -169,23 +169,20 @@ fn of_opened(
             found = found || opened.has_program(program)?;
         }
         if !found {
-            list.push(missing(
-                "language",
-                language,
-                "no such program in the image",
-            ));
+            list.push(unmet("language", language, "no such program in the image"));
         }
     }
-    let is_unsaid = |name: &&String| picked.is_none_or(|picked| picked.install.contains(name));
-    let unsaid: Vec<&String> = needs.native.iter().filter(is_unsaid).collect();
-    if unsaid.is_empty() {
+    let is_unlisted =
+        |name: &&String| template.is_none_or(|template| template.install.contains(name));
+    let unlisted: Vec<&String> = needs.native.iter().filter(is_unlisted).collect();
+    if unlisted.is_empty() {
         return Ok(list);
     }
     let packages = opened.packages()?;
-    for name in unsaid {
+    for name in unlisted {
         if !packages.contains(name) && !opened.has_program(name)? {
             let reason = "not installed in the image, and no program of that name";
-            list.push(missing("native", name, reason));
+            list.push(unmet("native", name, reason));
         }
     }
     Ok(list)
@@ -201,23 +198,27 @@ fn runtimes(language: Option<Language>) -> &'static [(&'static str, &'static [&'
     }
 }
 
-fn of_host(needs: &Needs, request: &Request, policy: &HostPolicy) -> Vec<UnsatisfiedNeed> {
-    let finds = |names: &[&str]| {
+fn unmet_on_host(needs: &Needs, request: &Request, policy: &HostPolicy) -> Vec<UnsatisfiedNeed> {
+    let has_any = |names: &[&str]| {
         names.iter().any(|name| {
             program::locate(OsStr::new(name), &request.caller, &policy.interpreters).is_some()
         })
     };
     let mut list: Vec<UnsatisfiedNeed> = runtimes(needs.language)
         .iter()
-        .filter(|(_, programs)| !finds(programs))
-        .map(|(language, _)| missing("language", language, "no such program"))
+        .filter(|(_, programs)| !has_any(programs))
+        .map(|(language, _)| unmet("language", language, "no such program"))
         .collect();
-    let unknown: Vec<&String> = needs.native.iter().filter(|name| !finds(&[name])).collect();
-    if unknown.is_empty() {
+    let without_program: Vec<&String> = needs
+        .native
+        .iter()
+        .filter(|name| !has_any(&[name]))
+        .collect();
+    if without_program.is_empty() {
         return list;
     }
     let installed = std::fs::File::open(PACKAGES).map(installed);
-    let absent = unknown.into_iter().filter(|name| match &installed {
+    let absent = without_program.into_iter().filter(|name| match &installed {
         Ok(installed) => !installed.iter().any(|one| one == *name),
         Err(_) => true,
     });
@@ -225,7 +226,7 @@ fn of_host(needs: &Needs, request: &Request, policy: &HostPolicy) -> Vec<Unsatis
         Ok(_) => "not installed, and no program of that name",
         Err(_) => "no program of that name, and no list of packages here",
     };
-    list.extend(absent.map(|name| missing("native", name, reason)));
+    list.extend(absent.map(|name| unmet("native", name, reason)));
     list
 }
 
@@ -248,15 +249,15 @@ pub(super) fn installed(status: impl std::io::Read) -> Vec<String> {
     names
 }
 
-/// Looks in the bundle first, as Node does.
-fn npm_missing(
+/// Checks an npm package. The bundle comes first, as for Node.
+fn check_npm(
     need: &str,
     bundle: &dyn BundleFiles,
     opened: Option<&OpenedImage>,
 ) -> Result<Option<UnsatisfiedNeed>, RunError> {
     let requirement = match npm::Requirement::parse(need) {
         Ok(requirement) => requirement,
-        Err(error) => return Ok(Some(missing("npm", need, error.to_string()))),
+        Err(error) => return Ok(Some(unmet("npm", need, error.to_string()))),
     };
     let name = &requirement.name;
     let found = match (installed_npm(name, bundle), opened) {
@@ -271,9 +272,9 @@ fn npm_missing(
         Ok((_, version)) if requirement.accepts(&version) => None,
         Ok((place, version)) => {
             let reason = format!("the {place} has {}", escape(version.as_bytes()));
-            Some(missing("npm", need, reason))
+            Some(unmet("npm", need, reason))
         }
-        Err(reason) => Some(missing("npm", need, reason)),
+        Err(reason) => Some(unmet("npm", need, reason)),
     })
 }
 
@@ -285,15 +286,15 @@ fn npm_version(text: &[u8]) -> Result<String, String> {
         .ok_or_else(|| "its package.json has no version".to_owned())
 }
 
-/// The version in `node_modules/NAME/package.json`. Follows one link, as some package managers
-/// create them.
+/// The version in `node_modules/NAME/package.json`. Follows one link, which some package managers
+/// create.
 fn installed_npm(name: &str, bundle: &dyn BundleFiles) -> Result<String, String> {
     let absent = || "not in node_modules of the bundle".to_owned();
     let at =
         RelPath::parse(format!("node_modules/{name}").as_bytes()).map_err(|_error| absent())?;
     let directory = match bundle.tree().get(&at) {
         Some(Entry::Directory) => at,
-        Some(Entry::Symlink { target }) => linked(&at, target).ok_or_else(absent)?,
+        Some(Entry::Symlink { target }) => resolve_link(&at, target).ok_or_else(absent)?,
         _ => return Err(absent()),
     };
     let file = [directory.as_bytes(), b"/package.json"].concat();
@@ -305,7 +306,7 @@ fn installed_npm(name: &str, bundle: &dyn BundleFiles) -> Result<String, String>
 }
 
 /// Resolves a link of the bundle by name. The archive reader refuses links that leave the bundle.
-fn linked(link: &RelPath, target: &[u8]) -> Option<RelPath> {
+fn resolve_link(link: &RelPath, target: &[u8]) -> Option<RelPath> {
     let parent = link.parent()?;
     let mut parts: Vec<&[u8]> = parent.as_bytes().split(|byte| *byte == b'/').collect();
     for part in target.split(|byte| *byte == b'/') {
@@ -320,7 +321,7 @@ fn linked(link: &RelPath, target: &[u8]) -> Option<RelPath> {
     RelPath::parse(&parts.join(&b'/')).ok()
 }
 
-fn pip_missing(
+fn check_pip(
     needs: &[String],
     bundle: &dyn BundleFiles,
     opened: Option<&OpenedImage>,
@@ -342,10 +343,10 @@ fn pip_missing(
     if let Some(opened) = opened {
         present.extend(opened.python_packages()?);
     }
-    let missing = needs.iter().filter_map(|need| {
+    let unmet = needs.iter().filter_map(|need| {
         let requirement = match pip::Requirement::parse(need) {
             Ok(requirement) => requirement,
-            Err(error) => return Some(missing("pip", need, error.to_string())),
+            Err(error) => return Some(unmet("pip", need, error.to_string())),
         };
         let mut versions = present
             .iter()
@@ -354,19 +355,19 @@ fn pip_missing(
             .map(|(index, (_, version))| (index < of_bundle, version.as_str()))
             .peekable();
         let Some((is_of_bundle, first)) = versions.peek().copied() else {
-            return Some(missing("pip", need, "no dist-info of it in the bundle"));
+            return Some(unmet("pip", need, "no dist-info of it in the bundle"));
         };
         let satisfied = versions.any(|(_, version)| requirement.accepts(version));
         let place = if is_of_bundle { "bundle" } else { "image" };
         (!satisfied).then(|| {
-            missing(
+            unmet(
                 "pip",
                 need,
                 format!("the {place} has {}", escape(first.as_bytes())),
             )
         })
     });
-    Ok(missing.collect())
+    Ok(unmet.collect())
 }
 
 #[cfg(test)]
@@ -396,7 +397,7 @@ mod tests {
             ("../../../etc", None),
         ] {
             assert_eq!(
-                linked(&link, target.as_bytes()),
+                resolve_link(&link, target.as_bytes()),
                 expected.map(path),
                 "{target}"
             );

@@ -42,7 +42,7 @@ pub(super) struct NetworkSetup {
     settings: Option<Settings>,
 }
 
-/// Listens at the published host ports before anything else is created.
+/// Listens at the published ports of the host.
 ///
 /// # Errors
 /// [`RunError::Argument`] for an unavailable port.
@@ -73,8 +73,8 @@ fn listen(port: PublishedPort) -> Result<Published, RunError> {
     })
 }
 
-/// Reports the published ports before the body starts: chosen ones as events, all in the file of
-/// `--publish-file`.
+/// Reports the published ports before the body starts: those that the kernel chose as events, all in
+/// the file of `--publish-file`.
 ///
 /// # Errors
 /// [`RunError::Argument`] for a file that cannot be written.
@@ -83,12 +83,12 @@ pub(super) fn report_ports(
     options: &NetworkOptions,
 ) -> Result<(), RunError> {
     let mut text = String::new();
-    for (asked, had) in options.publish.iter().zip(published) {
+    for (requested, bound) in options.publish.iter().zip(published) {
         let ports = PublishedPort {
-            host_port: had.host_port,
-            body_port: had.body_port,
+            host_port: bound.host_port,
+            body_port: bound.body_port,
         };
-        if asked.host_port == 0 {
+        if requested.host_port == 0 {
             let (host, body) = (ports.host_port, ports.body_port);
             tracing::info!("127.0.0.1:{host} leads to port {body} of the body");
         }
@@ -97,23 +97,23 @@ pub(super) fn report_ports(
     let Some(path) = &options.publish_file else {
         return Ok(());
     };
-    write_whole(path, text.as_bytes()).map_err(|errno| RunError::Argument {
+    write_atomically(path, text.as_bytes()).map_err(|errno| RunError::Argument {
         code: "publish_file_unwritable",
         what: "--publish-file",
         object: escape(path.as_os_str().as_bytes()),
         problem: format!("cannot be written: {errno}"),
-        hint: Some("name a file in a directory that can be written".to_owned()),
+        hint: Some("name a file in a writable directory".to_owned()),
     })
 }
 
-/// Writes a file atomically, so that a waiting reader sees it whole. An existing file or link is
-/// replaced.
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Errno> {
-    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+/// Writes a file atomically, so that a waiting reader never sees a part. Replaces an existing file or
+/// link.
+fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Errno> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Errno::ISDIR);
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = rustix::fs::openat(CWD, above, flags, Mode::empty())?;
+    let directory = rustix::fs::openat(CWD, parent, flags, Mode::empty())?;
     match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile | FileType::Symlink => (),
@@ -125,16 +125,16 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Errno> {
     }
     let mut random = [0; 8];
     process::random(&mut random)?;
-    let new = format!(".ports-{:016x}.tmp", u64::from_le_bytes(random));
+    let temporary = format!(".ports-{:016x}.tmp", u64::from_le_bytes(random));
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(&directory, &*new, flags, Mode::from_raw_mode(0o666))?;
+    let file = rustix::fs::openat(&directory, &*temporary, flags, Mode::from_raw_mode(0o666))?;
     let written = std::fs::File::from(file).write_all(bytes);
     written
         .map_err(|error| sys::file::errno_of(&error))
-        .and_then(|()| rustix::fs::renameat(&directory, &*new, &directory, name))
+        .and_then(|()| rustix::fs::renameat(&directory, &*temporary, &directory, name))
         .map_err(|errno| {
-            // The first errno says more than one of the removal.
-            match rustix::fs::unlinkat(&directory, &*new, AtFlags::empty()) {
+            // The errno of the write is the cause, not that of the removal.
+            match rustix::fs::unlinkat(&directory, &*temporary, AtFlags::empty()) {
                 Ok(()) | Err(_) => errno,
             }
         })
@@ -148,7 +148,7 @@ fn plan(request: &Request, egress: &EgressPlan) -> Result<Option<NetworkPlan>, R
     if egress.allowed.is_empty() && !request.network.report_denials {
         return Ok(None);
     }
-    let failed = || RunError::host("lay out the body's network");
+    let failed = || RunError::host("plan the body's network");
     let mut ports: Vec<u16> = Allowlist::new(egress.allowed.clone()).ports().collect();
     // Clients repeat truncated queries over TCP.
     ports.push(QUESTION_PORT);
@@ -193,11 +193,11 @@ impl NetworkSetup {
         })
     }
 
-    /// Creates the relay; `None` if nothing is relayed.
+    /// Starts the relay; `None` if there is nothing to relay.
     ///
     /// # Errors
     /// [`RunError::Host`] with the errno of epoll_create1(2) or epoll_ctl(2).
-    pub(super) fn relay(
+    pub(super) fn start_relay(
         &mut self,
         sockets: Option<NetworkSockets>,
     ) -> Result<Option<Relay>, RunError> {
@@ -206,28 +206,28 @@ impl NetworkSetup {
         };
         let failed = || RunError::host("relay the body's connections");
         let published = std::mem::take(&mut self.published);
-        let sockets = sockets.map(of_namespace);
+        let sockets = sockets.map(relay_sockets);
         Relay::new(sockets, published, settings, Instant::now())
             .map(Some)
             .map_err(failed())
     }
 
-    /// Finishes the relay and returns the network report.
-    pub(super) fn conclude(
+    /// Ends the relay and returns the network report.
+    pub(super) fn finish_relay(
         &self,
         relay: Relay,
         capture: Option<Capture>,
         policy: &HostPolicy,
     ) -> NetworkReport {
-        let around = Circumstances {
+        let circumstances = Circumstances {
             plan: &self.egress,
             policy: &policy.egress,
         };
-        network_report::of(capture, relay.finish(Instant::now()), around)
+        network_report::build(capture, relay.finish(Instant::now()), circumstances)
     }
 }
 
-fn of_namespace(sockets: NetworkSockets) -> Sockets {
+fn relay_sockets(sockets: NetworkSockets) -> Sockets {
     Sockets {
         capture: sockets.capture,
         listeners: sockets.listeners,
@@ -241,9 +241,9 @@ fn settings(
     request: &Request,
     policy: &HostPolicy,
     egress: &EgressPlan,
-    reaches_out: bool,
+    has_egress: bool,
 ) -> Result<Settings, RunError> {
-    let (hosts, servers) = if reaches_out {
+    let (hosts, servers) = if has_egress {
         (
             read("/etc/hosts")?,
             name_servers(&read("/etc/resolv.conf")?),

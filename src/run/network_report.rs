@@ -22,13 +22,13 @@ pub(crate) struct NetworkReport {
 
 /// Builds the report at the relay's end. `capture`: how connections were captured, `None` without a
 /// network.
-pub(crate) fn of(
+pub(crate) fn build(
     capture: Option<Capture>,
     outcome: Outcome,
-    around: Circumstances<'_>,
+    circumstances: Circumstances<'_>,
 ) -> NetworkReport {
     let denials = outcome.denials.kinds();
-    let denials = denials.map(|(attempt, seen)| denial(attempt, *seen, around));
+    let denials = denials.map(|(attempt, seen)| denial(attempt, *seen, circumstances));
     let denials = denials.collect();
     let hosts = outcome.traffic.into_iter().map(|host| HostTraffic {
         host: host.host,
@@ -68,7 +68,7 @@ pub(crate) fn of(
     }
 }
 
-fn denial(attempt: &Attempt, seen: Seen, around: Circumstances<'_>) -> Denial {
+fn denial(attempt: &Attempt, seen: Seen, circumstances: Circumstances<'_>) -> Denial {
     Denial {
         kind: "net".to_owned(),
         object: object(attempt),
@@ -78,7 +78,7 @@ fn denial(attempt: &Attempt, seen: Seen, around: Circumstances<'_>) -> Denial {
         host: attempt.host.clone(),
         ip: attempt.address.map(|address| address.to_string()),
         port: attempt.port,
-        hint: Some(hint(attempt, around)),
+        hint: Some(hint(attempt, circumstances)),
         count: seen.count,
         first_ms: seen.first_ms,
     }
@@ -127,11 +127,11 @@ mod tests {
             published: vec![(8080, 80, 6)],
         };
         let (plan, policy) = (EgressPlan::default(), EgressPolicy::default());
-        let around = Circumstances {
+        let circumstances = Circumstances {
             plan: &plan,
             policy: &policy,
         };
-        let report = of(Some(Capture::AnyIp), outcome, around);
+        let report = build(Some(Capture::AnyIp), outcome, circumstances);
         assert_eq!(
             serde_json::to_value(&report.egress).expect("JSON"),
             serde_json::json!({

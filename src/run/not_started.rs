@@ -1,6 +1,6 @@
-//! Explains why a program could not be started, with advice; the same for a run and a plan.
+//! Explains why a program could not be started, with advice; for a run and for a plan.
 //!
-//! Files inside are untrusted: only their first bytes are read, and they are never executed.
+//! Files inside are untrusted: only their first bytes are read, and none is executed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -10,16 +10,16 @@ use rustix::io::Errno;
 
 use crate::run::callers_program;
 use crate::run::error::RunError;
-use crate::run::inside::{Inside, Lack, Program, absolute, forbids_programs, names_in};
+use crate::run::inside::{ExecError, Inside, Program, absolute, forbids_programs, names_in};
 use crate::run::loaded_manifest::BundleFiles;
 use crate::run::planning;
-use crate::run::program::{clean, is_executable};
+use crate::run::program::{is_executable, normalize};
 use crate::run::resolved::ResolvedRun;
 use crate::run::sources::Sources;
 use sandbox::error::SandboxError;
-use sandbox::mounts::{self, MountError};
+use sandbox::mounts;
 use sandbox::steps::ChildStep;
-use sandbox::view::{self as view_plan, BUNDLE, RequestedMount, check_target};
+use sandbox::view::{BUNDLE, check_target};
 use spec::did_you_mean::difference;
 use spec::host::HostSupport;
 use spec::path::{escape, quoted};
@@ -41,12 +41,12 @@ pub(super) struct Attempt<'run> {
 /// The explanation beyond the kernel's errno.
 #[derive(Debug, PartialEq, Eq)]
 struct Reason {
-    /// Continues "program `x` …"; `None` if nothing is to be added.
+    /// Continues "program `x` …"; `None` if there is nothing to add.
     why: Option<String>,
     hint: String,
 }
 
-/// Adds the reason to the error if it can be found.
+/// Adds the reason to the error, if it can be found.
 pub(super) fn explain(error: SandboxError, inside: &Inside<'_>, attempt: &Attempt<'_>) -> RunError {
     let (is_missing, is_foreign) = match &error {
         SandboxError::ProgramNotFound { .. } => (true, false),
@@ -56,7 +56,7 @@ pub(super) fn explain(error: SandboxError, inside: &Inside<'_>, attempt: &Attemp
             errno: Errno::NOENT,
             ..
         } => {
-            let hint = attempt.hint_of_directory();
+            let hint = attempt.hint_for_directory();
             let why = None;
             return RunError::Program { error, why, hint };
         }
@@ -64,19 +64,25 @@ pub(super) fn explain(error: SandboxError, inside: &Inside<'_>, attempt: &Attemp
     };
     let directory = &attempt.resolved.working_directory;
     let reason = match inside.program(attempt.programs, directory) {
-        Err(Lack::Missing) if is_missing => Some(attempt.of_missing(inside)),
-        Err(Lack::Interpreter {
+        Err(ExecError::Missing) if is_missing => Some(attempt.explain_missing(inside)),
+        Err(ExecError::InterpreterMissing {
             script,
             interpreter,
-        }) if is_missing => Some(attempt.of_interpreter(inside, &script, &interpreter, true)),
-        Err(Lack::Barred {
+        }) if is_missing => Some(attempt.explain_interpreter(inside, &script, &interpreter, true)),
+        Err(ExecError::InterpreterNotExecutable {
             script,
             interpreter,
-        }) if !is_missing => Some(attempt.of_interpreter(inside, &script, &interpreter, false)),
-        Err(Lack::Closed) if !is_missing => of_directory(inside, attempt),
-        Err(Lack::Mode(program)) if !is_missing => Some(attempt.of_mode(&program)),
-        Err(Lack::Format(program)) if !is_missing => Some(attempt.of_format(inside, &program)),
-        Ok(program) if is_missing || is_foreign => of_binary(inside, &program, is_missing),
+        }) if !is_missing => {
+            Some(attempt.explain_interpreter(inside, &script, &interpreter, false))
+        }
+        Err(ExecError::Inaccessible) if !is_missing => explain_directory(inside, attempt),
+        Err(ExecError::NotExecutable(program)) if !is_missing => {
+            Some(attempt.explain_mode(&program))
+        }
+        Err(ExecError::UnknownFormat(program)) if !is_missing => {
+            Some(attempt.explain_format(inside, &program))
+        }
+        Ok(program) if is_missing || is_foreign => explain_binary(inside, &program, is_missing),
         _ => None,
     };
     match reason {
@@ -85,29 +91,23 @@ pub(super) fn explain(error: SandboxError, inside: &Inside<'_>, attempt: &Attemp
     }
 }
 
-/// Explains a failed launch: plans the view again, as a plan does.
-pub(super) fn of_launch(
+/// Explains a failed launch from a prediction of its view.
+pub(super) fn explain_launch(
     error: SandboxError,
     host: &HostSupport,
     sources: &Sources,
     bundle: Option<&dyn BundleFiles>,
     attempt: &Attempt<'_>,
 ) -> RunError {
-    let entries = planning::distinct(attempt.resolved);
-    let looked = entries.iter().chain(&sources.entries).map(mounts::inspect);
-    let Ok(mut mounts) = looked.collect::<Result<Vec<RequestedMount>, MountError>>() else {
-        return error.into();
-    };
-    mounts.extend(sources.mounts.iter().cloned());
-    let Ok(asked) = view_plan::asked(&mounts) else {
+    let Ok(requested) = planning::requested_steps(attempt.resolved, sources) else {
         return error.into();
     };
     let image = attempt.resolved.image.as_ref();
-    let steps = planning::lay_out(host, image.is_some(), asked);
+    let steps = planning::view_steps(host, image.is_some(), requested);
     let inside = Inside {
         steps: &steps,
         bundle,
-        foreign: host.privileged,
+        has_own_uid: host.privileged,
         image,
     };
     explain(error, &inside, attempt)
@@ -131,26 +131,25 @@ impl Attempt<'_> {
     }
 
     /// Advice for a missing working directory.
-    fn hint_of_directory(&self) -> String {
+    fn hint_for_directory(&self) -> String {
         if self.request.workdir.is_none() {
-            return "correct it where it was written, or name a directory inside with -w"
-                .to_owned();
+            return "correct it, or name a directory inside with -w".to_owned();
         }
         let path = path_of(&self.resolved.working_directory);
         let bytes = path.as_os_str().as_bytes();
         // `-w .` names the host's directory, which is not mounted.
-        let lent = shell_word(bytes).filter(|_| path.is_dir() && check_target(bytes).is_ok());
-        match lent {
-            Some(word) => format!(
-                "-w names a directory inside; if the host's is meant, show it too: --ro {word}"
-            ),
-            None => "-w names a directory inside, and none is there".to_owned(),
+        let on_host = shell_word(bytes).filter(|_| path.is_dir() && check_target(bytes).is_ok());
+        match on_host {
+            Some(word) => {
+                format!("-w names a directory inside; to use the host's, mount it too: --ro {word}")
+            }
+            None => "-w names a directory inside, and none exists there".to_owned(),
         }
     }
 
-    fn of_missing(&self, inside: &Inside<'_>) -> Reason {
+    fn explain_missing(&self, inside: &Inside<'_>) -> Reason {
         let name = self.name();
-        if let Some(near) = self.nearest(inside) {
+        if let Some(near) = self.similar_name(inside) {
             let near = escape(&near);
             return Reason {
                 why: None,
@@ -165,7 +164,7 @@ impl Attempt<'_> {
         if !name.contains(&b'/') {
             if beside.is_some() {
                 return Reason {
-                    why: Some("a name without a slash is looked for on the PATH".to_owned()),
+                    why: Some("a name without a slash is looked up on the PATH".to_owned()),
                     hint: format!("it is in this directory: write ./{shown}"),
                 };
             }
@@ -173,15 +172,12 @@ impl Attempt<'_> {
             let path: Vec<String> = path.map(escape).collect();
             return if self.is_image() {
                 Reason {
-                    why: Some("the image has none of this name on its PATH".to_owned()),
+                    why: Some("the image has no such program on its PATH".to_owned()),
                     hint: INSTALL_IN_IMAGE.to_owned(),
                 }
             } else {
                 Reason {
-                    why: Some(format!(
-                        "none of this name is on the PATH {}",
-                        path.join(":")
-                    )),
+                    why: Some(format!("no such program is on the PATH {}", path.join(":"))),
                     hint: "install it, or name it by its path".to_owned(),
                 }
             };
@@ -194,26 +190,29 @@ impl Attempt<'_> {
                 hint: INSTALL_IN_IMAGE.to_owned(),
             };
         }
-        if let Some(beside) = beside.map(|beside| clean(&beside)).filter(|it| *it != path) {
+        if let Some(beside) = beside
+            .map(|beside| normalize(&beside))
+            .filter(|it| *it != path)
+        {
             return Reason {
                 why: Some(format!(
-                    "it is looked for in {}, where the command starts",
+                    "it is looked up in {}, where the command starts",
                     escape(&self.resolved.working_directory)
                 )),
                 hint: format!(
-                    "name it by its whole path: {}",
+                    "name it by its absolute path: {}",
                     escape(beside.as_os_str().as_bytes())
                 ),
             };
         }
-        match self.flags(&path) {
+        match self.mount_flags(&path) {
             Some(flags) => Reason {
-                why: Some("it is on this host, and not inside".to_owned()),
-                hint: format!("if it is to be seen inside: {flags}"),
+                why: Some("it exists on this host, but is not mounted inside".to_owned()),
+                hint: format!("to mount it: {flags}"),
             },
             None => Reason {
                 why: Some(format!(
-                    "nothing lies at {}",
+                    "there is no file at {}",
                     escape(path.as_os_str().as_bytes())
                 )),
                 hint: "correct the path".to_owned(),
@@ -221,25 +220,25 @@ impl Attempt<'_> {
         }
     }
 
-    fn of_interpreter(
+    fn explain_interpreter(
         &self,
         inside: &Inside<'_>,
         script: &Program,
         interpreter: &[u8],
         is_missing: bool,
     ) -> Reason {
-        let file = shown(script);
+        let file = location(script);
         if interpreter.ends_with(b"\r") {
             return Reason {
                 why: Some(format!(
                     "the first line of {file} ends with a carriage return (CR LF), and so does the \
                      name of its interpreter"
                 )),
-                hint: self.mend(script, "take the carriage returns out", r"sed -i 's/\r$//'"),
+                hint: self.fix(script, "remove the carriage returns", r"sed -i 's/\r$//'"),
             };
         }
         let lack = if is_missing {
-            "which is not inside"
+            "which does not exist inside"
         } else {
             "which cannot be executed"
         };
@@ -248,13 +247,15 @@ impl Attempt<'_> {
             escape(interpreter)
         ));
         let path = path_of(&absolute(interpreter, &self.resolved.working_directory));
-        let flags = self.flags(&path).filter(|_| is_missing && !self.is_image());
+        let flags = self
+            .mount_flags(&path)
+            .filter(|_| is_missing && !self.is_image());
         if let Some(flags) = flags {
-            let hint = format!("if it is to be seen inside: {flags}");
+            let hint = format!("to mount it: {flags}");
             return Reason { why, hint };
         }
         let name = interpreter.rsplit(|byte| *byte == b'/').next();
-        let other = name.filter(|name| self.finds(inside, name));
+        let other = name.filter(|name| self.is_on_path(inside, name));
         let has_env = inside.program(&[b"/usr/bin/env".to_vec()], b"/").is_ok();
         let line = match other {
             Some(name) if has_env => format!("#!/usr/bin/env {}", escape(name)),
@@ -262,12 +263,12 @@ impl Attempt<'_> {
         };
         Reason {
             why,
-            hint: format!("name one that is there in its first line, such as {line}"),
+            hint: format!("name an existing one in its first line, such as {line}"),
         }
     }
 
-    fn of_mode(&self, program: &Program) -> Reason {
-        let file = shown(program);
+    fn explain_mode(&self, program: &Program) -> Reason {
+        let file = location(program);
         let is_other = |host: &PathBuf| host.metadata().is_ok_and(|found| !found.is_file());
         if program.host.as_ref().is_some_and(is_other) {
             return Reason {
@@ -277,38 +278,36 @@ impl Attempt<'_> {
         }
         if program.host.as_deref().is_some_and(forbids_programs) {
             return Reason {
-                why: Some(format!(
-                    "{file} lies on a file system that is mounted noexec"
-                )),
-                hint: "put it where programs may be executed".to_owned(),
+                why: Some(format!("{file} is on a file system that is mounted noexec")),
+                hint: "move it to a file system without noexec".to_owned(),
             };
         }
         Reason {
-            why: Some(format!("{file} has no permission to be executed")),
-            hint: self.mend(program, "give it one", "chmod a+rx"),
+            why: Some(format!("{file} has no execute permission")),
+            hint: self.fix(program, "add it", "chmod a+rx"),
         }
     }
 
-    fn of_format(&self, inside: &Inside<'_>, program: &Program) -> Reason {
-        let file = shown(program);
+    fn explain_format(&self, inside: &Inside<'_>, program: &Program) -> Reason {
+        let file = location(program);
         let (why, hint) = match inside.head(&program.path).as_deref() {
             Some([]) => (
                 format!("{file} is empty"),
                 "write a program into it".to_owned(),
             ),
             Some(head) if head.starts_with(BYTE_ORDER_MARK) => (
-                format!("{file} begins with a byte order mark (U+FEFF), and not with its program"),
-                self.mend(program, "take it out", r"sed -i '1s/^\xef\xbb\xbf//'"),
+                format!("{file} begins with a byte order mark (U+FEFF)"),
+                self.fix(program, "remove it", r"sed -i '1s/^\xef\xbb\xbf//'"),
             ),
             Some(head) if head.contains(&0) => (
-                format!("{file} is neither a script nor a binary of Linux (ELF)"),
+                format!("{file} is neither a script nor a Linux binary (ELF)"),
                 format!("build it for Linux on {}", std::env::consts::ARCH),
             ),
             _ => (
-                format!("{file} is not a binary, and no first line of it names an interpreter"),
-                self.mend(
+                format!("{file} is not a binary, and its first line names no interpreter"),
+                self.fix(
                     program,
-                    "if it is a shell script, say so in its first line",
+                    "if it is a shell script, name the shell in its first line",
                     "sed -i '1i #!/bin/sh'",
                 ),
             ),
@@ -321,7 +320,7 @@ impl Attempt<'_> {
 
     /// The advice with a command to run. An untrusted name or path is never an argument of a
     /// command that changes the host.
-    fn mend(&self, program: &Program, advice: &str, command: &str) -> String {
+    fn fix(&self, program: &Program, advice: &str, command: &str) -> String {
         let directory = &self.resolved.working_directory;
         let mut tried = self.programs.iter();
         let is_named = tried.any(|path| absolute(path, directory) == program.path);
@@ -340,7 +339,7 @@ impl Attempt<'_> {
     }
 
     /// Whether the PATH inside has a program of this name.
-    fn finds(&self, inside: &Inside<'_>, name: &[u8]) -> bool {
+    fn is_on_path(&self, inside: &Inside<'_>, name: &[u8]) -> bool {
         let directories = self.programs.iter().filter_map(|path| parent(path));
         let usual = USUAL.map(str::as_bytes);
         let candidates: Vec<Vec<u8>> = directories
@@ -351,7 +350,7 @@ impl Attempt<'_> {
     }
 
     /// The most similar name among the programs that can be started.
-    fn nearest(&self, inside: &Inside<'_>) -> Option<Vec<u8>> {
+    fn similar_name(&self, inside: &Inside<'_>) -> Option<Vec<u8>> {
         let name = self.name();
         let cut = name.iter().rposition(|byte| *byte == b'/');
         let (above, word) = name.split_at(cut.map_or(0, |cut| cut + 1));
@@ -362,20 +361,20 @@ impl Attempt<'_> {
             .filter_map(|path| parent(path))
             .collect();
         let directory = &self.resolved.working_directory;
-        let places: Vec<PathBuf> = directories
+        let absolutes: Vec<PathBuf> = directories
             .iter()
-            .map(|place| path_of(&absolute(place, directory)))
+            .map(|path| path_of(&absolute(path, directory)))
             .collect();
-        let mut names: Vec<String> = places
+        let mut names: Vec<String> = absolutes
             .iter()
-            .flat_map(|place| inside.names(place.as_os_str().as_bytes()))
+            .flat_map(|path| inside.names(path.as_os_str().as_bytes()))
             .collect();
-        // A host program is mounted once a command names it.
-        let is_shown_once_named = cut.is_some() && self.is_command() && !self.is_image();
+        // A host program that the command names by its path is mounted.
+        let is_mounted_if_named = cut.is_some() && self.is_command() && !self.is_image();
         match cut {
             None => names.extend(USUAL.iter().flat_map(|usual| names_in(Path::new(usual)))),
-            Some(_) if is_shown_once_named => {
-                names.extend(places.iter().flat_map(|place| names_in(place)));
+            Some(_) if is_mounted_if_named => {
+                names.extend(absolutes.iter().flat_map(|path| names_in(path)));
             }
             Some(_) => (),
         }
@@ -387,31 +386,32 @@ impl Attempt<'_> {
             .filter_map(|other| Some((difference(word, &other)?, other)))
             .collect();
         near.sort();
-        let starts = |other: &str| {
+        let can_start = |other: &str| {
             let candidates: Vec<Vec<u8>> = directories
                 .iter()
-                .map(|place| [place, &b"/"[..], other.as_bytes()].concat())
+                .map(|path| [path, &b"/"[..], other.as_bytes()].concat())
                 .collect();
-            let of_host = |place: &PathBuf| is_executable(&place.join(other));
+            let is_on_host = |path: &PathBuf| is_executable(&path.join(other));
             inside.program(&candidates, directory).is_ok()
-                || is_shown_once_named && places.iter().any(of_host)
+                || is_mounted_if_named && absolutes.iter().any(is_on_host)
         };
-        let (_, other) = near.into_iter().find(|(_, other)| starts(other))?;
+        let (_, other) = near.into_iter().find(|(_, other)| can_start(other))?;
         Some([above, other.as_bytes()].concat())
     }
 
     /// Flags that mount a host program with its dependencies.
-    fn flags(&self, program: &Path) -> Option<String> {
+    fn mount_flags(&self, program: &Path) -> Option<String> {
         if !is_executable(program) {
             return None;
         }
-        let nothing = |_: &Path| false;
-        let found = callers_program::resolve(program.to_owned(), self.caller(), &[], &nothing);
+        let nothing_mounted = |_: &Path| false;
+        let program = program.to_owned();
+        let found = callers_program::resolve(program, self.caller(), &[], &nothing_mounted);
         let needs: Vec<PathBuf> = found.ok()?.needs;
-        let plain = |path: &Path| {
+        let is_mountable = |path: &Path| {
             mounts::is_plain(path) && check_target(path.as_os_str().as_bytes()).is_ok()
         };
-        if needs.is_empty() || !needs.iter().all(|need| plain(need)) {
+        if needs.is_empty() || !needs.iter().all(|need| is_mountable(need)) {
             return None;
         }
         let flags = needs.iter().map(|need| format!("--ro {}", need.display()));
@@ -423,7 +423,7 @@ impl Attempt<'_> {
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const INSTALL_IN_IMAGE: &str = "install it in the image, or name a program that it has";
 
-fn of_directory(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Option<Reason> {
+fn explain_directory(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Option<Reason> {
     let [program] = attempt.programs else {
         return None;
     };
@@ -436,7 +436,7 @@ fn of_directory(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Option<Reason> {
 }
 
 /// Explains a binary that looks valid but that the kernel did not start.
-fn of_binary(inside: &Inside<'_>, program: &Program, is_missing: bool) -> Option<Reason> {
+fn explain_binary(inside: &Inside<'_>, program: &Program, is_missing: bool) -> Option<Reason> {
     inside
         .head(&program.path)
         .filter(|head| head.starts_with(b"\x7fELF"))?;
@@ -445,32 +445,36 @@ fn of_binary(inside: &Inside<'_>, program: &Program, is_missing: bool) -> Option
         None => in_bundle(program).unwrap_or_else(|| program.path.clone()),
     };
     // Suggests a command that only inspects the file.
-    let look = |command: &str| match shell_word(&path) {
+    let inspect_with = |command: &str| match shell_word(&path) {
         Some(word) => format!(" ({command} {word})"),
         None => String::new(),
     };
     Some(if is_missing {
         Reason {
             why: Some(
-                "it is there, and the loader that it names is not: it was linked for another C \
-                 library"
+                "the file exists, but the loader that it names does not: it was linked for another \
+                 C library"
                     .to_owned(),
             ),
             hint: format!(
                 "link it statically, or run it in an image that has the loader{}",
-                look("readelf -l")
+                inspect_with("readelf -l")
             ),
         }
     } else {
         Reason {
-            why: Some("it may be a binary for another kind of processor".to_owned()),
-            hint: format!("build it for {}{}", std::env::consts::ARCH, look("file")),
+            why: Some("it may be a binary for another architecture".to_owned()),
+            hint: format!(
+                "build it for {}{}",
+                std::env::consts::ARCH,
+                inspect_with("file")
+            ),
         }
     })
 }
 
-/// Location of a file to change: on the host, or in the bundle.
-fn shown(program: &Program) -> String {
+/// The location of a file that the user can change: on the host, or in the bundle.
+fn location(program: &Program) -> String {
     match &program.host {
         Some(host) => escape(host.as_os_str().as_bytes()),
         None => escape(&in_bundle(program).unwrap_or_else(|| program.path.clone())),
@@ -492,7 +496,7 @@ fn shell_word(path: &[u8]) -> Option<String> {
 }
 
 fn path_of(path: &[u8]) -> PathBuf {
-    clean(Path::new(OsStr::from_bytes(path)))
+    normalize(Path::new(OsStr::from_bytes(path)))
 }
 
 fn parent(path: &[u8]) -> Option<&[u8]> {

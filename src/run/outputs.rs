@@ -1,4 +1,4 @@
-//! After the body: its output document, its files, and the copy of `--keep`.
+//! The outputs of an ended body: its output document, its files, and the copy of `--keep`.
 
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -23,58 +23,57 @@ use sys::file::open_beneath;
 /// Directories of the writable space that `--keep` copies.
 const KEPT: [&str; 5] = ["bundle", "scratch", "runner", "tmp", "home"];
 
-/// The body's stdout and exit, for its output document.
-pub(super) struct Printed<'run> {
+/// What the body printed, and whether it succeeded.
+pub(super) struct BodyOutput<'run> {
     pub(super) stdout: &'run StreamReport,
     pub(super) stderr: &'run StreamReport,
-    /// Copy of standard output, if it was passed through.
+    /// Copy of standard output that was passed through.
     pub(super) document: Option<&'run [u8]>,
     /// Exit code 0.
     pub(super) succeeded: bool,
 }
 
-/// The output document, and the error in it.
-pub(super) struct TakenOutput {
-    pub(super) output: Option<serde_json::Value>,
-    pub(super) judged: Result<(), RunError>,
+/// The output document, and the result of its validation.
+pub(super) struct OutputDocument {
+    pub(super) value: Option<serde_json::Value>,
+    pub(super) result: Result<(), RunError>,
 }
 
 impl Run<'_> {
-    /// Reads the structured output and validates it after exit 0 only: it is the result of a
-    /// success.
-    pub(super) fn take_output(
+    /// Reads the output document. Validates it only after exit 0, since only a success has a result.
+    pub(super) fn read_output_document(
         &self,
         resources: &Resources,
         launched: &Launched,
         contract: &IoContract,
-        printed: &Printed<'_>,
+        printed: &BodyOutput<'_>,
         wait_limit: contract::WaitLimit<'_>,
-    ) -> TakenOutput {
+    ) -> OutputDocument {
         let read = self.assume_body_ids(resources).and_then(|_assumed| {
-            let kept_bytes = printed.document.map_or(0, <[u8]>::len)
+            let captured_bytes = printed.document.map_or(0, <[u8]>::len)
                 + printed.stdout.kept_bytes()
                 + printed.stderr.kept_bytes();
             let whole = || reporting::whole_text(printed.stdout);
             let stdout = printed.document.or_else(whole);
-            contract::read_output(launched.space.as_fd(), stdout, kept_bytes)
+            contract::read_output(launched.space.as_fd(), stdout, captured_bytes)
         });
         match read {
-            Err(error) => TakenOutput {
-                output: None,
-                judged: Err(error),
+            Err(error) => OutputDocument {
+                value: None,
+                result: Err(error),
             },
-            Ok(output) => TakenOutput {
-                judged: if printed.succeeded {
-                    contract::check_output(contract.outputs.as_ref(), output.as_ref(), wait_limit)
+            Ok(value) => OutputDocument {
+                result: if printed.succeeded {
+                    contract::check_output(contract.outputs.as_ref(), value.as_ref(), wait_limit)
                 } else {
                     Ok(())
                 },
-                output,
+                value,
             },
         }
     }
 
-    /// Copies declared files to the workspace, unless the run was cancelled.
+    /// Copies the declared files to the workspace, unless the run was cancelled.
     pub(super) fn sync(
         &self,
         resources: &mut Resources,
@@ -137,8 +136,8 @@ impl Run<'_> {
     }
 }
 
-/// `--keep`: copies the body's writable directories into `into`.
-pub(super) fn keep(launched: &Launched, into: &Path) -> WithWarnings<()> {
+/// Copies the body's writable directories into `into`, for `--keep`.
+pub(super) fn copy_kept_directories(launched: &Launched, into: &Path) -> WithWarnings<()> {
     let incomplete = |message| WarningReport::new("keep_incomplete", message);
     let mut warnings = Vec::new();
     let mut left_out = 0;
@@ -156,17 +155,17 @@ pub(super) fn keep(launched: &Launched, into: &Path) -> WithWarnings<()> {
         match staging::keep(directory.as_fd(), &into.join(name), u64::MAX) {
             Ok(kept) => left_out += kept.left_out,
             // A failed copy does not change the outcome of the run.
-            Err(error) => warnings.push(incomplete(format!("/{name} was not kept: {error}"))),
+            Err(error) => warnings.push(incomplete(format!("cannot copy /{name}: {error}"))),
         }
     }
-    if 0 < left_out {
-        let message = format!("{left_out} entries of the scratch root were not kept");
+    if left_out > 0 {
+        let message = format!("{left_out} entries of the scratch root were not copied");
         warnings.push(incomplete(message));
     }
     WithWarnings::ok((), warnings)
 }
 
-/// Warnings for files that were not made or not copied, besides the error of the run.
+/// Warnings for files that the body did not make or that were not copied, besides the run's error.
 pub(super) fn file_warnings(
     outputs: &[SyncedReport],
     required: &[String],

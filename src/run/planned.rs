@@ -1,4 +1,4 @@
-//! A resolved run with its limits.
+//! Resolves a run and applies its limits.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -51,11 +51,11 @@ impl PlannedRun {
 }
 
 impl Run<'_> {
-    /// Resolves a command or an unpacked bundle.
+    /// Resolves the command or the unpacked bundle.
     ///
     /// # Errors
-    /// [`RunError`]: nothing can be run, or it is not allowed.
-    pub(super) fn choose(
+    /// [`RunError`]: there is nothing to run, or it is not allowed.
+    pub(super) fn resolve(
         &self,
         bundle: Option<&Bundle>,
         manifest: Option<LoadedManifest>,
@@ -66,9 +66,9 @@ impl Run<'_> {
         let files = bundle.map(Bundle::files);
         let files = files.as_ref().map(|files| files as &dyn BundleFiles);
         let refusals = &mut Refusals::fail();
-        let mut resolved = resolved::choose(request, policy, files, manifest, access, refusals)?;
+        let mut resolved = resolved::resolve(request, policy, files, manifest, access, refusals)?;
         if let Some(preparing) = self.preparing {
-            preparing.complete(&mut resolved)?;
+            preparing.add_layers(&mut resolved)?;
         }
         view::keep_stores_apart(&mut resolved.view, &request.caller, policy)?;
         Ok(resolved)

@@ -1,4 +1,4 @@
-//! Builds the launch plan from the resolved run and the host's support.
+//! Builds the launch plan, and resolves the limits and the enforcement of the confinement.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -7,11 +7,12 @@ use crate::plan::doctor::LANDLOCK_FULL;
 use crate::plan::environment::{self, OfImage, Parts};
 use crate::plan::limits::{self, Limits, RunFacts};
 use crate::run::error::RunError;
+use crate::run::program::is_in_base_view;
 use crate::run::resolved::ResolvedRun;
 use crate::run::sources::Sources;
 use sandbox::image_root::base_of_image;
 use sandbox::launch::{ImageRoot, LaunchPlan};
-use sandbox::mounts;
+use sandbox::mounts::{self, MountError};
 use sandbox::prepare::Prepared;
 use sandbox::resources::Resources;
 use sandbox::rlimits;
@@ -69,16 +70,16 @@ pub(super) fn launch_plan(
         root,
         run_id,
     } = inputs;
-    let mut entries = distinct(resolved);
-    // Only the caller's own writable mounts were checked.
+    let mut entries = distinct_mounts(resolved);
+    // `keep_stores_apart` checked the caller's mounts, not these.
     let is_read_only = |entry: &ViewEntry| !matches!(entry, ViewEntry::Bind { writable: true, .. });
-    debug_assert!(sources.entries.iter().all(is_read_only), "kept trees");
+    debug_assert!(sources.entries.iter().all(is_read_only), "cached trees");
     entries.extend(sources.entries.iter().cloned());
     let (mut mounts, trees) = mounts::open(&entries, resources.body_ids())?;
     mounts.extend(sources.mounts.iter().cloned());
-    let asked = view_plan::asked(&mounts)?;
+    let steps = view_plan::asked(&mounts)?;
     let image = resolved.opened_image();
-    let parts = parts(request, resolved, limits.memory_bytes(), run_id);
+    let parts = environment_parts(request, resolved, limits.memory_bytes(), run_id);
     let space_bytes = space_in_use
         .bytes
         .saturating_add(limits.values.get(Limit::Disk).unwrap_or_default());
@@ -88,7 +89,7 @@ pub(super) fn launch_plan(
     let plan = LaunchPlan {
         network: None,
         ruleset: sockets.ruleset(
-            ruleset_of(resources, &asked, resolved, root.as_ref()),
+            ruleset_of(resources, &steps, resolved, root.as_ref()),
             &request.sockets,
         ),
         root,
@@ -96,13 +97,13 @@ pub(super) fn launch_plan(
             .filter(|image| !image.user.is_plain())
             .map(|image| (image.user.uid, image.user.gid)),
         base_view: resources.base.view.clone(),
-        view: asked,
+        view: steps,
         resize: Some((space_bytes, space_in_use.inodes.saturating_add(disk_inodes))),
         filter: seccomp::program(resolved.syscalls),
         second_filter: sockets.filter(),
         limits: rlimits::of(&resources.coverage(), &limits.values, file_bytes),
         working_directory: resolved.working_directory.clone(),
-        programs: programs(resolved, &parts),
+        programs: program_candidates(resolved, &parts),
         argv: resolved.argv.clone(),
         environment: environment::environment(&parts),
         null_stdin: false,
@@ -111,32 +112,53 @@ pub(super) fn launch_plan(
     Ok((plan, trees))
 }
 
-/// The view without the parts that only a run creates.
-pub(super) fn lay_out(host: &HostSupport, is_image: bool, asked: Vec<ViewStep>) -> Vec<ViewStep> {
+/// All steps of the view that do not need a run: the base view and the `requested` steps.
+pub(super) fn view_steps(
+    host: &HostSupport,
+    is_image: bool,
+    requested: Vec<ViewStep>,
+) -> Vec<ViewStep> {
     let base = view_plan::base(host);
     let mut steps = if is_image { base_of_image(&base) } else { base };
-    steps.extend(asked);
+    steps.extend(requested);
     steps
+}
+
+/// The steps of the requested mounts and sources. Clones no mount.
+///
+/// # Errors
+/// [`RunError::View`], [`RunError::Argument`] for an impossible mount.
+pub(super) fn requested_steps(
+    resolved: &ResolvedRun,
+    sources: &Sources,
+) -> Result<Vec<ViewStep>, RunError> {
+    let entries = distinct_mounts(resolved);
+    let inspected = entries.iter().chain(&sources.entries).map(mounts::inspect);
+    let mut mounts = inspected.collect::<Result<Vec<_>, MountError>>()?;
+    mounts.extend(sources.mounts.iter().cloned());
+    Ok(view_plan::asked(&mounts)?)
 }
 
 fn ruleset_of(
     resources: &Resources,
-    asked: &[ViewStep],
+    requested: &[ViewStep],
     resolved: &ResolvedRun,
     root: Option<&ImageRoot>,
 ) -> Option<Ruleset> {
     let (abi, base) = (resources.host.landlock_abi, &resources.base.view);
     match (resolved.opened_image(), root) {
-        (Some(image), Some(root)) => ruleset::of_image(abi, base, asked, &image.top, root.writable),
+        (Some(image), Some(root)) => {
+            ruleset::of_image(abi, base, requested, &image.top, root.writable)
+        }
         _ => {
-            let all: Vec<ViewStep> = base.iter().chain(asked).cloned().collect();
+            let all: Vec<ViewStep> = base.iter().chain(requested).cloned().collect();
             ruleset::ruleset(abi, &all)
         }
     }
 }
 
 /// Inputs of the body's environment.
-pub(super) fn parts<'run>(
+pub(super) fn environment_parts<'run>(
     request: &'run Request,
     resolved: &'run ResolvedRun,
     memory_bytes: u64,
@@ -156,22 +178,22 @@ pub(super) fn parts<'run>(
     }
 }
 
-/// Drops mounts that the base view has at the same place, and duplicates.
-pub(super) fn distinct(resolved: &ResolvedRun) -> Vec<ViewEntry> {
+/// The mounts of the view without duplicates and without those that the base view has.
+pub(super) fn distinct_mounts(resolved: &ResolvedRun) -> Vec<ViewEntry> {
     let mut entries: Vec<ViewEntry> = Vec::with_capacity(resolved.view.len());
     for entry in &resolved.view {
-        let needless = match entry {
+        let is_redundant = match entry {
             ViewEntry::Bind {
                 source,
                 target,
                 writable: false,
             } => {
                 let of_host = resolved.image.is_none();
-                of_host && crate::run::program::is_visible_anyway(target) && is_at(source, target)
+                of_host && is_in_base_view(target) && is_at(source, target)
             }
             _ => false,
         };
-        if !needless && !entries.contains(entry) {
+        if !is_redundant && !entries.contains(entry) {
             entries.push(entry.clone());
         }
     }
@@ -203,8 +225,8 @@ fn terminal_type(request: &Request) -> &[u8] {
     known.map_or(b"xterm", |(_, value)| value)
 }
 
-/// Candidate paths in order, as in execvp(3).
-pub(super) fn programs(resolved: &ResolvedRun, parts: &Parts<'_>) -> Vec<Vec<u8>> {
+/// The paths to try in order, as execvp(3) does.
+pub(super) fn program_candidates(resolved: &ResolvedRun, parts: &Parts<'_>) -> Vec<Vec<u8>> {
     if let Some(program) = &resolved.program {
         return vec![program.clone()];
     }
@@ -227,7 +249,7 @@ pub(super) fn programs(resolved: &ResolvedRun, parts: &Parts<'_>) -> Vec<Vec<u8>
 /// [`RunError::Host`] with the errno of fstatfs(2).
 pub(super) fn space_in_use(prepared: &Prepared) -> Result<SpaceInUse, RunError> {
     let found = rustix::fs::fstatvfs(prepared.space())
-        .map_err(RunError::host("look at the writable space"))?;
+        .map_err(RunError::host("inspect the writable space"))?;
     let blocks = found.f_blocks.saturating_sub(found.f_bfree);
     Ok(SpaceInUse {
         bytes: blocks.saturating_mul(found.f_frsize),
@@ -240,8 +262,8 @@ pub(super) struct EffectiveLimits {
     pub(super) limits: Limits,
     pub(super) enforcement: Vec<Enforcement>,
     pub(super) warnings: Vec<WarningReport>,
-    /// Limits that this host cannot enforce, and refusals of `--strict`. The other fields are
-    /// computed as without them.
+    /// Limits that this host cannot enforce, and refusals of `--strict`. They do not change the
+    /// other fields.
     pub(super) refusals: Vec<RunError>,
 }
 
@@ -274,13 +296,13 @@ pub(super) fn resolve_limits(
     if let Some(landlock) = enforcement.iter_mut().find(|one| one.axis == LANDLOCK)
         && landlock.state == EnforcementState::Enforced
     {
-        landlock.reason = pipes_within_reach(&resolved.view);
+        landlock.reason = writable_fifos(&resolved.view);
     }
     let sockets = unix_sockets_of(request, resolved, host);
     enforcement.push(sockets.enforcement());
-    refusals.extend(permit_named_sockets(sockets, request).err());
+    refusals.extend(check_named_sockets(sockets, request).err());
     if request.strict {
-        refusals.extend(missing_lines(&enforcement));
+        refusals.extend(missing_layers(&enforcement));
     }
     let applied = match limits::apply_coverage(&mut merged, coverage, request.limits.mode) {
         Ok(applied) => applied,
@@ -293,7 +315,7 @@ pub(super) fn resolve_limits(
     // Warns of stated limits that are enforced less strictly than by a cgroup.
     for (limit, axis) in limits::weaker_than_stated(&merged, &applied) {
         let reason = axis.reason.clone().unwrap_or_default();
-        let message = format!("{} is held only weakly: {reason}", limit.name());
+        let message = format!("{} is enforced only weakly: {reason}", limit.name());
         warnings.push(WarningReport::new("limit_weaker", message));
     }
     enforcement.extend(applied);
@@ -314,7 +336,7 @@ fn unix_sockets_of(request: &Request, resolved: &ResolvedRun, host: &HostSupport
 ///
 /// # Errors
 /// [`RunError::Argument`].
-fn permit_named_sockets(sockets: UnixSockets, request: &Request) -> Result<(), RunError> {
+fn check_named_sockets(sockets: UnixSockets, request: &Request) -> Result<(), RunError> {
     let Some(named) = request.sockets.first().filter(|_| sockets.refuses_named()) else {
         return Ok(());
     };
@@ -322,10 +344,10 @@ fn permit_named_sockets(sockets: UnixSockets, request: &Request) -> Result<(), R
         code: "socket_beside_directories",
         what: "--socket",
         object: escape(named.as_os_str().as_encoded_bytes()),
-        problem: "is to be connected to, and directories are lent in which anything else that \
-                  listens could be connected to as well"
+        problem: "cannot be the only socket: the body could also connect to any other socket in \
+                  the mounted directories"
             .to_owned(),
-        hint: Some("lend no directory, or accept that with --unix-sockets".to_owned()),
+        hint: Some("mount no directory, or accept that with --unix-sockets".to_owned()),
     })
 }
 
@@ -359,22 +381,21 @@ fn enforcement(host: &HostSupport, syscalls: SyscallPolicyName) -> Vec<Enforceme
             reason: Some("this kernel has none (Linux 5.6, CONFIG_TIME_NS)".to_owned()),
         });
     }
-    // No cgroup is charged for these, on any host, so no memory limit covers them; `--strict` does
-    // not refuse that.
+    // On every host, the kernel charges this memory to no cgroup, so no limit covers it. `--strict`
+    // accepts that.
     list.push(Enforcement {
         axis: "kernel_memory".to_owned(),
         state: EnforcementState::Weaker,
         reason: Some(
             match syscalls {
                 SyscallPolicyName::Default => {
-                    "the kernel charges nobody for locks on parts of files (100 MB in two seconds, \
-                     and more), answers of netlink and datagrams that wait on loopback (some 60 MiB \
-                     for each process) beyond --memory; --syscalls strict leaves the datagrams only"
+                    "the kernel charges no cgroup for file range locks (100 MB in two seconds, and \
+                     more), netlink answers and datagrams that wait on loopback (some 60 MiB for \
+                     each process) beyond --memory; --syscalls strict leaves only the datagrams"
                 }
                 SyscallPolicyName::Strict => {
-                    "the kernel charges nobody for datagrams that wait on loopback: some 60 MiB for \
-                     each process beyond --memory; fewer processes and descriptors (--pids, \
-                     --nofile) make it less"
+                    "the kernel charges no cgroup for datagrams that wait on loopback: some 60 MiB \
+                     for each process beyond --memory; lower --pids and --nofile reduce that"
                 }
             }
             .to_owned(),
@@ -402,9 +423,9 @@ fn enforcement(host: &HostSupport, syscalls: SyscallPolicyName) -> Vec<Enforceme
     list
 }
 
-/// What Landlock cannot enforce in `view`: a FIFO on a read-only mount can be written to, and no
-/// rule revokes below a path what another rule grants above. `None` if the view has no such path.
-fn pipes_within_reach(view: &[ViewEntry]) -> Option<String> {
+/// Why Landlock is weaker in `view`: the body can write to a FIFO on a read-only mount, and no rule
+/// revokes below a path what another rule grants above it. `None` if the view has no such mount.
+fn writable_fifos(view: &[ViewEntry]) -> Option<String> {
     let written = view.iter().filter_map(|entry| match entry {
         ViewEntry::Bind {
             target,
@@ -425,7 +446,7 @@ fn pipes_within_reach(view: &[ViewEntry]) -> Option<String> {
         else {
             return None;
         };
-        let above = writable.iter().find(|place| target.starts_with(place))?;
+        let above = writable.iter().find(|path| target.starts_with(path))?;
         // A single file, such as a program, is not a FIFO.
         if source.metadata().is_ok_and(|found| found.is_file()) {
             return None;
@@ -433,39 +454,39 @@ fn pipes_within_reach(view: &[ViewEntry]) -> Option<String> {
         let [target, above] =
             [target, *above].map(|path| escape(path.as_os_str().as_encoded_bytes()));
         Some(format!(
-            "{target} is read-only beneath {above}, which can be written: so can the host's FIFOs \
-             in it, and nothing else; --mount shows it elsewhere"
+            "{target} is read-only beneath {above}, which is writable: the host's FIFOs in it can \
+             be written to, and nothing else; mount it elsewhere with --mount"
         ))
     })
 }
 
-/// Refusals of `--strict` for each missing or outdated layer, Landlock first.
-fn missing_lines(list: &[Enforcement]) -> Vec<RunError> {
-    let lines = [
+/// Refusals of `--strict` for each layer that is not fully enforced, Landlock first.
+fn missing_layers(list: &[Enforcement]) -> Vec<RunError> {
+    let layers = [
         (
             LANDLOCK,
             "landlock_weaker",
-            "asks for Landlock:",
-            "run on Linux 6.12 or later with Landlock, or leave --strict off",
+            "requires Landlock:",
+            "run on Linux 6.12 or later with Landlock, or omit --strict",
         ),
         (
             TIME_NAMESPACE,
             "time_namespace_absent",
-            "asks for a time namespace:",
-            "run on a kernel with time namespaces (CONFIG_TIME_NS=y), or leave --strict off",
+            "requires a time namespace:",
+            "run on a kernel with time namespaces (CONFIG_TIME_NS=y), or omit --strict",
         ),
     ];
-    lines
+    layers
         .into_iter()
         .filter_map(|(axis, code, object, hint)| {
-            let held = list
+            let weak = list
                 .iter()
                 .find(|one| one.axis == axis && one.state != EnforcementState::Enforced)?;
             Some(RunError::Argument {
                 code,
                 what: "--strict",
                 object: object.to_owned(),
-                problem: held.reason.clone().unwrap_or_default(),
+                problem: weak.reason.clone().unwrap_or_default(),
                 hint: Some(hint.to_owned()),
             })
         })
@@ -495,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_lacks_is_absent_and_what_it_half_has_is_weaker() {
+    fn a_missing_layer_is_absent_and_an_incomplete_one_is_weaker() {
         let cases = [
             (0, Absent),
             (1, Weaker),
@@ -511,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_only_tree_beneath_a_writable_place_is_named() {
+    fn a_read_only_mount_beneath_a_writable_one_is_named() {
         let bind = |target: &str, writable| ViewEntry::Bind {
             source: "/usr".into(),
             target: target.into(),
@@ -529,7 +550,7 @@ mod tests {
             ("/own/data", Some("/own")),
             ("/lent/data", Some("/lent")),
         ] {
-            let message = pipes_within_reach(&[&view[..], &[bind(target, false)]].concat());
+            let message = writable_fifos(&[&view[..], &[bind(target, false)]].concat());
             assert_eq!(message.is_some(), above.is_some(), "{target}: {message:?}");
             let Some((message, above)) = message.zip(above) else {
                 continue;
@@ -539,12 +560,12 @@ mod tests {
                 "{message}"
             );
             let written = [bind("/lent", true), bind(target, true)];
-            assert_eq!(pipes_within_reach(&written), None, "{target}");
+            assert_eq!(writable_fifos(&written), None, "{target}");
         }
     }
 
     #[test]
-    fn each_line_that_is_not_enforced_is_strictly_refused() {
+    fn strict_refuses_each_layer_that_is_not_enforced() {
         let cases: [(u32, bool, &[&str]); 5] = [
             (6, true, &[]),
             (0, true, &["landlock_weaker"]),
@@ -554,16 +575,16 @@ mod tests {
         ];
         for (abi, time_namespace, expected) in cases {
             let list = of_host(abi, time_namespace);
-            let codes: Vec<String> = missing_lines(&list)
+            let codes: Vec<String> = missing_layers(&list)
                 .into_iter()
                 .map(|error| error.report().code)
                 .collect();
             assert_eq!(codes, expected, "{abi} {time_namespace}");
-            let unheld = list
+            let weak = list
                 .iter()
                 .filter(|one| one.state != Enforced && one.axis != "kernel_memory")
                 .count();
-            assert_eq!(unheld, codes.len(), "something else is refused by nobody");
+            assert_eq!(weak, codes.len(), "each weak layer has a refusal");
         }
     }
 }

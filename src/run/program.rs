@@ -1,4 +1,4 @@
-//! Programs that the fixed PATH inside lacks: found on the caller's PATH and mounted.
+//! Finds programs that the fixed PATH inside lacks on the caller's PATH, to be mounted.
 
 use std::ffi::OsStr;
 use std::io::Read as _;
@@ -12,9 +12,9 @@ use sandbox::view::BASE_CANDIDATES;
 use spec::path::escape;
 use spec::request::{Caller, ViewEntry};
 
-/// Whether the base view without an image contains this path of the host.
+/// Whether the base view, without an image, contains this path of the host.
 #[must_use]
-pub(crate) fn is_visible_anyway(path: &Path) -> bool {
+pub(crate) fn is_in_base_view(path: &Path) -> bool {
     BASE_CANDIDATES
         .iter()
         .any(|visible| path.starts_with(visible))
@@ -52,14 +52,14 @@ pub fn locate(name: &OsStr, caller: &Caller, interpreters: &[PathBuf]) -> Option
 pub(crate) fn locate_usable(name: &OsStr, caller: &Caller) -> Option<PathBuf> {
     let path = locate(name, caller, &[])?;
     let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-    (is_visible_anyway(&real) || !is_script(&real)).then_some(path)
+    (is_in_base_view(&real) || !is_script(&real)).then_some(path)
 }
 
 /// Looks up `name` on the caller's PATH if the fixed PATH inside lacks it.
 ///
 /// A binary is mounted with the directory above its `bin` if that is a separate prefix and not a
-/// home; otherwise alone. `interpreters` are prefixes that the host policy names; `shown` says
-/// whether the caller mounted a path: a script there is allowed.
+/// home; otherwise alone. `interpreters` are prefixes that the host policy names. `is_mounted` says
+/// whether the caller mounted a path; a script there is allowed.
 ///
 /// # Errors
 /// [`RunError::Argument`] for a script, whose dependencies are unknown.
@@ -68,7 +68,7 @@ pub fn find(
     caller: &Caller,
     workspace: Option<&Path>,
     interpreters: &[PathBuf],
-    shown: &dyn Fn(&Path) -> bool,
+    is_mounted: &dyn Fn(&Path) -> bool,
 ) -> Result<Program, RunError> {
     if name.contains(&b'/') || name.is_empty() {
         return Ok(Program::default());
@@ -80,11 +80,11 @@ pub fn find(
     let real = path
         .canonicalize()
         .unwrap_or_else(|_unreadable| path.clone());
-    if is_visible_anyway(&real) {
+    if is_in_base_view(&real) {
         return Ok(Program::default());
     }
     if is_script(&real) {
-        if shown(&path) && shown(&real) {
+        if is_mounted(&path) && is_mounted(&real) {
             return Ok(Program {
                 bind: None,
                 directory: directory_of(&path),
@@ -98,7 +98,7 @@ pub fn find(
         .cloned()
         .or_else(|| prefix_of(&real, caller, workspace))
         .unwrap_or_else(|| real.clone());
-    // The requested name may be that of the link only.
+    // The requested name may exist as a link only.
     let directory = if path.starts_with(&source) {
         directory_of(&path)
     } else {
@@ -131,11 +131,11 @@ pub(super) fn refuse_script(
         code: "program_is_script",
         what: "program",
         hint: Some(format!(
-            "make what it needs visible: --ro {}",
+            "mount what it needs: --ro {}",
             escape(needed.as_os_str().as_bytes())
         )),
         object,
-        problem: "is a script outside the system directories: what else it needs is not known"
+        problem: "is a script outside the system directories: what else it needs is unknown"
             .to_owned(),
     }
 }
@@ -156,7 +156,7 @@ pub(super) fn prefix_of(
             || path == Path::new("/root")
             || path.parent() == Some(Path::new("/home"))
     };
-    let holds_a_home = is_home(prefix)
+    let contains_home = is_home(prefix)
         || caller
             .home
             .as_deref()
@@ -165,35 +165,35 @@ pub(super) fn prefix_of(
     let is_hidden = prefix
         .file_name()
         .is_some_and(|name| name.as_bytes().starts_with(b"."));
-    let holds_secrets = is_hidden && prefix.parent().is_some_and(is_home);
-    let above = |path: Option<&Path>| path.is_some_and(|path| path.starts_with(prefix));
-    let writable_by_others =
+    let may_contain_secrets = is_hidden && prefix.parent().is_some_and(is_home);
+    let contains = |path: Option<&Path>| path.is_some_and(|path| path.starts_with(prefix));
+    let is_writable_by_others =
         std::fs::metadata(prefix).map_or(true, |found| found.mode() & 0o002 != 0);
     let refused = prefix == Path::new("/")
-        || holds_a_home
-        || holds_secrets
-        || above(workspace)
-        || above(caller.working_directory.as_deref())
-        || writable_by_others;
+        || contains_home
+        || may_contain_secrets
+        || contains(workspace)
+        || contains(caller.working_directory.as_deref())
+        || is_writable_by_others;
     (!refused).then(|| prefix.to_path_buf())
 }
 
-/// The executable of a command that was given by path: mounted read-only at the same place.
+/// The executable of a command that is named by its path; `None` for a name without a slash.
 #[must_use]
-pub fn of_path(name: &[u8], working_directory: Option<&Path>) -> Option<PathBuf> {
+pub fn path_of_command(name: &[u8], working_directory: Option<&Path>) -> Option<PathBuf> {
     if !name.contains(&b'/') {
         return None;
     }
     let path = PathBuf::from(std::ffi::OsString::from_vec(name.to_vec()));
     if path.is_absolute() {
-        Some(clean(&path))
+        Some(normalize(&path))
     } else {
-        Some(clean(&working_directory?.join(path)))
+        Some(normalize(&working_directory?.join(path)))
     }
 }
 
 /// The path without `.` and empty segments, with `..` resolved lexically.
-pub(super) fn clean(path: &Path) -> PathBuf {
+pub(super) fn normalize(path: &Path) -> PathBuf {
     let mut cleaned = PathBuf::new();
     for part in path.components() {
         match part {
@@ -306,7 +306,7 @@ mod tests {
         };
         let found = find(b"only-here-7f3a", &caller, None, &[], &|_path| false).expect("found");
         assert_eq!(found.bind, Some(alone));
-        // The host's own word is another matter.
+        // A prefix that the host policy names is mounted as a whole.
         let named = [real.join(".local")];
         let found = find(b"only-here-7f3a", &caller, None, &named, &|_path| false).expect("found");
         let whole = found.bind.expect("bound");
@@ -377,8 +377,8 @@ mod tests {
             hint.ends_with(&format!("--ro {}", prefix.display())),
             "{hint}"
         );
-        let shown = |path: &Path| path.starts_with(&prefix);
-        let found = find(b"only-here-7f3a", &caller, None, &[], &shown).expect("found");
+        let is_mounted = |path: &Path| path.starts_with(&prefix);
+        let found = find(b"only-here-7f3a", &caller, None, &[], &is_mounted).expect("found");
         let expected = Program {
             bind: None,
             directory: directory_of(&bin.join("only-here-7f3a")),

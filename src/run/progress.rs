@@ -1,6 +1,6 @@
 //! Progress events before the body starts: pulling, unpacking, installing.
 //!
-//! TRACE: transient lines; DEBUG: completed steps; INFO: facts that a caller needs.
+//! TRACE: transient lines. DEBUG: completed steps. INFO: facts that a caller needs.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -9,42 +9,42 @@ use sources::progress::Progress;
 
 /// One step before the body starts, with an event at its end.
 #[derive(Debug)]
-pub(super) struct Act {
+pub(super) struct ProgressStep {
     /// `image oci:DIR`, `source models`, `npm packages left-pad`.
-    what: String,
-    begun: Instant,
-    how: OnceLock<&'static str>,
+    name: String,
+    started: Instant,
+    result: OnceLock<&'static str>,
 }
 
-impl Act {
-    /// Emits nothing yet: a hit in the store takes no time.
-    pub(super) fn begin(what: String) -> Self {
+impl ProgressStep {
+    /// Emits no event yet: a hit in the store takes no time.
+    pub(super) fn start(name: String) -> Self {
         Self {
-            what,
-            begun: Instant::now(),
-            how: OnceLock::new(),
+            name,
+            started: Instant::now(),
+            result: OnceLock::new(),
         }
     }
 
     /// Reports received bytes, or that an answer is pending.
-    pub(super) fn transfer(&self, progress: &Progress<'_>) {
-        progress.emit_for(&self.what);
+    pub(super) fn report_transfer(&self, progress: &Progress<'_>) {
+        progress.emit_for(&self.name);
     }
 
-    pub(super) fn installing(&self) {
-        tracing::trace!("{}: installing", self.what);
+    pub(super) fn report_installing(&self) {
+        tracing::trace!("{}: installing", self.name);
     }
 
-    /// Reports success; later calls have no effect.
-    pub(super) fn succeeded(&self, how: &'static str) {
-        self.how.get_or_init(|| how);
+    /// Sets the result; later calls have no effect.
+    pub(super) fn succeed(&self, result: &'static str) {
+        self.result.get_or_init(|| result);
     }
 }
 
-impl Drop for Act {
+impl Drop for ProgressStep {
     fn drop(&mut self) {
-        let how = self.how.get().copied().unwrap_or("failed");
-        let tenths = self.begun.elapsed().as_millis() / 100;
-        tracing::debug!("{}: {how}, {}.{} s", self.what, tenths / 10, tenths % 10);
+        let result = self.result.get().copied().unwrap_or("failed");
+        let tenths = self.started.elapsed().as_millis() / 100;
+        tracing::debug!("{}: {result}, {}.{} s", self.name, tenths / 10, tenths % 10);
     }
 }

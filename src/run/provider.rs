@@ -67,7 +67,7 @@ pub(super) fn check_directory(
     let Some(directory) = local(manifest).and_then(|config| config.cwd.as_ref()) else {
         return Ok(());
     };
-    let (problem, place) = if manifest.mounts.is_empty() {
+    let (problem, root) = if manifest.mounts.is_empty() {
         let problem = match bundle.tree().get(directory) {
             // The kernel resolves links.
             Some(Entry::Directory | Entry::Symlink { .. }) => return Ok(()),
@@ -92,36 +92,34 @@ pub(super) fn check_directory(
         what: "sandbox.config.cwd",
         object: escape(directory.as_bytes()),
         problem: format!("{problem}, expected a directory"),
-        hint: Some(format!(
-            "name a directory of the {place}, or leave `cwd` out"
-        )),
+        hint: Some(format!("name a directory of the {root}, or omit `cwd`")),
     })
 }
 
-/// The caller's view. A caller's mount at the path of a manifest's storage provides that storage,
-/// and is writable only if the manifest says so.
-pub(super) fn give_storage(request: &Request, manifest: &mut Manifest) -> Vec<ViewEntry> {
+/// The caller's view. A caller's mount at the path of a manifest's storage provides that storage; it
+/// is writable only if the manifest asks for that.
+pub(super) fn provide_storage(request: &Request, manifest: &mut Manifest) -> Vec<ViewEntry> {
     let mut view = request.view.clone();
     manifest.refusals.retain(|refusal| {
         let Problem::StorageUnsupported {
             at,
-            writable: asked,
+            writable: may_write,
         } = refusal.problem.as_ref()
         else {
             return true;
         };
-        let mut is_given = false;
+        let mut is_provided = false;
         for entry in &mut view {
             if let ViewEntry::Bind {
                 target, writable, ..
             } = entry
                 && *target == Path::new(at)
             {
-                *writable &= *asked;
-                is_given = true;
+                *writable &= *may_write;
+                is_provided = true;
             }
         }
-        !is_given
+        !is_provided
     });
     view
 }
@@ -147,7 +145,7 @@ impl ResolvedRun {
                 code: "provider_unavailable",
                 what: "sandbox.provider:",
                 object: "`node-permission`".to_owned(),
-                problem: "sets the options that the host's Node knows, and an image has its own"
+                problem: "sets options of the host's Node, but the image has its own Node"
                     .to_owned(),
                 hint: Some("use the provider `local`: the image is a sandbox".to_owned()),
             });
@@ -155,7 +153,7 @@ impl ResolvedRun {
         let name = OsStr::new("node");
         let path = program::locate(name, &request.caller, &policy.interpreters)
             .ok_or(NodePermissionError::NoNode)?;
-        // This file is executed, not a `node` that the bundle contains.
+        // Executes this file and not a `node` in the bundle.
         let path = path.canonicalize().unwrap_or(path);
         let shown = escape(path.as_os_str().as_bytes());
         if program::is_script(&path) {

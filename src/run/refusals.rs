@@ -1,8 +1,8 @@
-//! Collects or returns the reasons for refusing a run.
+//! Reasons for refusing a run.
 
 use crate::run::error::RunError;
 
-/// Reasons for refusing a run: a run fails with the first, a plan collects all.
+/// Fails with the first reason in a run; collects all reasons in a plan.
 #[derive(Debug)]
 pub(crate) struct Refusals {
     collected: Option<Vec<RunError>>,

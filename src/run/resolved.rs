@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::plan::grants::{Given, Origin, ungranted};
-use crate::run::command::of_command;
+use crate::run::command::resolve_command;
 use crate::run::error::RunError;
 use crate::run::image::{self, Access, OpenedImage, SelectedImage};
 use crate::run::loaded_manifest::{self, BundleFiles, LoadedManifest, View};
 use crate::run::node::NodeVersions;
-use crate::run::preparation::{self, Provided};
+use crate::run::preparation::{self, PreparedPackages};
 use crate::run::program;
 use crate::run::refusals::Refusals;
 use crate::run::{interpreters, line_ends, needs, provider};
@@ -37,7 +37,7 @@ pub struct ResolvedRun {
     /// The image that becomes the root; `None` to use the host's programs.
     pub image: Option<SelectedImage>,
     /// Packages installed over the image.
-    pub provided: Provided,
+    pub packages: PreparedPackages,
     /// The run form; `None` for `runner run`.
     pub form: Option<RunForm>,
     pub argv: Vec<Vec<u8>>,
@@ -64,18 +64,18 @@ pub struct ResolvedRun {
     pub warnings: Vec<WarningReport>,
 }
 
-/// Refuses what this version does not support, before anything is created.
+/// Refuses `-i` for a bundle on standard input.
 ///
 /// # Errors
-/// [`RunError::Unsupported`].
-pub(crate) fn refuse_unsupported(request: &Request) -> Result<(), RunError> {
+/// [`RunError::Argument`].
+pub(crate) fn check_stdin(request: &Request) -> Result<(), RunError> {
     if request.streams.interactive && request.subject == Subject::Bundle(BundleArgument::Stdin) {
         return Err(RunError::Argument {
             code: "stdin_taken",
-            what: "standard input",
-            object: String::new(),
+            what: "the",
+            object: "standard input".to_owned(),
             problem: "is the bundle, and -i passes it to the body".to_owned(),
-            hint: Some("give the bundle as a file, or leave -i off".to_owned()),
+            hint: Some("pass the bundle as a file, or omit -i".to_owned()),
         });
     }
     Ok(())
@@ -92,7 +92,7 @@ pub(crate) fn manifest_of(
     bundle: &dyn BundleFiles,
 ) -> Result<LoadedManifest, RunError> {
     match of_caller {
-        Some(subject) => Ok(subject),
+        Some(manifest) => Ok(manifest),
         None => loaded_manifest::of_bundle(bundle, request.bundle.run.is_some(), &policy.refs),
     }
 }
@@ -101,7 +101,7 @@ pub(crate) fn manifest_of(
 ///
 /// # Errors
 /// [`RunError`], unless `refusals` collects it.
-pub(super) fn choose(
+pub(super) fn resolve(
     request: &Request,
     policy: &HostPolicy,
     bundle: Option<&dyn BundleFiles>,
@@ -110,20 +110,20 @@ pub(super) fn choose(
     refusals: &mut Refusals,
 ) -> Result<ResolvedRun, RunError> {
     match (&request.subject, bundle) {
-        (Subject::Command(argv), _) => of_command(request, policy, argv, access, refusals),
+        (Subject::Command(argv), _) => resolve_command(request, policy, argv, access, refusals),
         (Subject::Bundle(_), Some(bundle)) => {
             let manifest = manifest_of(request, policy, of_caller, bundle)?;
-            of_bundle(request, policy, manifest, access, bundle, refusals)
+            resolve_bundle(request, policy, manifest, access, bundle, refusals)
         }
         (Subject::Bundle(_), None) => Err(RunError::host("find the bundle")(Errno::NOENT)),
     }
 }
 
-/// Refuses unsupported and ungranted requests of a manifest.
+/// Refuses what the manifest requests and this version does not support or nobody granted.
 ///
 /// # Errors
 /// [`RunError`], unless `refusals` collects it.
-fn permit(
+fn check_permissions(
     request: &Request,
     policy: &HostPolicy,
     manifest: &Manifest,
@@ -147,16 +147,16 @@ fn check_strict(request: &Request, manifest: &Manifest) -> Result<(), RunError> 
     match refused {
         Some(warning) if request.strict => Err(RunError::Argument {
             code: "strict_refuses",
-            what: "manifest",
-            object: String::new(),
+            what: "--strict",
+            object: "refuses the manifest:".to_owned(),
             problem: warning.message.clone(),
-            hint: Some("mend it, or leave --strict off".to_owned()),
+            hint: Some("fix the manifest, or omit --strict".to_owned()),
         }),
         _ => Ok(()),
     }
 }
 
-/// The caller's own manifest grants what it requests, within the host policy.
+/// The caller's own manifest grants its requests itself, but the host policy may deny them.
 fn check_egress_grant(policy: &HostPolicy, manifest: &Manifest) -> Result<(), RunError> {
     match manifest.egress.first() {
         Some(first) if policy.deny_grants.egress => Err(RunError::Argument {
@@ -173,7 +173,7 @@ fn check_egress_grant(policy: &HostPolicy, manifest: &Manifest) -> Result<(), Ru
     }
 }
 
-/// The same for workspace sources.
+/// As [`check_egress_grant`], for workspace sources.
 fn check_sources_grant(policy: &HostPolicy, manifest: &Manifest) -> Result<(), RunError> {
     match manifest.workspace_sources.first() {
         Some(first) if policy.deny_grants.sources => Err(RunError::Argument {
@@ -205,15 +205,15 @@ pub(super) fn resolve_egress(
     plan.refuse_ech |= request.strict;
     let added = &request.network.added_hosts;
     let of_flag = plan.vain_hosts(added, &policy.egress, &is_public);
-    let vain = plan.vain(&manifest.egress, &policy.egress, &is_public);
-    for warning in vain.into_iter().chain(of_flag) {
+    let of_manifest = plan.vain(&manifest.egress, &policy.egress, &is_public);
+    for warning in of_manifest.into_iter().chain(of_flag) {
         if request.strict {
             refusals.refuse(RunError::Argument {
                 code: "strict_refuses",
                 what: "the egress list",
                 object: "has entries without effect:".to_owned(),
                 problem: warning.message.clone(),
-                hint: Some("take it out, or leave --strict off".to_owned()),
+                hint: Some("remove the entry, or omit --strict".to_owned()),
             })?;
         }
         warnings.push(warning);
@@ -265,7 +265,7 @@ struct Runtime {
     runner: Option<RunnerReport>,
     image: Option<SelectedImage>,
     /// Packages installed for the needs.
-    provided: Provided,
+    packages: PreparedPackages,
 }
 
 /// Opens the image and installs missing needs.
@@ -277,21 +277,21 @@ fn resolve_runtime(
     bundle: &dyn BundleFiles,
     refusals: &mut Refusals,
 ) -> Result<Runtime, RunError> {
-    let had = needs::picked(request, policy, manifest).and_then(|picked| {
-        let wanted = image::wanted(request, picked.as_ref(), policy)?;
-        let image = wanted.map(|wanted| image::open(wanted, access, request, policy));
+    let opened = needs::select_template(request, policy, manifest).and_then(|picked| {
+        let requested = image::requested(request, picked.as_ref(), policy)?;
+        let image = requested.map(|requested| image::open(requested, access, request, policy));
         Ok((picked, image.transpose()?))
     });
-    let Some((picked, mut image)) = refusals.check(had)? else {
+    let Some((picked, mut image)) = refusals.check(opened)? else {
         return Ok(Runtime::default());
     };
     let report = |image: Option<&SelectedImage>| {
         needs::runner_report(request, policy, manifest, bundle, picked.as_ref(), image)
     };
     let mut runner = report(image.as_ref())?;
-    let mut provided = Provided::default();
+    let mut packages = PreparedPackages::default();
     if let Some(image) = &mut image {
-        provided = preparation::provide(
+        packages = preparation::prepare_packages(
             request,
             policy,
             image,
@@ -301,7 +301,7 @@ fn resolve_runtime(
             refusals,
         )?;
     }
-    if !provided.rows.is_empty() {
+    if !packages.rows.is_empty() {
         // An installed package may be a runtime.
         let now = report(image.as_ref())?.needs_unsatisfied;
         runner.needs_unsatisfied.retain(|need| now.contains(need));
@@ -310,7 +310,7 @@ fn resolve_runtime(
     Ok(Runtime {
         runner: Some(runner),
         image,
-        provided,
+        packages,
     })
 }
 
@@ -318,10 +318,10 @@ fn resolve_runtime(
 ///
 /// # Errors
 /// [`RunError`], unless `refusals` collects it: a missing grant, or the run form.
-fn of_bundle(
+fn resolve_bundle(
     request: &Request,
     policy: &HostPolicy,
-    subject: LoadedManifest,
+    loaded: LoadedManifest,
     access: Access<'_>,
     bundle: &dyn BundleFiles,
     refusals: &mut Refusals,
@@ -332,13 +332,13 @@ fn of_bundle(
         inventories,
         mut warnings,
         ..
-    } = subject;
-    let view = provider::give_storage(request, &mut manifest);
-    permit(request, policy, &manifest, origin, refusals)?;
+    } = loaded;
+    let view = provider::provide_storage(request, &mut manifest);
+    check_permissions(request, policy, &manifest, origin, refusals)?;
     let Runtime {
         runner,
         image,
-        provided,
+        packages,
     } = resolve_runtime(request, policy, &manifest, access, bundle, refusals)?;
     refusals.check(provider::check_directory(request, &manifest, bundle))?;
     let versions = NodeVersions::default();
@@ -358,15 +358,15 @@ fn of_bundle(
             .iter()
             .flat_map(|run| run.warnings.iter().cloned()),
     );
-    warnings.extend(runner.as_ref().and_then(needs::warning));
+    warnings.extend(runner.as_ref().and_then(needs::warn_of_unmet));
     warnings.extend(image.iter().flat_map(SelectedImage::warnings));
-    warnings.extend(provided.warnings.iter().cloned());
+    warnings.extend(packages.warnings.iter().cloned());
     let mut resolved = ResolvedRun {
         runner,
         image,
-        program_directories: provided.program_directories(),
-        environment: provided.environment(),
-        provided,
+        program_directories: packages.program_directories(),
+        environment: packages.environment(),
+        packages,
         working_directory: working_directory_of_bundle(request, &manifest),
         form: resolved_form.as_ref().map(|run| run.form),
         interpreter: resolved_form.as_ref().and_then(|run| run.interpreter),
@@ -383,7 +383,7 @@ fn of_bundle(
         manifest,
     };
     refusals.check(resolved.add_workspace_mounts(request, origin))?;
-    resolved.name_variables(request);
+    resolved.add_variables(request);
     refusals.check(resolved.restrict_node(request, policy, &versions))?;
     let workspace = request.bundle.workspace.as_deref();
     refusals.check(resolved.find_program(request, workspace, policy))?;
@@ -397,7 +397,7 @@ impl ResolvedRun {
         self.image.as_ref()?.opened.as_ref()
     }
 
-    /// Mounts programs of the host; never into an image.
+    /// Mounts the program of the host, unless an image is the root.
     pub(super) fn find_program(
         &mut self,
         request: &Request,
@@ -412,13 +412,13 @@ impl ResolvedRun {
             &request.caller,
             workspace,
             &policy.interpreters,
-            &|path| shows(&self.view, path),
+            &|path| is_mounted_in_place(&self.view, path),
         )?;
         if let Some(bind) = found.bind {
             let ViewEntry::Bind { source, .. } = &bind else {
                 return Ok(());
             };
-            if !shows(&self.view, source) {
+            if !is_mounted_in_place(&self.view, source) {
                 self.bound.push(escape(&bytes_of(source)));
                 self.view.push(bind);
             }
@@ -439,7 +439,7 @@ impl ResolvedRun {
                     code: "workspace_missing",
                     what: "mount at",
                     object: mount.target.as_str().to_owned(),
-                    problem: "shows the workspace, and none was given".to_owned(),
+                    problem: "needs a workspace, and none is given".to_owned(),
                     hint: Some("add --workspace DIR".to_owned()),
                 });
             };
@@ -452,9 +452,9 @@ impl ResolvedRun {
         Ok(())
     }
 
-    /// Adds the granted variables of the caller and `-e`. Secrets are added last: see
-    /// [`crate::run::secret_values`].
-    pub(super) fn name_variables(&mut self, request: &Request) {
+    /// Adds the granted variables of the caller, and `-e`. [`crate::run::secret_values`] adds the
+    /// secrets last.
+    pub(super) fn add_variables(&mut self, request: &Request) {
         for name in &self.manifest.env_passthrough {
             let wanted = name.as_bytes();
             let value = request
@@ -468,7 +468,7 @@ impl ResolvedRun {
                 None if request.environment.iter().any(|(known, _)| known == wanted) => (),
                 None => self.warnings.push(WarningReport::new(
                     "variable_unset",
-                    format!("{name} is to be passed on, and is not set here"),
+                    format!("`sandbox.env.passthrough` names {name}, which is not set here"),
                 )),
             }
         }
@@ -482,12 +482,12 @@ fn check_grants(
     origin: Origin,
     grants: Grants,
 ) -> Result<(), RunError> {
-    let named = request.environment.iter().map(|(name, _)| name);
+    let variables = request.environment.iter().map(|(name, _)| name);
     let secrets = request.secrets.iter().map(|secret| &secret.variable);
     let given = Given {
         grants,
         hosts: &request.network.allow,
-        variables: named.chain(secrets).map(Vec::as_slice).collect(),
+        variables: variables.chain(secrets).map(Vec::as_slice).collect(),
         workspace: request.bundle.workspace.is_some(),
         output_directory: request.bundle.output_directory.is_some(),
     };
@@ -506,16 +506,16 @@ fn working_directory_of_bundle(request: &Request, manifest: &Manifest) -> Vec<u8
     provider::directory(manifest)
 }
 
-/// Whether the view shows this host path at the same place.
-pub(super) fn shows(view: &[ViewEntry], path: &Path) -> bool {
+/// Whether a mount of the view has this host path at the same path inside.
+pub(super) fn is_mounted_in_place(view: &[ViewEntry], path: &Path) -> bool {
     view.iter().any(|entry| match entry {
         ViewEntry::Bind { source, target, .. } => source == target && path.starts_with(target),
         ViewEntry::Tmpfs { .. } => false,
     })
 }
 
-/// Whether a mount of the caller covers `path` inside: the host's file of that path is hidden.
-pub(super) fn covers(view: &[ViewEntry], path: &Path) -> bool {
+/// Whether a mount covers `path` inside, which hides the host's file of that path.
+pub(super) fn is_covered(view: &[ViewEntry], path: &Path) -> bool {
     view.iter()
         .any(|entry| matches!(entry, ViewEntry::Bind { target, .. } if path.starts_with(target)))
 }

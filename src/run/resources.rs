@@ -1,7 +1,9 @@
 //! Host resources of a run, and the removal of those that dead runs left.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use crate::run::Run;
@@ -28,19 +30,19 @@ pub(crate) const LEFTOVER_STAYS: &str = "leftover_stays";
 /// Host facts and directories for a run.
 pub(crate) struct RunHost {
     host: HostSupport,
-    registry: RunRecords,
+    records: RunRecords,
     backend: Backend,
 }
 
 impl RunHost {
-    /// Inspects the host. `has_child`: the child exists, so it can only join groups without clone,
-    /// unless the run would lose a limit by that.
+    /// Inspects the host. `has_child`: the child exists already, so it joins its groups after clone
+    /// unless that would lose a limit.
     ///
     /// # Errors
-    /// [`RunError::Registry`], [`RunError::Cgroup`], [`RunError::Host`].
-    pub(crate) fn look(request: &Request, has_child: bool) -> Result<Self, RunError> {
+    /// [`RunError::Records`], [`RunError::Cgroup`], [`RunError::Host`].
+    pub(crate) fn inspect(request: &Request, has_child: bool) -> Result<Self, RunError> {
         let host = host::look()?;
-        let registry = open_registry(&request.caller)?;
+        let records = open_records(&request.caller)?;
         let named = request.caller.cgroup_parent.as_deref();
         let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;
         let backend = choose_backend(named, &facts)?;
@@ -51,7 +53,7 @@ impl RunHost {
         };
         Ok(Self {
             host,
-            registry,
+            records,
             backend,
         })
     }
@@ -59,9 +61,9 @@ impl RunHost {
     /// Removes resources of dead runs and returns warnings.
     ///
     /// # Errors
-    /// [`RunError::Registry`] where the records cannot be listed.
+    /// [`RunError::Records`] where the records cannot be listed.
     pub(crate) fn collect_leftovers(&self) -> Result<Vec<WarningReport>, RunError> {
-        collect(&self.registry)
+        collect_leftovers(&self.records)
     }
 
     /// Name of the cgroup back end.
@@ -72,7 +74,7 @@ impl RunHost {
     /// Acquires the resources of the run `run_id`.
     ///
     /// # Errors
-    /// [`RunError::Registry`], [`RunError::Cgroup`].
+    /// [`RunError::Records`], [`RunError::Cgroup`].
     pub(crate) fn acquire(
         self,
         request: &Request,
@@ -90,7 +92,7 @@ impl RunHost {
         };
         Ok(Resources::acquire(
             self.host,
-            &self.registry,
+            &self.records,
             &self.backend,
             &wanted,
         )?)
@@ -125,8 +127,8 @@ pub(super) fn choose_backend(
             object: escape(named.as_bytes()),
             problem: format!("cannot be used: {reason}"),
             hint: Some(
-                "make the group, hand it over with chown, or leave out \
-                 RUNNER_OPT_CGROUP_PARENT and cgroup_parent"
+                "create the group, chown it to this user, or unset RUNNER_OPT_CGROUP_PARENT and \
+                 cgroup_parent"
                     .to_owned(),
             ),
         }),
@@ -144,21 +146,21 @@ pub fn runtime_directory(caller: &Caller) -> PathBuf {
 /// Opens the records of this caller's runs.
 ///
 /// # Errors
-/// [`RunError::Registry`].
-pub(crate) fn open_registry(caller: &Caller) -> Result<RunRecords, RunError> {
+/// [`RunError::Records`].
+pub(crate) fn open_records(caller: &Caller) -> Result<RunRecords, RunError> {
     Ok(RunRecords::open(&runtime_directory(caller))?)
 }
 
 /// Removes resources of killed supervisors. Never touches a live run.
 ///
 /// # Errors
-/// [`RunError::Registry`] where the records cannot be listed.
-pub fn collect(registry: &RunRecords) -> Result<Vec<WarningReport>, RunError> {
-    let collected = registry.collect_leftovers(&mut |leftover: &Leftover| {
+/// [`RunError::Records`] where the records cannot be listed.
+pub(crate) fn collect_leftovers(records: &RunRecords) -> Result<Vec<WarningReport>, RunError> {
+    let collected = records.collect_leftovers(&mut |leftover: &Leftover| {
         let Entry::Temporary { directory, name } = &leftover.entry else {
             return Ok(());
         };
-        let name = std::os::unix::ffi::OsStrExt::as_bytes(name.as_os_str());
+        let name = name.as_bytes();
         let temporary = TemporaryName::parse(RelPath::parse(name)?)?;
         remove_temporary(directory, &temporary)?;
         Ok(())
@@ -166,17 +168,14 @@ pub fn collect(registry: &RunRecords) -> Result<Vec<WarningReport>, RunError> {
     let mut warnings = Vec::new();
     for run in collected {
         for failure in run.failures {
-            let message = format!(
-                "what run {} left could not be removed: {failure}",
-                run.run_id
-            );
+            let message = format!("cannot remove a leftover of run {}: {failure}", run.run_id);
             warnings.push(WarningReport::new(LEFTOVER_STAYS, message));
         }
         if !run.removed.is_empty() {
             let message = format!(
-                "removed what the killed run {} had left ({} things)",
-                run.run_id,
-                run.removed.len()
+                "removed {} leftovers of the killed run {}",
+                run.removed.len(),
+                run.run_id
             );
             warnings.push(WarningReport::new("leftover_removed", message));
         }
@@ -188,27 +187,23 @@ pub fn collect(registry: &RunRecords) -> Result<Vec<WarningReport>, RunError> {
 #[derive(Debug)]
 pub struct RunJournal<'run> {
     record: &'run mut RunRecord,
-    workspace: std::path::PathBuf,
+    workspace: PathBuf,
 }
 
 impl<'run> RunJournal<'run> {
     /// A journal of names in `workspace`, an absolute path.
     #[must_use]
-    pub fn new(record: &'run mut RunRecord, workspace: std::path::PathBuf) -> Self {
+    pub fn new(record: &'run mut RunRecord, workspace: PathBuf) -> Self {
         Self { record, workspace }
     }
 
     fn entry(&self, temporary: &TemporaryName) -> Entry {
-        use std::os::unix::ffi::OsStrExt as _;
         let path = temporary.path();
         let directory = path.parent().map_or_else(
             || self.workspace.clone(),
-            |parent| {
-                self.workspace
-                    .join(std::ffi::OsStr::from_bytes(parent.as_bytes()))
-            },
+            |parent| self.workspace.join(OsStr::from_bytes(parent.as_bytes())),
         );
-        let name = std::ffi::OsStr::from_bytes(path.file_name()).to_owned();
+        let name = OsStr::from_bytes(path.file_name()).to_owned();
         Entry::Temporary { directory, name }
     }
 }
@@ -228,7 +223,7 @@ impl Journal for RunJournal<'_> {
     fn forget(&mut self, temporary: &TemporaryName) {
         let entry = self.entry(temporary);
         match self.record.forget(&entry) {
-            // Harmless: a record that still names the file makes the next start check it again.
+            // Harmless: the next start checks the recorded file again.
             Ok(()) | Err(_) => (),
         }
     }
@@ -241,6 +236,6 @@ impl Run<'_> {
         resources: &Resources,
     ) -> Result<AssumedFileIds, RunError> {
         AssumedFileIds::assume(resources.body_ids())
-            .map_err(RunError::host("touch files with the body's ids"))
+            .map_err(RunError::host("switch to the body's file ids"))
     }
 }

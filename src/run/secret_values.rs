@@ -1,4 +1,4 @@
-//! Secrets of a run: given by the caller or the provider, with a record of each.
+//! Gives the body its secrets, from the caller or the provider, and records each.
 
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt as _;
@@ -23,14 +23,14 @@ use spec::request::Request;
 use spec::secret::{Secret, overwrite};
 
 /// The secrets of a run before any value is requested.
-pub(super) struct WantedSecrets<'run> {
+pub(super) struct RequestedSecrets<'run> {
     request: &'run Request,
-    /// Secrets of the provider, and literals.
-    of_provider: Vec<SecretRequest>,
-    /// Variables that the manifest declares secret and the caller gave with `-e`.
-    given_openly: Vec<(SecretRequest, &'run [u8])>,
+    /// Requests that the provider answers, and literals.
+    from_provider: Vec<SecretRequest>,
+    /// Variables that the manifest declares secret and the caller sets with `-e`.
+    from_flag: Vec<(SecretRequest, &'run [u8])>,
     inventories: Inventories,
-    who: Consumer,
+    consumer: Consumer,
 }
 
 /// The secrets that the body gets.
@@ -39,15 +39,15 @@ pub(super) struct Revealed {
     pub(super) warnings: Vec<WarningReport>,
 }
 
-impl WantedSecrets<'_> {
+impl RequestedSecrets<'_> {
     /// Errors of the inventories.
     pub(super) fn warnings(&self) -> Vec<WarningReport> {
         let warnings = self.inventories.iter().flat_map(|known| &known.warnings);
         warnings.cloned().collect()
     }
 
-    /// Gives the body its secrets. Called directly before the launch, so that nothing is revealed
-    /// for a run that is refused for another reason.
+    /// Gives the body its secrets. Call it directly before the launch, so that a run that is refused
+    /// for another reason reveals nothing.
     ///
     /// `signals` is the descriptor of the signals that cancel a run.
     ///
@@ -62,53 +62,53 @@ impl WantedSecrets<'_> {
     ) -> Result<Revealed, RunError> {
         let request = self.request;
         if self.needs_provider() || !request.secrets.is_empty() {
-            // From here on this process writes no core dump and other processes of its uid cannot
-            // read it.
+            // From here on, this process writes no core dump and no other process of its uid can read
+            // it.
             set_dumpable_behavior(DumpableBehavior::NotDumpable)
                 .map_err(RunError::host("become non-dumpable"))?;
         }
-        let around = Around {
+        let context = Around {
             environment: &request.caller.environment,
             signals: Some(signals),
         };
-        let (wanted, known) = (&self.of_provider, &self.inventories);
-        let secrets = resolve(wanted, &policy.secrets, known, &self.who, around)?;
-        let mut records = Records {
+        let (wanted, known) = (&self.from_provider, &self.inventories);
+        let secrets = resolve(wanted, &policy.secrets, known, &self.consumer, context)?;
+        let mut log = RevealLog {
             masks,
             revealed: Revealed {
                 secrets: Vec::new(),
                 warnings: Vec::new(),
             },
         };
-        for (secret, value) in &self.given_openly {
+        for (secret, value) in &self.from_flag {
             let name = secret.variable.clone();
-            records.note(name, shown(&secret.reference), "caller", "-e", value);
+            log.record(name, shown(&secret.reference), "caller", "-e", value);
         }
         for given in &request.secrets {
             let name = escape(&given.variable);
             let value = given.value.bytes();
-            records.note(name, given.reference.clone(), "caller", "--secret", value);
-            name_variable(resolved, &given.variable, &given.value);
+            log.record(name, given.reference.clone(), "caller", "--secret", value);
+            add_variable(resolved, &given.variable, &given.value);
         }
-        let word = granted_by(request, resolved.origin);
+        let granted_by = granted_by(request, resolved.origin);
         for secret in secrets {
             if let Some(reveal) = secret.reveal {
-                let word = match reveal.permission {
-                    Some(permission) => format!("{word}, {permission}"),
-                    None => word.to_owned(),
+                let granted_by = match reveal.permission {
+                    Some(permission) => format!("{granted_by}, {permission}"),
+                    None => granted_by.to_owned(),
                 };
                 let name = secret.variable.clone();
                 let value = secret.value.bytes();
-                records.note(name, reveal.reference, reveal.provider, &word, value);
+                log.record(name, reveal.reference, reveal.provider, &granted_by, value);
             }
-            name_variable(resolved, secret.variable.as_bytes(), &secret.value);
+            add_variable(resolved, secret.variable.as_bytes(), &secret.value);
         }
-        Ok(records.revealed)
+        Ok(log.revealed)
     }
 }
 
-/// The providers of the secrets that the caller does not give: checked like
-/// [`WantedSecrets::reveal`], without asking any.
+/// The providers of the secrets that the caller does not give. Checks them like
+/// [`RequestedSecrets::reveal`], but asks none.
 ///
 /// # Errors
 /// [`RunError::Secret`]: not granted, or without a provider.
@@ -117,20 +117,20 @@ pub(super) fn expect(
     policy: &HostPolicy,
     resolved: &ResolvedRun,
 ) -> Result<Vec<Expected>, RunError> {
-    let asked = WantedSecrets::of(request, policy, resolved)?;
-    let WantedSecrets {
-        of_provider,
+    let wanted = RequestedSecrets::of(request, policy, resolved)?;
+    let RequestedSecrets {
+        from_provider,
         inventories,
-        who,
+        consumer,
         ..
-    } = &asked;
-    let expected = secrets::expect(of_provider, &policy.secrets, inventories, who)?;
+    } = &wanted;
+    let expected = secrets::expect(from_provider, &policy.secrets, inventories, consumer)?;
     Ok(expected)
 }
 
 impl ResolvedRun {
-    /// Names of all secrets that the body would get.
-    pub(super) fn name_secrets(&mut self, request: &Request) {
+    /// Adds the names of all secrets that the body would get, without values.
+    pub(super) fn add_secret_names(&mut self, request: &Request) {
         let given = request.secrets.iter().map(|given| given.variable.clone());
         let mut names: Vec<Vec<u8>> = given.collect();
         for secret in &self.manifest.secrets {
@@ -145,32 +145,32 @@ impl ResolvedRun {
 }
 
 /// Overwrites every value of the body's environment in this process.
-pub(super) fn forget(resolved: &mut ResolvedRun, environment: &mut [Vec<u8>]) {
+pub(super) fn overwrite_values(resolved: &mut ResolvedRun, environment: &mut [Vec<u8>]) {
     for (_, value) in &mut resolved.environment {
         overwrite(value);
     }
     environment.iter_mut().for_each(overwrite);
 }
 
-impl<'run> WantedSecrets<'run> {
+impl<'run> RequestedSecrets<'run> {
     pub(super) fn of(
         request: &'run Request,
         policy: &'run HostPolicy,
         resolved: &ResolvedRun,
     ) -> Result<Self, RunError> {
         let manifest = &resolved.manifest;
-        let mut asked = Self {
+        let mut wanted = Self {
             request,
-            of_provider: Vec::new(),
-            given_openly: Vec::new(),
+            from_provider: Vec::new(),
+            from_flag: Vec::new(),
             inventories: Inventories::default(),
-            who: manifest.consumer(),
+            consumer: manifest.consumer(),
         };
         for secret in &manifest.secrets {
-            asked.sort(secret);
+            wanted.classify(secret);
         }
-        if !asked.needs_provider() {
-            return Ok(asked);
+        if !wanted.needs_provider() {
+            return Ok(wanted);
         }
         if policy.deny_grants.secrets {
             return Err(RunError::Argument {
@@ -181,12 +181,12 @@ impl<'run> WantedSecrets<'run> {
                 hint: Some("ask the administrator of this host".to_owned()),
             });
         }
-        asked.inventories = known_inventories(request, policy, resolved)?;
-        Ok(asked)
+        wanted.inventories = known_inventories(request, policy, resolved)?;
+        Ok(wanted)
     }
 
-    /// Values of the caller take precedence.
-    fn sort(&mut self, secret: &SecretRequest) {
+    /// The caller's value takes precedence over the provider's.
+    fn classify(&mut self, secret: &SecretRequest) {
         let wanted = secret.variable.as_bytes();
         let given = self.request.secrets.iter();
         if given.into_iter().any(|given| given.variable == wanted) {
@@ -194,28 +194,28 @@ impl<'run> WantedSecrets<'run> {
         }
         let mut open = self.request.environment.iter();
         match open.rfind(|(name, _)| name == wanted) {
-            None => self.of_provider.push(secret.clone()),
+            None => self.from_provider.push(secret.clone()),
             Some((_, value)) if secret.reference.is_secret() => {
-                self.given_openly.push((secret.clone(), value));
+                self.from_flag.push((secret.clone(), value));
             }
             Some(_) => (),
         }
     }
 
     fn needs_provider(&self) -> bool {
-        let mut asked = self.of_provider.iter();
-        asked.any(|secret| secret.reference.is_secret())
+        let mut wanted = self.from_provider.iter();
+        wanted.any(|secret| secret.reference.is_secret())
     }
 }
 
-/// Collects the values to mask, and the records without values.
-struct Records<'run> {
+/// Collects the values to mask, and the log without values.
+struct RevealLog<'run> {
     masks: &'run mut Masks,
     revealed: Revealed,
 }
 
-impl Records<'_> {
-    fn note(
+impl RevealLog<'_> {
+    fn record(
         &mut self,
         variable: String,
         reference: String,
@@ -226,7 +226,7 @@ impl Records<'_> {
         if !self.masks.add(value) && !value.is_empty() {
             let message = format!(
                 "the value of {variable} has fewer than {VALUE_BYTES_MIN} bytes: it is not masked \
-                 in what the body prints"
+                 in the body's output"
             );
             self.revealed
                 .warnings
@@ -241,12 +241,12 @@ impl Records<'_> {
     }
 }
 
-fn name_variable(resolved: &mut ResolvedRun, variable: &[u8], value: &Secret) {
+fn add_variable(resolved: &mut ResolvedRun, variable: &[u8], value: &Secret) {
     let entry = (variable.to_vec(), value.bytes().to_vec());
     resolved.environment.push(entry);
 }
 
-/// Who grants the body the secrets of its manifest.
+/// What grants the body the secrets of its manifest.
 fn granted_by(request: &Request, origin: Origin) -> &'static str {
     match origin {
         Origin::Caller => "--manifest",
@@ -255,8 +255,8 @@ fn granted_by(request: &Request, origin: Origin) -> &'static str {
     }
 }
 
-/// The host's inventory decides, else that of the workspace with those of the caller's manifest;
-/// the bundle's only if there is no other.
+/// The host's inventory decides; without it, the workspace's with those of the caller's manifest. The
+/// bundle's decide only if there is no other.
 fn known_inventories(
     request: &Request,
     policy: &HostPolicy,

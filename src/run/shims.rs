@@ -20,12 +20,12 @@ const FILE_BYTES_MAX: usize = 1 << 20;
 /// What a program on a PATH is.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Shim {
-    No,
+    NotAShim,
     /// It starts this program.
-    For(PathBuf),
+    Target(PathBuf),
     /// It starts the next program of its name on the PATH.
-    Next,
-    /// Its target is unknown: the problem and the advice.
+    NextOnPath,
+    /// Its target is unknown.
     Unknown {
         manager: &'static str,
         problem: String,
@@ -35,33 +35,33 @@ pub(super) enum Shim {
 
 /// Resolves `program`, which was called with the given arguments.
 pub(super) fn read(program: &Path, words: &[Vec<u8>], caller: &Caller) -> Shim {
-    let asked = Lookup {
+    let lookup = Lookup {
         name: program.file_name().unwrap_or_default(),
         caller,
     };
     let Some(directory) = program.parent() else {
-        return Shim::No;
+        return Shim::NotAShim;
     };
     let real = program.canonicalize();
     let real = real.as_deref().unwrap_or(program);
-    let is_called = |name: &str| real.file_name() == Some(OsStr::new(name)) && asked.name != name;
-    if is_called("rustup") || is_same_file(&directory.join("rustup"), program, asked.name) {
-        return asked.of_rustup(words);
+    let is_called = |name: &str| real.file_name() == Some(OsStr::new(name)) && lookup.name != name;
+    if is_called("rustup") || is_same_file(&directory.join("rustup"), program, lookup.name) {
+        return lookup.resolve_rustup(words);
     }
     if is_called("volta-shim") {
-        return asked.of_volta(directory);
+        return lookup.resolve_volta(directory);
     }
     let Some(root) = directory.parent().filter(|_| directory.ends_with("shims")) else {
-        return Shim::No;
+        return Shim::NotAShim;
     };
     let text = text_of(program).unwrap_or_default();
     if root.join("versions").is_dir() && text.contains("pyenv\" exec ") {
-        return asked.of_pyenv(root);
+        return lookup.resolve_pyenv(root);
     }
     if root.join("installs").is_dir() && text.contains("# asdf-plugin: ") {
-        return asked.of_asdf(root, &text);
+        return lookup.resolve_asdf(root, &text);
     }
-    Shim::No
+    Shim::NotAShim
 }
 
 /// rustup installs its proxies as links or hard links of one file.
@@ -127,7 +127,7 @@ impl Lookup<'_> {
         )
     }
 
-    fn of_pyenv(&self, root: &Path) -> Shim {
+    fn resolve_pyenv(&self, root: &Path) -> Shim {
         let of_file = |text: &str| {
             let words = text
                 .lines()
@@ -142,17 +142,17 @@ impl Lookup<'_> {
             .unwrap_or_else(|| "system".to_owned());
         for version in versions.split(':') {
             if version == "system" {
-                return Shim::Next;
+                return Shim::NextOnPath;
             }
             let prefix = version_in(&root.join("versions"), version);
             if let Some(program) = prefix.and_then(|prefix| self.program_in(&prefix)) {
-                return Shim::For(program);
+                return Shim::Target(program);
             }
         }
         self.not_installed("pyenv", &versions)
     }
 
-    fn of_asdf(&self, root: &Path, shim: &str) -> Shim {
+    fn resolve_asdf(&self, root: &Path, shim: &str) -> Shim {
         let plugins = shim
             .lines()
             .filter_map(|line| line.strip_prefix("# asdf-plugin: "));
@@ -181,17 +181,17 @@ impl Lookup<'_> {
         };
         for version in versions.split_whitespace() {
             if version == "system" {
-                return Shim::Next;
+                return Shim::NextOnPath;
             }
             let prefix = root.join("installs").join(plugin).join(version);
             if let Some(program) = is_name(version).then(|| self.program_in(&prefix)).flatten() {
-                return Shim::For(program);
+                return Shim::Target(program);
             }
         }
         self.not_installed("asdf", &versions)
     }
 
-    fn of_volta(&self, directory: &Path) -> Shim {
+    fn resolve_volta(&self, directory: &Path) -> Shim {
         if self.name != "node" {
             let name = self.name.display();
             return self.unknown("volta", format!("only its node is looked up, not {name}"));
@@ -207,7 +207,7 @@ impl Lookup<'_> {
         let root = match (self.variable("VOLTA_HOME"), directory.parent()) {
             (Some(root), _) => PathBuf::from(root),
             (None, Some(root)) => root.to_path_buf(),
-            (None, None) => return Shim::No,
+            (None, None) => return Shim::NotAShim,
         };
         let version = self
             .nearest("package.json", of_package)
@@ -220,20 +220,17 @@ impl Lookup<'_> {
             .then(|| self.program_in(&prefix))
             .flatten()
         {
-            Some(program) => Shim::For(program),
+            Some(program) => Shim::Target(program),
             None => self.not_installed("volta", &version),
         }
     }
 
-    fn of_rustup(&self, words: &[Vec<u8>]) -> Shim {
+    fn resolve_rustup(&self, words: &[Vec<u8>]) -> Shim {
         if words.first().is_some_and(|word| word.starts_with(b"+")) {
-            let problem = "only the proxy itself knows a word such as +nightly".to_owned();
-            let hint = "name the toolchain by RUSTUP_TOOLCHAIN=… before `runner`".to_owned();
-            let manager = "rustup";
             return Shim::Unknown {
-                manager,
-                problem,
-                hint,
+                manager: "rustup",
+                problem: "only the proxy itself interprets arguments such as +nightly".to_owned(),
+                hint: "set RUSTUP_TOOLCHAIN=… for `runner`".to_owned(),
             };
         }
         let root = self.variable("RUSTUP_HOME");
@@ -258,7 +255,7 @@ impl Lookup<'_> {
         for name in [&toolchain, &host] {
             let prefix = root.join("toolchains").join(name);
             if let Some(program) = is_name(name).then(|| self.program_in(&prefix)).flatten() {
-                return Shim::For(program);
+                return Shim::Target(program);
             }
         }
         self.not_installed("rustup", &toolchain)

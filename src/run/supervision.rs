@@ -59,7 +59,7 @@ impl Run<'_> {
         };
         let sockets = launched.network.take();
         let capture = sockets.as_ref().map(|sockets| sockets.capture);
-        let mut relay = supervised.network_setup.relay(sockets)?;
+        let mut relay = supervised.network_setup.start_relay(sockets)?;
         let observed = watch(
             launched,
             &mut streams,
@@ -72,10 +72,10 @@ impl Run<'_> {
         .map_err(failed())?;
         supervised.counted = meter.counted;
         let network_setup = &supervised.network_setup;
-        let network = relay.map(|relay| network_setup.conclude(relay, capture, self.policy));
+        let network = relay.map(|relay| network_setup.finish_relay(relay, capture, self.policy));
         let Streams { stdout, stderr, .. } = streams;
-        let (stdout, document) = reporting::stream(stdout);
-        let (stderr, _) = reporting::stream(stderr);
+        let (stdout, document) = reporting::finish_stream(stdout);
+        let (stderr, _) = reporting::finish_stream(stderr);
         Ok(Watched {
             observed,
             stdout,

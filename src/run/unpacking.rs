@@ -1,4 +1,4 @@
-//! The bundle's tree, from the cache or unpacked, and its mount for the body.
+//! Unpacks the bundle, or mounts its tree from the cache.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use crate::run::Run;
-use crate::run::cached_bundle::BundleFrom;
+use crate::run::cached_bundle::{BundleSource, CachedTree};
 use crate::run::contract::{self, WaitLimit};
 use crate::run::error::RunError;
 use crate::run::loaded_manifest::UnpackedFiles;
@@ -24,17 +24,17 @@ use store::{InUse, ListedTree};
 use sys::credentials::HostIds;
 use sys::mount::{self, Attributes};
 
-/// Name of the step for time-outs.
+/// Name of the step in the message of a timeout.
 pub(super) const UNPACK: &str = "unpacking the bundle";
 
 /// A bundle whose files can be read.
 #[derive(Debug)]
 pub(super) struct Bundle {
     pub(super) unpacked: Unpacked,
-    /// Its directory: in the body's space or in the cache.
+    /// Its directory: in the writable space or in the cache.
     pub(super) root: OwnedFd,
     /// The cached tree, and whether the child was asked to mount an overlayfs of it.
-    kept: Option<(InUse, bool)>,
+    cached: Option<(InUse, bool)>,
     cache: BundleCacheReport,
 }
 
@@ -49,35 +49,29 @@ impl Bundle {
 }
 
 impl Run<'_> {
-    /// Unpacks the bundle unless it is cached, and asks the child to mount a cached tree if
-    /// necessary.
+    /// Unpacks the bundle, or asks the child to mount its cached tree.
     pub(super) fn unpack(
         &self,
-        from: BundleFrom,
+        source: BundleSource,
         prepared: &mut Prepared,
         resources: &Resources,
         wait_limit: WaitLimit<'_>,
     ) -> Result<Bundle, RunError> {
         let limits = unpack_limits(self.policy);
-        match from {
-            BundleFrom::Tree {
-                tree,
-                found,
-                reason,
-            } => self.have(*tree, found, reason, prepared, resources),
-            BundleFrom::File { file, reason } => {
-                let root = self.own_directory(prepared, resources)?;
-                let unpacked = self.unpack_own(file, &root, resources, wait_limit, &limits)?;
-                Ok(Bundle::own(unpacked, root, reason))
+        match source {
+            BundleSource::Cached(tree) => self.use_cached(tree, prepared, resources),
+            BundleSource::File { file, reason } => {
+                let root = self.open_target(prepared, resources)?;
+                let unpacked = self.unpack_file(file, &root, resources, wait_limit, &limits)?;
+                Ok(Bundle::in_space(unpacked, root, reason))
             }
-            // Reads the source with the caller's rights; only the target is written with the
-            // body's.
-            BundleFrom::Directory(source) => {
-                let root = self.own_directory(prepared, resources)?;
+            // Reads the source with the caller's rights and writes the target with the body's.
+            BundleSource::Directory(source) => {
+                let root = self.open_target(prepared, resources)?;
                 let ids = resources.body_ids();
                 let unpacked =
                     archive::unpack_directory_as(source.as_fd(), root.as_fd(), &limits, ids)?;
-                Ok(Bundle::own(unpacked, root, "directory"))
+                Ok(Bundle::in_space(unpacked, root, "directory"))
             }
         }
     }
@@ -89,31 +83,28 @@ impl Run<'_> {
         prepared: &mut Prepared,
         resources: &Resources,
     ) -> Result<Option<InUse>, RunError> {
-        let Some((in_use, asked)) = bundle.kept.take() else {
+        let Some((in_use, is_overlay_requested)) = bundle.cached.take() else {
             return Ok(None);
         };
-        if asked
+        if is_overlay_requested
             && prepared
                 .overlaid(&resources.base)?
                 .iter()
                 .any(Result::is_err)
         {
-            self.copy(&bundle.unpacked, &in_use, prepared, resources)?;
+            self.copy_cached(&bundle.unpacked, &in_use, prepared, resources)?;
             bundle.cache.view = BundleView::Copy;
         }
         Ok(Some(in_use))
     }
 
-    fn own_directory(
-        &self,
-        prepared: &Prepared,
-        resources: &Resources,
-    ) -> Result<OwnedFd, RunError> {
+    /// Opens the bundle's directory in the writable space.
+    fn open_target(&self, prepared: &Prepared, resources: &Resources) -> Result<OwnedFd, RunError> {
         let _assumed = self.assume_body_ids(resources)?;
         contract::open_directory(prepared.space(), BUNDLE.trim_start_matches('/'))
     }
 
-    fn unpack_own(
+    fn unpack_file(
         &self,
         file: File,
         root: &OwnedFd,
@@ -129,44 +120,45 @@ impl Run<'_> {
         Ok(unpacked?)
     }
 
-    /// Gives the body a cached tree.
-    fn have(
+    /// Requests an overlayfs of a cached tree, or copies the tree if that is impossible.
+    fn use_cached(
         &self,
-        tree: ListedTree,
-        found: CacheFound,
-        reason: Option<&'static str>,
+        cached: CachedTree,
         prepared: &mut Prepared,
         resources: &Resources,
     ) -> Result<Bundle, RunError> {
-        let ListedTree { unpacked, in_use } = tree;
+        let CachedTree {
+            tree,
+            found,
+            reason,
+        } = cached;
+        let ListedTree { unpacked, in_use } = *tree;
         let root = rustix::io::fcntl_dupfd_cloexec(&in_use.root, 0)
-            .map_err(RunError::host("read the kept bundle"))?;
+            .map_err(RunError::host("read the cached bundle"))?;
         let lower = if self.policy.cache.bundles.copy || self.request.bundle.keep {
-            // `--keep` copies from the writable space, which must then hold all files.
+            // `--keep` copies from the writable space, which must then contain all files.
             None
         } else {
             // If the body would not own the files, it gets a copy.
-
             let mut owners = resources.body_ids().map(Owners::of);
             let root = in_use.root.as_fd();
-            lower(&in_use.path, root, &resources.base, owners.as_mut()).ok()
+            make_lower(&in_use.path, root, &resources.base, owners.as_mut()).ok()
         };
-        let asked = lower.is_some();
+        let is_overlay_requested = lower.is_some();
         let view = match lower {
             Some(lower) => {
                 prepared.ask_overlays(&[Overlay::of_bundle(lower)])?;
                 BundleView::Overlayfs
             }
             None => {
-                self.copy(&unpacked, &in_use, prepared, resources)?;
+                self.copy_cached(&unpacked, &in_use, prepared, resources)?;
                 BundleView::Copy
             }
         };
-        let kept = Some((in_use, asked));
         Ok(Bundle {
             unpacked,
             root,
-            kept,
+            cached: Some((in_use, is_overlay_requested)),
             cache: BundleCacheReport {
                 found,
                 reason,
@@ -175,27 +167,31 @@ impl Run<'_> {
         })
     }
 
-    fn copy(
+    fn copy_cached(
         &self,
         unpacked: &Unpacked,
         in_use: &InUse,
         prepared: &Prepared,
         resources: &Resources,
     ) -> Result<(), RunError> {
-        let into = self.own_directory(prepared, resources)?;
+        let target = self.open_target(prepared, resources)?;
         let from = in_use.root.as_fd();
-        store::copy_into(&unpacked.tree, from, into.as_fd(), resources.body_ids())?;
+        store::copy_into(&unpacked.tree, from, target.as_fd(), resources.body_ids())?;
         Ok(())
     }
 }
 
 impl Bundle {
-    fn own(unpacked: Unpacked, root: OwnedFd, reason: &'static str) -> Self {
+    fn in_space(unpacked: Unpacked, root: OwnedFd, reason: &'static str) -> Self {
         Self {
             unpacked,
             root,
-            kept: None,
-            cache: own(reason),
+            cached: None,
+            cache: BundleCacheReport {
+                found: CacheFound::Off,
+                reason: Some(reason),
+                view: BundleView::Own,
+            },
         }
     }
 
@@ -220,20 +216,12 @@ impl Bundle {
     }
 }
 
-fn own(reason: &'static str) -> BundleCacheReport {
-    BundleCacheReport {
-        found: CacheFound::Off,
-        reason: Some(reason),
-        view: BundleView::Own,
-    }
-}
-
 /// Prepares a cached tree as the lower layer of the child's overlayfs. `owners` are root's id maps
 /// of this run.
 ///
 /// # Errors
 /// The errno of the failed call; EPERM if the body would not own its files.
-pub(super) fn lower<'tree>(
+pub(super) fn make_lower<'tree>(
     path: &'tree Path,
     root: BorrowedFd<'tree>,
     base: &BasePlan,
@@ -248,13 +236,13 @@ pub(super) fn lower<'tree>(
         (BodyIdentity::Own(ids), _) if ids == owner => Ok(Lower::Directory(path, root)),
         (BodyIdentity::Own(_), _) | (BodyIdentity::Claimed(_), None) => Err(Errno::PERM),
         (BodyIdentity::Claimed(_), Some(owners)) => {
-            show_as_body(path, root, owner, owners).map(Lower::Tree)
+            clone_for_body(path, root, owner, owners).map(Lower::Tree)
         }
     }
 }
 
-/// A detached read-only mount of the tree that maps `owner` to the body.
-fn show_as_body(
+/// Makes a detached read-only mount of the tree that maps `owner` to the body.
+fn clone_for_body(
     path: &Path,
     root: BorrowedFd<'_>,
     owner: HostIds,
@@ -262,9 +250,9 @@ fn show_as_body(
 ) -> Result<OwnedFd, Errno> {
     let path = std::ffi::CString::new(path.as_os_str().as_bytes()).map_err(|_nul| Errno::INVAL)?;
     let tree = mount::clone_tree(&path)?;
-    // Uses the locked and checked directory, not its path.
-    let (cloned, resources) = (rustix::fs::fstat(&tree)?, rustix::fs::fstat(root)?);
-    if (cloned.st_dev, cloned.st_ino) != (resources.st_dev, resources.st_ino) {
+    // The path must still lead to the locked and checked directory.
+    let (cloned, locked) = (rustix::fs::fstat(&tree)?, rustix::fs::fstat(root)?);
+    if (cloned.st_dev, cloned.st_ino) != (locked.st_dev, locked.st_ino) {
         return Err(Errno::STALE);
     }
     mount::map_owners(tree.as_fd(), owners.map(owner)?.as_fd())?;
@@ -273,7 +261,7 @@ fn show_as_body(
     Ok(tree)
 }
 
-/// Size limit of a bundle on this host.
+/// Size limits of a bundle on this host.
 pub(super) fn unpack_limits(policy: &HostPolicy) -> UnpackLimits {
     UnpackLimits {
         compressed_bytes: policy.unpack.archive_bytes,

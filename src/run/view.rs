@@ -27,38 +27,38 @@ pub(super) fn keep_stores_apart(
     caller: &Caller,
     policy: &HostPolicy,
 ) -> Result<(), RunError> {
-    let mut lent = Lent::default();
+    let mut sources = MountSources::default();
     for entry in entries.iter_mut() {
         if let ViewEntry::Bind {
             source, writable, ..
         } = entry
         {
             *source = mounts::resolve_source(source)?.0;
-            lent.all.push(source.clone());
+            sources.all.push(source.clone());
             if *writable {
-                lent.writable.push(source.clone());
+                sources.writable.push(source.clone());
             }
         }
     }
-    if !lent.all.is_empty() {
-        refuse_store(&lent.all, &runtime_directory(caller), &RUNS)?;
+    if !sources.all.is_empty() {
+        refuse_store(&sources.all, &runtime_directory(caller), &RUNS)?;
     }
-    if lent.writable.is_empty() {
+    if sources.writable.is_empty() {
         return Ok(());
     }
     if !policy.cache.bundles.off {
-        let place = cached_bundle::place(caller, policy)
+        let place = cached_bundle::cache_place(caller, policy)
             .map_err(|error| RunError::host(BUNDLES.act)(errno_of(&error)))?;
-        refuse_store(&lent.writable, &place.directory, &BUNDLES)?;
+        refuse_store(&sources.writable, &place.directory, &BUNDLES)?;
     }
     let place = StorePlace::choose(caller, policy)
         .map_err(|error| RunError::host(ARTIFACTS.act)(errno_of(&error)))?;
-    refuse_store(&lent.writable, &place.directory, &ARTIFACTS)
+    refuse_store(&sources.writable, &place.directory, &ARTIFACTS)
 }
 
 /// Sources of mounts, with links resolved.
 #[derive(Default)]
-struct Lent {
+struct MountSources {
     all: Vec<PathBuf>,
     writable: Vec<PathBuf>,
 }
@@ -80,24 +80,25 @@ struct StoreWords {
 
 const RUNS: StoreWords = StoreWords {
     code: "mount_holds_runtime_directory",
-    act: "find out where the runtime directory lies, which no mount may hold",
-    problem: "holds the runtime directory, by which runs are recorded and locked",
-    hint: "show what the body needs of it, or have another runtime directory (RUNNER_OPT_RUNTIME_DIRECTORY)",
+    act: "locate the runtime directory, which no mount may contain",
+    problem: "contains the runtime directory, which records and locks runs",
+    hint: "mount only what the body needs of it, or set another runtime directory (RUNNER_OPT_RUNTIME_DIRECTORY)",
 };
 const BUNDLES: StoreWords = StoreWords {
     code: "mount_holds_cache",
-    act: "find out where the cache of unpacked bundles (cache.bundles.directory) lies, which no mount may hold",
-    problem: "holds the cache of unpacked bundles, which the body could then change",
-    hint: "mount it read-only, or keep bundles elsewhere (cache.bundles.directory) or not at all (cache.bundles.off)",
+    act: "locate the cache of unpacked bundles (cache.bundles.directory), which no mount may contain",
+    problem: "contains the cache of unpacked bundles, which the body could change",
+    hint: "mount it read-only, move the cache (cache.bundles.directory), or turn it off (cache.bundles.off)",
 };
 const ARTIFACTS: StoreWords = StoreWords {
     code: "mount_holds_cache",
-    act: "find out where the store of images and workspace sources (oci.directory) lies, which no mount may hold",
-    problem: "holds the store of images and workspace sources, which the body could then change",
-    hint: "mount it read-only, or keep them elsewhere (oci.directory)",
+    act: "locate the store of images and workspace sources (oci.directory), which no mount may contain",
+    problem: "contains the store of images and workspace sources, which the body could change",
+    hint: "mount it read-only, or move the store (oci.directory)",
 };
 
-/// `store` may not exist yet. Masking it would not suffice: a directory above it can be renamed.
+/// Refuses sources that overlap `store`, which may not exist yet. Masking it inside would not
+/// suffice: a directory above it could be renamed.
 ///
 /// # Errors
 /// [`RunError::Argument`], [`RunError::Host`].
@@ -120,13 +121,13 @@ fn refuse_store(sources: &[PathBuf], store: &Path, words: &StoreWords) -> Result
 /// Maximum number of links that are followed, as in the kernel.
 const LINKS_MAX: usize = 40;
 
-/// Resolves the links of `path`, whose end need not exist. Dangling links are followed too, since
-/// creating the store would follow them.
+/// Resolves the links of `path`, whose last components need not exist. Dangling links are followed,
+/// since creating the store would follow them.
 fn resolve_store(path: &Path) -> Result<PathBuf, Errno> {
     let errno = |error: std::io::Error| sys::file::errno_of(&error);
     let mut path = path.to_owned();
     for _link in 0..LINKS_MAX {
-        let (real, rest) = resolve_what_is_there(&path).map_err(errno)?;
+        let (real, rest) = resolve_existing(&path).map_err(errno)?;
         let mut names = rest.components();
         let Some(first) = names.next() else {
             return Ok(real);
@@ -146,7 +147,7 @@ fn resolve_store(path: &Path) -> Result<PathBuf, Errno> {
                 let target = first.read_link().map_err(errno)?;
                 path = real.join(target).join(names.as_path());
             }
-            // It was created meanwhile.
+            // It was created in the meantime.
             Ok(_) => path = first.join(names.as_path()),
         }
     }
@@ -154,7 +155,7 @@ fn resolve_store(path: &Path) -> Result<PathBuf, Errno> {
 }
 
 /// The existing part of `path`, without links, and the rest.
-fn resolve_what_is_there(path: &Path) -> std::io::Result<(PathBuf, &Path)> {
+fn resolve_existing(path: &Path) -> std::io::Result<(PathBuf, &Path)> {
     let mut above = path;
     loop {
         match (above.canonicalize(), above.parent()) {

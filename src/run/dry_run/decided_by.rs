@@ -41,13 +41,13 @@ pub(super) struct Rows<'plan> {
     provenance: BTreeMap<String, String>,
 }
 
-/// The manifest before any check.
-pub(super) fn manifest(subject: &LoadedManifest) -> PlannedManifest {
-    let manifest = &subject.manifest;
+/// Describes the manifest before any check.
+pub(super) fn describe_manifest(loaded: &LoadedManifest) -> PlannedManifest {
+    let manifest = &loaded.manifest;
     let escaped = |text: &str| escape(text.as_bytes());
     PlannedManifest {
-        file: subject.file.clone(),
-        trust: match subject.origin {
+        file: loaded.file.clone(),
+        trust: match loaded.origin {
             Origin::Bundle => "bundle",
             Origin::Caller => "caller",
         },
@@ -66,13 +66,13 @@ impl<'plan> Rows<'plan> {
         let mut rows = Self {
             request,
             policy,
-            origin: manifest.map(|subject| subject.origin),
+            origin: manifest.map(|manifest| manifest.origin),
             run_by: "command line".to_owned(),
             engine_key: None,
             provenance: BTreeMap::new(),
         };
-        if let Some(subject) = manifest {
-            let (text, format) = &subject.text;
+        if let Some(manifest) = manifest {
+            let (text, format) = &manifest.text;
             let root = document::parse(text, *format).ok();
             rows.provenance = root.as_ref().and_then(provenance).unwrap_or_default();
             rows.engine_key = root.as_ref().and_then(engine_key);
@@ -99,10 +99,12 @@ impl<'plan> Rows<'plan> {
         document.environment = self.environment(resolved, decided.limits.as_ref());
         let contract = decided.contract.as_ref();
         document.input_document = contract.is_some_and(|contract| contract.input.is_some());
-        document.stdin = match (self.request.streams.interactive, document.input_document) {
-            (true, _) => PlannedStdin::Caller,
-            (false, true) => PlannedStdin::InputDocument,
-            (false, false) => PlannedStdin::Null,
+        document.stdin = if self.request.streams.interactive {
+            PlannedStdin::Caller
+        } else if document.input_document {
+            PlannedStdin::InputDocument
+        } else {
+            PlannedStdin::Null
         };
         let io = &resolved.manifest.io;
         let options = &self.request.bundle;
@@ -195,10 +197,11 @@ impl<'plan> Rows<'plan> {
     fn program(&self, decided: &Decided) -> Option<PlannedProgram> {
         let resolved = &decided.resolved;
         let name = resolved.argv.first()?;
-        let parts = planning::parts(self.request, resolved, 0, RUN_ID);
-        let looked_for_in = match (resolved.program.is_some(), name.contains(&b'/')) {
-            (false, false) => reporting::shown(&environment::search_path(&parts)),
-            _ => Vec::new(),
+        let parts = planning::environment_parts(self.request, resolved, 0, RUN_ID);
+        let looked_for_in = if resolved.program.is_some() || name.contains(&b'/') {
+            Vec::new()
+        } else {
+            reporting::escape_all(&environment::search_path(&parts))
         };
         let block = resolved.manifest.sandbox.as_ref();
         let has_cwd = block.is_some_and(|block| {
@@ -259,7 +262,7 @@ impl<'plan> Rows<'plan> {
     /// Names only: a value never leaves this function.
     fn environment(&self, resolved: &ResolvedRun, limits: Option<&Limits>) -> Vec<PlannedVariable> {
         let memory_bytes = limits.map_or(0, Limits::memory_bytes);
-        let parts = planning::parts(self.request, resolved, memory_bytes, RUN_ID);
+        let parts = planning::environment_parts(self.request, resolved, memory_bytes, RUN_ID);
         let manifest = &resolved.manifest;
         environment::environment(&parts)
             .iter()

@@ -18,7 +18,7 @@ pub(super) struct HostFacts {
 }
 
 impl HostFacts {
-    pub(super) fn look(request: &Request) -> Result<Self, RunError> {
+    pub(super) fn inspect(request: &Request) -> Result<Self, RunError> {
         let named = request.caller.cgroup_parent.as_deref();
         let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;
         let backend = match cgroups::should_reexec(named, &facts) {

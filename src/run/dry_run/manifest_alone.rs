@@ -30,7 +30,7 @@ pub(super) fn open(
     policy: &HostPolicy,
     refusals: &mut Refusals,
 ) -> Result<ReadInputs, RunError> {
-    refusals.check(resolved::refuse_unsupported(request))?;
+    refusals.check(resolved::check_stdin(request))?;
     let workspace = request.bundle.workspace.as_deref();
     let of_caller = loaded_manifest::of_caller(&request.bundle, workspace, &policy.refs)?;
     let (mut manifest, sources) = match of_caller {

@@ -71,7 +71,7 @@ pub fn plan(request: &Request, policy: &HostPolicy) -> PlanReport {
         document: PlanReport::new(),
     };
     let inputs = dry_run.open_inputs();
-    dry_run.finish(inputs, HostFacts::look(request))
+    dry_run.finish(inputs, HostFacts::inspect(request))
 }
 
 /// A plan with the state that all stages share.
@@ -156,7 +156,7 @@ impl DryRun<'_> {
             files,
             file_roots,
         } = inputs;
-        self.report.cgroup_backend(facts.backend);
+        self.report.record_cgroup_backend(facts.backend);
         self.describe_files(&files);
         let manifest = match files.as_bundle() {
             Some(bundle) => Some(resolved::manifest_of(
@@ -168,14 +168,14 @@ impl DryRun<'_> {
             None => manifest,
         };
         let rows = Rows::new(self.request, self.policy, manifest.as_ref());
-        self.document.manifest = manifest.as_ref().map(decided_by::manifest);
-        let mut resolved = self.choose(manifest, &files)?;
+        self.document.manifest = manifest.as_ref().map(decided_by::describe_manifest);
+        let mut resolved = self.resolve(manifest, &files)?;
         let limits = self.decide_limits(&resolved, facts, &rows)?;
         let (contract, input_bytes) = self.check_files(&resolved, &file_roots)?;
         let secrets = secret_values::expect(self.request, self.policy, &resolved);
         let secrets = self.refusals.check(secrets)?.unwrap_or_default();
-        // A run requests the values here.
-        resolved.name_secrets(self.request);
+        // A run asks for the values here.
+        resolved.add_secret_names(self.request);
         let steps = self.lay_out(&resolved, facts)?;
         let program = self.find_program(&resolved, limits.as_ref(), &files, &steps, facts)?;
         let decided = Decided {
@@ -228,8 +228,8 @@ impl DryRun<'_> {
             Files::ManifestAlone { sources, .. } => {
                 let unchecked = &mut self.document.unchecked;
                 unchecked.push(
-                    "the files: this is a manifest alone, and its `run` could not be checked \
-                     against a bundle"
+                    "the files: this is a manifest without a bundle, so its `run` is not checked \
+                     against files"
                         .to_owned(),
                 );
                 if *sources > 0 {
@@ -250,17 +250,24 @@ impl DryRun<'_> {
         }
     }
 
-    fn choose(
+    fn resolve(
         &mut self,
         manifest: Option<LoadedManifest>,
         files: &Files,
     ) -> Result<ResolvedRun, RunError> {
         let (request, policy, bundle) = (self.request, self.policy, files.as_bundle());
         let refusals = &mut self.refusals;
-        let resolved = resolved::choose(request, policy, bundle, manifest, Access::Look, refusals)?;
-        self.report.resolved(&resolved);
+        let resolved = resolved::resolve(
+            request,
+            policy,
+            bundle,
+            manifest,
+            Access::StoreOnly,
+            refusals,
+        )?;
+        self.report.record_resolved(&resolved);
         if policy.oci.root_read_only {
-            self.report.read_only_root();
+            self.report.record_read_only_root();
         }
         Ok(resolved)
     }
@@ -278,7 +285,7 @@ impl DryRun<'_> {
             return Ok(None);
         };
         rows.name_files(&mut effective.limits.reports);
-        self.report.limits(&effective);
+        self.report.record_limits(&effective);
         for error in effective.refusals {
             self.refusals.refuse(error)?;
         }
@@ -320,13 +327,13 @@ impl DryRun<'_> {
         resolved: &ResolvedRun,
         facts: &HostFacts,
     ) -> Result<Vec<ViewStep>, RunError> {
-        let entries = planning::distinct(resolved);
+        let entries = planning::distinct_mounts(resolved);
         let mut mounts = Vec::with_capacity(entries.len());
         for entry in &entries {
             let looked = mounts::inspect(entry).map_err(RunError::from);
             mounts.extend(self.refusals.check(looked)?);
         }
-        // A missing entry has its own refusal.
+        // An impossible mount was refused above.
         if mounts.len() == entries.len() {
             let caller = &self.request.caller;
             let apart =
@@ -334,13 +341,13 @@ impl DryRun<'_> {
             self.refusals.check(apart)?;
         }
         let wanted = &resolved.manifest.workspace_sources;
-        mounts.extend(wanted.iter().map(sources::placeholder));
-        let named = sources::check(&resolved.manifest, self.request, self.policy);
+        mounts.extend(wanted.iter().map(sources::placeholder_mount));
+        let named = sources::parse_references(&resolved.manifest, self.request, self.policy);
         self.refusals.check(named)?;
         let asked = view_plan::asked(&mounts).map_err(RunError::from);
         let asked = self.refusals.check(asked)?.unwrap_or_default();
         let is_image = resolved.image.is_some();
-        Ok(planning::lay_out(&facts.host, is_image, asked))
+        Ok(planning::view_steps(&facts.host, is_image, asked))
     }
 
     fn find_program(
@@ -352,15 +359,15 @@ impl DryRun<'_> {
         facts: &HostFacts,
     ) -> Result<Option<Program>, RunError> {
         let memory_bytes = limits.map_or(0, Limits::memory_bytes);
-        let parts = planning::parts(self.request, resolved, memory_bytes, RUN_ID);
-        let programs = planning::programs(resolved, &parts);
+        let parts = planning::environment_parts(self.request, resolved, memory_bytes, RUN_ID);
+        let programs = planning::program_candidates(resolved, &parts);
         let inside = Inside {
             steps,
             bundle: match files {
                 Files::Surveyed(surveyed) => Some(&**surveyed),
                 Files::Command | Files::ManifestAlone { .. } => None,
             },
-            foreign: facts.host.privileged,
+            has_own_uid: facts.host.privileged,
             image: resolved.image.as_ref(),
         };
         let attempt = Attempt {
@@ -378,14 +385,16 @@ impl DryRun<'_> {
         unchecked.extend(network::unchecked(self.request, &document.network));
         for expected in &decided.secrets {
             unchecked.push(format!(
-                "the value of {}: nobody was asked for it",
+                "the value of {}: no provider was asked for it",
                 expected.variable
             ));
         }
         for source in &document.workspace_sources {
             if source.is_kept != Some(true) {
                 let id = &source.id;
-                unchecked.push(format!("workspace source {id}: nobody was asked for it"));
+                unchecked.push(format!(
+                    "workspace source {id}: no registry was asked for it"
+                ));
             }
         }
         let writable = decided
@@ -402,7 +411,7 @@ impl DryRun<'_> {
             });
         if facts.host.privileged {
             unchecked.extend(writable.map(|source| {
-                format!("{source}: whether its file system can show the body as its owner")
+                format!("{source}: whether its file system can map its owner to the body")
             }));
         }
     }
@@ -420,7 +429,7 @@ fn missing_grants(error: &RunError) -> Vec<MissingGrant> {
 }
 
 fn check_inputs(contract: &IoContract, file_roots: &FileRoots) -> Result<Vec<u64>, RunError> {
-    let Some(workspace) = file_roots.to_stage_from(contract)? else {
+    let Some(workspace) = file_roots.workspace_of_inputs(contract)? else {
         return Ok(Vec::new());
     };
     let limits = FileLimits::default();
@@ -448,9 +457,9 @@ fn start_of(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Result<Option<Program
         not_started::explain(error, inside, attempt)
     })?;
     let found = inside.program(attempt.programs, directory);
-    found.map(Some).map_err(|lack| {
+    found.map(Some).map_err(|error| {
         let program = escape(name);
-        let error = match lack.errno() {
+        let error = match error.errno() {
             Errno::NOENT => SandboxError::ProgramNotFound { program },
             errno => SandboxError::ProgramNotExecutable { program, errno },
         };

@@ -10,7 +10,7 @@ use spec::request::Request;
 pub(super) fn of(request: &Request, policy: &HostPolicy, egress: &EgressPlan) -> PlannedNetwork {
     let options = &request.network;
     let allows = !egress.allowed.is_empty();
-    let laid_out = allows || options.report_denials;
+    let has_network = allows || options.report_denials;
     let by = match (options.capture, allows) {
         (CaptureChoice::Tproxy | CaptureChoice::AnyIp, _) => "--egress-capture",
         (CaptureChoice::Auto, false) if options.report_denials => "--report-denials",
@@ -18,12 +18,12 @@ pub(super) fn of(request: &Request, policy: &HostPolicy, egress: &EgressPlan) ->
     };
     PlannedNetwork {
         allowed: egress.allowed.iter().map(ToString::to_string).collect(),
-        capture: if laid_out {
+        capture: if has_network {
             options.capture.name().to_owned()
         } else {
             "none".to_owned()
         },
-        capture_by: if laid_out {
+        capture_by: if has_network {
             by.to_owned()
         } else {
             DEFAULT.to_owned()
@@ -51,10 +51,12 @@ pub(super) fn of(request: &Request, policy: &HostPolicy, egress: &EgressPlan) ->
             .map(ToString::to_string)
             .collect(),
         refuse_ech: egress.refuse_ech,
-        refuse_ech_by: match (policy.egress.refuse_ech, egress.refuse_ech) {
-            (true, _) => HOST_POLICY,
-            (false, true) => "--strict",
-            (false, false) => DEFAULT,
+        refuse_ech_by: if policy.egress.refuse_ech {
+            HOST_POLICY
+        } else if egress.refuse_ech {
+            "--strict"
+        } else {
+            DEFAULT
         }
         .to_owned(),
     }
@@ -69,7 +71,7 @@ pub(super) fn unchecked(request: &Request, network: &PlannedNetwork) -> Vec<Stri
         .map(|ports| format!("port {} of 127.0.0.1: whether it is free", ports.host_port))
         .collect();
     if network.capture != "none" && request.network.capture == CaptureChoice::Tproxy {
-        list.push("whether the kernel takes rules of nf_tables".to_owned());
+        list.push("whether the kernel supports the nf_tables rules".to_owned());
     }
     list
 }
@@ -142,7 +144,7 @@ mod tests {
             unchecked,
             [
                 "port 8080 of 127.0.0.1: whether it is free",
-                "whether the kernel takes rules of nf_tables"
+                "whether the kernel supports the nf_tables rules"
             ]
         );
         let (network, _) = planned(|request, policy| {

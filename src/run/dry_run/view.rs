@@ -15,7 +15,7 @@ use spec::plan_report::{FIXED, PlannedEntry, PlannedPath, PlannedSource};
 use spec::request::ViewEntry;
 
 impl Rows<'_> {
-    /// Every path of interest to a user.
+    /// Every path that matters to a user.
     pub(super) fn view(&self, decided: &Decided) -> Vec<PlannedPath> {
         let decided_by: BTreeMap<&[u8], String> = decided
             .resolved
@@ -50,7 +50,7 @@ impl Rows<'_> {
             let row = PlannedPath {
                 path: "/".to_owned(),
                 what: PlannedEntry::Image,
-                from: Some(image.wanted.place.to_string()),
+                from: Some(image.requested.place.to_string()),
                 writable: !self.policy.oci.root_read_only,
                 size_bytes: None,
                 decided_by: self.image_by(&decided.resolved),
@@ -77,7 +77,7 @@ impl Rows<'_> {
                 subpath: subpath.map(|path| escape(path.as_bytes())),
                 writable: source.writable,
                 required: source.required,
-                is_kept: digest.map(|digest| artifacts::is_kept(&digest, caller, policy)),
+                is_kept: digest.map(|digest| artifacts::is_in_store(&digest, caller, policy)),
                 asked_by: self.key(&source.source),
                 granted_by: self.granted_by("sources"),
             }
@@ -119,11 +119,11 @@ impl Rows<'_> {
             return flag.to_owned();
         }
         let mounts = &resolved.manifest.mounts;
-        let asked = mounts.iter().find(|mount| match entry {
+        let requested = mounts.iter().find(|mount| match entry {
             ViewEntry::Bind { target, .. } => target.as_os_str() == mount.target.as_str(),
             ViewEntry::Tmpfs { .. } => false,
         });
-        match asked {
+        match requested {
             Some(mount) => self.key(&mount.source),
             None => "program".to_owned(),
         }
@@ -184,10 +184,10 @@ fn path_row<'plan>(
             row(path, PlannedEntry::Link, Some(target), false, None)
         }
         ViewStep::File { path, .. } => {
-            let is_place = all.iter().any(
+            let is_mount_point = all.iter().any(
                 |step| matches!(step, ViewStep::Bind { target, .. } | ViewStep::Attach { target, .. } if target == path),
             );
-            if is_place {
+            if is_mount_point {
                 return None;
             }
             row(path, PlannedEntry::File, None, false, None)

@@ -1,19 +1,19 @@
-//! The image that becomes the body's root: its selection and its contents.
+//! Selects the image that becomes the body's root, and reads its contents.
 
-mod having;
+mod finding;
 mod node;
 mod python;
 mod root;
 
 use rustix::fs::{AtFlags, FileType};
 
-pub use crate::run::image::having::Access;
-pub(super) use crate::run::image::having::how;
+pub use crate::run::image::finding::Access;
+pub(super) use crate::run::image::finding::fetch_result;
 pub(in crate::run) use crate::run::image::root::MountedImage;
 
 use crate::plan::environment;
 use crate::run::error::RunError;
-use crate::run::image::having::have;
+use crate::run::image::finding::find;
 use crate::run::interpreters;
 use crate::run::needs::installed;
 use sandbox::image_user::ImageUser;
@@ -39,8 +39,8 @@ const NAMES_IN_ROOT_MAX: usize = 256;
 
 /// The requested image.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// The template that names it; `None`: `--image` did.
+pub struct RequestedImage {
+    /// The template that names it; `None` if `--image` does.
     pub id: Option<String>,
     pub place: Place,
 }
@@ -48,7 +48,7 @@ pub struct Wanted {
 /// The image of a run.
 #[derive(Debug)]
 pub struct SelectedImage {
-    pub wanted: Wanted,
+    pub requested: RequestedImage,
     /// `None` in a plan if it is not in the store.
     pub opened: Option<OpenedImage>,
 }
@@ -72,14 +72,14 @@ pub struct OpenedImage {
 ///
 /// # Errors
 /// [`RunError::Argument`]: the template names no image.
-pub(super) fn wanted(
+pub(super) fn requested(
     request: &Request,
     picked: Option<&Picked>,
     policy: &HostPolicy,
-) -> Result<Option<Wanted>, RunError> {
+) -> Result<Option<RequestedImage>, RunError> {
     if let Some(place) = &request.oci.image {
         let place = place.clone();
-        return Ok(Some(Wanted { id: None, place }));
+        return Ok(Some(RequestedImage { id: None, place }));
     }
     let Some(picked) = picked else {
         return Ok(None);
@@ -90,10 +90,10 @@ pub(super) fn wanted(
             code: "image_source_missing",
             what: "image",
             object: id.clone(),
-            problem: "has no root file system on this host: its template says no `source`"
+            problem: "has no root file system on this host: its template has no `source`"
                 .to_owned(),
             hint: Some(format!(
-                "state `images: [{{id: {id}, …, source: docker://… or oci:DIR}}]` in the host \
+                "add `images: [{{id: {id}, …, source: docker://… or oci:DIR}}]` to the host \
                  configuration, or name an image with --image"
             )),
         });
@@ -103,30 +103,30 @@ pub(super) fn wanted(
         code: "image_source_invalid",
         what: "image",
         object: id,
-        problem: format!("has a `source` in the host configuration that names no image: {error}"),
+        problem: format!("has an invalid `source` in the host configuration: {error}"),
         hint: error.hint(),
     })?;
-    Ok(Some(Wanted {
+    Ok(Some(RequestedImage {
         id: Some(picked.id.clone()),
         place,
     }))
 }
 
-/// Opens the image and reads what a run needs of it.
+/// Finds the image and reads what a run needs of it.
 ///
 /// # Errors
 /// [`RunError`]: it cannot be obtained, or no body can run in it.
 pub(super) fn open(
-    wanted: Wanted,
+    requested: RequestedImage,
     access: Access<'_>,
     request: &Request,
     policy: &HostPolicy,
 ) -> Result<SelectedImage, RunError> {
-    let opened = match have(&wanted.place, access, request, policy)? {
+    let opened = match find(&requested.place, access, request, policy)? {
         Some(image) => Some(OpenedImage::read(image)?),
         None => None,
     };
-    Ok(SelectedImage { wanted, opened })
+    Ok(SelectedImage { requested, opened })
 }
 
 fn refused(code: &'static str, object: &str, problem: impl Into<String>) -> RunError {
@@ -176,8 +176,8 @@ impl SelectedImage {
             gid: opened.user.gid,
         });
         ImageReport {
-            id: self.wanted.id.clone(),
-            place: self.wanted.place.to_string(),
+            id: self.requested.id.clone(),
+            place: self.requested.place.to_string(),
             digest: self.opened.as_ref().map(|opened| opened.image.digest),
             layers: self
                 .opened
@@ -277,17 +277,17 @@ impl OpenedImage {
         run: &Run,
         npm_registry: NpmRegistry,
     ) -> Result<Interpreters, RunError> {
-        let wanted = interpreters::wanted_by(run);
+        let candidates = interpreters::candidates_for(run);
         let has = |name: &str| -> Result<bool, RunError> {
-            Ok(wanted.contains(&name) && self.has_program(name)?)
+            Ok(candidates.contains(&name) && self.has_program(name)?)
         };
         let unknown = NodeVersion { major: 0, minor: 0 };
         let node = if has("node")? {
-            let stated = self.image.config.variable(b"NODE_VERSION");
-            let stated = stated.and_then(|text| std::str::from_utf8(text).ok());
-            let stated = stated
+            let version = self.image.config.variable(b"NODE_VERSION");
+            let version = version.and_then(|text| std::str::from_utf8(text).ok());
+            let version = version
                 .and_then(|text| NodeVersion::parse(&format!("v{}", text.trim_start_matches('v'))));
-            Some(stated.unwrap_or(unknown))
+            Some(version.unwrap_or(unknown))
         } else {
             None
         };
@@ -324,14 +324,14 @@ fn directories_in_root(image: &Image) -> Result<Vec<Vec<u8>>, RunError> {
             if name != b"." && name != b".." {
                 names.insert(name.to_vec());
             }
-            if NAMES_IN_ROOT_MAX < names.len() {
-                let problem = format!("has more than {NAMES_IN_ROOT_MAX} names in its root");
+            if names.len() > NAMES_IN_ROOT_MAX {
+                let problem = format!("has more than {NAMES_IN_ROOT_MAX} entries in its root");
                 return Err(refused("image_root_too_wide", &shown, problem));
             }
         }
     }
     let is_directory = |name: &Vec<u8>| {
-        // The topmost layer with the name decides: a link, a whiteout.
+        // The topmost layer with the name decides; it may have a link or a whiteout.
         let found = image.layers.iter().rev().find_map(|layer| {
             rustix::fs::statat(&layer.root, &name[..], AtFlags::SYMLINK_NOFOLLOW).ok()
         });

@@ -19,7 +19,7 @@ pub enum PreparationProblem {
     #[error(transparent)]
     Failed(#[from] Failed),
     /// A preparation run left a file that no layer may contain.
-    #[error("what the preparation of `runner.needs.{kind}` left is not a layer of packages")]
+    #[error("the result of the preparation of `runner.needs.{kind}` is not a layer of packages")]
     Layer {
         /// `npm` or `pip`.
         kind: &'static str,
@@ -27,26 +27,24 @@ pub enum PreparationProblem {
         source: Box<UnpackError>,
     },
     /// A preparation run wrote outside the directories of its kind.
-    #[error(
-        "the preparation of `runner.needs.{kind}` left {found}; expected nothing but {expected}"
-    )]
+    #[error("the preparation of `runner.needs.{kind}` left {found}, expected only {expected}")]
     Elsewhere {
         /// `npm` or `pip`.
         kind: &'static str,
         found: String,
         expected: &'static str,
     },
-    #[error("the package archive {file} of `runner.needs.native`")]
+    #[error("cannot read the package archive {file} of `runner.needs.native`")]
     Deb {
         file: String,
         #[source]
         source: DebError,
     },
     /// The store failed, or the wait for another process that prepares the same layer.
-    #[error("prepared packages cannot be kept")]
+    #[error("cannot store the prepared packages")]
     Store(#[source] Box<OciError>),
     /// The store of prepared layers.
-    #[error("prepared packages cannot be kept")]
+    #[error("cannot store the prepared packages")]
     Layers(#[from] CacheError),
 }
 
@@ -97,7 +95,7 @@ impl PreparationProblem {
         }
     }
 
-    /// Name of the run.
+    /// Outcome of the run.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         match self {

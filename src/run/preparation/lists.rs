@@ -17,7 +17,7 @@ const LISTS_MAX: usize = 100;
 ///
 /// # Errors
 /// [`RunError::Argument`] with `needs_list_unreadable`.
-pub(super) fn lists(bundle: &dyn BundleFiles, access: Access<'_>) -> Result<Lists, RunError> {
+pub(super) fn read_lists(bundle: &dyn BundleFiles, access: Access<'_>) -> Result<Lists, RunError> {
     let files = Files { bundle, access };
     let has_modules = files.has(&path("node_modules")?);
     let npm = if has_modules {
@@ -66,7 +66,7 @@ impl Files<'_> {
         }
         let refused = |problem: String| refused(path.to_string(), problem);
         let bytes = match (self.bundle.head(path, LIST_BYTES_MAX + 1), self.access) {
-            (Err(_not_kept), Access::Look) => return Ok(Some(Vec::new())),
+            (Err(_not_kept), Access::StoreOnly) => return Ok(Some(Vec::new())),
             (bytes, _) => bytes.map_err(refused)?,
         };
         match u64::try_from(bytes.len()) {
@@ -98,7 +98,7 @@ impl Files<'_> {
                     ))
                 };
                 let text = self.read(&path)?.ok_or_else(missing)?;
-                if LISTS_MAX <= all.len() {
+                if all.len() >= LISTS_MAX {
                     return Err(refused(format!("names more than {LISTS_MAX} lists")));
                 }
                 all.push((path, text));

@@ -1,4 +1,4 @@
-//! The nested run: its request, its inputs, and when its result is read.
+//! The nested run: its request, its inputs and its result.
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -9,9 +9,8 @@ use crate::plan::preparation::{GivenFile, Step};
 use crate::run::error::RunError;
 use crate::run::preparation::failure;
 use crate::run::preparation::harvest::Harvest;
-use crate::run::progress::Act;
-use crate::run::reporting::ReportBuilder;
-use crate::run::reporting::{Beginning, conclude};
+use crate::run::progress::ProgressStep;
+use crate::run::reporting::{Beginning, ReportBuilder};
 use crate::run::resolved::ResolvedRun;
 use crate::run::{Run, contract, random_bytes};
 use sandbox::launch::Launched;
@@ -33,10 +32,10 @@ const WORKING_DIRECTORY: &str = "/scratch";
 
 /// State of a run that prepares another one.
 #[derive(Clone, Copy)]
-pub(in crate::run) struct Preparing<'run> {
+pub(in crate::run) struct PreparationRun<'run> {
     files: &'run [GivenFile],
     harvest: &'run Harvest<'run>,
-    /// Additional layers of its root; taken when the root is resolved.
+    /// A layer to add to its image; taken when the image is resolved.
     below: &'run RefCell<Option<HeldLayer>>,
 }
 
@@ -49,15 +48,15 @@ pub(super) struct Nested<'run> {
     /// The image, by its digest.
     pub(super) place: Place,
     /// The layer of native packages, if any.
-    pub(super) below: Option<HeldLayer>,
+    pub(super) base: Option<HeldLayer>,
 }
 
-impl<'run> Preparing<'run> {
+impl<'run> PreparationRun<'run> {
     /// Adds the prepared layers to the image of the run.
     ///
     /// # Errors
     /// As [`OpenedImage::add_layers`](crate::run::image::OpenedImage::add_layers).
-    pub(in crate::run) fn complete(&self, resolved: &mut ResolvedRun) -> Result<(), RunError> {
+    pub(in crate::run) fn add_layers(&self, resolved: &mut ResolvedRun) -> Result<(), RunError> {
         let image = resolved
             .image
             .as_mut()
@@ -88,9 +87,9 @@ impl<'run> Preparing<'run> {
     /// Reads its result if it succeeded. Its processes have ended.
     ///
     /// # Errors
-    /// As [`Harvest::take`].
-    pub(in crate::run) fn take(&self, launched: &Launched) -> Result<(), RunError> {
-        self.harvest.take(launched.space.as_fd())
+    /// As [`Harvest::read`].
+    pub(in crate::run) fn harvest(&self, launched: &Launched) -> Result<(), RunError> {
+        self.harvest.read(launched.space.as_fd())
     }
 }
 
@@ -102,22 +101,22 @@ pub(super) fn run_step(
     step: &Step,
     nested: Nested<'_>,
     harvest: &Harvest<'_>,
-    act: &Act,
+    progress: &ProgressStep,
     row: &mut PreparationReport,
 ) -> Result<(), RunError> {
-    act.installing();
+    progress.report_installing();
     let seed = random_bytes()?;
     let beginning = Beginning::now(seed);
     let request = request(step, &nested);
     let policy = policy(nested.policy);
-    let below = RefCell::new(nested.below);
+    let below = RefCell::new(nested.base);
     let masks = RefCell::new(Masks::default());
     let run = Run {
         request: &request,
         policy: &policy,
         start_unix_s: beginning.unix_s(),
         masks: &masks,
-        preparing: Some(Preparing {
+        preparing: Some(PreparationRun {
             files: &step.files,
             harvest,
             below: &below,
@@ -129,11 +128,11 @@ pub(super) fn run_step(
         run.execute(None, seed, &mut report)
     });
     let (result, refused) = match result {
-        // The result has its own error, which is more exact than the report's text.
+        // This error of the result is more exact than the text of the report.
         Err(error @ RunError::Preparation(_)) => (Ok(()), Some(error)),
         other => (other, None),
     };
-    let report = conclude(report.finish(result), masks);
+    let report = report.finish(result, masks);
     row.hosts.clone_from(&report.egress.hosts);
     row.denials.clone_from(&report.denials);
     match refused {
@@ -185,7 +184,7 @@ fn request(step: &Step, nested: &Nested<'_>) -> Request {
     request
 }
 
-/// A limit of the runner: nested runs state their limits themselves.
+/// A maximum that no policy states.
 fn built_in<T>(value: T) -> Maximum<T> {
     Maximum {
         value,

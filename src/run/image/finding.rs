@@ -1,11 +1,11 @@
-//! Opens images: a run pulls a missing one, a plan only looks in the store.
+//! Finds images: a run pulls a missing one, a plan only searches the store.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use crate::run::artifacts::{UntilSignal, terms};
+use crate::run::artifacts::{FetchObserver, terms};
 use crate::run::error::RunError;
-use crate::run::progress::Act;
+use crate::run::progress::ProgressStep;
 use sources::oci::error::OciError;
 use sources::oci::layers::{self, Image};
 use sources::oci::layout::Layout;
@@ -22,43 +22,43 @@ use spec::request::Request;
 /// How images are accessed.
 #[derive(Debug, Clone, Copy)]
 pub enum Access<'run> {
-    /// Pulls missing images until one of these signals arrives.
+    /// Pulls missing images.
     Fetch {
-        /// The descriptor of the signals that cancel a run.
+        /// Descriptor of the signals that cancel the run.
         signals: BorrowedFd<'run>,
     },
-    /// Pulls nothing and creates nothing.
-    Look,
+    /// Searches the store only; pulls and creates nothing.
+    StoreOnly,
 }
 
 /// The image at `place`; `None` if it is missing and may not be pulled.
 ///
 /// # Errors
 /// [`RunError::ImagePull`], [`RunError::Cancelled`].
-pub(super) fn have(
+pub(super) fn find(
     place: &Place,
     access: Access<'_>,
     request: &Request,
     policy: &HostPolicy,
 ) -> Result<Option<Image>, RunError> {
     let Access::Fetch { signals } = access else {
-        return look(place, request, policy).map_err(failed(place));
+        return search_store(place, request, policy).map_err(failed(place));
     };
-    let act = Act::begin(format!("image {place}"));
-    let until = Arc::new(UntilSignal::new(signals, act)?);
-    let had = fetch(place, &until, request, policy);
-    match until.cancelled_by() {
+    let step = ProgressStep::start(format!("image {place}"));
+    let observer = Arc::new(FetchObserver::new(signals, step)?);
+    let fetched = fetch(place, &observer, request, policy);
+    match observer.cancelled_by() {
         Some(signal) => Err(RunError::Cancelled { signal }),
         None => {
-            let image = had.map_err(failed(place))?;
-            until.act.succeeded(how(image.cached));
+            let image = fetched.map_err(failed(place))?;
+            observer.step.succeed(fetch_result(image.cached));
             Ok(Some(image))
         }
     }
 }
 
-/// How the report names the origin.
-pub(in crate::run) const fn how(cached: bool) -> &'static str {
+/// The result of a fetch, for its progress.
+pub(in crate::run) const fn fetch_result(cached: bool) -> &'static str {
     if cached { "in the store" } else { "pulled" }
 }
 
@@ -72,23 +72,26 @@ fn failed(place: &Place) -> impl FnOnce(OciError) -> RunError {
 
 fn fetch(
     place: &Place,
-    until: &Arc<UntilSignal>,
+    observer: &Arc<FetchObserver>,
     request: &Request,
     policy: &HostPolicy,
 ) -> Result<Image, OciError> {
-    let terms = terms(request, policy, until);
+    let terms = terms(request, policy, observer);
     let store = terms.store()?;
     let origin = terms.origin(place)?;
-    // Caller and host may name any registry; the report contains the digest.
-    let artifact = pull::artifact(&store, &*origin, &place.which(), Tags::Allowed, &**until)?;
+    // The caller and the host may name a tag: the report contains the digest.
+    let artifact = pull::artifact(&store, &*origin, &place.which(), Tags::Allowed, &**observer)?;
     let limits = terms.layer_limits();
-    layers::image(&store, &artifact, &limits, &**until, &*origin)
+    layers::image(&store, &artifact, &limits, &**observer, &*origin)
 }
 
-/// The image, if a run needs neither a pull nor unpacking for it. A layout is read, since it is on
-/// this host.
-fn look(place: &Place, request: &Request, policy: &HostPolicy) -> Result<Option<Image>, OciError> {
-    let at = StorePlace::choose(&request.caller, policy)?;
+/// The image, if it is unpacked in the store. Reads a layout, since that is on this host.
+fn search_store(
+    place: &Place,
+    request: &Request,
+    policy: &HostPolicy,
+) -> Result<Option<Image>, OciError> {
+    let store_place = StorePlace::choose(&request.caller, policy)?;
     let layout = match place {
         Place::Layout { directory, .. } => Some(Layout::open(directory)?),
         Place::Registry(_) => None,
@@ -97,10 +100,10 @@ fn look(place: &Place, request: &Request, policy: &HostPolicy) -> Result<Option<
         .as_ref()
         .map(|layout| layout.manifest(&place.which()))
         .transpose()?;
-    if !at.directory.is_dir() {
+    if !store_place.directory.is_dir() {
         return Ok(None);
     }
-    let store = Store::open(&at)?;
+    let store = Store::open(&store_place)?;
     let digest = match (of_layout, place) {
         (Some(manifest), _) => Some(manifest.digest),
         (None, Place::Registry(reference)) => match reference.which() {
@@ -121,13 +124,13 @@ fn look(place: &Place, request: &Request, policy: &HostPolicy) -> Result<Option<
         return Ok(None);
     };
     let limits = layer_limits(policy);
-    Ok(layers::image(&store, &artifact, &limits, &Ended, &StoreAlone).ok())
+    Ok(layers::image(&store, &artifact, &limits, &Cancelled, &StoreAlone).ok())
 }
 
 /// Cancels before the pull begins.
-struct Ended;
+struct Cancelled;
 
-impl Observer for Ended {
+impl Observer for Cancelled {
     fn progress(&self, _now: &Progress<'_>) {}
 
     fn is_cancelled(&self) -> bool {

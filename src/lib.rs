@@ -56,7 +56,7 @@
 //! - [`staging`] moves declared files between the workspace and the scratch root, never through a
 //!   link that the body could have laid.
 //! - [`run`] puts the stages in order: a run ([`run::execute`]), what it would be
-//!   ([`run::plan()`]), the facts of a host ([`run::doctor`]).
+//!   ([`run::plan()`]), the facts of a host (`run::verbs::doctor`).
 //! - [`cli`] speaks to the user. It alone writes to standard output and standard error, decides
 //!   exit codes and reads the variables of the environment. One file for each verb that is no run.
 //!

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::cli::dispatch::document;
 use crate::cli::found::{FoundFlags, text};
 use crate::cli::print::Printer;
-use crate::run::cache_verbs;
+use crate::run::verbs::cache_verbs;
 use spec::cache_report::{CacheListing, CacheRemoval, CacheVerdict};
 use spec::host_policy::HostPolicy;
 use spec::request::Caller;

@@ -4,7 +4,7 @@ use crate::cli::dispatch::document;
 use crate::cli::found;
 use crate::cli::print::{Printer, Tone, columns, wrap};
 use crate::plan::doctor::diagnose;
-use crate::run::doctor::look;
+use crate::run::verbs::doctor::look;
 use spec::diagnosis::{Diagnosis, Item, Need, Verdict};
 use spec::host_policy::HostPolicy;
 use spec::report::EnforcementState;

@@ -3,7 +3,7 @@
 use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone};
-use crate::run::resources::{LEFTOVER_STAYS, collect_leftovers, open_records};
+use crate::run::host::resources::{LEFTOVER_STAYS, collect_leftovers, open_records};
 use spec::host_policy::HostPolicy;
 use spec::request::Caller;
 

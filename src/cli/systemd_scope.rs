@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use crate::run::scope::command_in_scope;
+use crate::run::host::scope::command_in_scope;
 use spec::report::WarningReport;
 use spec::request::Caller;
 use sys::probe::effective_uid;

@@ -37,7 +37,7 @@ const HARMLESS_WITH_VALUE: [&str; 7] = [
 
 /// Why a body cannot be run by this provider: completes "`node-permission` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NodePermissionError {
+pub(crate) enum NodePermissionError {
     /// Another program than Node.
     #[error("runs Node only, and `run` starts {found}")]
     OtherProgram { found: String },
@@ -73,7 +73,7 @@ const WANTED: &str = "22.13 or later (or 20, 21, with the experimental flag)";
 impl NodePermissionError {
     /// What to do about it.
     #[must_use]
-    pub const fn hint(&self) -> &'static str {
+    pub(crate) const fn hint(&self) -> &'static str {
         match self {
             Self::OtherProgram { .. } => {
                 "write `run: FILE.js` or `run: [node, …]`, or use `provider: local`"

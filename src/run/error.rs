@@ -4,9 +4,9 @@ use crate::plan::doctor::user_namespaces::{self, Forbidding};
 use crate::plan::grants::Ungranted;
 use crate::plan::limits::LimitError;
 use crate::plan::node_permission::NodePermissionError;
-use crate::run::preparation::PreparationProblem;
+use crate::run::host::user_namespaces::settings;
+use crate::run::preparation::error::PreparationProblem;
 use crate::run::sources::error::SourceError;
-use crate::run::user_namespaces::settings;
 use crate::staging::ScratchError;
 use archive::UnpackError;
 use bundler::BundleError;
@@ -35,7 +35,7 @@ pub(crate) const BODY_NOT_STARTED: &str = "body_not_started";
 
 /// Why a run ended before, or instead of, its body.
 #[derive(Debug, thiserror::Error)]
-pub enum RunError {
+pub(crate) enum RunError {
     /// The archive or the directory.
     #[error(transparent)]
     Unpack(#[from] UnpackError),
@@ -120,13 +120,6 @@ pub enum RunError {
     /// `needs` could not be installed.
     #[error(transparent)]
     Preparation(Box<PreparationProblem>),
-    /// Valid, but not supported by this version.
-    #[error("{what} is not supported by this version")]
-    Unsupported {
-        code: &'static str,
-        what: String,
-        hint: &'static str,
-    },
     /// Neither a manifest nor `--run`.
     #[error("{message}")]
     NoManifest {
@@ -289,7 +282,7 @@ impl From<MountError> for RunError {
 
 impl RunError {
     /// A failed operation of the supervisor; `act` completes "cannot …".
-    pub fn host(act: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Self {
+    pub(crate) fn host(act: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Self {
         let act = act.into();
         move |errno| Self::Host { act, errno }
     }
@@ -297,7 +290,7 @@ impl RunError {
     /// `refused`: the request cannot be met. `failed`: the host or the runner failed, or the body
     /// broke the contract.
     #[must_use]
-    pub fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> Outcome {
         match self {
             Self::Unpack(error) if !error.is_refusal() => Outcome::Failed,
             Self::Source(error) if !error.is_refusal() => Outcome::Failed,
@@ -339,7 +332,7 @@ impl RunError {
             Self::FsRoot(_) => "fs_root_invalid".to_owned(),
             Self::InputsUnreadable(_) => "inputs_unreadable".to_owned(),
             Self::InputsInvalid(_) => "invalid-input".to_owned(),
-            Self::Output { code, .. } | Self::Unsupported { code, .. } => (*code).to_owned(),
+            Self::Output { code, .. } => (*code).to_owned(),
             Self::Undelivered { .. } => "output_undelivered".to_owned(),
             Self::Ungranted(_) => "grant_required".to_owned(),
             Self::Preparation(error) => error.code().to_owned(),
@@ -382,7 +375,6 @@ impl RunError {
                 ))
             }
             Self::Preparation(error) => error.hint(),
-            Self::Unsupported { hint, .. } => Some((*hint).to_owned()),
             Self::NoManifest { hint, .. } => Some(hint.clone()),
             Self::Argument { hint, .. } | Self::Undelivered { hint, .. } => hint.clone(),
             Self::Sandbox { error, forbidding } => {
@@ -399,7 +391,7 @@ impl RunError {
 
     /// Converts to the report's form: the message with its chain of causes.
     #[must_use]
-    pub fn report(&self) -> ErrorReport {
+    pub(crate) fn report(&self) -> ErrorReport {
         ErrorReport {
             code: self.code(),
             message: with_causes(self),

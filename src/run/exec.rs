@@ -4,24 +4,34 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Duration;
 
 use crate::plan::limits::Limits;
-use crate::run::contract::{IoContract, WaitLimit};
+use crate::run::Run;
+use crate::run::contract;
+use crate::run::contract::IoContract;
+use crate::run::contract::space;
 use crate::run::countdown::Countdown;
 use crate::run::error::RunError;
-use crate::run::file_roots::FileRoots;
+use crate::run::host::resources;
+use crate::run::host::resources::RunHost;
 use crate::run::image::SelectedImage;
 use crate::run::inputs::Inputs;
-use crate::run::loaded_manifest::{BundleFiles, LoadedManifest};
-use crate::run::network::NetworkSetup;
-use crate::run::not_started::Attempt;
+use crate::run::inputs::file_roots::FileRoots;
+use crate::run::inputs::loaded_manifest::LoadedManifest;
+use crate::run::interruptible::WaitLimit;
+use crate::run::launching::launch_plan;
+use crate::run::launching::launch_plan::LaunchInputs;
+use crate::run::launching::secret_values;
+use crate::run::launching::secret_values::RequestedSecrets;
+use crate::run::launching::start_failure;
+use crate::run::launching::start_failure::Attempt;
 use crate::run::outputs::copy_kept_directories;
-use crate::run::planned::PlannedRun;
-use crate::run::planning::{LaunchInputs, resolve_limits};
+use crate::run::planning::PlannedRun;
+use crate::run::planning::limits::resolve_limits;
 use crate::run::reporting::ReportBuilder;
-use crate::run::resources::RunHost;
-use crate::run::secret_values::RequestedSecrets;
 use crate::run::sources::Sources;
+use crate::run::supervision::network::NetworkSetup;
+use crate::run::supervision::published_ports;
 use crate::run::unpacking::Bundle;
-use crate::run::{Run, contract, network, not_started, planning, resources, secret_values};
+use crate::run::unpacking::bundle_files::BundleFiles;
 use crate::staging::{self, FileLimits};
 use archive::OpenedArchive;
 use egress::relay::Published;
@@ -358,14 +368,14 @@ impl<'run> Execution<'run> {
         }
         if let Some(text) = &contract.input {
             let _assumed = self.run.assume_body_ids(self.resources)?;
-            contract::write_input(prepared.space(), text)?;
+            space::write_input(prepared.space(), text)?;
         }
         let Some(workspace) = file_roots.workspace_of_inputs(contract)? else {
             return Ok(());
         };
         let directory = {
             let _assumed = self.run.assume_body_ids(self.resources)?;
-            contract::open_directory(prepared.space(), "scratch")?
+            space::open_directory(prepared.space(), "scratch")?
         };
         let staged = staging::stage(
             workspace,
@@ -416,10 +426,10 @@ impl<'run> Execution<'run> {
         let masks = &mut self.run.masks.borrow_mut();
         let revealed = wanted.reveal(self.run.policy, &mut resolved, self.signals, masks)?;
         self.report.record_secrets(revealed);
-        network::report_ports(&published, &request.network)?;
+        published_ports::report_ports(&published, &request.network)?;
         network_setup.published = published;
-        let space_in_use = planning::space_in_use(&prepared)?;
-        let (mut plan, trees) = planning::launch_plan(LaunchInputs {
+        let space_in_use = launch_plan::space_in_use(&prepared)?;
+        let (mut plan, trees) = launch_plan::launch_plan(LaunchInputs {
             request,
             resources: self.resources,
             resolved: &resolved,
@@ -441,7 +451,7 @@ impl<'run> Execution<'run> {
                 resolved: &resolved,
                 programs: &plan.programs,
             };
-            not_started::explain_launch(error, &self.resources.host, &sources, files, &attempt)
+            start_failure::explain_launch(error, &self.resources.host, &sources, files, &attempt)
         })?;
         self.report.end_phase("launch");
         let mut all_in_use = sources.in_use;

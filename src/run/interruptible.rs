@@ -12,7 +12,28 @@ use rustix::io::Errno;
 
 use crate::run::error::RunError;
 use archive::AHEAD_FROM_BYTES;
+use reader::{Question, Refused, judge};
 use sys::signal;
+
+/// What ends a wait: the time limit, or a signal.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct WaitLimit<'run> {
+    /// The remaining wall time.
+    pub(crate) time: Option<Duration>,
+    /// Descriptor of the signals that cancel a run; `None` if they end this process.
+    pub(crate) signals: Option<BorrowedFd<'run>>,
+}
+
+impl<'run> WaitLimit<'run> {
+    /// Reads `file` within this limit.
+    pub(super) fn reader(self, file: File) -> Interruptible<'run> {
+        Interruptible::new(file, self.signals).within(self.time)
+    }
+
+    pub(super) fn validate(self, questions: &[Question<'_>]) -> Result<(), Refused> {
+        judge(questions, self.time, self.signals)
+    }
+}
 
 /// Reads a file until its end, a cancelling signal, or the time limit.
 #[derive(Debug)]
@@ -43,7 +64,7 @@ impl<'run> Interruptible<'run> {
     }
 
     /// Sets the time limit.
-    pub(super) fn within(self, left: Option<Duration>) -> Self {
+    fn within(self, left: Option<Duration>) -> Self {
         // A limit beyond the clock's range is no limit.
         let until = left.and_then(|left| Instant::now().checked_add(left));
         Self { until, ..self }

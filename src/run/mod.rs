@@ -1,55 +1,29 @@
 //! One run, from request to report: start reading here, at [`execute`].
 //!
-//! `exec` has the stages in order.
+//! `exec` has the stages in order. Each stage has a directory: `inputs`, `host`, `unpacking`,
+//! `planning`, `image` and `sources`, `contract`, `launching`, `supervision`, `outputs`. All stages use
+//! `error`, `refusals`, `reporting`, `countdown` and `interruptible`.
 
-pub mod artifacts;
-mod block_documents;
-pub(crate) mod cache_verbs;
-mod cached_bundle;
-mod callers_program;
-mod command;
-pub mod contract;
+mod contract;
 mod countdown;
-pub mod doctor;
 mod dry_run;
-pub mod early;
-pub mod error;
+pub(crate) mod error;
 mod exec;
-mod file_roots;
-pub mod image;
+mod fetching;
+pub(crate) mod host;
+mod image;
 mod inputs;
-mod inside;
-pub(crate) mod interpreters;
 mod interruptible;
-mod invisible_arguments;
-mod line_ends;
-pub(crate) mod loaded_manifest;
-mod needs;
-mod network;
-pub(crate) mod network_report;
-pub mod node;
-mod not_started;
+mod launching;
 mod outputs;
-mod planned;
 mod planning;
-pub mod preparation;
-pub mod program;
-pub mod progress;
-mod provider;
+mod preparation;
 mod refusals;
 mod reporting;
-pub mod resolved;
-pub mod resources;
-pub mod scope;
-mod secret_values;
-mod shebang;
-pub mod shims;
-pub(crate) mod source_verbs;
-pub mod sources;
+mod sources;
 mod supervision;
-pub mod unpacking;
-pub mod user_namespaces;
-mod view;
+mod unpacking;
+pub(crate) mod verbs;
 
 use std::cell::RefCell;
 
@@ -57,7 +31,7 @@ use rustix::fs::Mode;
 
 pub use crate::run::dry_run::plan;
 use crate::run::error::RunError;
-use crate::run::preparation::PreparationRun;
+use crate::run::preparation::nested::PreparationRun;
 use crate::run::reporting::{Beginning, ReportBuilder};
 use sandbox::prefork::Prefork;
 use secrets::mask::Masks;

@@ -4,16 +4,16 @@ use crate::run::error::RunError;
 
 /// Fails with the first reason in a run; collects all reasons in a plan.
 #[derive(Debug)]
-pub(crate) struct Refusals {
+pub(super) struct Refusals {
     collected: Option<Vec<RunError>>,
 }
 
 impl Refusals {
-    pub(crate) fn fail() -> Self {
+    pub(super) fn fail() -> Self {
         Self { collected: None }
     }
 
-    pub(crate) fn collecting() -> Self {
+    pub(super) fn collecting() -> Self {
         Self {
             collected: Some(Vec::new()),
         }

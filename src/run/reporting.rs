@@ -7,16 +7,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::plan::grants::Origin;
 use crate::plan::limits::Limits;
-use crate::run::contract;
 use crate::run::error::{BODY_NOT_STARTED, RunError};
 use crate::run::exec::Supervised;
-use crate::run::image::{MountedImage, SelectedImage};
-use crate::run::invisible_arguments::ARGUMENT_NOT_VISIBLE;
-use crate::run::line_ends::{NOT_FOUND, SCRIPT_LINE_ENDS};
+use crate::run::image::SelectedImage;
+use crate::run::image::root::MountedImage;
+use crate::run::launching::secret_values::Revealed;
+use crate::run::outputs::document;
 use crate::run::outputs::{BodyOutput, OutputDocument, file_warnings};
-use crate::run::planning::EffectiveLimits;
-use crate::run::resolved::ResolvedRun;
-use crate::run::secret_values::Revealed;
+use crate::run::planning::limits::EffectiveLimits;
+use crate::run::planning::programs::invisible_arguments::ARGUMENT_NOT_VISIBLE;
+use crate::run::planning::programs::line_ends::{NOT_FOUND, SCRIPT_LINE_ENDS};
+use crate::run::planning::resolved::ResolvedRun;
 use crate::run::sources::MaterializedSources;
 use crate::run::supervision::Watched;
 use crate::run::unpacking::Bundle;
@@ -271,7 +272,7 @@ impl ReportBuilder {
     pub(super) fn record_outputs(&mut self, outputs: Vec<SyncedReport>, required: &[String]) {
         let succeeded = self.has_succeeded();
         self.warn(file_warnings(&outputs, required, succeeded));
-        let checked = contract::check_files(required, &outputs);
+        let checked = document::check_files(required, &outputs);
         self.report.outputs = outputs;
         if succeeded && let Err(error) = checked {
             self.fail(&error);
@@ -355,7 +356,7 @@ pub(super) fn escape_all(words: &[Vec<u8>]) -> Vec<String> {
 
 /// How the body's first process ended, from its wait status.
 #[must_use]
-pub(super) fn exit_of(raw_status: i32) -> Exit {
+fn exit_of(raw_status: i32) -> Exit {
     let signal = raw_status & 0x7f;
     Exit {
         code: (signal == 0).then_some((raw_status >> 8) & 0xff),

@@ -1,7 +1,7 @@
 //! `runner source gc`.
 
 use crate::cli::found::{FoundFlags, text};
-use crate::run::source_verbs;
+use crate::run::verbs::source_verbs;
 use sources::oci::opening::Terms;
 use spec::report::ErrorReport;
 use spec::source_report::SourceRemoval;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::cli::args::with_variable;
 use crate::cli::found::{FoundFlags, text};
 use crate::cli::source::described;
-use crate::run::source_verbs;
+use crate::run::verbs::source_verbs;
 use sources::oci::opening::Terms;
 use spec::path::escape;
 use spec::report::ErrorReport;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::cli::found::{FoundFlags, text};
-use crate::run::source_verbs;
+use crate::run::verbs::source_verbs;
 use sources::oci::opening::Terms;
 use spec::report::ErrorReport;
 use spec::source_report::SourceListing;

@@ -4,7 +4,7 @@ use crate::cli::args::with_variable;
 use crate::cli::found::{FoundFlags, text};
 use crate::cli::print::Printer;
 use crate::cli::source::described;
-use crate::run::source_verbs;
+use crate::run::verbs::source_verbs;
 use sources::oci::opening::Terms;
 use spec::report::ErrorReport;
 use spec::source_report::{SourceFound, SourcePulled};

@@ -2,7 +2,7 @@
 
 use crate::cli::found::{FoundFlags, text};
 use crate::cli::source::gc::plain;
-use crate::run::source_verbs;
+use crate::run::verbs::source_verbs;
 use sources::oci::opening::Terms;
 use spec::report::ErrorReport;
 

@@ -8,13 +8,13 @@ use crate::plan::limits::Limits;
 use crate::run::contract::{DeclaredFile, declared_files};
 use crate::run::dry_run::Decided;
 use crate::run::dry_run::network;
-use crate::run::file_roots::{FileRoot, FileRoots};
 use crate::run::image::OpenedImage;
-use crate::run::inside::{interpreter, shown};
-use crate::run::loaded_manifest::LoadedManifest;
-use crate::run::planning;
+use crate::run::inputs::file_roots::{FileRoot, FileRoots};
+use crate::run::inputs::loaded_manifest::LoadedManifest;
+use crate::run::launching::launch_plan;
+use crate::run::launching::predicted_view::{interpreter, shown};
+use crate::run::planning::resolved::ResolvedRun;
 use crate::run::reporting;
-use crate::run::resolved::ResolvedRun;
 use egress::allowlist::{ALLOW_NET, RequestedHost};
 use sandbox::view::SCRATCH;
 use spec::document::{self, Node};
@@ -33,8 +33,8 @@ use spec::syscall_policy::SyscallPolicyName;
 
 /// Writes the rows. Knows the manifest's origin and the file of each of its values.
 pub(super) struct Rows<'plan> {
-    pub(super) request: &'plan Request,
-    pub(super) policy: &'plan HostPolicy,
+    pub(in crate::run) request: &'plan Request,
+    pub(in crate::run) policy: &'plan HostPolicy,
     origin: Option<Origin>,
     run_by: String,
     engine_key: Option<&'static str>,
@@ -58,7 +58,7 @@ pub(super) fn describe_manifest(loaded: &LoadedManifest) -> PlannedManifest {
 
 impl<'plan> Rows<'plan> {
     /// `manifest` is absent for a command.
-    pub(super) fn new(
+    pub(in crate::run) fn new(
         request: &'plan Request,
         policy: &'plan HostPolicy,
         manifest: Option<&LoadedManifest>,
@@ -84,7 +84,7 @@ impl<'plan> Rows<'plan> {
         rows
     }
 
-    pub(super) fn write(
+    pub(in crate::run) fn write(
         &self,
         document: &mut PlanReport,
         decided: &Decided,
@@ -152,7 +152,7 @@ impl<'plan> Rows<'plan> {
     }
 
     /// A key of the manifest, with the file that it was inherited from.
-    pub(super) fn key(&self, key: &str) -> String {
+    pub(in crate::run) fn key(&self, key: &str) -> String {
         let pointer = match key.strip_prefix('/') {
             Some(_) => key.to_owned(),
             None => format!("/{}", key.replace('.', "/")),
@@ -197,7 +197,7 @@ impl<'plan> Rows<'plan> {
     fn program(&self, decided: &Decided) -> Option<PlannedProgram> {
         let resolved = &decided.resolved;
         let name = resolved.argv.first()?;
-        let parts = planning::environment_parts(self.request, resolved, 0, RUN_ID);
+        let parts = launch_plan::environment_parts(self.request, resolved, 0, RUN_ID);
         let looked_for_in = if resolved.program.is_some() || name.contains(&b'/') {
             Vec::new()
         } else {
@@ -262,7 +262,7 @@ impl<'plan> Rows<'plan> {
     /// Names only: a value never leaves this function.
     fn environment(&self, resolved: &ResolvedRun, limits: Option<&Limits>) -> Vec<PlannedVariable> {
         let memory_bytes = limits.map_or(0, Limits::memory_bytes);
-        let parts = planning::environment_parts(self.request, resolved, memory_bytes, RUN_ID);
+        let parts = launch_plan::environment_parts(self.request, resolved, memory_bytes, RUN_ID);
         let manifest = &resolved.manifest;
         environment::environment(&parts)
             .iter()

@@ -26,20 +26,23 @@ use crate::run::contract::{self, IoContract};
 use crate::run::dry_run::decided_by::Rows;
 use crate::run::dry_run::facts::HostFacts;
 use crate::run::error::RunError;
-use crate::run::file_roots::FileRoots;
-use crate::run::image::Access;
+use crate::run::image::finding::Access;
+use crate::run::inputs::file_roots::FileRoots;
+use crate::run::inputs::loaded_manifest::{self, LoadedManifest};
 use crate::run::inputs::{Inputs, open_inputs};
-use crate::run::inside::{self, Inside, Program};
-use crate::run::loaded_manifest::{self, BundleFiles, LoadedManifest};
-use crate::run::not_started::{self, Attempt};
-use crate::run::planning;
+use crate::run::interruptible::WaitLimit;
+use crate::run::launching::launch_plan;
+use crate::run::launching::predicted_view::{self, Inside, Program};
+use crate::run::launching::secret_values;
+use crate::run::launching::start_failure::{self, Attempt};
+use crate::run::planning::limits;
+use crate::run::planning::resolved::{self, ResolvedRun};
+use crate::run::planning::store_overlap;
 use crate::run::refusals::Refusals;
 use crate::run::reporting::ReportBuilder;
-use crate::run::resolved::{self, ResolvedRun};
-use crate::run::secret_values;
 use crate::run::sources;
+use crate::run::unpacking::bundle_files::BundleFiles;
 use crate::run::unpacking::unpack_limits;
-use crate::run::view as run_view;
 use crate::staging::{self, FileLimits};
 use archive::{OpenedArchive, Surveyed, Tree, survey, survey_directory};
 use sandbox::error::SandboxError;
@@ -279,8 +282,7 @@ impl DryRun<'_> {
         rows: &Rows<'_>,
     ) -> Result<Option<Limits>, RunError> {
         let (host, coverage) = (&facts.host, &facts.coverage);
-        let effective =
-            planning::resolve_limits(self.request, self.policy, host, coverage, resolved);
+        let effective = limits::resolve_limits(self.request, self.policy, host, coverage, resolved);
         let Some(mut effective) = self.refusals.check(effective)? else {
             return Ok(None);
         };
@@ -306,7 +308,7 @@ impl DryRun<'_> {
         let granted = resolved.grants.outputs;
         let (io, time) = (&resolved.manifest.io, self.request.limits.wall_time());
         // A signal ends a plan by its default action.
-        let wait_limit = contract::WaitLimit {
+        let wait_limit = WaitLimit {
             time,
             signals: None,
         };
@@ -327,7 +329,7 @@ impl DryRun<'_> {
         resolved: &ResolvedRun,
         facts: &HostFacts,
     ) -> Result<Vec<ViewStep>, RunError> {
-        let entries = planning::distinct_mounts(resolved);
+        let entries = launch_plan::distinct_mounts(resolved);
         let mut mounts = Vec::with_capacity(entries.len());
         for entry in &entries {
             let looked = mounts::inspect(entry).map_err(RunError::from);
@@ -337,7 +339,7 @@ impl DryRun<'_> {
         if mounts.len() == entries.len() {
             let caller = &self.request.caller;
             let apart =
-                run_view::keep_stores_apart(&mut resolved.view.clone(), caller, self.policy);
+                store_overlap::keep_stores_apart(&mut resolved.view.clone(), caller, self.policy);
             self.refusals.check(apart)?;
         }
         let wanted = &resolved.manifest.workspace_sources;
@@ -347,7 +349,7 @@ impl DryRun<'_> {
         let asked = view_plan::asked(&mounts).map_err(RunError::from);
         let asked = self.refusals.check(asked)?.unwrap_or_default();
         let is_image = resolved.image.is_some();
-        Ok(planning::view_steps(&facts.host, is_image, asked))
+        Ok(launch_plan::view_steps(&facts.host, is_image, asked))
     }
 
     fn find_program(
@@ -359,8 +361,8 @@ impl DryRun<'_> {
         facts: &HostFacts,
     ) -> Result<Option<Program>, RunError> {
         let memory_bytes = limits.map_or(0, Limits::memory_bytes);
-        let parts = planning::environment_parts(self.request, resolved, memory_bytes, RUN_ID);
-        let programs = planning::program_candidates(resolved, &parts);
+        let parts = launch_plan::environment_parts(self.request, resolved, memory_bytes, RUN_ID);
+        let programs = launch_plan::program_candidates(resolved, &parts);
         let inside = Inside {
             steps,
             bundle: match files {
@@ -406,7 +408,7 @@ impl DryRun<'_> {
                     source,
                     writable: true,
                     ..
-                } => Some(inside::shown(source)),
+                } => Some(predicted_view::shown(source)),
                 _ => None,
             });
         if facts.host.privileged {
@@ -454,7 +456,7 @@ fn start_of(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Result<Option<Program
             object: format!(" {}", escape(directory)),
             errno,
         };
-        not_started::explain(error, inside, attempt)
+        start_failure::explain(error, inside, attempt)
     })?;
     let found = inside.program(attempt.programs, directory);
     found.map(Some).map_err(|error| {
@@ -463,7 +465,7 @@ fn start_of(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Result<Option<Program
             Errno::NOENT => SandboxError::ProgramNotFound { program },
             errno => SandboxError::ProgramNotExecutable { program, errno },
         };
-        not_started::explain(error, inside, attempt)
+        start_failure::explain(error, inside, attempt)
     })
 }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
 
-use crate::run::artifacts;
 use crate::run::dry_run::Decided;
 use crate::run::dry_run::decided_by::Rows;
-use crate::run::resolved::ResolvedRun;
+use crate::run::fetching::artifacts;
+use crate::run::planning::resolved::ResolvedRun;
 use sandbox::view::{Access, ViewStep};
 use spec::manifest::WorkspaceSource;
 use spec::oci::reference::{Reference, Which};
@@ -16,7 +16,7 @@ use spec::request::ViewEntry;
 
 impl Rows<'_> {
     /// Every path that matters to a user.
-    pub(super) fn view(&self, decided: &Decided) -> Vec<PlannedPath> {
+    pub(in crate::run) fn view(&self, decided: &Decided) -> Vec<PlannedPath> {
         let decided_by: BTreeMap<&[u8], String> = decided
             .resolved
             .view
@@ -62,7 +62,7 @@ impl Rows<'_> {
     }
 
     /// Every workspace source, and whether it would have to be pulled.
-    pub(super) fn workspace_sources(&self, resolved: &ResolvedRun) -> Vec<PlannedSource> {
+    pub(in crate::run) fn workspace_sources(&self, resolved: &ResolvedRun) -> Vec<PlannedSource> {
         let row = |source: &WorkspaceSource| {
             let digest = match Reference::parse(&source.reference).map(|named| named.which()) {
                 Ok(Which::Digest(digest)) => Some(digest),

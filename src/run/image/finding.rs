@@ -3,9 +3,9 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use crate::run::artifacts::{FetchObserver, terms};
 use crate::run::error::RunError;
-use crate::run::progress::ProgressStep;
+use crate::run::fetching::artifacts::{FetchObserver, terms};
+use crate::run::fetching::progress::ProgressStep;
 use sources::oci::error::OciError;
 use sources::oci::layers::{self, Image};
 use sources::oci::layout::Layout;
@@ -21,7 +21,7 @@ use spec::request::Request;
 
 /// How images are accessed.
 #[derive(Debug, Clone, Copy)]
-pub enum Access<'run> {
+pub(in crate::run) enum Access<'run> {
     /// Pulls missing images.
     Fetch {
         /// Descriptor of the signals that cancel the run.

@@ -1,21 +1,17 @@
 //! Selects the image that becomes the body's root, and reads its contents.
 
-mod finding;
+pub(super) mod finding;
 mod node;
 mod python;
-mod root;
+pub(super) mod root;
 
 use rustix::fs::{AtFlags, FileType};
 
-pub use crate::run::image::finding::Access;
-pub(super) use crate::run::image::finding::fetch_result;
-pub(in crate::run) use crate::run::image::root::MountedImage;
-
 use crate::plan::environment;
 use crate::run::error::RunError;
-use crate::run::image::finding::find;
-use crate::run::interpreters;
-use crate::run::needs::installed;
+use crate::run::image::finding::{Access, find};
+use crate::run::planning::needs::installed;
+use crate::run::planning::programs::interpreters;
 use sandbox::image_user::ImageUser;
 use sources::oci::layers::{HeldLayer, Image, Kind, LookError};
 use spec::detection::{Interpreters, NodeVersion};
@@ -39,33 +35,33 @@ const NAMES_IN_ROOT_MAX: usize = 256;
 
 /// The requested image.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestedImage {
+pub(super) struct RequestedImage {
     /// The template that names it; `None` if `--image` does.
-    pub id: Option<String>,
-    pub place: Place,
+    pub(crate) id: Option<String>,
+    pub(crate) place: Place,
 }
 
 /// The image of a run.
 #[derive(Debug)]
-pub struct SelectedImage {
-    pub requested: RequestedImage,
+pub(super) struct SelectedImage {
+    pub(crate) requested: RequestedImage,
     /// `None` in a plan if it is not in the store.
-    pub opened: Option<OpenedImage>,
+    pub(super) opened: Option<OpenedImage>,
 }
 
 /// An image whose layers are in the store.
 #[derive(Debug)]
-pub struct OpenedImage {
+pub(super) struct OpenedImage {
     /// Its layers and its config.
-    pub image: Image,
+    pub(crate) image: Image,
     /// The user that programs run as.
-    pub user: ImageUser,
+    pub(crate) user: ImageUser,
     /// Its `etc/passwd`.
-    pub passwd: Vec<u8>,
+    passwd: Vec<u8>,
     /// Its `etc/group`.
-    pub group: Vec<u8>,
+    pub(super) group: Vec<u8>,
     /// The directories in its root.
-    pub top: Vec<Vec<u8>>,
+    pub(super) top: Vec<Vec<u8>>,
 }
 
 /// The requested image; `None` to use the host's programs.
@@ -170,7 +166,7 @@ impl SelectedImage {
 
     /// Its report, before its root is mounted.
     #[must_use]
-    pub fn report(&self) -> ImageReport {
+    pub(crate) fn report(&self) -> ImageReport {
         let user = self.opened.as_ref().map(|opened| ImageUserReport {
             uid: opened.user.uid,
             gid: opened.user.gid,
@@ -226,13 +222,13 @@ impl OpenedImage {
 
     /// The working directory of its config.
     #[must_use]
-    pub fn working_directory(&self) -> Option<Vec<u8>> {
+    pub(crate) fn working_directory(&self) -> Option<Vec<u8>> {
         self.image.config.working_directory.clone()
     }
 
     /// PATH of its config, or the default.
     #[must_use]
-    pub fn path(&self) -> &[u8] {
+    pub(crate) fn path(&self) -> &[u8] {
         let of_config = self.image.config.variable(b"PATH");
         of_config.unwrap_or(environment::PATH.as_bytes())
     }
@@ -241,7 +237,7 @@ impl OpenedImage {
     ///
     /// # Errors
     /// [`RunError`] where it cannot be read.
-    pub(crate) fn has_program(&self, name: &str) -> Result<bool, RunError> {
+    pub(super) fn has_program(&self, name: &str) -> Result<bool, RunError> {
         for directory in self.path().split(|byte| *byte == b':') {
             if self.has_program_in(directory, name)? {
                 return Ok(true);
@@ -261,7 +257,7 @@ impl OpenedImage {
     ///
     /// # Errors
     /// [`RunError`] where it cannot be read.
-    pub fn packages(&self) -> Result<Vec<String>, RunError> {
+    pub(super) fn packages(&self) -> Result<Vec<String>, RunError> {
         let status = self.image.read_file(PACKAGES, PACKAGES_BYTES_MAX);
         let status = status.map_err(|error| self.unreadable(&error))?;
         Ok(installed(&status.unwrap_or_default()[..]))

@@ -2,7 +2,7 @@
 
 use crate::run::error::RunError;
 use crate::run::image::OpenedImage;
-use crate::run::needs::PACKAGE_JSON_BYTES_MAX;
+use crate::run::planning::needs::PACKAGE_JSON_BYTES_MAX;
 
 /// Maximum number of directories of `NODE_PATH`.
 const DIRECTORIES_MAX: usize = 16;
@@ -14,7 +14,7 @@ impl OpenedImage {
     ///
     /// # Errors
     /// [`RunError`] where it cannot be read.
-    pub(crate) fn node_package(&self, name: &str) -> Result<Option<Vec<u8>>, RunError> {
+    pub(in crate::run) fn node_package(&self, name: &str) -> Result<Option<Vec<u8>>, RunError> {
         let of_config = self.image.config.variable(b"NODE_PATH").unwrap_or_default();
         let named = of_config.split(|byte| *byte == b':');
         let named = named

@@ -15,7 +15,7 @@ impl OpenedImage {
     ///
     /// # Errors
     /// [`RunError`] where it cannot be read.
-    pub(crate) fn python_packages(&self) -> Result<Vec<(String, String)>, RunError> {
+    pub(in crate::run) fn python_packages(&self) -> Result<Vec<(String, String)>, RunError> {
         let Some(prefix) = self.prefix_of("python3")? else {
             return Ok(Vec::new());
         };

@@ -7,11 +7,11 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use crate::run::Run;
-use crate::run::contract;
+use crate::run::contract::space;
 use crate::run::error::RunError;
 use crate::run::image::OpenedImage;
-use crate::run::planning::requested_steps;
-use crate::run::resolved::ResolvedRun;
+use crate::run::launching::launch_plan::requested_steps;
+use crate::run::planning::resolved::ResolvedRun;
 use crate::run::sources::Sources;
 use crate::run::unpacking::make_lower;
 use sandbox::image_root::{Filled, Names, filled, grafts};
@@ -149,7 +149,7 @@ impl Run<'_> {
         };
         let entries = filled(steps, &opened.user, names);
         let _assumed = self.assume_body_ids(resources)?;
-        contract::make_directories(prepared.space(), &format!("{DIRECTORY}/upper"))
+        space::make_directories(prepared.space(), &format!("{DIRECTORY}/upper"))
             .and_then(|upper| {
                 entries
                     .iter()
@@ -203,7 +203,7 @@ fn create(upper: BorrowedFd<'_>, entry: &Filled) -> Result<(), Errno> {
             rustix::fs::mkdirat(upper, &path[..], Mode::from_raw_mode(0o755))
         }
         Filled::File(path, contents) => {
-            contract::write_new(upper, path, Mode::from_raw_mode(0o644), contents)
+            space::write_new(upper, path, Mode::from_raw_mode(0o644), contents)
         }
     }
 }

@@ -12,7 +12,7 @@ use store::CacheError;
 
 /// Why the packages of a body could not be installed.
 #[derive(Debug, thiserror::Error)]
-pub enum PreparationProblem {
+pub(crate) enum PreparationProblem {
     #[error(transparent)]
     Plan(#[from] PreparationError),
     /// A preparation run failed.
@@ -63,7 +63,7 @@ impl From<StoreError> for PreparationProblem {
 impl PreparationProblem {
     /// Stable.
     #[must_use]
-    pub fn code(&self) -> &'static str {
+    pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::Plan(error) => error.code(),
             Self::Failed(_) => "preparation_failed",
@@ -75,7 +75,7 @@ impl PreparationProblem {
 
     /// Advice.
     #[must_use]
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Plan(error) => error.hint(),
             Self::Failed(failed) => failed.hint.clone(),
@@ -88,7 +88,7 @@ impl PreparationProblem {
 
     /// The report's row of the failed run.
     #[must_use]
-    pub fn row(&self) -> Option<&PreparationReport> {
+    pub(crate) fn row(&self) -> Option<&PreparationReport> {
         match self {
             Self::Failed(failed) => Some(&failed.row),
             _ => None,
@@ -97,7 +97,7 @@ impl PreparationProblem {
 
     /// Outcome of the run.
     #[must_use]
-    pub fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> Outcome {
         match self {
             Self::Plan(_) | Self::Layer { .. } | Self::Elsewhere { .. } | Self::Deb { .. } => {
                 Outcome::Refused

@@ -2,6 +2,7 @@
 
 use crate::plan::preparation::{Step, explain};
 use crate::run::error::RunError;
+use crate::run::preparation::error::PreparationProblem;
 use spec::denial_reason::DenialReason;
 use spec::host_policy::HostPolicy;
 use spec::outcome::Outcome;
@@ -22,17 +23,17 @@ const FULL_BYTES: u64 = 1 << 20;
     list_of(needs),
     output_of(tail)
 )]
-pub struct Failed {
+pub(crate) struct Failed {
     /// `native`, `npm` or `pip`.
-    pub kind: &'static str,
+    pub(crate) kind: &'static str,
     /// As in the manifest, escaped.
-    pub needs: Vec<String>,
-    pub problem: String,
+    pub(crate) needs: Vec<String>,
+    pub(crate) problem: String,
     /// The end of the package client's output, escaped.
-    pub tail: Vec<String>,
-    pub hint: Option<String>,
+    tail: Vec<String>,
+    pub(crate) hint: Option<String>,
     /// Its row in the report.
-    pub row: Box<PreparationReport>,
+    pub(in crate::run) row: Box<PreparationReport>,
 }
 
 fn list_of(needs: &[String]) -> String {
@@ -89,7 +90,7 @@ pub(super) fn check(
         hint,
         row: Box::new(row.clone()),
     };
-    Err(super::PreparationProblem::from(failed).into())
+    Err(PreparationProblem::from(failed).into())
 }
 
 fn reached_limit(

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::preparation::{DEBS, Kind, LAYER, NODE_MODULES, PYTHON, Step};
 use crate::run::error::RunError;
-use crate::run::preparation::PreparationProblem;
+use crate::run::preparation::error::PreparationProblem;
 use archive::deb::{Package, PackageLayer};
 use archive::layer::Below;
 use archive::{LayerView, UnpackLimits};
@@ -26,11 +26,11 @@ const DEBS_MAX: usize = 4_000;
 
 /// The root that packages are installed on; resolves the paths of packages.
 #[derive(Clone, Copy)]
-pub(in crate::run) struct Root<'run> {
+pub(super) struct Root<'run> {
     /// Known links and directories.
     pub(in crate::run) view: &'run LayerView,
     /// Whether something is there.
-    pub(in crate::run) below: Below<'run>,
+    pub(super) below: Below<'run>,
 }
 
 /// Metadata that is stored with a layer.
@@ -38,10 +38,10 @@ pub(in crate::run) struct Root<'run> {
 #[serde(deny_unknown_fields)]
 pub(super) struct Note {
     /// Bytes of all files.
-    pub(super) bytes: u64,
-    pub(super) disk_bytes: u64,
+    pub(in crate::run) bytes: u64,
+    pub(in crate::run) disk_bytes: u64,
     /// Native packages with their versions.
-    pub(super) packages: Vec<String>,
+    pub(in crate::run) packages: Vec<String>,
     /// Packages with installation scripts.
     pub(super) scripts_not_run: Vec<String>,
 }
@@ -58,7 +58,7 @@ pub(super) struct Harvest<'run> {
 
 impl<'run> Harvest<'run> {
     /// Writes to the empty directory `into`; stops reading archives once `is_cancelled`.
-    pub(super) fn new(
+    pub(in crate::run) fn new(
         kind: Kind,
         into: BorrowedFd<'run>,
         root: Root<'run>,
@@ -79,7 +79,7 @@ impl<'run> Harvest<'run> {
     ///
     /// # Errors
     /// [`RunError::Preparation`], [`RunError::Host`].
-    pub(super) fn read(&self, space: BorrowedFd<'_>) -> Result<(), RunError> {
+    pub(in crate::run) fn read(&self, space: BorrowedFd<'_>) -> Result<(), RunError> {
         let note = match self.kind {
             Kind::Native => self.packages(space)?,
             Kind::Npm => self.tree(space, NODE_MODULES)?,
@@ -93,7 +93,7 @@ impl<'run> Harvest<'run> {
     ///
     /// # Errors
     /// [`RunError::Host`] if nothing was converted.
-    pub(super) fn finish(self, step: &Step) -> Result<Note, RunError> {
+    pub(in crate::run) fn finish(self, step: &Step) -> Result<Note, RunError> {
         let act = || format!("read the result of the preparation of {}", step.kind.word());
         self.note
             .into_inner()

@@ -2,8 +2,8 @@
 
 use crate::plan::preparation::{Lists, named_lists};
 use crate::run::error::RunError;
-use crate::run::image::Access;
-use crate::run::loaded_manifest::BundleFiles;
+use crate::run::image::finding::Access;
+use crate::run::unpacking::bundle_files::BundleFiles;
 use archive::Entry;
 use spec::path::{RelPath, escape};
 

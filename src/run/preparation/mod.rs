@@ -5,28 +5,28 @@
 //! egress list, without secrets, variables of the caller or a workspace. Its result is read as
 //! untrusted input after its last process has ended.
 
-mod error;
+pub(super) mod error;
 mod failure;
 mod harvest;
 mod lists;
-mod nested;
+pub(super) mod nested;
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Instant;
 
 use crate::plan::preparation::{self, Ground, Kind, Lists, Missing, NODE_MODULES, PYTHON, Step};
-use crate::run::artifacts::FetchObserver;
 use crate::run::error::RunError;
-use crate::run::image::{Access, SelectedImage, fetch_result};
-use crate::run::loaded_manifest::BundleFiles;
-pub use crate::run::preparation::error::PreparationProblem;
+use crate::run::fetching::artifacts::FetchObserver;
+use crate::run::fetching::progress::ProgressStep;
+use crate::run::image::SelectedImage;
+use crate::run::image::finding::{Access, fetch_result};
+use crate::run::preparation::error::PreparationProblem;
 use crate::run::preparation::harvest::{Harvest, Note, Root};
 use crate::run::preparation::lists::read_lists;
-pub(super) use crate::run::preparation::nested::PreparationRun;
 use crate::run::preparation::nested::{Nested, run_step};
-use crate::run::progress::ProgressStep;
 use crate::run::refusals::Refusals;
+use crate::run::unpacking::bundle_files::BundleFiles;
 use sources::oci::layers::HeldLayer;
 use sources::oci::observer::Observer as _;
 use sources::oci::opening::open_store;
@@ -46,10 +46,10 @@ const HOST_FILE_BYTES_MAX: usize = 4 << 20;
 
 /// The installed packages, or in a plan those that would be installed.
 #[derive(Debug, Default)]
-pub struct PreparedPackages {
+pub(super) struct PreparedPackages {
     /// Each kind, in order.
-    pub rows: Vec<PreparationReport>,
-    pub warnings: Vec<WarningReport>,
+    pub(crate) rows: Vec<PreparationReport>,
+    pub(crate) warnings: Vec<WarningReport>,
 }
 
 impl PreparedPackages {

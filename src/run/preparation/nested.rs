@@ -6,13 +6,15 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use rustix::fs::Mode;
 
 use crate::plan::preparation::{GivenFile, Step};
+use crate::run::Run;
+use crate::run::contract::space;
 use crate::run::error::RunError;
+use crate::run::fetching::progress::ProgressStep;
+use crate::run::planning::resolved::ResolvedRun;
 use crate::run::preparation::failure;
 use crate::run::preparation::harvest::Harvest;
-use crate::run::progress::ProgressStep;
+use crate::run::random_bytes;
 use crate::run::reporting::{Beginning, ReportBuilder};
-use crate::run::resolved::ResolvedRun;
-use crate::run::{Run, contract, random_bytes};
 use sandbox::launch::Launched;
 use secrets::mask::Masks;
 use sources::oci::layers::HeldLayer;
@@ -42,13 +44,13 @@ pub(in crate::run) struct PreparationRun<'run> {
 /// Context of a nested run.
 pub(super) struct Nested<'run> {
     /// The caller's request.
-    pub(super) request: &'run Request,
+    pub(in crate::run) request: &'run Request,
     /// The host's policy.
-    pub(super) policy: &'run HostPolicy,
+    pub(in crate::run) policy: &'run HostPolicy,
     /// The image, by its digest.
-    pub(super) place: Place,
+    pub(in crate::run) place: Place,
     /// The layer of native packages, if any.
-    pub(super) base: Option<HeldLayer>,
+    pub(in crate::run) base: Option<HeldLayer>,
 }
 
 impl<'run> PreparationRun<'run> {
@@ -76,10 +78,10 @@ impl<'run> PreparationRun<'run> {
             let path = file.path.trim_start_matches('/');
             let failed = |errno| RunError::host(format!("write {}", file.path))(errno);
             if let Some((directory, _)) = path.rsplit_once('/') {
-                contract::make_directories(space, directory).map_err(failed)?;
+                space::make_directories(space, directory).map_err(failed)?;
             }
             let mode = Mode::from_raw_mode(0o644);
-            contract::write_new(space, path.as_bytes(), mode, &file.bytes).map_err(failed)?;
+            space::write_new(space, path.as_bytes(), mode, &file.bytes).map_err(failed)?;
         }
         Ok(())
     }

@@ -7,16 +7,16 @@ use spec::oci::reference::ReferenceError;
 /// Why a workspace source is unavailable. Texts in it are escaped.
 #[derive(Debug, thiserror::Error)]
 #[error("workspace source {id} ({reference}): {problem}")]
-pub struct SourceError {
-    pub id: String,
-    pub reference: String,
+pub(crate) struct SourceError {
+    pub(crate) id: String,
+    pub(crate) reference: String,
     #[source]
-    pub problem: SourceProblem,
+    pub(crate) problem: SourceProblem,
 }
 
 /// Problem of a workspace source.
 #[derive(Debug, thiserror::Error)]
-pub enum SourceProblem {
+pub(crate) enum SourceProblem {
     /// It is not a reference.
     #[error(transparent)]
     Reference(#[from] ReferenceError),
@@ -63,7 +63,7 @@ impl SourceProblem {
 impl SourceError {
     /// Whether the request is refused; otherwise the host or the network failed.
     #[must_use]
-    pub fn is_refusal(&self) -> bool {
+    pub(in crate::run) fn is_refusal(&self) -> bool {
         match &self.problem {
             SourceProblem::Artifact(error) => !error.is_passing(),
             SourceProblem::Copy(error) => error.is_refusal(),
@@ -73,7 +73,7 @@ impl SourceError {
 
     /// Stable.
     #[must_use]
-    pub fn code(&self) -> &'static str {
+    pub(crate) fn code(&self) -> &'static str {
         match &self.problem {
             SourceProblem::Reference(_) => "source_reference_invalid",
             SourceProblem::Tag { .. } => "source_tag_refused",
@@ -86,7 +86,7 @@ impl SourceError {
 
     /// Advice, if any.
     #[must_use]
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match &self.problem {
             SourceProblem::Reference(error) => error.hint(),
             SourceProblem::Tag { by_host } => Some(

@@ -5,7 +5,7 @@
 //! space, or a copy there if the kernel does not support that. The cached tree is never written and
 //! stays claimed until the run has ended.
 
-pub mod error;
+pub(super) mod error;
 mod mounting;
 
 use std::ffi::OsStr;
@@ -18,13 +18,13 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::run::Run;
-use crate::run::artifacts::{FetchObserver, terms};
 use crate::run::error::RunError;
-use crate::run::image::fetch_result;
-use crate::run::planning;
-use crate::run::progress::ProgressStep;
+use crate::run::fetching::artifacts::{FetchObserver, terms};
+use crate::run::fetching::progress::ProgressStep;
+use crate::run::image::finding::fetch_result;
+use crate::run::launching::launch_plan;
+use crate::run::planning::resolved::ResolvedRun;
 use crate::run::reporting::WithWarnings;
-use crate::run::resolved::ResolvedRun;
 use crate::run::sources::error::{SourceError, SourceProblem};
 use archive::Entry;
 use sandbox::mounts;
@@ -117,7 +117,7 @@ impl Run<'_> {
             return Ok(MaterializedSources::default());
         }
         let references = parse_references(&resolved.manifest, self.request, self.policy)?;
-        let others = planning::distinct_mounts(resolved);
+        let others = launch_plan::distinct_mounts(resolved);
         let others: Vec<RequestedMount> = others
             .iter()
             .map(mounts::inspect)

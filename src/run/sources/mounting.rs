@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::plan::sources::{Place, places_in};
 use crate::run::Run;
-use crate::run::contract::make_directories;
+use crate::run::contract::space::make_directories;
 use crate::run::error::RunError;
 use crate::run::sources::error::SourceProblem;
 use crate::run::sources::{PulledSource, Sources, source_error};

@@ -1,0 +1,162 @@
+//! Resolves `runner run`: the command and the part of the host that it sees.
+
+use std::path::Path;
+
+use crate::plan::grants::Origin;
+use crate::run::error::RunError;
+use crate::run::image::finding::Access;
+use crate::run::image::{self, OpenedImage, SelectedImage};
+use crate::run::planning::programs::callers_program;
+use crate::run::planning::programs::invisible_arguments;
+use crate::run::planning::programs::line_ends;
+use crate::run::planning::programs::lookup::{self, is_in_base_view};
+use crate::run::planning::programs::shebang::head_of;
+use crate::run::planning::resolved::{
+    ResolvedRun, bytes_of, is_covered, is_mounted_in_place, resolve_egress, syscalls,
+};
+use crate::run::preparation::PreparedPackages;
+use crate::run::refusals::Refusals;
+use sandbox::view::HOME;
+use spec::host_policy::HostPolicy;
+use spec::manifest::Manifest;
+use spec::path::escape;
+use spec::request::{Request, ViewEntry};
+
+/// Resolves the command of `runner run`.
+///
+/// # Errors
+/// [`RunError::Argument`] for a script on the caller's PATH, unless `refusals` collects it.
+pub(super) fn resolve_command(
+    request: &Request,
+    policy: &HostPolicy,
+    argv: &[Vec<u8>],
+    access: Access<'_>,
+    refusals: &mut Refusals,
+) -> Result<ResolvedRun, RunError> {
+    let manifest = Manifest::default();
+    let mut warnings = Vec::new();
+    let image = match image::requested(request, None, policy)? {
+        Some(requested) => Some(image::open(requested, access, request, policy)?),
+        None => None,
+    };
+    warnings.extend(image.iter().flat_map(SelectedImage::warnings));
+    let egress = resolve_egress(request, policy, &manifest, &mut warnings, refusals)?;
+    let mut resolved = ResolvedRun {
+        manifest,
+        runner: None,
+        image,
+        packages: PreparedPackages::default(),
+        form: None,
+        interpreter: None,
+        argv: argv.to_vec(),
+        working_directory: Vec::new(),
+        view: request.view.clone(),
+        program_directories: Vec::new(),
+        program: None,
+        bound: Vec::new(),
+        environment: Vec::new(),
+        egress,
+        grants: request.grants,
+        origin: Origin::Caller,
+        inventories: Vec::new(),
+        syscalls: syscalls(request, policy),
+        warnings,
+    };
+    resolved.add_variables(request);
+    let name = argv.first().map_or(&b""[..], Vec::as_slice);
+    let caller_directory = request.caller.working_directory.as_deref();
+    if let Some(image) = &resolved.image {
+        // Paths refer to the image; no host file is mounted for them.
+        let of_flag = request.workdir.as_deref().map(bytes_of);
+        let of_image = image
+            .opened
+            .as_ref()
+            .and_then(OpenedImage::working_directory);
+        resolved.working_directory = of_flag.or(of_image).unwrap_or_else(|| HOME.into());
+        resolved.warn_of_invisible_arguments(request);
+        return Ok(resolved);
+    }
+    // A relative path starts at the working directory inside, not at the host's.
+    let start = request.workdir.as_deref().or(caller_directory);
+    if let Some(path) = lookup::path_of_command(name, start) {
+        resolved.program = Some(bytes_of(&path));
+        let head = path.is_file().then(|| head_of(&path, false)).flatten();
+        let warning = head.and_then(|head| line_ends::warning(&head, name));
+        resolved.warnings.extend(warning);
+        if !is_in_base_view(&path) && !is_covered(&resolved.view, &path) && path.exists() {
+            resolved.bound.push(escape(&bytes_of(&path)));
+            resolved.view.push(ViewEntry::Bind {
+                source: path.clone(),
+                target: path,
+                writable: false,
+            });
+        }
+    } else {
+        refusals.check(resolved.mount_callers_program(request, policy))?;
+    }
+    resolved.working_directory = match (&request.workdir, caller_directory) {
+        (Some(directory), _) => bytes_of(directory),
+        (None, Some(directory))
+            if is_in_base_view(directory)
+                || is_mounted_in_place(&resolved.view, directory)
+                || invisible_arguments::mounts_part_of(directory, &request.view) =>
+        {
+            bytes_of(directory)
+        }
+        _ => HOME.into(),
+    };
+    resolved.warn_of_invisible_arguments(request);
+    Ok(resolved)
+}
+
+impl ResolvedRun {
+    /// Mounts the program that the caller's shell would start.
+    fn mount_callers_program(
+        &mut self,
+        request: &Request,
+        policy: &HostPolicy,
+    ) -> Result<(), RunError> {
+        // A PATH that the caller sets for the command is used as it is.
+        if request.environment.iter().any(|(name, _)| name == b"PATH") {
+            return Ok(());
+        }
+        let is_mounted = |path: &Path| is_mounted_in_place(&self.view, path);
+        let found = callers_program::find(
+            &self.argv,
+            &request.caller,
+            &policy.interpreters,
+            &is_mounted,
+        )?;
+        let Some(found) = found else {
+            return Ok(());
+        };
+        for source in found.needs {
+            if !is_mounted_in_place(&self.view, &source) {
+                self.bound.push(escape(&bytes_of(&source)));
+                self.view.push(ViewEntry::Bind {
+                    target: source.clone(),
+                    source,
+                    writable: false,
+                });
+            }
+        }
+        self.program = Some(bytes_of(&found.program));
+        self.program_directories.extend(found.directory);
+        Ok(())
+    }
+
+    fn warn_of_invisible_arguments(&mut self, request: &Request) {
+        let directory = match request.workdir {
+            Some(_) => None,
+            None => request.caller.working_directory.as_deref(),
+        };
+        let caller = invisible_arguments::Caller {
+            directory,
+            is_image: self.image.is_some(),
+            home: request.caller.home.as_deref(),
+            is_visible: &|path| is_covered(&self.view, path),
+        };
+        let warning = invisible_arguments::warning(&self.argv, &caller);
+        self.warnings.extend(warning);
+    }
+}

@@ -1,0 +1,258 @@
+//! Collects the facts about this host for `runner doctor`: tries each operation that a run needs.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use rustix::net::{AddressFamily, SocketType};
+
+use crate::plan::doctor::{CacheFacts, Facts, NamespaceKind, NetworkFacts};
+use crate::run::error::RunError;
+use crate::run::execute;
+use crate::run::host::resources;
+use crate::run::host::user_namespaces::settings;
+use crate::run::planning::programs::lookup;
+use crate::run::verbs::cache_verbs;
+use egress::resolver::servers::named_servers;
+use sandbox::cgroups;
+use spec::host_policy::{HostPolicy, UidRange};
+use spec::limits::Coverage;
+use spec::limits::Limit;
+use spec::network::CaptureChoice;
+use spec::outcome::Outcome;
+use spec::path::escape;
+use spec::report::{ErrorReport, Report};
+use spec::request::{Caller, LimitOptions, LimitsMode, Request, Subject};
+use sys::credentials::HostIds;
+use sys::landlock;
+use sys::mount;
+use sys::namespace::kind;
+use sys::owner_map::OwnerMap;
+use sys::probe::{self, Call};
+
+/// Programs that bundles usually ask for.
+const PROGRAMS: [&str; 4] = ["node", "python3", "bash", "git"];
+/// Name servers of the host (resolv.conf(5)).
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// A program of every Linux system that does nothing.
+const NOTHING: &[u8] = b"/bin/true";
+
+/// Tries each operation that a run needs, and does one run.
+///
+/// The calling process must have one thread only, as for [`execute`].
+///
+/// # Errors
+/// [`RunError`] if the host cannot be inspected at all.
+pub(crate) fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
+    let runtime_directory = resources::open_records(caller)
+        .map(|records| {
+            let mount_point = records.mount_point();
+            let directory = mount_point.parent().unwrap_or(mount_point);
+            escape(directory.as_os_str().as_bytes())
+        })
+        .map_err(|error| error.report());
+    let named = caller.cgroup_parent.as_deref();
+    let groups = cgroups::observe(named, caller.in_delegated_scope)?;
+    let backend = cgroups::choose(named, &groups);
+    let report = run_nothing(caller, policy);
+    let is_privileged = sandbox::host::is_privileged();
+    let ids = HostIds {
+        uid: policy.uid_range.first,
+        gid: policy.uid_range.first,
+    };
+    Ok(Facts {
+        sandbox: succeeded(&report),
+        namespaces: NamespaceKind::ALL.map(try_namespace).into(),
+        user_namespaces: settings(),
+        calls: [
+            ("fsopen", "5.2", Call::Fsopen),
+            ("clone3", "5.3", Call::Clone3),
+            ("openat2", "5.6", Call::Openat2),
+            ("mount_setattr", "5.12", Call::MountSetattr),
+        ]
+        .map(|(name, since, call)| (name, since, probe::has_call(call)))
+        .into(),
+        seccomp_filter: probe::has_seccomp_filter(),
+        no_new_privs: rustix::thread::no_new_privs().is_ok(),
+        landlock_abi: landlock::abi().map_err(|errno| errno.to_string()),
+        cgroup_backend: backend.name().to_owned(),
+        coverage: coverage(&report, &backend),
+        cgroup_reason: match &backend {
+            cgroups::Backend::None { reason } => Some(reason.clone()),
+            cgroups::Backend::V1(_) | cgroups::Backend::V2(_) => None,
+        },
+        systemd: !groups.managers.is_empty(),
+        uid: probe::effective_uid(),
+        idmapped_mounts: is_privileged.then(|| try_mapped_mount(caller, ids)),
+        uid_range: is_privileged.then(|| {
+            let UidRange { first, last } = policy.uid_range;
+            (is_mapped(first, last), format!("{first}-{last}"))
+        }),
+        runtime_directory,
+        bundle_cache: cache_verbs::list(caller, policy).map(|listing| CacheFacts {
+            directory: listing.directory,
+            in_memory: listing.in_memory,
+            used_bytes: listing.used_bytes,
+            size_bytes: listing.size_bytes,
+        }),
+        overlayfs: probe::lay_overlay(true).map_err(|errno| errno.to_string()),
+        read_only_overlayfs: probe::lay_overlay(false).map_err(|errno| errno.to_string()),
+        network: inspect_network(caller, policy),
+        programs: PROGRAMS
+            .map(|name| {
+                let found = lookup::locate(name.as_ref(), caller, &policy.interpreters);
+                (name, found.map(|path| escape(path.as_os_str().as_bytes())))
+            })
+            .into(),
+    })
+}
+
+/// Does one run with every limit set, so that the report says how each is enforced.
+fn run_nothing(caller: &Caller, policy: &HostPolicy) -> Report {
+    let subject = Subject::Command(vec![NOTHING.to_vec()]);
+    let mut request = Request::captured(subject, caller.clone());
+    request.limits = LimitOptions {
+        values: [
+            (Limit::Cpus, 1_000),
+            (Limit::CpuTime, 10_000),
+            (Limit::WallTime, 30_000),
+        ]
+        .into(),
+        mode: LimitsMode::BestEffort,
+        ..LimitOptions::default()
+    };
+    execute(&request, policy)
+}
+
+/// Does the same run with a network.
+fn inspect_network(caller: &Caller, policy: &HostPolicy) -> NetworkFacts {
+    let tproxy = run_with_network(caller, policy, CaptureChoice::Tproxy);
+    let any_ip = match &tproxy {
+        Ok(()) => None,
+        Err(_) => Some(run_with_network(caller, policy, CaptureChoice::AnyIp)),
+    };
+    // An unreadable file counts as empty here; a run that needs it reports the reason.
+    let servers = std::fs::read(RESOLV_CONF).unwrap_or_default();
+    NetworkFacts {
+        tproxy,
+        any_ip,
+        ipv6: has_ipv6(),
+        name_servers: named_servers(&servers)
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+    }
+}
+
+fn run_with_network(
+    caller: &Caller,
+    policy: &HostPolicy,
+    capture: CaptureChoice,
+) -> Result<(), ErrorReport> {
+    let subject = Subject::Command(vec![NOTHING.to_vec()]);
+    let mut request = Request::captured(subject, caller.clone());
+    request.limits = LimitOptions {
+        values: [(Limit::WallTime, 30_000)].into(),
+        mode: LimitsMode::BestEffort,
+        ..LimitOptions::default()
+    };
+    request.network.report_denials = true;
+    request.network.capture = capture;
+    succeeded(&execute(&request, policy))
+}
+
+/// Whether this host has an IPv6 loopback address: binds a socket to it.
+fn has_ipv6() -> bool {
+    let address = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
+    rustix::net::socket(AddressFamily::INET6, SocketType::DGRAM, None)
+        .and_then(|socket| rustix::net::bind(&socket, &address))
+        .is_ok()
+}
+
+fn succeeded(report: &Report) -> Result<(), ErrorReport> {
+    let code = report.exit.and_then(|exit| exit.code);
+    match (&report.error, report.outcome, code) {
+        (None, Outcome::Exited, Some(0)) => Ok(()),
+        (Some(error), _, _) => Err(error.clone()),
+        (None, outcome, code) => Err(ErrorReport {
+            code: "probe_failed".to_owned(),
+            message: format!(
+                "{} ended as {outcome:?} with exit code {code:?}, expected exit code 0",
+                escape(NOTHING)
+            ),
+            hint: None,
+        }),
+    }
+}
+
+/// Enforcement of each limit in the run; without a run, what the back end promises.
+fn coverage(report: &Report, backend: &cgroups::Backend) -> Vec<Coverage> {
+    let promised = backend.coverage();
+    promised
+        .into_iter()
+        .map(|promise| {
+            let seen = report
+                .plan
+                .enforcement
+                .iter()
+                .find(|seen| seen.axis == promise.axis);
+            let (state, reason) = match seen {
+                Some(seen) => (seen.state, seen.reason.clone()),
+                None => (promise.state, promise.reason),
+            };
+            Coverage {
+                axis: promise.axis,
+                state,
+                enforced_by: promise.enforced_by,
+                reason,
+            }
+        })
+        .collect()
+}
+
+fn try_namespace(namespace: NamespaceKind) -> (NamespaceKind, Result<(), String>) {
+    let flag = match namespace {
+        NamespaceKind::User => kind::USER,
+        NamespaceKind::Mount => kind::MOUNT,
+        NamespaceKind::Pid => kind::PID,
+        NamespaceKind::Network => kind::NETWORK,
+        NamespaceKind::Ipc => kind::IPC,
+        NamespaceKind::Uts => kind::UTS,
+        NamespaceKind::Cgroup => kind::CGROUP,
+        NamespaceKind::Time => kind::TIME,
+    };
+    let result = probe::make_namespaces(flag).map_err(|errno| errno.to_string());
+    (namespace, result)
+}
+
+/// Tries to map the owner of a detached clone of the working directory's mount. The clone is never
+/// attached and ends with its descriptor.
+fn try_mapped_mount(caller: &Caller, body: HostIds) -> Result<(), String> {
+    let path = caller.working_directory.as_deref();
+    let path = path.unwrap_or(Path::new("/")).as_os_str().as_bytes();
+    let path = std::ffi::CString::new(path).map_err(|error| error.to_string())?;
+    let owner = HostIds { uid: 0, gid: 0 };
+    mount::clone_tree(&path)
+        .and_then(|tree| {
+            let map = OwnerMap::new(owner, body)?;
+            mount::map_owners(tree.as_fd(), map.as_fd())
+        })
+        .map_err(|errno| errno.to_string())
+}
+
+/// Whether every uid of the range is mapped in this user namespace.
+fn is_mapped(first: u32, last: u32) -> bool {
+    let Ok(text) = std::fs::read_to_string("/proc/self/uid_map") else {
+        return false;
+    };
+    text.lines().any(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u64>);
+        match (numbers.next(), numbers.next(), numbers.next()) {
+            (Some(Ok(inside)), Some(Ok(_)), Some(Ok(count))) => {
+                inside <= u64::from(first) && u64::from(last) < inside.saturating_add(count)
+            }
+            _ => false,
+        }
+    })
+}

@@ -1,5 +1,4 @@
-//! A reader that a signal or the time limit interrupts: a slow bundle must not keep the runner from
-//! ending.
+//! A reader that a signal or the time limit interrupts, so that a slow bundle cannot block the runner.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,9 +1,9 @@
 //! `runner plan`: a run that stops before anything is created.
 //!
-//! The stages are those of [`crate::run::execute`], in the same order and with the same functions,
-//! and fill the same part of the report. A run ends with the first refusal, a plan collects all.
-//! Nothing is created on the host: no record, cgroup, uid, mount or file, and no program is
-//! executed. The document contains no value of a variable or a secret.
+//! The stages are those of [`crate::run::execute`], in the same order and with the same functions. A
+//! run ends with the first refusal, a plan collects all. A plan creates nothing on the host: no
+//! record, cgroup, uid, mount or file. It executes no program. The document contains no value of a
+//! variable or a secret.
 
 mod decided_by;
 mod facts;
@@ -31,13 +31,11 @@ use crate::run::inputs::file_roots::FileRoots;
 use crate::run::inputs::loaded_manifest::{self, LoadedManifest};
 use crate::run::inputs::{Inputs, open_inputs};
 use crate::run::interruptible::WaitLimit;
-use crate::run::launching::launch_plan;
 use crate::run::launching::predicted_view::{self, Inside, Program};
-use crate::run::launching::secret_values;
 use crate::run::launching::start_failure::{self, Attempt};
-use crate::run::planning::limits;
+use crate::run::launching::{launch_plan, secret_values};
 use crate::run::planning::resolved::{self, ResolvedRun};
-use crate::run::planning::store_overlap;
+use crate::run::planning::{limits, store_overlap};
 use crate::run::refusals::Refusals;
 use crate::run::reporting::ReportBuilder;
 use crate::run::sources;
@@ -117,7 +115,7 @@ impl Files {
     }
 }
 
-/// All decisions before a launch.
+/// All decisions before the launch.
 struct Decided {
     resolved: ResolvedRun,
     limits: Option<Limits>,

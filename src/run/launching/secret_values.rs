@@ -33,7 +33,7 @@ pub(in crate::run) struct RequestedSecrets<'run> {
     consumer: Consumer,
 }
 
-/// The secrets that the body gets.
+/// The records of the secrets that the body gets.
 pub(in crate::run) struct Revealed {
     pub(in crate::run) secrets: Vec<SecretReport>,
     pub(in crate::run) warnings: Vec<WarningReport>,
@@ -71,8 +71,8 @@ impl RequestedSecrets<'_> {
             environment: &request.caller.environment,
             signals: Some(signals),
         };
-        let (wanted, known) = (&self.from_provider, &self.inventories);
-        let secrets = resolve(wanted, &policy.secrets, known, &self.consumer, context)?;
+        let (requests, known) = (&self.from_provider, &self.inventories);
+        let secrets = resolve(requests, &policy.secrets, known, &self.consumer, context)?;
         let mut log = RevealLog {
             masks,
             revealed: Revealed {
@@ -117,13 +117,13 @@ pub(in crate::run) fn expect(
     policy: &HostPolicy,
     resolved: &ResolvedRun,
 ) -> Result<Vec<Expected>, RunError> {
-    let wanted = RequestedSecrets::of(request, policy, resolved)?;
+    let requested = RequestedSecrets::of(request, policy, resolved)?;
     let RequestedSecrets {
         from_provider,
         inventories,
         consumer,
         ..
-    } = &wanted;
+    } = &requested;
     let expected = secrets::expect(from_provider, &policy.secrets, inventories, consumer)?;
     Ok(expected)
 }
@@ -159,7 +159,7 @@ impl<'run> RequestedSecrets<'run> {
         resolved: &ResolvedRun,
     ) -> Result<Self, RunError> {
         let manifest = &resolved.manifest;
-        let mut wanted = Self {
+        let mut requested = Self {
             request,
             from_provider: Vec::new(),
             from_flag: Vec::new(),
@@ -167,10 +167,10 @@ impl<'run> RequestedSecrets<'run> {
             consumer: manifest.consumer(),
         };
         for secret in &manifest.secrets {
-            wanted.classify(secret);
+            requested.classify(secret);
         }
-        if !wanted.needs_provider() {
-            return Ok(wanted);
+        if !requested.needs_provider() {
+            return Ok(requested);
         }
         if policy.deny_grants.secrets {
             return Err(RunError::Argument {
@@ -181,19 +181,19 @@ impl<'run> RequestedSecrets<'run> {
                 hint: Some("ask the administrator of this host".to_owned()),
             });
         }
-        wanted.inventories = known_inventories(request, policy, resolved)?;
-        Ok(wanted)
+        requested.inventories = known_inventories(request, policy, resolved)?;
+        Ok(requested)
     }
 
     /// The caller's value takes precedence over the provider's.
     fn classify(&mut self, secret: &SecretRequest) {
-        let wanted = secret.variable.as_bytes();
+        let name = secret.variable.as_bytes();
         let given = self.request.secrets.iter();
-        if given.into_iter().any(|given| given.variable == wanted) {
+        if given.into_iter().any(|given| given.variable == name) {
             return;
         }
         let mut open = self.request.environment.iter();
-        match open.rfind(|(name, _)| name == wanted) {
+        match open.rfind(|(variable, _)| variable == name) {
             None => self.from_provider.push(secret.clone()),
             Some((_, value)) if secret.reference.is_secret() => {
                 self.from_flag.push((secret.clone(), value));
@@ -203,8 +203,8 @@ impl<'run> RequestedSecrets<'run> {
     }
 
     fn needs_provider(&self) -> bool {
-        let mut wanted = self.from_provider.iter();
-        wanted.any(|secret| secret.reference.is_secret())
+        let mut requested = self.from_provider.iter();
+        requested.any(|secret| secret.reference.is_secret())
     }
 }
 

@@ -6,11 +6,9 @@ use crate::plan::grants::Origin;
 use crate::run::error::RunError;
 use crate::run::image::finding::Access;
 use crate::run::image::{self, OpenedImage, SelectedImage};
-use crate::run::planning::programs::callers_program;
-use crate::run::planning::programs::invisible_arguments;
-use crate::run::planning::programs::line_ends;
 use crate::run::planning::programs::lookup::{self, is_in_base_view};
 use crate::run::planning::programs::shebang::head_of;
+use crate::run::planning::programs::{callers_program, invisible_arguments, line_ends};
 use crate::run::planning::resolved::{
     ResolvedRun, bytes_of, is_covered, is_mounted_in_place, resolve_egress, syscalls,
 };

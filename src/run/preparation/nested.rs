@@ -6,15 +6,14 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use rustix::fs::Mode;
 
 use crate::plan::preparation::{GivenFile, Step};
-use crate::run::Run;
 use crate::run::contract::space;
 use crate::run::error::RunError;
 use crate::run::fetching::progress::ProgressStep;
 use crate::run::planning::resolved::ResolvedRun;
 use crate::run::preparation::failure;
 use crate::run::preparation::harvest::Harvest;
-use crate::run::random_bytes;
 use crate::run::reporting::{Beginning, ReportBuilder};
+use crate::run::{Run, random_bytes};
 use sandbox::launch::Launched;
 use secrets::mask::Masks;
 use sources::oci::layers::HeldLayer;

@@ -7,12 +7,11 @@ pub(super) mod published_ports;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::run::Run;
 use crate::run::contract::DOCUMENT_BYTES_MAX;
 use crate::run::error::RunError;
 use crate::run::exec::Supervised;
-use crate::run::reporting;
 use crate::run::supervision::network_report::NetworkReport;
+use crate::run::{Run, reporting};
 use sandbox::host;
 use sandbox::launch::Launched;
 use sandbox::resources::Resources;

@@ -6,8 +6,7 @@ use std::os::fd::OwnedFd;
 
 use crate::run::Run;
 use crate::run::error::RunError;
-use crate::run::interruptible::Interruptible;
-use crate::run::interruptible::WaitLimit;
+use crate::run::interruptible::{Interruptible, WaitLimit};
 use crate::run::unpacking::{UNPACK, unpack_limits};
 use archive::{OpenedArchive, UnpackError, UnpackLimits};
 use spec::host_policy::HostPolicy;

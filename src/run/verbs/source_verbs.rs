@@ -22,7 +22,7 @@ use spec::source_report::{
 /// Pulls and unpacks `reference` (`HOST/REPOSITORY@sha256:…`, `oci:DIRECTORY`).
 ///
 /// # Errors
-/// Why it is refused, or could not be had.
+/// Why it is refused or unavailable.
 pub(crate) fn pull(
     terms: &Terms<'_>,
     reference: &str,
@@ -30,7 +30,7 @@ pub(crate) fn pull(
 ) -> Result<SourcePulled, ErrorReport> {
     let place = place(reference).map_err(|error| unreadable(&error))?;
     let tags = match &place {
-        // Tags are allowed: the caller has the layout's directory at hand.
+        // A tag is allowed: the layout is a directory of the caller.
         Place::Layout { .. } => Tags::Allowed,
         Place::Registry(_) => Tags::allowed(allow_tags),
     };
@@ -58,37 +58,37 @@ pub(crate) fn pull(
 /// whose tag is resolved.
 ///
 /// # Errors
-/// Why it is refused, or could not be had.
+/// Why it is refused or unavailable.
 pub(crate) fn inspect(terms: &Terms<'_>, reference: &str) -> Result<SourceInspected, ErrorReport> {
     let store = terms.store().map_err(|error| explain(&error))?;
     let named = store
         .named(reference)
         .map_err(|error| explain(&error.into()))?;
-    let described = match named.filter(|digest| store.has(digest)) {
-        Some(digest) => described(terms, &store, &StoreAlone, &Which::Digest(digest)),
+    let source = match named.filter(|digest| store.has(digest)) {
+        Some(digest) => pull_source(terms, &store, &StoreAlone, &Which::Digest(digest)),
         None => {
             let place = inspected_place(reference).map_err(|error| unreadable(&error))?;
             terms
                 .origin(&place)
-                .and_then(|origin| described(terms, &store, &*origin, &place.which()))
+                .and_then(|origin| pull_source(terms, &store, &*origin, &place.which()))
         }
     };
-    let described = described.map_err(|error| explain(&error))?;
-    let artifact = described.artifact;
+    let source = source.map_err(|error| explain(&error))?;
+    let artifact = source.artifact;
     let annotations = artifact.manifest.annotations().clone().unwrap_or_default();
     Ok(SourceInspected {
         reference: escape(reference.as_bytes()),
         digest: artifact.digest,
         found: found(artifact.from_store),
         artifact_type: SOURCE.to_owned(),
-        config: described.config,
-        layer: layer(&described.layer),
-        layer_in_store: store.has(&described.layer.digest),
+        config: source.config,
+        layer: layer(&source.layer),
+        layer_in_store: store.has(&source.layer.digest),
         annotations: annotations.into_iter().collect(),
     })
 }
 
-fn described(
+fn pull_source(
     terms: &Terms<'_>,
     store: &Store,
     origin: &dyn Origin,
@@ -106,7 +106,7 @@ pub(crate) fn list(terms: &Terms<'_>) -> Result<SourceListing, ErrorReport> {
         let store = terms.store()?;
         let mut sources = Vec::new();
         for listed in store.list()? {
-            sources.extend(kept(&store, listed)?);
+            sources.extend(describe_listed(&store, listed)?);
         }
         Ok(SourceListing {
             directory: escape(store.path().as_os_str().as_encoded_bytes()),
@@ -119,22 +119,16 @@ pub(crate) fn list(terms: &Terms<'_>) -> Result<SourceListing, ErrorReport> {
 }
 
 /// `None` if it is not a source.
-fn kept(store: &Store, listed: Listed) -> Result<Option<SourceKept>, OciError> {
-    let Some(bytes) = store.peek(&listed.digest, MANIFEST_BYTES_MAX)? else {
-        return Ok(None);
-    };
-    let Ok(manifest) = serde_json::from_slice(&bytes) else {
-        return Ok(None);
-    };
-    let Ok(parts) = source_parts(&manifest) else {
+fn describe_listed(store: &Store, listed: Listed) -> Result<Option<SourceKept>, OciError> {
+    let Some((_, layer)) = parts_of(store, &listed.digest)? else {
         return Ok(None);
     };
     let used = listed.used.duration_since(UNIX_EPOCH);
     Ok(Some(SourceKept {
         name: escape(listed.name.as_bytes()),
         digest: listed.digest,
-        layer_bytes: parts.layer.bytes,
-        layer_in_store: store.has(&parts.layer.digest),
+        layer_bytes: layer.bytes,
+        layer_in_store: store.has(&layer.digest),
         used_unix_s: used.map_or(0, |since| since.as_secs()),
     }))
 }
@@ -228,10 +222,10 @@ fn tree_of(
 ) -> Result<Option<Digest>, OciError> {
     let limits = terms.layer_limits();
     let snapshots = store.snapshots()?;
-    let kept = snapshots.kept(layer.bytes, &layer.digest, &limits);
-    Ok(kept
+    let tree = snapshots.kept(layer.bytes, &layer.digest, &limits);
+    Ok(tree
         .map_err(StoreError::from)?
-        .map(|kept| kept.content_digest))
+        .map(|tree| tree.content_digest))
 }
 
 /// The error as a report.
@@ -252,7 +246,7 @@ fn unreadable(error: &ReferenceError) -> ErrorReport {
     }
 }
 
-/// Parses `oci:` places and plain references.
+/// Parses `oci:` and `docker://` places, and plain references.
 fn place(text: &str) -> Result<Place, ReferenceError> {
     if text.starts_with("oci:") || text.starts_with("docker://") {
         Place::parse(text)

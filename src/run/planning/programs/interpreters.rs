@@ -44,8 +44,8 @@ pub(in crate::run::planning) fn find(
     }
 }
 
-/// A text may be a file or a shell command, so bash is included besides what the extension
-/// requires.
+/// Interpreters that `run` may need. A text may be a file or a shell command, so it always includes
+/// bash.
 pub(in crate::run) fn candidates_for(run: &Run) -> &'static [&'static str] {
     match run {
         Run::Shell(_) => &["bash"],

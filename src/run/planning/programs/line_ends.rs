@@ -6,7 +6,7 @@ use crate::run::unpacking::bundle_files::BundleFiles;
 use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
 
-/// Warning code of a plan and of a run that ended with 127, the exit code of `env`.
+/// Warning code in a plan, and in a run that ended with 127, the exit code of `env`.
 pub(in crate::run) const SCRIPT_LINE_ENDS: &str = "script_line_ends";
 
 /// Exit code of `env` and shells for a missing program.
@@ -22,15 +22,15 @@ pub(in crate::run::planning) fn of_bundle(
     warning(&bundle.head(&path, HEAD_BYTES).ok()?, path.as_bytes())
 }
 
-/// Checks a program at `path` that begins with `head`. A line of one word is skipped: its start
-/// fails with a clear reason.
+/// Checks a program at `path` that begins with `head`. Skips a line of one word: its start fails
+/// with a clear reason.
 pub(in crate::run::planning) fn warning(head: &[u8], path: &[u8]) -> Option<WarningReport> {
     let mut words = words_of(line_of(head)?.strip_suffix(b"\r")?);
     words.next()?;
     let last = words.next_back()?;
     let message = format!(
         "the first line of {} ends with a carriage return (CR LF), so that it looks for `{}\\r`: save \
-         the file with line feeds alone",
+         the file with line feeds (LF)",
         escape(path),
         escape(last)
     );
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_first_line_with_a_word_behind_its_interpreter_is_told() {
+    fn only_a_first_line_with_an_argument_gets_a_warning() {
         for (head, last) in [
             (
                 &b"#!/usr/bin/env python3\r\nprint(1)\r\n"[..],

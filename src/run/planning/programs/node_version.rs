@@ -1,5 +1,5 @@
-//! Reads the version of a Node from its files. Never executes it: outside the sandbox that could
-//! run a file which a body left.
+//! Reads the version of a Node from its files. Never executes it: outside the sandbox, that could
+//! execute a file that a body wrote.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ fn find(path: &Path) -> Result<NodeVersion, String> {
         return Ok(version);
     }
     of_program(&real).map_err(unread)?.ok_or_else(|| {
-        format!("does not say which version it is: neither it nor {HEADER} beside it names one")
+        format!("has no known version: neither the program nor {HEADER} beside it names one")
     })
 }
 
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_beside_the_program_says_the_version() {
+    fn the_header_beside_the_program_has_the_version() {
         let (_directory, path) = prefix(b"", Some(HEADER_TEXT));
         let versions = NodeVersions::default();
         assert_eq!(versions.of(&path), version(22, 18));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_version_is_told_and_never_started() {
+    fn a_program_without_a_version_is_an_error_and_never_started() {
         let directory = tempfile::tempdir().expect("a directory");
         let started = directory.path().join("started");
         let text = format!("#!/bin/sh\n: >{}\necho v22.18.0\n", started.display());
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_keeps_a_reader_waiting_is_read() {
+    fn a_fifo_or_a_directory_is_never_read() {
         let directory = tempfile::tempdir().expect("a directory");
         let fifo = directory.path().join("node");
         rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).expect("made");

@@ -10,12 +10,12 @@ use rustix::fs::OFlags;
 /// Bytes that the kernel reads of a program (BINPRM_BUF_SIZE of linux/binfmts.h).
 pub(in crate::run) const HEAD_BYTES: u64 = 256;
 
-/// The first bytes of a regular file of the host, without blocking. `is_found`: the file itself was
-/// checked, so a link in its place is not followed.
-pub(in crate::run) fn head_of(path: &Path, is_found: bool) -> Option<Vec<u8>> {
+/// The first bytes of a regular file of the host, without blocking. `is_checked`: the file itself was
+/// checked, so a link that replaced it is not followed.
+pub(in crate::run) fn head_of(path: &Path, is_checked: bool) -> Option<Vec<u8>> {
     // The file may have been replaced by a FIFO or a link.
     let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    flags.set(OFlags::NOFOLLOW, is_found);
+    flags.set(OFlags::NOFOLLOW, is_checked);
     let opened = OpenOptions::new()
         .read(true)
         .custom_flags(flags.bits().cast_signed())

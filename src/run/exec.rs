@@ -415,10 +415,10 @@ impl<'run> Execution<'run> {
         // Reading secrets and the launch do not count.
         let wall_time = countdown.remaining();
         // Comes last, so that no secret is requested for a run that is refused for another reason.
-        let wanted = RequestedSecrets::of(request, self.run.policy, &resolved)?;
-        self.report.warn(wanted.warnings());
+        let secrets = RequestedSecrets::collect(request, self.run.policy, &resolved)?;
+        self.report.warn(secrets.warnings());
         let masks = &mut self.run.masks.borrow_mut();
-        let revealed = wanted.reveal(self.run.policy, &mut resolved, self.signals, masks)?;
+        let revealed = secrets.reveal(self.run.policy, &mut resolved, self.signals, masks)?;
         self.report.record_secrets(revealed);
         published_ports::report_ports(&published, &request.network)?;
         network_setup.published = published;

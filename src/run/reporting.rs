@@ -296,7 +296,7 @@ impl ReportBuilder {
             .unwrap_or_else(|| resources.group.count());
         let limits = &supervised.limits;
         report.usage = usage(observed, &counted, supervised.filled_bytes, launched);
-        report.exit = observed.raw_status.map(exit_of);
+        report.exit = observed.raw_status.map(decode_wait_status);
         report.steps = launched.steps();
         for problem in &observed.problems {
             report
@@ -355,7 +355,7 @@ pub(super) fn escape_all(words: &[Vec<u8>]) -> Vec<String> {
 
 /// How the body's first process ended, from its wait status.
 #[must_use]
-fn exit_of(raw_status: i32) -> Exit {
+fn decode_wait_status(raw_status: i32) -> Exit {
     let signal = raw_status & 0x7f;
     Exit {
         code: (signal == 0).then_some((raw_status >> 8) & 0xff),
@@ -369,7 +369,7 @@ fn describe_init_end(raw_status: Option<i32>) -> String {
     let Some(raw_status) = raw_status else {
         return "its wait status is not known".to_owned();
     };
-    match exit_of(raw_status) {
+    match decode_wait_status(raw_status) {
         Exit {
             signal: Some(signal),
             ..
@@ -502,9 +502,12 @@ mod tests {
 
     #[test]
     fn a_wait_status_is_decoded_as_in_wait_2() {
-        assert_eq!((exit_of(0).code, exit_of(0).signal), (Some(0), None));
-        assert_eq!(exit_of(137 << 8).code, Some(137));
-        let core = exit_of(11 | 0x80);
+        assert_eq!(
+            (decode_wait_status(0).code, decode_wait_status(0).signal),
+            (Some(0), None)
+        );
+        assert_eq!(decode_wait_status(137 << 8).code, Some(137));
+        let core = decode_wait_status(11 | 0x80);
         assert_eq!(
             (core.code, core.signal, core.core_dump),
             (None, Some(11), true)

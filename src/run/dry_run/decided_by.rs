@@ -109,14 +109,14 @@ impl<'plan> Rows<'plan> {
         let options = &self.request.bundle;
         // An unreadable path of a flag has its own refusal.
         if let Ok(declared) = declared_files(&io.input_files, "--in", &options.input_files) {
-            document.inputs = self.files(declared, file_roots.of_inputs(), &decided.input_bytes);
+            document.inputs = self.files(declared, file_roots.input_root(), &decided.input_bytes);
         }
         if let Ok(declared) = declared_files(&io.output_files, "--out", &options.output_files) {
-            document.outputs = self.files(declared, file_roots.of_outputs(), &[]);
+            document.outputs = self.files(declared, file_roots.output_root(), &[]);
         }
         document.workspace_sources = self.workspace_sources(resolved);
         document.egress = self.egress(resolved);
-        document.network = network::of(self.request, self.policy, &resolved.egress);
+        document.network = network::plan_network(self.request, self.policy, &resolved.egress);
         document.secrets = self.secrets(decided);
         if let Some(limits) = &decided.limits {
             document.grace_ms = u64::try_from(limits.grace.as_millis()).ok();
@@ -144,7 +144,7 @@ impl<'plan> Rows<'plan> {
         let name = resolved.syscalls;
         let by_host = name != SyscallPolicyName::default() && name == self.policy.syscalls;
         match self.request.syscalls {
-            Some(asked) if asked == name => "--syscalls",
+            Some(requested) if requested == name => "--syscalls",
             _ if by_host => HOST_POLICY,
             _ => DEFAULT,
         }

@@ -32,7 +32,7 @@ pub(super) fn open(
 ) -> Result<ReadInputs, RunError> {
     refusals.check(resolved::check_stdin(request))?;
     let workspace = request.bundle.workspace.as_deref();
-    let of_caller = loaded_manifest::of_caller(&request.bundle, workspace, &policy.refs)?;
+    let of_caller = loaded_manifest::load_from_caller(&request.bundle, workspace, &policy.refs)?;
     let (mut manifest, sources) = match of_caller {
         Some(manifest) => {
             let sources = manifest.manifest.code.len();
@@ -79,13 +79,13 @@ fn read(
         manifest: place,
         warnings,
         ..
-    } = located.map_err(of_bundle)?;
+    } = located.map_err(first_error)?;
     let asked = ResolveRequest {
         manifest: &place,
         registry: &policy.refs,
         require_pin: policy.require_pin,
     };
-    let resolution = resolve(asked, &files).map_err(of_bundle)?;
+    let resolution = resolve(asked, &files).map_err(first_error)?;
     let text = resolution.manifest.to_string().into_bytes();
     let file = escape(path.as_os_str().as_bytes());
     let sources = resolution.layers.iter();
@@ -102,7 +102,7 @@ fn read(
 }
 
 /// A run has one error: the first of a manifest's.
-fn of_bundle(error: BundleError) -> RunError {
+fn first_error(error: BundleError) -> RunError {
     match error {
         BundleError::Manifest(errors) => match errors.into_iter().next() {
             Some(first) => first.into(),

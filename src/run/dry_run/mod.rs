@@ -160,7 +160,7 @@ impl DryRun<'_> {
         self.report.record_cgroup_backend(facts.backend);
         self.describe_files(&files);
         let manifest = match files.as_bundle() {
-            Some(bundle) => Some(resolved::manifest_of(
+            Some(bundle) => Some(resolved::load_manifest(
                 self.request,
                 self.policy,
                 manifest,
@@ -340,8 +340,8 @@ impl DryRun<'_> {
                 store_overlap::keep_stores_apart(&mut resolved.view.clone(), caller, self.policy);
             self.refusals.check(apart)?;
         }
-        let wanted = &resolved.manifest.workspace_sources;
-        mounts.extend(wanted.iter().map(sources::placeholder_mount));
+        let workspace_sources = &resolved.manifest.workspace_sources;
+        mounts.extend(workspace_sources.iter().map(sources::placeholder_mount));
         let named = sources::parse_references(&resolved.manifest, self.request, self.policy);
         self.refusals.check(named)?;
         let asked = view_plan::asked(&mounts).map_err(RunError::from);
@@ -375,7 +375,7 @@ impl DryRun<'_> {
             resolved,
             programs: &programs,
         };
-        let program = self.refusals.check(start_of(&inside, &attempt))?;
+        let program = self.refusals.check(predict_start(&inside, &attempt))?;
         Ok(program.flatten())
     }
 
@@ -441,7 +441,7 @@ fn check_inputs(contract: &IoContract, file_roots: &FileRoots) -> Result<Vec<u64
 }
 
 /// Predicts the start of the body; returns the program if the run form is resolved.
-fn start_of(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Result<Option<Program>, RunError> {
+fn predict_start(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Result<Option<Program>, RunError> {
     let Some(name) = attempt.resolved.argv.first() else {
         return Ok(None);
     };

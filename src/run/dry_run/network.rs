@@ -7,7 +7,11 @@ use spec::plan_report::{DEFAULT, HOST_POLICY, PlannedAddress, PlannedNetwork, Pl
 use spec::request::Request;
 
 /// The network configuration, and the components that enforce it.
-pub(super) fn of(request: &Request, policy: &HostPolicy, egress: &EgressPlan) -> PlannedNetwork {
+pub(super) fn plan_network(
+    request: &Request,
+    policy: &HostPolicy,
+    egress: &EgressPlan,
+) -> PlannedNetwork {
     let options = &request.network;
     let allows = !egress.allowed.is_empty();
     let has_network = allows || options.report_denials;
@@ -91,7 +95,7 @@ mod tests {
         change(&mut request, &mut policy);
         let mut egress = settle(&[], &request.network.allow, &policy.egress);
         egress.refuse_ech |= request.strict;
-        let network = of(&request, &policy, &egress);
+        let network = plan_network(&request, &policy, &egress);
         let unchecked = unchecked(&request, &network);
         (network, unchecked)
     }

@@ -27,7 +27,7 @@ pub(super) struct ReferencedDocuments {
 
 /// Reads the documents that `root`, the manifest at `path`, refers to. Paths are relative to the
 /// manifest's directory, stay in `workspace`, and no link is followed.
-pub(super) fn of_caller(
+pub(super) fn read_from_workspace(
     root: &Node,
     path: &Path,
     workspace: Option<&Path>,
@@ -57,7 +57,7 @@ pub(super) fn of_caller(
 
 /// Reads the documents that `root`, the manifest at `manifest_path` of the bundle, refers to: only
 /// files of the bundle and the host's registry.
-pub(super) fn of_bundle(
+pub(super) fn read_from_bundle(
     root: &Node,
     manifest_path: &RelPath,
     bundle: &dyn BundleFiles,

@@ -45,11 +45,11 @@ impl FileRoots {
         })
     }
 
-    pub(in crate::run) fn of_inputs(&self) -> Option<&FileRoot> {
+    pub(in crate::run) fn input_root(&self) -> Option<&FileRoot> {
         self.workspace.as_ref()
     }
 
-    pub(in crate::run) fn of_outputs(&self) -> Option<&FileRoot> {
+    pub(in crate::run) fn output_root(&self) -> Option<&FileRoot> {
         self.outputs.as_ref().or(self.workspace.as_ref())
     }
 
@@ -62,7 +62,7 @@ impl FileRoots {
         contract: &IoContract,
     ) -> Result<Option<&Workspace>, RunError> {
         let has_inputs = !contract.input_files.is_empty();
-        let has_output_root = contract.output_files.is_empty() || self.of_outputs().is_some();
+        let has_output_root = contract.output_files.is_empty() || self.output_root().is_some();
         match &self.workspace {
             Some((_, workspace)) => Ok(has_inputs.then_some(workspace)),
             None if !has_inputs && has_output_root => Ok(None),

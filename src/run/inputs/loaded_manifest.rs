@@ -70,7 +70,7 @@ pub(in crate::run) struct LoadedManifest {
 ///
 /// # Errors
 /// [`RunError`] naming the file.
-pub(in crate::run) fn of_caller(
+pub(in crate::run) fn load_from_caller(
     options: &BundleOptions,
     workspace: Option<&Path>,
     registry: &Registry,
@@ -78,11 +78,11 @@ pub(in crate::run) fn of_caller(
     let Some(path) = &options.manifest else {
         return Ok(None);
     };
-    of_file(path, workspace, registry).map(Some)
+    load_file(path, workspace, registry).map(Some)
 }
 
 /// Reads the caller's manifest at `path` and the documents in `workspace` that it names.
-fn of_file(
+fn load_file(
     path: &Path,
     workspace: Option<&Path>,
     registry: &Registry,
@@ -95,9 +95,9 @@ fn of_file(
     let ReferencedDocuments {
         blocks,
         inventories,
-    } = block_documents::of_caller(&root, path, workspace, registry);
+    } = block_documents::read_from_workspace(&root, path, workspace, registry);
     Ok(LoadedManifest {
-        manifest: parsed(&root, &shown, &blocks)?,
+        manifest: parse_manifest(&root, &shown, &blocks)?,
         file: shown,
         text: (text, format),
         origin: Origin::Caller,
@@ -107,7 +107,7 @@ fn of_file(
 }
 
 /// The manifest, or its first error.
-fn parsed(root: &Node, shown: &str, blocks: &BlockDocuments) -> Result<Manifest, RunError> {
+fn parse_manifest(root: &Node, shown: &str, blocks: &BlockDocuments) -> Result<Manifest, RunError> {
     let parsed = manifest::parse_with(root, shown, blocks);
     match parsed.errors.into_iter().next() {
         Some(first) => Err(first.into()),
@@ -156,7 +156,7 @@ pub(in crate::run) fn format_of(path: &Path) -> Format {
 ///
 /// # Errors
 /// [`RunError::NoManifest`], [`RunError::Manifest`].
-pub(in crate::run) fn of_bundle(
+pub(in crate::run) fn load_from_bundle(
     bundle: &dyn BundleFiles,
     has_run: bool,
     registry: &Registry,
@@ -164,7 +164,7 @@ pub(in crate::run) fn of_bundle(
     let tree = bundle.tree();
     let mut found = MANIFEST_NAMES
         .iter()
-        .filter(|(name, _)| matches!(kind_of(tree, name), Some(Entry::File { .. })));
+        .filter(|(name, _)| matches!(entry_at(tree, name), Some(Entry::File { .. })));
     let Some((name, format)) = found.next() else {
         if has_run {
             let manifest = manifest::empty();
@@ -206,8 +206,8 @@ pub(in crate::run) fn of_bundle(
     let ReferencedDocuments {
         blocks,
         inventories,
-    } = block_documents::of_bundle(&root, &path, bundle, registry);
-    let manifest = parsed(&root, name, &blocks)?;
+    } = block_documents::read_from_bundle(&root, &path, bundle, registry);
+    let manifest = parse_manifest(&root, name, &blocks)?;
     Ok(LoadedManifest {
         manifest,
         file: (*name).to_owned(),
@@ -218,7 +218,7 @@ pub(in crate::run) fn of_bundle(
     })
 }
 
-fn kind_of<'tree>(tree: &'tree Tree, name: &str) -> Option<&'tree Entry> {
+fn entry_at<'tree>(tree: &'tree Tree, name: &str) -> Option<&'tree Entry> {
     tree.get(&RelPath::parse(name.as_bytes()).ok()?)
 }
 

@@ -38,8 +38,9 @@ pub(super) fn open_inputs(
     refusals: &mut Refusals,
 ) -> Result<Inputs, RunError> {
     refusals.check(resolved::check_stdin(request))?;
-    let path = workspace_of(request);
-    let manifest = loaded_manifest::of_caller(&request.bundle, path.as_deref(), &policy.refs)?;
+    let path = find_workspace(request);
+    let manifest =
+        loaded_manifest::load_from_caller(&request.bundle, path.as_deref(), &policy.refs)?;
     let archive = match &request.subject {
         Subject::Command(_) => None,
         Subject::Bundle(BundleArgument::Path(path)) => Some(archive::open_archive(path)?),
@@ -58,7 +59,7 @@ pub(super) fn open_inputs(
 }
 
 /// The workspace of the flag; for the caller's own manifest, the current directory by default.
-pub(super) fn workspace_of(request: &Request) -> Option<PathBuf> {
+pub(super) fn find_workspace(request: &Request) -> Option<PathBuf> {
     let of_flag = request.bundle.workspace.clone();
     of_flag.or_else(|| match &request.bundle.manifest {
         Some(_) => request.caller.working_directory.clone(),

@@ -13,7 +13,7 @@ use rustix::fs::{Access as AccessMode, StatVfsMountFlags};
 use rustix::io::Errno;
 
 use crate::run::image::{OpenedImage, SelectedImage};
-use crate::run::planning::programs::shebang::{HEAD_BYTES, head_of, line_of, words_of};
+use crate::run::planning::programs::shebang::{HEAD_BYTES, first_line, read_head, split_words};
 use crate::run::unpacking::bundle_files::BundleFiles;
 use archive::Entry;
 use sandbox::view::{BASE_CANDIDATES, BUNDLE, ViewStep};
@@ -146,7 +146,7 @@ impl Inside<'_> {
 
     /// The names in a mounted directory of the host or in a directory of the bundle.
     pub(in crate::run) fn names(&self, path: &[u8]) -> Vec<String> {
-        match self.mount_of(path) {
+        match self.find_mount(path) {
             Some((ViewStep::Bind { source, .. }, rest)) => {
                 let mut directory = PathBuf::from(OsString::from_vec(source.clone()));
                 if !rest.is_empty() {
@@ -219,7 +219,7 @@ impl Inside<'_> {
                 if scripts >= SCRIPTS_MAX {
                     return Err(ExecError::Loop);
                 }
-                let interpreter = line_of(head).and_then(|line| words_of(line).next());
+                let interpreter = first_line(head).and_then(|line| split_words(line).next());
                 let interpreter = interpreter.ok_or_else(|| ExecError::UnknownFormat(program()))?;
                 let named = absolute(interpreter, working_directory);
                 let found = self.executable(&named, working_directory, scripts + 1);
@@ -295,7 +295,7 @@ impl Inside<'_> {
 
     /// What is at exactly this path, whose parents are directories.
     fn node(&self, path: &[u8]) -> Node {
-        match self.mount_of(path) {
+        match self.find_mount(path) {
             Some((ViewStep::Bind { source, target, .. }, rest)) => {
                 let is_base = BASE_CANDIDATES
                     .iter()
@@ -314,7 +314,7 @@ impl Inside<'_> {
     }
 
     /// The mount that a path lies in, and the rest of the path.
-    fn mount_of<'path>(&self, path: &'path [u8]) -> Option<(&ViewStep, &'path [u8])> {
+    fn find_mount<'path>(&self, path: &'path [u8]) -> Option<(&ViewStep, &'path [u8])> {
         let below = |mount: &[u8]| beneath(path, mount);
         // The deepest mount wins; of two at one path, the later one.
         self.steps
@@ -435,7 +435,7 @@ impl Inside<'_> {
             // Opens regular files only: opening a device can have effects.
             head: found
                 .is_file()
-                .then(|| head_of(&path, !rest.is_empty()))
+                .then(|| read_head(&path, !rest.is_empty()))
                 .flatten(),
             host: Some(path),
         }

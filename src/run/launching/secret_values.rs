@@ -9,8 +9,8 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use crate::plan::grants::Origin;
 use crate::run::error::RunError;
 use crate::run::inputs::block_documents::inventory_of_workspace;
+use crate::run::inputs::find_workspace;
 use crate::run::inputs::loaded_manifest::{format_of, read_file};
-use crate::run::inputs::workspace_of;
 use crate::run::planning::resolved::ResolvedRun;
 use secrets::mask::{Masks, VALUE_BYTES_MIN};
 use secrets::{Around, Expected, resolve, shown};
@@ -117,7 +117,7 @@ pub(in crate::run) fn expect(
     policy: &HostPolicy,
     resolved: &ResolvedRun,
 ) -> Result<Vec<Expected>, RunError> {
-    let requested = RequestedSecrets::of(request, policy, resolved)?;
+    let requested = RequestedSecrets::collect(request, policy, resolved)?;
     let RequestedSecrets {
         from_provider,
         inventories,
@@ -153,7 +153,7 @@ pub(in crate::run) fn overwrite_values(resolved: &mut ResolvedRun, environment: 
 }
 
 impl<'run> RequestedSecrets<'run> {
-    pub(in crate::run) fn of(
+    pub(in crate::run) fn collect(
         request: &'run Request,
         policy: &'run HostPolicy,
         resolved: &ResolvedRun,
@@ -267,7 +267,7 @@ fn known_inventories(
         .iter()
         .chain(&resolved.manifest.inventories);
     let mut of_manifest: Vec<Inventory> = of_manifest.cloned().collect();
-    let of_workspace = workspace_of(request)
+    let of_workspace = find_workspace(request)
         .as_deref()
         .and_then(inventory_of_workspace);
     let mut levels = Vec::new();

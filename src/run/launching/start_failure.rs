@@ -141,7 +141,7 @@ impl Attempt<'_> {
         if self.request.workdir.is_none() {
             return "correct it, or name a directory inside with -w".to_owned();
         }
-        let path = path_of(&self.resolved.working_directory);
+        let path = to_path(&self.resolved.working_directory);
         let bytes = path.as_os_str().as_bytes();
         // `-w .` names the host's directory, which is not mounted.
         let on_host = shell_word(bytes).filter(|_| path.is_dir() && check_target(bytes).is_ok());
@@ -162,13 +162,13 @@ impl Attempt<'_> {
                 hint: format!("did you mean `{near}`?"),
             };
         }
-        let here = self.caller().working_directory.as_deref();
-        let here = here.filter(|_| self.is_command() && !self.is_image());
-        let beside = here.map(|here| here.join(OsStr::from_bytes(name)));
-        let beside = beside.filter(|path| is_executable(path));
+        let directory = self.caller().working_directory.as_deref();
+        let directory = directory.filter(|_| self.is_command() && !self.is_image());
+        let in_directory = directory.map(|directory| directory.join(OsStr::from_bytes(name)));
+        let in_directory = in_directory.filter(|path| is_executable(path));
         let shown = escape(name);
         if !name.contains(&b'/') {
-            if beside.is_some() {
+            if in_directory.is_some() {
                 return Reason {
                     why: Some("a name without a slash is looked up on the PATH".to_owned()),
                     hint: format!("it is in this directory: write ./{shown}"),
@@ -189,17 +189,15 @@ impl Attempt<'_> {
             };
         }
         let path = absolute(name, &self.resolved.working_directory);
-        let path = path_of(&path);
+        let path = to_path(&path);
         if self.is_image() {
             return Reason {
                 why: Some("the image has nothing at this path".to_owned()),
                 hint: INSTALL_IN_IMAGE.to_owned(),
             };
         }
-        if let Some(beside) = beside
-            .map(|beside| normalize(&beside))
-            .filter(|it| *it != path)
-        {
+        let in_directory = in_directory.map(|found| normalize(&found));
+        if let Some(other) = in_directory.filter(|found| *found != path) {
             return Reason {
                 why: Some(format!(
                     "it is looked up in {}, where the command starts",
@@ -207,7 +205,7 @@ impl Attempt<'_> {
                 )),
                 hint: format!(
                     "name it by its absolute path: {}",
-                    escape(beside.as_os_str().as_bytes())
+                    escape(other.as_os_str().as_bytes())
                 ),
             };
         }
@@ -252,7 +250,7 @@ impl Attempt<'_> {
             "the first line of {file} names the interpreter `{}`, {lack}",
             escape(interpreter)
         ));
-        let path = path_of(&absolute(interpreter, &self.resolved.working_directory));
+        let path = to_path(&absolute(interpreter, &self.resolved.working_directory));
         let flags = self
             .mount_flags(&path)
             .filter(|_| is_missing && !self.is_image());
@@ -369,7 +367,7 @@ impl Attempt<'_> {
         let directory = &self.resolved.working_directory;
         let absolutes: Vec<PathBuf> = directories
             .iter()
-            .map(|path| path_of(&absolute(path, directory)))
+            .map(|path| to_path(&absolute(path, directory)))
             .collect();
         let mut names: Vec<String> = absolutes
             .iter()
@@ -489,7 +487,7 @@ fn location(program: &Program) -> String {
 
 /// Path in the bundle; `None` for a path outside it.
 fn in_bundle(program: &Program) -> Option<Vec<u8>> {
-    let path = path_of(&program.path).into_os_string().into_vec();
+    let path = to_path(&program.path).into_os_string().into_vec();
     let path = path.strip_prefix(BUNDLE.as_bytes())?;
     path.strip_prefix(b"/").map(<[u8]>::to_vec)
 }
@@ -501,7 +499,7 @@ fn shell_word(path: &[u8]) -> Option<String> {
     (escape(path) == text).then(|| quoted(&format!("{before}{text}")))
 }
 
-fn path_of(path: &[u8]) -> PathBuf {
+fn to_path(path: &[u8]) -> PathBuf {
     normalize(Path::new(OsStr::from_bytes(path)))
 }
 

@@ -87,7 +87,7 @@ impl Run<'_> {
         run_id: &str,
         outcome: Outcome,
     ) -> Vec<SyncedReport> {
-        let Some((path, workspace)) = file_roots.of_outputs() else {
+        let Some((path, workspace)) = file_roots.output_root() else {
             return Vec::new();
         };
         let files = &contract.output_files;

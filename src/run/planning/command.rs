@@ -7,10 +7,10 @@ use crate::run::error::RunError;
 use crate::run::image::finding::Access;
 use crate::run::image::{self, OpenedImage, SelectedImage};
 use crate::run::planning::programs::lookup::{self, is_in_base_view};
-use crate::run::planning::programs::shebang::head_of;
+use crate::run::planning::programs::shebang::read_head;
 use crate::run::planning::programs::{callers_program, invisible_arguments, line_ends};
 use crate::run::planning::resolved::{
-    ResolvedRun, bytes_of, is_covered, is_mounted_in_place, resolve_egress, syscalls,
+    ResolvedRun, is_covered, is_mounted_in_place, path_bytes, resolve_egress, syscalls,
 };
 use crate::run::preparation::PreparedPackages;
 use crate::run::refusals::Refusals;
@@ -65,7 +65,7 @@ pub(super) fn resolve_command(
     let caller_directory = request.caller.working_directory.as_deref();
     if let Some(image) = &resolved.image {
         // Paths refer to the image; no host file is mounted for them.
-        let of_flag = request.workdir.as_deref().map(bytes_of);
+        let of_flag = request.workdir.as_deref().map(path_bytes);
         let of_image = image
             .opened
             .as_ref()
@@ -77,12 +77,12 @@ pub(super) fn resolve_command(
     // A relative path starts at the working directory inside, not at the host's.
     let start = request.workdir.as_deref().or(caller_directory);
     if let Some(path) = lookup::path_of_command(name, start) {
-        resolved.program = Some(bytes_of(&path));
-        let head = path.is_file().then(|| head_of(&path, false)).flatten();
-        let warning = head.and_then(|head| line_ends::warning(&head, name));
+        resolved.program = Some(path_bytes(&path));
+        let head = path.is_file().then(|| read_head(&path, false)).flatten();
+        let warning = head.and_then(|head| line_ends::check_head(&head, name));
         resolved.warnings.extend(warning);
         if !is_in_base_view(&path) && !is_covered(&resolved.view, &path) && path.exists() {
-            resolved.bound.push(escape(&bytes_of(&path)));
+            resolved.bound.push(escape(&path_bytes(&path)));
             resolved.view.push(ViewEntry::Bind {
                 source: path.clone(),
                 target: path,
@@ -93,13 +93,13 @@ pub(super) fn resolve_command(
         refusals.check(resolved.mount_callers_program(request, policy))?;
     }
     resolved.working_directory = match (&request.workdir, caller_directory) {
-        (Some(directory), _) => bytes_of(directory),
+        (Some(directory), _) => path_bytes(directory),
         (None, Some(directory))
             if is_in_base_view(directory)
                 || is_mounted_in_place(&resolved.view, directory)
                 || invisible_arguments::mounts_part_of(directory, &request.view) =>
         {
-            bytes_of(directory)
+            path_bytes(directory)
         }
         _ => HOME.into(),
     };
@@ -130,7 +130,7 @@ impl ResolvedRun {
         };
         for source in found.needs {
             if !is_mounted_in_place(&self.view, &source) {
-                self.bound.push(escape(&bytes_of(&source)));
+                self.bound.push(escape(&path_bytes(&source)));
                 self.view.push(ViewEntry::Bind {
                     target: source.clone(),
                     source,
@@ -138,7 +138,7 @@ impl ResolvedRun {
                 });
             }
         }
-        self.program = Some(bytes_of(&found.program));
+        self.program = Some(path_bytes(&found.program));
         self.program_directories.extend(found.directory);
         Ok(())
     }

@@ -381,7 +381,7 @@ mod tests {
             Package: curl\nStatus: deinstall ok config-files\n\n\
             Package: half\nStatus: install ok half-configured\nDescription: x\n Status: install ok installed\n\n\
             Status: install ok installed\n\n\
-            Package: held\nStatus: resources ok installed\n";
+            Package: held\nStatus: hold ok installed\n";
         assert_eq!(installed(status.as_bytes()), ["git", "held"]);
     }
 

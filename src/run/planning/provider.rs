@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::plan::node_permission::{self, NodePermissionError};
 use crate::plan::run_place;
 use crate::run::error::RunError;
-use crate::run::inputs::workspace_of;
+use crate::run::inputs::find_workspace;
 use crate::run::planning::programs::lookup;
 use crate::run::planning::programs::node_version::NodeVersions;
 use crate::run::planning::resolved::ResolvedRun;
@@ -78,7 +78,7 @@ pub(super) fn check_directory(
     } else {
         // Without a workspace the mount is refused elsewhere.
         let path =
-            workspace_of(request).map(|root| root.join(OsStr::from_bytes(directory.as_bytes())));
+            find_workspace(request).map(|root| root.join(OsStr::from_bytes(directory.as_bytes())));
         let problem = match path.map(|path| path.metadata()) {
             None => return Ok(()),
             Some(Ok(found)) if found.is_dir() => return Ok(()),
@@ -160,7 +160,7 @@ impl ResolvedRun {
             return Err(NodePermissionError::Script { path: shown }.into());
         }
         let version = versions
-            .of(&path)
+            .get(&path)
             .map_err(|problem| NodePermissionError::NoVersion {
                 path: shown.clone(),
                 problem,

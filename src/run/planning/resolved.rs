@@ -88,7 +88,7 @@ pub(in crate::run) fn check_stdin(request: &Request) -> Result<(), RunError> {
 ///
 /// # Errors
 /// [`RunError::NoManifest`], [`RunError::Manifest`].
-pub(in crate::run) fn manifest_of(
+pub(in crate::run) fn load_manifest(
     request: &Request,
     policy: &HostPolicy,
     of_caller: Option<LoadedManifest>,
@@ -96,7 +96,9 @@ pub(in crate::run) fn manifest_of(
 ) -> Result<LoadedManifest, RunError> {
     match of_caller {
         Some(manifest) => Ok(manifest),
-        None => loaded_manifest::of_bundle(bundle, request.bundle.run.is_some(), &policy.refs),
+        None => {
+            loaded_manifest::load_from_bundle(bundle, request.bundle.run.is_some(), &policy.refs)
+        }
     }
 }
 
@@ -115,7 +117,7 @@ pub(in crate::run) fn resolve(
     match (&request.subject, bundle) {
         (Subject::Command(argv), _) => resolve_command(request, policy, argv, access, refusals),
         (Subject::Bundle(_), Some(bundle)) => {
-            let manifest = manifest_of(request, policy, of_caller, bundle)?;
+            let manifest = load_manifest(request, policy, of_caller, bundle)?;
             resolve_bundle(request, policy, manifest, access, bundle, refusals)
         }
         (Subject::Bundle(_), None) => Err(RunError::host("find the bundle")(Errno::NOENT)),
@@ -255,7 +257,7 @@ fn resolve_run(
     let arguments = &request.bundle.arguments;
     let mut resolved_form = detection::resolve(&run, &files, &found, arguments)?;
     let program = resolved_form.argv.first();
-    let warning = program.and_then(|program| line_ends::of_bundle(bundle, program));
+    let warning = program.and_then(|program| line_ends::check_bundle_program(bundle, program));
     resolved_form.warnings.extend(warning);
     let directory = working_directory_of_bundle(request, manifest);
     Ok(provider::placed(manifest, &run, resolved_form, &directory))
@@ -422,7 +424,7 @@ impl ResolvedRun {
                 return Ok(());
             };
             if !is_mounted_in_place(&self.view, source) {
-                self.bound.push(escape(&bytes_of(source)));
+                self.bound.push(escape(&path_bytes(source)));
                 self.view.push(bind);
             }
         }
@@ -432,12 +434,12 @@ impl ResolvedRun {
 
     fn add_workspace_mounts(&mut self, request: &Request, origin: Origin) -> Result<(), RunError> {
         // Paths of the caller's own manifest are relative to the caller's directory.
-        let here = match origin {
+        let caller_directory = match origin {
             Origin::Caller => request.caller.working_directory.as_ref(),
             Origin::Bundle => None,
         };
         for mount in &self.manifest.mounts {
-            let Some(workspace) = request.bundle.workspace.as_ref().or(here) else {
+            let Some(workspace) = request.bundle.workspace.as_ref().or(caller_directory) else {
                 return Err(RunError::Argument {
                     code: "workspace_missing",
                     what: "mount at",
@@ -459,16 +461,22 @@ impl ResolvedRun {
     /// secrets last.
     pub(super) fn add_variables(&mut self, request: &Request) {
         for name in &self.manifest.env_passthrough {
-            let wanted = name.as_bytes();
+            let variable = name.as_bytes();
             let value = request
                 .caller
                 .environment
                 .iter()
-                .find(|(known, _)| known == wanted);
+                .find(|(known, _)| known == variable);
             match value {
                 Some(entry) => self.environment.push(entry.clone()),
                 // The caller gave a value.
-                None if request.environment.iter().any(|(known, _)| known == wanted) => (),
+                None if request
+                    .environment
+                    .iter()
+                    .any(|(known, _)| known == variable) =>
+                {
+                    ()
+                }
                 None => self.warnings.push(WarningReport::new(
                     "variable_unset",
                     format!("`sandbox.env.passthrough` names {name}, which is not set here"),
@@ -504,7 +512,7 @@ fn check_grants(
 
 fn working_directory_of_bundle(request: &Request, manifest: &Manifest) -> Vec<u8> {
     if let Some(directory) = &request.workdir {
-        return bytes_of(directory);
+        return path_bytes(directory);
     }
     provider::directory(manifest)
 }
@@ -523,6 +531,6 @@ pub(super) fn is_covered(view: &[ViewEntry], path: &Path) -> bool {
         .any(|entry| matches!(entry, ViewEntry::Bind { target, .. } if path.starts_with(target)))
 }
 
-pub(super) fn bytes_of(path: &Path) -> Vec<u8> {
+pub(super) fn path_bytes(path: &Path) -> Vec<u8> {
     std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).to_vec()
 }

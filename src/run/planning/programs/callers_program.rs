@@ -11,7 +11,7 @@ use crate::run::error::RunError;
 use crate::run::planning::programs::lookup::{
     directory_of, is_executable, is_in_base_view, is_script, prefix_of, refuse_script,
 };
-use crate::run::planning::programs::shebang::{head_of, line_of, words_of};
+use crate::run::planning::programs::shebang::{first_line, read_head, split_words};
 use crate::run::planning::programs::shims::{self, Shim};
 use spec::path::escape;
 use spec::request::Caller;
@@ -88,8 +88,8 @@ pub(in crate::run) fn resolve(
     interpreters: &[PathBuf],
     is_mounted: &dyn Fn(&Path) -> bool,
 ) -> Result<Found, RunError> {
-    if let Some(environment) = environment_of(&path) {
-        return Ok(of_environment(path, environment, caller));
+    if let Some(environment) = find_environment(&path) {
+        return Ok(resolve_in_environment(path, environment, caller));
     }
     let real = path.canonicalize().unwrap_or_else(|_| path.clone());
     let is_system = is_in_base_view(&path);
@@ -138,12 +138,12 @@ pub(in crate::run) fn resolve(
 
 /// Whether a script and its interpreter lie below `prefix`, as `bin/npm` beside `bin/node`.
 fn is_self_contained(prefix: &Path, script: &Path) -> bool {
-    let Some(head) = head_of(script, false).filter(|_| script.starts_with(prefix)) else {
+    let Some(head) = read_head(script, false).filter(|_| script.starts_with(prefix)) else {
         return false;
     };
-    let line = line_of(&head).unwrap_or_default();
+    let line = first_line(&head).unwrap_or_default();
     // A wrong line end is reported when the script does not start.
-    let mut words = words_of(line.strip_suffix(b"\r").unwrap_or(line));
+    let mut words = split_words(line.strip_suffix(b"\r").unwrap_or(line));
     let interpreter = match words.next() {
         Some(b"/usr/bin/env") => words
             .next()
@@ -155,7 +155,7 @@ fn is_self_contained(prefix: &Path, script: &Path) -> bool {
 }
 
 /// The virtual environment that contains a program.
-fn environment_of(path: &Path) -> Option<PathBuf> {
+fn find_environment(path: &Path) -> Option<PathBuf> {
     let bin = path.parent()?.canonicalize().ok()?;
     let root = bin.parent()?;
     root.join(VENV).is_file().then(|| root.to_path_buf())
@@ -163,9 +163,9 @@ fn environment_of(path: &Path) -> Option<PathBuf> {
 
 /// Python finds its environment by the path it was started by, and its library in the base
 /// installation.
-fn of_environment(path: PathBuf, root: PathBuf, caller: &Caller) -> Found {
+fn resolve_in_environment(path: PathBuf, root: PathBuf, caller: &Caller) -> Found {
     let mut needs = Vec::new();
-    if let Some(base) = base_of(&root)
+    if let Some(base) = read_base(&root)
         && let Ok(real) = base.canonicalize()
         && !is_in_base_view(&real)
     {
@@ -183,7 +183,7 @@ fn of_environment(path: PathBuf, root: PathBuf, caller: &Caller) -> Found {
 }
 
 /// `home` of the environment's file: the directory of the base Python.
-fn base_of(root: &Path) -> Option<PathBuf> {
+fn read_base(root: &Path) -> Option<PathBuf> {
     use std::io::Read as _;
     let mut text = String::new();
     let file = std::fs::File::open(root.join(VENV)).ok()?;

@@ -31,7 +31,7 @@ pub(in crate::run::planning) fn find(
         if !is_typescript(run) {
             return unknown;
         }
-        versions.of(&path).unwrap_or(unknown)
+        versions.get(&path).unwrap_or(unknown)
     });
     Interpreters {
         node,

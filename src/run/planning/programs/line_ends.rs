@@ -1,7 +1,7 @@
 //! Scripts whose first line ends with CR LF: the kernel passes the carriage return as part of the
 //! last word, and `env` then looks for a program that does not exist.
 
-use crate::run::planning::programs::shebang::{HEAD_BYTES, line_of, words_of};
+use crate::run::planning::programs::shebang::{HEAD_BYTES, first_line, split_words};
 use crate::run::unpacking::bundle_files::BundleFiles;
 use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
@@ -13,19 +13,19 @@ pub(in crate::run) const SCRIPT_LINE_ENDS: &str = "script_line_ends";
 pub(in crate::run) const NOT_FOUND: i32 = 127;
 
 /// Checks a program of the bundle.
-pub(in crate::run::planning) fn of_bundle(
+pub(in crate::run::planning) fn check_bundle_program(
     bundle: &dyn BundleFiles,
     program: &[u8],
 ) -> Option<WarningReport> {
     let path = RelPath::parse(program.strip_prefix(b"./").unwrap_or(program)).ok()?;
     bundle.tree().get(&path)?;
-    warning(&bundle.head(&path, HEAD_BYTES).ok()?, path.as_bytes())
+    check_head(&bundle.head(&path, HEAD_BYTES).ok()?, path.as_bytes())
 }
 
 /// Checks a program at `path` that begins with `head`. Skips a line of one word: its start fails
 /// with a clear reason.
-pub(in crate::run::planning) fn warning(head: &[u8], path: &[u8]) -> Option<WarningReport> {
-    let mut words = words_of(line_of(head)?.strip_suffix(b"\r")?);
+pub(in crate::run::planning) fn check_head(head: &[u8], path: &[u8]) -> Option<WarningReport> {
+    let mut words = split_words(first_line(head)?.strip_suffix(b"\r")?);
     words.next()?;
     let last = words.next_back()?;
     let message = format!(
@@ -56,7 +56,7 @@ mod tests {
             (b"\x7fELF\r\n", None),
             (b"", None),
         ] {
-            let message = warning(head, b"tool").map(|warning| warning.message);
+            let message = check_head(head, b"tool").map(|warning| warning.message);
             assert_eq!(message.is_some(), last.is_some(), "{message:?}");
             let message = message.unwrap_or_default();
             assert!(message.contains(last.unwrap_or_default()), "{message}");

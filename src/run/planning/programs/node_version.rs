@@ -34,7 +34,7 @@ impl NodeVersions {
     ///
     /// # Errors
     /// Why it is unknown, as the end of "`node` …".
-    pub(crate) fn of(&self, path: &Path) -> Result<NodeVersion, String> {
+    pub(crate) fn get(&self, path: &Path) -> Result<NodeVersion, String> {
         if let Some(known) = self.known.borrow().get(path) {
             return known.clone();
         }
@@ -50,10 +50,10 @@ fn find(path: &Path) -> Result<NodeVersion, String> {
     let unread = |error: std::io::Error| format!("cannot be read: {error}");
     let real = path.canonicalize().map_err(unread)?;
     let prefix = real.parent().and_then(Path::parent);
-    if let Some(version) = prefix.and_then(|prefix| of_header(&prefix.join(HEADER))) {
+    if let Some(version) = prefix.and_then(|prefix| read_header(&prefix.join(HEADER))) {
         return Ok(version);
     }
-    of_program(&real).map_err(unread)?.ok_or_else(|| {
+    search_program(&real).map_err(unread)?.ok_or_else(|| {
         format!("has no known version: neither the program nor {HEADER} beside it names one")
     })
 }
@@ -71,7 +71,7 @@ fn open(path: &Path) -> std::io::Result<File> {
     }
 }
 
-fn of_header(path: &Path) -> Option<NodeVersion> {
+fn read_header(path: &Path) -> Option<NodeVersion> {
     let mut text = String::new();
     let file = open(path).ok()?;
     file.take(HEADER_BYTES_MAX).read_to_string(&mut text).ok()?;
@@ -89,7 +89,7 @@ fn of_header(path: &Path) -> Option<NodeVersion> {
 }
 
 /// Finds the version in the program file.
-fn of_program(path: &Path) -> std::io::Result<Option<NodeVersion>> {
+fn search_program(path: &Path) -> std::io::Result<Option<NodeVersion>> {
     let mut file = open(path)?.take(PROGRAM_BYTES_MAX);
     let mut part = vec![0; PART_BYTES];
     let mut kept = 0;
@@ -98,7 +98,7 @@ fn of_program(path: &Path) -> std::io::Result<Option<NodeVersion>> {
         let Some(filled) = part.get(..kept + count) else {
             return Ok(None);
         };
-        if let Some(version) = named_in(filled) {
+        if let Some(version) = find_version(filled) {
             return Ok(Some(version));
         }
         if count == 0 {
@@ -111,7 +111,7 @@ fn of_program(path: &Path) -> std::io::Result<Option<NodeVersion>> {
     }
 }
 
-fn named_in(bytes: &[u8]) -> Option<NodeVersion> {
+fn find_version(bytes: &[u8]) -> Option<NodeVersion> {
     let slashes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/');
     slashes.map(|(at, _)| at).find_map(|at| {
         let rest = bytes.get(at..)?.strip_prefix(RELEASE)?;
@@ -152,9 +152,9 @@ mod tests {
     fn the_header_beside_the_program_has_the_version() {
         let (_directory, path) = prefix(b"", Some(HEADER_TEXT));
         let versions = NodeVersions::default();
-        assert_eq!(versions.of(&path), version(22, 18));
+        assert_eq!(versions.get(&path), version(22, 18));
         std::fs::remove_file(&path).expect("removed");
-        assert_eq!(versions.of(&path), version(22, 18), "looked for once");
+        assert_eq!(versions.get(&path), version(22, 18), "looked for once");
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
             let text = [&vec![b'x'; before][..], name].concat();
             let (_directory, path) = prefix(&text, Some("no header"));
             assert_eq!(
-                NodeVersions::default().of(&path),
+                NodeVersions::default().get(&path),
                 version(24, 1),
                 "{before}"
             );
@@ -184,11 +184,11 @@ mod tests {
             b"/node-vx.y.z\0",
         ] {
             let (_prefix, path) = prefix(program, None);
-            assert!(NodeVersions::default().of(&path).is_err());
+            assert!(NodeVersions::default().get(&path).is_err());
         }
         assert!(!started.exists());
         let nowhere = Path::new("/nonexistent");
-        assert!(NodeVersions::default().of(nowhere).is_err());
+        assert!(NodeVersions::default().get(nowhere).is_err());
     }
 
     #[test]
@@ -196,7 +196,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let fifo = directory.path().join("node");
         rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).expect("made");
-        assert!(NodeVersions::default().of(&fifo).is_err());
-        assert!(NodeVersions::default().of(directory.path()).is_err());
+        assert!(NodeVersions::default().get(&fifo).is_err());
+        assert!(NodeVersions::default().get(directory.path()).is_err());
     }
 }

@@ -12,7 +12,7 @@ pub(in crate::run) const HEAD_BYTES: u64 = 256;
 
 /// The first bytes of a regular file of the host, without blocking. `is_checked`: the file itself was
 /// checked, so a link that replaced it is not followed.
-pub(in crate::run) fn head_of(path: &Path, is_checked: bool) -> Option<Vec<u8>> {
+pub(in crate::run) fn read_head(path: &Path, is_checked: bool) -> Option<Vec<u8>> {
     // The file may have been replaced by a FIFO or a link.
     let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     flags.set(OFlags::NOFOLLOW, is_checked);
@@ -30,13 +30,13 @@ pub(in crate::run) fn head_of(path: &Path, is_checked: bool) -> Option<Vec<u8>> 
 }
 
 /// The first line after `#!`, without its end; `None` without `#!`.
-pub(in crate::run) fn line_of(head: &[u8]) -> Option<&[u8]> {
+pub(in crate::run) fn first_line(head: &[u8]) -> Option<&[u8]> {
     let line = head.strip_prefix(b"#!")?;
     line.split(|byte| *byte == b'\n').next()
 }
 
 /// The words of such a line, the interpreter first.
-pub(in crate::run) fn words_of(line: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+pub(in crate::run) fn split_words(line: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     line.split(|byte| matches!(byte, b' ' | b'\t'))
         .filter(|word| !word.is_empty())
 }

@@ -54,7 +54,7 @@ pub(super) fn read(program: &Path, words: &[Vec<u8>], caller: &Caller) -> Shim {
     let Some(root) = directory.parent().filter(|_| directory.ends_with("shims")) else {
         return Shim::NotAShim;
     };
-    let text = text_of(program).unwrap_or_default();
+    let text = read_text(program).unwrap_or_default();
     if root.join("versions").is_dir() && text.contains("pyenv\" exec ") {
         return lookup.resolve_pyenv(root);
     }
@@ -102,7 +102,7 @@ impl Lookup<'_> {
     fn nearest<Found>(&self, name: &str, read: impl Fn(&str) -> Option<Found>) -> Option<Found> {
         let here = self.caller.working_directory.as_deref()?;
         here.ancestors()
-            .find_map(|directory| read(&text_of(&directory.join(name))?))
+            .find_map(|directory| read(&read_text(&directory.join(name))?))
     }
 
     fn program_in(&self, prefix: &Path) -> Option<PathBuf> {
@@ -138,7 +138,7 @@ impl Lookup<'_> {
         let versions = self
             .word("PYENV_VERSION")
             .or_else(|| self.nearest(".python-version", of_file))
-            .or_else(|| of_file(&text_of(&root.join("version"))?))
+            .or_else(|| of_file(&read_text(&root.join("version"))?))
             .unwrap_or_else(|| "system".to_owned());
         for version in versions.split(':') {
             if version == "system" {
@@ -175,7 +175,7 @@ impl Lookup<'_> {
         let versions = self
             .word(&variable)
             .or_else(|| self.nearest(".tool-versions", of_file))
-            .or_else(|| of_file(&text_of(&self.home(".tool-versions"))?));
+            .or_else(|| of_file(&read_text(&self.home(".tool-versions"))?));
         let Some(versions) = versions else {
             return self.unknown("asdf", format!("no .tool-versions says which {plugin}"));
         };
@@ -211,7 +211,7 @@ impl Lookup<'_> {
         };
         let version = self
             .nearest("package.json", of_package)
-            .or_else(|| of_user(&text_of(&root.join("tools/user/platform.json"))?));
+            .or_else(|| of_user(&read_text(&root.join("tools/user/platform.json"))?));
         let Some(version) = version else {
             return self.unknown("volta", "no version of node was chosen".to_owned());
         };
@@ -235,19 +235,19 @@ impl Lookup<'_> {
         }
         let root = self.variable("RUSTUP_HOME");
         let root = root.map_or_else(|| self.home(".rustup"), PathBuf::from);
-        let settings = text_of(&root.join("settings.toml")).unwrap_or_default();
+        let settings = read_text(&root.join("settings.toml")).unwrap_or_default();
         let here = self.caller.working_directory.as_deref();
         // The nearer one wins; in one directory an override precedes a file.
         let of_directory = |directory: &Path| {
-            let of_file = |name: &str| text_of(&directory.join(name));
-            value_of(&settings, &format!("\"{}\"", directory.display()))
-                .or_else(|| channel_of(&of_file("rust-toolchain")?))
-                .or_else(|| channel_of(&of_file("rust-toolchain.toml")?))
+            let of_file = |name: &str| read_text(&directory.join(name));
+            find_value(&settings, &format!("\"{}\"", directory.display()))
+                .or_else(|| find_channel(&of_file("rust-toolchain")?))
+                .or_else(|| find_channel(&of_file("rust-toolchain.toml")?))
         };
         let toolchain = self
             .word("RUSTUP_TOOLCHAIN")
             .or_else(|| here?.ancestors().find_map(of_directory))
-            .or_else(|| value_of(&settings, "default_toolchain"));
+            .or_else(|| find_value(&settings, "default_toolchain"));
         let Some(toolchain) = toolchain else {
             return self.unknown("rustup", "no toolchain was chosen".to_owned());
         };
@@ -291,15 +291,15 @@ fn version_in(versions: &Path, version: &str) -> Option<PathBuf> {
 }
 
 /// The channel of a `rust-toolchain` file in either format.
-fn channel_of(text: &str) -> Option<String> {
-    value_of(text, "channel").or_else(|| {
+fn find_channel(text: &str) -> Option<String> {
+    find_value(text, "channel").or_else(|| {
         let name = text.trim();
         is_name(name).then(|| name.to_owned())
     })
 }
 
 /// The value of a line `key = "value"`.
-fn value_of(text: &str, key: &str) -> Option<String> {
+fn find_value(text: &str, key: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let (name, value) = line.split_once('=')?;
         let value = value.trim().strip_prefix('"')?;
@@ -313,7 +313,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('.') && text.chars().all(is_plain)
 }
 
-fn text_of(path: &Path) -> Option<String> {
+fn read_text(path: &Path) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::openat(CWD, path, flags, Mode::empty()).ok()?;
     String::from_utf8(read_regular(file, FILE_BYTES_MAX).ok()?).ok()

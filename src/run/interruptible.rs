@@ -18,9 +18,9 @@ use sys::signal;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct WaitLimit<'run> {
     /// The remaining wall time.
-    pub(crate) time: Option<Duration>,
+    pub(super) time: Option<Duration>,
     /// Descriptor of the signals that cancel a run; `None` if they end this process.
-    pub(crate) signals: Option<BorrowedFd<'run>>,
+    pub(super) signals: Option<BorrowedFd<'run>>,
 }
 
 impl<'run> WaitLimit<'run> {

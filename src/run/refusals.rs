@@ -23,7 +23,7 @@ impl Refusals {
     ///
     /// # Errors
     /// The error of `result`, unless errors are collected.
-    pub(crate) fn check<T>(&mut self, result: Result<T, RunError>) -> Result<Option<T>, RunError> {
+    pub(super) fn check<T>(&mut self, result: Result<T, RunError>) -> Result<Option<T>, RunError> {
         match (result, &mut self.collected) {
             (Ok(value), _) => Ok(Some(value)),
             (Err(error), None) => Err(error),
@@ -34,11 +34,11 @@ impl Refusals {
         }
     }
 
-    pub(crate) fn refuse(&mut self, error: RunError) -> Result<(), RunError> {
+    pub(super) fn refuse(&mut self, error: RunError) -> Result<(), RunError> {
         self.check::<()>(Err(error)).map(drop)
     }
 
-    pub(crate) fn into_vec(self) -> Vec<RunError> {
+    pub(super) fn into_vec(self) -> Vec<RunError> {
         self.collected.unwrap_or_default()
     }
 }

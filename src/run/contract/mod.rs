@@ -31,11 +31,11 @@ pub(super) const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 #[derive(Debug, Default)]
 pub(super) struct IoContract {
     /// The input document, as the body reads it.
-    pub(crate) input: Option<Vec<u8>>,
+    pub(super) input: Option<Vec<u8>>,
     /// The schema that the body's output document has to satisfy.
-    pub(crate) outputs: Option<Value>,
-    pub(crate) input_files: Vec<InputFile>,
-    pub(crate) output_files: Vec<OutputFile>,
+    pub(super) outputs: Option<Value>,
+    pub(super) input_files: Vec<InputFile>,
+    pub(super) output_files: Vec<OutputFile>,
     /// Keys of output files without which a body that exits with 0 has failed.
     pub(super) required_outputs: Vec<String>,
 }
@@ -84,11 +84,11 @@ pub(super) fn resolve(
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DeclaredFile {
     /// Its name in the scratch directory.
-    pub(crate) key: String,
+    pub(super) key: String,
     /// Path in the workspace, with unexpanded tokens.
-    pub(crate) path: TokenPath,
+    pub(super) path: TokenPath,
     /// JSON Pointer of the manifest's entry, or the flag with its value.
-    pub(crate) source: String,
+    pub(super) source: String,
 }
 
 /// The files of a block and of its flag. The flag replaces the manifest's entry of the same key.

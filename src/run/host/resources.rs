@@ -40,7 +40,7 @@ impl RunHost {
     ///
     /// # Errors
     /// [`RunError::Records`], [`RunError::Cgroup`], [`RunError::Host`].
-    pub(crate) fn inspect(request: &Request, has_child: bool) -> Result<Self, RunError> {
+    pub(in crate::run) fn inspect(request: &Request, has_child: bool) -> Result<Self, RunError> {
         let host = host::look()?;
         let records = open_records(&request.caller)?;
         let named = request.caller.cgroup_parent.as_deref();
@@ -193,7 +193,7 @@ pub(in crate::run) struct RunJournal<'run> {
 impl<'run> RunJournal<'run> {
     /// A journal of names in `workspace`, an absolute path.
     #[must_use]
-    pub(crate) fn new(record: &'run mut RunRecord, workspace: PathBuf) -> Self {
+    pub(in crate::run) fn new(record: &'run mut RunRecord, workspace: PathBuf) -> Self {
         Self { record, workspace }
     }
 

@@ -37,14 +37,14 @@ const NAMES_IN_ROOT_MAX: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RequestedImage {
     /// The template that names it; `None` if `--image` does.
-    pub(crate) id: Option<String>,
-    pub(crate) place: Place,
+    pub(super) id: Option<String>,
+    pub(super) place: Place,
 }
 
 /// The image of a run.
 #[derive(Debug)]
 pub(super) struct SelectedImage {
-    pub(crate) requested: RequestedImage,
+    pub(super) requested: RequestedImage,
     /// `None` in a plan if it is not in the store.
     pub(super) opened: Option<OpenedImage>,
 }
@@ -53,9 +53,9 @@ pub(super) struct SelectedImage {
 #[derive(Debug)]
 pub(super) struct OpenedImage {
     /// Its layers and its config.
-    pub(crate) image: Image,
+    pub(super) image: Image,
     /// The user that programs run as.
-    pub(crate) user: ImageUser,
+    pub(super) user: ImageUser,
     /// Its `etc/passwd`.
     passwd: Vec<u8>,
     /// Its `etc/group`.
@@ -166,7 +166,7 @@ impl SelectedImage {
 
     /// Its report, before its root is mounted.
     #[must_use]
-    pub(crate) fn report(&self) -> ImageReport {
+    pub(super) fn report(&self) -> ImageReport {
         let user = self.opened.as_ref().map(|opened| ImageUserReport {
             uid: opened.user.uid,
             gid: opened.user.gid,
@@ -222,13 +222,13 @@ impl OpenedImage {
 
     /// The working directory of its config.
     #[must_use]
-    pub(crate) fn working_directory(&self) -> Option<Vec<u8>> {
+    pub(super) fn working_directory(&self) -> Option<Vec<u8>> {
         self.image.config.working_directory.clone()
     }
 
     /// PATH of its config, or the default.
     #[must_use]
-    pub(crate) fn path(&self) -> &[u8] {
+    pub(super) fn path(&self) -> &[u8] {
         let of_config = self.image.config.variable(b"PATH");
         of_config.unwrap_or(environment::PATH.as_bytes())
     }

@@ -53,17 +53,17 @@ pub(in crate::run) fn document_names() -> Vec<&'static str> {
 /// A manifest and its origin.
 #[derive(Debug)]
 pub(in crate::run) struct LoadedManifest {
-    pub(crate) manifest: Manifest,
+    pub(in crate::run) manifest: Manifest,
     /// Its path for messages; empty without a manifest.
-    pub(crate) file: String,
+    pub(in crate::run) file: String,
     /// Its text and format.
-    pub(crate) text: (Vec<u8>, Format),
+    pub(in crate::run) text: (Vec<u8>, Format),
     /// Where it comes from, which decides how far it is trusted.
-    pub(crate) origin: Origin,
+    pub(in crate::run) origin: Origin,
     /// Secret inventories that were not read with the manifest: missing ones that it names, and a
     /// bundle's default one.
     pub(in crate::run) inventories: Vec<Inventory>,
-    pub(crate) warnings: Vec<WarningReport>,
+    pub(in crate::run) warnings: Vec<WarningReport>,
 }
 
 /// Reads the caller's manifest, if any, before anything is unpacked.

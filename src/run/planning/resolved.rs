@@ -32,39 +32,39 @@ use spec::syscall_policy::SyscallPolicyName;
 #[derive(Debug)]
 pub(in crate::run) struct ResolvedRun {
     /// The manifest; the default one for `runner run`.
-    pub(crate) manifest: Manifest,
+    pub(in crate::run) manifest: Manifest,
     /// The interpreter of the bundle's file, if it needs one.
-    pub(crate) interpreter: Option<Interpreter>,
+    pub(in crate::run) interpreter: Option<Interpreter>,
     /// Engine, image and needs; `None` for `runner run`.
-    pub(crate) runner: Option<RunnerReport>,
+    pub(in crate::run) runner: Option<RunnerReport>,
     /// The image that becomes the root; `None` to use the host's programs.
-    pub(crate) image: Option<SelectedImage>,
+    pub(in crate::run) image: Option<SelectedImage>,
     /// Packages installed over the image.
     pub(in crate::run) packages: PreparedPackages,
     /// The run form; `None` for `runner run`.
-    pub(crate) form: Option<RunForm>,
-    pub(crate) argv: Vec<Vec<u8>>,
+    pub(in crate::run) form: Option<RunForm>,
+    pub(in crate::run) argv: Vec<Vec<u8>>,
     /// The working directory inside.
-    pub(crate) working_directory: Vec<u8>,
+    pub(in crate::run) working_directory: Vec<u8>,
     /// Mounts besides the base view.
-    pub(crate) view: Vec<ViewEntry>,
+    pub(in crate::run) view: Vec<ViewEntry>,
     /// Directories to add to the PATH inside.
     pub(in crate::run) program_directories: Vec<Vec<u8>>,
     /// Path of the program, if the first argument is a path.
-    pub(crate) program: Option<Vec<u8>>,
+    pub(in crate::run) program: Option<Vec<u8>>,
     /// Paths that were mounted for the program.
-    pub(crate) bound: Vec<String>,
-    pub(crate) environment: Vec<EnvironmentEntry>,
+    pub(in crate::run) bound: Vec<String>,
+    pub(in crate::run) environment: Vec<EnvironmentEntry>,
     /// The hosts that the body may reach.
-    pub(crate) egress: EgressPlan,
+    pub(in crate::run) egress: EgressPlan,
     /// Grants of flags and host policy together.
-    pub(crate) grants: Grants,
+    pub(in crate::run) grants: Grants,
     /// Where the manifest comes from.
-    pub(crate) origin: Origin,
+    pub(in crate::run) origin: Origin,
     /// Secret inventories that were not read with the manifest.
     pub(in crate::run) inventories: Vec<Inventory>,
-    pub(crate) syscalls: SyscallPolicyName,
-    pub(crate) warnings: Vec<WarningReport>,
+    pub(in crate::run) syscalls: SyscallPolicyName,
+    pub(in crate::run) warnings: Vec<WarningReport>,
 }
 
 /// Refuses `-i` for a bundle on standard input.

@@ -63,7 +63,7 @@ impl From<StoreError> for PreparationProblem {
 impl PreparationProblem {
     /// Stable.
     #[must_use]
-    pub(crate) fn code(&self) -> &'static str {
+    pub(in crate::run) fn code(&self) -> &'static str {
         match self {
             Self::Plan(error) => error.code(),
             Self::Failed(_) => "preparation_failed",
@@ -75,7 +75,7 @@ impl PreparationProblem {
 
     /// Advice.
     #[must_use]
-    pub(crate) fn hint(&self) -> Option<String> {
+    pub(in crate::run) fn hint(&self) -> Option<String> {
         match self {
             Self::Plan(error) => error.hint(),
             Self::Failed(failed) => failed.hint.clone(),
@@ -88,7 +88,7 @@ impl PreparationProblem {
 
     /// The report's row of the failed run.
     #[must_use]
-    pub(crate) fn row(&self) -> Option<&PreparationReport> {
+    pub(in crate::run) fn row(&self) -> Option<&PreparationReport> {
         match self {
             Self::Failed(failed) => Some(&failed.row),
             _ => None,
@@ -97,7 +97,7 @@ impl PreparationProblem {
 
     /// Outcome of the run.
     #[must_use]
-    pub(crate) fn outcome(&self) -> Outcome {
+    pub(in crate::run) fn outcome(&self) -> Outcome {
         match self {
             Self::Plan(_) | Self::Layer { .. } | Self::Elsewhere { .. } | Self::Deb { .. } => {
                 Outcome::Refused

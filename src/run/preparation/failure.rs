@@ -25,13 +25,13 @@ const FULL_BYTES: u64 = 1 << 20;
 )]
 pub(crate) struct Failed {
     /// `native`, `npm` or `pip`.
-    pub(crate) kind: &'static str,
+    pub(super) kind: &'static str,
     /// As in the manifest, escaped.
-    pub(crate) needs: Vec<String>,
-    pub(crate) problem: String,
+    pub(super) needs: Vec<String>,
+    pub(super) problem: String,
     /// The end of the package client's output, escaped.
     tail: Vec<String>,
-    pub(crate) hint: Option<String>,
+    pub(super) hint: Option<String>,
     /// Its row in the report.
     pub(in crate::run) row: Box<PreparationReport>,
 }

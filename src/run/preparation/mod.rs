@@ -48,8 +48,8 @@ const HOST_FILE_BYTES_MAX: usize = 4 << 20;
 #[derive(Debug, Default)]
 pub(super) struct PreparedPackages {
     /// Each kind, in order.
-    pub(crate) rows: Vec<PreparationReport>,
-    pub(crate) warnings: Vec<WarningReport>,
+    pub(super) rows: Vec<PreparationReport>,
+    pub(super) warnings: Vec<WarningReport>,
 }
 
 impl PreparedPackages {

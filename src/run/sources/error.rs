@@ -8,10 +8,10 @@ use spec::oci::reference::ReferenceError;
 #[derive(Debug, thiserror::Error)]
 #[error("workspace source {id} ({reference}): {problem}")]
 pub(crate) struct SourceError {
-    pub(crate) id: String,
-    pub(crate) reference: String,
+    pub(in crate::run) id: String,
+    pub(in crate::run) reference: String,
     #[source]
-    pub(crate) problem: SourceProblem,
+    pub(in crate::run) problem: SourceProblem,
 }
 
 /// Problem of a workspace source.
@@ -73,7 +73,7 @@ impl SourceError {
 
     /// Stable.
     #[must_use]
-    pub(crate) fn code(&self) -> &'static str {
+    pub(in crate::run) fn code(&self) -> &'static str {
         match &self.problem {
             SourceProblem::Reference(_) => "source_reference_invalid",
             SourceProblem::Tag { .. } => "source_tag_refused",
@@ -86,7 +86,7 @@ impl SourceError {
 
     /// Advice, if any.
     #[must_use]
-    pub(crate) fn hint(&self) -> Option<String> {
+    pub(in crate::run) fn hint(&self) -> Option<String> {
         match &self.problem {
             SourceProblem::Reference(error) => error.hint(),
             SourceProblem::Tag { by_host } => Some(

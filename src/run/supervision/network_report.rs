@@ -16,8 +16,8 @@ const RULE: &str = "network.egress";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::run) struct NetworkReport {
     /// Without the allowed entries, which are known before the run.
-    pub(crate) egress: EgressReport,
-    pub(crate) denials: Vec<Denial>,
+    pub(in crate::run) egress: EgressReport,
+    pub(in crate::run) denials: Vec<Denial>,
 }
 
 /// Builds the report at the relay's end. `capture`: how connections were captured, `None` without a

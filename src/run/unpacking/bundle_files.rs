@@ -23,9 +23,9 @@ pub(in crate::run) trait BundleFiles {
 /// An unpacked bundle.
 #[derive(Debug)]
 pub(in crate::run) struct UnpackedFiles<'run> {
-    pub(crate) tree: &'run Tree,
+    pub(in crate::run) tree: &'run Tree,
     /// Its directory.
-    pub(crate) root: BorrowedFd<'run>,
+    pub(in crate::run) root: BorrowedFd<'run>,
 }
 
 impl BundleFiles for UnpackedFiles<'_> {

@@ -21,11 +21,11 @@ const PATH_BYTES_MAX: usize = 4_096;
 pub(in crate::run::planning) struct Caller<'run> {
     /// The caller's directory; `None` if it is unknown or if the command starts in another one, so
     /// that relative arguments mean another path.
-    pub(crate) directory: Option<&'run Path>,
+    pub(in crate::run::planning) directory: Option<&'run Path>,
     /// Whether the command needs `-w` to start in the caller's directory.
     pub(in crate::run) is_image: bool,
     /// The caller's home, which is never suggested as a whole.
-    pub(crate) home: Option<&'run Path>,
+    pub(in crate::run::planning) home: Option<&'run Path>,
     /// Whether the command sees this path of the host.
     pub(in crate::run::planning) is_visible: &'run dyn Fn(&Path) -> bool,
 }

@@ -26,7 +26,7 @@ pub(in crate::run::planning) struct Program {
     /// Paths to mount read-only.
     pub(in crate::run::planning) bind: Option<ViewEntry>,
     /// Its directory inside, to be added to the PATH.
-    pub(crate) directory: Option<Vec<u8>>,
+    pub(in crate::run::planning) directory: Option<Vec<u8>>,
 }
 
 /// Path of `name` on the host: on the fixed PATH, below a named prefix, or on the caller's PATH.

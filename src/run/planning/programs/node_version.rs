@@ -34,7 +34,7 @@ impl NodeVersions {
     ///
     /// # Errors
     /// Why it is unknown, as the end of "`node` …".
-    pub(crate) fn get(&self, path: &Path) -> Result<NodeVersion, String> {
+    pub(in crate::run::planning) fn get(&self, path: &Path) -> Result<NodeVersion, String> {
         if let Some(known) = self.known.borrow().get(path) {
             return known.clone();
         }

@@ -31,7 +31,7 @@ use crate::run::inputs::file_roots::FileRoots;
 use crate::run::inputs::loaded_manifest::{self, LoadedManifest};
 use crate::run::inputs::{Inputs, open_inputs};
 use crate::run::interruptible::WaitLimit;
-use crate::run::launching::predicted_view::{self, Inside, Program};
+use crate::run::launching::predicted_view::{self, PredictedView, Program};
 use crate::run::launching::start_failure::{self, Attempt};
 use crate::run::launching::{launch_plan, secret_values};
 use crate::run::planning::resolved::{self, ResolvedRun};
@@ -361,7 +361,7 @@ impl DryRun<'_> {
         let memory_bytes = limits.map_or(0, Limits::memory_bytes);
         let parts = launch_plan::environment_parts(self.request, resolved, memory_bytes, RUN_ID);
         let programs = launch_plan::program_candidates(resolved, &parts);
-        let inside = Inside {
+        let inside = PredictedView {
             steps,
             bundle: match files {
                 Files::Surveyed(surveyed) => Some(&**surveyed),
@@ -441,7 +441,10 @@ fn check_inputs(contract: &IoContract, file_roots: &FileRoots) -> Result<Vec<u64
 }
 
 /// Predicts the start of the body; returns the program if the run form is resolved.
-fn predict_start(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Result<Option<Program>, RunError> {
+fn predict_start(
+    inside: &PredictedView<'_>,
+    attempt: &Attempt<'_>,
+) -> Result<Option<Program>, RunError> {
     let Some(name) = attempt.resolved.argv.first() else {
         return Ok(None);
     };

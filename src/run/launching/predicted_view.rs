@@ -30,8 +30,8 @@ const NAMES_MAX: usize = 20_000;
 /// Maximum size of an image file that is read for its first line.
 const SCRIPT_BYTES_MAX: u64 = 64 << 10;
 
-/// The predicted view of a run.
-pub(in crate::run) struct Inside<'plan> {
+/// The view of a run, as predicted.
+pub(in crate::run) struct PredictedView<'plan> {
     /// All steps of the view.
     pub(in crate::run) steps: &'plan [ViewStep],
     /// The bundle, if it was read.
@@ -111,7 +111,7 @@ impl ExecError {
     }
 }
 
-impl Inside<'_> {
+impl PredictedView<'_> {
     /// Predicts execve(2) of these paths in turn, as execvp(3) tries them.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::run::error::RunError;
 use crate::run::launching::launch_plan;
 use crate::run::launching::predicted_view::{
-    ExecError, Inside, Program, absolute, forbids_programs, names_in,
+    ExecError, PredictedView, Program, absolute, forbids_programs, names_in,
 };
 use crate::run::planning::programs::callers_program;
 use crate::run::planning::programs::lookup::{is_executable, normalize};
@@ -51,7 +51,7 @@ struct Reason {
 /// Adds the reason to the error, if it can be found.
 pub(in crate::run) fn explain(
     error: SandboxError,
-    inside: &Inside<'_>,
+    inside: &PredictedView<'_>,
     attempt: &Attempt<'_>,
 ) -> RunError {
     let (is_missing, is_foreign) = match &error {
@@ -110,7 +110,7 @@ pub(in crate::run) fn explain_launch(
     };
     let image = attempt.resolved.image.as_ref();
     let steps = launch_plan::view_steps(host, image.is_some(), requested);
-    let inside = Inside {
+    let inside = PredictedView {
         steps: &steps,
         bundle,
         has_own_uid: host.privileged,
@@ -153,7 +153,7 @@ impl Attempt<'_> {
         }
     }
 
-    fn explain_missing(&self, inside: &Inside<'_>) -> Reason {
+    fn explain_missing(&self, inside: &PredictedView<'_>) -> Reason {
         let name = self.name();
         if let Some(near) = self.similar_name(inside) {
             let near = escape(&near);
@@ -226,7 +226,7 @@ impl Attempt<'_> {
 
     fn explain_interpreter(
         &self,
-        inside: &Inside<'_>,
+        inside: &PredictedView<'_>,
         script: &Program,
         interpreter: &[u8],
         is_missing: bool,
@@ -292,7 +292,7 @@ impl Attempt<'_> {
         }
     }
 
-    fn explain_format(&self, inside: &Inside<'_>, program: &Program) -> Reason {
+    fn explain_format(&self, inside: &PredictedView<'_>, program: &Program) -> Reason {
         let file = location(program);
         let (why, hint) = match inside.head(&program.path).as_deref() {
             Some([]) => (
@@ -343,7 +343,7 @@ impl Attempt<'_> {
     }
 
     /// Whether the PATH inside has a program of this name.
-    fn is_on_path(&self, inside: &Inside<'_>, name: &[u8]) -> bool {
+    fn is_on_path(&self, inside: &PredictedView<'_>, name: &[u8]) -> bool {
         let directories = self.programs.iter().filter_map(|path| parent(path));
         let usual = USUAL.map(str::as_bytes);
         let candidates: Vec<Vec<u8>> = directories
@@ -354,7 +354,7 @@ impl Attempt<'_> {
     }
 
     /// The most similar name among the programs that can be started.
-    fn similar_name(&self, inside: &Inside<'_>) -> Option<Vec<u8>> {
+    fn similar_name(&self, inside: &PredictedView<'_>) -> Option<Vec<u8>> {
         let name = self.name();
         let cut = name.iter().rposition(|byte| *byte == b'/');
         let (above, word) = name.split_at(cut.map_or(0, |cut| cut + 1));
@@ -427,7 +427,7 @@ impl Attempt<'_> {
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const INSTALL_IN_IMAGE: &str = "install it in the image, or name a program that it has";
 
-fn explain_directory(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Option<Reason> {
+fn explain_directory(inside: &PredictedView<'_>, attempt: &Attempt<'_>) -> Option<Reason> {
     let [program] = attempt.programs else {
         return None;
     };
@@ -440,7 +440,11 @@ fn explain_directory(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Option<Reaso
 }
 
 /// Explains a binary that looks valid but that the kernel did not start.
-fn explain_binary(inside: &Inside<'_>, program: &Program, is_missing: bool) -> Option<Reason> {
+fn explain_binary(
+    inside: &PredictedView<'_>,
+    program: &Program,
+    is_missing: bool,
+) -> Option<Reason> {
     inside
         .head(&program.path)
         .filter(|head| head.starts_with(b"\x7fELF"))?;

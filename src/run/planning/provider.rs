@@ -103,23 +103,23 @@ pub(super) fn provide_storage(request: &Request, manifest: &mut Manifest) -> Vec
     manifest.refusals.retain(|refusal| {
         let Problem::StorageUnsupported {
             at,
-            writable: may_write,
+            writable: asked,
         } = refusal.problem.as_ref()
         else {
             return true;
         };
-        let mut is_provided = false;
+        let mut is_given = false;
         for entry in &mut view {
             if let ViewEntry::Bind {
                 target, writable, ..
             } = entry
                 && *target == Path::new(at)
             {
-                *writable &= *may_write;
-                is_provided = true;
+                *writable &= *asked;
+                is_given = true;
             }
         }
-        !is_provided
+        !is_given
     });
     view
 }

@@ -79,8 +79,8 @@ impl PreparedPackages {
     }
 }
 
-/// Installs the unmet needs of `runner` and the lists of the bundle as layers over the image; if
-/// `access` only looks, reports them. Installed needs count as met.
+/// Installs the unmet needs of `runner` and the lists of the bundle as layers over the image. In a
+/// plan, reports them instead. Installed needs count as met.
 ///
 /// # Errors
 /// [`RunError::Cancelled`]. [`RunError::Preparation`] and unreadable files of the bundle or the host,
@@ -106,10 +106,10 @@ pub(super) fn prepare_packages(
     let Some(steps) = refusals.check(planned)? else {
         return Ok(packages);
     };
-    let all = Kind::ALL.map(Kind::word);
+    let kinds = Kind::ALL.map(Kind::word);
     runner
         .needs_unsatisfied
-        .retain(|need| !all.contains(&need.kind));
+        .retain(|need| !kinds.contains(&need.kind));
     match access {
         Access::StoreOnly => packages.rows.extend(steps.iter().map(planned_row)),
         Access::Fetch { signals } => {

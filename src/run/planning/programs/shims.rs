@@ -1,5 +1,5 @@
-//! Shims of version managers: programs on a PATH that start another one. The target is read from
-//! the manager's files, as the manager would; nothing is executed.
+//! Resolves shims of version managers: programs on a PATH that start another one. Reads the target
+//! from the manager's files, as the manager does, and executes nothing.
 //!
 //! Sources: the documentation of pyenv (version files), rustup (overrides), volta (`volta` of
 //! package.json, platform.json) and asdf (`.tool-versions`). nvm has none: it changes PATH.
@@ -33,7 +33,7 @@ pub(super) enum Shim {
     },
 }
 
-/// Resolves `program`, which was called with the given arguments.
+/// Resolves `program`, called with these arguments.
 pub(super) fn read(program: &Path, words: &[Vec<u8>], caller: &Caller) -> Shim {
     let lookup = Lookup {
         name: program.file_name().unwrap_or_default(),
@@ -70,7 +70,7 @@ fn is_same_file(rustup: &Path, program: &Path, name: &OsStr) -> bool {
         let found = std::fs::metadata(path).ok()?;
         Some((found.dev(), found.ino()))
     };
-    name != "rustup" && identity(rustup).is_some_and(|of_it| identity(program) == Some(of_it))
+    name != "rustup" && identity(rustup).is_some_and(|proxy| identity(program) == Some(proxy))
 }
 
 struct Lookup<'run> {

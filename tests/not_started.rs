@@ -91,7 +91,7 @@ fn a_program_in_the_callers_directory_gets_a_hint_with_its_path() {
     let words = ["--mount", &mount, "-w", "/data", "--", "./only-here-7f3a"];
     let done = run(&ground, &words);
     let (message, hint) = told(&done);
-    assert!(message.contains("looked for in /data"), "{message}");
+    assert!(message.contains("looked up in /data"), "{message}");
     run(&ground, &[&words[..5], &[named(&hint)]].concat()).assert_exited(7);
 }
 

@@ -28,12 +28,10 @@ impl Countdown {
         }
     }
 
-    /// Sets the effective limit.
     pub(super) fn set_limit(&self, limit: Option<Duration>) {
         self.limit.set(limit);
     }
 
-    /// Does `work` while the clock is paused.
     pub(super) fn pause_during<Done>(&self, work: impl FnOnce() -> Done) -> Done {
         let paused_at = Instant::now();
         let done = work();
@@ -48,9 +46,6 @@ impl Countdown {
     }
 
     /// Fails if no time is left; `act` names the step for the message.
-    ///
-    /// # Errors
-    /// [`RunError::TimedOut`].
     pub(super) fn check(&self, act: &'static str) -> Result<(), RunError> {
         match self.remaining() {
             Some(Duration::ZERO) => Err(RunError::TimedOut { act }),

@@ -33,10 +33,8 @@ use spec::tokens::TokenError;
 /// Warning code of a run that timed out before its body started.
 pub(crate) const BODY_NOT_STARTED: &str = "body_not_started";
 
-/// Why a run ended before, or instead of, its body.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
-    /// The archive or the directory.
     #[error(transparent)]
     Unpack(#[from] UnpackError),
     #[error(transparent)]
@@ -44,7 +42,6 @@ pub(crate) enum RunError {
     /// A document that the manifest refers to.
     #[error(transparent)]
     Bundle(Box<BundleError>),
-    /// `--run`.
     #[error("--run: {0}")]
     RunValue(#[from] RunValueError),
     #[error(transparent)]
@@ -60,10 +57,8 @@ pub(crate) enum RunError {
         #[source]
         error: Box<OciError>,
     },
-    /// The image's own configuration.
     #[error(transparent)]
     ImageUser(#[from] ImageUserError),
-    /// The provider `node-permission`.
     #[error("sandbox.provider: `node-permission` {0}")]
     NodePermission(#[from] NodePermissionError),
     #[error(transparent)]
@@ -74,7 +69,6 @@ pub(crate) enum RunError {
     Secret(Box<SecretError>),
     #[error(transparent)]
     Source(Box<SourceError>),
-    /// A token in a path.
     #[error("{place}: {error}")]
     Token {
         place: String,
@@ -84,7 +78,6 @@ pub(crate) enum RunError {
     /// The JSON Schema of `inputs` or `outputs`.
     #[error("`{block}`: {error}")]
     Contract {
-        /// `inputs` or `outputs`.
         block: &'static str,
         #[source]
         error: ContractError,
@@ -153,10 +146,8 @@ pub(crate) enum RunError {
     },
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
-    /// The records of runs.
     #[error(transparent)]
     Records(Box<RecordsError>),
-    /// A failed operation of the supervisor.
     #[error("cannot {act}: {errno}")]
     Host {
         act: String,
@@ -169,7 +160,6 @@ pub(crate) enum RunError {
         /// Its signal or exit code.
         how: String,
     },
-    /// Killed processes do not end.
     #[error("processes of the run did not end after SIGKILL")]
     Unkillable,
     /// The caller's signal arrived before the body started.

@@ -65,7 +65,6 @@ struct Unpacked {
     bundle: Option<Bundle>,
 }
 
-/// The run is resolved.
 struct Planned {
     prepared: Prepared,
     pipes: Pipes,
@@ -88,7 +87,6 @@ struct Staged {
     contract: IoContract,
 }
 
-/// The body runs.
 struct Running {
     launched: Launched,
     pipes: Pipes,
@@ -110,7 +108,6 @@ pub(super) struct Supervised {
     _image: Option<SelectedImage>,
 }
 
-/// The body has ended.
 struct Ended {
     launched: Launched,
     supervised: Supervised,
@@ -123,9 +120,6 @@ struct Ended {
 
 impl Run<'_> {
     /// Does the run. After a failure, the report has the facts of the stages before it.
-    ///
-    /// # Errors
-    /// [`RunError`]: why the body did not start, or what failed after it.
     pub(super) fn execute(
         &self,
         prefork: Option<Prefork>,

@@ -17,14 +17,12 @@ use sys::signal;
 /// What ends a wait: the time limit, or a signal.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct WaitLimit<'run> {
-    /// The remaining wall time.
     pub(super) time: Option<Duration>,
     /// Descriptor of the signals that cancel a run; `None` if they end this process.
     pub(super) signals: Option<BorrowedFd<'run>>,
 }
 
 impl<'run> WaitLimit<'run> {
-    /// Reads `file` within this limit.
     pub(super) fn reader(self, file: File) -> Interruptible<'run> {
         Interruptible::new(file, self.signals).within(self.time)
     }
@@ -62,7 +60,6 @@ impl<'run> Interruptible<'run> {
         }
     }
 
-    /// Sets the time limit.
     fn within(self, left: Option<Duration>) -> Self {
         // A limit beyond the clock's range is no limit.
         let until = left.and_then(|left| Instant::now().checked_add(left));
@@ -70,9 +67,6 @@ impl<'run> Interruptible<'run> {
     }
 
     /// The interruption as an error; `act` names the step.
-    ///
-    /// # Errors
-    /// [`RunError::Cancelled`], [`RunError::TimedOut`].
     pub(super) fn check(&self, act: &'static str) -> Result<(), RunError> {
         match self.ended {
             None => Ok(()),
@@ -92,7 +86,6 @@ impl<'run> Interruptible<'run> {
         }
     }
 
-    /// The remaining time for poll(2).
     fn left(&mut self) -> Result<Option<Timespec>, Errno> {
         let Some(until) = self.until else {
             return Ok(None);

@@ -64,7 +64,6 @@ pub(super) struct ReportBuilder {
 }
 
 impl ReportBuilder {
-    /// Starts the first phase.
     pub(super) fn new(report: Report) -> Self {
         Self {
             report,
@@ -134,9 +133,6 @@ impl ReportBuilder {
     }
 
     /// Adds the warnings of a stage to the report and returns its value.
-    ///
-    /// # Errors
-    /// The error of the stage.
     pub(super) fn unwrap_part<T>(&mut self, part: WithWarnings<T>) -> Result<T, RunError> {
         self.warn(part.warnings);
         part.result
@@ -353,7 +349,6 @@ pub(super) fn escape_all(words: &[Vec<u8>]) -> Vec<String> {
     words.iter().map(|word| escape(word)).collect()
 }
 
-/// How the body's first process ended, from its wait status.
 #[must_use]
 fn decode_wait_status(raw_status: i32) -> Exit {
     let signal = raw_status & 0x7f;
@@ -461,7 +456,6 @@ pub(super) fn whole_text(stream: &StreamReport) -> Option<&[u8]> {
         .map(str::as_bytes)
 }
 
-/// Start time and id of a run.
 pub(super) struct Beginning {
     since_1970: Duration,
     run_id: String,
@@ -479,12 +473,10 @@ impl Beginning {
         }
     }
 
-    /// Seconds since 1970.
     pub(super) fn unix_s(&self) -> i64 {
         i64::try_from(self.since_1970.as_secs()).unwrap_or_default()
     }
 
-    /// The report of a run that has not done anything.
     pub(super) fn report(&self) -> Report {
         let mut report = Report::new(self.run_id.clone(), Outcome::Refused);
         report.started_at = text_of_milliseconds(unix_ms(self.since_1970));

@@ -129,7 +129,11 @@ fn a_subpath_that_is_no_directory_is_refused_with_directories_like_it() {
     let artifact = backend();
     let host = Host::with(&artifact);
     for (subpath, says, hint) in [
-        ("service/api", "is missing from its snapshot", "services/api"),
+        (
+            "service/api",
+            "is missing from its snapshot",
+            "services/api",
+        ),
         ("api", "is missing from its snapshot", "services/api"),
         ("README", "is a file in its snapshot", "inspect"),
         ("README/x", "is missing from its snapshot", "inspect"),

@@ -24,13 +24,10 @@ use spec::path::{RelPath, escape};
 use spec::request::{BundleOptions, InputsArgument};
 use spec::tokens::{TokenPath, TokenValues};
 
-/// Maximum size of an output document.
 pub(super) const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 
-/// The inputs and outputs of a run, resolved before the launch.
 #[derive(Debug, Default)]
 pub(super) struct IoContract {
-    /// The input document, as the body reads it.
     pub(super) input: Option<Vec<u8>>,
     /// The schema that the body's output document has to satisfy.
     pub(super) outputs: Option<Value>,

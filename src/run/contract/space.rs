@@ -9,9 +9,6 @@ use crate::run::error::RunError;
 use sys::file::open_beneath;
 
 /// Writes the input document to `/runner/input.json`. The body's file ids must be assumed.
-///
-/// # Errors
-/// [`RunError::Host`].
 pub(in crate::run) fn write_input(space: BorrowedFd<'_>, text: &[u8]) -> Result<(), RunError> {
     let mode = Mode::from_raw_mode(0o444);
     write_new(space, b"runner/input.json", mode, text)
@@ -59,10 +56,6 @@ pub(in crate::run) fn make_directories(
     Ok(above)
 }
 
-/// Opens a directory of the writable space.
-///
-/// # Errors
-/// [`RunError::Host`].
 pub(in crate::run) fn open_directory(
     space: BorrowedFd<'_>,
     name: &str,

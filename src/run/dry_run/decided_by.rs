@@ -391,13 +391,11 @@ impl<'plan> Rows<'plan> {
         rows
     }
 
-    /// The secret that the caller gives.
     fn given(&self, variable: &[u8]) -> Option<&GivenSecret> {
         let mut given = self.request.secrets.iter().rev();
         given.find(|given| given.variable == variable)
     }
 
-    /// The flag that gives a variable its value.
     fn flag_of(&self, variable: &[u8]) -> Option<&'static str> {
         if self.given(variable).is_some() {
             return Some("--secret");
@@ -422,7 +420,6 @@ impl<'plan> Rows<'plan> {
     }
 }
 
-/// The key that states the engine.
 fn engine_key(root: &Node) -> Option<&'static str> {
     let states = |block: &str, key| root.get(block).and_then(|block| block.get(key)).is_some();
     let keys = [

@@ -8,11 +8,9 @@ use spec::host::HostSupport;
 use spec::limits::Coverage;
 use spec::request::Request;
 
-/// What this host provides for a run.
 #[derive(Debug)]
 pub(super) struct HostFacts {
     pub(in crate::run) host: HostSupport,
-    /// Name of the cgroup back end.
     pub(in crate::run) backend: &'static str,
     pub(in crate::run) coverage: Vec<Coverage>,
 }

@@ -85,14 +85,12 @@ struct DryRun<'plan> {
     document: PlanReport,
 }
 
-/// The caller's inputs, read.
 struct ReadInputs {
     manifest: Option<LoadedManifest>,
     files: Files,
     file_roots: FileRoots,
 }
 
-/// The files of the bundle.
 enum Files {
     /// A command has no bundle.
     Command,
@@ -115,7 +113,6 @@ impl Files {
     }
 }
 
-/// All decisions before the launch.
 struct Decided {
     resolved: ResolvedRun,
     limits: Option<Limits>,
@@ -292,7 +289,6 @@ impl DryRun<'_> {
         Ok(Some(effective.limits))
     }
 
-    /// The contract of the files, and the sizes of the inputs.
     fn check_files(
         &mut self,
         resolved: &ResolvedRun,
@@ -321,7 +317,6 @@ impl DryRun<'_> {
         Ok((Some(contract), sizes))
     }
 
-    /// The steps of the view.
     fn lay_out(
         &mut self,
         resolved: &ResolvedRun,
@@ -470,7 +465,6 @@ fn predict_start(
     })
 }
 
-/// Whether BUNDLE is a manifest rather than an archive.
 fn manifest_alone(request: &Request) -> Option<&Path> {
     let Subject::Bundle(BundleArgument::Path(path)) = &request.subject else {
         return None;

@@ -15,7 +15,6 @@ use spec::plan_report::{FIXED, PlannedEntry, PlannedPath, PlannedSource};
 use spec::request::ViewEntry;
 
 impl Rows<'_> {
-    /// Every path that matters to a user.
     pub(in crate::run) fn view(&self, decided: &Decided) -> Vec<PlannedPath> {
         let decided_by: BTreeMap<&[u8], String> = decided
             .resolved
@@ -90,7 +89,6 @@ impl Rows<'_> {
             .collect()
     }
 
-    /// Who decided the image.
     pub(super) fn image_by(&self, resolved: &ResolvedRun) -> String {
         match (&self.request.oci.image, &resolved.manifest.runner.image) {
             (Some(_), _) => "--image".to_owned(),

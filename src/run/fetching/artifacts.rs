@@ -37,7 +37,6 @@ pub(in crate::run) fn is_in_store(digest: &Digest, caller: &Caller, policy: &Hos
     look().unwrap_or(false)
 }
 
-/// The terms of a run's pulls.
 pub(in crate::run) fn terms<'call>(
     request: &'call Request,
     policy: &'call HostPolicy,
@@ -63,9 +62,6 @@ pub(in crate::run) struct FetchObserver {
 
 impl FetchObserver {
     /// `signals` is the descriptor of the signals that cancel a run.
-    ///
-    /// # Errors
-    /// [`RunError::Host`].
     pub(in crate::run) fn new(
         signals: BorrowedFd<'_>,
         step: ProgressStep,

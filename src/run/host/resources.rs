@@ -27,7 +27,6 @@ const SPACE_INODES_EXTRA: u64 = 16_384;
 /// Warning code: a resource could not be removed.
 pub(crate) const LEFTOVER_STAYS: &str = "leftover_stays";
 
-/// Host facts and directories for a run.
 pub(in crate::run) struct RunHost {
     host: HostSupport,
     records: RunRecords,
@@ -37,9 +36,6 @@ pub(in crate::run) struct RunHost {
 impl RunHost {
     /// Inspects the host. `has_child`: the child exists already, so it joins its groups after clone
     /// unless that would lose a limit.
-    ///
-    /// # Errors
-    /// [`RunError::Records`], [`RunError::Cgroup`], [`RunError::Host`].
     pub(in crate::run) fn inspect(request: &Request, has_child: bool) -> Result<Self, RunError> {
         let host = host::look()?;
         let records = open_records(&request.caller)?;
@@ -58,23 +54,14 @@ impl RunHost {
         })
     }
 
-    /// Removes resources of dead runs and returns warnings.
-    ///
-    /// # Errors
-    /// [`RunError::Records`] where the records cannot be listed.
     pub(in crate::run) fn collect_leftovers(&self) -> Result<Vec<WarningReport>, RunError> {
         collect_leftovers(&self.records)
     }
 
-    /// Name of the cgroup back end.
     pub(in crate::run) fn backend(&self) -> &'static str {
         self.backend.name()
     }
 
-    /// Acquires the resources of the run `run_id`.
-    ///
-    /// # Errors
-    /// [`RunError::Records`], [`RunError::Cgroup`].
     pub(in crate::run) fn acquire(
         self,
         request: &Request,
@@ -136,25 +123,17 @@ pub(in crate::run) fn choose_backend(
     }
 }
 
-/// Directory of this caller's run records.
 #[must_use]
 pub(in crate::run) fn runtime_directory(caller: &Caller) -> PathBuf {
     let directory = caller.runtime_directory.clone();
     directory.unwrap_or_else(|| default_directory(effective_uid(), None))
 }
 
-/// Opens the records of this caller's runs.
-///
-/// # Errors
-/// [`RunError::Records`].
 pub(crate) fn open_records(caller: &Caller) -> Result<RunRecords, RunError> {
     Ok(RunRecords::open(&runtime_directory(caller))?)
 }
 
 /// Removes resources of killed supervisors. Never touches a live run.
-///
-/// # Errors
-/// [`RunError::Records`] where the records cannot be listed.
 pub(crate) fn collect_leftovers(records: &RunRecords) -> Result<Vec<WarningReport>, RunError> {
     let collected = records.collect_leftovers(&mut |leftover: &Leftover| {
         let Entry::Temporary { directory, name } = &leftover.entry else {

@@ -19,10 +19,8 @@ use spec::host_policy::HostPolicy;
 use spec::oci::reference::{Place, Which};
 use spec::request::Request;
 
-/// How images are accessed.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::run) enum Access<'run> {
-    /// Pulls missing images.
     Fetch {
         /// Descriptor of the signals that cancel the run.
         signals: BorrowedFd<'run>,
@@ -32,9 +30,6 @@ pub(in crate::run) enum Access<'run> {
 }
 
 /// The image at `place`; `None` if it is missing and may not be pulled.
-///
-/// # Errors
-/// [`RunError::ImagePull`], [`RunError::Cancelled`].
 pub(super) fn find(
     place: &Place,
     access: Access<'_>,
@@ -57,7 +52,6 @@ pub(super) fn find(
     }
 }
 
-/// The result of a fetch, for its progress.
 pub(in crate::run) const fn fetch_result(cached: bool) -> &'static str {
     if cached { "in the store" } else { "pulled" }
 }

@@ -33,7 +33,6 @@ const PACKAGES: &[u8] = b"var/lib/dpkg/status";
 /// Maximum number of directories in the root: each gets a Landlock rule.
 const NAMES_IN_ROOT_MAX: usize = 256;
 
-/// The requested image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RequestedImage {
     /// The template that names it; `None` if `--image` does.
@@ -41,7 +40,6 @@ pub(super) struct RequestedImage {
     pub(super) place: Place,
 }
 
-/// The image of a run.
 #[derive(Debug)]
 pub(super) struct SelectedImage {
     pub(super) requested: RequestedImage,
@@ -52,15 +50,10 @@ pub(super) struct SelectedImage {
 /// An image whose layers are in the store.
 #[derive(Debug)]
 pub(super) struct OpenedImage {
-    /// Its layers and its config.
     pub(super) image: Image,
-    /// The user that programs run as.
     pub(super) user: ImageUser,
-    /// Its `etc/passwd`.
     passwd: Vec<u8>,
-    /// Its `etc/group`.
     pub(super) group: Vec<u8>,
-    /// The directories in its root.
     pub(super) top: Vec<Vec<u8>>,
 }
 
@@ -142,9 +135,6 @@ impl SelectedImage {
     }
 
     /// As [`OpenedImage::interpreters`]; a missing image is assumed to have all.
-    ///
-    /// # Errors
-    /// [`RunError`] where it cannot be read.
     pub(super) fn interpreters(
         &self,
         run: &Run,
@@ -164,7 +154,6 @@ impl SelectedImage {
         }
     }
 
-    /// Its report, before its root is mounted.
     #[must_use]
     pub(super) fn report(&self) -> ImageReport {
         let user = self.opened.as_ref().map(|opened| ImageUserReport {
@@ -211,16 +200,12 @@ impl OpenedImage {
     }
 
     /// Adds layers on top, lowest first.
-    ///
-    /// # Errors
-    /// [`RunError`] where they cannot be listed.
     pub(super) fn add_layers(&mut self, layers: Vec<HeldLayer>) -> Result<(), RunError> {
         self.image.layers.extend(layers);
         self.top = directories_in_root(&self.image)?;
         Ok(())
     }
 
-    /// The working directory of its config.
     #[must_use]
     pub(super) fn working_directory(&self) -> Option<Vec<u8>> {
         self.image.config.working_directory.clone()
@@ -233,10 +218,6 @@ impl OpenedImage {
         of_config.unwrap_or(environment::PATH.as_bytes())
     }
 
-    /// Whether a directory of its PATH contains `name`.
-    ///
-    /// # Errors
-    /// [`RunError`] where it cannot be read.
     pub(super) fn has_program(&self, name: &str) -> Result<bool, RunError> {
         for directory in self.path().split(|byte| *byte == b':') {
             if self.has_program_in(directory, name)? {
@@ -254,9 +235,6 @@ impl OpenedImage {
     }
 
     /// Names of the Debian packages that are installed in it.
-    ///
-    /// # Errors
-    /// [`RunError`] where it cannot be read.
     pub(super) fn packages(&self) -> Result<Vec<String>, RunError> {
         let status = self.image.read_file(PACKAGES, PACKAGES_BYTES_MAX);
         let status = status.map_err(|error| self.unreadable(&error))?;
@@ -265,9 +243,6 @@ impl OpenedImage {
 
     /// The interpreters in the image that `run` may need. The version of Node is `NODE_VERSION` of
     /// the config: nothing of the image is executed.
-    ///
-    /// # Errors
-    /// [`RunError`] where it cannot be read.
     pub(super) fn interpreters(
         &self,
         run: &Run,

@@ -11,9 +11,6 @@ impl OpenedImage {
     /// The package.json of a package, where Node looks besides the bundle: in `/node_modules`, and
     /// in the directories of the config's `NODE_PATH`. Packages of `npm install --global` are in
     /// neither: their programs are found, but `import` does not find them.
-    ///
-    /// # Errors
-    /// [`RunError`] where it cannot be read.
     pub(in crate::run) fn node_package(&self, name: &str) -> Result<Option<Vec<u8>>, RunError> {
         let of_config = self.image.config.variable(b"NODE_PATH").unwrap_or_default();
         let named = of_config.split(|byte| *byte == b':');

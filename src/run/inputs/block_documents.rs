@@ -16,7 +16,6 @@ use spec::manifest::{
 };
 use spec::path::RelPath;
 
-/// The resolved references of the caller's manifest.
 #[derive(Debug, Default)]
 pub(super) struct ReferencedDocuments {
     pub(super) blocks: BlockDocuments,

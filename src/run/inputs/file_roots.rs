@@ -11,7 +11,6 @@ use spec::request::Request;
 /// A directory: its path and its open descriptor.
 pub(in crate::run) type FileRoot = (PathBuf, Workspace);
 
-/// The directories that the caller named, opened.
 #[derive(Debug, Default)]
 pub(in crate::run) struct FileRoots {
     workspace: Option<FileRoot>,

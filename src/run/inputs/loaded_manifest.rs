@@ -36,7 +36,6 @@ const RESOLVED: &str = ".runner/manifest.json";
 pub(super) const MANIFEST_BYTES_MAX: u64 = TEXT_BYTES_MAX as u64;
 const TOO_LARGE: &str = "is larger than 1 MiB";
 
-/// Paths of the manifests that a bundle may have.
 #[must_use]
 pub(in crate::run) fn manifest_names() -> [&'static str; MANIFEST_NAMES.len()] {
     MANIFEST_NAMES.map(|(name, _)| name)
@@ -50,13 +49,11 @@ pub(in crate::run) fn document_names() -> Vec<&'static str> {
     manifest_names().into_iter().chain(beside).collect()
 }
 
-/// A manifest and its origin.
 #[derive(Debug)]
 pub(in crate::run) struct LoadedManifest {
     pub(in crate::run) manifest: Manifest,
     /// Its path for messages; empty without a manifest.
     pub(in crate::run) file: String,
-    /// Its text and format.
     pub(in crate::run) text: (Vec<u8>, Format),
     /// Where it comes from, which decides how far it is trusted.
     pub(in crate::run) origin: Origin,
@@ -67,9 +64,6 @@ pub(in crate::run) struct LoadedManifest {
 }
 
 /// Reads the caller's manifest, if any, before anything is unpacked.
-///
-/// # Errors
-/// [`RunError`] naming the file.
 pub(in crate::run) fn load_from_caller(
     options: &BundleOptions,
     workspace: Option<&Path>,
@@ -106,7 +100,6 @@ fn load_file(
     })
 }
 
-/// The manifest, or its first error.
 fn parse_manifest(root: &Node, shown: &str, blocks: &BlockDocuments) -> Result<Manifest, RunError> {
     let parsed = manifest::parse_with(root, shown, blocks);
     match parsed.errors.into_iter().next() {
@@ -153,9 +146,6 @@ pub(in crate::run) fn format_of(path: &Path) -> Format {
 }
 
 /// Reads the bundle's own manifest, which is optional with `--run`.
-///
-/// # Errors
-/// [`RunError::NoManifest`], [`RunError::Manifest`].
 pub(in crate::run) fn load_from_bundle(
     bundle: &dyn BundleFiles,
     has_run: bool,
@@ -244,9 +234,6 @@ fn no_manifest(tree: &Tree) -> RunError {
 }
 
 /// The run value: `--run` takes precedence over the manifest.
-///
-/// # Errors
-/// [`RunError::RunValue`].
 pub(in crate::run) fn run_value(
     options: &BundleOptions,
     manifest: &Manifest,

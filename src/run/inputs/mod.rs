@@ -20,7 +20,6 @@ use egress::relay::Published;
 use spec::host_policy::HostPolicy;
 use spec::request::{BundleArgument, Request, Subject};
 
-/// The caller's inputs, opened.
 pub(super) struct Inputs {
     pub(super) manifest: Option<LoadedManifest>,
     pub(super) archive: Option<OpenedArchive>,

@@ -23,7 +23,6 @@ use spec::host::HostSupport;
 use spec::limits::Limit;
 use spec::request::{Request, Subject, ViewEntry};
 
-/// Inputs of the launch plan.
 pub(in crate::run) struct LaunchInputs<'run> {
     pub(in crate::run) request: &'run Request,
     pub(in crate::run) resources: &'run Resources,
@@ -31,7 +30,6 @@ pub(in crate::run) struct LaunchInputs<'run> {
     pub(in crate::run) sources: &'run Sources,
     pub(in crate::run) limits: &'run Limits,
     pub(in crate::run) space_in_use: SpaceInUse,
-    /// The image that becomes the root.
     pub(in crate::run) root: Option<ImageRoot>,
     pub(in crate::run) run_id: &'run str,
 }
@@ -147,7 +145,6 @@ fn ruleset_of(
     }
 }
 
-/// Inputs of the body's environment.
 pub(in crate::run) fn environment_parts<'run>(
     request: &'run Request,
     resolved: &'run ResolvedRun,

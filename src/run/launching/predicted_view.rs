@@ -30,19 +30,15 @@ const NAMES_MAX: usize = 20_000;
 /// Maximum size of an image file that is read for its first line.
 const SCRIPT_BYTES_MAX: u64 = 64 << 10;
 
-/// The view of a run, as predicted.
 pub(in crate::run) struct PredictedView<'plan> {
-    /// All steps of the view.
     pub(in crate::run) steps: &'plan [ViewStep],
     /// The bundle, if it was read.
     pub(in crate::run) bundle: Option<&'plan dyn BundleFiles>,
     /// Whether the body has a uid of its own, which owns no file of the host.
     pub(in crate::run) has_own_uid: bool,
-    /// The image that becomes the root.
     pub(in crate::run) image: Option<&'plan SelectedImage>,
 }
 
-/// What lies at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Node {
     Missing,
@@ -51,7 +47,6 @@ enum Node {
     /// Known only during a run.
     Unknown,
     Directory,
-    /// A link and its target.
     Link(Vec<u8>),
     File {
         /// Whether the body may execute it.
@@ -63,7 +58,6 @@ enum Node {
     },
 }
 
-/// A program that would be executed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::run) struct Program {
     pub(in crate::run) path: Vec<u8>,
@@ -176,7 +170,6 @@ impl PredictedView<'_> {
         }
     }
 
-    /// The first bytes of the file at `path`, if known.
     pub(in crate::run) fn head(&self, path: &[u8]) -> Option<Vec<u8>> {
         match self.resolve(path) {
             Ok(Node::File { head, .. }) => head,

@@ -33,14 +33,12 @@ pub(in crate::run) struct RequestedSecrets<'run> {
     consumer: Consumer,
 }
 
-/// The records of the secrets that the body gets.
 pub(in crate::run) struct Revealed {
     pub(in crate::run) secrets: Vec<SecretReport>,
     pub(in crate::run) warnings: Vec<WarningReport>,
 }
 
 impl RequestedSecrets<'_> {
-    /// Errors of the inventories.
     pub(in crate::run) fn warnings(&self) -> Vec<WarningReport> {
         let warnings = self.inventories.iter().flat_map(|known| &known.warnings);
         warnings.cloned().collect()
@@ -144,7 +142,6 @@ impl ResolvedRun {
     }
 }
 
-/// Overwrites every value of the body's environment in this process.
 pub(in crate::run) fn overwrite_values(resolved: &mut ResolvedRun, environment: &mut [Vec<u8>]) {
     for (_, value) in &mut resolved.environment {
         overwrite(value);
@@ -208,7 +205,6 @@ impl<'run> RequestedSecrets<'run> {
     }
 }
 
-/// Collects the values to mask, and the log without values.
 struct RevealLog<'run> {
     masks: &'run mut Masks,
     revealed: Revealed,

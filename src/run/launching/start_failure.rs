@@ -30,13 +30,9 @@ use spec::request::{Caller, Request, Subject};
 /// Directories of the host that supply names if those of an image cannot be listed.
 const USUAL: [&str; 2] = ["/usr/bin", "/usr/local/bin"];
 
-/// The failed start.
 pub(in crate::run) struct Attempt<'run> {
-    /// Who chose the program.
     pub(in crate::run) request: &'run Request,
-    /// The resolved run.
     pub(in crate::run) resolved: &'run ResolvedRun,
-    /// The paths that were tried.
     pub(in crate::run) programs: &'run [Vec<u8>],
 }
 
@@ -48,7 +44,6 @@ struct Reason {
     hint: String,
 }
 
-/// Adds the reason to the error, if it can be found.
 pub(in crate::run) fn explain(
     error: SandboxError,
     inside: &PredictedView<'_>,
@@ -136,7 +131,6 @@ impl Attempt<'_> {
         self.resolved.image.is_some()
     }
 
-    /// Advice for a missing working directory.
     fn hint_for_directory(&self) -> String {
         if self.request.workdir.is_none() {
             return "correct it, or name a directory inside with -w".to_owned();
@@ -342,7 +336,6 @@ impl Attempt<'_> {
         }
     }
 
-    /// Whether the PATH inside has a program of this name.
     fn is_on_path(&self, inside: &PredictedView<'_>, name: &[u8]) -> bool {
         let directories = self.programs.iter().filter_map(|path| parent(path));
         let usual = USUAL.map(str::as_bytes);

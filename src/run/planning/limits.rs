@@ -101,9 +101,6 @@ pub(in crate::run) fn unix_sockets_of(
 }
 
 /// Refuses `--socket` if the body gets no unix sockets.
-///
-/// # Errors
-/// [`RunError::Argument`].
 fn check_named_sockets(sockets: UnixSockets, request: &Request) -> Result<(), RunError> {
     let Some(named) = request.sockets.first().filter(|_| sockets.refuses_named()) else {
         return Ok(());

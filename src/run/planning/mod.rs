@@ -36,9 +36,6 @@ pub(super) struct PlannedRun {
 
 impl PlannedRun {
     /// Applies the limits to the groups of `resources`.
-    ///
-    /// # Errors
-    /// [`RunError::Cgroup`], [`RunError::Host`].
     pub(super) fn new(
         run: &Run<'_>,
         resolved: ResolvedRun,
@@ -62,9 +59,6 @@ impl PlannedRun {
 
 impl Run<'_> {
     /// Resolves the command or the unpacked bundle.
-    ///
-    /// # Errors
-    /// [`RunError`]: there is nothing to run, or it is not allowed.
     pub(super) fn resolve(
         &self,
         bundle: Option<&Bundle>,

@@ -53,9 +53,6 @@ pub(super) fn select_template(
 /// The engine, the image, and the unmet needs: checked against host and bundle for `subprocess`,
 /// against image and bundle for `sandbox`. A template's package list is trusted; for other needs an
 /// image in the store is inspected.
-///
-/// # Errors
-/// [`RunError`] where the image cannot be read.
 pub(super) fn runner_report(
     request: &Request,
     policy: &HostPolicy,

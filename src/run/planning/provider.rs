@@ -37,7 +37,6 @@ pub(super) fn placed(
     run_place::started_in(resolved_form, run, directory)
 }
 
-/// The `config` of `provider: local`.
 fn local(manifest: &Manifest) -> Option<&LocalConfig> {
     let block = manifest.sandbox.as_ref()?;
     (block.provider == Provider::Local).then_some(&block.local)
@@ -127,9 +126,6 @@ pub(super) fn provide_storage(request: &Request, manifest: &mut Manifest) -> Vec
 impl ResolvedRun {
     /// For `node-permission`: adds Node's permission flags for the view. Call it when the view is
     /// complete except for the program itself, which the body must not read.
-    ///
-    /// # Errors
-    /// [`RunError::NodePermission`].
     pub(super) fn restrict_node(
         &mut self,
         request: &Request,

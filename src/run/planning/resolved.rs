@@ -39,12 +39,10 @@ pub(in crate::run) struct ResolvedRun {
     pub(in crate::run) runner: Option<RunnerReport>,
     /// The image that becomes the root; `None` to use the host's programs.
     pub(in crate::run) image: Option<SelectedImage>,
-    /// Packages installed over the image.
     pub(in crate::run) packages: PreparedPackages,
     /// The run form; `None` for `runner run`.
     pub(in crate::run) form: Option<RunForm>,
     pub(in crate::run) argv: Vec<Vec<u8>>,
-    /// The working directory inside.
     pub(in crate::run) working_directory: Vec<u8>,
     /// Mounts besides the base view.
     pub(in crate::run) view: Vec<ViewEntry>,
@@ -55,11 +53,9 @@ pub(in crate::run) struct ResolvedRun {
     /// Paths that were mounted for the program.
     pub(in crate::run) bound: Vec<String>,
     pub(in crate::run) environment: Vec<EnvironmentEntry>,
-    /// The hosts that the body may reach.
     pub(in crate::run) egress: EgressPlan,
     /// Grants of flags and host policy together.
     pub(in crate::run) grants: Grants,
-    /// Where the manifest comes from.
     pub(in crate::run) origin: Origin,
     /// Secret inventories that were not read with the manifest.
     pub(in crate::run) inventories: Vec<Inventory>,
@@ -67,10 +63,6 @@ pub(in crate::run) struct ResolvedRun {
     pub(in crate::run) warnings: Vec<WarningReport>,
 }
 
-/// Refuses `-i` for a bundle on standard input.
-///
-/// # Errors
-/// [`RunError::Argument`].
 pub(in crate::run) fn check_stdin(request: &Request) -> Result<(), RunError> {
     if request.streams.interactive && request.subject == Subject::Bundle(BundleArgument::Stdin) {
         return Err(RunError::Argument {
@@ -85,9 +77,6 @@ pub(in crate::run) fn check_stdin(request: &Request) -> Result<(), RunError> {
 }
 
 /// The manifest of the run: the caller's, else the bundle's.
-///
-/// # Errors
-/// [`RunError::NoManifest`], [`RunError::Manifest`].
 pub(in crate::run) fn load_manifest(
     request: &Request,
     policy: &HostPolicy,
@@ -263,17 +252,14 @@ fn resolve_run(
     Ok(provider::placed(manifest, &run, resolved_form, &directory))
 }
 
-/// The environment that the program runs in.
 #[derive(Default)]
 struct Runtime {
     /// Engine, image and needs; `None` if the image is missing.
     runner: Option<RunnerReport>,
     image: Option<SelectedImage>,
-    /// Packages installed for the needs.
     packages: PreparedPackages,
 }
 
-/// Opens the image and installs missing needs.
 fn resolve_runtime(
     request: &Request,
     policy: &HostPolicy,
@@ -402,7 +388,6 @@ impl ResolvedRun {
         self.image.as_ref()?.opened.as_ref()
     }
 
-    /// Mounts the program of the host, unless an image is the root.
     pub(in crate::run) fn find_program(
         &mut self,
         request: &Request,
@@ -457,30 +442,19 @@ impl ResolvedRun {
         Ok(())
     }
 
-    /// Adds the granted variables of the caller, and `-e`. [`crate::run::launching::secret_values`] adds the
-    /// secrets last.
+    /// Adds the granted variables of the caller, and `-e`. Secrets are added last, by
+    /// [`RequestedSecrets::reveal`](crate::run::launching::secret_values::RequestedSecrets::reveal).
     pub(super) fn add_variables(&mut self, request: &Request) {
         for name in &self.manifest.env_passthrough {
             let variable = name.as_bytes();
-            let value = request
-                .caller
-                .environment
-                .iter()
-                .find(|(known, _)| known == variable);
-            match value {
-                Some(entry) => self.environment.push(entry.clone()),
-                // The caller gave a value.
-                None if request
-                    .environment
-                    .iter()
-                    .any(|(known, _)| known == variable) =>
-                {
-                    ()
-                }
-                None => self.warnings.push(WarningReport::new(
+            let is_named = |entry: &&EnvironmentEntry| entry.0 == variable;
+            if let Some(entry) = request.caller.environment.iter().find(is_named) {
+                self.environment.push(entry.clone());
+            } else if !request.environment.iter().any(|entry| is_named(&entry)) {
+                self.warnings.push(WarningReport::new(
                     "variable_unset",
                     format!("`sandbox.env.passthrough` names {name}, which is not set here"),
-                )),
+                ));
             }
         }
         self.environment.extend(request.environment.iter().cloned());

@@ -56,7 +56,6 @@ pub(in crate::run) fn keep_stores_apart(
     refuse_store(&sources.writable, &place.directory, &ARTIFACTS)
 }
 
-/// Sources of mounts, with links resolved.
 #[derive(Default)]
 struct MountSources {
     all: Vec<PathBuf>,
@@ -70,7 +69,6 @@ fn errno_of(error: &(dyn std::error::Error + 'static)) -> Errno {
     *errno.unwrap_or(&Errno::IO)
 }
 
-/// How a message describes a mount that contains a store.
 struct StoreWords {
     code: &'static str,
     act: &'static str,
@@ -99,9 +97,6 @@ const ARTIFACTS: StoreWords = StoreWords {
 
 /// Refuses sources that overlap `store`, which may not exist yet. Masking it inside would not
 /// suffice: a directory above it could be renamed.
-///
-/// # Errors
-/// [`RunError::Argument`], [`RunError::Host`].
 fn refuse_store(sources: &[PathBuf], store: &Path, words: &StoreWords) -> Result<(), RunError> {
     let store = resolve_store(store).map_err(RunError::host(words.act))?;
     for source in sources {

@@ -15,7 +15,6 @@ use store::CacheError;
 pub(crate) enum PreparationProblem {
     #[error(transparent)]
     Plan(#[from] PreparationError),
-    /// A preparation run failed.
     #[error(transparent)]
     Failed(#[from] Failed),
     /// A preparation run left a file that no layer may contain.
@@ -43,7 +42,6 @@ pub(crate) enum PreparationProblem {
     /// The store failed, or the wait for another process that prepares the same layer.
     #[error("cannot store the prepared packages")]
     Store(#[source] Box<OciError>),
-    /// The store of prepared layers.
     #[error("cannot store the prepared packages")]
     Layers(#[from] CacheError),
 }
@@ -61,7 +59,6 @@ impl From<StoreError> for PreparationProblem {
 }
 
 impl PreparationProblem {
-    /// Stable.
     #[must_use]
     pub(in crate::run) fn code(&self) -> &'static str {
         match self {
@@ -73,7 +70,6 @@ impl PreparationProblem {
         }
     }
 
-    /// Advice.
     #[must_use]
     pub(in crate::run) fn hint(&self) -> Option<String> {
         match self {
@@ -95,7 +91,6 @@ impl PreparationProblem {
         }
     }
 
-    /// Outcome of the run.
     #[must_use]
     pub(in crate::run) fn outcome(&self) -> Outcome {
         match self {

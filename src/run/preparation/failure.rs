@@ -16,7 +16,6 @@ const FULL: [&str; 2] = ["No space left on device", "ENOSPC"];
 /// Less free space than this counts as full.
 const FULL_BYTES: u64 = 1 << 20;
 
-/// A failed preparation run.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot install the packages of `runner.needs.{kind}`{}: {problem}{}",
@@ -26,13 +25,11 @@ const FULL_BYTES: u64 = 1 << 20;
 pub(crate) struct Failed {
     /// `native`, `npm` or `pip`.
     pub(super) kind: &'static str,
-    /// As in the manifest, escaped.
     pub(super) needs: Vec<String>,
     pub(super) problem: String,
     /// The end of the package client's output, escaped.
     tail: Vec<String>,
     pub(super) hint: Option<String>,
-    /// Its row in the report.
     pub(in crate::run) row: Box<PreparationReport>,
 }
 
@@ -52,10 +49,6 @@ fn output_of(tail: &[String]) -> String {
     }
 }
 
-/// Judges a finished run.
-///
-/// # Errors
-/// [`RunError::Cancelled`], [`RunError::Preparation`] with [`Failed`].
 pub(super) fn check(
     step: &Step,
     report: &Report,

@@ -27,26 +27,21 @@ const DEBS_MAX: usize = 4_000;
 /// The root that packages are installed on; resolves the paths of packages.
 #[derive(Clone, Copy)]
 pub(super) struct Root<'run> {
-    /// Known links and directories.
     pub(in crate::run) view: &'run LayerView,
     /// Whether something is there.
     pub(super) below: Below<'run>,
 }
 
-/// Metadata that is stored with a layer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Note {
-    /// Bytes of all files.
     pub(in crate::run) bytes: u64,
     pub(in crate::run) disk_bytes: u64,
     /// Native packages with their versions.
     pub(in crate::run) packages: Vec<String>,
-    /// Packages with installation scripts.
     pub(super) scripts_not_run: Vec<String>,
 }
 
-/// Converts the result of one run.
 pub(super) struct Harvest<'run> {
     kind: Kind,
     into: BorrowedFd<'run>,
@@ -76,9 +71,6 @@ impl<'run> Harvest<'run> {
     }
 
     /// Reads the writable space of a run that succeeded.
-    ///
-    /// # Errors
-    /// [`RunError::Preparation`], [`RunError::Host`].
     pub(in crate::run) fn read(&self, space: BorrowedFd<'_>) -> Result<(), RunError> {
         let note = match self.kind {
             Kind::Native => self.packages(space)?,

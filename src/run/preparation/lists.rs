@@ -46,7 +46,6 @@ fn refused(object: String, problem: String) -> RunError {
     }
 }
 
-/// Each existing list with its path.
 type PythonLists = Option<Vec<(RelPath, Vec<u8>)>>;
 
 struct Files<'run> {

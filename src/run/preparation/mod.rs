@@ -126,7 +126,6 @@ pub(super) fn prepare_packages(
     Ok(packages)
 }
 
-/// The installation steps in order.
 fn steps(
     missing: &Missing,
     lists: &Lists,
@@ -150,7 +149,6 @@ fn steps(
     Ok(steps.map_err(PreparationProblem::from)?)
 }
 
-/// Warnings for lists without a configured index.
 fn warn_of_lists(lists: &Lists, policy: &PreparationPolicy) -> Vec<WarningReport> {
     let left_out = preparation::not_installed(lists, policy);
     left_out
@@ -196,7 +194,6 @@ fn planned_row(step: &Step) -> PreparationReport {
     }
 }
 
-/// Name of a step for progress.
 fn step_name(step: &Step) -> String {
     let needs: Vec<String> = step
         .needs
@@ -210,14 +207,12 @@ fn step_name(step: &Step) -> String {
     }
 }
 
-/// Creates the layers of one run.
 #[derive(Clone, Copy)]
 struct Preparer<'run> {
     request: &'run Request,
     policy: &'run HostPolicy,
 }
 
-/// The base of a step.
 struct Base<'run> {
     image: &'run SelectedImage,
     /// The previous step, which installed packages of the distribution.
@@ -336,7 +331,6 @@ impl Preparer<'_> {
     }
 }
 
-/// The layer, if the store has it.
 fn find_layer(
     layers: &StoreDirectory,
     step: &Step,
@@ -358,7 +352,6 @@ fn fill_row(note: Note, found: PreparationFound, row: &mut PreparationReport) {
     row.scripts_not_run = note.scripts_not_run;
 }
 
-/// A file that the host configuration names.
 fn read_host_file(path: Option<&Path>, key: &'static str) -> Result<Option<Vec<u8>>, RunError> {
     let Some(path) = path else { return Ok(None) };
     let refused = |problem: String| RunError::Argument {

@@ -28,7 +28,6 @@ use tracing::subscriber::NoSubscriber;
 
 /// Bytes of a package client's output that are inspected.
 const LOG_BYTES: u64 = 4 << 20;
-/// Working directory of the run.
 const WORKING_DIRECTORY: &str = "/scratch";
 
 /// State of a run that prepares another one.
@@ -40,11 +39,8 @@ pub(in crate::run) struct PreparationRun<'run> {
     below: &'run RefCell<Option<HeldLayer>>,
 }
 
-/// Context of a nested run.
 pub(super) struct Nested<'run> {
-    /// The caller's request.
     pub(in crate::run) request: &'run Request,
-    /// The host's policy.
     pub(in crate::run) policy: &'run HostPolicy,
     /// The image, by its digest.
     pub(in crate::run) place: Place,
@@ -53,10 +49,6 @@ pub(super) struct Nested<'run> {
 }
 
 impl<'run> PreparationRun<'run> {
-    /// Adds the prepared layers to the image of the run.
-    ///
-    /// # Errors
-    /// As [`OpenedImage::add_layers`](crate::run::image::OpenedImage::add_layers).
     pub(in crate::run) fn add_layers(&self, resolved: &mut ResolvedRun) -> Result<(), RunError> {
         let image = resolved
             .image
@@ -69,9 +61,6 @@ impl<'run> PreparationRun<'run> {
     }
 
     /// Writes its inputs to the writable space. The body's file ids must be assumed.
-    ///
-    /// # Errors
-    /// [`RunError::Host`].
     pub(in crate::run) fn populate(&self, space: BorrowedFd<'_>) -> Result<(), RunError> {
         for file in self.files {
             let path = file.path.trim_start_matches('/');
@@ -86,18 +75,11 @@ impl<'run> PreparationRun<'run> {
     }
 
     /// Reads its result if it succeeded. Its processes have ended.
-    ///
-    /// # Errors
-    /// As [`Harvest::read`].
     pub(in crate::run) fn harvest(&self, launched: &Launched) -> Result<(), RunError> {
         self.harvest.read(launched.space.as_fd())
     }
 }
 
-/// Runs one step to its end and passes its result to `harvest`.
-///
-/// # Errors
-/// [`RunError::Cancelled`], [`RunError::Preparation`].
 pub(super) fn run_step(
     step: &Step,
     nested: Nested<'_>,

@@ -14,10 +14,8 @@ pub(crate) struct SourceError {
     pub(in crate::run) problem: SourceProblem,
 }
 
-/// Problem of a workspace source.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SourceProblem {
-    /// It is not a reference.
     #[error(transparent)]
     Reference(#[from] ReferenceError),
     /// A tag is not a fixed version.
@@ -29,7 +27,6 @@ pub(crate) enum SourceProblem {
     /// The pull failed, or the artifact is not a source.
     #[error(transparent)]
     Artifact(Box<OciError>),
-    /// `subpath`.
     #[error("`{subpath}` is {found} its snapshot, expected a directory")]
     Subpath {
         subpath: String,
@@ -38,7 +35,6 @@ pub(crate) enum SourceProblem {
         /// Directories of the snapshot with a similar name.
         near: Vec<String>,
     },
-    /// More sources than a run can have.
     #[error("a run can have at most {most} sources that are writable or contain mount points")]
     TooMany { most: usize },
     /// A copy failed, because the writable space is full or for another reason.
@@ -71,7 +67,6 @@ impl SourceError {
         }
     }
 
-    /// Stable.
     #[must_use]
     pub(in crate::run) fn code(&self) -> &'static str {
         match &self.problem {
@@ -84,7 +79,6 @@ impl SourceError {
         }
     }
 
-    /// Advice, if any.
     #[must_use]
     pub(in crate::run) fn hint(&self) -> Option<String> {
         match &self.problem {

@@ -45,10 +45,8 @@ use spec::workspace_source_report::{SourceFound, WorkspaceSourceReport};
 use store::{CacheError, InUse};
 use sys::file::{CallError, open_beneath};
 
-/// Maximum number of directories in a hint.
 const NEAR_MAX: usize = 3;
 
-/// The mounts of all sources.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     /// Cached trees that are mounted directly.
@@ -58,7 +56,6 @@ pub(super) struct Sources {
     pub(super) in_use: Vec<InUse>,
 }
 
-/// A source whose tree is available.
 #[derive(Debug)]
 struct PulledSource<'manifest> {
     source: &'manifest WorkspaceSource,

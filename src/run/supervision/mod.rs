@@ -22,7 +22,6 @@ use spec::limits::Limit;
 use spec::report::StreamReport;
 use sys::terminal;
 
-/// Observations of the body until its end.
 pub(super) struct Watched {
     pub(super) observed: Observed,
     pub(super) stdout: StreamReport,

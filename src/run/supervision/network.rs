@@ -109,7 +109,6 @@ impl NetworkSetup {
             .map_err(failed())
     }
 
-    /// Ends the relay and returns the network report.
     pub(super) fn finish_relay(
         &self,
         relay: Relay,

@@ -12,7 +12,6 @@ use spec::report::Denial;
 /// The rule that denies all outgoing traffic.
 const RULE: &str = "network.egress";
 
-/// Outcome of a run's connections.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::run) struct NetworkReport {
     /// Without the allowed entries, which are known before the run.

@@ -20,11 +20,9 @@ pub(in crate::run) trait BundleFiles {
     fn head(&self, path: &RelPath, bytes_max: u64) -> Result<Vec<u8>, String>;
 }
 
-/// An unpacked bundle.
 #[derive(Debug)]
 pub(in crate::run) struct UnpackedFiles<'run> {
     pub(in crate::run) tree: &'run Tree,
-    /// Its directory.
     pub(in crate::run) root: BorrowedFd<'run>,
 }
 

@@ -18,7 +18,6 @@ use store::{Cache, CacheError, Distrust, Identity, ListedTree, Record};
 /// (`benches/cache.rs`).
 const SMALL_BYTES: u64 = 32 << 10;
 
-/// A tree of the cache.
 pub(in crate::run) struct CachedTree {
     pub(in crate::run) tree: Box<ListedTree>,
     pub(in crate::run) found: CacheFound,
@@ -37,7 +36,6 @@ pub(in crate::run) enum BundleSource {
     Directory(OwnedFd),
 }
 
-/// Result of the cache lookup.
 pub(in crate::run) struct LookedUp {
     pub(in crate::run) source: BundleSource,
     /// Why the cache cannot be used.
@@ -141,7 +139,6 @@ impl Run<'_> {
         Ok(not_cached(file, reason, warning))
     }
 
-    /// Why the cache is skipped.
     fn skip_reason(&self, file: &File, limits: &UnpackLimits) -> Option<&'static str> {
         if self.request.bundle.no_cache {
             return Some("flag");
@@ -173,7 +170,6 @@ impl CachedTree {
     }
 }
 
-/// One cache lookup.
 struct Lookup<'run> {
     file: &'run mut File,
     wait_limit: WaitLimit<'run>,

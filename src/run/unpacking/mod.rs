@@ -32,7 +32,6 @@ use sys::mount::{self, Attributes};
 /// Name of the step in the message of a timeout.
 const UNPACK: &str = "unpacking the bundle";
 
-/// A bundle whose files can be read.
 #[derive(Debug)]
 pub(super) struct Bundle {
     pub(super) unpacked: Unpacked,
@@ -44,7 +43,6 @@ pub(super) struct Bundle {
 }
 
 impl Bundle {
-    /// Its files, for inspection.
     pub(super) fn files(&self) -> UnpackedFiles<'_> {
         UnpackedFiles {
             tree: &self.unpacked.tree,
@@ -103,7 +101,6 @@ impl Run<'_> {
         Ok(Some(in_use))
     }
 
-    /// Opens the bundle's directory in the writable space.
     fn open_target(&self, prepared: &Prepared, resources: &Resources) -> Result<OwnedFd, RunError> {
         let _assumed = self.assume_body_ids(resources)?;
         space::open_directory(prepared.space(), BUNDLE.trim_start_matches('/'))
@@ -200,7 +197,6 @@ impl Bundle {
         }
     }
 
-    /// How the body gets the bundle.
     pub(super) fn view(&self) -> BundleView {
         self.cache.view
     }
@@ -266,7 +262,6 @@ fn clone_for_body(
     Ok(tree)
 }
 
-/// Size limits of a bundle on this host.
 pub(super) fn unpack_limits(policy: &HostPolicy) -> UnpackLimits {
     UnpackLimits {
         compressed_bytes: policy.unpack.archive_bytes,

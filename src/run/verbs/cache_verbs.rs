@@ -12,9 +12,6 @@ use spec::request::Caller;
 use store::CacheError;
 
 /// Lists the cached trees and their directory.
-///
-/// # Errors
-/// Why the cache cannot be used.
 pub(crate) fn list(caller: &Caller, policy: &HostPolicy) -> Result<CacheListing, ErrorReport> {
     let (cache, place) = open_cache(caller, policy).map_err(|error| explain(&error))?;
     let listed = cache.list().map_err(|error| explain(&error))?;
@@ -43,9 +40,6 @@ pub(crate) fn list(caller: &Caller, policy: &HostPolicy) -> Result<CacheListing,
 }
 
 /// Removes garbage and trees beyond the size limit; with `all`, every unused tree.
-///
-/// # Errors
-/// Why the cache cannot be used.
 pub(crate) fn collect(
     caller: &Caller,
     policy: &HostPolicy,
@@ -60,9 +54,6 @@ pub(crate) fn collect(
 }
 
 /// Reads every tree and removes the damaged ones.
-///
-/// # Errors
-/// Why the cache cannot be used.
 pub(crate) fn verify(caller: &Caller, policy: &HostPolicy) -> Result<CacheVerdict, ErrorReport> {
     let (cache, _) = open_cache(caller, policy).map_err(|error| explain(&error))?;
     let (whole, damaged) = store::verify(&cache).map_err(|error| explain(&error))?;

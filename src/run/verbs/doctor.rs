@@ -41,9 +41,6 @@ const NOTHING: &[u8] = b"/bin/true";
 /// Tries each operation that a run needs, and does one run.
 ///
 /// The calling process must have one thread only, as for [`execute`].
-///
-/// # Errors
-/// [`RunError`] if the host cannot be inspected at all.
 pub(crate) fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
     let runtime_directory = resources::open_records(caller)
         .map(|records| {

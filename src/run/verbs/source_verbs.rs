@@ -20,9 +20,6 @@ use spec::source_report::{
 };
 
 /// Pulls and unpacks `reference` (`HOST/REPOSITORY@sha256:…`, `oci:DIRECTORY`).
-///
-/// # Errors
-/// Why it is refused or unavailable.
 pub(crate) fn pull(
     terms: &Terms<'_>,
     reference: &str,
@@ -56,9 +53,6 @@ pub(crate) fn pull(
 
 /// Inspects the artifact `reference`: a name in the store, a layout's directory, or a reference,
 /// whose tag is resolved.
-///
-/// # Errors
-/// Why it is refused or unavailable.
 pub(crate) fn inspect(terms: &Terms<'_>, reference: &str) -> Result<SourceInspected, ErrorReport> {
     let store = terms.store().map_err(|error| explain(&error))?;
     let named = store
@@ -98,9 +92,6 @@ fn pull_source(
 }
 
 /// Lists the sources and their directory.
-///
-/// # Errors
-/// Why the store cannot be used.
 pub(crate) fn list(terms: &Terms<'_>) -> Result<SourceListing, ErrorReport> {
     let listing = || {
         let store = terms.store()?;
@@ -134,9 +125,6 @@ fn describe_listed(store: &Store, listed: Listed) -> Result<Option<SourceKept>, 
 }
 
 /// Removes garbage and trees beyond the size limit; with `all`, everything unused.
-///
-/// # Errors
-/// Why the store cannot be used.
 pub(crate) fn collect(terms: &Terms<'_>, all: bool) -> Result<SourceRemoval, ErrorReport> {
     let gone = terms.store().and_then(|store| Ok(store.gc(all)?));
     let gone = gone.map_err(|error| explain(&error))?;
@@ -228,7 +216,6 @@ fn tree_of(
         .map(|tree| tree.content_digest))
 }
 
-/// The error as a report.
 #[must_use]
 fn explain(error: &OciError) -> ErrorReport {
     ErrorReport {

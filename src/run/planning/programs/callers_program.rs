@@ -20,7 +20,6 @@ use spec::request::Caller;
 const VENV: &str = "pyvenv.cfg";
 const VENV_BYTES_MAX: u64 = 64 << 10;
 
-/// A program of the caller.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::run) struct Found {
     /// Its path, the same on the host and inside.
@@ -52,7 +51,7 @@ pub(in crate::run::planning) fn find(
     for path in on_path(OsStr::from_bytes(name), caller) {
         match shims::read(&path, words, caller) {
             Shim::NextOnPath => (),
-            Shim::NotAShim => return resolve(path, caller, interpreters, is_mounted).map(Some),
+            Shim::Ordinary => return resolve(path, caller, interpreters, is_mounted).map(Some),
             Shim::Target(path) => return resolve(path, caller, interpreters, is_mounted).map(Some),
             Shim::Unknown {
                 manager,

@@ -20,10 +20,8 @@ pub(in crate::run) fn is_in_base_view(path: &Path) -> bool {
         .any(|visible| path.starts_with(visible))
 }
 
-/// The program found for the first argument.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::run::planning) struct Program {
-    /// Paths to mount read-only.
     pub(in crate::run::planning) bind: Option<ViewEntry>,
     /// Its directory inside, to be added to the PATH.
     pub(in crate::run::planning) directory: Option<Vec<u8>>,
@@ -219,7 +217,6 @@ pub(in crate::run) fn is_executable(path: &Path) -> bool {
         .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// Whether the file at `path` begins with `#!`.
 #[must_use]
 pub(in crate::run::planning) fn is_script(path: &Path) -> bool {
     let mut head = [0; 2];

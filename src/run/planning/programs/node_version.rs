@@ -58,7 +58,6 @@ fn find(path: &Path) -> Result<NodeVersion, String> {
     })
 }
 
-/// Opens a regular file without blocking.
 fn open(path: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -88,7 +87,6 @@ fn read_header(path: &Path) -> Option<NodeVersion> {
     })
 }
 
-/// Finds the version in the program file.
 fn search_program(path: &Path) -> std::io::Result<Option<NodeVersion>> {
     let mut file = open(path)?.take(PROGRAM_BYTES_MAX);
     let mut part = vec![0; PART_BYTES];

@@ -17,15 +17,14 @@ use sys::file::read_regular;
 /// Maximum size of a manager's or project's file; a larger one is ignored.
 const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// What a program on a PATH is.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Shim {
-    NotAShim,
+    /// It is no shim.
+    Ordinary,
     /// It starts this program.
     Target(PathBuf),
     /// It starts the next program of its name on the PATH.
     NextOnPath,
-    /// Its target is unknown.
     Unknown {
         manager: &'static str,
         problem: String,
@@ -33,14 +32,13 @@ pub(super) enum Shim {
     },
 }
 
-/// Resolves `program`, called with these arguments.
 pub(super) fn read(program: &Path, words: &[Vec<u8>], caller: &Caller) -> Shim {
     let lookup = Lookup {
         name: program.file_name().unwrap_or_default(),
         caller,
     };
     let Some(directory) = program.parent() else {
-        return Shim::NotAShim;
+        return Shim::Ordinary;
     };
     let real = program.canonicalize();
     let real = real.as_deref().unwrap_or(program);
@@ -52,7 +50,7 @@ pub(super) fn read(program: &Path, words: &[Vec<u8>], caller: &Caller) -> Shim {
         return lookup.resolve_volta(directory);
     }
     let Some(root) = directory.parent().filter(|_| directory.ends_with("shims")) else {
-        return Shim::NotAShim;
+        return Shim::Ordinary;
     };
     let text = read_text(program).unwrap_or_default();
     if root.join("versions").is_dir() && text.contains("pyenv\" exec ") {
@@ -61,7 +59,7 @@ pub(super) fn read(program: &Path, words: &[Vec<u8>], caller: &Caller) -> Shim {
     if root.join("installs").is_dir() && text.contains("# asdf-plugin: ") {
         return lookup.resolve_asdf(root, &text);
     }
-    Shim::NotAShim
+    Shim::Ordinary
 }
 
 /// rustup installs its proxies as links or hard links of one file.
@@ -207,7 +205,7 @@ impl Lookup<'_> {
         let root = match (self.variable("VOLTA_HOME"), directory.parent()) {
             (Some(root), _) => PathBuf::from(root),
             (None, Some(root)) => root.to_path_buf(),
-            (None, None) => return Shim::NotAShim,
+            (None, None) => return Shim::Ordinary,
         };
         let version = self
             .nearest("package.json", of_package)
@@ -298,7 +296,6 @@ fn find_channel(text: &str) -> Option<String> {
     })
 }
 
-/// The value of a line `key = "value"`.
 fn find_value(text: &str, key: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let (name, value) = line.split_once('=')?;

@@ -1,7 +1,7 @@
 //! The `runner` program.
 //!
-//! Rust's `main` has opened /dev/null in place of closed standard descriptors and ignores SIGPIPE. Room
-//! for a stack as large as was ever needed is made sure of by [`dispatch`].
+//! Rust's runtime opens /dev/null for closed standard descriptors and ignores SIGPIPE before `main`.
+//! [`dispatch`] reserves the stack.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

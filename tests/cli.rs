@@ -509,7 +509,7 @@ fn a_log_is_written_only_where_one_is_asked_for() {
     assert_eq!(with_levels("off"), "");
     let refused = with_levels("runner=loud");
     assert!(
-        refused.contains("RUNNER_LOG: `runner=loud` is no level"),
+        refused.contains("RUNNER_LOG: `runner=loud` is not a level"),
         "{refused}"
     );
 }

@@ -1,46 +1,40 @@
-//! `runner bundle`: from a manifest and its sources to a `.tar.gz`, a list, a digest, a lock file.
+//! `runner bundle`: makes a `.tar.gz`, a list, a digest or a lock file of a manifest and its sources.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use crate::cli::bundle_flags::{Bundle, SymlinksArgument};
 use crate::cli::bundle_list;
+use crate::cli::context::ProcessContext;
 use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone};
-use crate::cli::surroundings::Surroundings;
 use bundler::LockUse;
-use bundler::bundle::{Bundle as Made, BundleHost, BundleRequest};
+use bundler::bundle::{Bundle as Bundled, BundleHost, BundleRequest};
 use bundler::error::BundleError;
 use spec::host_policy::HostPolicy;
 use spec::path::escape;
 use spec::report::{WarningReport, with_causes};
 
-/// Other variables that ask for pinned references (AIP-26 and its implementer's guide).
+/// Variables of other tools that require pinned references (AIP-26 and its implementer's guide).
 const REQUIRE_PIN: [&str; 2] = ["WORKSPACE_TOOLS_REQUIRE_PIN", "AIP26_REQUIRE_PIN"];
 
-/// Flags that contradict each other.
-struct UsageError {
-    problem: &'static str,
-    hint: &'static str,
-}
-
-/// Makes a bundle. 0, or 125.
+/// Exit code 0 or 125.
 #[must_use]
 pub fn bundle(
     bundle: &Bundle,
-    surroundings: &Surroundings,
+    context: &ProcessContext,
     policy: &HostPolicy,
     printer: &Printer,
 ) -> u8 {
-    if let Err(UsageError { problem, hint }) = check_usage(bundle) {
+    if let Err((problem, hint)) = check_usage(bundle) {
         print_error(printer, "refused", "usage", problem, Some(hint.to_owned()));
         return FAILED;
     }
-    let made = make(bundle, surroundings, policy, printer);
-    let text = made.and_then(|made| {
-        print_details(&made, bundle, printer);
-        let text = bundle_list::text(bundle, &made.contents, made.digest);
+    let bundled = make(bundle, context, policy, printer);
+    let text = bundled.and_then(|bundled| {
+        print_details(&bundled, bundle, printer);
+        let text = bundle_list::text(bundle, &bundled.contents, bundled.digest);
         text.map_err(BundleError::from)
     });
     match text {
@@ -55,10 +49,10 @@ pub fn bundle(
 
 fn make(
     bundle: &Bundle,
-    surroundings: &Surroundings,
+    context: &ProcessContext,
     policy: &HostPolicy,
     printer: &Printer,
-) -> Result<Made, BundleError> {
+) -> Result<Bundled, BundleError> {
     let request = BundleRequest {
         subject: &bundle.subject,
         workspace: bundle.workspace.as_deref(),
@@ -68,22 +62,23 @@ fn make(
             (Some(path), false) => LockUse::Write(path),
             (Some(path), true) => LockUse::Hold(path),
         },
-        require_pin: requires_pin(bundle.require_pin, surroundings, policy),
+        require_pin: requires_pin(bundle.require_pin, context, policy),
         follow_symlinks: bundle.symlinks == Some(SymlinksArgument::Follow),
         wants_digest: bundle.print_digest,
     };
     let host = BundleHost {
         policy,
-        working_directory: surroundings.working_directory.as_deref(),
-        cache_directory: &surroundings.cache_directory(),
-        variable: &|name| surroundings.variable(name),
+        working_directory: context.working_directory.as_deref(),
+        cache_directory: &context.cache_directory(),
+        variable: &|name| context.variable(name),
     };
     let warn = |warnings: &[WarningReport]| printer.warnings(warnings);
     bundler::bundle(&request, &host, &warn)
 }
 
-fn check_usage(bundle: &Bundle) -> Result<(), UsageError> {
-    let refused = |problem, hint| Err(UsageError { problem, hint });
+/// The error is the problem and a hint.
+fn check_usage(bundle: &Bundle) -> Result<(), (&'static str, &'static str)> {
+    let refused = |problem, hint| Err((problem, hint));
     let prints = bundle.print_digest || bundle.list;
     match bundle.output.as_deref() {
         Some(path) if is_standard(path) && prints => refused(
@@ -92,7 +87,7 @@ fn check_usage(bundle: &Bundle) -> Result<(), UsageError> {
         ),
         Some(path) if is_standard(path) && rustix::termios::isatty(rustix::stdio::stdout()) => {
             refused(
-                "standard output is a terminal; a bundle is not for reading",
+                "standard output is a terminal, and a bundle is binary",
                 "give -o a file, or pipe the output",
             )
         }
@@ -113,9 +108,9 @@ fn check_usage(bundle: &Bundle) -> Result<(), UsageError> {
 }
 
 /// Whether references to branches and tags are refused: by the flag, a variable or the host.
-pub(super) fn requires_pin(flag: bool, surroundings: &Surroundings, policy: &HostPolicy) -> bool {
+pub(super) fn requires_pin(flag: bool, context: &ProcessContext, policy: &HostPolicy) -> bool {
     let by_variable = REQUIRE_PIN.iter().any(|name| {
-        surroundings
+        context
             .variable(name)
             .is_some_and(|value| !matches!(value.as_bytes(), b"0" | b"false" | b"no" | b"off"))
     });
@@ -126,8 +121,8 @@ fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-fn print_details(made: &Made, bundle: &Bundle, printer: &Printer) {
-    for commit in made.contents.commits() {
+fn print_details(bundled: &Bundled, bundle: &Bundle, printer: &Printer) {
+    for commit in bundled.contents.commits() {
         let text = format!(
             "{} {} is the commit {}",
             escape(commit.repository.as_bytes()),
@@ -136,7 +131,7 @@ fn print_details(made: &Made, bundle: &Bundle, printer: &Printer) {
         );
         printer.line(Tone::Detail, &text);
     }
-    if let (Some(written), Some(path)) = (made.written, &bundle.output) {
+    if let (Some(written), Some(path)) = (bundled.written, &bundle.output) {
         let text = format!(
             "{}: {} entries, {} bytes in {}; {}",
             escape(path.as_os_str().as_bytes()),
@@ -158,9 +153,10 @@ fn print_errors(error: &BundleError, printer: &Printer) {
         }
         return;
     }
-    let what = match error.is_of_output() {
-        true => "failed",
-        false => "refused",
+    let what = if error.is_of_output() {
+        "failed"
+    } else {
+        "refused"
     };
     print_error(
         printer,

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::cli::args::{PolicyFile, VoiceFlags, with_variable};
+use crate::cli::args::CommonFlags;
 
-/// What `runner bundle --help` says besides its flags: enough to write a first manifest.
+/// Enough to write a first manifest.
 pub(crate) const BUNDLE_HELP: &str = "\
 A manifest.yaml beside a folder `src` that holds main.sh:
 
@@ -28,55 +28,47 @@ Examples:
 
 Exit codes: 0 done; 125 refused, failed or wrong usage, and nothing was written.";
 
-/// Make a bundle of a manifest and its sources.
 #[derive(Debug, clap::Args)]
-// Each is one flag of the command line.
-#[expect(clippy::struct_excessive_bools, reason = "flags that are given or not")]
-#[command(mut_args = with_variable)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each switch")]
 pub struct Bundle {
     /// A manifest, a folder that holds one, or the name of a code-workspace
     #[arg(value_name = "MANIFEST|DIR|NAME")]
     pub subject: PathBuf,
-    /// Write the .tar.gz there; - is standard output
+    /// Write the .tar.gz to this file; - is standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// What paths of sources are relative to [default: the working directory where the manifest lies beneath it, else the manifest's folder]
+    /// The directory that paths of sources are relative to [default: the working directory where the manifest lies beneath it, else the manifest's folder]
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
     /// Print the digest of the bundle's contents
     #[arg(long)]
     pub print_digest: bool,
-    /// Print each file, its source, and whose it replaced
+    /// Print each file, its source, and the sources whose file it replaced
     #[arg(long)]
     pub list: bool,
-    /// Print what is asked for as a JSON document
+    /// Print the list and the digest as a JSON document
     #[arg(long)]
     pub json: bool,
-    /// Write what the bundle is made of there
+    /// Write the sources of the bundle to a lock file
     #[arg(long, value_name = "FILE")]
     pub lock: Option<PathBuf>,
-    /// Refuse where that file says anything else
+    /// Refuse if the lock file differs
     #[arg(long, requires = "lock")]
     pub locked: bool,
     /// Refuse references to branches and tags
     #[arg(long)]
     pub require_pin: bool,
-    /// What becomes of symbolic links [default: keep]
+    /// What to do with symbolic links [default: keep]
     #[arg(long, value_name = "WHAT")]
     pub symlinks: Option<SymlinksArgument>,
-    /// How to speak.
     #[command(flatten)]
-    pub voice: VoiceFlags,
-    /// Configuration.
-    #[command(flatten)]
-    pub policy: PolicyFile,
+    pub common: CommonFlags,
 }
 
-/// The value of `--symlinks`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum SymlinksArgument {
     /// Relative ones that stay in the bundle; others are refused
     Keep,
-    /// Copy what they point to, where that lies in the workspace
+    /// Copy what they point to, if that is in the workspace
     Follow,
 }

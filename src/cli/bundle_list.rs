@@ -1,4 +1,4 @@
-//! What `runner bundle --list` and `--print-digest` print: text for people, or one JSON document.
+//! `runner bundle --list` and `--print-digest`, as text or as one JSON document.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use bundler::overlay::{Item, Placed};
 use spec::digest::Digest;
 use spec::path::{RelPath, escape};
 
-/// The text for standard output; empty where nothing was asked for.
+/// The text for standard output; empty without these flags.
 ///
 /// # Errors
 /// The error of serde_json, which these values do not cause.
@@ -27,7 +27,8 @@ pub(crate) fn text(
             map.insert("content_digest".to_owned(), json!(digest));
         }
         if bundle.list {
-            let entries = in_order(gathered).map(|(path, placed)| entry(path, placed, gathered));
+            let entries =
+                in_archive_order(gathered).map(|(path, placed)| entry(path, placed, gathered));
             map.insert("entries".to_owned(), entries.collect());
             map.insert("sources".to_owned(), json!(gathered.commits()));
         }
@@ -37,7 +38,7 @@ pub(crate) fn text(
     }
     let mut text = String::new();
     if bundle.list {
-        for (path, placed) in in_order(gathered) {
+        for (path, placed) in in_archive_order(gathered) {
             text.push_str(&line(path, placed, gathered));
         }
     }
@@ -48,8 +49,7 @@ pub(crate) fn text(
     Ok(text)
 }
 
-/// In the order of the archive.
-fn in_order(gathered: &Gathered) -> impl Iterator<Item = (&RelPath, &Placed)> {
+fn in_archive_order(gathered: &Gathered) -> impl Iterator<Item = (&RelPath, &Placed)> {
     let paths = gathered.tree.in_archive_order().into_iter();
     paths.filter_map(|(path, _)| Some((path, gathered.overlay.get(path)?)))
 }

@@ -1,14 +1,14 @@
-//! The configuration files: found, read and merged into the host policy.
+//! Reads the configuration files and merges them into the host policy.
 //!
 //! In order: `/etc/runner/config.yaml`, the user's `runner/config.yaml` below `XDG_CONFIG_HOME`
 //! or `~/.config` (not for uid 0), the file of `--policy`. The first two may be missing.
-//! [`host_config`] reads one of them; [`merge`] says what a later file may change.
+//! [`host_config`] parses one file; [`merge`] defines what a later file may change.
 
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use crate::cli::surroundings::Surroundings;
+use crate::cli::context::ProcessContext;
 use spec::host_config::{self, InvalidConfig};
 use spec::host_policy::{ForbiddenGrant, HostPolicy, ImageTwice, Statement, check_images, merge};
 use spec::path::escape;
@@ -16,34 +16,28 @@ use spec::report::ErrorReport;
 
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Why the configuration cannot be used.
+/// Names of files are escaped.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It is there, or was asked for, and cannot be read.
     #[error("the configuration file {file} cannot be read")]
     Unreadable {
         file: String,
         #[source]
         source: std::io::Error,
     },
-    /// Larger than 1 MiB.
     #[error("the configuration file {file} is larger than 1 MiB")]
     TooLarge { file: String },
     #[error(transparent)]
     Invalid(#[from] InvalidConfig),
-    /// An image template that is there already.
     #[error("{again}: the image `{id}` is in {first} already; neither may replace the other")]
     ImageTwice {
         id: String,
-        /// The file that states it first, escaped.
         first: String,
-        /// The file that states it again, escaped.
         again: String,
     },
 }
 
 impl ConfigError {
-    /// The error as the report has it.
     #[must_use]
     pub fn report(&self) -> ErrorReport {
         let (code, hint) = match self {
@@ -63,27 +57,27 @@ impl ConfigError {
     }
 }
 
-/// The policy of this host for this caller, and the grants that did not count.
+/// The host policy for this caller, and the grants that an earlier file denies.
 ///
 /// # Errors
-/// A file that is there and cannot be read or understood; a missing one of `--policy`.
+/// A file that cannot be read or parsed, or a missing file of `--policy`.
 pub fn load(
-    surroundings: &Surroundings,
+    context: &ProcessContext,
     policy: Option<&Path>,
 ) -> Result<(HostPolicy, Vec<ForbiddenGrant>), ConfigError> {
-    Ok(merge(&statements(surroundings, policy)?))
+    Ok(merge(&statements(context, policy)?))
 }
 
-/// What each of the files states, earliest first.
+/// The statements of each file, earliest first.
 ///
 /// # Errors
 /// As [`load`].
 pub fn statements(
-    surroundings: &Surroundings,
+    context: &ProcessContext,
     policy: Option<&Path>,
 ) -> Result<Vec<Statement>, ConfigError> {
     let mut statements = Vec::new();
-    for file in surroundings.config_files() {
+    for file in context.config_files() {
         statements.extend(read(&file, true)?);
     }
     if let Some(file) = policy {
@@ -126,16 +120,15 @@ mod tests {
 
     #[test]
     fn a_missing_policy_is_an_error_and_a_missing_configuration_is_none() {
-        let surroundings = Surroundings {
+        let context = ProcessContext {
             variables: [("HOME".into(), "/nonexistent".into())].into(),
             uid: 1000,
-            ..Surroundings::default()
+            ..ProcessContext::default()
         };
-        let (policy, forbidden) = load(&surroundings, None).expect("nothing to read");
+        let (policy, forbidden) = load(&context, None).expect("nothing to read");
         assert_eq!(policy, HostPolicy::default());
         assert!(forbidden.is_empty());
-        let error =
-            load(&surroundings, Some(Path::new("/nonexistent/policy"))).expect_err("missing");
+        let error = load(&context, Some(Path::new("/nonexistent/policy"))).expect_err("missing");
         assert_eq!(error.report().code, "policy_unreadable");
         assert!(error.to_string().contains("/nonexistent/policy"), "{error}");
     }
@@ -148,12 +141,12 @@ mod tests {
         std::fs::write(directory.path().join("runner/config.yaml"), image).expect("written");
         let flag = directory.path().join("policy.yaml");
         std::fs::write(&flag, image).expect("written");
-        let surroundings = Surroundings {
+        let context = ProcessContext {
             variables: [("XDG_CONFIG_HOME".into(), directory.path().into())].into(),
             uid: 1000,
-            ..Surroundings::default()
+            ..ProcessContext::default()
         };
-        let error = load(&surroundings, Some(&flag)).expect_err("twice");
+        let error = load(&context, Some(&flag)).expect_err("twice");
         assert_eq!(error.report().code, "policy_invalid");
         let message = error.to_string();
         assert!(message.contains("policy.yaml: the image `a`"), "{message}");
@@ -172,12 +165,12 @@ mod tests {
         .expect("written");
         let flag = directory.path().join("policy.yaml");
         std::fs::write(&flag, "maxima: { memory: 8g }\ngrants: [egress, env]\n").expect("written");
-        let surroundings = Surroundings {
+        let context = ProcessContext {
             variables: [("XDG_CONFIG_HOME".into(), directory.path().into())].into(),
             uid: 1000,
-            ..Surroundings::default()
+            ..ProcessContext::default()
         };
-        let (policy, forbidden) = load(&surroundings, Some(&flag)).expect("readable");
+        let (policy, forbidden) = load(&context, Some(&flag)).expect("readable");
         assert_eq!(policy.maxima.memory_bytes.value, 1 << 30);
         assert!(policy.grants.env && !policy.grants.egress);
         assert_eq!(forbidden[0].grant, "egress");

@@ -1,4 +1,4 @@
-//! From the command line to an exit code: one call per verb.
+//! Runs the verb of the command line and returns an exit code.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -7,25 +7,27 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Parser as _;
 
-use crate::cli::args::{CommandLine, PolicyFile, RunFlags, Schema, Verb, VoiceFlags};
+use crate::cli::args::{CommandLine, CommonFlags, MessageFlags, Schema, Verb};
 use crate::cli::bundle::bundle;
 use crate::cli::cache::{Cache, cache};
 use crate::cli::check::check;
 use crate::cli::config;
+use crate::cli::context::ProcessContext;
 use crate::cli::demo::demo;
 use crate::cli::doctor::doctor;
+use crate::cli::environment::SecretValues;
 use crate::cli::exit_code::{FAILED, exit_code};
 use crate::cli::fast_args;
 use crate::cli::gc::gc;
 use crate::cli::log;
-use crate::cli::plan;
+use crate::cli::output::OutputFlags;
+use crate::cli::plan::{self, Invocation};
 use crate::cli::print::{Printer, Tone};
 use crate::cli::report_target::ReportTarget;
-use crate::cli::request::{RequestError, of_exec, of_run};
+use crate::cli::request::build_request;
 use crate::cli::schema;
 use crate::cli::source::source;
 use crate::cli::summary;
-use crate::cli::surroundings::Surroundings;
 use crate::cli::systemd_scope::enter_scope;
 use crate::cli::usage;
 use crate::run::early::prefork;
@@ -34,102 +36,73 @@ use sandbox::prefork::Prefork;
 use spec::host_policy::{ForbiddenGrant, HostPolicy};
 use spec::outcome::Outcome;
 use spec::report::{ErrorReport, Report, WarningReport, with_causes};
-use spec::request::{Caller, Request};
+use spec::request::Caller;
 use spec::ulid::ulid;
 use spec::utc::text_of_milliseconds;
 use sys::file::CallError;
 use sys::signal::{default_faults, own_dispositions};
 use sys::stack;
 
-/// The whole program: does what `words` ask, and says with which code to exit. The first word is the
-/// program's own name.
+/// The whole program. `words` is the argument vector, with the program's name first. Returns the exit
+/// code.
 #[must_use]
 pub fn dispatch(words: &[OsString]) -> u8 {
-    if let Err(error) = settle_process() {
+    if let Err(error) = set_up_process() {
         return failed(error.as_ref());
     }
     if fast_args::asks_for_version(words) {
-        let printer = Printer::new(VoiceFlags::default(), &Surroundings::default());
+        let printer = Printer::new(MessageFlags::default(), &ProcessContext::default());
         return document(&printer, fast_args::VERSION);
     }
     let is_run = |word: &OsString| word == "run" || word == "exec";
-    // Its namespaces are made while the command line is read. Where no run comes of it, it is
-    // dropped at the end.
-    let early = words.get(1).is_some_and(is_run).then(prefork).flatten();
-    let around = &Surroundings::read();
-    let verb = match read(&spelled_out(words), around) {
+    // It makes its namespaces while the command line is read. Drop kills it if no run takes it.
+    let prefork = words.get(1).is_some_and(is_run).then(prefork).flatten();
+    let context = &ProcessContext::read();
+    let verb = match read(&expand_help(words), context) {
         Ok(verb) => verb,
         Err(code) => return code,
     };
     match verb {
-        Verb::Exec(exec) => one_run(
-            &exec.flags.ends(),
-            words,
-            around,
-            early,
-            |capture, policy| of_exec(*exec, capture, around, policy),
-        ),
-        Verb::Run(run) => one_run(
-            &run.flags.ends(),
-            words,
-            around,
-            early,
-            |capture, policy| of_run(*run, capture, around, policy),
-        ),
-        Verb::Bundle(asked) => {
-            with_policy(asked.voice, &asked.policy, around, |_, policy, printer| {
-                bundle(&asked, around, policy, printer)
-            })
-        }
-        Verb::Plan(asked) => plan::plan(*asked, around),
-        Verb::Check(asked) => {
-            with_policy(asked.voice, &asked.policy, around, |_, policy, printer| {
-                check(&asked, around, policy, printer)
-            })
-        }
-        Verb::Doctor(asked) => with_policy(
-            asked.voice,
-            &asked.policy,
-            around,
-            |caller, policy, printer| {
+        Verb::Exec(exec) => run_body((*exec).into(), words, context, prefork),
+        Verb::Run(run) => run_body((*run).into(), words, context, prefork),
+        Verb::Plan(invocation) => plan::plan(*invocation, context),
+        Verb::Bundle(args) => with_policy(&args.common, context, |_, policy, printer| {
+            bundle(&args, context, policy, printer)
+        }),
+        Verb::Check(args) => with_policy(&args.common, context, |_, policy, printer| {
+            check(&args, context, policy, printer)
+        }),
+        Verb::Doctor(OutputFlags { json, common }) => {
+            with_policy(&common, context, |caller, policy, printer| {
                 printer.warnings(&enter_scope(caller, words));
-                doctor(caller, policy, printer, asked.json)
-            },
-        ),
-        Verb::Demo(asked) => with_policy(
-            asked.voice,
-            &asked.policy,
-            around,
-            |caller, policy, printer| {
-                printer.warnings(&enter_scope(caller, words));
-                demo(caller, policy, printer)
-            },
-        ),
-        Verb::Cache(Cache { what }) => {
-            let flags = what.flags();
-            with_policy(
-                flags.voice,
-                &flags.policy,
-                around,
-                |caller, policy, printer| cache(&what, caller, policy, printer),
-            )
-        }
-        Verb::Source(asked) => {
-            let (voice, file) = asked.what.frame();
-            with_policy(voice, file, around, |caller, policy, printer| {
-                source(&asked.what, around, caller, policy, printer)
+                doctor(caller, policy, printer, json)
             })
         }
-        Verb::Gc(asked) => with_policy(asked.voice, &asked.policy, around, gc),
+        Verb::Demo(common) => with_policy(&common, context, |caller, policy, printer| {
+            printer.warnings(&enter_scope(caller, words));
+            demo(caller, policy, printer)
+        }),
+        Verb::Cache(Cache { verb }) => {
+            with_policy(&verb.flags().common, context, |caller, policy, printer| {
+                cache(&verb, caller, policy, printer)
+            })
+        }
+        Verb::Source(args) => {
+            let verb = &args.verb;
+            with_policy(&verb.flags().common, context, |caller, policy, printer| {
+                source(verb, context, caller, policy, printer)
+            })
+        }
+        Verb::Gc(common) => with_policy(&common, context, gc),
         Verb::Schema(Schema { name }) => {
-            let printer = Printer::new(VoiceFlags::default(), around);
+            let printer = Printer::new(MessageFlags::default(), context);
             document(&printer, &schema::text(name))
         }
     }
 }
 
-/// Signals as this program has them, and room for a stack as large as was ever needed.
-fn settle_process() -> Result<(), Box<dyn std::error::Error>> {
+/// Sets signal dispositions and reserves the stack.
+fn set_up_process() -> Result<(), Box<dyn std::error::Error>> {
     own_dispositions()
         .and_then(|()| default_faults())
         .map_err(|errno| {
@@ -140,40 +113,39 @@ fn settle_process() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn failed(error: &dyn std::error::Error) -> u8 {
-    let printer = Printer::new(VoiceFlags::default(), &Surroundings::default());
+    let printer = Printer::new(MessageFlags::default(), &ProcessContext::default());
     let problem = with_causes(error);
     printer.line(Tone::Error, &format!("failed: {problem} (host_failed)"));
     FAILED
 }
 
-/// `runner help VERB` is `runner VERB --help`, whatever VERB is.
-fn spelled_out(words: &[OsString]) -> Cow<'_, [OsString]> {
-    let [program, help, verb @ ..] = words else {
-        return Cow::Borrowed(words);
-    };
-    match help == "help" {
-        true => Cow::Owned([std::slice::from_ref(program), verb, &["--help".into()]].concat()),
-        false => Cow::Borrowed(words),
+/// Turns `runner help VERB` into `runner VERB --help`.
+fn expand_help(words: &[OsString]) -> Cow<'_, [OsString]> {
+    match words {
+        [program, help, verb @ ..] if help == "help" => {
+            Cow::Owned([std::slice::from_ref(program), verb, &["--help".into()]].concat())
+        }
+        _ => Cow::Borrowed(words),
     }
 }
 
-/// Reads the command line; the exit code where it asks for nothing that can be done.
-fn read(words: &[OsString], surroundings: &Surroundings) -> Result<Verb, u8> {
-    let read = match fast_args::read(words, surroundings) {
-        Some(plain) => plain,
+/// Reads the command line. The error is the exit code, after the help or the mistake is printed.
+fn read(words: &[OsString], context: &ProcessContext) -> Result<Verb, u8> {
+    let verb = match fast_args::read(words, context) {
+        Some(verb) => verb,
         None => {
             CommandLine::try_parse_from(words)
-                .map_err(|error| usage::explain(&error, words, surroundings))?
+                .map_err(|error| usage::explain(&error, words, context))?
                 .verb
         }
     };
-    match usage::misread(words, &read) {
-        Some(mistake) => Err(usage::refuse(&mistake, words, surroundings)),
-        None => Ok(read),
+    match usage::misread(words, &verb) {
+        Some(mistake) => Err(usage::refuse(&mistake, words, context)),
+        None => Ok(verb),
     }
 }
 
-/// Prints `text` on standard output; the exit code.
+/// Prints `text` on standard output and returns the exit code.
 #[must_use]
 pub fn document(printer: &Printer, text: &str) -> u8 {
     match printer.document(text) {
@@ -188,53 +160,38 @@ pub fn document(printer: &Printer, text: &str) -> u8 {
     }
 }
 
-/// The flags that frame a run: they are needed before and after the request.
-struct Ends {
-    voice: VoiceFlags,
-    policy: PolicyFile,
-    json: Option<OsString>,
-}
-
-impl RunFlags {
-    fn ends(&self) -> Ends {
-        Ends {
-            voice: self.voice,
-            policy: PolicyFile {
-                policy: self.policy_file.policy.clone(),
-            },
-            json: self.report.json.clone(),
-        }
-    }
-}
-
-fn one_run(
-    ends: &Ends,
+/// `exec` and `run`.
+fn run_body(
+    invocation: Invocation,
     words: &[OsString],
-    surroundings: &Surroundings,
-    early: Option<Prefork>,
-    request: impl FnOnce(bool, &HostPolicy) -> Result<Request, RequestError>,
+    context: &ProcessContext,
+    prefork: Option<Prefork>,
 ) -> u8 {
-    let printer = Printer::new(ends.voice, surroundings);
-    if let Err(error) = log::start(ends.voice, &printer, surroundings) {
+    let common = &invocation.flags.common;
+    let printer = Printer::new(common.messages, context);
+    if let Err(error) = log::start(common.messages, &printer, context) {
         return finish(&printer, None, &refused(error));
     }
-    let target = match ends.json.as_deref().map(ReportTarget::open).transpose() {
+    let json = invocation.flags.report.json.as_deref();
+    let target = match json.map(ReportTarget::open).transpose() {
         Ok(target) => target,
         Err(error) => return finish(&printer, None, &refused(error.report())),
     };
     let capture = target.as_ref().is_some_and(ReportTarget::captures);
-    let report = match config::load(surroundings, ends.policy.policy.as_deref()) {
+    let report = match config::load(context, common.policy.as_deref()) {
         Err(error) => refused(error.report()),
-        Ok((policy, forbidden)) => match request(capture, &policy) {
-            Err(error) => refused(error.report()),
-            Ok(request) => {
-                let unscoped = enter_scope(&request.caller, words);
-                let mut report = execute_in(early, &request, &policy);
-                report.warnings.extend(unscoped);
-                report.warnings.extend(forbidden.iter().map(warning));
-                report
+        Ok((policy, forbidden)) => {
+            match build_request(invocation, capture, SecretValues::Read, context, &policy) {
+                Err(error) => refused(error.report()),
+                Ok(request) => {
+                    let no_scope = enter_scope(&request.caller, words);
+                    let mut report = execute_in(prefork, &request, &policy);
+                    report.warnings.extend(no_scope);
+                    report.warnings.extend(forbidden.iter().map(warning));
+                    report
+                }
             }
-        },
+        }
     };
     finish(&printer, target.as_ref(), &report)
 }
@@ -249,21 +206,21 @@ fn finish(printer: &Printer, target: Option<&ReportTarget>, report: &Report) -> 
     exit_code(report.outcome, report.exit, code, report.cancelled_by)
 }
 
+/// Calls `verb` with the configuration loaded.
 fn with_policy(
-    voice: VoiceFlags,
-    file: &PolicyFile,
-    surroundings: &Surroundings,
-    call: impl Fn(&Caller, &HostPolicy, &Printer) -> u8,
+    common: &CommonFlags,
+    context: &ProcessContext,
+    verb: impl Fn(&Caller, &HostPolicy, &Printer) -> u8,
 ) -> u8 {
-    let printer = Printer::new(voice, surroundings);
-    if let Err(error) = log::start(voice, &printer, surroundings) {
+    let printer = Printer::new(common.messages, context);
+    if let Err(error) = log::start(common.messages, &printer, context) {
         return finish(&printer, None, &refused(error));
     }
-    match config::load(surroundings, file.policy.as_deref()) {
+    match config::load(context, common.policy.as_deref()) {
         Ok((policy, forbidden)) => {
             let warnings: Vec<_> = forbidden.iter().map(warning).collect();
             printer.warnings(&warnings);
-            call(&surroundings.caller(&policy), &policy, &printer)
+            verb(&context.caller(&policy), &policy, &printer)
         }
         Err(error) => finish(&printer, None, &refused(error.report())),
     }
@@ -277,15 +234,15 @@ pub(super) fn warning(forbidden: &ForbiddenGrant) -> WarningReport {
     } = forbidden;
     WarningReport::new(
         "grant_forbidden",
-        format!("{origin} states {grant}, which {forbidden_by} denies: it is ignored"),
+        format!("{origin}: the grant {grant} is ignored: {forbidden_by} denies it"),
     )
 }
 
-/// The report of a request that never became a run.
+/// The report of an invocation that was refused before a run.
 pub(super) fn refused(error: ErrorReport) -> Report {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now_ms = now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
-    // Without randomness the name is still a name: nothing on the host is called by it.
+    // Without randomness the id may not be unique, but nothing on the host is named by it.
     let mut random = [0_u8; 10];
     if std::fs::File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut random))
@@ -305,8 +262,8 @@ mod tests {
     use clap::CommandFactory as _;
     use spec::report::Exit;
 
-    fn around() -> Surroundings {
-        Surroundings {
+    fn context() -> ProcessContext {
+        ProcessContext {
             variables: [("HOME".into(), "/nonexistent".into())].into(),
             working_directory: Some("/here".into()),
             uid: 1000,
@@ -314,11 +271,11 @@ mod tests {
     }
 
     fn printer() -> Printer {
-        let quiet = VoiceFlags {
+        let quiet = MessageFlags {
             quiet: true,
-            ..VoiceFlags::default()
+            ..MessageFlags::default()
         };
-        Printer::new(quiet, &around())
+        Printer::new(quiet, &context())
     }
 
     fn report(outcome: Outcome, code: Option<i32>) -> Report {
@@ -333,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn every_example_of_a_help_is_a_line_that_means_something() {
+    fn every_example_of_a_help_is_a_valid_command_line() {
         let mut command = CommandLine::command();
         command.build();
         let mut left = vec![&command];
@@ -380,7 +337,7 @@ mod tests {
     #[test]
     fn help_in_front_of_a_verb_is_the_verbs_own_help() {
         let words = |words: &[&str]| -> Vec<OsString> { words.iter().map(Into::into).collect() };
-        for (given, meant) in [
+        for (typed, meant) in [
             (
                 &["runner", "help", "exec"][..],
                 &["runner", "exec", "--help"][..],
@@ -389,7 +346,7 @@ mod tests {
             (&["runner", "run", "help"], &["runner", "run", "help"]),
             (&["runner"], &["runner"]),
         ] {
-            assert_eq!(spelled_out(&words(given)).as_ref(), words(meant));
+            assert_eq!(expand_help(&words(typed)).as_ref(), words(meant));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What people type who know docker, and what it means here.
+//! Recognises docker's `-v SRC:DST` and device flags, which mean something else here or do not exist.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -7,8 +7,8 @@ use crate::cli::args::Verb;
 use sandbox::view::NO_DEVICES;
 use spec::path::escape;
 
-/// The value of a `-v SRC:DST` that was meant as docker's: here `-v` takes no value, and the word
-/// behind it would be the program or the bundle. Escaped.
+/// The value of docker's `-v SRC:DST`, escaped. Here `-v` takes no value, so `SRC:DST` was read as the
+/// program or the bundle.
 pub(super) fn volume(words: &[OsString], verb: &Verb) -> Option<String> {
     let at = match verb {
         Verb::Run(run) => words.len().checked_sub(run.command.len())?,
@@ -20,7 +20,7 @@ pub(super) fn volume(words: &[OsString], verb: &Verb) -> Option<String> {
     (before == "-v" && is_volume(word)).then(|| escape(word.as_bytes()))
 }
 
-/// The same on a line that means nothing, also as one word with the flag.
+/// As [`volume`], for a line that clap refused. Flag and value may be one word.
 pub(super) fn volume_of_error(words: &[OsString]) -> Option<String> {
     let nothing = OsString::new();
     let after = words.iter().skip(1).chain([&nothing]);
@@ -35,20 +35,20 @@ pub(super) fn volume_of_error(words: &[OsString]) -> Option<String> {
 }
 
 pub(super) fn volume_hint(volume: &str) -> String {
-    format!("-v prints more; to show a directory to the body: --mount {volume}")
+    format!("-v prints more; to make a directory visible to the body: --mount {volume}")
 }
 
-/// Why there is no `flag`, which passes devices to a container.
+/// The message for docker's flags that pass devices.
 pub(super) fn device(flag: &str) -> Option<String> {
     let is_device = matches!(flag, "device" | "gpus");
     is_device.then(|| format!("--{flag} does not exist: {NO_DEVICES}"))
 }
 
-/// `SRC:/DST`, with whatever behind it.
+/// Whether it begins like `SRC:/DST`.
 fn is_volume(word: &OsStr) -> bool {
     let bytes = word.as_bytes();
     bytes
         .windows(2)
         .position(|pair| pair == b":/")
-        .is_some_and(|at| 0 < at && bytes.get(at + 2) != Some(&b'/'))
+        .is_some_and(|at| at > 0 && bytes.get(at + 2) != Some(&b'/'))
 }

@@ -7,7 +7,7 @@ use crate::run::resources::{LEFTOVER_STAYS, collect, open_registry};
 use spec::host_policy::HostPolicy;
 use spec::request::Caller;
 
-/// Removes it, and prints one line for each dead run. 0, or 125 where something stays.
+/// Prints one line for each dead run. Exit code 0, or 125 if something could not be removed.
 #[must_use]
 pub fn gc(caller: &Caller, _policy: &HostPolicy, printer: &Printer) -> u8 {
     let collected = open_registry(caller).and_then(|registry| collect(&registry));
@@ -15,7 +15,7 @@ pub fn gc(caller: &Caller, _policy: &HostPolicy, printer: &Printer) -> u8 {
         Ok(found) => found,
         Err(error) => return printer.failure(&error.report()),
     };
-    let (stays, removed): (Vec<_>, Vec<_>) =
+    let (stuck, removed): (Vec<_>, Vec<_>) =
         found.iter().partition(|one| one.code == LEFTOVER_STAYS);
     let mut text: String = removed
         .iter()
@@ -25,12 +25,9 @@ pub fn gc(caller: &Caller, _policy: &HostPolicy, printer: &Printer) -> u8 {
         text.push_str("nothing to remove\n");
     }
     let code = document(printer, &text);
-    for one in &stays {
+    for one in &stuck {
         let text = format!("failed: {} ({})", one.message, one.code);
         printer.line(Tone::Error, &text);
     }
-    match stays.is_empty() {
-        true => code,
-        false => FAILED,
-    }
+    if stuck.is_empty() { code } else { FAILED }
 }

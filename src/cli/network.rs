@@ -1,4 +1,4 @@
-//! The flags about the network, and what they say.
+//! Network flags.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,6 @@ use spec::egress::{EgressError, EgressRule, meant};
 use spec::network::{AddedHost, CaptureChoice, NetworkFlagError, NetworkOptions, PublishedPort};
 use spec::path::escape;
 
-/// `--allow-net`, `--publish`, `--publish-file`, `--add-host`, `--report-denials`, `--egress-capture`.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Network (none by default)")]
 pub struct NetworkFlags {
@@ -19,37 +18,33 @@ pub struct NetworkFlags {
     /// Write each published port to this file before the body starts: HOST_PORT:BODY_PORT, one a line
     #[arg(long, value_name = "FILE")]
     pub publish_file: Option<PathBuf>,
-    /// Where an allowed host is, before the hosts file and DNS; an address that is not public still needs the host policy
+    /// The address of an allowed host, used before the hosts file and DNS; an address that is not public still needs the host policy
     #[arg(long, value_name = "HOST:IP", value_delimiter = ',')]
     pub add_host: Vec<String>,
-    /// Report what the body tries to reach also where it may reach nothing
+    /// Report what the body tries to reach, also without an egress list
     #[arg(long)]
     pub report_denials: bool,
-    /// How connections are caught: tproxy every port, anyip (without nf_tables) 80, 443 and the listed ones [default: auto]
+    /// How connections are captured: tproxy at every port, anyip (without nf_tables) at 80, 443 and the listed ports [default: auto]
     #[arg(long, value_name = "HOW")]
     pub egress_capture: Option<CaptureArgument>,
 }
 
-/// The value of `--egress-capture`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum CaptureArgument {
-    /// With nf_tables where the kernel can, else without
+    /// With nf_tables if the kernel has it, else without
     Auto,
-    /// With nf_tables, or not at all
+    /// With nf_tables only
     Tproxy,
     /// Without nf_tables
     Anyip,
 }
 
-/// Why a value of these flags makes no sense.
+/// An invalid value of these flags. `found` is escaped.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
-    /// `--allow-net`.
     #[error("--allow-net `{found}`: {error}")]
     Egress {
-        /// Escaped.
         found: String,
-        /// What is wrong.
         #[source]
         error: EgressError,
         /// What was most likely meant.
@@ -60,24 +55,19 @@ pub enum NetworkError {
     Value {
         /// The long name.
         flag: &'static str,
-        /// Escaped.
         found: String,
-        /// What is wrong.
         #[source]
         error: NetworkFlagError,
     },
-    /// Two bodies' ports cannot be behind one port.
+    /// Two ports of the body have the same port of the host.
     #[error("--publish `{again}`: port {} of the host leads to port {} already", .first.host_port, .first.body_port)]
     PortTwice {
-        /// What stands first.
         first: PublishedPort,
-        /// What stands later.
         again: PublishedPort,
     },
 }
 
 impl NetworkError {
-    /// What to do.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -102,26 +92,22 @@ impl NetworkError {
 }
 
 impl NetworkFlags {
-    /// What the flags say; `absolute` knows the working directory.
+    /// The options of these flags; `absolute` makes the path of `--publish-file` absolute.
     ///
     /// # Errors
-    /// The first value that makes no sense.
-    pub(crate) fn read_in<Error: From<NetworkError>>(
+    /// The first invalid value.
+    pub(crate) fn options<Error: From<NetworkError>>(
         mut self,
         absolute: impl Fn(&Path) -> Result<PathBuf, Error>,
     ) -> Result<NetworkOptions, Error> {
         let file = self.publish_file.take();
         Ok(NetworkOptions {
             publish_file: file.as_deref().map(absolute).transpose()?,
-            ..self.read()?
+            ..self.without_file()?
         })
     }
 
-    /// What the flags say, but for the file.
-    ///
-    /// # Errors
-    /// The first value that makes no sense.
-    pub fn read(self) -> Result<NetworkOptions, NetworkError> {
+    fn without_file(self) -> Result<NetworkOptions, NetworkError> {
         Ok(NetworkOptions {
             allow: self
                 .allow_net
@@ -190,7 +176,7 @@ mod tests {
     }
 
     fn refused(flags: NetworkFlags) -> (String, String) {
-        let error = flags.read().expect_err("refused");
+        let error = flags.without_file().expect_err("refused");
         (error.to_string(), error.hint())
     }
 
@@ -204,7 +190,7 @@ mod tests {
             report_denials: true,
             egress_capture: Some(CaptureArgument::Anyip),
         };
-        let read = options.read().expect("read");
+        let read = options.without_file().expect("read");
         let allowed: Vec<String> = read.allow.iter().map(ToString::to_string).collect();
         assert_eq!(allowed, ["a.com:443", "*.b.com"]);
         let ports: Vec<String> = read.publish.iter().map(ToString::to_string).collect();
@@ -214,12 +200,12 @@ mod tests {
             (read.report_denials, read.capture),
             (true, CaptureChoice::AnyIp)
         );
-        let nothing = NetworkFlags::default().read().expect("read");
+        let nothing = NetworkFlags::default().without_file().expect("read");
         assert_eq!(nothing, NetworkOptions::default());
     }
 
     #[test]
-    fn a_value_that_makes_no_sense_is_refused_with_what_was_meant() {
+    fn an_invalid_value_is_refused_with_what_was_meant() {
         for (value, says, hint) in [
             (
                 "https://a.com/x",

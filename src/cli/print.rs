@@ -1,43 +1,43 @@
-//! The only place that writes to standard output and standard error.
+//! All writes to standard output and standard error.
 //!
-//! Every line on standard error starts with `runner: `, so that it can be told from the body's.
-//! A reader that went away (EPIPE) is no reason to fail, and never one to panic.
+//! Every line on standard error starts with `runner: `, to distinguish it from the body's. A closed
+//! pipe (EPIPE) is not an error.
 
 use std::os::fd::BorrowedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::cli::args::{ColorArgument, VoiceFlags};
+use crate::cli::args::{ColorArgument, MessageFlags};
+use crate::cli::context::ProcessContext;
 use crate::cli::exit_code::FAILED;
-use crate::cli::surroundings::Surroundings;
 use spec::path::is_hidden;
 use spec::report::{ErrorReport, WarningReport};
 
-/// How long a full standard error is waited for.
-const WORDS_PATIENCE: Timespec = Timespec {
+/// Longest wait for a full standard error.
+const STDERR_WAIT: Timespec = Timespec {
     tv_sec: 5,
     tv_nsec: 0,
 };
-/// Bytes that a pipe takes at once where it is writable at all (pipe(7)).
+/// Bytes that a writable pipe accepts at once (pipe(7)).
 const PIPE_BUF_BYTES: usize = 4_096;
 
-/// What kind of line is printed: its colour and whether `-q` silences it.
+/// The kind of a line: its colour, and whether `-q` hides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     /// The run was refused, failed or ended by a limit.
     Error,
-    /// What a person should know; silenced by `-q`.
+    /// Hidden by `-q`.
     Warning,
-    /// What belongs to an error; as loud as it.
+    /// Follows an error. Never hidden.
     Hint,
-    /// What only `-v` shows.
+    /// Shown with `-v` only.
     Detail,
-    /// What is as it should be, inside a document.
+    /// Success. Hidden by `-q`.
     Good,
 }
 
-/// Columns of a table: what a terminal shows without wrapping.
+/// Columns that a terminal shows without wrapping.
 const TABLE_COLUMNS: usize = 79;
 
 /// `text` with spaces up to `width`; longer text is cut.
@@ -47,7 +47,7 @@ pub fn columns(text: &str, width: usize) -> String {
     format!("{cut:width$}")
 }
 
-/// `text` on lines of at most 79 columns, the later ones behind `indent` spaces.
+/// Wraps `text` at 79 columns. All lines but the first are indented by `indent` spaces.
 #[must_use]
 pub fn wrap(text: &str, indent: usize) -> String {
     let mut wrapped = String::new();
@@ -69,17 +69,15 @@ pub fn wrap(text: &str, indent: usize) -> String {
     wrapped
 }
 
-/// Writes lines and documents.
 #[derive(Debug, Clone, Copy)]
 pub struct Printer {
     quiet: bool,
     verbose: u8,
     colour: Colour,
-    /// Whether standard error shows a line that comes and goes.
+    /// Whether standard error shows a status line.
     status: bool,
 }
 
-/// Which stream shows colours.
 #[derive(Debug, Clone, Copy)]
 struct Colour {
     stdout: bool,
@@ -87,74 +85,71 @@ struct Colour {
 }
 
 impl Printer {
-    /// A printer as the flags ask.
     #[must_use]
-    pub fn new(voice: VoiceFlags, surroundings: &Surroundings) -> Self {
+    pub fn new(flags: MessageFlags, context: &ProcessContext) -> Self {
         let colour = |descriptor| {
             let on_terminal = rustix::termios::isatty(descriptor);
-            wants_colour(voice.color, on_terminal, surroundings)
+            wants_colour(flags.color, on_terminal, context)
         };
         Self {
-            quiet: voice.quiet,
-            verbose: voice.verbose,
+            quiet: flags.quiet,
+            verbose: flags.verbose,
             colour: Colour {
                 stdout: colour(rustix::stdio::stdout()),
                 stderr: colour(rustix::stdio::stderr()),
             },
-            status: !voice.quiet
+            status: !flags.quiet
                 && rustix::termios::isatty(rustix::stdio::stderr())
-                && surroundings.variable("TERM") != Some("dumb".as_ref()),
+                && context.variable("TERM") != Some("dumb".as_ref()),
         }
     }
 
-    /// Shows `text` on the last line of a terminal in the place of what was shown so before;
-    /// nothing where it is empty. Silent with `-q`, and where standard error is not a terminal.
+    /// Replaces the status line of the terminal; an empty text removes it. Does nothing with `-q`, or
+    /// if standard error is not a terminal.
     pub fn status(&self, text: &str) {
         if self.status {
-            // A terminal that nobody told its size says 0.
+            // A terminal without a known size reports 0.
             let columns = rustix::termios::tcgetwinsize(rustix::stdio::stderr())
                 .map(|size| usize::from(size.ws_col))
                 .ok()
-                .filter(|columns| 0 < *columns)
+                .filter(|columns| *columns > 0)
                 .unwrap_or(TABLE_COLUMNS + 1);
             let line = status_line(text, columns);
-            write_or_forget(rustix::stdio::stderr(), line.as_bytes());
+            write_or_give_up(rustix::stdio::stderr(), line.as_bytes());
         }
     }
 
-    /// Whether [`Self::status`] draws.
     #[must_use]
     pub(crate) fn has_status(&self) -> bool {
         self.status
     }
 
-    /// Whether `-v` asks for details.
+    /// Whether `-v` is set.
     #[must_use]
     pub(crate) fn is_verbose(&self) -> bool {
-        0 < self.verbose
+        self.verbose > 0
     }
 
-    /// Whether `-vv` asks what each step cost.
+    /// Whether `-vv` is set.
     #[must_use]
     pub(crate) fn shows_steps(&self) -> bool {
-        1 < self.verbose
+        self.verbose > 1
     }
 
-    /// A line on standard error, as `tone` says; several lines each get the prefix.
+    /// Prints a line on standard error. Each of several lines gets the prefix.
     pub fn line(&self, tone: Tone, text: &str) {
-        let silent = match tone {
+        let is_hidden = match tone {
             Tone::Error | Tone::Hint => false,
             Tone::Warning | Tone::Good => self.quiet,
             Tone::Detail => self.verbose == 0,
         };
-        if !silent {
+        if !is_hidden {
             let rendered = render(tone, text, self.colour.stderr);
-            // There is nowhere left to say that standard error cannot be written.
-            write_or_forget(rustix::stdio::stderr(), rendered.as_bytes());
+            write_or_give_up(rustix::stdio::stderr(), rendered.as_bytes());
         }
     }
 
-    /// An error with its code and hint; the exit code.
+    /// Prints an error with its code and hint. Returns the exit code.
     pub fn failure(&self, error: &ErrorReport) -> u8 {
         let text = format!("failed: {} ({})", error.message, error.code);
         self.line(Tone::Error, &text);
@@ -171,28 +166,28 @@ impl Printer {
         }
     }
 
-    /// Part of a document in the colour of `tone`, where standard output shows colours.
+    /// Colours part of a document, if standard output shows colours.
     #[must_use]
     pub fn coloured(&self, tone: Tone, text: &str) -> String {
         let (on, off) = escapes(tone, self.colour.stdout);
         format!("{on}{text}{off}")
     }
 
-    /// Whether only errors are told.
+    /// Whether `-q` is set.
     #[must_use]
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Text that is not prefixed, on standard error: what clap has to say.
+    /// Prints the text of clap on standard error, without prefix.
     pub fn usage(&self, text: &str) {
-        write_or_forget(rustix::stdio::stderr(), text.as_bytes());
+        write_or_give_up(rustix::stdio::stderr(), text.as_bytes());
     }
 
-    /// A document on standard output: a schema, a table, help.
+    /// Prints a document on standard output, such as a schema, a table or help.
     ///
     /// # Errors
-    /// The errno of write(2); a reader that went away is none.
+    /// The errno of write(2), but not EPIPE.
     pub fn document(&self, text: &str) -> Result<(), Errno> {
         match write_all(rustix::stdio::stdout(), text.as_bytes()) {
             Err(Errno::PIPE) => Ok(()),
@@ -201,7 +196,7 @@ impl Printer {
     }
 }
 
-/// Writes all of `bytes`; waits where the descriptor is non-blocking and full.
+/// Writes all of `bytes`. Waits if the descriptor is non-blocking and full.
 ///
 /// # Errors
 /// The errno of write(2) or poll(2).
@@ -223,18 +218,18 @@ pub fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Words that nobody reads must not hold the program: a reader that takes nothing for as long as
-/// [`WORDS_PATIENCE`] gets no more.
-fn write_or_forget(fd: BorrowedFd<'_>, mut bytes: &[u8]) {
+/// Writes `bytes` without blocking the program: gives up if the reader takes nothing for
+/// [`STDERR_WAIT`], and on errors, which cannot be reported anywhere.
+fn write_or_give_up(fd: BorrowedFd<'_>, mut bytes: &[u8]) {
     while !bytes.is_empty() {
-        let mut room = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
-        match poll(&mut room, Some(&WORDS_PATIENCE)) {
+        let mut writable = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+        match poll(&mut writable, Some(&STDERR_WAIT)) {
             Ok(0) => return,
             Ok(_) => (),
             Err(Errno::INTR) => continue,
             Err(_) => return,
         }
-        // Where there is room in a pipe, so much is taken without waiting (pipe(7)).
+        // A writable pipe accepts this many bytes without blocking (pipe(7)).
         match rustix::io::write(fd, &bytes[..bytes.len().min(PIPE_BUF_BYTES)]) {
             Ok(0) => return,
             Ok(written) => bytes = &bytes[written..],
@@ -244,19 +239,15 @@ fn write_or_forget(fd: BorrowedFd<'_>, mut bytes: &[u8]) {
     }
 }
 
-/// `--color`, else `NO_COLOR` (any value that is not empty), else whether it is a terminal.
-fn wants_colour(
-    flag: Option<ColorArgument>,
-    on_terminal: bool,
-    surroundings: &Surroundings,
-) -> bool {
+/// Decided by `--color`, else `NO_COLOR` (any non-empty value), else whether it is a terminal.
+fn wants_colour(flag: Option<ColorArgument>, on_terminal: bool, context: &ProcessContext) -> bool {
     match flag {
         Some(ColorArgument::Always) => true,
         Some(ColorArgument::Never) => false,
         None | Some(ColorArgument::Auto) => {
             on_terminal
-                && surroundings.variable("NO_COLOR").is_none()
-                && surroundings.variable("TERM") != Some("dumb".as_ref())
+                && context.variable("NO_COLOR").is_none()
+                && context.variable("TERM") != Some("dumb".as_ref())
         }
     }
 }
@@ -274,25 +265,24 @@ fn escapes(tone: Tone, colour: bool) -> (&'static str, &'static str) {
 fn render(tone: Tone, text: &str, colour: bool) -> String {
     let (on, off) = escapes(tone, colour);
     text.lines()
-        .map(|line| format!("{on}runner:{off} {}\n", harmless(line)))
+        .map(|line| format!("{on}runner:{off} {}\n", escape_hidden(line)))
         .collect()
 }
 
-/// `text` over whatever stands on the line, cut so that it does not wrap.
+/// Replaces the current line with `text`, cut so that it does not wrap.
 fn status_line(text: &str, columns: usize) -> String {
     const ERASE: &str = "\r\x1b[K";
     if text.is_empty() {
         return ERASE.to_owned();
     }
-    let whole = format!("runner: {}", harmless(text));
+    let whole = format!("runner: {}", escape_hidden(text));
     let cut: String = whole.chars().take(columns.saturating_sub(1)).collect();
     format!("{ERASE}{cut}")
 }
 
-/// The last line of defence for a terminal: texts escape what they quote, this catches what they
-/// missed.
+/// Escapes control and invisible characters that texts did not escape themselves.
 #[must_use]
-pub fn harmless(line: &str) -> String {
+pub fn escape_hidden(line: &str) -> String {
     line.chars()
         .map(|character| match character {
             hidden if is_hidden(hidden) => character.escape_unicode().to_string(),
@@ -341,22 +331,22 @@ mod tests {
 
     #[test]
     fn colour_is_for_terminals_and_no_color_is_respected() {
-        let plain = Surroundings::default();
-        let mut without = Surroundings::default();
+        let plain = ProcessContext::default();
+        let mut without = ProcessContext::default();
         without.variables.insert("NO_COLOR".into(), "1".into());
-        for (flag, on_terminal, surroundings, expected) in [
+        for (flag, on_terminal, context, expected) in [
             (None, true, &plain, true),
             (None, false, &plain, false),
             (Some(ColorArgument::Auto), true, &without, false),
             (Some(ColorArgument::Always), false, &without, true),
             (Some(ColorArgument::Never), true, &plain, false),
         ] {
-            assert_eq!(wants_colour(flag, on_terminal, surroundings), expected);
+            assert_eq!(wants_colour(flag, on_terminal, context), expected);
         }
     }
 
     #[test]
-    fn a_reader_that_went_away_is_an_errno_and_no_panic() {
+    fn a_closed_pipe_is_an_errno_and_no_panic() {
         let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
         drop(reader);
         assert_eq!(write_all(writer.as_fd(), b"x"), Err(Errno::PIPE));

@@ -1,4 +1,4 @@
-//! Where the report goes: opened before launch, written after the run.
+//! The target of `--json`: opened before launch, written after the run.
 
 use std::ffi::OsStr;
 use std::io::{BufWriter, Write};
@@ -14,76 +14,56 @@ use spec::path::escape;
 use spec::report::ErrorReport;
 use sys::stdio::duplicate_inherited;
 
-/// Bytes of the report that are written at once.
-const PIECE_BYTES: usize = 64 << 10;
+const BUFFER_BYTES: usize = 64 << 10;
 
-/// An open place for the report.
+/// An open target. `name` is the flag's value, escaped.
 #[derive(Debug)]
 pub(crate) enum ReportTarget {
-    /// `--json`: standard output; the body's output is inside the report.
+    /// `--json`. The body's output is inside the report.
     StandardOutput,
     /// `--json=fd:N`, or a FILE that is a device or a FIFO.
     Open {
-        /// The device, or our copy of the descriptor.
+        /// The device, or a duplicate of the descriptor.
         fd: OwnedFd,
-        /// As it was given, escaped.
         name: String,
     },
     /// `--json=FILE`.
-    File {
-        /// Where it will lie.
-        file: ReportFile,
-        /// As it was given, escaped.
-        name: String,
-    },
+    File { file: ReportFile, name: String },
 }
 
-/// Why the report cannot go where it should.
+/// Why the report cannot be written. Texts are escaped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TargetError {
-    /// `fd:` and no number.
     #[error("--json={found}: expected fd: and the number of an open descriptor, such as fd:3")]
-    Malformed {
-        /// As it was given, escaped.
-        found: String,
-    },
-    /// The descriptor is not there, or not for writing.
+    Malformed { found: String },
     #[error("--json=fd:{number}: the descriptor {cause}")]
-    Descriptor {
-        number: i32,
-        /// What is wrong with it.
-        cause: &'static str,
-    },
-    /// The file cannot be opened.
+    Descriptor { number: i32, cause: &'static str },
     #[error("--json={file} cannot be opened for writing: {errno}")]
     File {
         file: String,
         #[source]
         errno: Errno,
     },
-    /// The path ends with a link, which somebody else may have laid.
+    /// The link may be another user's.
     #[error("--json={file} is a symbolic link, which is not followed")]
     Link { file: String },
-    /// The report was written, and a directory above it has been moved or replaced meanwhile.
+    /// A directory above the written report was moved or replaced during the run.
     #[error(
-        "the report is not at {name}: a directory above it was replaced during the run, and what lies \
+        "the report is not at {name}: a directory above it was replaced during the run, and what is \
          there now is not the report"
     )]
     Elsewhere { name: String },
-    /// It was open and could not be written.
     #[error("the report could not be written to {name}: {errno}")]
     Write {
         name: String,
         #[source]
         errno: Errno,
     },
-    /// It could not be put into words.
     #[error("the report could not be written as JSON")]
     Json(#[from] serde_json::Error),
 }
 
 impl TargetError {
-    /// The error as the report has it.
     #[must_use]
     pub(crate) fn report(&self) -> ErrorReport {
         ErrorReport {
@@ -92,9 +72,7 @@ impl TargetError {
             hint: Some(self.hint().to_owned()),
         }
     }
-}
 
-impl TargetError {
     fn hint(&self) -> &'static str {
         match self {
             Self::Link { .. } => "give --json the file that the link names",
@@ -105,19 +83,20 @@ impl TargetError {
 }
 
 impl ReportTarget {
-    /// Opens what `--json` names: `-` or `fd:1` is standard output, `fd:N` a descriptor that the
-    /// caller left open, as are the names that the kernel has for them, everything else a file,
-    /// which is replaced in the end.
+    /// Opens the value of `--json`: `-` and `fd:1` are standard output; `fd:N`, /dev/fd/N and the like
+    /// are an inherited descriptor; everything else is a file, which is replaced after the run.
     ///
     /// # Errors
-    /// [`TargetError`] where it cannot be written.
+    /// [`TargetError`] if it cannot be written.
     pub(crate) fn open(value: &OsStr) -> Result<Self, TargetError> {
         let bytes = value.as_bytes();
         let name = escape(bytes);
         if bytes == b"-" || bytes == b"fd:1" {
             return Ok(Self::StandardOutput);
         }
-        let descriptor = bytes.strip_prefix(b"fd:").or_else(|| of_kernel(bytes));
+        let descriptor = bytes
+            .strip_prefix(b"fd:")
+            .or_else(|| descriptor_path(bytes));
         if let Some(number) = descriptor {
             let number = std::str::from_utf8(number)
                 .ok()
@@ -138,7 +117,7 @@ impl ReportTarget {
         }
     }
 
-    /// Whether the body's output has to be inside the report.
+    /// Whether the report must contain the body's output.
     #[must_use]
     pub(crate) fn captures(&self) -> bool {
         matches!(self, Self::StandardOutput)
@@ -147,7 +126,7 @@ impl ReportTarget {
     /// Writes the document as one line of JSON.
     ///
     /// # Errors
-    /// [`TargetError::Write`]; a reader that went away is none. [`TargetError::Elsewhere`].
+    /// [`TargetError::Write`], but not for EPIPE. [`TargetError::Elsewhere`].
     pub(crate) fn write(&self, report: &impl serde::Serialize) -> Result<(), TargetError> {
         let (written, name) = match self {
             Self::StandardOutput => (fill(rustix::stdio::stdout(), report), "standard output"),
@@ -170,7 +149,6 @@ impl ReportTarget {
     }
 }
 
-/// Why a report was not written.
 enum Unwritten {
     File(FileError),
     Json(serde_json::Error),
@@ -183,8 +161,8 @@ impl From<FileError> for Unwritten {
 }
 
 fn fill(fd: BorrowedFd<'_>, report: &impl serde::Serialize) -> Result<(), Unwritten> {
-    // Piece by piece: the body's output inside it may be large.
-    let mut writer = BufWriter::with_capacity(PIECE_BYTES, Descriptor(fd));
+    // Not as one string: the body's output inside it may be large.
+    let mut writer = BufWriter::with_capacity(BUFFER_BYTES, Descriptor(fd));
     let written = match serde_json::to_writer(&mut writer, report) {
         Ok(()) => writer.write_all(b"\n").and_then(|()| writer.flush()),
         Err(error) if error.is_io() => Err(error.into()),
@@ -196,8 +174,8 @@ fn fill(fd: BorrowedFd<'_>, report: &impl serde::Serialize) -> Result<(), Unwrit
     })
 }
 
-/// The number in a name that the kernel, or a shell's `>(…)`, has for an open descriptor.
-fn of_kernel(path: &[u8]) -> Option<&[u8]> {
+/// The number in a path of an open descriptor, such as that of a shell's `>(…)`.
+fn descriptor_path(path: &[u8]) -> Option<&[u8]> {
     match path {
         b"/dev/stdin" => Some(b"0"),
         b"/dev/stdout" => Some(b"1"),
@@ -208,7 +186,7 @@ fn of_kernel(path: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// A descriptor that is waited for where it does not block.
+/// Waits if the descriptor is non-blocking and full.
 struct Descriptor<'target>(BorrowedFd<'target>);
 
 impl Write for Descriptor<'_> {

@@ -1,4 +1,4 @@
-//! Starting again through systemd-run, where that is what gives a run its limits.
+//! Starts this program again through systemd-run if that provides a delegated cgroup.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -9,15 +9,15 @@ use spec::report::WarningReport;
 use spec::request::Caller;
 use sys::probe::effective_uid;
 
-/// Says to the second start that it is one.
+/// Set for the second start.
 const MARK: &str = "RUNNER_OPT_IN_DELEGATED_SCOPE";
 
-/// Replaces this process by one in a scope of its own, where `command_in_scope` says so.
+/// Replaces this process with one in a scope of its own, if `command_in_scope` returns a command.
 ///
-/// Returns where nothing had to be done, or with a warning where systemd-run could not be
-/// executed: the run then goes on, and its report says which limits hold less.
+/// Returns if nothing has to be done, or with a warning if systemd-run cannot be executed: the run then
+/// continues, and its report shows which limits are weaker.
 ///
-/// `words` are this process's own, the name of the program first.
+/// `words` is the argument vector, with the program's name first.
 pub(crate) fn enter_scope(caller: &Caller, words: &[OsString]) -> Option<WarningReport> {
     let program = std::env::current_exe().ok()?;
     let argv = command_in_scope(caller, &program, words.get(1..).unwrap_or_default())?;
@@ -26,8 +26,8 @@ pub(crate) fn enter_scope(caller: &Caller, words: &[OsString]) -> Option<Warning
     command.args(rest).env(MARK, "1");
     let uid = effective_uid();
     if uid != 0 && std::env::var_os("XDG_RUNTIME_DIR").is_none() {
-        // Where the user's manager was seen to listen; without it systemd-run finds no bus, and
-        // by then it has taken our place.
+        // The directory of the user manager's socket. Without it systemd-run finds no bus, and fails
+        // after it has replaced this process.
         command.env("XDG_RUNTIME_DIR", format!("/run/user/{uid}"));
     }
     let error = command.exec();

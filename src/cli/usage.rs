@@ -1,34 +1,33 @@
-//! A line that means nothing: what is said of it, and the report of it where one was asked for.
+//! Wrong usage: the message, and the report if `--json` asks for one.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
 use clap::CommandFactory as _;
 
-use crate::cli::args::{CommandLine, Verb, VoiceFlags};
+use crate::cli::args::{CommandLine, MessageFlags, Verb};
+use crate::cli::context::ProcessContext;
 use crate::cli::dispatch::{document, refused};
 use crate::cli::docker;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::report_target::{ReportTarget, TargetError};
-use crate::cli::surroundings::Surroundings;
 use spec::path::escape;
 use spec::plan_report::PlanReport;
 use spec::report::ErrorReport;
 
-/// What is wrong with a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Mistake {
     problem: String,
-    /// What to do, a line each.
+    /// One line each.
     hints: Vec<String>,
 }
 
-/// A line that clap reads as something else than whoever wrote it meant.
+/// A mistake in a line that clap accepts but its author meant differently.
 pub(super) fn misread(words: &[OsString], verb: &Verb) -> Option<Mistake> {
     if let Some(volume) = docker::volume(words, verb) {
         return Some(Mistake {
-            problem: format!("-v only prints more, so `{volume}` would be run"),
+            problem: format!("-v takes no value, so `{volume}` would be run"),
             hints: vec![docker::volume_hint(&volume)],
         });
     }
@@ -36,15 +35,15 @@ pub(super) fn misread(words: &[OsString], verb: &Verb) -> Option<Mistake> {
         return None;
     };
     let flag = words.len().checked_sub(run.command.len() + 1)?;
-    let file = file_behind_json(words.get(flag..flag + 2)?)?;
+    let file = file_after_json(words.get(flag..flag + 2)?)?;
     Some(Mistake {
-        problem: format!("--json takes no word behind it, so `{file}` would be run"),
+        problem: format!("--json takes a value only after `=`, so `{file}` would be run"),
         hints: vec![json_hint(&file)],
     })
 }
 
-/// The word behind a `--json`, where it looks like a file for the report and like no program. Escaped.
-fn file_behind_json(words: &[OsString]) -> Option<String> {
+/// The word after `--json`, escaped, if it looks like a file for the report.
+fn file_after_json(words: &[OsString]) -> Option<String> {
     let at = words
         .iter()
         .take_while(|word| *word != "--")
@@ -57,17 +56,16 @@ fn json_hint(file: &str) -> String {
     format!("to write the report to a file: --json={file}")
 }
 
-/// Says what is wrong with a line that clap refused, or prints the help that was asked for; the exit
-/// code.
-pub(super) fn explain(error: &clap::Error, words: &[OsString], surroundings: &Surroundings) -> u8 {
+/// Prints the error of clap, or the help. Returns the exit code.
+pub(super) fn explain(error: &clap::Error, words: &[OsString], context: &ProcessContext) -> u8 {
     let text = error.render().to_string();
-    let printer = Printer::new(VoiceFlags::default(), surroundings);
+    let printer = Printer::new(MessageFlags::default(), context);
     if !error.use_stderr() {
         return document(&printer, &text);
     }
-    match usage_error(&text, words, surroundings) {
-        Some(mistake) => refuse(&mistake, words, surroundings),
-        // Nothing was asked for: the help, which is no error message.
+    match usage_error(&text, words, context) {
+        Some(mistake) => refuse(&mistake, words, context),
+        // Without a verb clap prints the help instead of an error.
         None => {
             printer.usage(&text);
             FAILED
@@ -75,10 +73,10 @@ pub(super) fn explain(error: &clap::Error, words: &[OsString], surroundings: &Su
     }
 }
 
-/// Says what is wrong, and writes it as a report where the line asks for one; the exit code.
-pub(super) fn refuse(mistake: &Mistake, words: &[OsString], surroundings: &Surroundings) -> u8 {
-    let printer = Printer::new(VoiceFlags::default(), surroundings);
-    if let Err(error) = write_report(mistake, words, surroundings) {
+/// Prints a mistake, and writes a report if the line asks for one. Returns the exit code.
+pub(super) fn refuse(mistake: &Mistake, words: &[OsString], context: &ProcessContext) -> u8 {
+    let printer = Printer::new(MessageFlags::default(), context);
+    if let Err(error) = write_report(mistake, words, context) {
         printer.failure(&error.report());
     }
     printer.line(
@@ -94,9 +92,9 @@ pub(super) fn refuse(mistake: &Mistake, words: &[OsString], surroundings: &Surro
 fn write_report(
     mistake: &Mistake,
     words: &[OsString],
-    surroundings: &Surroundings,
+    context: &ProcessContext,
 ) -> Result<(), TargetError> {
-    let Some(json) = json_of(words, surroundings) else {
+    let Some(json) = json_of(words, context) else {
         return Ok(());
     };
     let error = ErrorReport {
@@ -112,10 +110,9 @@ fn write_report(
     }
 }
 
-/// Where the report should go, as far as a line says that has a mistake somewhere. Only a flag that
-/// is ours for certain counts, or a word of the command would name a file that is overwritten:
-/// the search ends with the first word of the command, and where it is not known what a word is.
-fn json_of(words: &[OsString], surroundings: &Surroundings) -> Option<OsString> {
+/// The value of `--json` in a line with a mistake. A word of the command must not name a file that is
+/// overwritten: the search ends at the first word of the command, or if a word is ambiguous.
+fn json_of(words: &[OsString], context: &ProcessContext) -> Option<OsString> {
     let verb = words.get(1)?.to_str()?;
     if !matches!(verb, "exec" | "run" | "plan") {
         return None;
@@ -123,9 +120,7 @@ fn json_of(words: &[OsString], surroundings: &Surroundings) -> Option<OsString> 
     let mut known = CommandLine::command();
     known.build();
     let known = known.find_subcommand(verb)?;
-    let mut json = surroundings
-        .variable("RUNNER_OPT_JSON")
-        .map(OsStr::to_owned);
+    let mut json = context.variable("RUNNER_OPT_JSON").map(OsStr::to_owned);
     let mut rest = words.iter().skip(2).peekable();
     while let Some(word) = rest.next().filter(|word| *word != "--") {
         let bytes = word.as_bytes();
@@ -143,10 +138,10 @@ fn json_of(words: &[OsString], surroundings: &Surroundings) -> Option<OsString> 
                 _ => continue,
             }
         }
-        match takes_word_behind(known, bytes) {
+        match takes_next_word(known, bytes) {
             Some(true) => drop(rest.next()),
             Some(false) => (),
-            // Of a flag that nobody knows the next word may be a value or the command.
+            // After an unknown flag the next word may be its value or the command.
             None => {
                 let is_flag = |next: &&OsString| next.as_bytes().starts_with(b"-");
                 if !rest.peek().is_some_and(is_flag) {
@@ -158,8 +153,8 @@ fn json_of(words: &[OsString], surroundings: &Surroundings) -> Option<OsString> 
     json
 }
 
-/// Whether the word behind a flag is its value; `None` where the flag is not known.
-fn takes_word_behind(verb: &clap::Command, flag: &[u8]) -> Option<bool> {
+/// Whether the word after a flag is its value; `None` for an unknown flag.
+fn takes_next_word(verb: &clap::Command, flag: &[u8]) -> Option<bool> {
     let flag = std::str::from_utf8(flag).ok()?;
     let known = match flag.strip_prefix("--") {
         Some(long) => {
@@ -173,7 +168,7 @@ fn takes_word_behind(verb: &clap::Command, flag: &[u8]) -> Option<bool> {
             };
             (verb.get_arguments().find(is_it)?, value.is_some())
         }
-        // `-m1g` has its value with it, and a bundle of switches ends with the one that may take one.
+        // `-m1g` includes its value. Of several short flags in one word, only the last may take one.
         None => {
             let mut letters = flag.chars().skip(1);
             let first = letters.next()?;
@@ -186,7 +181,7 @@ fn takes_word_behind(verb: &clap::Command, flag: &[u8]) -> Option<bool> {
     Some(takes && !has_value)
 }
 
-/// Whether a tip names a verb that is for programs.
+/// Whether a tip of clap names a hidden verb.
 fn names_hidden(tip: &str) -> bool {
     let known = CommandLine::command();
     known
@@ -195,8 +190,8 @@ fn names_hidden(tip: &str) -> bool {
         .any(|verb| tip.contains(&format!("'{}'", verb.get_name())))
 }
 
-/// What clap says in paragraphs, as one line and what to do about it.
-fn usage_error(text: &str, words: &[OsString], surroundings: &Surroundings) -> Option<Mistake> {
+/// Turns the paragraphs of clap into one line and hints.
+fn usage_error(text: &str, words: &[OsString], context: &ProcessContext) -> Option<Mistake> {
     let in_one = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut paragraphs = text.split("\n\n");
     let problem = in_one(paragraphs.next()?.strip_prefix("error: ")?);
@@ -209,7 +204,7 @@ fn usage_error(text: &str, words: &[OsString], surroundings: &Surroundings) -> O
     }
     let volume = docker::volume_of_error(words);
     hints.extend(volume.map(|volume| docker::volume_hint(&volume)));
-    hints.extend(file_behind_json(words).map(|file| json_hint(&file)));
+    hints.extend(file_after_json(words).map(|file| json_hint(&file)));
     let flag = problem
         .split(['\'', ' ', '<', '='])
         .find_map(|word| word.strip_prefix("--"));
@@ -217,10 +212,10 @@ fn usage_error(text: &str, words: &[OsString], surroundings: &Surroundings) -> O
     if device.is_some() {
         hints.clear();
     }
-    // Nobody sees a variable on the command line.
+    // The mistake may be in a variable, which the command line does not show.
     let variable = flag.map(|flag| flag.to_ascii_uppercase().replace('-', "_"));
     let variable = variable.map(|name| format!("RUNNER_OPT_{name}"));
-    if let Some(name) = variable.filter(|name| surroundings.variable(name).is_some()) {
+    if let Some(name) = variable.filter(|name| context.variable(name).is_some()) {
         hints.push(format!("the variable {name} is set here"));
     }
     let known = CommandLine::command();
@@ -237,9 +232,9 @@ mod tests {
     use super::*;
     use clap::Parser as _;
 
-    fn around(json: Option<&str>) -> Surroundings {
+    fn context(json: Option<&str>) -> ProcessContext {
         let json = json.map(|json| ("RUNNER_OPT_JSON".into(), json.into()));
-        Surroundings {
+        ProcessContext {
             variables: [("HOME".into(), "/nonexistent".into())]
                 .into_iter()
                 .chain(json)
@@ -280,16 +275,16 @@ mod tests {
             (&["bundle", "--json=f"], None),
             (&["--json=f"], None),
         ] {
-            let found = json_of(&line(words), &around(None));
+            let found = json_of(&line(words), &context(None));
             assert_eq!(found.as_deref(), expected.map(OsStr::new), "{words:?}");
         }
         let words = line(&["run", "--bogus", "--", "y"]);
-        let found = json_of(&words, &around(Some("g")));
+        let found = json_of(&words, &context(Some("g")));
         assert_eq!(found.as_deref(), Some(OsStr::new("g")));
     }
 
     #[test]
-    fn a_file_behind_json_is_told_apart_from_a_command() {
+    fn a_file_after_json_is_distinguished_from_a_command() {
         let read = |words: &[&str]| {
             let words = line(words);
             let verb = CommandLine::try_parse_from(&words).expect("read").verb;
@@ -323,7 +318,7 @@ mod tests {
             let words = [&["runner"], words].concat();
             let error = CommandLine::try_parse_from(&words).expect_err("wrong");
             let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
-            usage_error(&error.render().to_string(), &words, &around(None))
+            usage_error(&error.render().to_string(), &words, &context(None))
         };
         for (words, problem, hint) in [
             (

@@ -1,4 +1,4 @@
-//! Decisions: what exactly will be done, in what order. Pure; host facts are arguments.
+//! Decides what a run does, without effects. Host facts are arguments.
 #![forbid(unsafe_code)]
 
 pub mod doctor;

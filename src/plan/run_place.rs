@@ -1,4 +1,4 @@
-//! Where a run form is started, and by which shell, when the manifest's `sandbox.config` says so.
+//! Applies the shell and the working directory of the manifest's `sandbox.config` to a run form.
 
 use sandbox::view::BUNDLE;
 use spec::detection::ResolvedForm;
@@ -6,7 +6,7 @@ use spec::report::RunForm;
 use spec::run_form::{Run, bundle_path};
 use spec::sandbox_block::Shell;
 
-/// The shell form by this shell instead of `bash`; every other form as it was.
+/// Replaces `bash` with `shell` in the shell form. Other forms are unchanged.
 #[must_use]
 pub(crate) fn with_shell(mut run: ResolvedForm, shell: Shell) -> ResolvedForm {
     if run.form != RunForm::Shell {
@@ -14,7 +14,7 @@ pub(crate) fn with_shell(mut run: ResolvedForm, shell: Shell) -> ResolvedForm {
     }
     let path = shell.path();
     let name = path.rsplit('/').next().unwrap_or(path);
-    // argv is `bash -c TEXT [bash ARGUMENTS…]`: the word behind the text is `$0`.
+    // argv is `bash -c TEXT [bash ARGUMENTS…]`: the word after the text is `$0`.
     for (index, word) in [(0, path), (3, name)] {
         if let Some(slot) = run.argv.get_mut(index) {
             *slot = word.into();
@@ -25,8 +25,8 @@ pub(crate) fn with_shell(mut run: ResolvedForm, shell: Shell) -> ResolvedForm {
     run
 }
 
-/// The run with the bundle's own file named so that it is found from `directory`, which is inside.
-/// What is executed verbatim and what a shell reads are the author's words, and stay.
+/// Makes the path of the bundle's file absolute, for a run that starts in `directory`. The exec form
+/// and the text of a shell are unchanged.
 #[must_use]
 pub(crate) fn started_in(
     mut resolved_form: ResolvedForm,
@@ -50,7 +50,7 @@ pub(crate) fn started_in(
     if let Some(word) = file {
         *word = absolute(path.as_bytes());
     }
-    // The bundle's own `tsx` is named by a path too.
+    // The bundle's own `tsx`.
     if let Some(program) = resolved_form.argv.first_mut()
         && program.starts_with(b"node_modules/")
     {

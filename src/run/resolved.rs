@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::plan::grants::{Given, Origin, ungranted};
+use crate::plan::grants::{Granted, Origin, ungranted};
 use crate::run::command::of_command;
 use crate::run::error::RunError;
 use crate::run::image::{self, Access, OpenedImage, SelectedImage};
@@ -484,14 +484,14 @@ fn check_grants(
 ) -> Result<(), RunError> {
     let named = request.environment.iter().map(|(name, _)| name);
     let secrets = request.secrets.iter().map(|secret| &secret.variable);
-    let given = Given {
+    let granted = Granted {
         grants,
         hosts: &request.network.allow,
         variables: named.chain(secrets).map(Vec::as_slice).collect(),
         workspace: request.bundle.workspace.is_some(),
         output_directory: request.bundle.output_directory.is_some(),
     };
-    let missing = ungranted(manifest, origin, &given);
+    let missing = ungranted(manifest, origin, &granted);
     if missing.is_empty() {
         Ok(())
     } else {

@@ -1,4 +1,4 @@
-//! Copying a file through two descriptors, hashing exactly the bytes that were written.
+//! Copies a file through two descriptors and hashes exactly the bytes that were written.
 
 use std::os::fd::BorrowedFd;
 
@@ -7,10 +7,9 @@ use sha2::Digest as _;
 
 use spec::digest::Digest;
 
-/// Bytes per read: large enough that the calls cost little beside the hashing.
+/// Large enough that the calls cost little beside the hashing.
 const BUFFER_BYTES: usize = 256 * 1_024;
 
-/// A reusable buffer.
 pub(super) struct Buffer(Vec<u8>);
 
 impl Buffer {
@@ -55,18 +54,17 @@ pub(super) fn copy_hashed(
         write_all(sink, chunk).map_err(CopyError::Write)?;
         left = left.saturating_sub(u64::try_from(read).unwrap_or(u64::MAX));
     }
-    // Reads one byte more: the file grew, or has no true size, as in procfs.
+    // One byte more shows that the file grew, or that its size is not its length, as in procfs.
     match retry_on_intr(|| rustix::io::read(source, &mut buffer.0[..1])).map_err(CopyError::Read)? {
         0 => Ok(Digest::from_hasher(hasher)),
         _ => Err(CopyError::Grew),
     }
 }
 
-/// Writes all of `bytes`.
 pub(super) fn write_all(sink: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match retry_on_intr(|| rustix::io::write(sink, bytes))? {
-            // A write of 0 bytes to a regular file is impossible; do not loop on it.
+            // write(2) to a regular file never returns 0; do not loop on it.
             0 => return Err(Errno::IO),
             written => bytes = &bytes[written..],
         }

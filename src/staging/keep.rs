@@ -1,8 +1,8 @@
-//! Keeping what a run left: a copy of a tree out of the scratch root, into a fresh directory.
+//! `--keep`: copies a tree from the scratch root into a new directory.
 //!
-//! The tree may be 100,000 levels deep: no recursion, no paths, and only the innermost levels
-//! keep their descriptors. The way back up goes through `..`, compared with what was there on
-//! the way down.
+//! The tree may be 100,000 levels deep: the walk uses no recursion and no paths, and only the innermost
+//! levels keep their descriptors. The way up opens `..` and compares it with the directory that was
+//! there on the way down.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -22,7 +22,7 @@ use spec::units;
 
 /// Levels that are open at once, on each side.
 const OPEN_LEVELS_MAX: usize = 64;
-/// How many of the things that were left out are named.
+/// Entries that were left out and are named.
 const NAMED_MAX: usize = 32;
 const BUFFER_BYTES: usize = 256 * 1_024;
 
@@ -35,34 +35,33 @@ pub struct Kept {
     pub directories: u64,
     /// Symbolic links that were made again, wherever they point.
     pub links: u64,
-    /// Bytes that were written; holes are kept as holes and count nothing.
+    /// Bytes that were written, without holes.
     pub bytes: u64,
-    /// How many files, links and special files were left out.
+    /// Number of files, links and special files that were left out.
     pub left_out: u64,
-    /// The first few of those.
+    /// The first 32 of those.
     pub named: Vec<LeftOut>,
 }
 
-/// Something that was not kept.
+/// An entry that was not kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
     /// Its name in its directory, escaped.
     pub name: String,
-    /// How many directories below the top it lies.
+    /// Number of directories between the top and it.
     pub depth: usize,
     pub reason: String,
 }
 
 /// Copies the tree at `from` to `into`, which is made with mode 0700 and must not exist.
 ///
-/// Files become 0644 or 0755 and are the caller's; symbolic links are made again without being
-/// followed; FIFOs, sockets and devices are left out, and so is what cannot be read and what
-/// would bring the copied bytes above `bytes_max`. Holes stay holes. The source's directories
-/// may be given the rights to read them.
+/// Files get mode 0644 or 0755 and belong to the caller. Symbolic links are made again and never
+/// followed. FIFOs, sockets, devices, unreadable files and files beyond `bytes_max` are left out.
+/// Holes stay holes. The source's directories may get the rights to read them.
 ///
 /// # Errors
-/// [`ScratchError::Tree`] where `into` cannot be made, a directory cannot be copied, or somebody
-/// moves directories meanwhile; what was kept so far stays.
+/// [`ScratchError::Tree`] if `into` cannot be made, a directory cannot be copied, or directories are
+/// moved meanwhile; what was kept so far stays.
 pub fn keep(from: BorrowedFd<'_>, into: &Path, bytes_max: u64) -> Result<Kept, ScratchError> {
     let shown = escape(into.as_os_str().as_bytes());
     let failed = |call| tree_error(call, &shown);
@@ -96,7 +95,7 @@ struct Walk {
     levels: Vec<Level>,
 }
 
-/// One directory on the way down; `None` where its descriptor was closed to save it.
+/// One directory on the way down. `None`: its descriptor is closed, to save descriptors.
 struct Level {
     source: Option<OwnedFd>,
     sink: Option<OwnedFd>,
@@ -145,7 +144,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Copies all but the directories of `source`, and remembers those for later.
+    /// Copies all entries of `source` but its directories, which are remembered for later.
     fn enter(&mut self, source: OwnedFd, sink: OwnedFd) -> Result<(), Errno> {
         let mut directories = Vec::new();
         let mut found = VecDeque::new();
@@ -173,7 +172,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Goes back to the directory above, opening it again where it was closed.
+    /// Returns to the parent directory, and opens it again if it was closed.
     fn leave(&mut self) -> Result<(), Errno> {
         let (Some(done), Some(above)) = (self.levels.pop(), self.levels.last_mut()) else {
             return Ok(());
@@ -238,7 +237,7 @@ impl Walk {
         while at < end {
             let start = match rustix::fs::seek(source, SeekFrom::Data(at)) {
                 Ok(start) => start,
-                // Nothing but a hole up to the end.
+                // Only a hole is left.
                 Err(Errno::NXIO) => break,
                 Err(errno) => return Err(read(errno)),
             };
@@ -283,14 +282,14 @@ impl Walk {
     }
 }
 
-/// Opens the directory above `below`, if it is still the one that we came from.
+/// Opens the parent of `below`, if it is still the one with `identity`.
 fn reopen(below: Option<OwnedFd>, identity: (u64, u64)) -> Result<OwnedFd, Errno> {
     let below = below.ok_or(Errno::BADF)?;
     let above = directory::open(below.as_fd(), c"..")?;
     if directory::identity(&rustix::fs::fstat(&above)?) == identity {
         return Ok(above);
     }
-    // Somebody moved a directory while we were inside.
+    // A directory was moved meanwhile.
     Err(Errno::STALE)
 }
 

@@ -1,4 +1,4 @@
-//! Opens a file with an untrusted name or content: beneath a directory, checked by descriptor.
+//! Opens a file with an untrusted name or content, beneath a directory and checked by descriptor.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -87,13 +87,13 @@ pub(super) fn open_regular(
     hard_links: HardLinks,
 ) -> Result<Opened, Unfit> {
     let look = OFlags::PATH | OFlags::NOFOLLOW;
-    let seen = open_beneath(directory, path, look, Mode::empty()).map_err(unopened)?;
+    let seen = open_beneath(directory, path, look, Mode::empty()).map_err(cannot_open)?;
     let seen = rustix::fs::fstat(&seen).map_err(Unfit::Unreadable)?;
-    judge(&seen, hard_links)?;
+    check_type(&seen, hard_links)?;
     let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let descriptor = open_beneath(directory, path, read, Mode::empty()).map_err(unopened)?;
+    let descriptor = open_beneath(directory, path, read, Mode::empty()).map_err(cannot_open)?;
     let stat = rustix::fs::fstat(&descriptor).map_err(Unfit::Unreadable)?;
-    judge(&stat, hard_links)?;
+    check_type(&stat, hard_links)?;
     if (stat.st_dev, stat.st_ino) != (seen.st_dev, seen.st_ino) {
         return Err(Unfit::Changed("was replaced"));
     }
@@ -108,7 +108,7 @@ pub(super) fn open_regular(
 }
 
 impl Opened {
-    /// Copies the whole file to `sink`; the digest is that of the bytes that were written.
+    /// Copies the whole file to `sink`. Returns the digest of the written bytes.
     pub(super) fn copy_to(
         &self,
         sink: BorrowedFd<'_>,
@@ -123,18 +123,18 @@ impl Opened {
                     CopyError::Grew => Failed::Source(Unfit::Changed("grew")),
                 }
             })?;
-        // Bytes overwritten in place leave the size as it was: a torn copy shows in the time only.
+        // Bytes that are overwritten in place keep the size: only the time shows a torn copy.
         let after = rustix::fs::fstat(&self.descriptor)
             .map_err(|errno| Failed::Source(Unfit::Unreadable(errno)))?;
-        let moment = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
-        if moment(&after) != moment(&self.stat) {
+        let version = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
+        if version(&after) != version(&self.stat) {
             return Err(Failed::Source(Unfit::Changed("was written to")));
         }
         Ok(digest)
     }
 }
 
-fn judge(stat: &Stat, hard_links: HardLinks) -> Result<(), Unfit> {
+fn check_type(stat: &Stat, hard_links: HardLinks) -> Result<(), Unfit> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => (),
         FileType::Symlink => return Err(Unfit::Link),
@@ -149,7 +149,7 @@ fn judge(stat: &Stat, hard_links: HardLinks) -> Result<(), Unfit> {
     Ok(())
 }
 
-fn unopened(errno: Errno) -> Unfit {
+fn cannot_open(errno: Errno) -> Unfit {
     match errno {
         Errno::NOENT | Errno::NOTDIR => Unfit::Missing,
         Errno::LOOP | Errno::XDEV => Unfit::Escapes(errno),

@@ -1,4 +1,4 @@
-//! Staging: copies each declared input from the workspace into the scratch directory.
+//! Copies each declared input from the workspace into the scratch directory.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
@@ -25,11 +25,11 @@ pub struct InputFile {
 
 /// Copies all `inputs` into `staging`; the run must not start if this fails.
 ///
-/// Always copies, never links or mounts: the body may change its own and never the original.
-/// The workspace is read with the caller's ids, `staging` is written with those of `body`.
-/// Modes are 0644, or 0755 where the owner may execute. An input with other hard links is
-/// accepted: nothing tells which of its names is the right one. After an error the files that
-/// were staged before stay, in a scratch directory that is discarded as a whole.
+/// Always copies, never links or mounts: the body may change its copy and never the original. The
+/// workspace is read with the caller's ids, `staging` is written with those of `body`. Modes are 0644,
+/// or 0755 if the owner may execute. An input with several hard links is accepted: nothing tells which
+/// name is the right one. After an error the files that are already staged stay; the scratch directory
+/// is discarded as a whole.
 ///
 /// # Errors
 /// The first input that cannot be staged, see [`ScratchError::code`].
@@ -49,7 +49,7 @@ pub fn stage(
         .collect()
 }
 
-/// Checks that all `inputs` could be staged now and returns their sizes; copies nothing.
+/// Checks that all `inputs` could be staged now and returns their sizes. Copies nothing.
 ///
 /// # Errors
 /// The first input that cannot be staged, as from [`stage`].
@@ -60,12 +60,12 @@ pub(crate) fn check_inputs(
 ) -> Result<Vec<u64>, ScratchError> {
     check_number_and_keys(inputs, limits)?;
     let mut allowance = Allowance::new(limits);
-    let look = |input: &InputFile| {
+    let check = |input: &InputFile| {
         let bytes = open_input(workspace, input, &allowance)?.bytes;
         allowance.spend(bytes);
         Ok(bytes)
     };
-    inputs.iter().map(look).collect()
+    inputs.iter().map(check).collect()
 }
 
 fn check_number_and_keys(inputs: &[InputFile], limits: &FileLimits) -> Result<(), ScratchError> {
@@ -128,7 +128,7 @@ fn stage_one(
             Mode::RUSR | Mode::WUSR,
         )
         .map_err(unwritable("openat"))?;
-        // Apart from open(2), whose mode the umask trims.
+        // Not left to open(2), whose mode the umask changes.
         rustix::fs::fchmod(&made, source.mode).map_err(unwritable("fchmod"))?;
         made
     };

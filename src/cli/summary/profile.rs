@@ -1,11 +1,11 @@
-//! `-vv`: what a run cost, phase by phase of the supervisor's and step by step of the child's.
+//! `-vv`: the time of each phase of the supervisor and of each step of the child.
 
 use std::fmt::Write as _;
 
 use spec::report::Report;
 
-/// Two tables: the supervisor's phases, whose sum is the run, and the child's steps, which run
-/// beside them. Times are milliseconds.
+/// Two tables in milliseconds: the supervisor's phases, whose sum is the run, and the child's steps,
+/// which run in parallel.
 pub(super) fn table(report: &Report) -> String {
     let mut text = String::from("     took    until  phase of the supervisor");
     let mut until_us = 0;

@@ -1,23 +1,22 @@
-//! What a host can do for runs that may reach somebody.
+//! The network of runs with an egress list.
 
-use crate::plan::doctor::{check, has};
+use crate::plan::doctor::{check, has, item};
 use spec::diagnosis::{Item, Need};
 use spec::report::{EnforcementState, ErrorReport};
 
-/// What was found out about the network beyond the sandbox.
+/// Facts about the network of a host.
 #[derive(Debug, Clone)]
 pub struct NetworkFacts {
-    /// Whether one real run had its connections caught by nf_tables, else why not.
+    /// One real run whose connections are captured by nf_tables.
     pub tproxy: Result<(), ErrorReport>,
-    /// The same without nf_tables; tried only where that failed.
+    /// The same without nf_tables; tried only if `tproxy` failed.
     pub any_ip: Option<Result<(), ErrorReport>>,
-    /// Whether this host has IPv6.
     pub ipv6: bool,
-    /// The name servers that are asked outside; empty where none is named.
+    /// The name servers of /etc/resolv.conf.
     pub name_servers: Vec<String>,
 }
 
-/// What the facts mean. None of it is needed by runs that reach nobody.
+/// Runs without an egress list need none of these items.
 pub(super) fn items(facts: &NetworkFacts) -> Vec<Item> {
     vec![capture(facts), log(facts), ipv6(facts), names(facts)]
 }
@@ -26,77 +25,72 @@ const MEND_TABLES: &str = "modprobe -a nft_tproxy nfnetlink_log # CONFIG_NFT_TPR
                            CONFIG_NETFILTER_NETLINK_LOG; Linux 4.19 or later";
 
 fn capture(facts: &NetworkFacts) -> Item {
-    let of = |found, mend: &str| check("egress_capture", Need::Convenience, found, mend.to_owned());
-    match (&facts.tproxy, &facts.any_ip) {
-        (Ok(()), _) => of(
-            Ok("tproxy: an allowed host is reached at every TCP port".to_owned()),
+    use EnforcementState::{Absent, Enforced, Weaker};
+    let (state, effect, mend) = match (&facts.tproxy, &facts.any_ip) {
+        (Ok(()), _) => (
+            Enforced,
+            "tproxy: an allowed host is reached at every TCP port".to_owned(),
             "",
         ),
-        (Err(error), Some(Ok(()))) => Item {
-            state: EnforcementState::Weaker,
-            ..of(
-                Err(format!(
-                    "anyip: an allowed host is reached at 80, 443 and the ports that the list \
-                     states; no nf_tables: {}",
-                    error.message
-                )),
-                MEND_TABLES,
-            )
-        },
-        (Err(error), None) | (Err(_), Some(Err(error))) => of(
-            Err(format!(
+        (Err(error), Some(Ok(()))) => (
+            Weaker,
+            format!(
+                "anyip: an allowed host is reached at 80, 443 and the ports that the list \
+                 states; no nf_tables: {}",
+                error.message
+            ),
+            MEND_TABLES,
+        ),
+        (Err(error), None) | (Err(_), Some(Err(error))) => (
+            Absent,
+            format!(
                 "runs with an egress list cannot be started: {}",
                 error.message
-            )),
+            ),
             error.hint.as_deref().unwrap_or(MEND_TABLES),
         ),
-    }
+    };
+    item("egress_capture", Need::Convenience, state, effect, mend)
 }
 
 fn log(facts: &NetworkFacts) -> Item {
     let found = match (&facts.tproxy, &facts.any_ip) {
-        (Ok(()), _) => has(true, "what is no TCP is denied and reported, through NFLOG"),
-        (Err(_), Some(Ok(()))) => has(
-            true,
-            "what is no TCP is denied and reported, through a tap on the body's loopback",
+        (Ok(()), _) => Ok("traffic other than TCP is denied and reported, through NFLOG"),
+        (Err(_), Some(Ok(()))) => Ok(
+            "traffic other than TCP is denied and reported, through a tap on the body's loopback",
         ),
-        (Err(_), _) => has(false, "what a body tries to reach is not reported"),
+        (Err(_), _) => Err("what a body tries to reach is not reported"),
     };
-    check(
-        "egress_log",
-        Need::Convenience,
-        found,
-        MEND_TABLES.to_owned(),
-    )
+    let found = found.map(str::to_owned).map_err(str::to_owned);
+    check("egress_log", Need::Convenience, found, MEND_TABLES)
 }
 
 fn ipv6(facts: &NetworkFacts) -> Item {
-    let found = match facts.ipv6 {
-        true => has(
-            true,
-            "hosts that have IPv6 addresses are dialled there as well",
-        ),
-        false => has(
-            false,
-            "hosts that have IPv6 addresses only cannot be reached",
-        ),
+    let effect = if facts.ipv6 {
+        "hosts are also reached at IPv6 addresses"
+    } else {
+        "hosts that have only IPv6 addresses cannot be reached"
     };
     let mend = "sysctl -w net.ipv6.conf.all.disable_ipv6=0 # or boot without ipv6.disable=1";
-    check("egress_ipv6", Need::Convenience, found, mend.to_owned())
+    let found = has(facts.ipv6, effect);
+    check("egress_ipv6", Need::Convenience, found, mend)
 }
 
 fn names(facts: &NetworkFacts) -> Item {
-    let found = match facts.name_servers.is_empty() {
-        false => Ok(format!(
-            "allowed names are asked of {}, after the hosts file",
+    let found = if facts.name_servers.is_empty() {
+        Err(
+            "/etc/resolv.conf names no server: allowed names are resolved by the hosts file, then by \
+             127.0.0.1"
+                .to_owned(),
+        )
+    } else {
+        Ok(format!(
+            "allowed names are resolved by the hosts file, then by {}",
             facts.name_servers.join(", ")
-        )),
-        true => Err(
-            "/etc/resolv.conf names no server: 127.0.0.1 is asked, after the hosts file".to_owned(),
-        ),
+        ))
     };
     let mend = "echo 'nameserver ADDRESS' >>/etc/resolv.conf";
-    check("name_servers", Need::Convenience, found, mend.to_owned())
+    check("name_servers", Need::Convenience, found, mend)
 }
 
 #[cfg(test)]

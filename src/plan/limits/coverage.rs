@@ -1,12 +1,13 @@
-//! Which limits this host can hold, through what, and how strongly.
+//! Which limits this host can enforce, by which mechanism, and how strongly.
 
 use super::{LimitError, Limits};
 use spec::limits::{Coverage, HeldBy, Limit};
 use spec::report::{Enforcement, EnforcementState};
 use spec::request::LimitsMode;
 
-/// Names the mechanism of each limit and refuses what this host cannot hold, as `mode` says: a
-/// stated limit that is absent, with `Require` one that is weaker too, with `BestEffort` none.
+/// Sets the mechanism of each limit and refuses what this host cannot enforce. `mode` decides what is
+/// refused: `Stated` a stated limit that is absent, `Require` also any that is weaker or absent,
+/// `BestEffort` nothing.
 ///
 /// # Errors
 /// [`LimitError::Unenforceable`].
@@ -52,7 +53,7 @@ pub(crate) fn apply_coverage(
     Ok(enforcement)
 }
 
-/// Limits that somebody stated and that do not hold fully, with the axis that says why.
+/// Stated limits that are not fully enforced, each with the axis that says why.
 pub(crate) fn weaker_than_stated<'plan>(
     limits: &'plan Limits,
     enforcement: &'plan [Enforcement],

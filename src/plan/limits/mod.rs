@@ -1,4 +1,4 @@
-//! The limits: who stated what, what holds, and whether this host can hold it.
+//! Limits: merges what flags, manifest, host policy and defaults state.
 #![forbid(unsafe_code)]
 
 mod coverage;
@@ -16,30 +16,29 @@ use spec::request::LimitOptions;
 pub(crate) use coverage::apply_coverage;
 pub(crate) use coverage::weaker_than_stated;
 
-/// Between the stop signal and SIGKILL where nobody states it.
+/// Default time between the stop signal and SIGKILL.
 pub(crate) const GRACE_DEFAULT: Duration = Duration::from_secs(2);
-/// Output of each stream that is captured where nobody states it.
+/// Default limit of each captured stream.
 pub(crate) const CAPTURE_BYTES_DEFAULT: u64 = 16 << 20;
-/// Memory that is left to processes when files fill the writable space.
+/// Memory that is left for processes when files fill the writable tmpfs.
 const MEMORY_NOT_FOR_FILES_BYTES: u64 = 32 << 20;
 
-/// What holds.
+/// The effective limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// In the units of the names; `None`: no limit.
     pub values: LimitValues,
     /// Between the stop signal and SIGKILL.
     pub grace: Duration,
-    /// Each of them for the report, mechanisms still to be named.
+    /// One for each limit. [`apply_coverage`] sets the mechanisms.
     pub reports: Vec<LimitReport>,
-    /// Limits that are lower than somebody stated.
+    /// One for each limit that is lower than stated.
     pub warnings: Vec<WarningReport>,
 }
 
 /// Why a limit is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
-    /// Nothing can run under it.
     #[error("{} of {} is below {}, under which no program starts", limit.name(), limit.amount(*value), limit.amount(*least))]
     TooSmall {
         limit: Limit,
@@ -50,19 +49,17 @@ pub enum LimitError {
     #[error("{asked}, and {place} allows at most {maximum}")]
     AboveMaximum {
         limit: Limit,
-        /// The flag, or the key of the caller's manifest, and its value as people write it.
+        /// The flag or key of the caller's manifest, with its value.
         asked: String,
         maximum: String,
         /// `FILE:LINE` of the configuration.
         place: String,
     },
-    /// This host cannot hold it, or only weakly.
-    #[error("this host cannot hold the limit {axis}: {reason}")]
+    #[error("this host cannot enforce the limit {axis}: {reason}")]
     Unenforceable { axis: String, reason: String },
 }
 
 impl LimitError {
-    /// Stable.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -72,11 +69,10 @@ impl LimitError {
         }
     }
 
-    /// What to do.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            // A number without a unit is one of bytes.
+            // A size without a unit is bytes.
             Self::TooSmall { limit, value, .. } => {
                 let is_size = limit.name().ends_with("_bytes") && *value < 1 << 10;
                 is_size.then(|| format!("did you mean {value}m, which is {value} MiB?"))
@@ -86,30 +82,29 @@ impl LimitError {
                 limit.row().maximum.unwrap_or(limit.name())
             )),
             Self::Unenforceable { .. } => Some(
-                "see `runner doctor`; --limits=best-effort runs without what cannot be held"
+                "see `runner doctor`; --limits=best-effort runs without what cannot be enforced"
                     .to_owned(),
             ),
         }
     }
 }
 
-/// What of a run decides its limits besides those that somebody states.
+/// Facts of a run that decide defaults of limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunFacts {
     /// The manifest has a `sandbox` block, whose default wall time is shorter (AIP-36).
     pub has_sandbox_block: bool,
-    /// A person sits at the terminal (`-t`): no wall time unless somebody states one.
+    /// `-t`: the wall time is unlimited by default.
     pub has_terminal: bool,
-    /// The streams are kept for the report.
+    /// The streams are captured for the report.
     pub captured: bool,
-    /// The hard limit of open descriptors of this process (getrlimit(2)), which nobody here may
-    /// raise.
+    /// The hard limit of open descriptors of this process (getrlimit(2)), which the run cannot raise.
     pub open_files_hard: u64,
 }
 
-/// Merges what flags and manifest state: the strictest wins. Host policy bounds it, see [`Maxima`]:
-/// what the caller states is never lowered to a bound but refused, what a bundle's own manifest
-/// asks is lowered with a warning.
+/// Merges what flags and manifest state: the strictest wins. [`Maxima`] of the host policy bound the
+/// result: a higher value of the caller is refused, one of a bundle's own manifest is lowered with a
+/// warning.
 ///
 /// # Errors
 /// [`LimitError::TooSmall`], [`LimitError::AboveMaximum`].
@@ -157,8 +152,7 @@ pub fn merge(
     Ok(merged)
 }
 
-/// What holds where nobody states `limit`; `None`: no limit. `earlier` are those before it in the
-/// table.
+/// The default of `limit`; `None`: no limit. `earlier` are the limits before it in the table.
 fn default(limit: Limit, earlier: &Limits, facts: RunFacts) -> Option<u64> {
     let default = limit.row().default;
     match limit {
@@ -177,7 +171,6 @@ fn default(limit: Limit, earlier: &Limits, facts: RunFacts) -> Option<u64> {
     }
 }
 
-/// The upper bound of `limit`, besides what everybody states.
 fn bound(limit: Limit, earlier: &Limits, maxima: &Maxima) -> Option<Bound> {
     match limit {
         Limit::Memory => Some(Bound::of(&maxima.memory_bytes, |bytes| *bytes)),
@@ -196,7 +189,7 @@ fn bound(limit: Limit, earlier: &Limits, maxima: &Maxima) -> Option<Bound> {
     }
 }
 
-/// Files in the writable space are memory: some is left to processes.
+/// Files in the writable tmpfs are memory: some of it is left for processes.
 fn memory_for_files(limits: &Limits) -> u64 {
     let memory_bytes = limits.memory_bytes();
     memory_bytes
@@ -205,7 +198,6 @@ fn memory_for_files(limits: &Limits) -> u64 {
         .max(memory_bytes / 4)
 }
 
-/// What the flag and the manifest state of `limit`.
 fn stated(
     limit: Limit,
     flag: Option<u64>,
@@ -228,19 +220,17 @@ fn stated(
         .collect()
 }
 
-/// An upper bound of one limit.
 struct Bound {
     value: u64,
     by: BoundBy,
 }
 
-/// Who sets a bound.
 enum BoundBy {
     /// The memory limit: files are memory.
     Memory,
-    /// This program, for a bundle's own manifest only.
+    /// This program. Applies to a bundle's own manifest only.
     BuiltIn,
-    /// The configuration, at `FILE:LINE`.
+    /// The configuration, with `FILE:LINE`.
     Configuration(String),
 }
 
@@ -264,17 +254,16 @@ impl Bound {
     }
 }
 
-/// A value and who states it.
 #[derive(Clone)]
 struct Stated {
     value: u64,
     source: String,
-    /// The caller: a flag, or a manifest that the caller gave.
+    /// By a flag, or by a manifest that the caller gave.
     by_caller: bool,
 }
 
 impl Limits {
-    /// Settles one limit and adds its rows.
+    /// Decides one limit and adds its report.
     fn add(
         &mut self,
         limit: Limit,
@@ -296,24 +285,24 @@ impl Limits {
             })
         });
         let winner = match (winner, &bound) {
-            (winner, Some(bound)) => bounded(limit, stated, winner, bound)?,
+            (winner, Some(bound)) => apply_bound(limit, stated, winner, bound)?,
             (winner, None) => winner,
         };
         if let Some(winner) = &winner {
-            let wanted = stated
+            let requested = stated
                 .iter()
                 .filter(|one| one.source == FLAG)
                 .chain(&stated_min)
-                .find(|wanted| winner.value < wanted.value);
-            if let Some(wanted) = wanted {
-                self.warnings.push(lowered(limit, wanted, winner));
+                .find(|requested| winner.value < requested.value);
+            if let Some(requested) = requested {
+                self.warnings.push(lowered(limit, requested, winner));
             }
         }
-        let limited = |value: u64| (value != UNLIMITED).then_some(value);
-        let effective = winner.as_ref().and_then(|winner| limited(winner.value));
+        let finite = |value: u64| (value != UNLIMITED).then_some(value);
+        let effective = winner.as_ref().and_then(|winner| finite(winner.value));
         self.reports.push(LimitReport {
             limit,
-            requested: stated_min.and_then(|stated| limited(stated.value)),
+            requested: stated_min.and_then(|stated| finite(stated.value)),
             effective,
             enforced_by: "none",
             source: winner.map_or_else(|| DEFAULT.to_owned(), |winner| winner.source),
@@ -328,14 +317,14 @@ impl Limits {
         self.values.get(Limit::Memory).unwrap_or_default()
     }
 
-    /// The value of a limit of time; `None`: no limit.
+    /// A time limit; `None`: no limit.
     #[must_use]
     pub fn time(&self, limit: Limit) -> Option<Duration> {
         self.values.get(limit).map(Duration::from_millis)
     }
 }
 
-/// All sources of a value, the bound last.
+/// All sources of a value, with the bound last.
 fn sources(stated: &[Stated], default: Option<u64>, bound: Option<&Bound>) -> Vec<LimitSource> {
     let row = |source: &str, value| LimitSource {
         source: source.to_owned(),
@@ -347,8 +336,8 @@ fn sources(stated: &[Stated], default: Option<u64>, bound: Option<&Bound>) -> Ve
     stated.chain(default).chain(bound).collect()
 }
 
-/// What holds of `winner` under `bound`.
-fn bounded(
+/// Applies `bound` to `winner`.
+fn apply_bound(
     limit: Limit,
     stated: &[Stated],
     winner: Option<Stated>,
@@ -363,7 +352,7 @@ fn bounded(
                 limit,
                 asked: format!(
                     "{} asks for {}",
-                    who_states(limit, beyond),
+                    flag_or_key(limit, beyond),
                     amount_or_none(limit, beyond.value)
                 ),
                 maximum: limit.amount(bound.value),
@@ -384,8 +373,7 @@ fn bounded(
     })
 }
 
-/// The flag, or the key of the manifest.
-fn who_states(limit: Limit, stated: &Stated) -> String {
+fn flag_or_key(limit: Limit, stated: &Stated) -> String {
     match stated.source.as_str() {
         FLAG => limit.flag(),
         key => format!("`{key}`"),
@@ -399,7 +387,7 @@ fn amount_or_none(limit: Limit, value: u64) -> String {
     }
 }
 
-fn lowered(limit: Limit, wanted: &Stated, winner: &Stated) -> WarningReport {
+fn lowered(limit: Limit, requested: &Stated, winner: &Stated) -> WarningReport {
     let because = match winner.source.as_str() {
         by if by == Limit::Memory.name() => "files count as memory: raise --memory".to_owned(),
         BUILT_IN_MAXIMUM => format!(
@@ -414,8 +402,8 @@ fn lowered(limit: Limit, wanted: &Stated, winner: &Stated) -> WarningReport {
         "limit_lowered",
         format!(
             "{} asks for {}, and {} holds: {because}",
-            who_states(limit, wanted),
-            amount_or_none(limit, wanted.value),
+            flag_or_key(limit, requested),
+            amount_or_none(limit, requested.value),
             limit.amount(winner.value),
         ),
     )
@@ -508,7 +496,7 @@ mod tests {
                 "runner.limits.memory_bytes",
                 0,
             ),
-            // The caller's flag is an answer to what the bundle asks.
+            // The caller's flag confirms what the bundle asks for.
             (memory(8 << 30), &asked, Origin::Bundle, 8 << 30, "flag", 0),
         ] {
             let limits = merge(&flags, manifest, origin, &maxima(), PLAIN).expect("merged");
@@ -558,7 +546,7 @@ mod tests {
         let limits = merge(&LimitOptions::default(), &asked, Origin::Bundle).expect("merged");
         assert_eq!(limits.memory_bytes(), 1 << 30);
         assert_eq!(limits.warnings[0].code, "limit_lowered");
-        // A default is nobody's wish.
+        // Lowering a default is no warning.
         let limits = merge(&LimitOptions::default(), &[], Origin::Bundle).expect("merged");
         assert_eq!(limits.time(Limit::WallTime), Some(Duration::from_secs(60)));
         assert_eq!(source(&limits, Limit::WallTime), HOST_POLICY);

@@ -15,7 +15,9 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::plan::preparation::{self, Ground, Kind, Lists, Missing, NODE_MODULES, PYTHON, Step};
+use crate::plan::preparation::{
+    self, InstallContext, Kind, Lists, Missing, NODE_MODULES, PYTHON, Step,
+};
 use crate::run::artifacts::UntilSignal;
 use crate::run::error::RunError;
 use crate::run::image::{Access, SelectedImage, how};
@@ -139,14 +141,14 @@ fn steps(
         .as_ref()
         .and_then(|apt| apt.trusted_keys.as_deref());
     let digest = image.opened.as_ref().map(|opened| opened.image.digest);
-    let ground = Ground {
+    let context = InstallContext {
         image: digest.map(|digest| digest.to_string()).unwrap_or_default(),
         architecture: std::env::consts::ARCH.to_owned(),
         certificates: host_file(policy.ca_file.as_deref(), "preparation.ca_file")?,
         keys: host_file(keys, "preparation.apt.trusted_keys")?,
         added_hosts: request.network.added_hosts.clone(),
     };
-    let steps = preparation::steps(missing, lists, &ground, policy);
+    let steps = preparation::steps(missing, lists, &context, policy);
     Ok(steps.map_err(PreparationProblem::from)?)
 }
 

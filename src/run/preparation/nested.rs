@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 
 use rustix::fs::Mode;
 
-use crate::plan::preparation::{GivenFile, Step};
+use crate::plan::preparation::{Step, StepFile};
 use crate::run::error::RunError;
 use crate::run::preparation::failure;
 use crate::run::preparation::harvest::Harvest;
@@ -34,7 +34,7 @@ const WORKING_DIRECTORY: &str = "/scratch";
 /// State of a run that prepares another one.
 #[derive(Clone, Copy)]
 pub(in crate::run) struct Preparing<'run> {
-    files: &'run [GivenFile],
+    files: &'run [StepFile],
     harvest: &'run Harvest<'run>,
     /// Additional layers of its root; taken when the root is resolved.
     below: &'run RefCell<Option<HeldLayer>>,

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::plan::sources::{Place, places_in};
+use crate::plan::sources::{MountPoint, mount_points_in};
 use crate::run::Run;
 use crate::run::contract::make_directories;
 use crate::run::error::RunError;
@@ -35,7 +35,7 @@ struct Own<'had, 'manifest> {
     /// Its index among the available sources.
     index: usize,
     /// Mount points to create in it; for a writable one the child creates them.
-    places: Vec<Place>,
+    places: Vec<MountPoint>,
 }
 
 impl Own<'_, '_> {
@@ -186,7 +186,11 @@ fn place_of(number: usize) -> String {
 }
 
 /// Mount points that the snapshot of the read-only source `had` lacks.
-fn missing_places(had: &Had<'_>, all_had: &[Had<'_>], others: &[RequestedMount]) -> Vec<Place> {
+fn missing_places(
+    had: &Had<'_>,
+    all_had: &[Had<'_>],
+    others: &[RequestedMount],
+) -> Vec<MountPoint> {
     if had.source.writable {
         return Vec::new();
     }
@@ -197,12 +201,12 @@ fn missing_places(had: &Had<'_>, all_had: &[Had<'_>], others: &[RequestedMount])
         .iter()
         .map(|other| (other.target.as_slice(), other.is_directory));
     let all: Vec<(&[u8], bool)> = sources.chain(others).collect();
-    let mut places = places_in(had.source.target.as_str().as_bytes(), &all);
+    let mut places = mount_points_in(had.source.target.as_str().as_bytes(), &all);
     places.retain(|place| !has_place(had.root.as_fd(), place));
     places
 }
 
-fn has_place(root: BorrowedFd<'_>, place: &Place) -> bool {
+fn has_place(root: BorrowedFd<'_>, place: &MountPoint) -> bool {
     let flags = OFlags::PATH | OFlags::NOFOLLOW;
     let found = open_beneath(root, place.path.as_bytes(), flags, Mode::empty());
     found
@@ -211,7 +215,7 @@ fn has_place(root: BorrowedFd<'_>, place: &Place) -> bool {
 }
 
 /// Creates `places` below `above`, a directory of the space that is created if missing.
-fn make_places(space: BorrowedFd<'_>, above: &str, places: &[Place]) -> Result<(), Errno> {
+fn make_places(space: BorrowedFd<'_>, above: &str, places: &[MountPoint]) -> Result<(), Errno> {
     for place in places {
         let path = format!("{above}/{}", path_text(&place.path)?);
         if place.is_directory {

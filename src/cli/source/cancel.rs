@@ -1,5 +1,4 @@
-//! The end that a person asks for by a signal, while something is being written that must not stay
-//! half done.
+//! Signals during writes that must not stop halfway: blocked, and checked between steps.
 
 use std::io::Write;
 
@@ -10,59 +9,57 @@ use sources::oci::observer::Observer;
 use sources::progress::Progress;
 use sys::signal::{SignalSet, is_pending, set_mask};
 
-/// As long as it lives, signals that end programs wait; they end this one when it is dropped.
+/// Blocks the signals that end a program until it is dropped. A pending one then ends the process.
 #[derive(Debug)]
-pub(super) struct Held(());
+pub(super) struct BlockedSignals(());
 
-impl Held {
-    /// Holds them back.
-    ///
+impl BlockedSignals {
     /// # Errors
     /// The errno of rt_sigprocmask(2).
-    pub(super) fn back() -> Result<Self, Errno> {
+    pub(super) fn block() -> Result<Self, Errno> {
         set_mask(SignalSet::of(&ENDING)).map(|()| Self(()))
     }
 }
 
-impl Drop for Held {
+impl Drop for BlockedSignals {
     fn drop(&mut self) {
         if set_mask(SignalSet::NONE).is_err() {
-            // Refused is only what is no set of signals.
+            // rt_sigprocmask(2) fails only for an invalid set.
         }
     }
 }
 
-pub(super) fn has_come() -> bool {
+fn is_signal_pending() -> bool {
     is_pending(SignalSet::of(&ENDING)).unwrap_or(true)
 }
 
-/// Ends transfers where a signal has come. Where signals are not held back they end the process.
+/// Cancels transfers when a blocked signal is pending. Unblocked signals end the process.
 #[derive(Debug)]
-pub(super) struct UntilSignal {
-    pub(super) is_held: bool,
+pub(super) struct SignalObserver {
+    pub(super) are_signals_blocked: bool,
 }
 
-impl Observer for UntilSignal {
+impl Observer for SignalObserver {
     fn is_cancelled(&self) -> bool {
-        self.is_held && has_come()
+        self.are_signals_blocked && is_signal_pending()
     }
 }
 
-/// Passes on what is written, counts it, and fails once a signal has come.
-pub(super) struct Heeding<'call> {
+/// Reports the bytes written as progress, and fails when a signal is pending.
+pub(super) struct CancellableWriter<'call> {
     inner: &'call mut dyn Write,
     bytes: u64,
 }
 
-impl<'call> Heeding<'call> {
+impl<'call> CancellableWriter<'call> {
     pub(super) fn new(inner: &'call mut dyn Write) -> Self {
         Self { inner, bytes: 0 }
     }
 }
 
-impl Write for Heeding<'_> {
+impl Write for CancellableWriter<'_> {
     fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
-        if has_come() {
+        if is_signal_pending() {
             return Err(Errno::CANCELED.into());
         }
         let count = self.inner.write(buffer)?;
@@ -77,7 +74,7 @@ impl Write for Heeding<'_> {
     }
 }
 
-impl Drop for Heeding<'_> {
+impl Drop for CancellableWriter<'_> {
     fn drop(&mut self) {
         Progress::Done.emit();
     }

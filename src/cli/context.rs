@@ -1,5 +1,5 @@
-//! What this process was started with: the only file that reads the environment, besides the
-//! variables that the flags of [`crate::cli::args`] name.
+//! Environment variables, working directory and uid of this process. Only this file reads the
+//! environment, besides the variables of the flags in [`crate::cli::args`].
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -9,26 +9,25 @@ use std::path::PathBuf;
 use spec::host_policy::HostPolicy;
 use spec::request::Caller;
 
-/// Where records of runs of uid 0 lie.
+/// Directory of run records of uid 0.
 const RUNTIME_DIRECTORY_OF_ROOT: &str = "/run/runner";
-/// Where unpacked bundles of uid 0 are kept, where they do not lie in memory.
+/// Directory of unpacked bundles of uid 0, if they are not kept in memory.
 const CACHE_DIRECTORY_OF_ROOT: &str = "/var/cache/runner";
 const HOST_CONFIG: &str = "/etc/runner/config.yaml";
 
-/// What this process was started with.
 #[derive(Clone, Default)]
-pub struct Surroundings {
+pub struct ProcessContext {
     pub variables: BTreeMap<OsString, OsString>,
-    /// The working directory, absolute; `None` where it is gone.
+    /// The absolute path; `None`: it no longer exists.
     pub working_directory: Option<PathBuf>,
     pub uid: u32,
 }
 
-/// Names only: values may be secrets.
-impl std::fmt::Debug for Surroundings {
+/// Shows names of variables only: values may be secrets.
+impl std::fmt::Debug for ProcessContext {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
-            .debug_struct("Surroundings")
+            .debug_struct("ProcessContext")
             .field("variables", &self.variables.keys())
             .field("working_directory", &self.working_directory)
             .field("uid", &self.uid)
@@ -36,8 +35,8 @@ impl std::fmt::Debug for Surroundings {
     }
 }
 
-impl Surroundings {
-    /// Reads them. The working directory is as getcwd(2) says, free of links.
+impl ProcessContext {
+    /// The working directory is that of getcwd(2), without links.
     #[must_use]
     pub fn read() -> Self {
         Self {
@@ -58,10 +57,10 @@ impl Surroundings {
             .filter(|value| !value.is_empty())
     }
 
-    /// The configuration files that are read where they exist, earliest first.
+    /// The configuration files that are read if they exist, earliest first.
     ///
-    /// The user's own is left out for uid 0: under `sudo` the home may be somebody else's, and
-    /// what an ordinary user writes must not steer a run of root.
+    /// The user's file is not read for uid 0: under `sudo` the home may be another user's, whose file
+    /// must not control a run of root.
     #[must_use]
     pub(crate) fn config_files(&self) -> Vec<PathBuf> {
         let mut files = vec![PathBuf::from(HOST_CONFIG)];
@@ -75,9 +74,8 @@ impl Surroundings {
         files
     }
 
-    /// Where fetched sources are kept by default: `runner` below the user's cache directory, as the
-    /// XDG base directory specification has it; without a home, below the temporary directory of
-    /// this uid.
+    /// The default directory of fetched sources: `runner` in the user's cache directory (XDG base
+    /// directory specification), or a directory of this uid in /tmp if there is no home.
     #[must_use]
     pub fn cache_directory(&self) -> PathBuf {
         self.absolute("XDG_CACHE_HOME")
@@ -88,7 +86,6 @@ impl Surroundings {
             )
     }
 
-    /// The facts that a run needs.
     #[must_use]
     pub fn caller(&self, policy: &HostPolicy) -> Caller {
         let runtime_directory = self
@@ -130,8 +127,8 @@ impl Surroundings {
         }
     }
 
-    /// A variable that holds an absolute path; the XDG base directory specification says that a
-    /// relative one is to be ignored.
+    /// An absolute path in a variable. The XDG base directory specification says to ignore relative
+    /// ones.
     fn absolute(&self, name: &str) -> Option<PathBuf> {
         self.variable(name)
             .map(PathBuf::from)
@@ -143,8 +140,8 @@ impl Surroundings {
 mod tests {
     use super::*;
 
-    fn with(uid: u32, variables: &[(&str, &str)]) -> Surroundings {
-        Surroundings {
+    fn with(uid: u32, variables: &[(&str, &str)]) -> ProcessContext {
+        ProcessContext {
             variables: variables
                 .iter()
                 .map(|(name, value)| (OsString::from(name), OsString::from(value)))
@@ -180,9 +177,8 @@ mod tests {
     #[test]
     fn a_variable_goes_before_the_policy_and_the_policy_before_the_default() {
         let mut policy = HostPolicy::default();
-        let directory = |surroundings: Surroundings, policy: &HostPolicy| {
-            surroundings.caller(policy).runtime_directory
-        };
+        let directory =
+            |context: ProcessContext, policy: &HostPolicy| context.caller(policy).runtime_directory;
         let xdg = [("XDG_RUNTIME_DIR", "/run/user/1000")];
         assert_eq!(
             directory(with(0, &xdg), &policy),

@@ -2,6 +2,8 @@
 //!
 //! Each flag has an environment variable: `RUNNER_OPT_` and the long name in capitals with `_` for `-`.
 //! `RunFlags::fill_lists` reads the variables of repeatable flags.
+//!
+//! Structs of flags have no doc comments: clap would print them as the description of the verb.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -153,7 +155,7 @@ pub enum SchemaName {
     SourceBuild,
 }
 
-/// Every flag of `exec` and `run`.
+// Every flag of `exec` and `run`.
 #[derive(Debug, Default, clap::Args)]
 pub struct RunFlags {
     #[command(flatten)]
@@ -338,7 +340,7 @@ pub enum SyscallsArgument {
     Strict,
 }
 
-/// The flags of every verb but `schema`. Flattened last, so that each flag before them gets its variable.
+// The flags of every verb but `schema`. Flattened last: `mut_args` covers the flags before it.
 #[derive(Debug, Default, clap::Args)]
 #[command(mut_args = with_variable)]
 pub struct CommonFlags {
@@ -357,7 +359,7 @@ pub struct ReportFlags {
     pub json: Option<OsString>,
 }
 
-/// What is written to standard error.
+// What is written to standard error.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub struct MessageFlags {

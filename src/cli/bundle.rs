@@ -14,7 +14,7 @@ use bundler::bundle::{Bundle as Bundled, BundleHost, BundleRequest};
 use bundler::error::BundleError;
 use spec::host_policy::HostPolicy;
 use spec::path::escape;
-use spec::report::{WarningReport, with_causes};
+use spec::report::{ErrorReport, WarningReport, with_causes};
 
 /// Variables of other tools that require pinned references (AIP-26 and its implementer's guide).
 const REQUIRE_PIN: [&str; 2] = ["WORKSPACE_TOOLS_REQUIRE_PIN", "AIP26_REQUIRE_PIN"];
@@ -28,8 +28,7 @@ pub fn bundle(
     printer: &Printer,
 ) -> u8 {
     if let Err((problem, hint)) = check_usage(bundle) {
-        print_error(printer, "refused", "usage", problem, Some(hint.to_owned()));
-        return FAILED;
+        return print_refusal(printer, "usage", problem.to_owned(), Some(hint.to_owned()));
     }
     let bundled = make(bundle, context, policy, printer);
     let text = bundled.and_then(|bundled| {
@@ -40,10 +39,7 @@ pub fn bundle(
     match text {
         Ok(text) if text.is_empty() => 0,
         Ok(text) => document(printer, &text),
-        Err(error) => {
-            print_errors(&error, printer);
-            FAILED
-        }
+        Err(error) => print_errors(&error, printer),
     }
 }
 
@@ -144,32 +140,32 @@ fn print_details(bundled: &Bundled, bundle: &Bundle, printer: &Printer) {
     }
 }
 
-fn print_errors(error: &BundleError, printer: &Printer) {
+fn print_errors(error: &BundleError, printer: &Printer) -> u8 {
     // One line for each error of a manifest.
     if let BundleError::Manifest(errors) = error {
         for error in errors {
-            let (code, text) = (error.code(), error.to_string());
-            print_error(printer, "refused", code, &text, error.hint());
+            print_refusal(printer, error.code(), error.to_string(), error.hint());
         }
-        return;
+        return FAILED;
     }
     let what = if error.is_of_output() {
         "failed"
     } else {
         "refused"
     };
-    print_error(
-        printer,
-        what,
-        error.code(),
-        &with_causes(error),
-        error.hint(),
-    );
+    let error = ErrorReport {
+        code: error.code().to_owned(),
+        message: with_causes(error),
+        hint: error.hint(),
+    };
+    printer.problem(what, &error)
 }
 
-fn print_error(printer: &Printer, what: &str, code: &str, text: &str, hint: Option<String>) {
-    printer.line(Tone::Error, &format!("{what}: {text} ({code})"));
-    if let Some(hint) = hint {
-        printer.line(Tone::Hint, &format!("hint: {hint}"));
-    }
+fn print_refusal(printer: &Printer, code: &str, message: String, hint: Option<String>) -> u8 {
+    let error = ErrorReport {
+        code: code.to_owned(),
+        message,
+        hint,
+    };
+    printer.problem("refused", &error)
 }

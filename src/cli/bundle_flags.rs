@@ -37,7 +37,7 @@ pub struct Bundle {
     /// Write the .tar.gz to this file; - is standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// The directory that paths of sources are relative to [default: the working directory where the manifest lies beneath it, else the manifest's folder]
+    /// The directory that paths of sources are relative to [default: the working directory if the manifest is in it, else the manifest's folder]
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
     /// Print the digest of the bundle's contents

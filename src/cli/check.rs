@@ -30,7 +30,7 @@ pub struct Check {
     /// A manifest, a folder that holds one, or the name of a code-workspace
     #[arg(value_name = "MANIFEST|DIR|NAME")]
     pub subject: PathBuf,
-    /// The directory that paths are relative to [default: the working directory where the manifest lies beneath it, else the manifest's folder]
+    /// The directory that paths are relative to [default: the working directory if the manifest is in it, else the manifest's folder]
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
     /// Refuse references to branches and tags

@@ -101,7 +101,7 @@ fn read(path: &Path, may_be_missing: bool) -> Result<Option<Statement>, ConfigEr
             file: file.clone(),
             source,
         })?;
-    if FILE_BYTES_MAX < u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > FILE_BYTES_MAX {
         return Err(ConfigError::TooLarge { file });
     }
     Ok(Some(host_config::parse(&file, &bytes)?))

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::ffi::OsString;
-use std::io::Read as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Parser as _;
@@ -16,13 +15,13 @@ use crate::cli::context::ProcessContext;
 use crate::cli::demo::demo;
 use crate::cli::doctor::doctor;
 use crate::cli::environment::SecretValues;
-use crate::cli::exit_code::{FAILED, exit_code};
+use crate::cli::exit_code::exit_code;
 use crate::cli::fast_args;
 use crate::cli::gc::gc;
 use crate::cli::log;
 use crate::cli::output::OutputFlags;
 use crate::cli::plan::{self, Invocation};
-use crate::cli::print::{Printer, Tone};
+use crate::cli::print::Printer;
 use crate::cli::report_target::ReportTarget;
 use crate::cli::request::build_request;
 use crate::cli::schema;
@@ -31,7 +30,7 @@ use crate::cli::summary;
 use crate::cli::systemd_scope::enter_scope;
 use crate::cli::usage;
 use crate::run::early::prefork;
-use crate::run::execute_in;
+use crate::run::{execute_in, random_bytes};
 use sandbox::prefork::Prefork;
 use spec::host_policy::{ForbiddenGrant, HostPolicy};
 use spec::outcome::Outcome;
@@ -114,9 +113,11 @@ fn set_up_process() -> Result<(), Box<dyn std::error::Error>> {
 
 fn failed(error: &dyn std::error::Error) -> u8 {
     let printer = Printer::new(MessageFlags::default(), &ProcessContext::default());
-    let problem = with_causes(error);
-    printer.line(Tone::Error, &format!("failed: {problem} (host_failed)"));
-    FAILED
+    printer.failure(&ErrorReport {
+        code: "host_failed".to_owned(),
+        message: with_causes(error),
+        hint: None,
+    })
 }
 
 /// Turns `runner help VERB` into `runner VERB --help`.
@@ -150,13 +151,11 @@ fn read(words: &[OsString], context: &ProcessContext) -> Result<Verb, u8> {
 pub fn document(printer: &Printer, text: &str) -> u8 {
     match printer.document(text) {
         Ok(()) => 0,
-        Err(errno) => {
-            printer.line(
-                Tone::Error,
-                &format!("failed: standard output cannot be written: {errno} (output_unwritable)"),
-            );
-            FAILED
-        }
+        Err(errno) => printer.failure(&ErrorReport {
+            code: "output_unwritable".to_owned(),
+            message: format!("standard output cannot be written: {errno}"),
+            hint: None,
+        }),
     }
 }
 
@@ -243,13 +242,7 @@ pub(super) fn refused(error: ErrorReport) -> Report {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now_ms = now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
     // Without randomness the id may not be unique, but nothing on the host is named by it.
-    let mut random = [0_u8; 10];
-    if std::fs::File::open("/dev/urandom")
-        .and_then(|mut source| source.read_exact(&mut random))
-        .is_err()
-    {
-        random = [0; 10];
-    }
+    let random = random_bytes().unwrap_or_default();
     let mut report = Report::new(ulid(now_ms, random), Outcome::Refused);
     report.started_at = text_of_milliseconds(now_ms);
     report.error = Some(error);
@@ -259,6 +252,7 @@ pub(super) fn refused(error: ErrorReport) -> Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::exit_code::FAILED;
     use clap::CommandFactory as _;
     use spec::report::Exit;
 

@@ -219,7 +219,7 @@ fn check(place: impl Fn() -> String, name: &[u8], value: &[u8]) -> Result<(), En
     if value.contains(&0) {
         return refused_value("contains a NUL byte");
     }
-    if ENTRY_BYTES_MAX < name.len() + value.len() + 2 {
+    if name.len() + value.len() + 2 > ENTRY_BYTES_MAX {
         return refused_value("is longer than 128 KiB with its name, more than execve(2) accepts");
     }
     Ok(())
@@ -236,7 +236,7 @@ fn read_file(flag: &'static str, path: &Path) -> Result<Vec<u8>, EnvironmentErro
     file.take(FILE_BYTES_MAX + 1)
         .read_to_end(&mut bytes)
         .map_err(unreadable)?;
-    if FILE_BYTES_MAX < u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > FILE_BYTES_MAX {
         return Err(EnvironmentError::TooLarge {
             flag,
             file: escaped(path.as_os_str()),

@@ -11,7 +11,7 @@ macro_rules! run_words {
         "\
 Durations: 300ms 2s 5m 1h. Sizes: 512k 64m 1g (powers of 1024).
 Each flag has a variable: RUNNER_OPT_ and its long name, RUNNER_OPT_CPU_TIME=30s for --cpu-time.
-For a flag that may be repeated it holds a list, separated by commas (--env, --env-file and --secret:
+For a flag that may be repeated it is a list, separated by commas (--env, --env-file and --secret:
 one entry per line). A flag on the command line replaces its variable.
 
 Exit codes: the body's own; 124 out of time; 125 refused, failed or wrong usage; 126 not
@@ -46,8 +46,8 @@ Examples:
 
 Exit codes: 0 everything, 1 degraded, 2 cannot run bodies.";
 pub(super) const VERBS_HELP: &str = "\
-`runner help VERB` describes a verb, with examples. `runner demo` shows what a body can and cannot do
-here, `runner version` prints the version.";
+`runner help VERB` describes a verb, with examples. `runner demo` shows what a body can and cannot
+do here, `runner version` prints the version.";
 
 #[cfg(test)]
 mod tests {

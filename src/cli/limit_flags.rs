@@ -76,7 +76,7 @@ pub(super) fn parse(kind: FlagValue, text: &str) -> Result<u64, String> {
         }
         FlagValue::Cpus => parse_cpus(text),
         FlagValue::Count(least) => {
-            let number = text.parse().ok().filter(|number| least <= *number);
+            let number = text.parse().ok().filter(|number| *number >= least);
             number.ok_or_else(|| format!("expected a whole number of at least {least}"))
         }
     }

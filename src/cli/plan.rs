@@ -30,7 +30,7 @@ Examples:
 
 Exit codes: 0 the run would be started; 125 it would not, and the last lines say why.";
 
-/// A bundle or a command, with the flags of `exec` and `run`.
+// A bundle or a command, with the flags of `exec` and `run`.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "runner plan [FLAGS] BUNDLE [-- ARGS]\n       runner plan [FLAGS] -- CMD [ARGS]"

@@ -149,9 +149,13 @@ impl Printer {
         }
     }
 
-    /// Prints an error with its code and hint. Returns the exit code.
     pub fn failure(&self, error: &ErrorReport) -> u8 {
-        let text = format!("failed: {} ({})", error.message, error.code);
+        self.problem("failed", error)
+    }
+
+    /// Prints `WHAT: MESSAGE (CODE)` and the hint. Returns the exit code.
+    pub fn problem(&self, what: &str, error: &ErrorReport) -> u8 {
+        let text = format!("{what}: {} ({})", error.message, error.code);
         self.line(Tone::Error, &text);
         if let Some(hint) = &error.hint {
             self.line(Tone::Hint, &format!("hint: {hint}"));

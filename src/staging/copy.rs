@@ -42,7 +42,7 @@ pub(super) fn copy_hashed(
 ) -> Result<Digest, CopyError> {
     let mut hasher = sha2::Sha256::new();
     let mut left = bytes;
-    while 0 < left {
+    while left > 0 {
         let room = usize::try_from(left).map_or(buffer.0.len(), |left| left.min(buffer.0.len()));
         let read = retry_on_intr(|| rustix::io::read(source, &mut buffer.0[..room]))
             .map_err(CopyError::Read)?;

@@ -110,7 +110,7 @@ pub fn check_key(key: &str) -> Result<(), ScratchError> {
 /// destination that is refused and not granted, two destinations that are the same or of which one is
 /// a parent directory of the other.
 pub fn check_outputs(outputs: &[OutputFile]) -> Result<(), ScratchError> {
-    if OUTPUTS_MAX < outputs.len() {
+    if outputs.len() > OUTPUTS_MAX {
         return Err(ScratchError::TooManyFiles {
             found: outputs.len(),
             limit: OUTPUTS_MAX,

@@ -247,14 +247,14 @@ impl Walk {
             rustix::fs::seek(source, SeekFrom::Start(start)).map_err(read)?;
             rustix::fs::seek(copy, SeekFrom::Start(start)).map_err(write)?;
             let mut left = stop.saturating_sub(start);
-            if self.bytes_max - self.kept.bytes < left {
+            if left > self.bytes_max - self.kept.bytes {
                 return Err(format!(
                     "does not fit into the {} that are kept at most",
                     units::bytes(self.bytes_max)
                 ));
             }
             self.kept.bytes += left;
-            while 0 < left {
+            while left > 0 {
                 let room =
                     usize::try_from(left).map_or(BUFFER_BYTES, |left| left.min(BUFFER_BYTES));
                 let got = retry_on_intr(|| rustix::io::read(source, &mut self.buffer[..room]))

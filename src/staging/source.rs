@@ -56,13 +56,13 @@ impl Allowance {
 
     /// Refuses a file that is too large, before a byte of it is read.
     pub(super) fn check(&self, bytes: u64) -> Result<(), Unfit> {
-        if self.file_bytes < bytes {
+        if bytes > self.file_bytes {
             return Err(Unfit::TooLarge {
                 bytes,
                 limit_bytes: self.file_bytes,
             });
         }
-        if self.left_bytes < bytes {
+        if bytes > self.left_bytes {
             return Err(Unfit::TotalTooLarge {
                 bytes,
                 left_bytes: self.left_bytes,

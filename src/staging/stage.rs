@@ -69,7 +69,7 @@ pub(crate) fn check_inputs(
 }
 
 fn check_number_and_keys(inputs: &[InputFile], limits: &FileLimits) -> Result<(), ScratchError> {
-    if limits.files < inputs.len() {
+    if inputs.len() > limits.files {
         return Err(ScratchError::TooManyFiles {
             found: inputs.len(),
             limit: limits.files,

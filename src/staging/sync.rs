@@ -112,7 +112,7 @@ impl From<Unwritable> for NotWritten {
 
 impl Run<'_> {
     fn report_one(&mut self, index: usize, output: &OutputFile) -> SyncedReport {
-        if self.limits.files <= index {
+        if index >= self.limits.files {
             let error = ScratchError::TooManyFiles {
                 found: index + 1,
                 limit: self.limits.files,

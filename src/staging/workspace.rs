@@ -141,7 +141,7 @@ fn can_set_owners() -> Result<bool, Errno> {
     }
     let map = std::fs::read_to_string("/proc/self/uid_map")
         .map_err(|error| sys::file::errno_of(&error))?;
-    Ok(1 < mapped_ids(&map))
+    Ok(mapped_ids(&map) > 1)
 }
 
 fn mapped_ids(map: &str) -> u64 {

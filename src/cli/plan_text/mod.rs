@@ -478,13 +478,17 @@ fn describe_source(source: &PlannedSource) -> String {
         ", left out if it is not available"
     };
     format!(
-        "{} at {}{part}: {}; {kept}{without}; asked by {}; granted by {}",
+        "{} at {}{part}: {}; {kept}{without}; asked by {}; {}",
         source.id,
         source.mount_path,
         source.reference,
         source.asked_by,
-        source.granted_by.as_deref().unwrap_or("nobody"),
+        granted(source.granted_by.as_deref()),
     )
+}
+
+fn granted(by: Option<&str>) -> String {
+    by.map_or_else(|| "not granted".to_owned(), |by| format!("granted by {by}"))
 }
 
 fn other_source(limit: Limit, LimitSource { source, value }: &LimitSource) -> String {

@@ -1,6 +1,6 @@
 //! The hosts that the body may reach, the packages to install, and the secrets.
 
-use crate::cli::plan_text::Page;
+use crate::cli::plan_text::{Page, granted};
 use spec::plan_report::{DEFAULT, PlanReport, PlannedHost, PlannedNetwork};
 
 impl Page<'_> {
@@ -44,10 +44,7 @@ impl Page<'_> {
                 let reference = reference.map(|reference| format!(": {reference}"));
                 parts.push(format!("asked by {by}{}", reference.unwrap_or_default()));
             }
-            parts.push(match &secret.granted_by {
-                Some(by) => format!("granted by {by}"),
-                None => "granted by nobody".to_owned(),
-            });
+            parts.push(granted(secret.granted_by.as_deref()));
             parts.push(match &secret.provider {
                 Some(provider) => format!("value from {provider}"),
                 None => "no provider has its value".to_owned(),
@@ -87,10 +84,7 @@ impl Page<'_> {
 
 fn describe_host(host: &PlannedHost) -> String {
     let asked = host.asked_by.join(", ");
-    let granted = match &host.granted_by {
-        Some(by) => format!("granted by {by}"),
-        None => "granted by nobody".to_owned(),
-    };
+    let granted = granted(host.granted_by.as_deref());
     let left = match host.host_policy_leaves.as_slice() {
         [] => "; the host policy (egress.allow) leaves nothing of it".to_owned(),
         [only] if *only == host.host => String::new(),

@@ -131,7 +131,7 @@ fn output_limit(report: &Report) -> Option<u64> {
 /// Only for bytes that the limit dropped, and not for those after a reader closed the stream
 /// (`runner run -- yes | head`).
 fn dropped(name: &str, stream: &StreamReport, limit: Option<u64>) -> Option<(Tone, String)> {
-    limit.is_some_and(|limit| limit < stream.bytes).then(|| {
+    limit.is_some_and(|limit| stream.bytes > limit).then(|| {
         (
             Tone::Warning,
             format!(

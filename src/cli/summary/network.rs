@@ -91,7 +91,7 @@ fn unreachable(report: &Report) -> Option<String> {
         rest => format!("; and {rest} more: see --json"),
     };
     Some(format!(
-        "warning: allowed, and nobody answered: {host}:{port} ({}{}){more}",
+        "warning: allowed host did not answer: {host}:{port} ({}{}){more}",
         cause.in_words(),
         times(*count)
     ))

@@ -116,7 +116,7 @@ pub fn merge(
     facts: RunFacts,
 ) -> Result<Limits, LimitError> {
     let open_files_stated = flags.values.get(Limit::OpenFiles);
-    if open_files_stated.is_some_and(|stated| facts.open_files_hard < stated) {
+    if open_files_stated.is_some_and(|stated| stated > facts.open_files_hard) {
         return Err(LimitError::Unenforceable {
             axis: Limit::OpenFiles.name().to_owned(),
             reason: format!(
@@ -293,7 +293,7 @@ impl Limits {
                 .iter()
                 .filter(|one| one.source == FLAG)
                 .chain(&stated_min)
-                .find(|requested| winner.value < requested.value);
+                .find(|requested| requested.value > winner.value);
             if let Some(requested) = requested {
                 self.warnings.push(lowered(limit, requested, winner));
             }
@@ -346,7 +346,7 @@ fn apply_bound(
     if let BoundBy::Configuration(place) = &bound.by {
         let beyond = stated
             .iter()
-            .find(|one| one.by_caller && bound.value < one.value);
+            .find(|one| one.by_caller && one.value > bound.value);
         if let Some(beyond) = beyond {
             return Err(LimitError::AboveMaximum {
                 limit,
@@ -367,7 +367,7 @@ fn apply_bound(
     };
     Ok(match (winner, &bound.by) {
         (Some(winner), BoundBy::BuiltIn) if winner.by_caller => Some(winner),
-        (Some(winner), _) if bound.value < winner.value => Some(of_bound),
+        (Some(winner), _) if winner.value > bound.value => Some(of_bound),
         (None, BoundBy::Configuration(_)) => Some(of_bound),
         (winner, _) => winner,
     })
@@ -401,7 +401,7 @@ fn lowered(limit: Limit, requested: &Stated, winner: &Stated) -> WarningReport {
     WarningReport::new(
         "limit_lowered",
         format!(
-            "{} asks for {}, and {} holds: {because}",
+            "{} asks for {}, but {} applies: {because}",
             flag_or_key(limit, requested),
             amount_or_none(limit, requested.value),
             limit.amount(winner.value),
@@ -558,7 +558,7 @@ mod tests {
         let limits = merged(&memory(512 << 20), &[stated(Limit::Memory, 128 << 20)]);
         assert_eq!(
             limits.warnings[0].message,
-            "--memory asks for 512 MiB, and 128 MiB holds: `runner.limits.memory_bytes` of the manifest is stricter"
+            "--memory asks for 512 MiB, but 128 MiB applies: `runner.limits.memory_bytes` of the manifest is stricter"
         );
         let limits = merged(&memory(64 << 20), &[stated(Limit::Memory, 128 << 20)]);
         assert!(limits.warnings.is_empty());
@@ -628,7 +628,7 @@ mod tests {
         assert_eq!(limits.values.get(Limit::Disk), Some(224 << 20));
         assert_eq!(
             limits.warnings[0].message,
-            "--disk asks for 1024 GiB, and 224 MiB holds: files count as memory: raise --memory"
+            "--disk asks for 1024 GiB, but 224 MiB applies: files count as memory: raise --memory"
         );
         let flags = flag(Limit::Memory, 16 << 20);
         assert_eq!(merged(&flags, &[]).values.get(Limit::Disk), Some(8 << 20));

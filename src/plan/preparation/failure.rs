@@ -36,7 +36,7 @@ pub fn explain(kind: Kind, log: &[u8]) -> Failure {
     for line in text.lines().rev().filter(|line| !line.trim().is_empty()) {
         let line = escape(line.trim_end().as_bytes());
         bytes += line.len();
-        if tail.len() == LINES_MAX || BYTES_MAX < bytes {
+        if tail.len() == LINES_MAX || bytes > BYTES_MAX {
             break;
         }
         tail.push(line);

@@ -79,30 +79,6 @@ impl Kind {
     }
 }
 
-/// Unsatisfied needs, as the manifest writes them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Missing {
-    pub native: Vec<String>,
-    pub npm: Vec<String>,
-    pub pip: Vec<String>,
-}
-
-impl Missing {
-    /// The packages of `unsatisfied`. Other needs, such as a language, cannot be installed.
-    #[must_use]
-    pub fn of(unsatisfied: &[UnsatisfiedNeed]) -> Self {
-        let of_kind = |kind: Kind| {
-            let needs = unsatisfied.iter().filter(|need| need.kind == kind.word());
-            needs.map(|need| need.need.clone()).collect()
-        };
-        Self {
-            native: of_kind(Kind::Native),
-            npm: of_kind(Kind::Npm),
-            pip: of_kind(Kind::Pip),
-        }
-    }
-}
-
 /// The bundle's own lists of packages, which are installed in addition to the needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lists {
@@ -209,26 +185,27 @@ impl PreparationError {
 
 fn shown(needs: &[String]) -> String {
     let needs: Vec<String> = needs.iter().map(|need| escape(need.as_bytes())).collect();
-    match needs.is_empty() {
-        true => "what the bundle lists".to_owned(),
-        false => needs.join(", "),
+    if needs.is_empty() {
+        "what the bundle lists".to_owned()
+    } else {
+        needs.join(", ")
     }
 }
 
-/// The runs that install what is missing, in order. A bundle's own lists are installed too, if the
-/// host configuration has an index for them.
+/// The runs that install the packages among `unsatisfied`, in order. A bundle's own lists are installed
+/// too, if the host configuration has an index for them.
 ///
 /// # Errors
 /// [`PreparationError`] for the first need that cannot be met.
 pub fn steps(
-    missing: &Missing,
+    unsatisfied: &[UnsatisfiedNeed],
     lists: &Lists,
     context: &InstallContext,
     policy: &PreparationPolicy,
 ) -> Result<Vec<Step>, PreparationError> {
     let mut steps: Vec<Step> = Vec::new();
     for kind in Kind::ALL {
-        let needs = checked(kind, missing)?;
+        let needs = package_names(kind, unsatisfied)?;
         let listed = match kind {
             Kind::Native => false,
             Kind::Npm => lists.npm.is_some(),
@@ -267,13 +244,13 @@ pub(crate) fn not_installed(
 }
 
 /// The needs of one kind, each checked to be a plain name of a package.
-fn checked(kind: Kind, missing: &Missing) -> Result<Vec<String>, PreparationError> {
-    let needs = match kind {
-        Kind::Native => &missing.native,
-        Kind::Npm => &missing.npm,
-        Kind::Pip => &missing.pip,
-    };
-    for need in needs {
+fn package_names(
+    kind: Kind,
+    unsatisfied: &[UnsatisfiedNeed],
+) -> Result<Vec<String>, PreparationError> {
+    let of_kind = unsatisfied.iter().filter(|need| need.kind == kind.word());
+    let needs: Vec<String> = of_kind.map(|need| need.need.clone()).collect();
+    for need in &needs {
         let problem = match kind {
             // apt-get removes `name-`, and treats `name:arch` and `name/suite` specially.
             Kind::Native => (!is_package_name(need) || need.ends_with('-') || need.contains(':'))
@@ -290,7 +267,7 @@ fn checked(kind: Kind, missing: &Missing) -> Result<Vec<String>, PreparationErro
             });
         }
     }
-    Ok(needs.clone())
+    Ok(needs)
 }
 
 fn problem(error: Option<NeedError>) -> Option<String> {

@@ -46,9 +46,10 @@ pub(super) const fn script(kind: Kind) -> &'static str {
 
 /// The path of the keys. apt tells text from binary keys by the suffix.
 pub(super) fn keys_name(bytes: &[u8]) -> &'static str {
-    match bytes.starts_with(b"-----BEGIN") {
-        true => "/scratch/in/keys/host.asc",
-        false => "/scratch/in/keys/host.gpg",
+    if bytes.starts_with(b"-----BEGIN") {
+        "/scratch/in/keys/host.asc"
+    } else {
+        "/scratch/in/keys/host.gpg"
     }
 }
 

@@ -22,16 +22,17 @@ fn everything() -> PreparationPolicy {
     })
 }
 
-fn owned(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
-}
-
-fn missing(native: &[&str], npm: &[&str], pip: &[&str]) -> Missing {
-    Missing {
-        native: owned(native),
-        npm: owned(npm),
-        pip: owned(pip),
-    }
+fn missing(native: &[&str], npm: &[&str], pip: &[&str]) -> Vec<UnsatisfiedNeed> {
+    [("native", native), ("npm", npm), ("pip", pip)]
+        .iter()
+        .flat_map(|(kind, needs)| {
+            needs.iter().map(|need| UnsatisfiedNeed {
+                kind,
+                need: (*need).to_owned(),
+                reason: String::new(),
+            })
+        })
+        .collect()
 }
 
 fn context() -> InstallContext {
@@ -60,7 +61,7 @@ fn kinds(steps: &[Step]) -> Vec<&'static str> {
 
 #[test]
 fn one_run_for_each_kind_that_something_is_missing_of_or_listed() {
-    let none = Missing::default();
+    let none = Vec::new();
     let empty = Lists::default();
     for (missing, lists, expected) in [
         (&none, &empty, &[][..]),
@@ -91,8 +92,7 @@ fn a_need_is_refused_and_a_list_left_out_where_nobody_names_an_index() {
         let hint = error.hint().expect("a hint");
         assert!(hint.contains(&format!("preparation: {{{key}: ")), "{hint}");
     }
-    let none = Missing::default();
-    assert_eq!(steps(&none, &lists(), &context(), &nothing), Ok(Vec::new()));
+    assert_eq!(steps(&[], &lists(), &context(), &nothing), Ok(Vec::new()));
     let left_out = not_installed(&lists(), &nothing);
     assert_eq!(
         left_out,
@@ -144,22 +144,8 @@ fn a_need_that_could_be_more_than_a_name_is_refused() {
         "./x",
         "x;os_name=='a'",
     ];
-    let one = |need: &&str| vec![(*need).to_owned()];
-    let all = native
-        .iter()
-        .map(|need| Missing {
-            native: one(need),
-            ..Missing::default()
-        })
-        .chain(npm.iter().map(|need| Missing {
-            npm: one(need),
-            ..Missing::default()
-        }))
-        .chain(pip.iter().map(|need| Missing {
-            pip: one(need),
-            ..Missing::default()
-        }));
-    for missing in all {
+    for need in missing(&native, &npm, &pip) {
+        let missing = [need];
         let found = steps(&missing, &Lists::default(), &context(), &everything());
         let error = found.expect_err("no name");
         assert_eq!(error.code(), "needs_invalid", "{missing:?}");
@@ -172,15 +158,11 @@ fn what_a_stranger_wrote_is_an_argument_or_a_file_and_never_part_of_a_script() {
         npm: Some((b"$(id)".to_vec(), b"`id`".to_vec())),
         pip: Some(vec![list("requirements.txt", "; id"), list("$(id)", "x")]),
     };
-    let missing = missing(&["libc++-dev"], &["a@1||2"], &["b[c]>=1,<2"]);
-    let found = steps(&missing, &hostile, &context(), &everything()).expect("planned");
+    let needs = missing(&["libc++-dev"], &["a@1||2"], &["b[c]>=1,<2"]);
+    let found = steps(&needs, &hostile, &context(), &everything()).expect("planned");
     for step in &found {
         let harmless = steps(
-            &Missing {
-                native: owned(&["x"]),
-                npm: owned(&["x"]),
-                pip: owned(&["x"]),
-            },
+            &missing(&["x"], &["x"], &["x"]),
             &Lists::default(),
             &context(),
             &everything(),
@@ -256,12 +238,14 @@ fn each_run_reaches_its_own_index_and_believes_only_whom_the_host_says() {
 #[test]
 fn a_layer_is_kept_under_all_that_decides_it() {
     let wanted = || missing(&["tidy"], &["greeting"], &["greeting"]);
-    let keys =
-        |missing: &Missing, lists: &Lists, context: &InstallContext, policy: &PreparationPolicy| {
-            let found = steps(missing, lists, context, policy).expect("planned");
-            let keys: Vec<Digest> = found.iter().map(|step| step.key).collect();
-            [keys[0], keys[1], keys[2]]
-        };
+    let keys = |missing: &[UnsatisfiedNeed],
+                lists: &Lists,
+                context: &InstallContext,
+                policy: &PreparationPolicy| {
+        let found = steps(missing, lists, context, policy).expect("planned");
+        let keys: Vec<Digest> = found.iter().map(|step| step.key).collect();
+        [keys[0], keys[1], keys[2]]
+    };
     let first = keys(&wanted(), &lists(), &context(), &everything());
     assert_eq!(first, keys(&wanted(), &lists(), &context(), &everything()));
     let changes = |other: [Digest; 3]| [0, 1, 2].map(|at: usize| other[at] != first[at]);
@@ -283,13 +267,12 @@ fn a_layer_is_kept_under_all_that_decides_it() {
     );
     // What is built may have been linked against what is below.
     let mut other = wanted();
-    other.native.push("zip".to_owned());
+    other.extend(missing(&["zip"], &[], &[]));
     assert_eq!(
         changes(keys(&other, &lists(), &context(), &everything())),
         [true; 3]
     );
-    let mut other = wanted();
-    other.pip = owned(&["greeting==1"]);
+    let other = missing(&["tidy"], &["greeting"], &["greeting==1"]);
     assert_eq!(
         changes(keys(&other, &lists(), &context(), &everything())),
         [false, false, true]

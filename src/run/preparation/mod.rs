@@ -15,9 +15,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::plan::preparation::{
-    self, InstallContext, Kind, Lists, Missing, NODE_MODULES, PYTHON, Step,
-};
+use crate::plan::preparation::{self, InstallContext, Kind, Lists, NODE_MODULES, PYTHON, Step};
 use crate::run::artifacts::UntilSignal;
 use crate::run::error::RunError;
 use crate::run::image::{Access, SelectedImage, how};
@@ -39,7 +37,7 @@ use spec::preparation::PreparationPolicy;
 use spec::preparation_report::{PreparationFound, PreparationReport};
 use spec::report::WarningReport;
 use spec::request::{EnvironmentEntry, Request};
-use spec::runner_report::{EngineName, RunnerReport};
+use spec::runner_report::{EngineName, RunnerReport, UnsatisfiedNeed};
 use store::{Label, StoreDirectory};
 use sys::file::{Unread, read_regular};
 
@@ -102,8 +100,8 @@ pub(super) fn provide(
     }
     let planned = lists(bundle, access).and_then(|lists| {
         provided.warnings = warnings(&lists, &policy.preparation);
-        let missing = Missing::of(&runner.needs_unsatisfied);
-        steps(&missing, &lists, image, request, &policy.preparation)
+        let needs = &runner.needs_unsatisfied;
+        steps(needs, &lists, image, request, &policy.preparation)
     });
     let Some(steps) = refusals.check(planned)? else {
         return Ok(provided);
@@ -130,7 +128,7 @@ pub(super) fn provide(
 
 /// The installation steps in order.
 fn steps(
-    missing: &Missing,
+    needs: &[UnsatisfiedNeed],
     lists: &Lists,
     image: &SelectedImage,
     request: &Request,
@@ -148,7 +146,7 @@ fn steps(
         keys: host_file(keys, "preparation.apt.trusted_keys")?,
         added_hosts: request.network.added_hosts.clone(),
     };
-    let steps = preparation::steps(missing, lists, &context, policy);
+    let steps = preparation::steps(needs, lists, &context, policy);
     Ok(steps.map_err(PreparationProblem::from)?)
 }
 

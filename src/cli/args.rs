@@ -56,13 +56,13 @@ pub enum Verb {
     /// Make a bundle of a manifest and its sources
     #[command(after_help = BUNDLE_HELP, args_override_self = true)]
     Bundle(Box<Bundle>),
-    /// Say what `exec` or `run` would do, who decided each part, and whether it would start
+    /// Show what `exec` or `run` would do, who decided each part, and whether it would start
     #[command(after_help = PLAN_HELP, args_override_self = true)]
     Plan(Box<Invocation>),
-    /// Say everything that is wrong with a manifest, its blocks and what it refers to
+    /// Print all errors of a manifest, its blocks and its references
     #[command(after_help = CHECK_HELP, args_override_self = true)]
     Check(Check),
-    /// Say what this host can enforce, and how to fix what it cannot
+    /// Show what this host can enforce, and how to fix what it cannot
     #[command(after_help = DOCTOR_HELP)]
     Doctor(OutputFlags),
     /// Run a built-in bundle that tries what is allowed and what is not, and show the result
@@ -71,7 +71,7 @@ pub enum Verb {
     /// Print a JSON Schema of this program's documents
     #[command(after_help = SCHEMA_HELP)]
     Schema(Schema),
-    /// Remove what killed supervisors left behind; runs that live are not touched
+    /// Remove what killed supervisors left behind; live runs are not affected
     #[command(after_help = GC_HELP)]
     Gc(CommonFlags),
     /// List, remove or verify the unpacked bundles that are kept for the next run
@@ -97,7 +97,7 @@ pub struct Exec {
 pub struct Run {
     #[command(flatten)]
     pub flags: RunFlags,
-    /// The program and its arguments; the first word that is no flag ends the flags
+    /// The program and its arguments; the first word that is not a flag ends the flags
     // No allow_hyphen_values: it would take a misspelt flag for the program.
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
@@ -133,7 +133,7 @@ const WITHOUT_VARIABLE: [&str; 3] = ["all", "json", "rm"];
 /// The documents that have a schema; `cli::schema::text` names their files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum SchemaName {
-    /// What a tool, a workflow or a code-workspace says about itself
+    /// The manifest of a tool, a workflow or a code-workspace
     Manifest,
     /// A `sandbox` block, in a SANDBOX.md or in a manifest
     Sandbox,

@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(
             unreachable(1),
             [
-                "warning: allowed, and nobody answered: a.com:443 (no name server gave an answer, 3 \
+                "warning: allowed host did not answer: a.com:443 (no name server gave an answer, 3 \
                  times); and 1 more: see --json"
             ]
         );

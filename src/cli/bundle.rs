@@ -6,7 +6,6 @@ use std::path::Path;
 use crate::cli::bundle_flags::{Bundle, SymlinksArgument};
 use crate::cli::bundle_list;
 use crate::cli::context::ProcessContext;
-use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone};
 use bundler::LockUse;
@@ -38,7 +37,7 @@ pub fn bundle(
     });
     match text {
         Ok(text) if text.is_empty() => 0,
-        Ok(text) => document(printer, &text),
+        Ok(text) => printer.document(&text, 0),
         Err(error) => print_errors(&error, printer),
     }
 }

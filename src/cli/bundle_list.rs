@@ -1,7 +1,5 @@
 //! `runner bundle --list` and `--print-digest`, as text or as one JSON document.
 
-use std::fmt::Write as _;
-
 use serde_json::{Value, json};
 
 use crate::cli::bundle_flags::Bundle;
@@ -68,11 +66,10 @@ fn line(path: &RelPath, placed: &Placed, gathered: &Gathered) -> String {
     };
     let mut text = format!("{size:>10} {sign} {path}{rest}");
     if let Some(origin) = gathered.origins.get(placed.source) {
-        // Writing to a string cannot fail.
-        let _written = write!(text, "  {origin}");
+        text.push_str(&format!("  {origin}"));
     }
     for earlier in replaced(placed, gathered) {
-        let _written = write!(text, ", replaces {earlier}");
+        text.push_str(&format!(", replaces {earlier}"));
     }
     text.push('\n');
     text

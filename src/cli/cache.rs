@@ -1,8 +1,5 @@
 //! `runner cache`: lists, removes and verifies unpacked bundles.
 
-use std::fmt::Write as _;
-
-use crate::cli::dispatch::document;
 use crate::cli::output::{OutputFlags, render};
 use crate::cli::print::Printer;
 use crate::run::cache_verbs;
@@ -70,10 +67,7 @@ pub fn cache(verb: &CacheVerb, caller: &Caller, policy: &HostPolicy, printer: &P
         }),
     };
     match output {
-        Ok((text, code)) => match document(printer, &text) {
-            0 => code,
-            failed => failed,
-        },
+        Ok((text, code)) => printer.document(&text, code),
         Err(error) => printer.failure(&error),
     }
 }
@@ -81,18 +75,16 @@ pub fn cache(verb: &CacheVerb, caller: &Caller, policy: &HostPolicy, printer: &P
 fn listing(found: &CacheListing) -> String {
     let mut text = String::new();
     for tree in &found.trees {
-        let line = writeln!(
-            text,
-            "{}  {:>10} KiB  {:>7} entries",
+        text.push_str(&format!(
+            "{}  {:>10} KiB  {:>7} entries\n",
             tree.content_digest,
             tree.disk_bytes / 1024,
             tree.entries
-        );
-        debug_assert!(line.is_ok(), "writing to a string");
+        ));
     }
-    let place = if found.in_memory { "memory" } else { "disk" };
+    let medium = if found.in_memory { "memory" } else { "disk" };
     format!(
-        "{text}{} trees, {} of {} KiB, in {} ({place})\n",
+        "{text}{} trees, {} of {} KiB, in {} ({medium})\n",
         found.trees.len(),
         found.used_bytes / 1024,
         found.size_bytes / 1024,
@@ -111,8 +103,10 @@ fn removal(found: &CacheRemoval) -> String {
 fn verdict(found: &CacheVerdict) -> String {
     let mut text = String::new();
     for tree in &found.damaged {
-        let line = writeln!(text, "damaged, removed: {} ({})", tree.entry, tree.problem);
-        debug_assert!(line.is_ok(), "writing to a string");
+        text.push_str(&format!(
+            "damaged, removed: {} ({})\n",
+            tree.entry, tree.problem
+        ));
     }
     format!(
         "{text}{} trees are whole, {} were damaged\n",

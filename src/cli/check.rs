@@ -2,12 +2,10 @@
 
 use std::path::PathBuf;
 
-use crate::cli::args::CommonFlags;
 use crate::cli::bundle::requires_pin;
 use crate::cli::context::ProcessContext;
-use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
-use crate::cli::output::render;
+use crate::cli::output::{OutputFlags, render};
 use crate::cli::print::{Printer, Tone};
 use bundler::check::{check as check_manifest, errors_of};
 use bundler::locate::locate;
@@ -36,11 +34,8 @@ pub struct Check {
     /// Refuse references to branches and tags
     #[arg(long)]
     pub require_pin: bool,
-    /// Print a JSON document instead of lines
-    #[arg(long)]
-    pub json: bool,
     #[command(flatten)]
-    pub common: CommonFlags,
+    pub output: OutputFlags,
 }
 
 /// Exit code 0: valid; 125: not.
@@ -52,11 +47,10 @@ pub fn check(
     printer: &Printer,
 ) -> u8 {
     let report = report(check, context, policy);
-    let text = render(check.json, &report, |report| to_text(report, printer));
-    match document(printer, &text) {
-        0 if report.valid => 0,
-        _ => FAILED,
-    }
+    let text = render(check.output.json, &report, |report| {
+        to_text(report, printer)
+    });
+    printer.document(&text, if report.valid { 0 } else { FAILED })
 }
 
 fn report(check: &Check, context: &ProcessContext, policy: &HostPolicy) -> CheckReport {
@@ -89,11 +83,9 @@ fn to_text(report: &CheckReport, printer: &Printer) -> String {
     for error in &report.errors {
         let written = error.to_string();
         let (line, rest) = written.split_once('\n').unwrap_or((&written, ""));
-        text.push_str(&printer.coloured(Tone::Error, line));
-        text.push('\n');
+        text.push_str(&format!("{}\n", printer.coloured(Tone::Error, line)));
         for line in rest.lines() {
-            text.push_str(line);
-            text.push('\n');
+            text.push_str(&format!("{line}\n"));
         }
     }
     if printer.is_quiet() {
@@ -101,14 +93,12 @@ fn to_text(report: &CheckReport, printer: &Printer) -> String {
     }
     for warning in &report.warnings {
         let line = format!("warning: {} ({})", warning.message, warning.code);
-        text.push_str(&printer.coloured(Tone::Warning, &line));
-        text.push('\n');
+        text.push_str(&format!("{}\n", printer.coloured(Tone::Warning, &line)));
     }
     if printer.is_verbose() {
         for pointer in &report.ignored {
             let line = format!("ignored: {pointer}");
-            text.push_str(&printer.coloured(Tone::Detail, &line));
-            text.push('\n');
+            text.push_str(&format!("{}\n", printer.coloured(Tone::Detail, &line)));
         }
     }
     let warnings = count_of(report.warnings.len(), "warning");

@@ -11,7 +11,6 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::cli::dispatch::document;
 use crate::cli::exit_code::{FAILED, of_signal};
 use crate::cli::print::{Printer, Tone, columns, wrap};
 use crate::plan::doctor::last_clause;
@@ -111,7 +110,7 @@ pub fn demo(caller: &Caller, policy: &HostPolicy, printer: &Printer) -> u8 {
     };
     let mut code = 0;
     if !demonstration.rows.is_empty() {
-        code = document(printer, &table(&demonstration, printer));
+        code = printer.document(&table(&demonstration, printer), 0);
     }
     if let Some(run) = &demonstration.failed {
         if let Some(signal) = run.cancelled_by {

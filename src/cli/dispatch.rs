@@ -51,7 +51,7 @@ pub fn dispatch(words: &[OsString]) -> u8 {
     }
     if fast_args::asks_for_version(words) {
         let printer = Printer::new(MessageFlags::default(), &ProcessContext::default());
-        return document(&printer, fast_args::VERSION);
+        return printer.document(fast_args::VERSION, 0);
     }
     let is_run = |word: &OsString| word == "run" || word == "exec";
     // It makes its namespaces while the command line is read. Drop kills it if no run takes it.
@@ -68,7 +68,7 @@ pub fn dispatch(words: &[OsString]) -> u8 {
         Verb::Bundle(args) => with_policy(&args.common, context, |_, policy, printer| {
             bundle(&args, context, policy, printer)
         }),
-        Verb::Check(args) => with_policy(&args.common, context, |_, policy, printer| {
+        Verb::Check(args) => with_policy(&args.output.common, context, |_, policy, printer| {
             check(&args, context, policy, printer)
         }),
         Verb::Doctor(OutputFlags { json, common }) => {
@@ -95,7 +95,7 @@ pub fn dispatch(words: &[OsString]) -> u8 {
         Verb::Gc(common) => with_policy(&common, context, gc),
         Verb::Schema(Schema { name }) => {
             let printer = Printer::new(MessageFlags::default(), context);
-            document(&printer, &schema::text(name))
+            printer.document(&schema::text(name), 0)
         }
     }
 }
@@ -143,19 +143,6 @@ fn read(words: &[OsString], context: &ProcessContext) -> Result<Verb, u8> {
     match usage::misread(words, &verb) {
         Some(mistake) => Err(usage::refuse(&mistake, words, context)),
         None => Ok(verb),
-    }
-}
-
-/// Prints `text` on standard output and returns the exit code.
-#[must_use]
-pub fn document(printer: &Printer, text: &str) -> u8 {
-    match printer.document(text) {
-        Ok(()) => 0,
-        Err(errno) => printer.failure(&ErrorReport {
-            code: "output_unwritable".to_owned(),
-            message: format!("standard output cannot be written: {errno}"),
-            hint: None,
-        }),
     }
 }
 

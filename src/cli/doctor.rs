@@ -1,6 +1,5 @@
 //! `runner doctor`: prints the diagnosis of this host as a table or as JSON.
 
-use crate::cli::dispatch::document;
 use crate::cli::output::render;
 use crate::cli::print::{Printer, Tone, columns, wrap};
 use crate::plan::doctor::diagnose;
@@ -22,22 +21,16 @@ pub fn doctor(caller: &Caller, policy: &HostPolicy, printer: &Printer, json: boo
         Ok(facts) => diagnose(&facts),
         Err(error) => return printer.failure(&error.report()),
     };
-    if printer.is_quiet() && !json && diagnosis.verdict != Verdict::CannotRun {
-        return exit_code(&diagnosis);
-    }
-    let text = render(json, &diagnosis, |diagnosis| table(diagnosis, printer));
-    match document(printer, &text) {
-        0 => exit_code(&diagnosis),
-        failed => failed,
-    }
-}
-
-fn exit_code(diagnosis: &Diagnosis) -> u8 {
-    match diagnosis.verdict {
+    let code = match diagnosis.verdict {
         Verdict::Full => 0,
         Verdict::Degraded => 1,
         Verdict::CannotRun => 2,
+    };
+    if printer.is_quiet() && !json && diagnosis.verdict != Verdict::CannotRun {
+        return code;
     }
+    let text = render(json, &diagnosis, |diagnosis| table(diagnosis, printer));
+    printer.document(&text, code)
 }
 
 fn table(diagnosis: &Diagnosis, printer: &Printer) -> String {
@@ -60,10 +53,7 @@ fn table(diagnosis: &Diagnosis, printer: &Printer) -> String {
         Verdict::Degraded => "degraded: bodies run, and what is marked above is not fully enforced",
         Verdict::CannotRun => "cannot run: fix what is marked above",
     };
-    text.push('\n');
-    text.push_str(verdict);
-    text.push('\n');
-    text
+    text + "\n" + verdict + "\n"
 }
 
 fn row(item: &Item, printer: &Printer) -> String {
@@ -77,8 +67,6 @@ fn row(item: &Item, printer: &Printer) -> String {
     };
     let indent = ID_COLUMNS + STATE_COLUMNS + 4;
     let state = printer.coloured(tone, &columns(state, STATE_COLUMNS));
-    let mut text = format!("{}  {state}  ", columns(&item.id, ID_COLUMNS));
-    text.push_str(&wrap(&item.effect, indent));
-    text.push('\n');
-    text
+    let id = columns(&item.id, ID_COLUMNS);
+    format!("{id}  {state}  {}\n", wrap(&item.effect, indent))
 }

@@ -1,6 +1,5 @@
 //! `runner gc`: removes what killed supervisors left behind.
 
-use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone};
 use crate::run::resources::{LEFTOVER_STAYS, collect, open_registry};
@@ -24,7 +23,7 @@ pub fn gc(caller: &Caller, _policy: &HostPolicy, printer: &Printer) -> u8 {
     if found.is_empty() {
         text.push_str("nothing to remove\n");
     }
-    let code = document(printer, &text);
+    let code = printer.document(&text, 0);
     for one in &stuck {
         let text = format!("failed: {} ({})", one.message, one.code);
         printer.line(Tone::Error, &text);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::cli::args::{Exec, Run, RunFlags};
 use crate::cli::config::{self, ConfigError};
 use crate::cli::context::ProcessContext;
-use crate::cli::dispatch::{document, warning};
+use crate::cli::dispatch::warning;
 use crate::cli::environment::SecretValues;
 use crate::cli::exit_code::FAILED;
 use crate::cli::log;
@@ -90,13 +90,10 @@ pub fn plan(invocation: Invocation, context: &ProcessContext) -> u8 {
         return printer.failure(&error.report());
     }
     // Standard output gets one document only.
-    if !matches!(target, Some(ReportTarget::StandardOutput)) {
-        let printed = document(&printer, &text(&plan, &printer));
-        if printed != 0 {
-            return printed;
-        }
+    if matches!(target, Some(ReportTarget::StandardOutput)) {
+        return code;
     }
-    code
+    printer.document(&text(&plan, &printer), code)
 }
 
 fn make_plan(invocation: Invocation, context: &ProcessContext) -> Result<PlanReport, ConfigError> {

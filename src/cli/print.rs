@@ -188,14 +188,17 @@ impl Printer {
         write_or_give_up(rustix::stdio::stderr(), text.as_bytes());
     }
 
-    /// Prints a document on standard output, such as a schema, a table or help.
-    ///
-    /// # Errors
-    /// The errno of write(2), but not EPIPE.
-    pub fn document(&self, text: &str) -> Result<(), Errno> {
+    /// Prints a document on standard output, such as a schema, a table or help. Returns `code`, or
+    /// [`FAILED`] if standard output cannot be written.
+    #[must_use]
+    pub fn document(&self, text: &str, code: u8) -> u8 {
         match write_all(rustix::stdio::stdout(), text.as_bytes()) {
-            Err(Errno::PIPE) => Ok(()),
-            other => other,
+            Ok(()) | Err(Errno::PIPE) => code,
+            Err(errno) => self.failure(&ErrorReport {
+                code: "output_unwritable".to_owned(),
+                message: format!("standard output cannot be written: {errno}"),
+                hint: None,
+            }),
         }
     }
 }

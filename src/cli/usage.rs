@@ -7,7 +7,7 @@ use clap::CommandFactory as _;
 
 use crate::cli::args::{CommandLine, MessageFlags, Verb};
 use crate::cli::context::ProcessContext;
-use crate::cli::dispatch::{document, refused};
+use crate::cli::dispatch::refused;
 use crate::cli::docker;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone};
@@ -61,7 +61,7 @@ pub(super) fn explain(error: &clap::Error, words: &[OsString], context: &Process
     let text = error.render().to_string();
     let printer = Printer::new(MessageFlags::default(), context);
     if !error.use_stderr() {
-        return document(&printer, &text);
+        return printer.document(&text, 0);
     }
     match usage_error(&text, words, context) {
         Some(mistake) => refuse(&mistake, words, context),

@@ -1,7 +1,5 @@
 //! `runner source inspect`.
 
-use std::fmt::Write as _;
-
 use crate::cli::output::{OutputFlags, render};
 use crate::cli::source::describe;
 use crate::run::source_verbs;
@@ -38,8 +36,7 @@ fn to_text(inspected: &SourceInspected) -> String {
     );
     for (key, value) in &inspected.annotations {
         let (key, value) = (escape(key.as_bytes()), escape(value.as_bytes()));
-        let written = writeln!(text, " annotation: {key}={value}");
-        debug_assert!(written.is_ok(), "writing to a string");
+        text.push_str(&format!(" annotation: {key}={value}\n"));
     }
     text
 }

@@ -1,7 +1,5 @@
 //! `runner source list`.
 
-use std::fmt::Write as _;
-
 use crate::cli::output::{OutputFlags, render};
 use crate::run::source_verbs;
 use sources::oci::opening::Terms;
@@ -25,8 +23,10 @@ fn to_text(listing: &SourceListing) -> String {
     let mut text = String::new();
     for source in &listing.sources {
         let kib = source.layer_bytes.div_ceil(1024);
-        let written = writeln!(text, "{}  {kib:>8} KiB  {}", source.digest, source.name);
-        debug_assert!(written.is_ok(), "writing to a string");
+        text.push_str(&format!(
+            "{}  {kib:>8} KiB  {}\n",
+            source.digest, source.name
+        ));
     }
     format!(
         "{text}{} sources; {} of {} KiB, images too, in {}\n",

@@ -10,11 +10,9 @@ mod pull;
 pub mod push;
 mod rm;
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::cli::context::ProcessContext;
-use crate::cli::dispatch::document;
 use crate::cli::output::OutputFlags;
 use crate::cli::print::Printer;
 use crate::cli::source::build::{BUILD_HELP, Build};
@@ -129,7 +127,7 @@ pub fn source(
         SourceVerb::Gc(gc) => gc.run(&terms),
     };
     match text {
-        Ok(text) => document(printer, &text),
+        Ok(text) => printer.document(&text, 0),
         Err(error) => printer.failure(&error),
     }
 }
@@ -148,8 +146,7 @@ impl From<SourceError> for ErrorReport {
 fn describe(config: Option<&SourceConfig>, layer: &SourceLayer) -> String {
     let mut text = String::new();
     let mut line = |key: &str, value: &str| {
-        let written = writeln!(text, "{key:>11}: {}", escape(value.as_bytes()));
-        debug_assert!(written.is_ok(), "writing to a string");
+        text.push_str(&format!("{key:>11}: {}\n", escape(value.as_bytes())));
     };
     match config {
         None => line("config", "none"),

@@ -17,9 +17,7 @@ use clap::{Arg, ArgAction};
 use crate::cli::bundle_flags::{BUNDLE_HELP, Bundle};
 use crate::cli::cache::Cache;
 use crate::cli::check::{CHECK_HELP, Check};
-use crate::cli::help::{
-    DEMO_HELP, DOCTOR_HELP, EXEC_HELP, GC_HELP, RUN_HELP, SCHEMA_HELP, VERBS_HELP,
-};
+use crate::cli::help::{DOCTOR_HELP, EXEC_HELP, RUN_HELP, VERBS_HELP};
 use crate::cli::limit_flags::LimitValueFlags;
 use crate::cli::network::NetworkFlags;
 use crate::cli::output::OutputFlags;
@@ -66,13 +64,15 @@ pub enum Verb {
     #[command(after_help = DOCTOR_HELP)]
     Doctor(OutputFlags),
     /// Run a built-in bundle that tries what is allowed and what is not, and show the result
-    #[command(after_help = DEMO_HELP)]
+    #[command(after_help = "Examples:\n  runner demo\n\nExit codes: 0 all as promised; 125 not.")]
     Demo(CommonFlags),
     /// Print a JSON Schema of this program's documents
-    #[command(after_help = SCHEMA_HELP)]
+    #[command(
+        after_help = "Examples:\n  runner schema manifest\n  runner schema report > report.schema.json"
+    )]
     Schema(Schema),
     /// Remove what killed supervisors left behind; live runs are not affected
-    #[command(after_help = GC_HELP)]
+    #[command(after_help = "Examples:\n  runner gc\n  runner gc -q")]
     Gc(CommonFlags),
     /// List, remove or verify the unpacked bundles that are kept for the next run
     #[command(args_override_self = true)]

@@ -16,8 +16,7 @@ use crate::cli::print::{Printer, Tone, columns, wrap};
 use crate::plan::doctor::last_clause;
 use crate::run::error::RunError;
 use crate::run::{execute, random_bytes};
-use spec::egress::{EgressHost, EgressRule};
-use spec::host_name::HostName;
+use spec::egress::EgressRule;
 use spec::host_policy::HostPolicy;
 use spec::limits::Limit;
 use spec::network::AddedHost;
@@ -50,7 +49,7 @@ const LIMITED: [(&str, Limit, u64, &str); 6] = [
 ];
 /// The exit code of an act that cannot be tried.
 const SKIPPED: i32 = 200;
-const LISTED_HOST: &[u8] = b"listed.example";
+const LISTED_HOST: &str = "listed.example";
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// The sections of the table.
 const ALLOWED: &str = "What it may do";
@@ -64,28 +63,12 @@ Not covered, here or anywhere
   what is said inside TLS to a host that is on the list
 ";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    AsPromised,
-    Broken,
-    NotTried,
-}
-
-impl From<bool> for Verdict {
-    fn from(is_as_promised: bool) -> Self {
-        if is_as_promised {
-            Self::AsPromised
-        } else {
-            Self::Broken
-        }
-    }
-}
-
 struct Row {
     section: &'static str,
     what: &'static str,
     mechanism: String,
-    verdict: Verdict,
+    /// `None`: it could not be tried.
+    is_as_promised: Option<bool>,
     answer: String,
 }
 
@@ -123,7 +106,7 @@ pub fn demo(caller: &Caller, policy: &HostPolicy, printer: &Printer) -> u8 {
             printer.line(Tone::Hint, hint);
         }
     }
-    if demonstration.count(Verdict::Broken) > 0 {
+    if demonstration.count(Some(false)) > 0 {
         code = FAILED;
     }
     code
@@ -206,9 +189,10 @@ impl Demonstration {
         Some(report)
     }
 
-    fn count(&self, verdict: Verdict) -> usize {
+    fn count(&self, is_as_promised: Option<bool>) -> usize {
         let rows = self.rows.iter();
-        rows.filter(|row| row.verdict == verdict).count()
+        rows.filter(|row| row.is_as_promised == is_as_promised)
+            .count()
     }
 }
 
@@ -229,16 +213,10 @@ fn request(bundle: &Path, caller: &Caller, act: &str) -> Request {
 /// Allows one name at one port, whose address is a listener of this process. Nothing leaves this host.
 fn allow_port(port: u16, request: &mut Request, policy: &mut HostPolicy) {
     request.bundle.arguments.push(port.to_string().into_bytes());
-    if let Ok(name) = HostName::parse(LISTED_HOST) {
-        request.network.allow = vec![EgressRule {
-            host: EgressHost::Name(name.clone()),
-            port: Some(port),
-        }];
-        request.network.added_hosts = vec![AddedHost {
-            name,
-            address: LOOPBACK,
-        }];
-    }
+    let rule = EgressRule::parse(&format!("{LISTED_HOST}:{port}"));
+    request.network.allow.extend(rule.ok());
+    let host = AddedHost::parse(&format!("{LISTED_HOST}:{LOOPBACK}"));
+    request.network.added_hosts.extend(host.ok());
     policy.egress = EgressPolicy {
         allow: None,
         private_ranges: vec![IpRange {
@@ -262,7 +240,7 @@ fn attempted_rows(report: &Report, act: &str, survivors: usize, greeting: &str) 
         };
         row.answer = escape(answer.as_bytes());
         if worked == "skip" {
-            row.verdict = Verdict::NotTried;
+            row.is_as_promised = None;
             continue;
         }
         let is_allowed = row.section == ALLOWED;
@@ -286,7 +264,7 @@ fn attempted_rows(report: &Report, act: &str, survivors: usize, greeting: &str) 
             reasons.any(|reason| reason.row().code == row.mechanism)
         };
         let has_exited = report.outcome == Outcome::Exited;
-        row.verdict = (is_expected && is_confirmed && has_exited).into();
+        row.is_as_promised = Some(is_expected && is_confirmed && has_exited);
     }
     rows
 }
@@ -307,7 +285,7 @@ fn attempts(act: &str) -> Vec<Row> {
             section,
             what,
             mechanism: parts.nth(1)?.to_owned(),
-            verdict: Verdict::Broken,
+            is_as_promised: Some(false),
             answer: "no answer".to_owned(),
         })
     };
@@ -350,10 +328,10 @@ fn limited_row(report: &Report, limit: Limit, value: u64, what: &'static str) ->
     let exit = report.exit.and_then(|exit| exit.code);
     let (is_limited, answer) = match (limit, report.outcome) {
         (Limit::Processes, Outcome::Exited) => {
-            (count > 0 && count <= value, format!("stopped at {count}"))
+            ((1..=value).contains(&count), format!("stopped at {count}"))
         }
         (Limit::Disk, Outcome::Exited) => (
-            count > 0 && count <= value >> 20,
+            (1..=value >> 20).contains(&count),
             format!("stopped at {count} MiB"),
         ),
         (Limit::Output, _) => (
@@ -383,10 +361,7 @@ fn limited_row(report: &Report, limit: Limit, value: u64, what: &'static str) ->
         section: LIMITS,
         what,
         mechanism: entry.map_or("", |entry| entry.enforced_by).to_owned(),
-        verdict: match exit {
-            Some(SKIPPED) => Verdict::NotTried,
-            _ => is_limited.into(),
-        },
+        is_as_promised: (exit != Some(SKIPPED)).then_some(is_limited),
         answer,
     }
 }
@@ -399,11 +374,11 @@ fn table(demonstration: &Demonstration, printer: &Printer) -> String {
     for section in [ALLOWED, DENIED, LIMITS] {
         text.push_str(&format!("\n{section}\n"));
         for row in rows.iter().filter(|row| row.section == section) {
-            let (mark, tone) = match row.verdict {
-                Verdict::AsPromised if section == ALLOWED => ("ok", Tone::Good),
-                Verdict::AsPromised => ("held", Tone::Good),
-                Verdict::Broken => ("FAIL", Tone::Error),
-                Verdict::NotTried => ("-", Tone::Detail),
+            let (mark, tone) = match row.is_as_promised {
+                Some(true) if section == ALLOWED => ("ok", Tone::Good),
+                Some(true) => ("held", Tone::Good),
+                Some(false) => ("FAIL", Tone::Error),
+                None => ("-", Tone::Detail),
             };
             let mark = printer.coloured(tone, &columns(mark, 4));
             let (what, answer) = (columns(row.what, 27), columns(&row.answer, 25));
@@ -423,16 +398,13 @@ fn table(demonstration: &Demonstration, printer: &Printer) -> String {
         let weakness = format!("{name} is {}: {reason}", axis.state.name());
         text.push_str(&format!("  {}\n", wrap(&weakness, 2)));
     }
-    let good = demonstration.count(Verdict::AsPromised);
+    let good = demonstration.count(Some(true));
     text.push_str(&format!(
         "{NOT_COVERED}\n{good} of {} as promised",
         rows.len()
     ));
-    for (verdict, what) in [
-        (Verdict::Broken, "BROKEN"),
-        (Verdict::NotTried, "not tried"),
-    ] {
-        match demonstration.count(verdict) {
+    for (is_as_promised, what) in [(Some(false), "BROKEN"), (None, "not tried")] {
+        match demonstration.count(is_as_promised) {
             0 => (),
             number => text.push_str(&format!(", {number} {what}")),
         }
@@ -470,9 +442,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn assert_row(rows: &[Row], what: &str, verdict: Verdict) {
+    fn assert_row(rows: &[Row], what: &str, is_as_promised: Option<bool>) {
         let row = rows.iter().find(|row| row.what == what).expect("a row");
-        assert_eq!(row.verdict, verdict, "{what}: {}", row.answer);
+        assert_eq!(row.is_as_promised, is_as_promised, "{what}: {}", row.answer);
     }
 
     #[test]
@@ -489,8 +461,7 @@ mod tests {
         for (act, ..) in LIMITED {
             assert!(ATTEMPTS.contains(&format!("\n{act}() {{")), "{act}");
         }
-        let listed = String::from_utf8_lossy(LISTED_HOST);
-        assert!(ATTEMPTS.contains(&*listed));
+        assert!(ATTEMPTS.contains(LISTED_HOST));
     }
 
     #[test]
@@ -500,40 +471,40 @@ mod tests {
              load a BPF program\tno\tno\u{1b}way\nmount something\tskip\tthere is no perl\n",
         );
         let rows = attempted_rows(&report, TOUR, 0, "");
-        assert_row(&rows, "write to /tmp", Verdict::AsPromised);
-        assert_row(&rows, "write to /usr", Verdict::Broken);
-        assert_row(&rows, "load a BPF program", Verdict::AsPromised);
-        assert_row(&rows, "mount something", Verdict::NotTried);
-        assert_row(&rows, "compute", Verdict::Broken);
+        assert_row(&rows, "write to /tmp", Some(true));
+        assert_row(&rows, "write to /usr", Some(false));
+        assert_row(&rows, "load a BPF program", Some(true));
+        assert_row(&rows, "mount something", None);
+        assert_row(&rows, "compute", Some(false));
         assert!(rows.iter().all(|row| !row.answer.contains('\u{1b}')));
         report.outcome = Outcome::TimedOut;
         let rows = attempted_rows(&report, TOUR, 0, "");
-        assert!(rows.iter().all(|row| row.verdict != Verdict::AsPromised));
+        assert!(rows.iter().all(|row| row.is_as_promised != Some(true)));
     }
 
     #[test]
     fn a_process_that_outlives_its_run_breaks_the_promise() {
         let report = report("leave a process behind\tno\tended with the run\n");
-        for (survivors, verdict) in [(0, Verdict::AsPromised), (1, Verdict::Broken)] {
+        for (survivors, is_as_promised) in [(0, Some(true)), (1, Some(false))] {
             let rows = attempted_rows(&report, TOUR, survivors, "");
-            assert_row(&rows, LEAVE_BEHIND, verdict);
+            assert_row(&rows, LEAVE_BEHIND, is_as_promised);
         }
     }
 
     #[test]
     fn a_listed_host_is_reached_only_where_it_heard_the_body() {
         const WHAT: &str = "greet a host on the list";
-        for (greeting, worked, verdict) in [
-            ("hello\n", "yes", Verdict::AsPromised),
-            ("", "yes", Verdict::Broken),
-            ("hell", "yes", Verdict::Broken),
-            ("hello\n", "no", Verdict::Broken),
+        for (greeting, worked, is_as_promised) in [
+            ("hello\n", "yes", Some(true)),
+            ("", "yes", Some(false)),
+            ("hell", "yes", Some(false)),
+            ("hello\n", "no", Some(false)),
         ] {
             let report = report(&format!("{WHAT}\t{worked}\tanswer\n"));
             assert_row(
                 &attempted_rows(&report, NETWORK, 0, greeting),
                 WHAT,
-                verdict,
+                is_as_promised,
             );
         }
     }
@@ -546,27 +517,27 @@ mod tests {
         assert_row(
             &attempted_rows(&report, NETWORK, 0, ""),
             BY_NAME,
-            Verdict::Broken,
+            Some(false),
         );
         report.denials = vec![
             denial(DenialReason::NameNotAllowed),
             denial(DenialReason::PortNotAllowed),
         ];
         let rows = attempted_rows(&report, NETWORK, 0, "");
-        assert_row(&rows, BY_NAME, Verdict::AsPromised);
-        assert_row(&rows, BY_PORT, Verdict::Broken);
+        assert_row(&rows, BY_NAME, Some(true));
+        assert_row(&rows, BY_PORT, Some(false));
     }
 
     #[test]
     fn a_count_beyond_its_limit_or_of_nothing_does_not_hold() {
-        for (count, verdict) in [
-            ("0", Verdict::Broken),
-            ("8", Verdict::AsPromised),
-            ("9", Verdict::Broken),
-            ("x", Verdict::Broken),
+        for (count, is_as_promised) in [
+            ("0", Some(false)),
+            ("8", Some(true)),
+            ("9", Some(false)),
+            ("x", Some(false)),
         ] {
             let row = limited_row(&report(count), Limit::Disk, 8 << 20, "disk");
-            assert_eq!(row.verdict, verdict, "{count}");
+            assert_eq!(row.is_as_promised, is_as_promised, "{count}");
         }
     }
 
@@ -584,11 +555,14 @@ mod tests {
                 core_dump: false,
                 raw_status: 0,
             });
-            assert_eq!(limited_row(&report, limit, 1, "").verdict, Verdict::Broken);
+            assert_eq!(
+                limited_row(&report, limit, 1, "").is_as_promised,
+                Some(false)
+            );
             report.outcome = outcome;
             assert_eq!(
-                limited_row(&report, limit, 1, "").verdict,
-                Verdict::AsPromised
+                limited_row(&report, limit, 1, "").is_as_promised,
+                Some(true)
             );
         }
     }

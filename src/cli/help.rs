@@ -2,13 +2,11 @@
 
 macro_rules! after_run {
     ($examples:literal) => {
-        concat!("Examples:\n", $examples, "\n", run_words!())
-    };
-}
-
-macro_rules! run_words {
-    () => {
-        "\
+        concat!(
+            "Examples:\n",
+            $examples,
+            "\n",
+            "\
 Durations: 300ms 2s 5m 1h. Sizes: 512k 64m 1g (powers of 1024).
 Each flag has a variable: RUNNER_OPT_ and its long name, RUNNER_OPT_CPU_TIME=30s for --cpu-time.
 For a flag that may be repeated it is a list, separated by commas (--env, --env-file and --secret:
@@ -16,6 +14,7 @@ one entry per line). A flag on the command line replaces its variable.
 
 Exit codes: the body's own; 124 out of time; 125 refused, failed or wrong usage; 126 not
 executable; 127 not found; 128+n ended by signal n (137 also for out of memory)."
+        )
     };
 }
 
@@ -31,11 +30,6 @@ pub(super) const RUN_HELP: &str = after_run!(
   runner run -p 8080:80 --rw ./data -- ./server --root data
 "
 );
-pub(super) const GC_HELP: &str = "Examples:\n  runner gc\n  runner gc -q";
-pub(super) const DEMO_HELP: &str =
-    "Examples:\n  runner demo\n\nExit codes: 0 all as promised; 125 not.";
-pub(super) const SCHEMA_HELP: &str =
-    "Examples:\n  runner schema manifest\n  runner schema report > report.schema.json";
 pub(super) const DOCTOR_HELP: &str = "\
 Examples:
   runner doctor

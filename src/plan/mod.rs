@@ -7,5 +7,5 @@ pub mod grants;
 pub mod limits;
 pub(crate) mod node_permission;
 pub mod preparation;
-pub(crate) mod run_place;
+pub(crate) mod resolved_form;
 pub mod sources;

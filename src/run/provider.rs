@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use crate::plan::node_permission::{self, NodePermissionError};
-use crate::plan::run_place;
+use crate::plan::resolved_form as form;
 use crate::run::error::RunError;
 use crate::run::inputs::workspace_of;
 use crate::run::loaded_manifest::BundleFiles;
@@ -31,10 +31,10 @@ pub(super) fn placed(
     directory: &[u8],
 ) -> ResolvedForm {
     let resolved_form = match local(manifest) {
-        Some(config) => run_place::with_shell(resolved_form, config.shell.unwrap_or_default()),
+        Some(config) => form::with_shell(resolved_form, config.shell.unwrap_or_default()),
         None => resolved_form,
     };
-    run_place::started_in(resolved_form, run, directory)
+    form::with_directory(resolved_form, run, directory)
 }
 
 /// The `config` of `provider: local`.

@@ -278,52 +278,40 @@ impl Run<'_> {
 
     /// The directory of the destination, created if missing.
     fn open_parent(&self, path: Option<&RelPath>) -> Result<OwnedFd, Unwritable> {
-        let Some(path) = path else {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            return rustix::fs::openat(self.workspace.as_fd(), ".", flags, Mode::empty())
-                .map_err(failed_call("openat"));
+        let path = match (self.open_directory(path, OFlags::RDONLY), path) {
+            (Err(Errno::NOENT), Some(path)) => path,
+            (opened, _) => return opened.map_err(parent_error),
         };
-        match self.open_directory(path, OFlags::RDONLY) {
-            Err(Errno::NOENT) => (),
-            other => return other.map_err(parent_error),
-        }
         let bytes = path.as_bytes();
         let ends = (0..bytes.len())
             .filter(|at| bytes[*at] == b'/')
             .chain([bytes.len()]);
         for end in ends {
             let prefix = RelPath::parse(&bytes[..end]).map_err(Unwritable::NameTooLong)?;
-            match self.open_directory(&prefix, OFlags::PATH) {
+            match self.open_directory(Some(&prefix), OFlags::PATH) {
                 Ok(_exists) => (),
                 Err(Errno::NOENT) => self.make_directory(&prefix)?,
                 Err(errno) => return Err(parent_error(errno)),
             }
         }
-        self.open_directory(path, OFlags::RDONLY)
+        self.open_directory(Some(path), OFlags::RDONLY)
             .map_err(parent_error)
     }
 
-    fn open_directory(&self, path: &RelPath, access: OFlags) -> Result<OwnedFd, Errno> {
-        let flags = access | OFlags::DIRECTORY;
-        open_beneath(
-            self.workspace.as_fd(),
-            path.as_bytes(),
-            flags,
-            Mode::empty(),
-        )
+    /// `None`: the workspace itself.
+    fn open_directory(&self, path: Option<&RelPath>, access: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let workspace = self.workspace.as_fd();
+        match path {
+            Some(path) => open_beneath(workspace, path.as_bytes(), flags, Mode::empty()),
+            None => rustix::fs::openat(workspace, ".", flags, Mode::empty()),
+        }
     }
 
     fn make_directory(&self, path: &RelPath) -> Result<(), Unwritable> {
-        let above = match path.parent() {
-            Some(above) => self.open_directory(&above, OFlags::RDONLY),
-            None => rustix::fs::openat(
-                self.workspace.as_fd(),
-                ".",
-                OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-                Mode::empty(),
-            ),
-        }
-        .map_err(parent_error)?;
+        let above = self
+            .open_directory(path.parent().as_ref(), OFlags::RDONLY)
+            .map_err(parent_error)?;
         let name = path.file_name();
         match rustix::fs::mkdirat(&above, name, Mode::RWXU) {
             // Another process created it meanwhile.

@@ -7,7 +7,7 @@ use spec::path::escape;
 const LINES_MAX: usize = 20;
 /// Bytes of a log that are shown.
 const BYTES_MAX: usize = 4096;
-/// Longest name of an npm package.
+/// Longer names are not shown: the limit of npm.
 const NAME_BYTES_MAX: usize = 214;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -28,7 +28,7 @@ pub(crate) fn with_shell(mut run: ResolvedForm, shell: Shell) -> ResolvedForm {
 /// Makes the path of the bundle's file absolute, for a run that starts in `directory`. The exec form
 /// and the text of a shell are unchanged.
 #[must_use]
-pub(crate) fn started_in(
+pub(crate) fn with_directory(
     mut resolved_form: ResolvedForm,
     run: &Run,
     directory: &[u8],
@@ -115,13 +115,13 @@ mod tests {
                 &["/bundle/node_modules/.bin/tsx", "/bundle/src/x.py"],
             ),
         ] {
-            let run = started_in(resolved_form(form, before), &file, b"/bundle/data");
+            let run = with_directory(resolved_form(form, before), &file, b"/bundle/data");
             assert_eq!(words(&run), after);
-            let run = started_in(resolved_form(form, before), &file, b"/bundle");
+            let run = with_directory(resolved_form(form, before), &file, b"/bundle");
             assert_eq!(words(&run), before);
         }
         let verbatim = Run::Exec(vec!["./x".to_owned()]);
-        let run = started_in(
+        let run = with_directory(
             resolved_form(RunForm::Exec, &["./x"]),
             &verbatim,
             b"/bundle/data",

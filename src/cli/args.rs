@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction};
 
-use crate::cli::bundle_flags::{BUNDLE_HELP, Bundle};
+use crate::cli::bundle::{BUNDLE_HELP, Bundle};
 use crate::cli::cache::Cache;
 use crate::cli::check::{CHECK_HELP, Check};
 use crate::cli::help::{DOCTOR_HELP, EXEC_HELP, RUN_HELP, VERBS_HELP};

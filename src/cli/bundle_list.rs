@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::cli::bundle_flags::Bundle;
+use crate::cli::bundle::Bundle;
 use bundler::gather::Gathered;
 use bundler::origin::SourceOrigin;
 use bundler::overlay::{Item, Placed};

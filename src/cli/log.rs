@@ -56,17 +56,11 @@ pub(super) fn start(
                 .with_writer(std::io::stderr)
                 .with_ansi(false)
                 .with_span_events(FmtSpan::CLOSE);
-            match format {
-                Some(LogFormat::Json) => {
-                    let lines = lines.json().flatten_event(true);
-                    set_global_default(
-                        tracing_subscriber::registry().with(lines.with_filter(targets)),
-                    )
-                }
-                Some(LogFormat::Text) | None => set_global_default(
-                    tracing_subscriber::registry().with(lines.with_filter(targets)),
-                ),
-            }
+            let lines = match format {
+                Some(LogFormat::Json) => lines.json().flatten_event(true).boxed(),
+                Some(LogFormat::Text) | None => lines.boxed(),
+            };
+            set_global_default(tracing_subscriber::registry().with(lines.with_filter(targets)))
         }
     };
     // Tests in one process share the first subscriber.

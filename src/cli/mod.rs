@@ -6,7 +6,6 @@
 
 pub mod args;
 pub mod bundle;
-pub(crate) mod bundle_flags;
 mod bundle_list;
 pub mod cache;
 pub mod check;

@@ -111,9 +111,9 @@ impl ReportTarget {
         match report_file::open(bytes) {
             Ok(Found::Stream(fd)) => Ok(Self::Open { fd, name }),
             Ok(Found::File(file)) => Ok(Self::File { file, name }),
-            Err(FileError::Link) => Err(TargetError::Link { file: name }),
-            Err(FileError::Elsewhere) => Err(TargetError::Elsewhere { name }),
-            Err(FileError::Call(errno)) => Err(TargetError::File { file: name, errno }),
+            Err(error) => {
+                Err(error.with_name(name, |file, errno| TargetError::File { file, errno }))
+            }
         }
     }
 
@@ -133,18 +133,27 @@ impl ReportTarget {
             Self::Open { fd, name } => (fill(fd.as_fd(), report), name.as_str()),
             Self::File { file, name } => (file.write(&mut |fd| fill(fd, report)), name.as_str()),
         };
-        let name = || name.to_owned();
         match written {
             Ok(()) | Err(Unwritten::File(FileError::Call(Errno::PIPE))) => Ok(()),
-            Err(Unwritten::File(FileError::Call(errno))) => Err(TargetError::Write {
-                name: name(),
-                errno,
-            }),
-            Err(Unwritten::File(FileError::Elsewhere)) => {
-                Err(TargetError::Elsewhere { name: name() })
+            Err(Unwritten::File(error)) => {
+                Err(
+                    error.with_name(name.to_owned(), |name, errno| TargetError::Write {
+                        name,
+                        errno,
+                    }),
+                )
             }
-            Err(Unwritten::File(FileError::Link)) => Err(TargetError::Link { file: name() }),
             Err(Unwritten::Json(error)) => Err(error.into()),
+        }
+    }
+}
+
+impl FileError {
+    fn with_name(self, name: String, call: fn(String, Errno) -> TargetError) -> TargetError {
+        match self {
+            Self::Link => TargetError::Link { file: name },
+            Self::Elsewhere => TargetError::Elsewhere { name },
+            Self::Call(errno) => call(name, errno),
         }
     }
 }

@@ -146,7 +146,7 @@ fn check_usage(bundle: &Bundle) -> Result<(), (&'static str, &'static str)> {
     let prints = bundle.print_digest || bundle.list;
     match bundle.output.as_deref() {
         Some(path) if is_standard(path) && prints => refused(
-            "-o - writes the bundle where --list and --print-digest write",
+            "-o - cannot be combined with --list or --print-digest, which write to standard output too",
             "give -o a file",
         ),
         Some(path) if is_standard(path) && rustix::termios::isatty(rustix::stdio::stdout()) => {
@@ -156,11 +156,11 @@ fn check_usage(bundle: &Bundle) -> Result<(), (&'static str, &'static str)> {
             )
         }
         _ if bundle.lock.as_deref().is_some_and(is_standard) => refused(
-            "--lock - would be a file called `-`",
+            "--lock - would write a file named `-`",
             "give --lock a file, such as bundle.lock",
         ),
         None if !prints && bundle.lock.is_none() => refused(
-            "nothing says where the bundle goes",
+            "no output is requested",
             "add -o bundle.tar.gz, or --list, --print-digest or --lock",
         ),
         _ if bundle.json && !prints => refused(

@@ -87,7 +87,7 @@ pub fn resolve(
 
 /// What to do with the values of `--secret`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SecretValues {
+pub(crate) enum SecretValues {
     Read,
     /// Check that each variable is set and each file is readable, and leave the values empty.
     CheckOnly,

@@ -289,7 +289,7 @@ fn status_line(text: &str, columns: usize) -> String {
 
 /// Escapes control and invisible characters that texts did not escape themselves.
 #[must_use]
-pub fn escape_hidden(line: &str) -> String {
+pub(crate) fn escape_hidden(line: &str) -> String {
     line.chars()
         .map(|character| match character {
             hidden if is_hidden(hidden) => character.escape_unicode().to_string(),

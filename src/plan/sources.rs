@@ -4,7 +4,7 @@ use spec::path::RelPath;
 
 /// A mount point in a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MountPoint {
+pub(crate) struct MountPoint {
     /// Relative to the tree.
     pub path: RelPath,
     pub is_directory: bool,

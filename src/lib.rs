@@ -45,8 +45,8 @@
 //! - [`bundler`]: from a manifest to a bundle ([`bundler::bundle()`]), in steps whose types follow each
 //!   other: `Resolution` (manifests were read, no source), `Gathered` (what lies where, and how large),
 //!   `WrittenBundle` (each file was read once, and had not changed).
-//! - [`sandbox`]: runs one command confined and limited: view, Landlock ruleset, seccomp filter, cgroups,
-//!   launch, init, supervision.
+//! - [`sandbox`]: runs one command confined and limited: view, Landlock ruleset, seccomp filter,
+//!   cgroups, launch, init, supervision.
 //!
 //! Modules of the program; each names only those above it:
 //!

@@ -156,12 +156,12 @@ fn run_body(
     let common = &invocation.flags.common;
     let printer = Printer::new(common.messages, context);
     if let Err(error) = log::start(common.messages, &printer, context) {
-        return finish(&printer, None, &refused(error));
+        return printer.problem("refused", &error);
     }
     let json = invocation.flags.report.json.as_deref();
     let target = match json.map(ReportTarget::open).transpose() {
         Ok(target) => target,
-        Err(error) => return finish(&printer, None, &refused(error.report())),
+        Err(error) => return printer.problem("refused", &error.report()),
     };
     let capture = target.as_ref().is_some_and(ReportTarget::captures);
     let report = match config::load(context, common.policy.as_deref()) {
@@ -200,7 +200,7 @@ fn with_policy(
 ) -> u8 {
     let printer = Printer::new(common.messages, context);
     if let Err(error) = log::start(common.messages, &printer, context) {
-        return finish(&printer, None, &refused(error));
+        return printer.problem("refused", &error);
     }
     match config::load(context, common.policy.as_deref()) {
         Ok((policy, forbidden)) => {
@@ -208,7 +208,7 @@ fn with_policy(
             printer.warnings(&warnings);
             verb(&context.caller(&policy), &policy, &printer)
         }
-        Err(error) => finish(&printer, None, &refused(error.report())),
+        Err(error) => printer.problem("refused", &error.report()),
     }
 }
 

@@ -154,8 +154,8 @@ fn resolve_secret(
     })
 }
 
-/// Reads `NAME=VALUE` lines. Lines that start with `#`, after white space, are comments. A value goes to
-/// the end of the line, including quotes, without a carriage return before the newline.
+/// Reads `NAME=VALUE` lines. Lines that start with `#`, after white space, are comments. A value goes
+/// to the end of the line, including quotes, without a carriage return before the newline.
 ///
 /// # Errors
 /// The first invalid line, as `file` and line number.

@@ -1,9 +1,9 @@
 //! Writes a report to a file, whole or not at all.
 //!
-//! The body may be able to write in the directory of the file, and may put a file, a link or a directory
-//! there. So the directory is opened before the run. After it the report is written under a new,
-//! unguessable name and renamed over whatever then has the name of the report. Finally the caller's path
-//! is checked to lead to the written file.
+//! The body may be able to write in the directory of the file, and may put a file, a link or a
+//! directory there. So the directory is opened before the run. After it the report is written under a
+//! new, unguessable name and renamed over whatever then has the name of the report. Finally the
+//! caller's path is checked to lead to the written file.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -46,8 +46,8 @@ pub(crate) struct ReportFile {
     name: Vec<u8>,
     /// The file that is there before the run.
     old: Option<(OwnedFd, Rights)>,
-    /// The mode that the caller's umask gives a new file; `None`: the directory accepts no new file, and
-    /// the old one is overwritten.
+    /// The mode that the caller's umask gives a new file; `None`: the directory accepts no new file,
+    /// and the old one is overwritten.
     new_mode: Option<Mode>,
 }
 
@@ -70,12 +70,12 @@ impl Rights {
 
 enum Renamed {
     Done,
-    /// The old file cannot be replaced: it is a mount point, or in a directory with the sticky bit.
+    /// The old file cannot be replaced: it is a mount point, or the directory does not allow it.
     OldStays,
 }
 
-/// Opens the directory of `path` and checks that a file can be written there. Links to the directory are
-/// followed, a link as the last component is refused.
+/// Opens the directory of `path` and checks that a file can be written there. Links to the directory
+/// are followed, a link as the last component is refused.
 pub(super) fn open(path: &[u8]) -> Result<Found, FileError> {
     let (above, name) = match path.iter().rposition(|byte| *byte == b'/') {
         None => (&b"."[..], path),
@@ -191,7 +191,7 @@ impl ReportFile {
         }
     }
 
-    /// Checks that the caller's path leads to the written file: a directory on the way may have been moved.
+    /// Checks that the caller's path leads to the written file: a directory on it may have been moved.
     fn check_path(&self, written: BorrowedFd<'_>) -> Result<(), FileError> {
         let written = rustix::fs::fstat(written)?;
         match rustix::fs::statat(CWD, self.path.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {

@@ -13,8 +13,8 @@ pub struct Parts<'run> {
     pub run_id: &'run str,
     /// Whether the body is of a bundle, which may have programs of its own.
     pub has_bundle: bool,
-    /// Directories of bound host programs: after the fixed ones for a bundle, before them for a command,
-    /// as in the caller's `PATH`.
+    /// Directories of bound host programs: after the fixed ones for a bundle, before them for a
+    /// command, as in the caller's `PATH`.
     pub program_directories: &'run [Vec<u8>],
     /// Memory limit of the whole tree, passed to runtimes that would otherwise use the host's size.
     pub memory_bytes: u64,

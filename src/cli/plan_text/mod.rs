@@ -1,4 +1,4 @@
-//! `runner plan` as text: within the width of a terminal, and brief about what is the same for every run.
+//! `runner plan` as text, within the width of a terminal. What is the same for every run is brief.
 
 mod reach;
 

@@ -89,8 +89,8 @@ pub fn mend(found: &[Forbidding]) -> Option<String> {
     (!mends.is_empty()).then(|| mends.join(" && "))
 }
 
-/// A namespace that can be made is useless if AppArmor forbids what is done in it. A run that failed for
-/// this reason has the same commands as its hint.
+/// A namespace that can be made is useless if AppArmor forbids what is done in it. A run that failed
+/// for this reason has the same commands as its hint.
 pub(super) fn item(facts: &Facts, made: &Result<(), String>) -> Item {
     let forbidding = forbidding(&facts.user_namespaces);
     let why: Vec<&str> = forbidding.iter().map(|one| one.why.as_str()).collect();

@@ -1,5 +1,5 @@
-//! Finds the lists that a list of Python requirements includes with `-r` and `-c`. They become inputs of
-//! the preparation run and part of the key of its layer.
+//! Finds the lists that a list of Python requirements includes with `-r` and `-c`. They become inputs
+//! of the preparation run and part of the key of its layer.
 
 use spec::path::{RelPath, escape};
 

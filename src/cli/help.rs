@@ -49,7 +49,7 @@ mod tests {
 
     use crate::cli::args::CommandLine;
 
-    /// `verb` and what is below it, each with its help.
+    /// Appends the help of `verb` and of its subcommands.
     fn describe(verb: &Command, name: &str, text: &mut String) {
         let help = verb.clone().term_width(100).render_long_help().to_string();
         // clap indents empty lines.

@@ -391,7 +391,7 @@ mod tests {
         request_of(words, &[], &HostPolicy::default()).expect("a request")
     }
 
-    /// A request in which nothing was said, for comparison field by field.
+    /// A request without flags, for comparison field by field.
     fn plain(subject: Subject) -> Request {
         Request {
             subject,
@@ -445,7 +445,7 @@ mod tests {
         }
     }
 
-    /// Asserts that the flags before `x` change a plain request as said, and nothing else.
+    /// Asserts that the flags change a plain request as `change` does, and nothing else.
     fn assert_changes(flags: &[&str], change: impl Fn(&mut Request)) {
         let mut expected = plain(command(&["x"]));
         change(&mut expected);
@@ -602,7 +602,7 @@ mod tests {
                 .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
                 .to_vec();
         });
-        // How to speak and where to write is not part of the request.
+        // Flags of messages and of the report are not part of the request.
         assert_changes(&["-q", "-v", "--color=never", "--json=f"], |_| ());
     }
 
@@ -736,7 +736,7 @@ mod tests {
             let error = request_of(words, &[("A", "1")], &policy).expect_err("refused");
             assert_eq!(error.report().code, "grant_forbidden", "{words:?}");
         }
-        // A value of the caller's own passes nothing on.
+        // A variable with a value of its own passes none of the caller's on.
         let own = request_of(&["run", "-e", "A=1", "x"], &[], &policy);
         assert_eq!(own.expect("a request").environment.len(), 1);
     }

@@ -265,7 +265,7 @@ mod tests {
             (&["exec", "--json=f"], Some("f")),
             (&["exec", "a", "b", "--json=f"], Some("f")),
             (&["plan", "a", "b", "--json=f"], Some("f")),
-            // They are the command's, or may be.
+            // After the first word of the command, or after a word that may be one.
             (&["run", "--memory", "1x", "y", "--json=f"], None),
             (&["run", "--bogus", "y", "--json=f"], None),
             (&["run", "--bogus", "--", "--json=f"], None),

@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(copy(b"1", 0).0, Err(CopyError::Grew));
     }
 
-    /// D-28: as a short read is.
+    /// D-28: short reads.
     #[test]
     fn a_pipe_that_gives_a_byte_at_a_time_is_copied_whole() {
         let (reader, mut writer) = std::io::pipe().expect("a pipe");

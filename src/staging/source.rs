@@ -186,7 +186,7 @@ mod tests {
         ));
     }
 
-    /// D-03: an open file is read to its end, whatever becomes of its name.
+    /// D-03: an open file is read to its end, even if its name is removed or replaced.
     #[test]
     fn a_file_that_is_removed_or_replaced_while_it_is_copied_is_copied_whole() {
         use std::io::{Read as _, Seek as _};

@@ -492,7 +492,7 @@ mod tests {
         }
     }
 
-    /// Each fact that can fail, what it makes of the verdict, and the item that says so.
+    /// Breaks each fact, and expects the verdict and the one item that is unmet.
     #[test]
     fn each_missing_fact_is_an_item_with_the_right_verdict_and_a_command() {
         type Breakage = fn(&mut Facts);
@@ -594,8 +594,8 @@ mod tests {
         assert_eq!(diagnosis.verdict, Verdict::Full);
     }
 
-    /// Without openat2(2) bodies run as ever, since paths are then walked name by name; only what is
-    /// mounted into the root of an image is not.
+    /// Without openat2(2) paths are walked component by component, except to mount into the root of an
+    /// image.
     #[test]
     fn a_hidden_openat2_costs_images_and_degrades_nothing() {
         let mut facts = full();

@@ -1,4 +1,4 @@
-//! What runs are planned, what reaches them of a stranger's words, and what their keys depend on.
+//! Which runs are planned, how untrusted text reaches them, and what decides their keys.
 
 use super::*;
 use spec::host_name::HostName;
@@ -265,7 +265,7 @@ fn a_layer_is_kept_under_all_that_decides_it() {
         changes(keys(&wanted(), &lists(), &arm(), &everything())),
         [true; 3]
     );
-    // What is built may have been linked against what is below.
+    // A package may be linked against the native packages below it.
     let mut other = wanted();
     other.extend(missing(&["zip"], &[], &[]));
     assert_eq!(
@@ -335,6 +335,6 @@ fn a_layer_that_was_made_while_more_was_allowed_is_not_taken_once_less_is() {
     let moved = step(&added("registry.example.org"), &everything());
     assert_ne!(moved.key, first.key);
     assert_eq!(moved.added_hosts.len(), 1);
-    // The body's own hosts are nothing to a preparation that does not reach them.
+    // Hosts that the preparation does not reach are not part of the key.
     assert_eq!(step(&added("other.example.org"), &everything()), first);
 }

@@ -181,15 +181,6 @@ fn takes_next_word(verb: &clap::Command, flag: &[u8]) -> Option<bool> {
     Some(takes && !has_value)
 }
 
-/// Whether a tip of clap names a hidden verb.
-fn names_hidden(tip: &str) -> bool {
-    let known = CommandLine::command();
-    known
-        .get_subcommands()
-        .filter(|verb| verb.is_hide_set())
-        .any(|verb| tip.contains(&format!("'{}'", verb.get_name())))
-}
-
 /// Turns the paragraphs of clap into one line and hints.
 fn usage_error(text: &str, words: &[OsString], context: &ProcessContext) -> Option<Mistake> {
     let in_one = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -199,7 +190,7 @@ fn usage_error(text: &str, words: &[OsString], context: &ProcessContext) -> Opti
     for paragraph in paragraphs.map(str::trim) {
         if !paragraph.starts_with("Usage: ") && !paragraph.starts_with("For more") {
             let tips = paragraph.split("tip: ").map(in_one);
-            hints.extend(tips.filter(|tip| !tip.is_empty() && !names_hidden(tip)));
+            hints.extend(tips.filter(|tip| !tip.is_empty()));
         }
     }
     let volume = docker::volume_of_error(words);

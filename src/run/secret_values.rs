@@ -13,7 +13,7 @@ use crate::run::inputs::workspace_of;
 use crate::run::loaded_manifest::{format_of, read_file};
 use crate::run::resolved::ResolvedRun;
 use secrets::mask::{Masks, VALUE_BYTES_MIN};
-use secrets::{Around, Expected, resolve, shown};
+use secrets::{Context, ExpectedSecret, describe_reference, resolve};
 use spec::host_policy::HostPolicy;
 use spec::inventory::{self, Consumer, Inventories, Inventory};
 use spec::manifest::SecretRequest;
@@ -67,12 +67,12 @@ impl WantedSecrets<'_> {
             set_dumpable_behavior(DumpableBehavior::NotDumpable)
                 .map_err(RunError::host("become non-dumpable"))?;
         }
-        let around = Around {
+        let context = Context {
             environment: &request.caller.environment,
             signals: Some(signals),
         };
         let (wanted, known) = (&self.of_provider, &self.inventories);
-        let secrets = resolve(wanted, &policy.secrets, known, &self.who, around)?;
+        let secrets = resolve(wanted, &policy.secrets, known, &self.who, context)?;
         let mut records = Records {
             masks,
             revealed: Revealed {
@@ -82,7 +82,7 @@ impl WantedSecrets<'_> {
         };
         for (secret, value) in &self.given_openly {
             let name = secret.variable.clone();
-            records.note(name, shown(&secret.reference), "caller", "-e", value);
+            records.note(name, describe_reference(&secret.reference), "caller", "-e", value);
         }
         for given in &request.secrets {
             let name = escape(&given.variable);
@@ -92,14 +92,14 @@ impl WantedSecrets<'_> {
         }
         let word = granted_by(request, resolved.origin);
         for secret in secrets {
-            if let Some(reveal) = secret.reveal {
-                let word = match reveal.permission {
+            if let Some(source) = secret.source {
+                let word = match source.permission {
                     Some(permission) => format!("{word}, {permission}"),
                     None => word.to_owned(),
                 };
                 let name = secret.variable.clone();
                 let value = secret.value.bytes();
-                records.note(name, reveal.reference, reveal.provider, &word, value);
+                records.note(name, source.reference, source.provider, &word, value);
             }
             name_variable(resolved, secret.variable.as_bytes(), &secret.value);
         }
@@ -116,7 +116,7 @@ pub(super) fn expect(
     request: &Request,
     policy: &HostPolicy,
     resolved: &ResolvedRun,
-) -> Result<Vec<Expected>, RunError> {
+) -> Result<Vec<ExpectedSecret>, RunError> {
     let asked = WantedSecrets::of(request, policy, resolved)?;
     let WantedSecrets {
         of_provider,
@@ -124,7 +124,7 @@ pub(super) fn expect(
         who,
         ..
     } = &asked;
-    let expected = secrets::expect(of_provider, &policy.secrets, inventories, who)?;
+    let expected = secrets::check(of_provider, &policy.secrets, inventories, who)?;
     Ok(expected)
 }
 

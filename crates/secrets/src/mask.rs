@@ -8,8 +8,7 @@ use spec::path::escape;
 use spec::report::{Denial, Plan, Report};
 use spec::secret::Secret;
 
-/// The replacement of a value.
-pub(crate) const MASK: &str = "***";
+const MASK: &str = "***";
 /// Shorter values are not searched: they occur in nearly every text.
 pub const VALUE_BYTES_MIN: usize = 4;
 /// Shorter lines of a multi-line value are not searched separately.
@@ -31,38 +30,33 @@ impl Masks {
         true
     }
 
-    /// Masks a text.
     pub fn mask_text(&self, text: &mut String) {
-        let patterns: Vec<Secret> = self
-            .values
-            .iter()
-            .flat_map(|value| patterns(value.bytes()))
-            .collect();
-        Finder::new(&patterns).mask_text(text);
+        Finder::new(&self.patterns()).mask_text(text);
     }
 
-    /// Masks all texts in the report that the body, or a component that repeats a value, produced.
+    /// Masks all texts in the report that may repeat a value.
     pub fn mask_report(&self, report: &mut Report) {
         if self.values.is_empty() {
             return;
         }
-        let patterns: Vec<Secret> = self
-            .values
-            .iter()
-            .flat_map(|value| patterns(value.bytes()))
-            .collect();
+        let patterns = self.patterns();
         Finder::new(&patterns).mask_report(report);
-        // Host names are in lower case: a value in a name has lost its capitals.
+        // Host names are stored in lower case.
         let lowered: Vec<Secret> = patterns
             .iter()
             .map(|one| Secret::new(one.bytes().to_ascii_lowercase()))
             .collect();
         Finder::new(&lowered).mask_names(report);
     }
+
+    fn patterns(&self) -> Vec<Secret> {
+        let values = self.values.iter();
+        values.flat_map(|value| patterns(value.bytes())).collect()
+    }
 }
 
 /// The patterns of one value: the value without surrounding white space, its escaped forms in messages
-/// and JSON, and each sufficiently long line of a multi-line value.
+/// and JSON, and each line of at least [`LINE_BYTES_MIN`] of a multi-line value.
 fn patterns(value: &[u8]) -> Vec<Secret> {
     let trimmed = value.trim_ascii();
     let base = if trimmed.len() < VALUE_BYTES_MIN {
@@ -82,7 +76,7 @@ fn patterns(value: &[u8]) -> Vec<Secret> {
             lines
                 .into_iter()
                 .map(<[u8]>::trim_ascii)
-                .filter(|line| LINE_BYTES_MIN <= line.len())
+                .filter(|line| line.len() >= LINE_BYTES_MIN)
                 .map(<[u8]>::to_vec),
         );
     }
@@ -100,7 +94,7 @@ fn patterns(value: &[u8]) -> Vec<Secret> {
     found.into_iter().map(Secret::new).collect()
 }
 
-/// The JSON form without the quotation marks.
+/// Encodes `text` as a JSON string, without the quotation marks.
 fn quoted(text: &str) -> String {
     let written = serde_json::Value::String(text.to_owned()).to_string();
     written
@@ -118,8 +112,8 @@ struct Finder {
     nodes: Vec<Node>,
     /// The transitions of the root, by byte.
     first: Vec<usize>,
-    /// Whether a replacement can create another match: only if a value contains the mask character.
-    again: bool,
+    /// Whether a replacement can create a match: only if a value contains the mask character.
+    can_rematch: bool,
 }
 
 /// One prefix of a pattern.
@@ -162,7 +156,7 @@ impl Finder {
             // Allocated at full size: a growing vector leaves copies of the values in freed memory.
             nodes: Vec::with_capacity(total + 1),
             first: vec![ROOT; 256],
-            again: patterns
+            can_rematch: patterns
                 .iter()
                 .any(|one| one.bytes().contains(&MASK.as_bytes()[0])),
         };
@@ -170,7 +164,7 @@ impl Finder {
         for pattern in patterns {
             finder.add(pattern.bytes());
         }
-        finder.link();
+        finder.set_fallbacks();
         finder
     }
 
@@ -178,14 +172,14 @@ impl Finder {
         let mut state = ROOT;
         for byte in pattern {
             state = match self.child(state, *byte) {
-                ROOT => self.grow(state, *byte),
+                ROOT => self.add_child(state, *byte),
                 known => known,
             };
         }
         self.nodes[state].longest = pattern.len();
     }
 
-    fn grow(&mut self, state: usize, byte: u8) -> usize {
+    fn add_child(&mut self, state: usize, byte: u8) -> usize {
         let new = self.nodes.len();
         let parent = self.nodes[state];
         self.nodes.push(Node {
@@ -215,7 +209,7 @@ impl Finder {
     }
 
     /// Sets the fallbacks, shorter prefixes first.
-    fn link(&mut self) {
+    fn set_fallbacks(&mut self) {
         let mut order = vec![ROOT];
         let mut next = 0;
         while let Some(state) = order.get(next).copied() {
@@ -245,9 +239,9 @@ impl Finder {
         }
     }
 
-    /// The bytes of `text` that belong to a value; `None` if there are none. With `cut`, the text is
-    /// truncated: a prefix of a value at its end counts as well.
-    fn covered(&self, text: &[u8], cut: bool) -> Option<Covered> {
+    /// Finds the bytes of `text` that belong to a value; `None` if there are none. In a truncated
+    /// text, a prefix of a value at its end counts as well.
+    fn covered(&self, text: &[u8], is_truncated: bool) -> Option<Covered> {
         let mut covered: Option<Covered> = None;
         let mut cover = |from, to| {
             covered
@@ -258,25 +252,25 @@ impl Finder {
         for (index, byte) in text.iter().enumerate() {
             state = self.step(state, *byte);
             let longest = self.nodes[state].longest;
-            if 0 < longest {
+            if longest > 0 {
                 cover(index + 1 - longest, index + 1);
             }
         }
         let depth = self.nodes[state].depth;
-        if cut && 0 < depth {
+        if is_truncated && depth > 0 {
             cover(text.len() - depth, text.len());
         }
         covered
     }
 
-    fn mask(&self, text: &mut Vec<u8>, cut: bool) {
-        while let Some(covered) = self.covered(text, cut) {
+    fn mask(&self, text: &mut Vec<u8>, is_truncated: bool) {
+        while let Some(covered) = self.covered(text, is_truncated) {
             covered.replace_in(text);
-            // The text now ends with the mask.
-            if !self.again {
+            if !self.can_rematch {
                 return;
             }
-            if cut {
+            // The end is masked. The mask there may be a prefix of a value.
+            if is_truncated {
                 return self.mask(text, false);
             }
         }
@@ -365,13 +359,12 @@ impl Finder {
             bound_programs: _,
             runner: _,
             image: _,
-            // The runs of the preparation end before a secret is requested.
+            // Preparation runs end before a secret is read.
             preparation: _,
         } = plan;
         for stream in [stdout, stderr] {
-            let cut = 0 < stream.dropped_bytes;
             if let Some(captured) = &mut stream.captured {
-                self.mask(captured, cut);
+                self.mask(captured, stream.dropped_bytes > 0);
             }
         }
         if let Some(output) = output {
@@ -423,8 +416,10 @@ impl Finder {
             published: _,
         } = egress;
         let reached = hosts.iter_mut().map(|one| &mut one.host);
-        let silent = unreachable.iter_mut().map(|one| &mut one.host);
-        reached.chain(silent).for_each(|host| self.mask_text(host));
+        let unreached = unreachable.iter_mut().map(|one| &mut one.host);
+        reached
+            .chain(unreached)
+            .for_each(|host| self.mask_text(host));
     }
 }
 
@@ -434,7 +429,7 @@ struct Covered {
     bits: Vec<u64>,
     bytes: usize,
     /// The last added range, merged with adjacent ranges: all its bits are set.
-    solid: std::ops::Range<usize>,
+    last: std::ops::Range<usize>,
 }
 
 impl Covered {
@@ -442,20 +437,20 @@ impl Covered {
         Self {
             bits: vec![0; bytes.div_ceil(64)],
             bytes,
-            solid: 0..0,
+            last: 0..0,
         }
     }
 
     /// Adds a range. Its end is not before the end of any earlier range.
     fn add(&mut self, from: usize, to: usize) {
-        if self.solid.end < from {
+        if from > self.last.end {
             self.set(from, to);
-            self.solid = from..to;
+            self.last = from..to;
             return;
         }
-        self.set(from, self.solid.start);
-        self.set(self.solid.end, to);
-        self.solid = self.solid.start.min(from)..to.max(self.solid.end);
+        self.set(from, self.last.start);
+        self.set(self.last.end, to);
+        self.last = self.last.start.min(from)..to.max(self.last.end);
     }
 
     fn set(&mut self, from: usize, to: usize) {
@@ -554,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_of_a_value_is_masked_only_where_the_text_was_cut() {
+    fn a_prefix_of_a_value_is_masked_only_at_the_end_of_a_truncated_text() {
         for (text, expected) in [
             (&b"x s3cre"[..], "x ***"),
             (b"x s", "x ***"),
@@ -568,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_masked_before_anybody_encodes_them() {
+    fn bytes_that_are_not_utf_8_are_masked_before_they_are_encoded() {
         let value: &[u8] = b"\xff\xfe\x00\x80";
         let mut report = Report::new("id".to_owned(), Outcome::Exited);
         report.stdout.captured = Some([b"<", value, b">\xf0"].concat());
@@ -581,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_the_body_says_in_a_report_is_masked() {
+    fn all_texts_of_the_body_in_a_report_are_masked() {
         let secret = "can\"ary\n7f3a";
         let mut report = Report::new("id".to_owned(), Outcome::Failed);
         let said = |text: &str| format!("<{text}>");
@@ -628,7 +623,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_was_put_into_a_name_is_masked_in_whatever_case_it_came() {
+    fn a_value_in_a_host_name_is_masked_in_either_case() {
         let name = |host: &str| format!("{host}.evil.com");
         let mut report = Report::new("id".to_owned(), Outcome::Exited);
         for host in ["S3cretValue", "s3cretvalue"] {
@@ -683,7 +678,7 @@ mod tests {
     }
 
     #[test]
-    fn short_values_are_not_looked_for() {
+    fn short_values_are_not_searched() {
         let mut masks = Masks::default();
         assert!(!masks.add(b"abc"));
         let mut report = Report::new("id".to_owned(), Outcome::Exited);
@@ -693,7 +688,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_of_repetitions_is_read_once() {
+    fn a_long_repetitive_text_is_masked_in_linear_time() {
         // With quadratic time in either size, this takes hours.
         let value = vec![b'a'; 64 << 10];
         let mut almost = vec![b'a'; 8 << 20];

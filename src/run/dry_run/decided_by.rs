@@ -360,7 +360,7 @@ impl<'plan> Rows<'plan> {
                 variable: secret.variable.clone(),
                 reference: Some(match self.given(secret.variable.as_bytes()) {
                     Some(given) => given.reference.clone(),
-                    None => secrets::shown(&secret.reference),
+                    None => secrets::describe_reference(&secret.reference),
                 }),
                 asked_by: Some(self.key_at(
                     &secret.source,

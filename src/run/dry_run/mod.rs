@@ -46,7 +46,7 @@ use sandbox::error::SandboxError;
 use sandbox::mounts;
 use sandbox::steps::ChildStep;
 use sandbox::view::{self as view_plan, ViewStep};
-use secrets::Expected;
+use secrets::ExpectedSecret;
 use spec::host_policy::HostPolicy;
 use spec::outcome::Outcome;
 use spec::path::escape;
@@ -120,7 +120,7 @@ struct Decided {
     limits: Option<Limits>,
     contract: Option<IoContract>,
     input_bytes: Vec<u64>,
-    secrets: Vec<Expected>,
+    secrets: Vec<ExpectedSecret>,
     steps: Vec<ViewStep>,
     program: Option<Program>,
 }

@@ -13,7 +13,7 @@ use crate::oci::registry::Connection;
 use crate::oci::registry::docker_config::{DockerConfig, Helper, Login};
 use crate::oci::registry::error::RegistryError;
 use secrets::Unusable;
-use secrets::program::{self, Question};
+use secrets::program::{self, Invocation};
 use spec::oci::reference::Reference;
 use spec::path::escape;
 use sys::credentials::is_ours_or_roots;
@@ -160,13 +160,13 @@ fn ask(
         origin: format!("`{program}`"),
     };
     let observer = &connection.observer;
-    let said = program::ask(&Question {
-        words: &[program, "get".to_owned()],
+    let said = program::run(&Invocation {
+        argv: &[program, "get".to_owned()],
         input: helper.server.as_bytes(),
         environment: &connection.environment,
-        deadline: connection.timeouts.program,
+        timeout: connection.timeouts.program,
         signals: None,
-        is_over: &|| observer.is_cancelled(),
+        is_cancelled: &|| observer.is_cancelled(),
     });
     let said = said.map_err(|unusable| match unusable {
         Unusable::Interrupted => OciError::Cancelled {
@@ -174,12 +174,12 @@ fn ask(
         },
         unusable => refusal.error(unusable.to_string(), None),
     })?;
-    let output = said.output.bytes();
+    let output = said.stdout.bytes();
     if said.status.code() != Some(0) {
         return match output.trim_ascii().starts_with(NOTHING_FOUND) {
             true => Ok(None),
             false => {
-                let ended = program::described(said.status);
+                let ended = program::describe_status(said.status);
                 Err(refusal.error(format!("ended with {ended}"), None))
             }
         };

@@ -26,7 +26,7 @@ pub(crate) fn list(caller: &Caller, policy: &HostPolicy) -> Result<CacheListing,
             disk_bytes: tree.disk_bytes,
             entries: tree.entries,
             used_unix_s: tree
-                .used
+                .last_use
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_secs()),
         })

@@ -56,7 +56,7 @@ enum Answer {
 pub(crate) fn open_cache(
     caller: &Caller,
     policy: &HostPolicy,
-) -> Result<(Cache, store::Place), CacheError> {
+) -> Result<(Cache, store::CacheLocation), CacheError> {
     let place = place(caller, policy)?;
     Ok((Cache::open(&place)?, place))
 }
@@ -65,10 +65,10 @@ pub(crate) fn open_cache(
 ///
 /// # Errors
 /// [`CacheError::Call`] if the file system cannot be inspected.
-pub(super) fn place(caller: &Caller, policy: &HostPolicy) -> Result<store::Place, CacheError> {
+pub(super) fn place(caller: &Caller, policy: &HostPolicy) -> Result<store::CacheLocation, CacheError> {
     let bundles = &policy.cache.bundles;
     let stated = caller.bundle_cache_directory.as_ref();
-    store::choose(
+    store::select_location(
         stated.or(bundles.directory.as_ref()).map(AsRef::as_ref),
         caller.runtime_directory.as_deref(),
         &caller.cache_directory,
@@ -200,7 +200,7 @@ impl Look<'_> {
                 .map(|distrust| match distrust {
                     Distrust::OthersMayWrite => "others_may_write",
                     Distrust::OthersMayReplace => "others_may_replace",
-                    Distrust::Young => "young",
+                    Distrust::TooRecent => "young",
                 })
         } else {
             Some("untrusted")

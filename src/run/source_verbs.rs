@@ -228,7 +228,7 @@ fn tree_of(
 ) -> Result<Option<Digest>, OciError> {
     let limits = terms.layer_limits();
     let snapshots = store.snapshots()?;
-    let kept = snapshots.kept(layer.bytes, &layer.digest, &limits);
+    let kept = snapshots.by_digest_without_list(layer.bytes, &layer.digest, &limits);
     Ok(kept
         .map_err(StoreError::from)?
         .map(|kept| kept.content_digest))

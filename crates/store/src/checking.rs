@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::cache::Cache;
 use crate::entries::{TREE, TREES};
 use crate::error::CacheError;
-use crate::facts::{FACTS, Facts};
+use crate::facts::{Facts, last_use};
 use crate::files::OpenDirectory;
 use archive::{Entry, Tree, content_digest};
 use spec::digest::Digest;
@@ -26,8 +26,7 @@ pub struct Listed {
     pub disk_bytes: u64,
     /// Files, directories and links.
     pub entries: u64,
-    /// Last use.
-    pub used: SystemTime,
+    pub last_use: SystemTime,
 }
 
 /// A damaged tree, which was removed.
@@ -50,20 +49,20 @@ impl Cache {
             let Some(entry) = self.directory.root.directory(&format!("{TREES}/{key}"))? else {
                 continue;
             };
-            let used = std::fs::metadata(entry.path().join(FACTS));
-            let used = used.and_then(|status| status.modified());
             // `verify` reports invalid facts.
-            if let (Some((facts, tree)), Ok(used)) = (Facts::read_with_tree(&entry, &key)?, used) {
+            if let (Some((facts, tree)), Ok(last_use)) =
+                (Facts::read_with_tree(&entry, &key)?, last_use(&entry))
+            {
                 listed.push(Listed {
                     content: facts.content.to_string(),
                     bytes: facts.bytes,
                     disk_bytes: facts.disk_bytes,
                     entries: tree.len() as u64,
-                    used,
+                    last_use,
                 });
             }
         }
-        listed.sort_by_key(|tree| std::cmp::Reverse(tree.used));
+        listed.sort_by_key(|tree| std::cmp::Reverse(tree.last_use));
         Ok(listed)
     }
 }
@@ -73,7 +72,7 @@ impl Cache {
 /// # Errors
 /// [`CacheError`]: the cache cannot be listed, or a damaged tree cannot be removed.
 pub fn verify(cache: &Cache) -> Result<(u64, Vec<Damaged>), CacheError> {
-    let mut whole = 0;
+    let mut intact = 0;
     let mut damaged = Vec::new();
     let root = &cache.directory.root;
     for key in root.names(TREES)? {
@@ -87,7 +86,7 @@ pub fn verify(cache: &Cache) -> Result<(u64, Vec<Damaged>), CacheError> {
             Err(_no_directory) => Some("is not a directory".to_owned()),
         };
         match problem {
-            None => whole += 1,
+            None => intact += 1,
             Some(problem) => {
                 match cache.directory.discard(&key) {
                     Ok(()) => (),
@@ -100,12 +99,12 @@ pub fn verify(cache: &Cache) -> Result<(u64, Vec<Damaged>), CacheError> {
             }
         }
     }
-    Ok((whole, damaged))
+    Ok((intact, damaged))
 }
 
 fn check_entry(entry: &OpenDirectory, key: &str) -> Result<Option<String>, CacheError> {
     let Some((facts, tree)) = Facts::read_with_tree(entry, key)? else {
-        return Ok(Some("has no facts, or another tree's".to_owned()));
+        return Ok(Some("has no valid facts of this tree".to_owned()));
     };
     match entry.existing_directory(TREE) {
         Ok(root) => check_tree(root.as_fd(), &tree, &facts.content),
@@ -113,11 +112,11 @@ fn check_entry(entry: &OpenDirectory, key: &str) -> Result<Option<String>, Cache
     }
 }
 
-/// Checks that the directory `root` holds `tree`, owners and modes included, with the digest
+/// Compares the directory `root` with `tree`, owners and modes included, and with the digest
 /// `content`. Returns the first mismatch.
 ///
 /// # Errors
-/// [`CacheError`]: it cannot be read for a reason of this process.
+/// [`CacheError`]: this process cannot read it.
 pub fn check_tree(
     root: BorrowedFd<'_>,
     tree: &Tree,
@@ -128,7 +127,7 @@ pub fn check_tree(
     }
     Ok(match content_digest(tree, root) {
         Ok(found) if found == *content => None,
-        Ok(found) => Some(format!("holds {found}")),
+        Ok(found) => Some(format!("has the content digest {found}")),
         Err(error) => Some(spec::report::with_causes(&error)),
     })
 }
@@ -143,18 +142,16 @@ fn check_names(root: BorrowedFd<'_>, tree: &Tree) -> Result<Option<String>, Cach
         if *entry == Entry::Directory {
             counts.entry(bytes.to_vec()).or_default();
         }
-        if let Some(problem) = check_one(root, path, entry) {
+        if let Some(problem) = check_status(root, path, entry) {
             return Ok(Some(format!("{}: {problem}", escape(bytes))));
         }
     }
     for (directory, count) in counts {
-        match names_in(root, &directory) {
+        match count_names(root, &directory) {
             Ok(found) if found == count => (),
             Ok(found) => {
-                let place = escape(&directory);
-                return Ok(Some(format!(
-                    "{place}/ has {found} names instead of {count}"
-                )));
+                let path = escape(&directory);
+                return Ok(Some(format!("{path}/ has {found} entries instead of {count}")));
             }
             Err(errno) => return Ok(Some(format!("{}: {errno}", escape(&directory)))),
         }
@@ -162,7 +159,7 @@ fn check_names(root: BorrowedFd<'_>, tree: &Tree) -> Result<Option<String>, Cach
     Ok(None)
 }
 
-fn names_in(root: BorrowedFd<'_>, directory: &[u8]) -> Result<u64, Errno> {
+fn count_names(root: BorrowedFd<'_>, directory: &[u8]) -> Result<u64, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let path = if directory.is_empty() {
         b"."
@@ -178,7 +175,7 @@ fn names_in(root: BorrowedFd<'_>, directory: &[u8]) -> Result<u64, Errno> {
     Ok(count)
 }
 
-fn check_one(root: BorrowedFd<'_>, path: &RelPath, entry: &Entry) -> Option<String> {
+fn check_status(root: BorrowedFd<'_>, path: &RelPath, entry: &Entry) -> Option<String> {
     let name = path.as_bytes();
     let status = match rustix::fs::statat(root, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(status) => status,
@@ -195,20 +192,21 @@ fn check_one(root: BorrowedFd<'_>, path: &RelPath, entry: &Entry) -> Option<Stri
     let found_mode = status.st_mode & 0o7777;
     if FileType::from_raw_mode(status.st_mode) != kind || found_mode != mode {
         return Some(format!(
-            "{found_mode:04o} and {:o} instead of {mode:04o}",
-            status.st_mode
+            "has the st_mode {:o} instead of {:o}",
+            status.st_mode,
+            kind.as_raw_mode() | mode
         ));
     }
     if status.st_uid != rustix::process::geteuid().as_raw() {
-        return Some(format!("belongs to uid {}", status.st_uid));
+        return Some(format!("is owned by uid {}", status.st_uid));
     }
     if kind != FileType::Directory && status.st_nlink != 1 {
-        return Some(format!("has {} names", status.st_nlink));
+        return Some(format!("has {} hard links", status.st_nlink));
     }
     match entry {
         Entry::Symlink { target } => match rustix::fs::readlinkat(root, name, Vec::new()) {
             Ok(found) if found.as_bytes() == target => None,
-            Ok(_) => Some("leads elsewhere".to_owned()),
+            Ok(_) => Some("has another link target".to_owned()),
             Err(errno) => Some(errno.to_string()),
         },
         Entry::File { .. } | Entry::Directory => None,

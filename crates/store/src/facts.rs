@@ -1,4 +1,7 @@
-//! Facts of an entry: one line of JSON, and a body in a format of the caller.
+//! Facts of an entry: one line of JSON, and a body in a format of the caller. The mtime of the file is
+//! the last use of the entry.
+
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +42,7 @@ impl Facts {
         Ok(bytes)
     }
 
-    /// Reads the first line only; `None` if it is incomplete or of another entry than `key`.
+    /// Reads the first line; `None` if it is incomplete or of another entry than `key`.
     pub(crate) fn read(entry: &OpenDirectory, key: &str) -> Result<Option<Self>, CacheError> {
         let bytes = entry.read(FACTS, HEAD_BYTES_MAX)?;
         Ok(bytes.and_then(|bytes| Some(Self::parse(&bytes, key)?.0)))
@@ -63,7 +66,12 @@ impl Facts {
     }
 }
 
-/// Reads the rest of the first line; `None` if it is missing.
+/// Returns the last use of an entry.
+pub(crate) fn last_use(entry: &OpenDirectory) -> std::io::Result<SystemTime> {
+    std::fs::metadata(entry.path().join(FACTS))?.modified()
+}
+
+/// Reads the lines after the first; `None` if there is no first line.
 pub(crate) fn read_body(entry: &OpenDirectory) -> Result<Option<Vec<u8>>, CacheError> {
     let bytes = entry.read(FACTS, FACTS_BYTES_MAX)?;
     Ok(bytes.and_then(|mut bytes| {
@@ -73,7 +81,7 @@ pub(crate) fn read_body(entry: &OpenDirectory) -> Result<Option<Vec<u8>>, CacheE
     }))
 }
 
-/// Reads the list of a tree; `None` if it is missing.
+/// Reads the list of a tree; `None` if it is missing or invalid.
 pub(crate) fn read_listing(entry: &OpenDirectory) -> Result<Option<Tree>, CacheError> {
     Ok(read_body(entry)?.and_then(|bytes| listing::read(&bytes)))
 }

@@ -10,7 +10,7 @@ use crate::oci::store::{
     BLOBS, LAYER_RULES, LAYERS, PARTIAL, PREPARED, SNAPSHOTS, Store, StoreError, blob_name,
 };
 use spec::digest::Digest;
-use store::{EntryUse, Names};
+use store::{EntryUse, NamesLock};
 use sys::lock::try_claim_file;
 
 /// What [`Store::gc`] removed.
@@ -122,7 +122,7 @@ impl Store {
         self.shrink(&self.directory.lock_names()?)
     }
 
-    pub(super) fn shrink(&self, names: &Names) -> Result<(), StoreError> {
+    pub(super) fn shrink(&self, names: &NamesLock) -> Result<(), StoreError> {
         let gone = self.shrink_to(names, self.size_bytes)?;
         match gone.blobs {
             0 => Ok(()),
@@ -130,7 +130,7 @@ impl Store {
         }
     }
 
-    fn shrink_to(&self, names: &Names, size_bytes: u64) -> Result<Gone, StoreError> {
+    fn shrink_to(&self, names: &NamesLock, size_bytes: u64) -> Result<Gone, StoreError> {
         let mut all = self.removable()?;
         all.sort();
         let mut total = all
@@ -178,7 +178,7 @@ impl Store {
                 _ => self.directory.below(part, LAYER_RULES)?.entries()?,
             };
             let removable = |tree: EntryUse| Removable {
-                used: tree.used,
+                used: tree.last_use,
                 bytes: tree.disk_bytes,
                 part,
                 name: tree.key,
@@ -189,7 +189,7 @@ impl Store {
     }
 
     /// Returns `false` if it is in use.
-    fn remove_unused(&self, _names: &Names, one: &Removable) -> Result<bool, StoreError> {
+    fn remove_unused(&self, _names: &NamesLock, one: &Removable) -> Result<bool, StoreError> {
         let key = &one.name;
         match one.part {
             BLOBS | PARTIAL => (),

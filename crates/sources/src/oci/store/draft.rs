@@ -75,7 +75,7 @@ impl Store {
         root.make_directory(BUILDING)?;
         let names = self.directory.lock_names()?;
         self.directory.sweep(&names)?;
-        let name = self.directory.draft()?;
+        let name = self.directory.draft_name()?;
         let file = root.new_file(&name)?;
         try_claim_file(file.as_fd()).map_err(root.failed("flock", &name))?;
         Ok(Draft {

@@ -1,4 +1,4 @@
-//! Selects the directory of the cache of bundles: in memory if that is large enough.
+//! Selects the directory of the cache of bundles: in memory if a tmpfs is large enough.
 
 use std::path::{Path, PathBuf};
 
@@ -13,55 +13,56 @@ const MEMORY_BYTES_MIN: u64 = 256 << 20;
 const IN_MEMORY_BYTES: u64 = 1 << 30;
 const ON_DISK_BYTES: u64 = 5 << 30;
 /// The default size limit is at most the file system size divided by this.
-const PART_OF_MEMORY: u64 = 4;
-const PART_OF_DISK: u64 = 10;
+const MEMORY_DIVISOR: u64 = 4;
+const DISK_DIVISOR: u64 = 10;
 
 /// Directory and size limit of the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct CacheLocation {
     pub directory: PathBuf,
     /// Bytes of all trees.
     pub size_bytes: u64,
-    /// Its content is lost at reboot.
+    /// Whether its content is lost at reboot.
     pub in_memory: bool,
 }
 
-/// Selects the place: `stated`, else `bundles` in the runtime directory if that is in memory, else a
-/// directory in /dev/shm, else `bundles` in `on_disk`.
+/// Selects the location: `configured`, else `bundles` in the runtime directory if that is in memory,
+/// else a directory in /dev/shm, else `bundles` in `on_disk`.
 ///
 /// # Errors
 /// [`CacheError::Call`]: the file system cannot be inspected.
-pub fn choose(
-    stated: Option<&Path>,
+pub fn select_location(
+    configured: Option<&Path>,
     runtime_directory: Option<&Path>,
     on_disk: &Path,
     size_bytes: Option<u64>,
-) -> Result<Place, CacheError> {
-    if let Some(stated) = stated {
-        return at(stated.to_owned(), size_bytes);
+) -> Result<CacheLocation, CacheError> {
+    if let Some(configured) = configured {
+        return location(configured.to_owned(), size_bytes);
     }
     let uid = rustix::process::geteuid().as_raw();
-    let of_shm = Path::new("/dev/shm").join(format!("runner-{uid}"));
-    let below = runtime_directory.map(|directory| directory.join("bundles"));
-    for directory in below.into_iter().chain([of_shm]) {
+    let in_shm = Path::new("/dev/shm").join(format!("runner-{uid}"));
+    let in_runtime_directory = runtime_directory.map(|directory| directory.join("bundles"));
+    for directory in in_runtime_directory.into_iter().chain([in_shm]) {
         if let Some((true, total_bytes)) = file_system(&directory)?
             && total_bytes >= MEMORY_BYTES_MIN
         {
-            return at(directory, size_bytes);
+            return location(directory, size_bytes);
         }
     }
-    at(on_disk.join("bundles"), size_bytes)
+    location(on_disk.join("bundles"), size_bytes)
 }
 
-fn at(directory: PathBuf, size_bytes: Option<u64>) -> Result<Place, CacheError> {
+fn location(directory: PathBuf, size_bytes: Option<u64>) -> Result<CacheLocation, CacheError> {
     let (in_memory, total_bytes) = file_system(&directory)?.unwrap_or((false, u64::MAX));
-    let usual = match in_memory {
-        true => IN_MEMORY_BYTES.min(total_bytes / PART_OF_MEMORY),
-        false => ON_DISK_BYTES.min(total_bytes / PART_OF_DISK),
+    let default = if in_memory {
+        IN_MEMORY_BYTES.min(total_bytes / MEMORY_DIVISOR)
+    } else {
+        ON_DISK_BYTES.min(total_bytes / DISK_DIVISOR)
     };
-    Ok(Place {
+    Ok(CacheLocation {
         directory,
-        size_bytes: size_bytes.unwrap_or(usual),
+        size_bytes: size_bytes.unwrap_or(default),
         in_memory,
     })
 }

@@ -447,7 +447,7 @@ fn a_provider_elsewhere_is_refused_with_the_reason_and_an_unknown_one_with_the_l
         done.assert_error("refused", "provider_unavailable")
             .assert_nothing_ran();
         done.assert_message(provider)
-            .assert_message("service elsewhere");
+            .assert_message("external service");
     }
     let manifest = "run: body.sh\nsandbox: {provider: docker, config: {}}\n";
     let done = ground.exec(&[], &ground.script(manifest, "echo ran\n"));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use spec::egress::{EgressError, EgressRule, meant};
+use spec::egress::{EgressError, EgressRule, suggest};
 use spec::network::{AddedHost, CaptureChoice, NetworkFlagError, NetworkOptions, PublishedPort};
 use spec::path::escape;
 
@@ -145,7 +145,7 @@ fn rule(text: &str) -> Result<EgressRule, NetworkError> {
     EgressRule::parse(text).map_err(|error| NetworkError::Egress {
         found: escape(text.as_bytes()),
         error,
-        meant: meant(text),
+        meant: suggest(text),
     })
 }
 

@@ -11,7 +11,7 @@ use crate::run::loaded_manifest::{self, BundleFiles};
 use crate::run::program;
 use archive::Entry;
 use spec::host_policy::HostPolicy;
-use spec::image::Picked;
+use spec::image::SelectedTemplate;
 use spec::image::registry;
 use spec::image_choice::{image_of, needs_of};
 use spec::manifest::Manifest;
@@ -37,7 +37,7 @@ pub(super) fn picked(
     request: &Request,
     policy: &HostPolicy,
     manifest: &Manifest,
-) -> Result<Option<Picked>, RunError> {
+) -> Result<Option<SelectedTemplate>, RunError> {
     let block = &manifest.runner;
     match (block.engine, &request.oci.image) {
         (Engine::Subprocess, _) | (Engine::Sandbox, Some(_)) => Ok(None),
@@ -60,7 +60,7 @@ pub(super) fn runner_report(
     policy: &HostPolicy,
     manifest: &Manifest,
     bundle: &dyn BundleFiles,
-    picked: Option<&Picked>,
+    picked: Option<&SelectedTemplate>,
     image: Option<&SelectedImage>,
 ) -> Result<RunnerReport, RunError> {
     let block = &manifest.runner;
@@ -141,7 +141,7 @@ fn missing(kind: &'static str, need: &str, reason: impl Into<String>) -> Unsatis
     }
 }
 
-fn of_image(needs: &Needs, picked: &Picked) -> Vec<UnsatisfiedNeed> {
+fn of_image(needs: &Needs, picked: &SelectedTemplate) -> Vec<UnsatisfiedNeed> {
     let language = needs.language.filter(|_| !picked.has_language);
     let reason = || format!("not in the image {}", picked.id);
     language
@@ -160,7 +160,7 @@ fn of_image(needs: &Needs, picked: &Picked) -> Vec<UnsatisfiedNeed> {
 fn of_opened(
     needs: &Needs,
     opened: &OpenedImage,
-    picked: Option<&Picked>,
+    picked: Option<&SelectedTemplate>,
 ) -> Result<Vec<UnsatisfiedNeed>, RunError> {
     let mut list = Vec::new();
     for (language, programs) in runtimes(needs.language) {

@@ -52,8 +52,8 @@ impl Run<'_> {
     ) -> TakenOutput {
         let read = self.assume_body_ids(resources).and_then(|_assumed| {
             let kept_bytes = printed.document.map_or(0, <[u8]>::len)
-                + printed.stdout.kept_bytes()
-                + printed.stderr.kept_bytes();
+                + printed.stdout.captured_bytes().len()
+                + printed.stderr.captured_bytes().len();
             let whole = || reporting::whole_text(printed.stdout);
             let stdout = printed.document.or_else(whole);
             contract::read_output(launched.space.as_fd(), stdout, kept_bytes)

@@ -26,16 +26,10 @@ impl StreamReport {
         std::str::from_utf8(self.captured.as_deref()?).ok()
     }
 
-    /// The captured bytes.
+    /// The captured bytes; empty if the stream was not captured.
     #[must_use]
-    pub fn bytes_kept(&self) -> &[u8] {
+    pub fn captured_bytes(&self) -> &[u8] {
         self.captured.as_deref().unwrap_or_default()
-    }
-
-    /// Number of captured bytes.
-    #[must_use]
-    pub fn kept_bytes(&self) -> usize {
-        self.captured.as_ref().map_or(0, Vec::len)
     }
 }
 
@@ -52,20 +46,20 @@ impl Serialize for StreamReport {
     }
 }
 
-/// The document's shape, for the schema.
+/// The fields of the document, for the schema.
 #[cfg(test)]
 #[derive(schemars::JsonSchema)]
 #[schemars(rename = "StreamReport")]
-#[expect(dead_code, reason = "only its fields' names and types are looked at")]
+#[expect(dead_code, reason = "only the names and types of its fields are used")]
 /// One of the body's two output streams.
 pub(crate) struct StreamDocument {
     /// Bytes that the body wrote.
     bytes: u64,
-    /// Bytes of those that were thrown away.
+    /// Bytes of these that were dropped.
     dropped_bytes: u64,
-    /// The text, where it was captured; bytes that are not UTF-8 are replaced.
+    /// The captured text, with U+FFFD for bytes that are not UTF-8; `null`: not captured.
     text: Option<String>,
-    /// The exact bytes, where they were captured and are not UTF-8.
+    /// The captured bytes, if they are not UTF-8.
     text_base64: Option<String>,
 }
 

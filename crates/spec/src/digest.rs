@@ -1,4 +1,4 @@
-//! A SHA-256 digest in canonical form: `sha256:` and 64 lower-case hexadecimal digits.
+//! SHA-256 digests. The canonical form is `sha256:` and 64 lower-case hexadecimal digits.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ impl Digest {
         Self::from_hasher(<sha2::Sha256 as sha2::Digest>::new_with_prefix(bytes))
     }
 
-    /// Finishes `hasher`.
+    /// Returns the digest of `hasher`.
     #[must_use]
     pub fn from_hasher(hasher: sha2::Sha256) -> Self {
         Self(<sha2::Sha256 as sha2::Digest>::finalize(hasher).into())

@@ -1,8 +1,7 @@
 //! An entry of an egress allowlist: `host`, `host:port`, `*.host`, or an IP address.
 //!
-//! Names have one form: lower case, letters, digits, `-` and `_`, no dot at the end. Checks,
-//! resolver and relay share it, so they cannot read a name differently. Numbers that C libraries
-//! accept as addresses (`127.1`, `0x7f.1`, `0177.0.0.1`) are refused.
+//! Names have one canonical form, [`HostName`], which checks, resolver and relay share. Numbers that C
+//! libraries accept as addresses (`127.1`, `0x7f.1`, `0177.0.0.1`) are refused.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -77,7 +76,7 @@ impl EgressRule {
             return Err(EgressError::Everything);
         }
         refuse_url(text)?;
-        if text.starts_with('[') || 1 < text.matches(':').count() {
+        if text.starts_with('[') || text.matches(':').count() > 1 {
             return Self::parse_ipv6(text);
         }
         let (host, port) = match text.split_once(':') {
@@ -162,9 +161,9 @@ impl EgressRule {
     }
 }
 
-/// Suggests a valid entry for an invalid text: the host of a URL, the name without its last dot.
+/// Suggests a valid entry for an invalid text: the host of a URL, or the name without its last dot.
 #[must_use]
-pub fn meant(text: &str) -> Option<EgressRule> {
+pub fn suggest(text: &str) -> Option<EgressRule> {
     let text = text.trim();
     if EgressRule::parse(text) == Err(EgressError::Range) {
         return None;
@@ -193,7 +192,7 @@ pub fn intersect(one: &[EgressRule], two: &[EgressRule]) -> Vec<EgressRule> {
     both
 }
 
-/// In the form that [`EgressRule::parse`] reads back.
+/// Writes the form that [`EgressRule::parse`] reads.
 impl std::fmt::Display for EgressRule {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.host {
@@ -287,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_writes_a_url_is_told_its_host() {
+    fn the_host_of_a_url_is_suggested() {
         for (text, entry) in [
             ("https://a.com/x", Some("a.com")),
             ("https://A.com:8443/x?y#z", Some("a.com:8443")),
@@ -302,7 +301,7 @@ mod tests {
             ("10.0.0.0/8", None),
             ("m\u{fc}nchen.de", None),
         ] {
-            let found = meant(text).map(|rule| rule.to_string());
+            let found = suggest(text).map(|rule| rule.to_string());
             assert_eq!(found.as_deref(), entry, "{text}");
         }
     }

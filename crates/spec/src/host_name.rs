@@ -1,8 +1,8 @@
-//! A host name in canonical form. Checks, resolver and relay use the same value.
+//! A host name in canonical form: lower-case letters, digits, `-` and `_`, no dot at the end, labels of
+//! 1 to 63 bytes, at most 253 bytes.
 //!
-//! Lower case, letters, digits, `-` and `_`, no dot at the end, labels of 1 to 63 bytes, at most
-//! 253 bytes. Parsers that read a name differently have been used to bypass checks, so only
-//! [`HostName::from_labels`] and [`HostName::parse`] make a value of this type.
+//! Parsers that read a name differently have been used to bypass checks. So checks, resolver and relay
+//! share this type, and only [`HostName::from_labels`] and [`HostName::parse`] create it.
 
 use std::fmt;
 
@@ -41,7 +41,7 @@ impl HostName {
         Self::from_labels(text.split(|byte| *byte == b'.'))
     }
 
-    /// Makes a name from the labels of a DNS message.
+    /// Creates a name from the labels of a DNS message.
     ///
     /// # Errors
     /// [`HostNameError`]: the first rule that it breaks.
@@ -59,7 +59,7 @@ impl HostName {
                     .iter()
                     .map(|byte| char::from(byte.to_ascii_lowercase())),
             );
-            if NAME_BYTES_MAX < name.len() {
+            if name.len() > NAME_BYTES_MAX {
                 return Err(HostNameError::Long);
             }
         }
@@ -79,7 +79,7 @@ impl HostName {
         &self.0
     }
 
-    /// Whether this name is a subdomain of `parent`. Not true for the parent itself.
+    /// Whether this name is a subdomain of `parent`; false for `parent` itself.
     #[must_use]
     pub fn is_below(&self, parent: &Self) -> bool {
         self.0
@@ -98,7 +98,7 @@ fn check_label(label: &[u8]) -> Result<(), HostNameError> {
     if label.is_empty() {
         return Err(HostNameError::EmptyLabel);
     }
-    if LABEL_BYTES_MAX < label.len() {
+    if label.len() > LABEL_BYTES_MAX {
         return Err(HostNameError::LongLabel);
     }
     let plain = label

@@ -10,7 +10,7 @@ use crate::runner_block::{Language, Needs};
 const BUILT_IN: &str = include_str!("../../../policies/images.yaml");
 pub(crate) const TEMPLATE_ID_BYTES_MAX: usize = 128;
 
-/// A template of the registry.
+/// A named root file system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "Written"))]
 #[serde(try_from = "Written")]
@@ -24,7 +24,7 @@ pub struct ImageTemplate {
     pub pip: Vec<String>,
     /// Start-up cost, 0 for the lightest.
     pub cost_tier: u32,
-    /// Source of its root file system: `docker://…` or `oci:DIR`; `None`: not built yet.
+    /// Location of its root file system: `docker://…` or `oci:DIR`; `None`: not built yet.
     pub source: Option<String>,
 }
 
@@ -90,7 +90,7 @@ pub enum ImageError {
 }
 
 impl ImageError {
-    /// Stable name of the problem.
+    /// Stable error code.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -122,10 +122,10 @@ impl ImageError {
 
 /// The template for a `runner` block, and the packages that it lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Picked {
+pub struct SelectedTemplate {
     pub id: String,
     pub source: Option<String>,
-    /// Packages of `needs.native` that it lacks, as written. A cold start has to install them.
+    /// Packages of `needs.native` that it lacks, as written. A preparation run installs them.
     pub install: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub npm: Vec<String>,
@@ -139,30 +139,30 @@ impl TryFrom<Written> for ImageTemplate {
     type Error = String;
 
     fn try_from(written: Written) -> Result<Self, String> {
-        let shown = escape(written.id.as_bytes());
+        let id = escape(written.id.as_bytes());
         if !is_template_id(&written.id) {
             return Err(format!(
-                "found the image id `{shown}`, expected at most {TEMPLATE_ID_BYTES_MAX} letters, \
+                "found the image id `{id}`, expected at most {TEMPLATE_ID_BYTES_MAX} letters, \
                  digits, `-`, `_` and `.`"
             ));
         }
         for name in &written.native {
             if !is_package_name(name) {
                 return Err(format!(
-                    "image {shown}: found the package `{}`, expected a Debian name such as ffmpeg",
+                    "image {id}: found the package `{}`, expected a Debian name such as ffmpeg",
                     escape(name.as_bytes())
                 ));
             }
         }
-        let is_npm = |name: &&String| npm::Requirement::parse(name).is_err();
-        let is_pip = |name: &&String| pip::Requirement::parse(name).is_err();
+        let is_invalid_npm = |name: &&String| npm::Requirement::parse(name).is_err();
+        let is_invalid_pip = |name: &&String| pip::Requirement::parse(name).is_err();
         for (found, expected) in [
-            (written.npm.iter().find(is_npm), "typescript@5.4.2"),
-            (written.pip.iter().find(is_pip), "requests==2.31.0"),
+            (written.npm.iter().find(is_invalid_npm), "typescript@5.4.2"),
+            (written.pip.iter().find(is_invalid_pip), "requests==2.31.0"),
         ] {
             if let Some(found) = found {
                 return Err(format!(
-                    "image {shown}: found the package `{}`, expected one such as {expected}",
+                    "image {id}: found the package `{}`, expected one such as {expected}",
                     escape(found.as_bytes())
                 ));
             }
@@ -173,7 +173,7 @@ impl TryFrom<Written> for ImageTemplate {
             .or_else(|| source.strip_prefix("oci:"));
         if place.is_none_or(|place| place.is_empty() || place.contains(char::is_whitespace)) {
             return Err(format!(
-                "image {shown}: found the source `{}`, expected docker://… or oci:DIRECTORY",
+                "image {id}: found the source `{}`, expected docker://… or oci:DIRECTORY",
                 escape(source.as_bytes())
             ));
         }
@@ -199,8 +199,8 @@ pub(crate) fn is_template_id(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
-/// Whether `name` has only the characters of Debian package names: lower-case letters, digits, `+`,
-/// `-`, `.`.
+/// Whether `name` is a Debian package name, with or without an architecture: lower-case letters,
+/// digits, `+`, `-`, `.`, `:`.
 pub fn is_package_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
         && name.bytes().all(|byte| {
@@ -234,9 +234,9 @@ pub(crate) fn parse_templates(text: &str) -> Result<Vec<ImageTemplate>, ImageErr
 ///
 /// # Errors
 /// [`ImageError::Registry`]: the built-in list is invalid; a test checks it.
-pub fn registry(of_host: &[ImageTemplate]) -> Result<Vec<ImageTemplate>, ImageError> {
+pub fn registry(host_templates: &[ImageTemplate]) -> Result<Vec<ImageTemplate>, ImageError> {
     let mut templates = parse_templates(BUILT_IN)?;
-    for template in of_host {
+    for template in host_templates {
         templates.retain(|known| known.id != template.id);
         templates.push(template.clone());
     }
@@ -246,31 +246,34 @@ pub fn registry(of_host: &[ImageTemplate]) -> Result<Vec<ImageTemplate>, ImageEr
 /// Selects the template for `needs`: the lightest that has its language and all native packages,
 /// else the lightest for the language. Templates with the npm and pip packages are preferred. Ties
 /// go to the first id in byte order, so the order of `templates` does not matter. Needs without a
-/// language match templates of several languages.
+/// language match [`Language::Multi`].
 ///
 /// # Errors
 /// [`ImageError::NoneForLanguage`].
-pub fn pick(needs: &Needs, templates: &[ImageTemplate]) -> Result<Picked, ImageError> {
+pub fn select(
+    needs: &Needs,
+    templates: &[ImageTemplate],
+) -> Result<SelectedTemplate, ImageError> {
     let language = needs.language.unwrap_or(Language::Multi);
     templates
         .iter()
         .filter(|template| template.languages.contains(&language))
-        .map(|template| (template, give(template, needs)))
-        .min_by_key(|(template, picked)| {
-            let complete = picked.install.is_empty();
-            // Only a preference: the bundle may bring these packages.
-            let has_packages = picked.npm.is_empty() && picked.pip.is_empty();
+        .map(|template| (template, SelectedTemplate::new(template, needs)))
+        .min_by_key(|(template, selected)| {
+            let lacks_native = !selected.install.is_empty();
+            // Only a preference: the bundle may contain these packages.
+            let lacks_packages = !selected.npm.is_empty() || !selected.pip.is_empty();
             let weight = (template.cost_tier, template.id.as_bytes());
-            (!complete, !has_packages, weight)
+            (lacks_native, lacks_packages, weight)
         })
-        .map(|(_, picked)| picked)
+        .map(|(_, selected)| selected)
         .ok_or_else(|| ImageError::NoneForLanguage {
             language,
             available: ids(templates),
         })
 }
 
-/// Returns the named template, else the one that [`pick`] selects.
+/// Returns the named template, else the result of [`select`].
 ///
 /// # Errors
 /// [`ImageError::Unknown`], [`ImageError::NoneForLanguage`].
@@ -278,12 +281,12 @@ pub fn resolve(
     image: Option<&str>,
     needs: &Needs,
     templates: &[ImageTemplate],
-) -> Result<Picked, ImageError> {
+) -> Result<SelectedTemplate, ImageError> {
     let Some(image) = image else {
-        return pick(needs, templates);
+        return select(needs, templates);
     };
     match templates.iter().find(|template| template.id == image) {
-        Some(template) => Ok(give(template, needs)),
+        Some(template) => Ok(SelectedTemplate::new(template, needs)),
         None => {
             let available = ids(templates);
             let known = available.iter().map(String::as_str);
@@ -296,33 +299,30 @@ pub fn resolve(
     }
 }
 
-fn give(template: &ImageTemplate, needs: &Needs) -> Picked {
-    Picked {
-        id: template.id.clone(),
-        source: template.source.clone(),
-        install: needs
-            .native
-            .iter()
-            .filter(|name| !template.native.contains(name))
-            .cloned()
-            .collect(),
-        npm: unsaid(&needs.npm, |need| {
-            npm::Requirement::parse(need)
-                .is_ok_and(|need| template.npm.iter().any(|had| need.is_met_by(had)))
-        }),
-        pip: unsaid(&needs.pip, |need| {
-            pip::Requirement::parse(need)
-                .is_ok_and(|need| template.pip.iter().any(|had| need.is_met_by(had)))
-        }),
-        has_language: needs
-            .language
-            .is_none_or(|language| template.languages.contains(&language)),
+impl SelectedTemplate {
+    fn new(template: &ImageTemplate, needs: &Needs) -> Self {
+        Self {
+            id: template.id.clone(),
+            source: template.source.clone(),
+            install: missing(&needs.native, |name| template.native.contains(name)),
+            npm: missing(&needs.npm, |need| {
+                npm::Requirement::parse(need)
+                    .is_ok_and(|need| template.npm.iter().any(|one| need.is_met_by(one)))
+            }),
+            pip: missing(&needs.pip, |need| {
+                pip::Requirement::parse(need)
+                    .is_ok_and(|need| template.pip.iter().any(|one| need.is_met_by(one)))
+            }),
+            has_language: needs
+                .language
+                .is_none_or(|language| template.languages.contains(&language)),
+        }
     }
 }
 
-fn unsaid(needs: &[String], is_had: impl Fn(&str) -> bool) -> Vec<String> {
-    let unsaid = needs.iter().filter(|need| !is_had(need));
-    unsaid.cloned().collect()
+fn missing(needs: &[String], is_installed: impl Fn(&String) -> bool) -> Vec<String> {
+    let missing = needs.iter().filter(|need| !is_installed(need));
+    missing.cloned().collect()
 }
 
 fn ids(templates: &[ImageTemplate]) -> Vec<String> {
@@ -396,9 +396,9 @@ mod tests {
                 &["git", "none-such", "chromium"],
             ),
         ] {
-            let picked = pick(&needs(language, native), &templates).expect("picked");
+            let selected = select(&needs(language, native), &templates).expect("selected");
             assert_eq!(
-                (picked.id.as_str(), picked.install.as_slice()),
+                (selected.id.as_str(), selected.install.as_slice()),
                 (
                     id,
                     install
@@ -409,7 +409,7 @@ mod tests {
                 ),
                 "{language:?} {native:?}"
             );
-            assert!(picked.has_language);
+            assert!(selected.has_language);
         }
     }
 
@@ -432,19 +432,19 @@ mod tests {
     #[test]
     fn a_named_image_is_given_with_what_it_lacks() {
         let templates = registry(&[]).expect("read");
-        let picked = resolve(
+        let selected = resolve(
             Some("minimal-node"),
             &needs(Some(Language::Python), &["git", "ca-certificates"]),
             &templates,
         )
         .expect("known");
-        assert_eq!(picked.install, ["git"]);
-        assert!(!picked.has_language);
+        assert_eq!(selected.install, ["git"]);
+        assert!(!selected.has_language);
     }
 
     #[test]
     fn a_language_that_no_template_has_is_refused() {
-        let error = pick(&Needs::default(), &[]).expect_err("an empty registry");
+        let error = select(&Needs::default(), &[]).expect_err("an empty registry");
         assert_eq!(error.code(), "needs_unsatisfied");
     }
 
@@ -471,15 +471,15 @@ mod tests {
             (&["b-c"], &[], "a"),
             (&[], &["six<1"], "a"),
         ] {
-            let picked = pick(&needs(npm, pip), &templates).expect("picked");
-            assert_eq!(picked.id, id, "{npm:?} {pip:?}");
+            let selected = select(&needs(npm, pip), &templates).expect("selected");
+            assert_eq!(selected.id, id, "{npm:?} {pip:?}");
             let expected = if id == "a" {
                 (npm, pip)
             } else {
                 (&[][..], &[][..])
             };
             assert_eq!(
-                (&picked.npm[..], &picked.pip[..]),
+                (&selected.npm[..], &selected.pip[..]),
                 (
                     &needs(expected.0, &[]).npm[..],
                     &needs(&[], expected.1).pip[..]
@@ -495,8 +495,8 @@ mod tests {
         )
         .expect("read");
         let templates = registry(&own).expect("read");
-        let picked = resolve(Some("multi"), &Needs::default(), &templates).expect("known");
-        assert_eq!(picked.source.as_deref(), Some("oci:/srv/m"));
+        let selected = resolve(Some("multi"), &Needs::default(), &templates).expect("known");
+        assert_eq!(selected.source.as_deref(), Some("oci:/srv/m"));
         assert_eq!(templates.iter().filter(|one| one.id == "multi").count(), 1);
     }
 
@@ -560,14 +560,14 @@ mod tests {
             native in prop::collection::vec("[a-d]", 0..3),
         ) {
             let wanted = Needs { language: Some(Language::Node), native, ..Needs::default() };
-            let picked = pick(&wanted, &templates);
-            prop_assert_eq!(&picked, &pick(&wanted, &shuffled));
-            if let Ok(picked) = picked {
-                let of_picked = templates.iter().find(|one| one.id == picked.id).expect("known");
+            let selected = select(&wanted, &templates);
+            prop_assert_eq!(&selected, &select(&wanted, &shuffled));
+            if let Ok(selected) = selected {
+                let of_picked = templates.iter().find(|one| one.id == selected.id).expect("known");
                 for other in templates.iter().filter(|one| one.languages.contains(&Language::Node)) {
                     let complete = wanted.native.iter().all(|name| other.native.contains(name));
-                    prop_assert!(!complete || picked.install.is_empty());
-                    if complete || !picked.install.is_empty() {
+                    prop_assert!(!complete || selected.install.is_empty());
+                    if complete || !selected.install.is_empty() {
                         prop_assert!(of_picked.cost_tier <= other.cost_tier);
                     }
                 }

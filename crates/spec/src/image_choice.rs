@@ -1,6 +1,6 @@
-//! Selects the image of a run: the named one, else the lightest that fits.
+//! Selects the image of a `runner` block: the named one, else the lightest that fits.
 
-use crate::image::{ImageError, ImageTemplate, Picked, resolve};
+use crate::image::{ImageError, ImageTemplate, SelectedTemplate, resolve};
 use crate::run_form::Run;
 use crate::runner_block::{Engine, Language, Needs, RunnerBlock};
 
@@ -22,7 +22,7 @@ pub fn image_of(
     block: &RunnerBlock,
     run: Option<&Run>,
     templates: &[ImageTemplate],
-) -> Result<Option<Picked>, ImageError> {
+) -> Result<Option<SelectedTemplate>, ImageError> {
     match block.engine {
         Engine::Subprocess => Ok(None),
         Engine::Sandbox => {

@@ -10,11 +10,11 @@ use crate::host_name::HostName;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NetworkOptions {
     pub allow: Vec<EgressRule>,
-    /// In order; host ports are unique except 0.
+    /// In order. Host ports other than 0 are unique.
     pub publish: Vec<PublishedPort>,
     pub publish_file: Option<PathBuf>,
     pub added_hosts: Vec<AddedHost>,
-    /// `--report-denials`: report attempts even if nothing is allowed.
+    /// `--report-denials`: report denials even if nothing is allowed.
     pub report_denials: bool,
     pub capture: CaptureChoice,
 }
@@ -28,7 +28,7 @@ pub struct PublishedPort {
     pub body_port: u16,
 }
 
-/// `--add-host HOST:IP`: the external address of a name. Wins over the host's hosts file.
+/// `--add-host HOST:IP`: the external address of a name. It overrides the host's hosts file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddedHost {
     pub name: HostName,
@@ -36,13 +36,13 @@ pub struct AddedHost {
     pub address: IpAddr,
 }
 
-/// How to redirect connections of the body to the relay.
+/// The requested [`Capture`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CaptureChoice {
-    /// nf_tables if the kernel accepts the rules, else listeners.
+    /// [`Capture::Tproxy`] if the kernel accepts the rules, else [`Capture::AnyIp`].
     #[default]
     Auto,
-    /// nf_tables, every port; refused if the kernel does not accept the rules.
+    /// The run is refused if the kernel does not accept the rules.
     Tproxy,
     AnyIp,
 }
@@ -50,9 +50,9 @@ pub enum CaptureChoice {
 /// How connections of the body are redirected to the relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capture {
-    /// An nf_tables rule redirects all connections to one listener per address family.
+    /// An nf_tables rule redirects connections to any port to one listener per address family.
     Tproxy,
-    /// Listeners on every address, one per address family and known port.
+    /// Listeners on all addresses, one per address family and known port.
     AnyIp,
 }
 
@@ -116,7 +116,7 @@ impl AddedHost {
         }
         Ok(Self {
             name,
-            // IPv4-mapped addresses become IPv4.
+            // Turns an IPv4-mapped address into an IPv4 address.
             address: parsed.to_canonical(),
         })
     }

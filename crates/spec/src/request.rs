@@ -1,4 +1,4 @@
-//! The caller's request: flags and variables after parsing, before any file is opened.
+//! The caller's request: parsed flags and variables, before any file is opened.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::syscall_policy::SyscallPolicyName;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     Bundle(BundleArgument),
-    /// `runner run -- CMD ARGS…`: argv, never empty.
+    /// `runner run -- CMD ARGS…`: argv, not empty.
     Command(Vec<Vec<u8>>),
 }
 
@@ -55,7 +55,7 @@ pub enum InputsArgument {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ViewEntry {
     Bind {
-        /// Path on the host; absolute (the command line makes it so).
+        /// Absolute path on the host.
         source: PathBuf,
         target: PathBuf,
         writable: bool,
@@ -79,10 +79,9 @@ pub struct GivenSecret {
     pub value: Secret,
 }
 
-/// The limits on the command line; `None`: not stated.
+/// The limits on the command line.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LimitOptions {
-    /// What the flags state.
     pub values: LimitValues,
     pub grace: Option<Duration>,
     pub mode: LimitsMode,
@@ -120,12 +119,12 @@ pub enum OnOutputLimit {
     Kill,
 }
 
-/// Where the body's standard streams are connected.
+/// How the body's standard streams are connected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StreamOptions {
     /// `-i`: pass on the caller's standard input.
     pub interactive: bool,
-    /// `-t`: give the body a pseudo-terminal of its own.
+    /// `-t`: give the body its own pseudo-terminal.
     pub terminal: bool,
     /// Put the body's output into the report instead of passing it on.
     pub capture: bool,
@@ -145,7 +144,7 @@ pub struct Grants {
     pub sources: bool,
     /// Destinations that are executed later (`.git/hooks`, shell start-up files).
     pub outputs: bool,
-    /// `sandbox.policy` and `approval` other than `auto`.
+    /// `sandbox.policy`, and `approval` other than `auto`.
     pub policy: bool,
 }
 
@@ -164,7 +163,7 @@ pub struct Request {
     pub bundle: BundleOptions,
     /// Entries of the view besides the system directories.
     pub view: Vec<ViewEntry>,
-    /// `-w`: absolute, inside.
+    /// `-w`: absolute path inside.
     pub workdir: Option<PathBuf>,
     /// In order; a later entry replaces an earlier one of the same name.
     pub environment: Vec<EnvironmentEntry>,
@@ -191,7 +190,7 @@ impl Request {
     /// The default of `stop_signal`.
     pub const SIGTERM: i32 = 15;
 
-    /// A request with only a subject: no input, output captured.
+    /// A request with default options and captured output.
     #[must_use]
     pub fn captured(subject: Subject, caller: Caller) -> Self {
         Self {
@@ -241,6 +240,6 @@ pub struct Caller {
     pub docker_config: Option<PathBuf>,
     /// `cgroup_parent` or `RUNNER_OPT_CGROUP_PARENT`.
     pub cgroup_parent: Option<String>,
-    /// Set when the process was started again through systemd-run, to prevent a loop.
+    /// Whether this process was already started again through systemd-run, to prevent a loop.
     pub in_delegated_scope: bool,
 }

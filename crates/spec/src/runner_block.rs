@@ -243,7 +243,7 @@ pub(crate) fn read_limit(
         return Err(reader.wrong_type(node, "a limit"));
     };
     let value = reader
-        .whole_number(node, key.most)?
+        .whole_number(node, key.max)?
         .saturating_mul(key.unit);
     Ok(StatedLimit {
         limit,

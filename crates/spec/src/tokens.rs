@@ -14,15 +14,15 @@ pub enum Token {
     IsoDate,
 }
 
-const TOKENS: [(&str, Token); 4] = [
-    ("<runId>", Token::RunId),
-    ("<workflowId>", Token::WorkflowId),
-    ("<toolId>", Token::ToolId),
-    ("<isoDate>", Token::IsoDate),
-];
-
 impl Token {
-    /// The token as written.
+    const ALL: [Self; 4] = [
+        Self::RunId,
+        Self::WorkflowId,
+        Self::ToolId,
+        Self::IsoDate,
+    ];
+
+    /// The token in a path.
     #[must_use]
     pub const fn written(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ pub enum TokenError {
 }
 
 impl TokenError {
-    /// Stable name of the problem.
+    /// Stable error code.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -109,15 +109,14 @@ impl TokenPath {
         let mut parts = Vec::new();
         let mut rest = text.strip_prefix("./").unwrap_or(text);
         while let Some(start) = rest.find('<') {
-            if 0 < start {
+            if start > 0 {
                 parts.push(Part::Text(rest[..start].to_owned()));
             }
             let end = rest[start..].find('>').ok_or(TokenError::Unclosed)? + start + 1;
             let written = &rest[start..end];
-            let token = TOKENS
-                .iter()
-                .find(|(name, _)| *name == written)
-                .map(|(_, token)| *token);
+            let token = Token::ALL
+                .into_iter()
+                .find(|token| token.written() == written);
             parts.push(Part::Token(token.ok_or_else(|| unknown(written))?));
             rest = &rest[end..];
         }
@@ -137,8 +136,7 @@ impl TokenPath {
         })
     }
 
-    /// The path as written, for documents. [`TokenPath::parse`] reads it back. Not escaped for
-    /// messages.
+    /// The path for documents: [`TokenPath::parse`] reads it. It is not escaped for messages.
     #[must_use]
     pub fn written(&self) -> String {
         let parts = self.parts.iter().map(|part| match part {
@@ -205,7 +203,7 @@ fn unknown(written: &str) -> TokenError {
     let word: String = written.chars().take(60).collect();
     TokenError::Unknown {
         found: escape(word.as_bytes()),
-        near: nearest(written, TOKENS.iter().map(|(name, _)| *name)),
+        near: nearest(written, Token::ALL.map(Token::written)),
     }
 }
 
@@ -257,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_token_stands_for_is_not_looked_at_again() {
+    fn the_values_of_tokens_are_not_parsed_again() {
         let path = TokenPath::parse("out/<isoDate>/<toolId>-<runId>.csv").expect("a path");
         let values = TokenValues {
             run_id: "<toolId>",

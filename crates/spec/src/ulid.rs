@@ -1,10 +1,10 @@
-//! Run ids: lower-case ULIDs, which sort by time and have no secret.
+//! Run ids: lower-case ULIDs, which sort by time. They are not secret.
 
 /// Crockford's base 32: no `i`, `l`, `o`, `u`.
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// Formats ten digits of milliseconds since 1970 (48 bits) and sixteen digits of `random` (80
-/// bits).
+/// Formats a ULID: ten digits of milliseconds since 1970 (48 bits) and sixteen digits of `random`
+/// (80 bits).
 #[must_use]
 pub fn ulid(unix_time_ms: u64, random: [u8; 10]) -> String {
     let time = u128::from(unix_time_ms & 0xffff_ffff_ffff);

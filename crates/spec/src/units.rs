@@ -12,10 +12,7 @@ pub enum UnitError {
     },
     /// More than 63 bits of bytes or nanoseconds.
     #[error("`{found}` is too large")]
-    TooLarge {
-        /// The whole text.
-        found: String,
-    },
+    TooLarge { found: String },
 }
 
 const SIZE: &str = "a size such as 512k, 64m or 1g (powers of 1024)";
@@ -125,8 +122,8 @@ fn malformed(text: &str, expected: &'static str) -> UnitError {
     }
 }
 
-/// Formats a value. The end of `name` gives the unit: `memory_bytes`, `wall_time_ms`, `cpu_millis`,
-/// else a count.
+/// Formats a value. `name` ends with the unit: `memory_bytes`, `wall_time_ms`, `cpu_millis`, else a
+/// count.
 #[must_use]
 pub fn amount(name: &str, value: u64) -> String {
     match name.rsplit('_').next() {
@@ -143,17 +140,17 @@ pub fn bytes(value: u64) -> String {
     let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let whole = units
         .into_iter()
-        .find(|(_, unit)| 0 < value && value.is_multiple_of(*unit));
+        .find(|(_, unit)| value > 0 && value.is_multiple_of(*unit));
     match whole {
         Some((name, unit)) => format!("{} {name}", value / unit),
         None => format!("{value} bytes"),
     }
 }
 
-/// Formats a limit for messages.
+/// Formats a limit in bytes for messages.
 #[must_use]
-pub fn limit<Number: Copy + TryInto<u64>>(most: &Number) -> String {
-    bytes((*most).try_into().unwrap_or(u64::MAX))
+pub fn limit<Number: Copy + TryInto<u64>>(max: &Number) -> String {
+    bytes((*max).try_into().unwrap_or(u64::MAX))
 }
 
 /// Formats milliseconds in the largest unit without a fraction: `90 s`.
@@ -162,7 +159,7 @@ pub fn milliseconds(value: u64) -> String {
     let units = [("h", 3_600_000), ("min", 60_000), ("s", 1_000)];
     let whole = units
         .into_iter()
-        .find(|(_, unit)| 0 < value && value.is_multiple_of(*unit));
+        .find(|(_, unit)| value > 0 && value.is_multiple_of(*unit));
     match whole {
         Some((name, unit)) => format!("{} {name}", value / unit),
         None => format!("{value} ms"),
@@ -174,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_unit_that_there_is_not_gets_the_one_that_was_meant() {
+    fn a_known_unit_is_suggested_for_an_unknown_one() {
         for (text, meant) in [
             ("64mbb", Some("64m")),
             ("2 GB", Some("2g")),

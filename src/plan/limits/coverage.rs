@@ -1,7 +1,7 @@
 //! Which limits this host can hold, through what, and how strongly.
 
 use super::{LimitError, Limits};
-use spec::limits::{Coverage, HeldBy, Limit};
+use spec::limits::{Coverage, EnforcedBy, Limit};
 use spec::report::{Enforcement, EnforcementState};
 use spec::request::LimitsMode;
 
@@ -20,12 +20,12 @@ pub(crate) fn apply_coverage(
         if report.effective.is_none() {
             continue;
         }
-        let axis = match report.limit.row().held_by {
-            HeldBy::Always(mechanism) => {
+        let axis = match report.limit.row().enforced_by {
+            EnforcedBy::Always(mechanism) => {
                 report.enforced_by = mechanism;
                 continue;
             }
-            HeldBy::Axis(axis) => axis,
+            EnforcedBy::Axis(axis) => axis,
         };
         let covered = coverage.iter().find(|covered| covered.axis == axis);
         let state = covered.map_or(EnforcementState::Absent, |covered| covered.state);

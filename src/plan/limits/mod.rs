@@ -142,7 +142,7 @@ pub fn merge(
         let default = default(limit, &merged, facts);
         let bound = bound(limit, &merged, maxima);
         let effective = merged.add(limit, &stated, default, bound)?;
-        let least = limit.row().least;
+        let least = limit.row().min;
         if let Some(value) = effective {
             if value < least {
                 return Err(LimitError::TooSmall {

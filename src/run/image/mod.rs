@@ -20,7 +20,7 @@ use sandbox::image_user::ImageUser;
 use sources::oci::layers::{HeldLayer, Image, Kind, LookError};
 use spec::detection::{Interpreters, NodeVersion};
 use spec::host_policy::HostPolicy;
-use spec::image::Picked;
+use spec::image::SelectedTemplate;
 use spec::image_report::{ImageFound, ImageReport, ImageUserReport, RootKind};
 use spec::oci::reference::Place;
 use spec::path::escape;
@@ -74,7 +74,7 @@ pub struct OpenedImage {
 /// [`RunError::Argument`]: the template names no image.
 pub(super) fn wanted(
     request: &Request,
-    picked: Option<&Picked>,
+    picked: Option<&SelectedTemplate>,
     policy: &HostPolicy,
 ) -> Result<Option<Wanted>, RunError> {
     if let Some(place) = &request.oci.image {

@@ -291,5 +291,5 @@ pub(crate) fn whole_number(most: u64) -> Json {
 
 /// The value of the key of `limit`.
 pub(crate) fn limit(limit: Limit) -> Json {
-    whole_number(limit.row().key.map_or(0, |key| key.most))
+    whole_number(limit.row().key.map_or(0, |key| key.max))
 }

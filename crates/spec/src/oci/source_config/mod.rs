@@ -1,4 +1,4 @@
-//! The config of a source artifact: where its snapshot comes from (stax, workspace sources).
+//! The config of a source artifact: the origin of its snapshot (stax, workspace sources).
 //!
 //! Written as canonical JSON with every key. When reading, unknown keys are ignored and optional
 //! keys may be missing.
@@ -21,12 +21,12 @@ pub const DESCRIPTION_BYTES_MAX: usize = 65_536;
 /// Longest name and version of an artifact, in bytes: the limit of a tag.
 pub const NAME_BYTES_MAX: usize = 128;
 
-/// What a source artifact says of its snapshot.
+/// Describes the snapshot of a source artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SourceConfig {
-    /// `1.0.0`, or a later 1.x of whoever wrote it.
+    /// Version of the specification: `1.0.0`, or a later 1.x of another writer.
     #[serde(
         skip_serializing_if = "Option::is_none",
         default,
@@ -36,15 +36,15 @@ pub struct SourceConfig {
     pub spec_version: Option<String>,
     /// Always `source`.
     pub kind: SourceConfigKind,
-    /// What the source is called.
+    /// Name of the source.
     #[serde(deserialize_with = "title")]
     pub name: String,
-    /// Which state of it this is.
+    /// Version of the source.
     #[serde(deserialize_with = "title")]
     pub version: String,
-    /// What the snapshot was made of.
+    /// What the snapshot was made from.
     pub source_type: SourceType,
-    /// For people.
+    /// Description for people.
     #[serde(
         skip_serializing_if = "Option::is_none",
         default,
@@ -52,14 +52,14 @@ pub struct SourceConfig {
     )]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub description: Option<String>,
-    /// Where it comes from.
+    /// Origin of the source.
     #[serde(
         skip_serializing_if = "Option::is_none",
         default,
         deserialize_with = "document::stated"
     )]
     pub origin: Option<Origin>,
-    /// How it was taken.
+    /// How the snapshot was taken.
     #[serde(
         skip_serializing_if = "Option::is_none",
         default,
@@ -68,7 +68,7 @@ pub struct SourceConfig {
     pub snapshot: Option<SnapshotFacts>,
 }
 
-/// The one kind of config that is one of a source.
+/// The kind of a config; sources have one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -78,21 +78,21 @@ pub enum SourceConfigKind {
     Source,
 }
 
-/// What a snapshot was made of.
+/// What a snapshot was made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum SourceType {
     /// A working tree of git.
     Git,
-    /// An archive that was unpacked.
+    /// An unpacked archive.
     Archive,
     /// A directory.
     Directory,
 }
 
 impl SourceType {
-    /// The word in the config.
+    /// The value in the config.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -103,11 +103,11 @@ impl SourceType {
     }
 }
 
-/// Where a source comes from.
+/// Origin of a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Origin {
-    /// Address of the repository, without credentials.
+    /// URL of the repository, without credentials.
     #[serde(
         skip_serializing_if = "Option::is_none",
         default,
@@ -155,7 +155,7 @@ impl Origin {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotFacts {
-    /// The directory that it was made of; this program writes its last name only.
+    /// The directory that it was made from. This program writes only the last segment.
     #[serde(
         skip_serializing_if = "Option::is_none",
         default,
@@ -163,8 +163,7 @@ pub struct SnapshotFacts {
     )]
     #[cfg_attr(test, schemars(extend("type" = "string")))]
     pub prepared_from_path: Option<String>,
-    /// What of the source is in it, where that is not the whole: paths, or the patterns of a sparse
-    /// checkout.
+    /// The included parts, if it is not the whole source: paths, or the patterns of a sparse checkout.
     #[serde(
         skip_serializing_if = "Vec::is_empty",
         default,
@@ -172,14 +171,14 @@ pub struct SnapshotFacts {
     )]
     #[cfg_attr(test, schemars(default))]
     pub sparse: Vec<String>,
-    /// Whether the trees of submodules are in it.
+    /// Whether it contains the files of submodules.
     #[serde(
         skip_serializing_if = "Option::is_none",
         default,
         deserialize_with = "document::stated"
     )]
     pub submodules: Option<Submodules>,
-    /// How many files are in it.
+    /// Number of files.
     #[serde(
         skip_serializing_if = "Option::is_none",
         default,
@@ -189,14 +188,14 @@ pub struct SnapshotFacts {
     pub file_count: Option<u64>,
 }
 
-/// Whether the trees of submodules are in a snapshot.
+/// Whether a snapshot contains the files of submodules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Submodules {
-    /// Their directories are not there.
+    /// The directories of submodules are left out.
     Excluded,
-    /// Their files are files of the snapshot.
+    /// The files of submodules are included.
     Included,
 }
 
@@ -224,7 +223,7 @@ impl SourceConfigError {
     /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> String {
-        "build the artifact anew: `runner source build DIR`".to_owned()
+        "rebuild the artifact: `runner source build DIR`".to_owned()
     }
 }
 

@@ -65,7 +65,10 @@ pub(crate) fn open_cache(
 ///
 /// # Errors
 /// [`CacheError::Call`] if the file system cannot be inspected.
-pub(super) fn place(caller: &Caller, policy: &HostPolicy) -> Result<store::CacheLocation, CacheError> {
+pub(super) fn place(
+    caller: &Caller,
+    policy: &HostPolicy,
+) -> Result<store::CacheLocation, CacheError> {
     let bundles = &policy.cache.bundles;
     let stated = caller.bundle_cache_directory.as_ref();
     store::select_location(

@@ -82,7 +82,13 @@ impl WantedSecrets<'_> {
         };
         for (secret, value) in &self.given_openly {
             let name = secret.variable.clone();
-            records.note(name, describe_reference(&secret.reference), "caller", "-e", value);
+            records.note(
+                name,
+                describe_reference(&secret.reference),
+                "caller",
+                "-e",
+                value,
+            );
         }
         for given in &request.secrets {
             let name = escape(&given.variable);

@@ -3,7 +3,7 @@
 use crate::error::BundleError;
 use crate::files::DirectoryFiles;
 use crate::ignored::Patterns;
-use spec::credential_files::{self, SEARCHED_BYTES, Lines};
+use spec::credential_files::{self, Lines, SEARCHED_BYTES};
 use spec::path::RelPath;
 
 pub(crate) struct CredentialRules(Vec<CompiledRule>);

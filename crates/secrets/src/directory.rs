@@ -30,7 +30,9 @@ pub(super) fn read(directory: &Path, slug: &str) -> Result<Secret, Unusable> {
         Mode::empty(),
     );
     check_private_file(
-        path_only.map_err(|errno| open_error(errno, file()))?.as_fd(),
+        path_only
+            .map_err(|errno| open_error(errno, file()))?
+            .as_fd(),
         &file,
     )?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;

@@ -49,8 +49,7 @@ pub(crate) fn find_issued(node: &Node) -> Option<(&Node, &'static str)> {
 /// Whether `text` has the prefix of an issued credential.
 pub fn looks_issued(text: &str) -> bool {
     let text = text.trim();
-    text.len() >= CREDENTIAL_BYTES_MIN
-        && PREFIXES.iter().any(|prefix| text.starts_with(prefix))
+    text.len() >= CREDENTIAL_BYTES_MIN && PREFIXES.iter().any(|prefix| text.starts_with(prefix))
 }
 
 fn names_a_credential(key: &str) -> bool {

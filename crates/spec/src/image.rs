@@ -250,10 +250,7 @@ pub fn registry(host_templates: &[ImageTemplate]) -> Result<Vec<ImageTemplate>, 
 ///
 /// # Errors
 /// [`ImageError::NoneForLanguage`].
-pub fn select(
-    needs: &Needs,
-    templates: &[ImageTemplate],
-) -> Result<SelectedTemplate, ImageError> {
+pub fn select(needs: &Needs, templates: &[ImageTemplate]) -> Result<SelectedTemplate, ImageError> {
     let language = needs.language.unwrap_or(Language::Multi);
     templates
         .iter()

@@ -10,10 +10,7 @@ const RESERVED_TREES: [(&str, &str); 8] = [
         "/proc",
         "is in /proc, which shows the processes of the sandbox",
     ),
-    (
-        "/dev",
-        "is in /dev, which has the devices of the sandbox",
-    ),
+    ("/dev", "is in /dev, which has the devices of the sandbox"),
     ("/sys", "is in /sys, which does not exist in a sandbox"),
     ("/usr", "is in /usr, which has the programs of the sandbox"),
     ("/bin", "is in /bin, which has the programs of the sandbox"),

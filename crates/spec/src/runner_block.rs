@@ -242,9 +242,7 @@ pub(crate) fn read_limit(
     let Some(key) = limit.row().key else {
         return Err(reader.wrong_type(node, "a limit"));
     };
-    let value = reader
-        .whole_number(node, key.max)?
-        .saturating_mul(key.unit);
+    let value = reader.whole_number(node, key.max)?.saturating_mul(key.unit);
     Ok(StatedLimit {
         limit,
         value,

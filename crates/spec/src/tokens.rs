@@ -15,12 +15,7 @@ pub enum Token {
 }
 
 impl Token {
-    const ALL: [Self; 4] = [
-        Self::RunId,
-        Self::WorkflowId,
-        Self::ToolId,
-        Self::IsoDate,
-    ];
+    const ALL: [Self; 4] = [Self::RunId, Self::WorkflowId, Self::ToolId, Self::IsoDate];
 
     /// The token in a path.
     #[must_use]

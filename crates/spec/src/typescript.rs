@@ -34,9 +34,11 @@ impl TsxLack {
 
     pub(super) fn why(&self) -> String {
         match self {
-            Self::Npx => "found neither tsx, nor a Node that strips types (22.18 or later, and not \
+            Self::Npx => {
+                "found neither tsx, nor a Node that strips types (22.18 or later, and not \
                           for .tsx), nor npx to download tsx"
-                .to_owned(),
+                    .to_owned()
+            }
             Self::Registry => "npx could download tsx, but no npm registry is set".to_owned(),
             Self::Host(host) => {
                 format!("npx could download tsx from {host}, but the egress list denies that host")

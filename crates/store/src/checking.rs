@@ -151,7 +151,9 @@ fn check_names(root: BorrowedFd<'_>, tree: &Tree) -> Result<Option<String>, Cach
             Ok(found) if found == count => (),
             Ok(found) => {
                 let path = escape(&directory);
-                return Ok(Some(format!("{path}/ has {found} entries instead of {count}")));
+                return Ok(Some(format!(
+                    "{path}/ has {found} entries instead of {count}"
+                )));
             }
             Err(errno) => return Ok(Some(format!("{}: {errno}", escape(&directory)))),
         }

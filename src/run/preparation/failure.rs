@@ -68,7 +68,11 @@ pub(super) fn check(
     if let (Outcome::Cancelled, Some(signal)) = (report.outcome, report.cancelled_by) {
         return Err(RunError::Cancelled { signal });
     }
-    let log = [report.stdout.captured_bytes(), report.stderr.captured_bytes()].concat();
+    let log = [
+        report.stdout.captured_bytes(),
+        report.stderr.captured_bytes(),
+    ]
+    .concat();
     let read = explain(step.kind, &log);
     let (problem, hint) = match of_limits(report, &log, policy) {
         Some((problem, key)) => {

@@ -8,7 +8,7 @@ use rustls::pki_types::ServerName;
 
 use egress::allow::{Allowlist, Standing};
 use egress::resolver::answer::{Family, question};
-use spec::egress::{EgressHost, EgressRule, intersect, meant};
+use spec::egress::{EgressHost, EgressRule, intersect, suggest};
 use spec::host_name::HostName;
 
 /// Lines: a name as a body writes it, then the entries of a list.
@@ -62,7 +62,7 @@ fn check_name(text: &[u8]) -> Option<HostName> {
 
 /// An entry is written in one form, which means the same.
 fn check_entry(text: &str) -> Option<EgressRule> {
-    if let Some(guessed) = meant(text) {
+    if let Some(guessed) = suggest(text) {
         assert_eq!(
             EgressRule::parse(&guessed.to_string()).as_ref(),
             Ok(&guessed)

@@ -232,7 +232,10 @@ pub fn is_kept(store: &Store, digest: &Digest, limits: &UnpackLimits) -> Result<
         return Ok(false);
     }
     let (bytes, layer) = (parts.layer.bytes, &parts.layer.digest);
-    Ok(store.snapshots()?.by_digest_without_list(bytes, layer, limits)?.is_some())
+    Ok(store
+        .snapshots()?
+        .by_digest_without_list(bytes, layer, limits)?
+        .is_some())
 }
 
 fn miscounted(
@@ -259,7 +262,9 @@ struct Unpacking<'call> {
 impl Unpacking<'_> {
     fn find(&self) -> Result<Option<CachedTree>, OciError> {
         let (bytes, digest) = (self.layer.bytes, &self.layer.digest);
-        Ok(self.snapshots.by_digest_without_list(bytes, digest, self.limits)?)
+        Ok(self
+            .snapshots
+            .by_digest_without_list(bytes, digest, self.limits)?)
     }
 
     /// Also returns whether another process unpacked it meanwhile.
@@ -299,9 +304,9 @@ impl Unpacking<'_> {
         let unpacked =
             unpacked.map_err(|error| unpack_error(store, self.place, self.layer.digest, error))?;
         let bytes = self.layer.bytes;
-        let published = self
-            .snapshots
-            .publish_without_list(building, unpacked, bytes, self.limits)?;
+        let published =
+            self.snapshots
+                .publish_without_list(building, unpacked, bytes, self.limits)?;
         store.settle()?;
         Ok(published)
     }

@@ -9,8 +9,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use crate::cli::surroundings::Surroundings;
-use spec::host_config::{self, InvalidConfig};
-use spec::host_policy::{ForbiddenGrant, HostPolicy, ImageTwice, Statement, check_images, merge};
+use spec::host_config::{self, InvalidConfig, Statement};
+use spec::host_policy::{DuplicateImage, ForbiddenGrant, HostPolicy, check_images, merge};
 use spec::path::escape;
 use spec::report::ErrorReport;
 
@@ -89,8 +89,9 @@ pub fn statements(
     if let Some(file) = policy {
         statements.extend(read(file, false)?);
     }
-    check_images(&statements)
-        .map_err(|ImageTwice { id, first, again }| ConfigError::ImageTwice { id, first, again })?;
+    check_images(&statements).map_err(|DuplicateImage { id, first, again }| {
+        ConfigError::ImageTwice { id, first, again }
+    })?;
     Ok(statements)
 }
 

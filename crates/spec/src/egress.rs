@@ -5,10 +5,15 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use serde::Deserialize;
+
 use crate::host_name::{HostName, is_numeric};
 
-/// An entry of an allowlist.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// `host`, `host:port`, `*.host` (one or more labels, not the host itself), or an IP address. No
+/// URL, no range, no bare `*`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Rule", with = "String", extend("maxLength" = 262, "pattern" = r"^(?:(?:\*\.(?=[^:]*\.))?(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*(?!(?:[0-9]+|0[xX][0-9A-Fa-f]*)(?::|$))[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?|(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\.){3}(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?|(?!\[?::[fF]{4}:)(?:\[(?=[^\]]*:)[0-9A-Fa-f:.]{2,45}\](?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?|(?=[^:]*:[^:]*:)[0-9A-Fa-f:.]{2,45}))$")))]
+#[serde(try_from = "String")]
 pub struct EgressRule {
     pub host: EgressHost,
     /// TCP port; `None`: every port.
@@ -80,7 +85,7 @@ impl EgressRule {
             return Self::parse_ipv6(text);
         }
         let (host, port) = match text.split_once(':') {
-            Some((host, port)) => (host, Some(parse_port(port)?)),
+            Some((host, port)) => (host, Some(parse_port(port).ok_or(EgressError::Port)?)),
             None => (text, None),
         };
         Ok(Self {
@@ -94,7 +99,7 @@ impl EgressRule {
             Some(inner) => {
                 let (address, rest) = inner.split_once(']').ok_or(EgressError::Ipv6)?;
                 let port = match rest.strip_prefix(':') {
-                    Some(port) => Some(parse_port(port)?),
+                    Some(port) => Some(parse_port(port).ok_or(EgressError::Port)?),
                     None if rest.is_empty() => None,
                     None => return Err(EgressError::Ipv6),
                 };
@@ -114,8 +119,8 @@ impl EgressRule {
 }
 
 impl EgressHost {
-    /// The hosts that both allow. A name and an address never match: an entry allows a name, not
-    /// its addresses.
+    /// Returns the hosts that both allow. A name and an address never match: an entry allows a name,
+    /// not its addresses.
     fn intersection(&self, other: &Self) -> Option<Self> {
         match (self, other) {
             (Self::Name(one), Self::Name(two)) if one == two => Some(self.clone()),
@@ -132,7 +137,7 @@ impl EgressHost {
 }
 
 impl EgressRule {
-    /// What both rules allow: the narrower name and the narrower port; `None`: nothing.
+    /// Returns what both rules allow: the narrower name and the narrower port; `None`: nothing.
     #[must_use]
     pub(crate) fn intersection(&self, other: &Self) -> Option<Self> {
         let port = match (self.port, other.port) {
@@ -176,16 +181,26 @@ pub fn suggest(text: &str) -> Option<EgressRule> {
     EgressRule::parse(text).ok()
 }
 
-/// The intersection of two lists, in the order of the first, without redundant rules.
+/// Returns the intersection of two lists, in the order of the first, without redundant rules.
 #[must_use]
 pub fn intersect(one: &[EgressRule], two: &[EgressRule]) -> Vec<EgressRule> {
-    let mut both: Vec<EgressRule> = Vec::new();
-    for rule in one {
-        for common in two.iter().filter_map(|other| rule.intersection(other)) {
-            if both.iter().any(|kept| kept.covers(&common)) {
+    intersect_lists(one, two, EgressRule::intersection)
+}
+
+/// Intersects two lists of sets. Sets inside other sets are left out.
+pub(crate) fn intersect_lists<T: PartialEq>(
+    one: &[T],
+    two: &[T],
+    intersection: impl Fn(&T, &T) -> Option<T>,
+) -> Vec<T> {
+    let covers = |outer: &T, inner: &T| intersection(outer, inner).as_ref() == Some(inner);
+    let mut both: Vec<T> = Vec::new();
+    for item in one {
+        for common in two.iter().filter_map(|other| intersection(item, other)) {
+            if both.iter().any(|known| covers(known, &common)) {
                 continue;
             }
-            both.retain(|kept| !common.covers(kept));
+            both.retain(|known| !covers(&common, known));
             both.push(common);
         }
     }
@@ -222,11 +237,10 @@ fn refuse_url(text: &str) -> Result<(), EgressError> {
     Ok(())
 }
 
-fn parse_port(text: &str) -> Result<u16, EgressError> {
-    let plain = !text.is_empty()
-        && text.bytes().all(|byte| byte.is_ascii_digit())
-        && !text.starts_with('0');
-    text.parse().ok().filter(|_| plain).ok_or(EgressError::Port)
+/// Parses a port from 1 to 65535 without a sign and leading zeros.
+pub(crate) fn parse_port(text: &str) -> Option<u16> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    text.parse().ok().filter(|_| is_plain)
 }
 
 fn parse_host(text: &str) -> Result<EgressHost, EgressError> {

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use std::path::PathBuf;
 
-use crate::egress::EgressRule;
+use crate::egress::{EgressRule, parse_port};
 use crate::host_name::HostName;
 
 /// The network flags.
@@ -80,11 +80,9 @@ impl PublishedPort {
     /// [`NetworkFlagError::NoPorts`], [`NetworkFlagError::Port`].
     pub fn parse(text: &str) -> Result<Self, NetworkFlagError> {
         let (host, body) = text.split_once(':').ok_or(NetworkFlagError::NoPorts)?;
+        let port = |text| parse_port(text).ok_or(NetworkFlagError::Port);
         Ok(Self {
-            host_port: match host {
-                "0" => 0,
-                host => port(host)?,
-            },
+            host_port: if host == "0" { 0 } else { port(host)? },
             body_port: port(body)?,
         })
     }
@@ -138,14 +136,6 @@ impl CaptureChoice {
             Self::AnyIp => "anyip",
         }
     }
-}
-
-fn port(text: &str) -> Result<u16, NetworkFlagError> {
-    let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
-    text.parse()
-        .ok()
-        .filter(|_| plain)
-        .ok_or(NetworkFlagError::Port)
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::host_config::WrittenOci;
+
 /// The policy for images and workspace sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OciPolicy {
@@ -40,26 +42,9 @@ impl Default for OciPolicy {
     }
 }
 
-/// The contents of `oci` in one file. Keys that it does not state are `None` or empty.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OciStatement {
-    pub directory: Option<PathBuf>,
-    pub size_bytes: Option<u64>,
-    pub archive_bytes: Option<u64>,
-    pub unpacked_bytes: Option<u64>,
-    pub entries: Option<u64>,
-    pub ca_file: Option<PathBuf>,
-    pub insecure: Vec<String>,
-    pub default_registry: Option<String>,
-    /// `false` is the same as unset.
-    pub copy: bool,
-    /// `false` is the same as unset.
-    pub root_read_only: bool,
-}
-
-impl OciStatement {
-    /// Whether it states trusted registries or certificates. A denied grant `sources` forbids that
-    /// for later files.
+impl WrittenOci {
+    /// Whether it states trusted registries or certificates. After a file that denies the grant
+    /// `sources`, that has no effect.
     pub(super) fn states_trust(&self) -> bool {
         self.ca_file.is_some() || !self.insecure.is_empty() || self.default_registry.is_some()
     }
@@ -74,40 +59,42 @@ impl OciPolicy {
 
     /// Merges several files, earliest first. Limits: the smallest. Directory and size: the last.
     /// `copy` and `root_read_only`: true once stated. CA certificates and default registry (the
-    /// last) and registries without TLS (the union): only from the files in `trusts`.
-    pub(super) fn merged<'file>(
-        files: impl Iterator<Item = &'file OciStatement> + Clone,
+    /// last) and registries without TLS (the union): only of files for which `trusts` is true.
+    pub(super) fn merge<'file>(
+        files: impl Iterator<Item = &'file WrittenOci> + Clone,
         trusts: impl Fn(usize) -> bool,
     ) -> Self {
         let default = Self::default();
-        let smallest = |key: fn(&OciStatement) -> Option<u64>, default: u64| {
+        let smallest = |key: fn(&WrittenOci) -> Option<u64>, default: u64| {
             files.clone().filter_map(key).min().unwrap_or(default)
         };
         let mut merged = Self {
-            archive_bytes: smallest(|file| file.archive_bytes, default.archive_bytes),
-            unpacked_bytes: smallest(|file| file.unpacked_bytes, default.unpacked_bytes),
-            entries: smallest(|file| file.entries, default.entries),
-            copy: files.clone().any(|file| file.copy),
+            archive_bytes: smallest(|file| Some(file.layer?.0), default.archive_bytes),
+            unpacked_bytes: smallest(|file| Some(file.unpacked?.0), default.unpacked_bytes),
+            entries: smallest(|file| Some(file.entries?.0), default.entries),
             ..default
         };
         for (index, file) in files.enumerate() {
+            merged.copy |= file.copy;
             merged.root_read_only |= file.root_read_only;
-            if file.directory.is_some() {
-                merged.directory.clone_from(&file.directory);
+            if let Some(directory) = &file.directory {
+                merged.directory = Some(directory.clone().into());
             }
-            merged.size_bytes = file.size_bytes.or(merged.size_bytes);
+            if let Some(size) = file.size {
+                merged.size_bytes = Some(size.0);
+            }
             if !trusts(index) {
                 continue;
             }
-            if file.ca_file.is_some() {
-                merged.ca_file.clone_from(&file.ca_file);
+            if let Some(ca_file) = &file.ca_file {
+                merged.ca_file = Some(ca_file.clone().into());
             }
-            if file.default_registry.is_some() {
-                merged.default_registry.clone_from(&file.default_registry);
+            if let Some(registry) = &file.default_registry {
+                merged.default_registry = Some(registry.0.clone());
             }
             for registry in &file.insecure {
-                if !merged.insecure.contains(registry) {
-                    merged.insecure.push(registry.clone());
+                if !merged.insecure.contains(&registry.0) {
+                    merged.insecure.push(registry.0.clone());
                 }
             }
         }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::check::CheckReport;
 use crate::diagnosis::Diagnosis;
-use crate::host_config::written::Written;
+use crate::host_config::Statement;
 use crate::manifest;
 use crate::plan_report::PlanReport;
 use crate::report::Report;
@@ -61,7 +61,7 @@ fn the_published_schemas_of_manifests_and_sandboxes_are_those_of_the_tables_of_t
     check_text(&manifest::schema::of_sandbox(), "sandbox");
 }
 
-/// A key without a value is refused: `null` is not a value of an optional key.
+/// Removes `null` from the types of optional keys: a key without a value is refused.
 fn remove_null(schema: &mut Schema) {
     if let Some(Value::Array(types)) = schema.get_mut("type") {
         types.retain(|name| name != "null");
@@ -98,7 +98,7 @@ fn the_published_schemas_of_configuration_and_policy_are_those_of_their_types() 
              configuration denies.",
         ),
     ] {
-        let mut schema = schema_for!(Written);
+        let mut schema = schema_for!(Statement);
         RecursiveTransform(remove_null).transform(&mut schema);
         schema.insert("$id".to_owned(), json!(format!("urn:runner:schema:{name}")));
         schema.insert("title".to_owned(), json!(title));

@@ -3,26 +3,30 @@
 use core::net::IpAddr;
 use std::path::PathBuf;
 
-use crate::egress::EgressRule;
+use serde::Deserialize;
 
-/// Maximum of all egress lists.
+use crate::egress::{EgressRule, intersect_lists};
+
+/// Limits of all egress lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EgressPolicy {
-    /// `None`: no limit besides the caller's grants.
+    /// `None`: any host that the caller grants.
     pub allow: Option<Vec<EgressRule>>,
     pub private_ranges: Vec<IpRange>,
     /// Whether to refuse TLS with Encrypted Client Hello.
     pub refuse_ech: bool,
 }
 
-/// A block of addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A block of addresses such as 10.0.0.0/8 or fd00::/8, without bits behind the prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Range", with = "String", extend("pattern" = r"^(?:(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\.){3}(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])/(?:3[0-2]|[12]?[0-9])|(?!::[fF]{4}:)(?=[^:]*:[^:]*:)[0-9A-Fa-f:.]{2,45}/(?:12[0-8]|1[01][0-9]|[1-9]?[0-9]))$")))]
+#[serde(try_from = "String")]
 pub struct IpRange {
     pub address: IpAddr,
     pub prefix_bits: u8,
 }
 
-/// Why a text is not a block of addresses: completes "`TEXT` …".
+/// Why a text is not a block of addresses. Completes "`TEXT` …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IpRangeError {
     #[error("is not a block of addresses such as 10.0.0.0/8 or fd00::/8")]
@@ -72,7 +76,7 @@ impl IpRange {
         }
     }
 
-    /// Whether the block has `address`. IPv4 addresses match IPv4 blocks only.
+    /// Whether the block contains `address`. IPv4 addresses match IPv4 blocks only.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.address.is_ipv4() == address.is_ipv4()
@@ -85,7 +89,7 @@ impl IpRange {
         self.address == address && self.prefix_bits == address_bits(address)
     }
 
-    /// The smaller block if one contains the other.
+    /// Returns the smaller block if one contains the other.
     #[must_use]
     pub(crate) fn intersection(&self, other: &Self) -> Option<Self> {
         let (wider, narrower) = if self.prefix_bits < other.prefix_bits {
@@ -123,21 +127,10 @@ fn first_address(address: IpAddr, prefix_bits: u8) -> IpAddr {
     }
 }
 
-/// The intersection of two lists, without blocks inside other blocks.
+/// Returns the intersection of two lists, without blocks inside other blocks.
 #[must_use]
 pub(crate) fn intersect_ranges(one: &[IpRange], two: &[IpRange]) -> Vec<IpRange> {
-    let mut both: Vec<IpRange> = Vec::new();
-    for range in one {
-        for common in two.iter().filter_map(|other| range.intersection(other)) {
-            let held = |by: &IpRange, inner: &IpRange| by.intersection(inner) == Some(*inner);
-            if both.iter().any(|kept| held(kept, &common)) {
-                continue;
-            }
-            both.retain(|kept| !held(&common, kept));
-            both.push(common);
-        }
-    }
-    both
+    intersect_lists(one, two, IpRange::intersection)
 }
 
 /// Source of secret values.
@@ -147,8 +140,10 @@ pub struct SecretsPolicy {
     pub inventory: Option<PathBuf>,
 }
 
-/// A provider of secret values.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One of `directory`, `environment` and `command`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Provider", with = "crate::host_config::WrittenProvider", extend("minProperties" = 1, "maxProperties" = 1)))]
+#[serde(try_from = "crate::host_config::WrittenProvider")]
 pub enum SecretsProvider {
     /// An absolute directory with one file per slug.
     Directory(PathBuf),

@@ -424,7 +424,8 @@ fn lowered(limit: Limit, wanted: &Stated, winner: &Stated) -> WarningReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spec::host_policy::{AtLine, HostPolicy, Statement};
+    use spec::host_config::{AtLine, Size, Statement, Time, WrittenMaxima};
+    use spec::host_policy::HostPolicy;
 
     const PLAIN: RunFacts = RunFacts {
         has_sandbox_block: false,
@@ -527,14 +528,17 @@ mod tests {
     fn a_maximum_of_the_configuration_refuses_a_flag_beyond_it_and_says_where() {
         let file = Statement {
             origin: "/etc/runner/config.yaml".to_owned(),
-            memory_bytes: Some(AtLine {
-                value: 1 << 30,
-                line: 7,
-            }),
-            wall_time: Some(AtLine {
-                value: Duration::from_secs(60),
-                line: 8,
-            }),
+            maxima: WrittenMaxima {
+                memory: Some(AtLine {
+                    value: Size(1 << 30),
+                    line: 7,
+                }),
+                timeout: Some(AtLine {
+                    value: Time(Duration::from_secs(60)),
+                    line: 8,
+                }),
+                processes: None,
+            },
             ..Statement::default()
         };
         let maxima = spec::host_policy::merge(&[file]).0.maxima;

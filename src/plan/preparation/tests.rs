@@ -1,12 +1,13 @@
 //! What runs are planned, what reaches them of a stranger's words, and what their keys depend on.
 
 use super::*;
+use spec::host_config::{Statement, WrittenApt, WrittenNpm, WrittenPip, WrittenPreparation};
 use spec::host_name::HostName;
-use spec::host_policy::{self, Statement};
-use spec::preparation::{AptSource, IndexUrl, PreparationStatement};
+use spec::host_policy;
+use spec::preparation::{AptSource, IndexUrl};
 use spec::sources_policy::IpRange;
 
-fn policy(state: impl Fn(&mut PreparationStatement)) -> PreparationPolicy {
+fn policy(state: impl Fn(&mut WrittenPreparation)) -> PreparationPolicy {
     let mut file = Statement::default();
     state(&mut file.preparation);
     host_policy::merge(&[file]).0.preparation
@@ -16,9 +17,17 @@ fn everything() -> PreparationPolicy {
     policy(|stated| {
         let source = "deb http://deb.example.org/debian trixie main";
         let source = AptSource::parse(source).expect("a source");
-        stated.apt = Some((vec![source], None));
-        stated.npm = IndexUrl::parse("https://registry.example.org/").ok();
-        stated.pip = IndexUrl::parse("http://index.example.org:8080/simple/").ok();
+        let url = |text| IndexUrl::parse(text).expect(text);
+        stated.apt = Some(WrittenApt {
+            sources: vec![source],
+            trusted_keys: None,
+        });
+        stated.npm = Some(WrittenNpm {
+            registry: url("https://registry.example.org/"),
+        });
+        stated.pip = Some(WrittenPip {
+            index: url("http://index.example.org:8080/simple/"),
+        });
     })
 }
 

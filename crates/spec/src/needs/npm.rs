@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use crate::needs::NeedError;
+use crate::needs::{NeedError, parse_number as number};
 
 /// A package and its accepted versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,11 +72,11 @@ impl Requirement {
 }
 
 impl Requirement {
-    /// Whether the installed `NAME` or `NAME@VERSION` matches. A package without a version always
-    /// matches by name.
+    /// Whether the installed `NAME` or `NAME@VERSION` matches. A package without a version matches by
+    /// its name.
     #[must_use]
-    pub(crate) fn is_met_by(&self, had: &str) -> bool {
-        let Some(rest) = had.strip_prefix(&self.name) else {
+    pub(crate) fn is_met_by(&self, installed: &str) -> bool {
+        let Some(rest) = installed.strip_prefix(&self.name) else {
             return false;
         };
         let version = rest.strip_prefix('@');
@@ -84,7 +84,7 @@ impl Requirement {
     }
 }
 
-/// One path segment by npm's naming rules: never `..`, never hidden.
+/// Whether `part` is a path segment by npm's naming rules: neither `..` nor hidden.
 fn is_name(part: &str) -> bool {
     !part.is_empty()
         && !part.starts_with(['.', '_'])
@@ -163,7 +163,7 @@ impl Partial {
         };
         let mut read = Vec::new();
         let parts: Vec<&str> = numbers.split('.').collect();
-        if 3 < parts.len() {
+        if parts.len() > 3 {
             return None;
         }
         for (index, part) in parts.iter().enumerate() {
@@ -201,7 +201,7 @@ impl Partial {
         }
     }
 
-    /// The first version above all that match; `None`: all versions match.
+    /// The first version above all matching ones; `None`: all versions match.
     fn next(&self) -> Option<Version> {
         self.raised(self.numbers.len().checked_sub(1)?)
     }
@@ -272,11 +272,6 @@ fn order_of_prereleases(one: &[String], other: &[String]) -> Ordering {
         }
     }
     one.len().cmp(&other.len())
-}
-
-fn number(text: &str) -> Option<u64> {
-    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    plain.then(|| text.parse().ok()).flatten()
 }
 
 #[cfg(test)]

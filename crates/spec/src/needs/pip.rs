@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::needs::NeedError;
+use crate::needs::{NeedError, parse_number as number};
 
 /// A package and its accepted versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ struct Version {
     epoch: u64,
     /// Without trailing zeros.
     release: Vec<u64>,
-    /// Count of numbers in the written release.
+    /// Number of components of the release, with trailing zeros.
     written: usize,
     /// `(kind, number)`, where kind is `a`, `b` or `r`.
     pre: Option<(char, u64)>,
@@ -76,12 +76,12 @@ impl Requirement {
 }
 
 impl Requirement {
-    /// Whether the installed `NAME` or `NAME==VERSION` matches. A package without a version always
-    /// matches by name.
+    /// Whether the installed `NAME` or `NAME==VERSION` matches. A package without a version matches by
+    /// its name.
     #[must_use]
-    pub(crate) fn is_met_by(&self, had: &str) -> bool {
-        let (name, version) = had.split_once("==").unzip();
-        normalised(name.unwrap_or(had)) == self.name
+    pub(crate) fn is_met_by(&self, installed: &str) -> bool {
+        let (name, version) = installed.split_once("==").unzip();
+        normalised(name.unwrap_or(installed)) == self.name
             && version.is_none_or(|version| self.accepts(version))
     }
 }
@@ -177,7 +177,7 @@ impl Version {
             .map(number)
             .collect::<Option<Vec<u64>>>()?;
         let written = numbers.len();
-        while 1 < numbers.len() && numbers.last() == Some(&0) {
+        while numbers.len() > 1 && numbers.last() == Some(&0) {
             numbers.pop();
         }
         let mut version = Self {
@@ -254,11 +254,6 @@ fn one_suffix(text: &str) -> Option<(char, u64, &str)> {
         number(digits)?
     };
     Some((kind, value, rest))
-}
-
-fn number(text: &str) -> Option<u64> {
-    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    plain.then(|| text.parse().ok()).flatten()
 }
 
 #[cfg(test)]

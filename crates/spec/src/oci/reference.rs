@@ -12,6 +12,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::digest::Digest;
+use crate::egress::parse_port;
 use crate::host_name::HostName;
 use crate::path::escape;
 
@@ -346,8 +347,7 @@ fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
     }
     match port {
         "" => Some((host, None)),
-        port if port.starts_with('0') || !port.bytes().all(|byte| byte.is_ascii_digit()) => None,
-        port => Some((host, Some(port.parse().ok()?))),
+        port => Some((host, Some(parse_port(port)?))),
     }
 }
 

@@ -1,7 +1,7 @@
-//! Output of the body in the report. It is stored once and encoded while the report is written.
+//! Output of the body in the report. The bytes are encoded while the report is written.
 //!
-//! Text with replaced bytes is up to three times as long as the bytes, base64 a third longer.
-//! Neither is held in memory as a whole.
+//! Text with replaced bytes is up to three times as long as the bytes, Base64 a third longer.
+//! Neither is stored in memory as a whole.
 
 use std::fmt;
 

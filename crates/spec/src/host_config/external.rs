@@ -16,7 +16,6 @@ use crate::manifest::{is_slug, is_variable_name};
 use crate::path::escape;
 use crate::sources_policy::{IpRange, SecretsProvider};
 
-/// Longest slug, in bytes.
 const SLUG_BYTES_MAX: usize = 256;
 
 /// The key `egress`.
@@ -297,7 +296,7 @@ impl TryFrom<String> for BaseUrl {
     }
 }
 
-/// Whether `host`, with or without a port, is an address of loopback or `localhost`.
+/// Whether `host`, with or without a port, is a loopback address or `localhost`.
 fn is_loopback(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(inner) => inner.split(']').next().unwrap_or(inner),

@@ -1,4 +1,4 @@
-//! `preparation`: where `needs` of `engine: sandbox` are installed from.
+//! The key `preparation`: the sources of packages for `needs` of `engine: sandbox`.
 
 use serde::Deserialize;
 

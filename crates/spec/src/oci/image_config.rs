@@ -1,7 +1,6 @@
-//! The parts of an image config that a run uses: environment, working directory, user. Entrypoint,
-//! command, ports and volumes are ignored: the manifest or the command line sets the program.
-//!
-//! Source: the OCI image specification, `config.md`.
+//! The parts of an image config (OCI image specification, `config.md`) that a run uses: environment,
+//! working directory, user. Entrypoint, command, ports and volumes are ignored, because the manifest
+//! or the command line sets the program.
 
 use serde::Deserialize;
 
@@ -9,17 +8,17 @@ use crate::digest::Digest;
 use crate::path::escape;
 
 pub(crate) const WORD_BYTES_MAX: usize = 4_096;
-/// Most variables. Each is compared with those before it.
+/// Limited because each variable is compared with those before it.
 pub(crate) const VARIABLES_MAX: usize = 1_024;
-/// Longest variables together, in bytes: the limit of execve(2) for a single one.
+/// Maximum size of all variables: the limit of execve(2) for a single one.
 pub(crate) const VARIABLES_BYTES_MAX: usize = 128 << 10;
-/// Most directories in PATH. Each is searched in every layer for every interpreter.
+/// Limited because each directory in PATH is searched in every layer for every interpreter.
 pub(crate) const PATH_DIRECTORIES_MAX: usize = 64;
 
 /// The supported parts of an image config.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImageConfig {
-    /// `Env`, in order. Invalid entries are left out.
+    /// `Env`, in order, without invalid entries.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
     pub working_directory: Option<Vec<u8>>,
     pub user: Option<UserWords>,
@@ -39,11 +38,8 @@ pub struct UserWords {
 /// Why a config is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageConfigError {
-    #[error("the config of the image cannot be read: {reason}")]
-    Unreadable {
-        /// The parser's message.
-        reason: String,
-    },
+    #[error("the config of the image cannot be parsed: {reason}")]
+    Unreadable { reason: String },
     #[error("the config of the image has the {key} `{found}`, expected {expected}")]
     Value {
         key: &'static str,
@@ -53,7 +49,7 @@ pub enum ImageConfigError {
 }
 
 impl ImageConfigError {
-    /// Stable name of the problem.
+    /// Stable error code.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         "image_config_invalid"
@@ -118,11 +114,10 @@ impl ImageConfig {
         })
     }
 
-    /// The last variable of this name.
+    /// The value of the last variable of this name.
     #[must_use]
     pub fn variable(&self, name: &[u8]) -> Option<&[u8]> {
-        let mut from_last = self.environment.iter().rev();
-        let found = from_last.find(|(known, _)| known == name);
+        let found = self.environment.iter().rfind(|(known, _)| known == name);
         found.map(|(_, value)| value.as_slice())
     }
 }
@@ -144,11 +139,11 @@ fn variables(written: Vec<String>) -> Result<Variables, ImageConfigError> {
         found,
         expected,
     };
-    if VARIABLES_MAX < written.len() {
+    if written.len() > VARIABLES_MAX {
         let found = format!("{} variables", written.len());
         return Err(too_many(found, "at most 1024"));
     }
-    if VARIABLES_BYTES_MAX < bytes {
+    if bytes > VARIABLES_BYTES_MAX {
         return Err(too_many(format!("{bytes} bytes"), "at most 128 KiB"));
     }
     let mut list: Variables = Vec::with_capacity(written.len());
@@ -166,7 +161,7 @@ fn variables(written: Vec<String>) -> Result<Variables, ImageConfigError> {
     let directories = path.map_or(0, |(_, value)| {
         value.iter().filter(|byte| **byte == b':').count() + 1
     });
-    if PATH_DIRECTORIES_MAX < directories {
+    if directories > PATH_DIRECTORIES_MAX {
         let found = format!("PATH of {directories} directories");
         return Err(too_many(found, "at most 64 directories"));
     }
@@ -177,7 +172,7 @@ fn directory(written: String) -> Result<Option<Vec<u8>>, ImageConfigError> {
     if written.is_empty() {
         return Ok(None);
     }
-    if !written.starts_with('/') || written.contains('\0') || WORD_BYTES_MAX < written.len() {
+    if !written.starts_with('/') || written.contains('\0') || written.len() > WORD_BYTES_MAX {
         return Err(value("WorkingDir", &written, "an absolute path"));
     }
     Ok(Some(written.into_bytes()))
@@ -224,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_config_says_is_taken_and_what_it_starts_is_not() {
+    fn environment_directory_and_user_are_read_and_entrypoint_is_ignored() {
         let read = config(
             r#"{"User":"app:staff","WorkingDir":"/srv","Env":["PATH=/a","X=1=2","Y","=z","X=3"],
                 "Entrypoint":["/evil"],"Cmd":["x"],"ExposedPorts":{"1/tcp":{}}}"#,
@@ -242,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_config_that_says_nothing_is_fine() {
+    fn an_empty_config_is_valid() {
         for inner in ["null", "{}", r#"{"User":"","WorkingDir":"","Env":null}"#] {
             let read = config(inner).expect("read");
             assert_eq!((read.user, read.working_directory), (None, None), "{inner}");

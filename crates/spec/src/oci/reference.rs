@@ -4,8 +4,8 @@
 //! the host is lower case, and the digest is SHA-256.
 //!
 //! A short name has no host. As in docker and podman, the part before the first `/` is a host if it
-//! has a `.` or a `:`, or is `localhost`. Short names are allowed for images where the host's
-//! configuration sets a default registry; never for sources.
+//! has a `.` or a `:`, or is `localhost`. Short names are allowed for images if the host's
+//! configuration sets a default registry, and not for sources.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::egress::parse_port;
 use crate::host_name::HostName;
 use crate::path::escape;
 
-/// Longest registry and repository together, in bytes (distribution-spec, "Pulling manifests").
+/// Maximum length of registry and repository together (distribution-spec, "Pulling manifests").
 pub const NAME_BYTES_MAX: usize = 255;
 pub(crate) const TAG_BYTES_MAX: usize = 128;
 pub(crate) const LATEST: &str = "latest";
@@ -29,7 +29,7 @@ pub struct Reference {
     /// Components of lower-case letters and digits, joined by `/`.
     pub repository: String,
     pub tag: Option<String>,
-    /// Wins over the tag.
+    /// Takes precedence over the tag.
     pub digest: Option<Digest>,
 }
 
@@ -65,10 +65,11 @@ pub enum Place {
     },
 }
 
-/// Why a reference is invalid. Its texts are escaped.
+/// Why a reference is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("found `{found}`, expected {expected}: {reason}")]
 pub struct ReferenceError {
+    /// The start of the text, escaped.
     pub found: String,
     pub expected: &'static str,
     pub reason: ReferenceProblem,
@@ -94,9 +95,7 @@ pub enum ReferenceProblem {
     Repository,
     #[error("registry and repository have more than 255 bytes")]
     Long,
-    #[error(
-        "the tag is not 1 to 128 letters, digits, `_`, `.` and `-` that start with none of the last two"
-    )]
+    #[error("the tag is not 1 to 128 letters, digits, `_`, `.` and `-`, or starts with `.` or `-`")]
     Tag,
     #[error("the digest is not `sha256:` and 64 lower-case hexadecimal digits")]
     Digest,
@@ -130,7 +129,7 @@ fn refused(text: &str, expected: &'static str) -> impl Fn(ReferenceProblem) -> R
 }
 
 impl ReferenceError {
-    /// Stable name of the cause, in snake case.
+    /// Stable error code.
     #[must_use]
     pub fn code(&self) -> &'static str {
         "reference_invalid"
@@ -159,9 +158,9 @@ impl ReferenceError {
         };
         let library = if name.contains('/') { "" } else { LIBRARY };
         format!(
-            "docker and podman mean `{library}{name}` of the registry that they are set up with: \
-             write {DOCKER}REGISTRY/{library}{name}, or state `oci: {{default_registry: \
-             REGISTRY}}` in the host configuration, with the host of that registry for REGISTRY"
+            "docker and podman read it as `{library}{name}` in their default registry: write \
+             {DOCKER}REGISTRY/{library}{name}, or set `oci: {{default_registry: REGISTRY}}` in the \
+             host configuration, with the host of that registry for REGISTRY"
         )
     }
 }
@@ -175,7 +174,7 @@ impl Reference {
         parts(text, None).map_err(refused(text, REFERENCE))
     }
 
-    /// Selects by digest, else by tag, else `LATEST`.
+    /// Selects the digest, else the tag, else [`Which::Unnamed`].
     #[must_use]
     pub fn which(&self) -> Which {
         match (self.digest, &self.tag) {
@@ -300,7 +299,7 @@ fn parts(text: &str, default_registry: Option<&str>) -> Result<Reference, Refere
         return Err(problem);
     }
     let repository = format!("{above}{repository}");
-    if NAME_BYTES_MAX < registry.len() + 1 + repository.len() {
+    if registry.len() + 1 + repository.len() > NAME_BYTES_MAX {
         return Err(ReferenceProblem::Long);
     }
     if tag.is_some_and(|tag| !is_tag(tag)) {
@@ -314,13 +313,13 @@ fn parts(text: &str, default_registry: Option<&str>) -> Result<Reference, Refere
     })
 }
 
-/// Whether the part before the first `/` is a host. A bare word is not, except `localhost`.
+/// Whether the part before the first `/` is a host, possibly an invalid one.
 fn is_registry_like(text: &str) -> bool {
     text == "localhost" || text.contains(['.', ':', '[']) || text.chars().any(char::is_uppercase)
 }
 
-/// The host without brackets, and the port; `None`: neither a name nor an address in canonical
-/// form.
+/// Splits a registry into host, without brackets, and port; `None`: neither a name nor an address in
+/// canonical form.
 fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
@@ -391,7 +390,7 @@ fn is_tag(text: &str) -> bool {
             .all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
 }
 
-/// The first `:` ends the directory, as in other tools. A digest is recognized by its form.
+/// Parses `DIRECTORY[:NAME|@sha256:HEX]`. The first `:` ends the directory, as in other tools.
 fn in_layout(text: &str) -> Result<Place, ReferenceProblem> {
     if text.contains('\0') {
         return Err(ReferenceProblem::Nul);
@@ -402,7 +401,7 @@ fn in_layout(text: &str) -> Result<Place, ReferenceProblem> {
             (directory, Which::Digest(digest))
         }
         _ => match text.split_once(':') {
-            Some((_, name)) if name.is_empty() || NAME_BYTES_MAX < name.len() => {
+            Some((_, name)) if name.is_empty() || name.len() > NAME_BYTES_MAX => {
                 return Err(ReferenceProblem::LayoutName);
             }
             Some((directory, name)) => (directory, Which::Tag(name.to_owned())),

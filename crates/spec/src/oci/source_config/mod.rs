@@ -10,15 +10,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::document::{self, Format, ReadError};
 use crate::oci::canonical_json::canonical_json;
 
-/// The version of the specification that is written.
+/// The version of the specification that this program writes.
 pub const SPEC_VERSION: &str = "1.0.0";
-/// Longest config, in bytes: the limit of every document.
+/// The limit of every document.
 pub const CONFIG_BYTES_MAX: usize = crate::document::TEXT_BYTES_MAX;
-/// Longest text in a config, in bytes. Descriptions have [`DESCRIPTION_BYTES_MAX`].
+/// Maximum length of a text other than a description.
 pub const TEXT_BYTES_MAX: usize = 4_096;
-/// Longest description, in bytes.
 pub const DESCRIPTION_BYTES_MAX: usize = 65_536;
-/// Longest name and version of an artifact, in bytes: the limit of a tag.
+/// Maximum length of a name and of a version: the limit of a tag.
 pub const NAME_BYTES_MAX: usize = 128;
 
 /// Describes the snapshot of a source artifact.
@@ -214,7 +213,7 @@ const fn line(error: &ReadError) -> &'static str {
 }
 
 impl SourceConfigError {
-    /// Stable name of the cause.
+    /// Stable error code.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         "source_config_invalid"
@@ -308,7 +307,7 @@ impl SourceConfig {
     /// Formats the config as canonical JSON: equal configs give equal bytes.
     ///
     /// # Errors
-    /// Never for this type; passes on the error of serde_json.
+    /// The error of serde_json, which does not occur for this type.
     pub fn to_json(&self) -> Result<Vec<u8>, serde_json::Error> {
         canonical_json(self)
     }

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_vectors_are_written_and_read() {
+    fn the_published_vectors_are_encoded_and_decoded() {
         for (bytes, text) in [
             (&b""[..], ""),
             (b"f", "Zg=="),

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exact_bytes_stand_beside_the_text_only_where_it_is_not_exact() {
+    fn bytes_that_are_not_utf_8_are_also_encoded_as_base64() {
         let document = |captured: Option<&[u8]>| {
             let report = StreamReport {
                 captured: captured.map(<[u8]>::to_vec),

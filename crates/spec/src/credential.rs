@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn issued_credentials_are_known_by_their_start() {
+    fn issued_credentials_are_detected_by_their_prefix() {
         assert!(looks_issued("sk-live-0123456789"));
         assert!(looks_issued("ghp_0123456789abcdef"));
         assert!(!looks_issued("sk-"));

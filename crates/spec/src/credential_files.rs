@@ -55,7 +55,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn the_list_is_read_and_every_rule_says_something_of_its_own() {
+    fn the_built_in_list_is_valid_and_its_ids_are_unique() {
         let rules = rules().expect("a list");
         let ids: BTreeSet<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
         assert_eq!(ids.len(), rules.len(), "an id stands twice");
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_has_to_have_the_one_and_not_the_other() {
+    fn a_line_matches_with_one_of_any_and_none_of_none() {
         let lines = Lines {
             any: vec!["_authToken".to_owned()],
             none: vec!["${".to_owned()],

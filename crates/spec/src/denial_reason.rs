@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_has_each_code_and_the_guide_has_a_row_of_each_in_this_order() {
+    fn the_schema_and_the_guide_list_every_code() {
         let schema = schemars::schema_for!(DenialReason);
         let variants = schema.get("oneOf").and_then(|list| list.as_array());
         let variants = variants.expect("a list of variants");

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelt_word_finds_the_one_that_was_meant() {
+    fn the_most_similar_word_is_found() {
         let known = ["timeout_ms", "memory_mb", "cpu_ms", "run"];
         for (word, meant) in [
             ("timeuot_ms", Some("timeout_ms")),

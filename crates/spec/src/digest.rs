@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_read_in_its_one_written_form_only() {
+    fn only_the_canonical_form_of_a_digest_is_parsed() {
         let digest = Digest::of(b"x");
         let text = digest.to_string();
         assert_eq!(Digest::parse(&text), Some(digest));

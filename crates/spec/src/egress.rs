@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_has_one_written_form() {
+    fn an_entry_is_displayed_in_its_canonical_form() {
         for (text, written) in [
             ("api.example.com", "api.example.com"),
             ("API.Example.COM:443", "api.example.com:443"),
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_could_be_read_in_two_ways_is_refused() {
+    fn ambiguous_entries_are_refused() {
         for (text, error) in [
             ("", EgressError::Empty),
             (":443", EgressError::Empty),
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn two_rules_allow_together_what_each_allows() {
+    fn two_rules_are_intersected() {
         for (one, two, both) in [
             ("a.com", "a.com", Some("a.com")),
             ("a.com", "b.com", None),
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn two_lists_allow_together_what_some_rule_of_each_allows() {
+    fn two_lists_are_intersected() {
         for (one, two, both) in [
             ("", "a.com", ""),
             ("a.com", "", ""),

@@ -127,7 +127,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_name_has_one_form() {
+    fn a_name_is_parsed_into_its_canonical_form() {
         for (text, form) in [
             ("api.openai.com", "api.openai.com"),
             ("API.OpenAI.com.", "api.openai.com"),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_might_read_differently_is_no_name() {
+    fn ambiguous_names_are_refused() {
         use HostNameError::{Character, EmptyLabel, Long, LongLabel, Numeric};
         let long_label = "a".repeat(64);
         let long = ["a".repeat(63).as_str(); 4].join(".");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_below_another_by_whole_labels_only() {
+    fn a_subdomain_differs_by_whole_labels() {
         let name = |text: &str| HostName::parse(text.as_bytes()).expect(text);
         let parent = name("anthropic.com");
         for (text, below) in [
@@ -186,7 +186,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reading_never_panics_and_what_is_read_reads_as_itself(text: Vec<u8>) {
+        fn parsing_is_idempotent_and_never_panics(text: Vec<u8>) {
             if let Ok(name) = HostName::parse(&text) {
                 prop_assert_eq!(HostName::parse(name.as_str().as_bytes()), Ok(name.clone()));
                 prop_assert!(name.as_str().len() <= NAME_BYTES_MAX);

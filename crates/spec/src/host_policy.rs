@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_replaced_and_interpreters_add_up() {
+    fn directories_are_replaced_and_interpreters_add_up() {
         let (policy, _) = merge(&[
             stating("host", |file| {
                 file.interpreters = vec![path("/opt/a")];
@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn what_files_allow_of_the_network_is_what_all_of_them_allow() {
+    fn network_lists_are_intersected() {
         let rules = |texts: &[&str]| -> Vec<EgressRule> {
             texts
                 .iter()
@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_file_says_where_things_come_from_unless_an_earlier_one_denies() {
+    fn the_last_file_decides_external_resources_unless_an_earlier_one_denies() {
         let asks = |origin: &str| {
             stating(origin, |file| {
                 file.secrets.provider = Some(SecretsProvider::Directory(origin.into()));
@@ -765,7 +765,7 @@ mod tests {
     }
 
     #[test]
-    fn every_grant_has_one_name_and_all_names_them_all() {
+    fn every_grant_has_a_name_and_all_means_every_grant() {
         for name in GRANT_NAMES {
             let one = grants_named(name).expect("a name");
             assert_eq!(names(one).collect::<Vec<_>>(), [name]);

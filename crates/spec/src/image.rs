@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_built_in_registry_is_read_and_has_something_for_each_language() {
+    fn the_built_in_templates_are_valid_and_sorted() {
         let templates = registry(&[]).expect("read");
         let known = ids(&templates);
         for id in [
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lightest_template_that_has_everything_is_picked() {
+    fn the_lightest_template_with_all_packages_is_selected() {
         use Language::{Multi, Node, Python};
         let templates = registry(&[]).expect("read");
         for (language, native, id, install) in [
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_image_is_refused_with_the_list_and_the_one_that_was_meant() {
+    fn an_unknown_image_is_refused_with_the_list_and_a_suggestion() {
         let templates = registry(&[]).expect("read");
         let error = resolve(Some("mcp-node-sever"), &Needs::default(), &templates)
             .expect_err("a misspelt id");
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_image_is_given_with_what_it_lacks() {
+    fn a_named_image_is_returned_with_its_missing_packages() {
         let templates = registry(&[]).expect("read");
         let selected = resolve(
             Some("minimal-node"),
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_template_says_that_it_bakes_in_is_believed() {
+    fn installed_packages_of_a_template_are_not_installed_again() {
         let templates = parse_templates(
             "- {id: a, languages: [multi], cost_tier: 0}\n\
              - {id: b, languages: [multi], cost_tier: 1, npm: ['@s/a@2.1.0', b], pip: [Six==1.16.0, x]}\n",
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_s_template_replaces_the_one_of_the_same_id() {
+    fn a_host_template_replaces_the_built_in_one_with_its_id() {
         let own = parse_templates(
             "[{id: multi, languages: [multi], native: [], cost_tier: 9, source: 'oci:/srv/m'}]",
         )
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_is_none_is_refused() {
+    fn invalid_templates_are_refused() {
         for text in [
             "[{id: a b, cost_tier: 0}]",
             "[{id: ../a, cost_tier: 0}]",
@@ -546,7 +546,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_order_of_the_registry_changes_nothing(
+        fn the_order_of_the_templates_does_not_matter(
             (templates, shuffled) in prop::collection::vec(any_template(), 0..8)
                 .prop_map(|mut templates| {
                     templates.sort_by(|one, other| one.id.cmp(&other.id));

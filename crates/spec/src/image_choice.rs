@@ -37,7 +37,7 @@ mod tests {
     use crate::image::registry;
 
     #[test]
-    fn the_language_of_run_decides_where_the_block_names_none() {
+    fn without_a_language_in_the_block_the_one_of_run_decides() {
         let templates = registry(&[]).expect("read");
         let mut block = RunnerBlock {
             engine: Engine::Sandbox,

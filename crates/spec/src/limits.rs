@@ -403,7 +403,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_limit_is_listed_once_where_its_value_lies() {
+    fn each_limit_is_listed_once_at_its_index() {
         for (index, limit) in Limit::ALL.into_iter().enumerate() {
             assert_eq!(limit as usize, index, "{limit:?}");
             assert_eq!(Limit::named(limit.name()), Some(limit));

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_published_port_is_two_plain_numbers() {
+    fn a_published_port_is_two_decimal_numbers() {
         let ports = PublishedPort::parse("8080:80").expect("two");
         assert_eq!((ports.host_port, ports.body_port), (8080, 80));
         assert_eq!(ports.to_string(), "8080:80");

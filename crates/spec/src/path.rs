@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_that_could_leave_or_be_read_two_ways_are_refused() {
+    fn absolute_leaving_and_ambiguous_paths_are_refused() {
         for (bytes, error) in [
             (&b""[..], PathError::Empty),
             (b"/a", PathError::Absolute),
@@ -209,13 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_escaped_before_a_terminal_sees_it() {
+    fn control_characters_and_invalid_utf_8_are_escaped() {
         assert_eq!(escape(b"a\x1b[31mb\xff\n"), "a\\x1b[31mb\\xff\\x0a");
         assert_eq!(escape("ab\u{202e}c ü".as_bytes()), "ab\\u{202e}c ü");
     }
 
     #[test]
-    fn what_a_terminal_obeys_or_does_not_show_is_escaped() {
+    fn hidden_characters_are_escaped() {
         for hidden in [
             0xad, 0x34f, 0x61c, 0x115f, 0x180e, 0x200b, 0x200e, 0x2028, 0x202a, 0x2060, 0x2062,
             0x2064, 0x2066, 0x206f, 0x3164, 0xfe0f, 0xfeff, 0xffa0, 0xfffb, 0x1d173, 0xe0000,

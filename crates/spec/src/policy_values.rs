@@ -278,7 +278,7 @@ mod tests {
     use crate::host_policy::grants_named;
 
     #[test]
-    fn a_value_names_the_file_that_made_it_what_it_is() {
+    fn a_value_names_the_files_that_decided_it() {
         let stating = |origin: &str, memory_bytes, grant: &str| Statement {
             origin: origin.to_owned(),
             maxima: WrittenMaxima {

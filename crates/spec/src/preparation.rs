@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_url_of_an_index_names_its_host_and_its_port_and_nobody_else() {
+    fn the_url_of_an_index_is_parsed_into_host_and_port() {
         for (text, reach) in [
             ("https://registry.example.org/", "registry.example.org:443"),
             ("http://registry.example.org", "registry.example.org:80"),
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_sources_is_one_line_of_binary_packages() {
+    fn a_source_is_one_line_of_type_deb() {
         for line in [
             "deb https://deb.example.org/debian trixie main",
             "deb [arch=amd64 trusted=yes] http://deb.example.org/debian ./",
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_reaches_the_hosts_of_its_indexes_unless_a_list_says_whom() {
+    fn without_a_list_a_run_reaches_the_hosts_of_its_indexes() {
         let url = "https://registry.example.org/";
         let (policy, _) = host_policy::merge(&[file("host", npm(url))]);
         let npm_policy = policy.preparation.npm.expect("stated");
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_file_says_of_egress_bounds_a_later_files_indexes() {
+    fn egress_of_an_earlier_file_limits_the_indexes_of_a_later_file() {
         let bound = file("host", |file| {
             file.egress.allow = Some(vec![rule("*.example.org")]);
             file.egress.private_ranges = Some(vec![IpRange::parse("10.0.0.0/8").expect("a range")]);
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn indexes_are_not_asked_of_files_after_one_that_denies() {
+    fn indexes_after_a_file_that_denies_have_no_effect() {
         for grant in ["sources", "egress"] {
             let denying = file("host", |file| {
                 npm("https://one.example.org/")(file);
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_reaches_more_by_a_file_after_one_that_denies() {
+    fn lists_after_a_file_that_denies_widen_nothing() {
         let ranges = || Some(vec![IpRange::parse("10.0.0.0/8").expect("a range")]);
         for grant in ["sources", "egress"] {
             let denying = |listing: bool| {

@@ -31,32 +31,32 @@ fn check_text(generated: &str, name: &str) {
 }
 
 #[test]
-fn the_published_schema_of_the_report_is_the_one_of_its_types() {
+fn the_schema_of_the_report_is_current() {
     check::<Report>("report");
 }
 
 #[test]
-fn the_published_schema_of_what_check_found_is_the_one_of_its_types() {
+fn the_schema_of_check_is_current() {
     check::<CheckReport>("check");
 }
 
 #[test]
-fn the_published_schema_of_the_diagnosis_is_the_one_of_its_types() {
+fn the_schema_of_doctor_is_current() {
     check::<Diagnosis>("doctor");
 }
 
 #[test]
-fn the_published_schema_of_the_plan_is_the_one_of_its_types() {
+fn the_schema_of_the_plan_is_current() {
     check::<PlanReport>("plan");
 }
 
 #[test]
-fn the_published_schema_of_what_was_built_is_the_one_of_its_types() {
+fn the_schema_of_source_build_is_current() {
     check::<SourceBuilt>("source-build");
 }
 
 #[test]
-fn the_published_schemas_of_manifests_and_sandboxes_are_those_of_the_tables_of_their_keys() {
+fn the_schemas_of_manifest_and_sandbox_are_current() {
     check_text(&manifest::schema::of_manifest(), "manifest");
     check_text(&manifest::schema::of_sandbox(), "sandbox");
 }
@@ -83,7 +83,7 @@ fn remove_null(schema: &mut Schema) {
 }
 
 #[test]
-fn the_published_schemas_of_configuration_and_policy_are_those_of_their_types() {
+fn the_schemas_of_configuration_and_policy_are_current() {
     for (name, title, description) in [
         (
             "config",

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_of_a_secret_shows_in_debug_output() {
+    fn debug_output_omits_the_secret() {
         let secret = Secret::new(b"canary-7f3a".to_vec());
         for text in [
             format!("{secret:?}"),

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_holds_addresses_of_its_family_and_is_one_only_where_it_holds_no_other() {
+    fn a_block_contains_addresses_of_its_family() {
         let address = |text: &str| text.parse::<IpAddr>().expect(text);
         for (block, inside, holds, is_exactly) in [
             ("10.0.0.0/8", "10.1.2.3", true, false),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_written_as_it_is_meant() {
+    fn only_the_canonical_form_of_a_block_is_parsed() {
         for text in [
             "10.0.0.0/8",
             "0.0.0.0/0",
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_holds_the_addresses_that_start_like_it() {
+    fn a_block_contains_the_addresses_with_its_prefix() {
         for (block, address, holds) in [
             ("10.0.0.0/8", "10.255.255.255", true),
             ("10.0.0.0/8", "11.0.0.0", false),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn two_lists_of_blocks_hold_together_what_a_block_of_each_holds() {
+    fn two_lists_of_blocks_are_intersected() {
         for (one, two, both) in [
             ("10.0.0.0/8", "10.1.0.0/16 192.168.0.0/16", "10.1.0.0/16"),
             ("10.1.0.0/16", "10.0.0.0/8", "10.1.0.0/16"),

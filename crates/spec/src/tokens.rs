@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_cannot_leave_the_folder() {
+    fn an_id_is_one_path_segment() {
         let path = TokenPath::parse("out/<workflowId>/x").expect("a path");
         for id in ["..", ".", "", "a/b", "/", "a\0b"] {
             let values = TokenValues {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_tokens_and_paths_that_leave_are_found_without_a_run() {
+    fn unknown_tokens_and_invalid_paths_are_refused_by_the_parser() {
         assert!(matches!(
             TokenPath::parse("<runid>.txt"),
             Err(TokenError::Unknown {

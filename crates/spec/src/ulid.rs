@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_example_comes_out_in_lower_case() {
+    fn the_example_of_the_specification_is_formatted_in_lower_case() {
         // 01ARYZ6S41 is 1469918176385 in the text of the ULID specification.
         let name = ulid(1_469_918_176_385, [0xff; 10]);
         assert_eq!(name, "01aryz6s41zzzzzzzzzzzzzzzz");

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_in_utc() {
+    fn times_are_formatted_in_utc() {
         for (unix_s, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (1_700_000_000, "2023-11-14T22:13:20Z"),

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wrong_kind_of_value_is_told_in_the_words_of_the_file() {
+    fn type_errors_use_the_terms_of_yaml() {
         for (text, says) in [
             (
                 "egress: {allow: a}",
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_refused_where_they_stand() {
+    fn bytes_that_are_not_utf_8_are_refused_with_their_location() {
         let error = parse("f", b"# a\n# \xff\n").map(drop).expect_err("no text");
         assert_eq!(error.to_string(), "f:2:3: a byte that is not UTF-8");
     }

@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_in_a_range_as_npm_says() {
+    fn versions_match_as_in_npm() {
         for (range, within, without) in [
             (
                 "1.2.3",
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_that_cannot_leave_its_folder() {
+    fn a_name_is_one_path_segment_or_two_with_a_scope() {
         for (need, name) in [
             ("stripe", "stripe"),
             ("stripe@", "stripe"),
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_not_understood_rather_than_guessed() {
+    fn unsupported_ranges_are_refused() {
         for range in [
             "next",
             "1.2.3.4",

@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_accepted_as_pip_says() {
+    fn versions_match_as_in_pip() {
         for (specifier, within, without) in [
             ("", &["1", "0.0.1"][..], &["x", ""][..]),
             (
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_compared_as_they_are_published() {
+    fn names_are_normalised() {
         for need in ["Ruamel_Yaml==1", "ruamel.yaml==1", "ruamel-yaml[jinja2]==1"] {
             assert_eq!(Requirement::parse(need).expect(need).name, "ruamel-yaml");
         }
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_specifier_is_not_understood_rather_than_guessed() {
+    fn unsupported_specifiers_are_refused() {
         for rest in [
             "@https://x",
             ";python_version<'3'",

@@ -178,7 +178,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_header_is_read_without_an_end_or_as_a_token_service_without_a_name(
+        fn parsing_ends_and_each_realm_is_named(
             header in "[\\PC]{0,20}|([a-zB]{1,6}[ =,\"\\\\é]{0,3}){0,30}|(Bearer )?(realm=\"?[a-z,=\\\\ ]{0,9}\"?,?){0,4}",
         ) {
             for challenge in challenges(&header) {

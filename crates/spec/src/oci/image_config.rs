@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_that_would_keep_the_supervisor_busy_is_refused() {
+    fn too_large_environments_are_refused() {
         let list = |entries: &[String]| {
             let entries = serde_json::to_string(entries).expect("written");
             config(&format!(r#"{{"Env":{entries}}}"#))
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_no_run_can_honour_is_refused() {
+    fn invalid_values_are_refused() {
         for inner in [
             r#"{"WorkingDir":"relative"}"#,
             r#"{"WorkingDir":"/a\u0000b"}"#,

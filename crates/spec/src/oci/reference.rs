@@ -424,7 +424,7 @@ mod tests {
     const HEX: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
     #[test]
-    fn a_reference_is_read_in_its_parts_and_written_as_it_was() {
+    fn a_reference_is_parsed_and_displayed_unchanged() {
         for (text, registry, repository, tag) in [
             ("registry.test/a", "registry.test", "a", None),
             ("localhost/a/b", "localhost", "a/b", None),
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_a_rule_is_refused_by_that_rule() {
+    fn invalid_references_are_refused_with_their_problem() {
         let long = format!("r.test/{}", "a".repeat(249));
         let tag = format!("r.test/a:{}", "a".repeat(129));
         for (text, problem) in [
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_name_means_what_docker_and_podman_take_it_to_mean() {
+    fn a_short_name_is_read_as_by_docker_and_podman() {
         for (text, written) in [
             ("python", "r.test:5000/library/python"),
             ("python:3.12", "r.test:5000/library/python:3.12"),
@@ -590,7 +590,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whatever_is_a_reference_is_written_as_it_was(
+        fn any_valid_reference_is_displayed_unchanged(
             text in "[\\PC]{0,40}|[a-zA-Z0-9.:\\[\\]_-]{1,12}(/[a-zA-Z0-9._-]{0,6}){0,3}(:[a-z.]{0,4})?",
         ) {
             if let Ok(read) = Reference::parse(&text) {
@@ -600,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_shows_what_was_found_escaped_and_bounded() {
+    fn an_error_shows_the_start_of_the_text_escaped() {
         let error = Reference::parse(&format!("\x1b[31m{}", "x".repeat(4096))).expect_err("none");
         let text = error.to_string();
         assert!(!text.contains('\x1b') && text.len() < 400, "{text}");

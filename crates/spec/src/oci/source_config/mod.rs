@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_config_is_the_same_bytes_everywhere() {
+    fn a_config_has_one_encoding() {
         let text = String::from_utf8(full().to_json().expect("written")).expect("UTF-8");
         assert_eq!(
             text,
@@ -398,7 +398,7 @@ mod tests {
     const SMALLEST: &str = r#"{"kind":"source","name":"a","version":"1","sourceType":"directory"}"#;
 
     #[test]
-    fn a_config_is_read_back_as_it_was_written() {
+    fn a_config_survives_encoding_and_parsing() {
         let config = full();
         assert_eq!(
             SourceConfig::parse(&config.to_json().expect("written")),
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_optional_may_be_missing_and_what_is_unknown_says_nothing() {
+    fn optional_keys_may_be_missing_and_unknown_keys_are_ignored() {
         let smallest = SourceConfig::parse(SMALLEST.as_bytes()).expect("read");
         assert_eq!((smallest.spec_version, smallest.origin), (None, None));
         let text = SMALLEST.replace(
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_that_no_config_has_is_refused_by_its_name() {
+    fn invalid_configs_are_refused_with_the_key() {
         let with = |from: &str, to: &str| SMALLEST.replace(from, to);
         let long = format!("\"name\":\"{}\"", "n".repeat(TEXT_BYTES_MAX + 1));
         for (text, said) in [

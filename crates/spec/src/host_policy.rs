@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::egress;
-use crate::host_config::{AtLine, Count, Size, Statement, Time, WrittenUidRange};
+use crate::host_config::{Statement, WrittenUidRange};
 use crate::image::ImageTemplate;
 use crate::oci_policy::OciPolicy;
 use crate::preparation::{self, PreparationPolicy};
@@ -148,19 +148,6 @@ pub fn check_images(statements: &[Statement]) -> Result<(), DuplicateImage> {
 /// - `preparation`: see `preparation::merge`.
 #[must_use]
 pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
-    fn smallest<T: Ord + Copy>(
-        statements: &[Statement],
-        key: impl Fn(&Statement) -> Option<T>,
-        default: T,
-    ) -> T {
-        statements.iter().filter_map(key).min().unwrap_or(default)
-    }
-    fn last<T: Clone>(
-        statements: &[Statement],
-        key: impl Fn(&Statement) -> Option<&T>,
-    ) -> Option<T> {
-        statements.iter().rev().find_map(key).cloned()
-    }
     let mut grants = Grants::default();
     let mut deny_grants = Grants::default();
     let mut forbidden = Vec::new();
@@ -180,26 +167,7 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
     }
     let external = merge_external(statements, &mut forbidden);
     let policy = HostPolicy {
-        maxima: Maxima {
-            memory_bytes: maximum(
-                statements,
-                |file| file.maxima.memory,
-                |Size(bytes)| bytes,
-                4 << 30,
-            ),
-            wall_time: maximum(
-                statements,
-                |file| file.maxima.timeout,
-                |Time(time)| time,
-                Duration::from_secs(3_600),
-            ),
-            processes: maximum(
-                statements,
-                |file| file.maxima.processes,
-                |Count(count)| count,
-                4_096,
-            ),
-        },
+        maxima: merge_maxima(statements),
         grants: minus(grants, deny_grants),
         deny_grants,
         uid_range: last(statements, |file| file.uid_range.as_ref()).unwrap_or(UidRange {
@@ -218,39 +186,14 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
         },
         runtime_directory: last(statements, |file| file.runtime_directory.as_ref())
             .map(PathBuf::from),
-        egress: EgressPolicy {
-            allow: common(
-                statements,
-                |file| file.egress.allow.as_deref(),
-                egress::intersect,
-            ),
-            private_ranges: common(
-                statements,
-                |file| file.egress.private_ranges.as_deref(),
-                intersect_ranges,
-            )
-            .unwrap_or_default(),
-            refuse_ech: statements.iter().any(|file| file.egress.refuse_ech),
-        },
+        egress: merge_egress(statements),
         secrets: external.secrets,
         refs: external.refs,
         images: statements
             .iter()
             .flat_map(|file| file.images.iter().cloned())
             .collect(),
-        cache: CachePolicy {
-            directory: last(statements, |file| file.cache.directory.as_ref()).map(PathBuf::from),
-            size_bytes: last(statements, |file| file.cache.size.as_ref())
-                .map_or(CachePolicy::default().size_bytes, |size| size.0),
-            bundles: BundleCachePolicy {
-                directory: last(statements, |file| file.cache.bundles.directory.as_ref())
-                    .map(PathBuf::from),
-                size_bytes: last(statements, |file| file.cache.bundles.size.as_ref())
-                    .map(|size| size.0),
-                off: statements.iter().any(|file| file.cache.bundles.off),
-                copy: statements.iter().any(|file| file.cache.bundles.copy),
-            },
-        },
+        cache: merge_cache(statements),
         github: external.github,
         oci: external.oci,
         require_pin: statements.iter().any(|file| file.require_pin),
@@ -260,21 +203,53 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
     (policy, forbidden)
 }
 
-/// The smallest stated bound with its location, else the built-in one.
-fn maximum<Written: Ord + Copy, T>(
+fn smallest<T: Ord + Copy>(
     statements: &[Statement],
-    key: impl Fn(&Statement) -> Option<AtLine<Written>>,
-    value: impl Fn(Written) -> T,
+    key: impl Fn(&Statement) -> Option<T>,
+    default: T,
+) -> T {
+    statements.iter().filter_map(key).min().unwrap_or(default)
+}
+
+fn last<T: Clone>(statements: &[Statement], key: impl Fn(&Statement) -> Option<&T>) -> Option<T> {
+    statements.iter().rev().find_map(key).cloned()
+}
+
+fn merge_maxima(statements: &[Statement]) -> Maxima {
+    Maxima {
+        memory_bytes: maximum(
+            statements,
+            |file| file.maxima.memory.map(|at| (at.value.0, at.line)),
+            4 << 30,
+        ),
+        wall_time: maximum(
+            statements,
+            |file| file.maxima.timeout.map(|at| (at.value.0, at.line)),
+            Duration::from_secs(3_600),
+        ),
+        processes: maximum(
+            statements,
+            |file| file.maxima.processes.map(|at| (at.value.0, at.line)),
+            4_096,
+        ),
+    }
+}
+
+/// The smallest stated bound with its location, else the built-in one. `key` returns the bound and its
+/// line.
+fn maximum<T: Ord + Copy>(
+    statements: &[Statement],
+    key: impl Fn(&Statement) -> Option<(T, u64)>,
     built_in: T,
 ) -> Maximum<T> {
     let stated = statements
         .iter()
-        .filter_map(|file| key(file).map(|stated| (stated, &file.origin)))
-        .min_by_key(|(stated, _)| stated.value);
+        .filter_map(|file| key(file).map(|(value, line)| (value, line, &file.origin)))
+        .min_by_key(|(value, ..)| *value);
     match stated {
-        Some((stated, origin)) => Maximum {
-            value: value(stated.value),
-            stated_at: Some(format!("{origin}:{}", stated.line)),
+        Some((value, line, origin)) => Maximum {
+            value,
+            stated_at: Some(format!("{origin}:{line}")),
         },
         None => Maximum {
             value: built_in,
@@ -299,6 +274,39 @@ fn common<T: Clone>(
         .filter_map(key)
         .map(<[T]>::to_vec)
         .reduce(|one, two| intersect(&one, &two))
+}
+
+fn merge_egress(statements: &[Statement]) -> EgressPolicy {
+    EgressPolicy {
+        allow: common(
+            statements,
+            |file| file.egress.allow.as_deref(),
+            egress::intersect,
+        ),
+        private_ranges: common(
+            statements,
+            |file| file.egress.private_ranges.as_deref(),
+            intersect_ranges,
+        )
+        .unwrap_or_default(),
+        refuse_ech: statements.iter().any(|file| file.egress.refuse_ech),
+    }
+}
+
+fn merge_cache(statements: &[Statement]) -> CachePolicy {
+    CachePolicy {
+        directory: last(statements, |file| file.cache.directory.as_ref()).map(PathBuf::from),
+        size_bytes: last(statements, |file| file.cache.size.as_ref())
+            .map_or(CachePolicy::default().size_bytes, |size| size.0),
+        bundles: BundleCachePolicy {
+            directory: last(statements, |file| file.cache.bundles.directory.as_ref())
+                .map(PathBuf::from),
+            size_bytes: last(statements, |file| file.cache.bundles.size.as_ref())
+                .map(|size| size.0),
+            off: statements.iter().any(|file| file.cache.bundles.off),
+            copy: statements.iter().any(|file| file.cache.bundles.copy),
+        },
+    }
 }
 
 /// Whether `file` may state `key`: no file of `earlier` denies one of `grants`. Otherwise `key` is
@@ -446,7 +454,9 @@ pub(super) fn has(grants: Grants, name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::egress::EgressRule;
-    use crate::host_config::{AbsolutePath, BaseUrl, RegistryHost, Slug, Token, WrittenOci};
+    use crate::host_config::{
+        AbsolutePath, AtLine, BaseUrl, Count, RegistryHost, Size, Slug, Token, WrittenOci,
+    };
     use crate::sources_policy::{IpRange, SecretsProvider};
 
     fn path(text: &str) -> AbsolutePath {

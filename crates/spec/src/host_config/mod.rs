@@ -202,6 +202,7 @@ mod tests {
               syscalls: strict\n";
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "every key")]
     fn every_documented_key_is_read() {
         let statement = parse("f", EVERY_KEY.as_bytes()).expect("well formed");
         let expected = Statement {

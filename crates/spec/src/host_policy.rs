@@ -21,16 +21,15 @@ use crate::syscall_policy::SyscallPolicyName;
 /// The merged policy for every run on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostPolicy {
-    /// Maxima for a bundle's own manifest without any grant.
     pub maxima: Maxima,
     pub grants: Grants,
-    /// Grants that no flag and no later file may give.
+    /// Grants that neither a flag nor a later file may give.
     pub deny_grants: Grants,
-    /// Uids of the host, one for each concurrent run of root. Nothing else uses them.
+    /// Uids of bodies, one for each concurrent run of root. Nothing else on the host uses them.
     pub uid_range: UidRange,
-    /// Parent cgroup of the runs; `None`: found by the supervisor.
+    /// Parent cgroup of the runs; `None`: selected by the supervisor.
     pub cgroup_parent: Option<String>,
-    /// Absolute prefixes outside the system directories whose programs may be bound.
+    /// Absolute directories besides the system directories whose programs may be bound.
     pub interpreters: Vec<PathBuf>,
     pub unpack: UnpackCaps,
     pub runtime_directory: Option<PathBuf>,

@@ -109,8 +109,8 @@ impl ImageError {
                 near: Some(near), ..
             } => Some(format!("did you mean `{near}`?")),
             Self::Unknown { near: None, .. } => Some(
-                "leave `image` out to have one picked by `needs`, or add it to `images` of the \
-                 host configuration"
+                "leave `image` out to select one by `needs`, or add it to `images` of the host \
+                 configuration"
                     .to_owned(),
             ),
             Self::NoneForLanguage { .. } => {
@@ -167,11 +167,9 @@ impl TryFrom<Written> for ImageTemplate {
                 ));
             }
         }
-        let source = written.source.as_deref().unwrap_or("oci:x");
-        let place = source
-            .strip_prefix("docker://")
-            .or_else(|| source.strip_prefix("oci:"));
-        if place.is_none_or(|place| place.is_empty() || place.contains(char::is_whitespace)) {
+        if let Some(source) = &written.source
+            && !is_source(source)
+        {
             return Err(format!(
                 "image {id}: found the source `{}`, expected docker://… or oci:DIRECTORY",
                 escape(source.as_bytes())
@@ -187,6 +185,13 @@ impl TryFrom<Written> for ImageTemplate {
             source: written.source,
         })
     }
+}
+
+fn is_source(text: &str) -> bool {
+    let location = text
+        .strip_prefix("docker://")
+        .or_else(|| text.strip_prefix("oci:"));
+    location.is_some_and(|text| !text.is_empty() && !text.contains(char::is_whitespace))
 }
 
 #[must_use]
@@ -560,12 +565,12 @@ mod tests {
             let selected = select(&wanted, &templates);
             prop_assert_eq!(&selected, &select(&wanted, &shuffled));
             if let Ok(selected) = selected {
-                let of_picked = templates.iter().find(|one| one.id == selected.id).expect("known");
+                let template = templates.iter().find(|one| one.id == selected.id).expect("known");
                 for other in templates.iter().filter(|one| one.languages.contains(&Language::Node)) {
                     let complete = wanted.native.iter().all(|name| other.native.contains(name));
                     prop_assert!(!complete || selected.install.is_empty());
                     if complete || !selected.install.is_empty() {
-                        prop_assert!(of_picked.cost_tier <= other.cost_tier);
+                        prop_assert!(template.cost_tier <= other.cost_tier);
                     }
                 }
             }

@@ -45,8 +45,8 @@ mod tests {
         };
         let image = |block: &RunnerBlock, run: &str| {
             image_of(block, Some(&Run::Text(run.to_owned())), &templates)
-                .expect("picked")
-                .map(|picked| picked.id)
+                .expect("selected")
+                .map(|template| template.id)
         };
         assert_eq!(image(&block, "tool.ts").as_deref(), Some("minimal-node"));
         assert_eq!(image(&block, "tool.py").as_deref(), Some("minimal-python"));

@@ -232,9 +232,9 @@ pub struct Caller {
     /// Where run records are stored: see `sandbox::records`.
     pub runtime_directory: Option<PathBuf>,
     pub cache_directory: PathBuf,
-    /// `RUNNER_OPT_CACHE_DIRECTORY`: where unpacked bundles are cached. Wins over the policy.
+    /// `RUNNER_OPT_CACHE_DIRECTORY`: where unpacked bundles are cached. It overrides the policy.
     pub bundle_cache_directory: Option<PathBuf>,
-    /// `RUNNER_OPT_OCI_DIRECTORY`: where registry artifacts are cached. Wins over the policy.
+    /// `RUNNER_OPT_OCI_DIRECTORY`: where registry artifacts are cached. It overrides the policy.
     pub oci_directory: Option<PathBuf>,
     /// `DOCKER_CONFIG`, else `.docker` of the home: where registry credentials are.
     pub docker_config: Option<PathBuf>,

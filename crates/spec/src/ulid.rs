@@ -13,8 +13,8 @@ pub fn ulid(unix_time_ms: u64, random: [u8; 10]) -> String {
         .fold(time, |bits, byte| (bits << 8) | u128::from(*byte));
     (0..26_u32)
         .rev()
-        .map(|place| {
-            let digit = usize::try_from((bits >> (place * 5)) & 31).unwrap_or_default();
+        .map(|position| {
+            let digit = usize::try_from((bits >> (position * 5)) & 31).unwrap_or_default();
             char::from(DIGITS[digit])
         })
         .collect()

@@ -23,16 +23,15 @@ const SLUG_BYTES_MAX: usize = 256;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct WrittenEgress {
-    /// Hosts that any run may reach at most; an empty list allows none. Default: no bound. Several
-    /// files: only what all of them allow.
+    /// The only hosts that runs may reach; an empty list allows none. Default: any host. Of several
+    /// files only the hosts that all of them allow count.
     #[serde(deserialize_with = "stated")]
     pub allow: Option<Vec<EgressRule>>,
-    /// Private addresses that names may resolve to. Default: none. Several files: only what all of
-    /// them allow.
+    /// Private addresses that names may resolve to. Default: none. Of several files only the
+    /// addresses that all of them allow count.
     #[serde(deserialize_with = "stated")]
     pub private_ranges: Option<Vec<IpRange>>,
-    /// Refuse TLS hellos with Encrypted Client Hello, whose host cannot be seen. True once a file
-    /// says so.
+    /// Refuse TLS with Encrypted Client Hello, which hides the host. True if any file sets it.
     pub refuse_ech: bool,
 }
 
@@ -44,7 +43,7 @@ pub struct WrittenSecrets {
     /// The provider of secret values. Default: only `--secret`.
     #[serde(deserialize_with = "stated")]
     pub provider: Option<SecretsProvider>,
-    /// The inventory (SECRETS.md), which says who may have which secret. Default: none.
+    /// The inventory (SECRETS.md), which grants secrets to bodies. Default: none.
     #[serde(deserialize_with = "stated")]
     pub inventory: Option<AbsolutePath>,
 }
@@ -69,7 +68,7 @@ pub struct WrittenCache {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct WrittenBundleCache {
-    /// Default: in memory where there is enough, else in the user's cache directory. The last file
+    /// Default: in memory if there is enough, else in the user's cache directory. The last file
     /// counts.
     #[serde(deserialize_with = "stated")]
     pub directory: Option<AbsolutePath>,
@@ -77,9 +76,9 @@ pub struct WrittenBundleCache {
     /// system in memory and at most 1g, a tenth of a disk and at most 5g.
     #[serde(deserialize_with = "stated")]
     pub size: Option<Size>,
-    /// Keep and use no unpacked bundles. True once a file says so.
+    /// Do not cache unpacked bundles. True if any file sets it.
     pub off: bool,
-    /// Give each body a copy, even where an overlayfs is possible. True once a file says so.
+    /// Give each body a copy, even if an overlayfs could be used. True if any file sets it.
     pub copy: bool,
 }
 
@@ -91,8 +90,8 @@ pub struct WrittenGitHub {
     /// Base URL of the REST API. Default: https://api.github.com.
     #[serde(deserialize_with = "stated")]
     pub base_url: Option<BaseUrl>,
-    /// Where the token is, never the token itself. It is sent only to the base URL of the same
-    /// file. Default: none.
+    /// Location of the token, not the token itself. The token is sent only to the base URL of the
+    /// same file. Default: none.
     #[serde(deserialize_with = "stated")]
     pub token: Option<Token>,
 }
@@ -109,7 +108,7 @@ pub struct WrittenOci {
     /// system and at most 20g.
     #[serde(deserialize_with = "stated")]
     pub size: Option<Size>,
-    /// Maximum size of one layer as sent. Default: 4g.
+    /// Maximum download size of one layer. Default: 4g.
     #[serde(deserialize_with = "stated")]
     pub layer: Option<Size>,
     /// Maximum size of the files of one layer. Default: 16g.
@@ -125,15 +124,15 @@ pub struct WrittenOci {
     /// Registries without TLS. Several files add up, unless an earlier file denies the grant
     /// `sources`.
     pub insecure: Vec<RegistryHost>,
-    /// The registry of short image names: `docker://python:3.12` is `library/python:3.12` there,
-    /// `docker://team/name` is `team/name`. The last file counts, unless an earlier file denies the
-    /// grant `sources`. Default: none; short names are refused.
+    /// The registry of short image names: `docker://python:3.12` means `library/python:3.12` in it,
+    /// `docker://team/name` means `team/name`. The last file counts, unless an earlier file denies
+    /// the grant `sources`. Default: none; short names are refused.
     #[serde(deserialize_with = "stated")]
     pub default_registry: Option<RegistryHost>,
-    /// Give each body a copy of a source, even where an overlayfs is possible. True once a file
-    /// says so.
+    /// Give each body a copy of a source, even if an overlayfs could be used. True if any file sets
+    /// it.
     pub copy: bool,
-    /// Mount image roots read-only. True once a file says so.
+    /// Mount image roots read-only. True if any file sets it.
     pub root_read_only: bool,
 }
 
@@ -256,8 +255,7 @@ impl TryFrom<String> for Slug {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let plain = text.len() <= SLUG_BYTES_MAX && is_slug(&text);
-        if plain {
+        if text.len() <= SLUG_BYTES_MAX && is_slug(&text) {
             return Ok(Self(text));
         }
         Err(format!(

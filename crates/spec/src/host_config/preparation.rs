@@ -21,18 +21,18 @@ pub struct WrittenPreparation {
     /// Python packages.
     #[serde(deserialize_with = "stated")]
     pub pip: Option<WrittenPip>,
-    /// Hosts that an installation may reach. Default: the hosts of the indexes. Several files: only
-    /// what all of them allow.
+    /// Hosts that an installation may reach. Default: the hosts of the indexes. Of several files only
+    /// the hosts that all of them allow count.
     #[serde(deserialize_with = "stated")]
     pub allow: Option<Vec<EgressRule>>,
-    /// Private addresses that these names may resolve to. Default: none. Several files: only what
-    /// all of them allow.
+    /// Private addresses that these names may resolve to. Default: none. Of several files only the
+    /// addresses that all of them allow count.
     #[serde(deserialize_with = "stated")]
     pub allow_private: Option<Vec<IpRange>>,
-    /// PEM file of certificates for the indexes, instead of the image's.
+    /// PEM file of certificates for the indexes, instead of those of the image.
     #[serde(deserialize_with = "stated")]
     pub ca_file: Option<AbsolutePath>,
-    /// Limits of one installation. The smallest of several files counts.
+    /// Limits of one installation. Of several files the smallest value counts.
     pub limits: WrittenLimits,
 }
 
@@ -41,7 +41,7 @@ pub struct WrittenPreparation {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct WrittenApt {
-    /// Default: the lists of the image; `allow` has to name their hosts then.
+    /// Default: the lists of the image; then `allow` must have their hosts.
     pub sources: Vec<AptSource>,
     /// Keys that sign the sources, as exported by gpg. Default: the keys of the image.
     #[serde(deserialize_with = "stated")]

@@ -26,11 +26,11 @@ pub struct Statement {
     /// The name of the file, for messages.
     #[serde(skip)]
     pub origin: String,
-    /// Maxima for the caller's flags and for manifests. Without this key they are built in and bind
-    /// only the manifest of a bundle. The smallest of several files counts.
+    /// Maxima for the caller's flags and for manifests. Without this key the built-in maxima apply,
+    /// only to the manifest of a bundle. Of several files the smallest value counts.
     pub maxima: WrittenMaxima,
-    /// Grants for the manifest of every bundle. Several files add up, without what an earlier file
-    /// denies.
+    /// Grants for the manifest of every bundle. Several files add up, except grants that an earlier
+    /// file denies.
     #[serde(deserialize_with = "grants")]
     #[cfg_attr(test, schemars(with = "Vec<Grant>"))]
     pub grants: Grants,
@@ -47,10 +47,10 @@ pub struct Statement {
     /// counts.
     #[serde(deserialize_with = "stated")]
     pub cgroup_parent: Option<AbsolutePath>,
-    /// Prefixes outside the system directories whose programs may be made visible. Several files
+    /// Directories besides the system directories whose programs may be made visible. Several files
     /// add up.
     pub interpreters: Vec<AbsolutePath>,
-    /// Limits on the size of a bundle. The smallest of several files counts.
+    /// Limits on the size of a bundle. Of several files the smallest value counts.
     pub unpack: WrittenUnpack,
     /// Directory of the run records. Default: /run/runner for root, else `runner` in
     /// $XDG_RUNTIME_DIR or /tmp/runner-UID. The last file counts.
@@ -71,17 +71,17 @@ pub struct Statement {
     /// The service of `github` sources. The last file counts, unless an earlier file denies the
     /// grant `sources`.
     pub github: WrittenGitHub,
-    /// Images and workspace sources from registries. The last file counts for directories, the
-    /// smallest value for limits.
+    /// Images and workspace sources from registries. Of several files the last directory and the
+    /// smallest limit count.
     pub oci: WrittenOci,
-    /// Refuse references to branches and tags. True once a file says so.
+    /// Refuse references to branches and tags. True if any file sets it.
     pub require_pin: bool,
-    /// Where `needs` of `engine: sandbox` are installed from, in a run of its own before the
-    /// body's. Packages of a kind without a key are not installed. For `apt`, `npm`, `pip` and
-    /// `ca_file` the last file counts, unless an earlier file denies the grant `sources` or
-    /// `egress`. `egress` of an earlier file limits what a later file can reach here.
+    /// Sources of packages for `needs` of `engine: sandbox`. A preparation run installs them before
+    /// the body starts. Packages of a kind without a key are not installed. For `apt`, `npm`, `pip`
+    /// and `ca_file` the last file counts, unless an earlier file denies the grant `sources` or
+    /// `egress`. `egress` of an earlier file limits the hosts of a later file.
     pub preparation: WrittenPreparation,
-    /// The loosest system call policy of any run. The strictest of several files counts. Default:
+    /// The loosest system call policy of any run. Of several files the strictest counts. Default:
     /// `default`.
     #[serde(deserialize_with = "stated")]
     pub syscalls: Option<SyscallPolicyName>,
@@ -155,7 +155,7 @@ impl TryFrom<WrittenUidRange> for UidRange {
     }
 }
 
-/// What a manifest may ask for; `all` is each of them.
+/// A permission that a manifest may request; `all` means every permission.
 #[derive(Clone, Copy, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

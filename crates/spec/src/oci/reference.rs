@@ -468,7 +468,7 @@ mod tests {
             ("name", ReferenceProblem::NoRegistry),
             ("team/name:tag", ReferenceProblem::NoRegistry),
             ("/name", ReferenceProblem::NoRegistry),
-            // For docker and podman it is a host only where something stands behind it.
+            // Docker and podman read a host only before a `/`.
             ("r.test", ReferenceProblem::NoRegistry),
             ("python:3.12", ReferenceProblem::NoRegistry),
             ("r.test/", ReferenceProblem::NoRepository),

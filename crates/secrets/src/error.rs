@@ -7,7 +7,6 @@ use spec::inventory::NotGranted;
 use spec::path::escape;
 use spec::units::limit;
 
-/// Why a secret is not provided.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// The inventory does not grant the secret to this consumer.
@@ -19,7 +18,6 @@ pub enum SecretError {
         variable: String,
         slug: String,
         provider: String,
-        /// Why the value is not usable.
         #[source]
         cause: Unusable,
     },
@@ -42,7 +40,6 @@ pub enum Unusable {
     NoFile { file: String },
     #[error("has {file}, which cannot be read: {errno}")]
     Unreadable { file: String, errno: Errno },
-    /// The file or one of its parents is a symbolic link.
     #[error("has {file}, which is a link or is reached through one")]
     Link { file: String },
     #[error("has {file}, which is not a regular file")]
@@ -59,7 +56,6 @@ pub enum Unusable {
     /// A system call that waits for the program or reads its output failed.
     #[error("cannot be waited for: {0}")]
     Lost(Errno),
-    /// The program did not exit with status 0.
     #[error("ended with {0}")]
     Ended(String),
     #[error("did not answer within {seconds} s and was killed")]
@@ -89,7 +85,6 @@ impl SecretError {
         }
     }
 
-    /// What the user can do.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

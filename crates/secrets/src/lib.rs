@@ -41,7 +41,6 @@ impl std::fmt::Debug for Context<'_> {
     }
 }
 
-/// A variable and its value.
 #[derive(Debug)]
 pub struct ResolvedSecret {
     pub variable: String,

@@ -14,7 +14,6 @@ pub const VALUE_BYTES_MIN: usize = 4;
 /// Shorter lines of a multi-line value are not searched separately.
 const LINE_BYTES_MIN: usize = 8;
 
-/// The values to mask.
 #[derive(Debug, Default)]
 pub struct Masks {
     values: Vec<Secret>,
@@ -116,7 +115,6 @@ struct Finder {
     can_rematch: bool,
 }
 
-/// One prefix of a pattern.
 #[derive(Clone, Copy)]
 struct Node {
     byte: u8,
@@ -387,7 +385,6 @@ impl Finder {
         }
     }
 
-    /// Masks the fields that contain host names.
     fn mask_names(&self, report: &mut Report) {
         for denial in &mut report.denials {
             self.mask_denial(denial);

@@ -31,7 +31,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// A program and its inputs.
 #[derive(Clone, Copy)]
 pub struct Invocation<'run> {
-    /// The program and its arguments.
     pub argv: &'run [String],
     /// The data on standard input.
     pub input: &'run [u8],
@@ -141,7 +140,6 @@ fn input(bytes: &[u8]) -> std::io::Result<Stdio> {
 }
 
 impl RunningProgram {
-    /// Reads the output until the program exits.
     fn read_to_exit(
         &mut self,
         bytes: &mut Vec<u8>,
@@ -253,7 +251,6 @@ enum ReadResult {
     End,
 }
 
-/// The events that ended a wait.
 struct Ready {
     ended: bool,
     output: bool,

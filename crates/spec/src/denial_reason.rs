@@ -64,7 +64,6 @@ impl DenialReason {
         Self::Limit,
     ];
 
-    /// The row of this reason.
     #[must_use]
     pub const fn row(self) -> Row {
         let (code, words) = match self {

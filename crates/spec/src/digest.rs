@@ -2,12 +2,10 @@
 
 use std::fmt;
 
-/// A SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// Hashes `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self::from_hasher(<sha2::Sha256 as sha2::Digest>::new_with_prefix(bytes))

@@ -20,7 +20,6 @@ pub struct EgressRule {
     pub port: Option<u16>,
 }
 
-/// The host of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EgressHost {
     Name(HostName),

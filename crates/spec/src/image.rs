@@ -68,7 +68,6 @@ struct Written {
     source: Option<String>,
 }
 
-/// Why an image cannot be selected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
     #[error("the list of image templates cannot be read: {reason}")]
@@ -100,7 +99,6 @@ impl ImageError {
         }
     }
 
-    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -333,7 +331,6 @@ fn ids(templates: &[ImageTemplate]) -> Vec<String> {
     ids
 }
 
-/// The name of the language.
 #[must_use]
 pub const fn word(language: Language) -> &'static str {
     match language {

@@ -150,7 +150,6 @@ impl Limit {
         Self::Output,
     ];
 
-    /// The row of this limit.
     #[must_use]
     #[expect(clippy::too_many_lines, reason = "one table")]
     pub const fn row(self) -> Row {
@@ -308,7 +307,6 @@ impl Limit {
         }
     }
 
-    /// The name in reports, plans and errors.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.row().name

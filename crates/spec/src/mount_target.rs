@@ -86,7 +86,6 @@ impl MountTarget {
         }
     }
 
-    /// The absolute path.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use crate::egress::{EgressRule, parse_port};
 use crate::host_name::HostName;
 
-/// The network flags.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NetworkOptions {
     pub allow: Vec<EgressRule>,
@@ -127,7 +126,6 @@ impl std::fmt::Display for AddedHost {
 }
 
 impl CaptureChoice {
-    /// The value of the flag.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

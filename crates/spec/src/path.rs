@@ -81,7 +81,6 @@ impl RelPath {
         Some(Self(self.0[..cut].to_vec()))
     }
 
-    /// The last segment.
     #[must_use]
     pub fn file_name(&self) -> &[u8] {
         self.0

@@ -32,7 +32,6 @@ pub struct AptPolicy {
     pub reach: Vec<EgressRule>,
 }
 
-/// A package index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexPolicy {
     pub url: IndexUrl,

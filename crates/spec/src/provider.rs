@@ -6,7 +6,6 @@ use crate::manifest::fields::{Field, Kind, LINE, object};
 use crate::manifest::schema::reference;
 use crate::sandbox_block::{LocalConfig, Shell};
 
-/// A sandbox provider.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Provider {
     #[default]
@@ -141,7 +140,6 @@ const fn remote(name: &'static str, config: &'static [Field<LocalConfig>]) -> Pr
 }
 
 impl ProviderEntry {
-    /// The schema of its `config`.
     pub(crate) fn schema(&self) -> Json {
         let Self {
             name, description, ..

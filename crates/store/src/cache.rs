@@ -21,10 +21,8 @@ use spec::report::WarningReport;
 
 pub(super) const ARCHIVES: &str = "archives";
 pub(super) const IDENTITIES: &str = "identities";
-/// Maximum size of an index entry.
 pub(super) const RECORD_BYTES_MAX: u64 = 64 << 10;
 
-/// An opened cache.
 #[derive(Debug)]
 pub struct Cache {
     pub(super) directory: StoreDirectory,
@@ -58,7 +56,6 @@ pub struct CachedTree {
     pub bytes: u64,
     /// Number of regular files; `None` if an earlier version of this program stored the tree.
     pub files: Option<u64>,
-    /// Warnings of the unpacking.
     pub warnings: Vec<WarningReport>,
 }
 
@@ -316,7 +313,6 @@ impl Record {
 }
 
 impl InUse {
-    /// Takes an entry that is locked.
     pub(super) fn of_entry(entry: OpenDirectory) -> Result<Self, CacheError> {
         let tree = entry.existing_directory(TREE)?;
         Ok(Self {

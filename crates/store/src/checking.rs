@@ -34,7 +34,6 @@ pub struct Listed {
 pub struct Damaged {
     /// Name in the cache.
     pub entry: String,
-    /// The mismatch.
     pub problem: String,
 }
 

@@ -99,7 +99,6 @@ impl StoreDirectory {
         Ok(Self { root, boot })
     }
 
-    /// Returns the open directory.
     #[must_use]
     pub fn root(&self) -> &OpenDirectory {
         &self.root

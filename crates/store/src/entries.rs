@@ -72,7 +72,6 @@ pub struct EntryUse {
     pub key: String,
 }
 
-/// The removed trees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Collected {
     pub trees: u64,
@@ -102,7 +101,6 @@ impl Drop for Building {
 }
 
 impl LockedEntry {
-    /// Marks it as used now.
     pub(crate) fn touch(&self) -> Result<(), CacheError> {
         self.entry.touch(FACTS)
     }

@@ -66,7 +66,6 @@ impl Facts {
     }
 }
 
-/// Returns the last use of an entry.
 pub(crate) fn last_use(entry: &OpenDirectory) -> std::io::Result<SystemTime> {
     std::fs::metadata(entry.path().join(FACTS))?.modified()
 }

@@ -70,7 +70,6 @@ impl OpenDirectory {
         }
     }
 
-    /// Opens a directory that must exist.
     pub(crate) fn existing_directory(&self, name: &str) -> Result<Self, CacheError> {
         let opened = self.directory(name)?;
         opened.ok_or_else(|| self.failed("openat", name)(Errno::NOENT))

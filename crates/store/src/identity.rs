@@ -74,7 +74,6 @@ impl Identity {
         }
     }
 
-    /// Returns the size of the file.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes

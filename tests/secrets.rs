@@ -419,7 +419,7 @@ fn a_secret_that_cannot_be_had_is_refused_before_anything_runs() {
         (
             "everybody's",
             |at| std::fs::write(at, "x").expect("written"),
-            "others may read",
+            "other users may read",
         ),
     ];
     for (what, make, part) in rows {

@@ -98,6 +98,9 @@ fn a_host_device_cannot_be_mounted() {
         done.assert_error("refused", "usage").assert_nothing_ran();
         let message = done.report["error"]["message"].as_str();
         let message = message.expect("a message");
-        assert!(message.contains("devices of the host cannot be mounted"), "{message}");
+        assert!(
+            message.contains("devices of the host cannot be mounted"),
+            "{message}"
+        );
     }
 }

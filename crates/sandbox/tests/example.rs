@@ -27,13 +27,7 @@ impl Ground {
             std::os::unix::fs::chown(ground.path(name), Some(uid), Some(uid)).expect("given");
         }
         std::fs::write(ground.path("shown/word"), "of the host\n").expect("written");
-        // By a process of its own: a process that another test is just starting would inherit a
-        // descriptor to write the program, and nobody could execute it for a moment (ETXTBSY).
-        let copied = Command::new("cp")
-            .arg(example())
-            .arg(ground.path("sandbox"))
-            .status();
-        assert!(copied.expect("cp runs").success());
+        support::bodies::copy_program(example(), &ground.path("sandbox"));
         ground
     }
 

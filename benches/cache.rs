@@ -85,12 +85,10 @@ fn found(mut command: Command) -> String {
 
 /// A directory in memory where there is one; removed on drop.
 fn cache_directory() -> tempfile::TempDir {
-    let shm = Path::new("/dev/shm");
-    let above = if shm.is_dir() { shm } else { Path::new("/tmp") };
     tempfile::Builder::new()
         .prefix("runner-bench-")
         .permissions(std::fs::Permissions::from_mode(0o700))
-        .tempdir_in(above)
+        .tempdir_in(support::in_memory())
         .unwrap()
 }
 

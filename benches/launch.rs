@@ -40,7 +40,12 @@ fn measure(options: &Options) -> Report {
     // In rounds of their own: what they leave to the kernel would meet those above.
     near.retain(|peer| ["bwrap", "runner run"].contains(&peer.name));
     near.extend(peers::others(&ground, &body, &mut report));
-    let others = launches("beside others", &mut near, options.rounds / 3, options.idle);
+    let others = launches(
+        "beside others",
+        &mut near,
+        options.rounds.div_ceil(3),
+        options.idle,
+    );
     for (mark, table, name, against) in [
         ("run ÷ bwrap", &table, "runner run", "bwrap"),
         ("run ÷ floor", &table, "runner run", "floor"),

@@ -225,9 +225,16 @@ fn busy_since((busy, all): (f64, f64)) -> f64 {
 /// Runs that all wait at the same time: whether they all begin and end, and what each takes.
 fn waiting(ground: &Ground, most: usize, quick: bool, report: &mut Report) {
     let body = ground.compile("waiting", WAITING, &["-static", "-O2"]);
-    let mut text = String::from(
+    // An init is not dumpable: proc shows its memory and namespaces to root alone.
+    let is_root = rustix::process::geteuid().is_root();
+    let measured = if is_root {
+        "supervisor and init"
+    } else {
+        "supervisor alone"
+    };
+    let mut text = format!(
         "\n### runs at once\n\n\
-         | at once | until all run, s | until all ended, s | ended well | supervisor and init, KiB (PSS) \
+         | at once | until all run, s | until all ended, s | ended well | {measured}, KiB (PSS) \
          | of the host's memory, KiB | network namespaces |\n\
          | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
     );
@@ -242,6 +249,11 @@ fn waiting(ground: &Ground, most: usize, quick: bool, report: &mut Report) {
             host_kib,
             namespaces,
         } = found;
+        let namespaces = if is_root {
+            namespaces.to_string()
+        } else {
+            "–".to_owned()
+        };
         writeln!(
             text,
             "| {count} | {up_s:.2} | {down_s:.2} | {well} | {pss_kib:.0} | {host_kib:.0} | {namespaces} |"
@@ -323,18 +335,19 @@ fn free_kib() -> f64 {
         .expect("a number")
 }
 
-/// PSS of these and of all inits, KiB, and how many network namespaces they are in.
+/// PSS of these and of their inits, KiB, and how many network namespaces they are in.
 fn of_processes(supervisors: &BTreeSet<u32>) -> (f64, usize) {
     let mut pss_kib = 0.0;
     let mut namespaces = BTreeSet::new();
     for entry in std::fs::read_dir("/proc").expect("readable").flatten() {
-        let id = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok());
-        let is_supervisor = id.is_some_and(|id| supervisors.contains(&id));
-        let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-        if !is_supervisor && name.trim_end() != "init" {
+        let status = std::fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+        // The host may have an init of that name, and other runs.
+        let is_of_supervisor = |name: &str| {
+            let id = status.lines().find_map(|line| line.strip_prefix(name));
+            id.and_then(|id| id.trim().parse().ok())
+                .is_some_and(|id| supervisors.contains(&id))
+        };
+        if !is_of_supervisor("Pid:") && !is_of_supervisor("PPid:") {
             continue;
         }
         let text = std::fs::read_to_string(entry.path().join("smaps_rollup")).unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --bench unpack -- --help`. Every peer is a process of its own that unpacks into a
 //! fresh directory; ours is the library's function in a child of this program, all checks on: for a
-//! bundle, and for the same archive as a layer of an image. The row `runner exec` is the whole run:
+//! bundle, which a confined process unpacks, and for the same archive as a layer of an image. The row `runner exec` is the whole run:
 //! the start of the sandbox, the body and the removal of the scratch space included.
 
 #![expect(
@@ -19,9 +19,10 @@ use std::process::Command;
 
 use archive::{
     AHEAD_FROM_BYTES, Compression, LayerView, OpenedArchive, UnpackLimits, open_archive,
-    unpack_ahead, unpack_layer,
 };
+use reader::{Documents, Feed, Target, UnpackTask, WaitLimit, unpack_layer};
 use support::{Ground, Options, Report, Table, Usage};
+use sys::worker::Sent;
 
 const OURS: &str = "runner";
 const LAYER: &str = "runner, as a layer of an image";
@@ -38,7 +39,8 @@ struct Shape {
     title: &'static str,
     files: usize,
     file_bytes: usize,
-    /// `--sort=name`, so that the digest of the contents can be made while they come.
+    /// With `--sort=name`, which is the canonical order for these names: the digest of the contents is
+    /// computed while they are unpacked.
     is_sorted: bool,
 }
 
@@ -88,28 +90,37 @@ fn unpack_as_child(archive: &Path, into: &Path, as_layer: bool) {
     };
     let limits = UnpackLimits::default();
     if as_layer {
+        let feed = Feed {
+            source: &mut &archive,
+            is_cancelled: &|| false,
+        };
         let (gzip, below) = (Compression::Gzip, LayerView::default());
-        let nothing = |_: &_| Ok(false);
-        unpack_layer(
-            archive,
-            gzip,
-            into.as_fd(),
-            below,
-            &nothing,
-            &limits,
-            &|| false,
-        )
-        .unwrap();
+        unpack_layer(feed, gzip, into.as_fd(), below, &limits, 60 << 20).unwrap();
         return;
     }
-    unpack_ahead(archive, into.as_fd(), &limits, AHEAD_FROM_BYTES).unwrap();
+    let target = Target {
+        directory: into.as_fd(),
+        ids: None,
+    };
+    let wait_limit = WaitLimit::default();
+    let archive = Sent {
+        source: &mut &archive,
+        descriptor: None,
+    };
+    let task = UnpackTask {
+        target,
+        limits: &limits,
+        ahead_from_bytes: AHEAD_FROM_BYTES,
+        documents: &|_tree| Documents::default(),
+    };
+    reader::unpack(archive, task, wait_limit).unwrap();
 }
 
 fn measure(options: &Options) -> Report {
     let mut report = Report::new();
     let ground = match options.has("--disk") {
         true => tempfile::tempdir(),
-        false => tempfile::tempdir_in("/dev/shm"),
+        false => tempfile::tempdir_in(support::in_memory()),
     };
     let ground = ground.unwrap();
     let peers = peers(&mut report);
@@ -152,14 +163,9 @@ fn peers(report: &mut Report) -> Vec<(&'static str, Vec<String>)> {
     peers.push((OURS, owned(&[own, "--child"])));
     peers.push((LAYER, owned(&[own, "--layer"])));
     let runner = support::runner();
-    let help = Command::new(&runner).args(["exec", "--help"]).output();
-    let is_cached = String::from_utf8_lossy(&help.unwrap().stdout).contains("--no-cache");
-    let script = match is_cached {
-        true => r#"exec "$0" exec --no-cache "$1""#,
-        false => r#"exec "$0" exec "$1""#,
-    };
-    let runner = runner.to_str().unwrap().to_owned();
-    peers.push((EXEC, owned(&["/bin/sh", "-c", script, &runner])));
+    let script = r#"exec "$0" exec --no-cache "$1""#;
+    let words = ["/bin/sh", "-c", script, runner.to_str().unwrap()];
+    peers.push((EXEC, owned(&words)));
     peers
 }
 

@@ -18,9 +18,22 @@ const CRATES: &[(&str, &[&str])] = &[
     ("archive", &["spec", "sys"]),
     ("store", &["spec", "sys", "archive"]),
     ("secrets", &["spec", "sys"]),
-    ("reader", &["spec", "sys"]),
-    ("egress", &["spec", "filter", "sys"]),
-    ("sources", &["spec", "sys", "archive", "store", "secrets"]),
+    ("confinement", &["filter", "sys"]),
+    ("reader", &["spec", "sys", "archive", "confinement"]),
+    ("egress", &["spec", "filter", "sys", "confinement"]),
+    (
+        "sources",
+        &[
+            "spec",
+            "sys",
+            "archive",
+            "store",
+            "secrets",
+            "confinement",
+            "reader",
+            "egress",
+        ],
+    ),
     ("bundler", &["spec", "sys", "archive", "reader", "sources"]),
     ("sandbox", &["spec", "filter", "sys", "egress"]),
 ];
@@ -36,7 +49,15 @@ const MODULES: &[(&str, &[&str])] = &[
 /// Crates whose code may run between clone and exec, where no event may be emitted, and crates
 /// without events.
 const WITHOUT_EVENTS: &[&str] = &[
-    "spec", "sys", "archive", "store", "secrets", "reader", "egress", "sandbox",
+    "spec",
+    "sys",
+    "archive",
+    "store",
+    "secrets",
+    "confinement",
+    "reader",
+    "egress",
+    "sandbox",
 ];
 
 /// Modules that decide: no unsafe, no clock, no file, no process, no environment.
@@ -66,6 +87,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/sandbox/src/prefork.rs",
     "crates/sandbox/src/steps.rs",
     "crates/sys/src/lib.rs",
+    "src/main.rs",
 ];
 
 const NON_TEST_LINES_MAX: usize = 500;

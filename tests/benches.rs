@@ -114,7 +114,7 @@ fn a_missed_mark_is_explained() {
     let document = text("docs/performance.md");
     let kept: Value = serde_json::from_str(&text("docs/performance.json")).expect("JSON");
     let explained = document
-        .split_once("### What limits the ones that are missed")
+        .split_once("### What limits the missed marks")
         .and_then(|(_, rest)| rest.split_once("\n## "))
         .expect("the section about missed marks")
         .0;
@@ -195,8 +195,13 @@ fn result(ratio: f64, time: f64, rate: f64) -> Value {
             mark("a rate", 2.0, true, "", rate),
             {"name": "a gap", "limit": 1.0, "at_least": false, "unit": "", "not_measured": "nobody"},
         ],
-        "absent": [{"name": "somebody", "why": "not on the path"}],
-        "markdown": "| a table |\n| --- |\n",
+        "absent": [
+            {"name": "one", "why": "one-tool is not on the path"},
+            {"name": "two", "why": "two-tool is not on the path"},
+            {"name": "three", "why": "needs root"},
+        ],
+        "markdown": "| a table |\n| --- |\n| bwrap |\n\n\
+                     | pair | p50 |\n| --- | --- |\n| floor ÷ bwrap | 0.4 |\n| runner run ÷ bwrap | 0.6 |\n",
     })
 }
 
@@ -222,11 +227,17 @@ fn figures_are_written_into_the_documents_and_compared_with_them() {
         "| `launch` | a gap | ≤ 1 | not measured | – | not measured |",
         "kept",
         "| a table |",
-        "- somebody: not on the path",
+        "| bwrap |",
+        "| pair | p50 |",
+        "| runner run ÷ bwrap | 0.6 |",
+        "Not measured (not on the path): one, two.",
+        "Not measured (needs root): three.",
     ] {
         assert!(page.lines().any(|found| found == line), "{line}\n{page}");
     }
-    assert!(!page.contains("old"), "{page}");
+    for gone in ["old", "floor ÷ bwrap"] {
+        assert!(!page.contains(gone), "{gone}\n{page}");
+    }
     printed(&marks_py(&write));
     let again = fs::read_to_string(at("page.md")).expect("the page");
     assert_eq!(page, again, "written twice, the same comes out");

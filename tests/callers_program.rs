@@ -104,6 +104,10 @@ fn the_first_of_its_name_on_the_path_runs_and_not_the_system_s() {
     // Programs that it starts by name are those of the caller's shell, too.
     let first = Shell::new(&ground, &["one/bin"]);
     first.ends(&["-e", "PATH=/usr/bin", "true"], 0);
+    // An empty entry is the directory in which it starts.
+    let bin = ground.path("two/bin").canonicalize().expect("there");
+    let bin = bin.to_str().expect("UTF-8");
+    first.ends(&["-e", "PATH=:/usr/bin", "--ro", bin, "-w", bin, "true"], 8);
 }
 
 #[test]
@@ -135,6 +139,20 @@ fn a_script_with_its_interpreter_beside_it_is_shown_with_both() {
 }
 
 #[test]
+fn a_script_behind_a_link_runs_with_the_flag_that_its_refusal_names() {
+    let ground = Ground::new();
+    executable(&ground, "home/.local/lib/tool/cli", "#!/bin/sh\nexit 7\n");
+    std::fs::create_dir(ground.path("home/.local/bin")).expect("made");
+    symlink("../lib/tool/cli", ground.path("home/.local/bin/tool")).expect("linked");
+    let shell = Shell::new(&ground, &["home/.local/bin"]);
+    let done = shell.run(&["tool"]);
+    done.assert_error("refused", "program_is_script");
+    let hint = done.report["error"]["hint"].as_str().expect("a hint");
+    let directory = hint.split_once("--ro ").expect("a flag").1;
+    shell.ends(&["--ro", directory, "tool"], 7);
+}
+
+#[test]
 fn python_of_an_environment_that_is_activated_is_that_environment_s() {
     let ground = Ground::new();
     let place = ground.path("project/.venv");
@@ -159,6 +177,54 @@ fn python_of_an_environment_that_is_activated_is_that_environment_s() {
     let done = shell.run(&["installed"]);
     done.assert_exited(0);
     assert_eq!(done.text().trim_end(), shown);
+}
+
+#[test]
+fn an_environment_shows_neither_a_directory_that_it_names_as_its_base_nor_what_is_beside_it() {
+    let ground = Ground::new();
+    ground.write("home/.ssh/key", "secret");
+    ground.write("home/.local/share/keyring", "secret");
+    for (place, named) in [
+        ("project/.venv", ground.path("home/.ssh")),
+        ("project/.venv", ground.path("home")),
+        ("project/.venv", PathBuf::from("/var/lib")),
+        ("home/.local", PathBuf::from("/usr/bin")),
+    ] {
+        let settings = format!("home = {}\n", named.display());
+        ground.write(&format!("{place}/pyvenv.cfg"), settings);
+        lay(&ground, &format!("{place}/bin/python"), 7);
+        let bin = format!("{place}/bin");
+        let path = [bin.as_str()];
+        let done = Shell::new(&ground, &path).run(&["python"]);
+        done.assert_exited(7);
+        let root = ground.path(place).canonicalize().expect("there");
+        let expected = match place {
+            "home/.local" => vec![root.join("bin"), root.join("pyvenv.cfg")],
+            _ => vec![root],
+        };
+        let bound = done.report["bound_programs"].as_array().expect("a list");
+        let bound = bound.iter().map(|path| path.as_str().expect("a path"));
+        assert_eq!(bound.map(PathBuf::from).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
+fn python_of_an_environment_runs_with_its_base_in_the_home() {
+    let ground = Ground::new();
+    let base = lay(&ground, "home/.local/share/uv/python/1.2/bin/python1.2", 8);
+    let bin = base.parent().expect("a directory").display();
+    ground.write("made/pyvenv.cfg", format!("home = {bin}\nuv = 0.9\n"));
+    std::fs::create_dir(ground.path("made/bin")).expect("made");
+    symlink(&base, ground.path("made/bin/python")).expect("linked");
+    Shell::new(&ground, &["made/bin"]).ends(&["python"], 8);
+    // uv names it by a link from the minor version.
+    let link = ground.path("home/.local/share/uv/python/1");
+    symlink("1.2", &link).expect("linked");
+    let settings = format!("home = {}\nuv = 0.9\n", link.join("bin").display());
+    ground.write("made/pyvenv.cfg", settings);
+    std::fs::remove_file(ground.path("made/bin/python")).expect("removed");
+    symlink(link.join("bin/python1.2"), ground.path("made/bin/python")).expect("linked");
+    Shell::new(&ground, &["made/bin"]).ends(&["python"], 8);
 }
 
 #[test]

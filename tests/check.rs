@@ -134,6 +134,16 @@ fn all_errors_are_reported_at_once_with_position_and_hint() {
 }
 
 #[test]
+fn warnings_are_printed_also_if_there_are_errors() {
+    let ground = Ground::new();
+    let manifest = "run: main.py\nruntime: {mode: other}\n";
+    write(&ground, &[("manifest.yaml", manifest)]);
+    let (_, text) = checked(&ground, &["."]);
+    assert!(text.contains("(deprecated_runtime)"), "{text}");
+    assert!(text.ends_with("refused: 1 error, 1 warning\n"), "{text}");
+}
+
+#[test]
 fn blocks_are_read_beside_the_file_that_names_them_and_from_the_registry() {
     let ground = Ground::new();
     let registered = ground.workspace().join("host/SANDBOX.md");
@@ -422,6 +432,21 @@ fn check_and_bundle_find_what_exec_refuses() {
             "run: tool.py\nsecrets: {A_KEY: {oauth: ../x}}\n".to_owned(),
             "manifest.yaml:2:26 /secrets/A_KEY/oauth wrong_type",
             "found the slug `../x`",
+        ),
+        (
+            "run: tool.py\nrunner: {limits: {memory_mb: 1}}\n".to_owned(),
+            "manifest.yaml:2:30 /runner/limits/memory_mb limit_too_small",
+            "1 MiB is below 4 MiB",
+        ),
+        (
+            "run: tool.py\ninputs: {type: 5}\n".to_owned(),
+            "manifest.yaml:2:9 /inputs schema_invalid",
+            "the schema of `inputs` is not accepted",
+        ),
+        (
+            "run: tool.py\noutputs: {properties: {a: {type: strng}}}\n".to_owned(),
+            "manifest.yaml:2:34 /outputs/properties/a/type schema_invalid",
+            "did you mean `string`?",
         ),
     ];
     for (text, place, fragment) in rows {
@@ -796,4 +821,56 @@ fn a_folder_of_the_convention_may_have_its_manifest_by_either_ending() {
             assert!(warnings.contains(&said), "{warnings}");
         }
     }
+}
+
+#[test]
+fn of_an_unpacked_bundle_the_manifest_that_exec_runs_is_checked() {
+    let ground = Ground::new();
+    let files = [
+        ("manifest.yaml", "run: tool.sh\n"),
+        ("tool.sh", "true\n"),
+        (".runner/manifest.json", r#"{"run": "gone.sh"}"#),
+    ];
+    write(&ground, &files);
+    let workspace = ground.workspace();
+    let workspace = workspace.to_str().expect("plain");
+    let place = [".runner/manifest.json:1:9 /run run_target_missing"];
+    for words in [&["."][..], &[workspace], &["--workspace", workspace, "."]] {
+        let found = document(&ground, words);
+        assert_eq!(told(&found), place, "{words:?}");
+        let warning = "manifest.yaml is ignored: .runner/manifest.json comes first";
+        assert!(found.to_string().contains(warning), "{found}");
+    }
+    write(&ground, &[(files[2].0, r#"{"run": "tool.sh"}"#)]);
+    let own = ".runner/manifest.json";
+    for words in [&["."][..], &[workspace], &[own]] {
+        assert_eq!(told(&document(&ground, words)), [""; 0], "{words:?}");
+    }
+    std::fs::remove_file(ground.workspace().join("manifest.yaml")).expect("removed");
+    assert_eq!(told(&document(&ground, &["."])), [""; 0]);
+}
+
+/// `runner exec` refuses it too.
+#[test]
+fn a_resolved_manifest_with_code_is_an_error() {
+    let ground = Ground::new();
+    let code = "{\"run\": \"main.py\", \"code\": {\"sources\": [{\"inline\": \
+        {\"path\": \"main.py\", \"content\": \"\"}}]}}";
+    write(
+        &ground,
+        &[
+            (".runner/manifest.json", code),
+            ("manifest.json", code),
+            ("main.py", ""),
+        ],
+    );
+    let found = document(&ground, &[".runner/manifest.json"]);
+    assert_eq!(found["errors"][0]["code"], "code_unresolved", "{found}");
+    document(&ground, &["manifest.json"])["valid"]
+        .as_bool()
+        .filter(|is_valid| *is_valid)
+        .expect("bundle resolves it");
+    let bundle = support::bundles::pack(&ground.workspace());
+    let done = ground.exec(&[], &bundle);
+    done.assert_error("refused", "code_unresolved");
 }

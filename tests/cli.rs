@@ -46,6 +46,7 @@ fn by_shell(script: &str, directory: &Path) -> Output {
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .env("HOME", "/nonexistent")
+        .env("RUNNER_OPT_RUNTIME_DIRECTORY", directory.join("runtime"))
         .current_dir(directory);
     command.output().expect("the shell starts")
 }
@@ -416,6 +417,20 @@ fn a_full_disk_under_standard_output_is_an_error() {
 }
 
 #[test]
+fn an_error_of_a_standard_stream_names_the_stream() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for (script, stream) in [
+        ("\"$1\" run -- echo x >/dev/full", "standard output"),
+        ("\"$1\" run -i -- cat </", "standard input"),
+    ] {
+        let output = by_shell(script, directory.path());
+        assert_eq!(output.status.code(), Some(125));
+        let start = format!("runner: failed: cannot pass on the {stream}: ");
+        assert!(stderr(&output).starts_with(&start), "{}", stderr(&output));
+    }
+}
+
+#[test]
 fn a_descriptor_that_the_caller_opened_gets_the_report() {
     let directory = tempfile::tempdir().expect("a directory");
     let script = "\"$1\" run --json=fd:5 -e =x -- true 5>report.json";
@@ -509,7 +524,128 @@ fn a_log_is_written_only_where_one_is_asked_for() {
     assert_eq!(with_levels("off"), "");
     let refused = with_levels("runner=loud");
     assert!(
-        refused.contains("RUNNER_LOG: `runner=loud` is no level"),
+        refused.contains("RUNNER_LOG: `runner=loud` is not a level"),
         "{refused}"
     );
+}
+
+/// F-18: `secrets.provider` of such a file would be started with the caller's rights.
+#[test]
+fn a_configuration_that_others_can_change_is_refused_with_the_command_that_helps() {
+    use std::os::unix::fs::{PermissionsExt as _, chown};
+    let home = tempfile::tempdir().expect("a directory");
+    let directory = home.path().join("runner");
+    std::fs::create_dir(&directory).expect("made");
+    let file = directory.join("config.yaml");
+    std::fs::write(&file, "require_pin: true\n").expect("written");
+    let set = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("set");
+    };
+    let is_root = support::is_root();
+    let plan = || {
+        let mut command = runner(&["plan"]);
+        command.env("XDG_CONFIG_HOME", home.path());
+        // The user's file is not read for root.
+        if is_root {
+            command.arg("--policy").arg(&file);
+        }
+        let output = command
+            .args(["--", "true"])
+            .output()
+            .expect("the program starts");
+        stdout(&output) + &stderr(&output)
+    };
+    for (of_directory, of_file, is_accepted) in [
+        (0o755, 0o644, true),
+        (0o1777, 0o644, true),
+        (0o755, 0o664, false),
+        (0o755, 0o646, false),
+        (0o775, 0o644, false),
+        (0o777, 0o600, false),
+    ] {
+        set(&directory, of_directory);
+        set(&file, of_file);
+        let text = plan();
+        assert_eq!(
+            !text.contains("policy_untrusted"),
+            is_accepted,
+            "{of_file:o} {text}"
+        );
+        if is_accepted {
+            continue;
+        }
+        let command = text.split_once("hint: ").expect("a hint").1;
+        let command = command.lines().next().expect("a line").trim();
+        let status = Command::new("sh").args(["-c", command]).status();
+        assert!(status.expect("sh runs").success(), "{command}");
+        assert!(!plan().contains("policy_untrusted"), "{command}");
+    }
+    if is_root {
+        for path in [&file, &directory] {
+            chown(path, Some(65534), None).expect("changed");
+            let words: Vec<String> = plan().split_whitespace().map(str::to_owned).collect();
+            let text = words.join(" ");
+            assert!(text.contains("belongs to uid 65534"), "{text}");
+            chown(path, Some(0), None).expect("changed");
+        }
+    }
+}
+
+#[test]
+fn a_fifo_is_refused_where_a_pipe_of_the_caller_is_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let script = r#"mkfifo fifo
+        for flag in --env-file=fifo --secret=B=file:fifo --policy=fifo; do
+            "$1" run "$flag" -- true; echo $?; "$1" plan "$flag" -- true >&2; echo $?
+        done
+        echo A=1 | "$1" run --env-file /dev/stdin -- sh -c 'echo $A'
+        echo secret-7f3a | "$1" run --secret B=file:/dev/stdin -- sh -c 'echo $B'
+        echo 'grants: [env]' | "$1" run --policy /dev/stdin -- echo ran"#;
+    let output = by_shell(script, directory.path());
+    let text = stdout(&output).replace('\n', " ");
+    assert_eq!(
+        text, "125 125 125 125 125 125 1 secret-7f3a ran ",
+        "{output:?}"
+    );
+    assert_eq!(
+        stderr(&output).matches("it is a fifo").count(),
+        6,
+        "{output:?}"
+    );
+}
+
+#[test]
+fn a_variable_with_a_value_of_another_kind_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for value in ["1", "true", "No"] {
+        let mut command = runner(&["run", "--", "true"]);
+        command
+            .current_dir(directory.path())
+            .env("RUNNER_OPT_JSON", value);
+        let output = command.output().expect("the program starts");
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
+        let text = stderr(&output);
+        assert!(text.contains("expected -, fd:N or a file"), "{text}");
+        assert!(!directory.path().join(value).exists(), "{text}");
+        let file = format!("./{value}");
+        assert!(text.contains(&file), "{text}");
+        let mut command = runner(&["run", "--", "true"]);
+        command
+            .current_dir(directory.path())
+            .env("RUNNER_OPT_JSON", file);
+        assert!(command.status().expect("the program starts").success());
+        assert!(directory.path().join(value).exists());
+    }
+    for name in ["CACHE", "OCI", "RUNTIME"] {
+        let name = format!("RUNNER_OPT_{name}_DIRECTORY");
+        for words in [&["run", "--", "true"][..], &["cache", "ls"]] {
+            let mut command = runner(words);
+            command.current_dir(directory.path()).env(&name, "below/it");
+            let output = command.output().expect("the program starts");
+            assert_eq!(output.status.code(), Some(125), "{output:?}");
+            let text = stderr(&output);
+            let message = format!("the variable {name} is `below/it`, expected an absolute path");
+            assert!(text.contains(&message), "{text}");
+        }
+    }
 }

@@ -91,7 +91,7 @@ fn a_program_in_the_callers_directory_gets_a_hint_with_its_path() {
     let words = ["--mount", &mount, "-w", "/data", "--", "./only-here-7f3a"];
     let done = run(&ground, &words);
     let (message, hint) = told(&done);
-    assert!(message.contains("looked for in /data"), "{message}");
+    assert!(message.contains("looked up in /data"), "{message}");
     run(&ground, &[&words[..5], &[named(&hint)]].concat()).assert_exited(7);
 }
 
@@ -153,7 +153,10 @@ fn a_file_without_execute_permission_gets_a_hint() {
     let ground = Ground::new();
     ground.write("here/script", "#!/bin/sh\nexit 7\n");
     executable(&ground, "here/plain", "exit 7\n");
-    for (name, why) in [("./script", "no permission"), ("./plain", "not a binary")] {
+    for (name, why) in [
+        ("./script", "no execute permission"),
+        ("./plain", "not a binary"),
+    ] {
         let done = run(&ground, &[name]);
         done.assert_error("failed", "program_not_executable");
         let (message, hint) = told(&done);
@@ -182,7 +185,7 @@ fn a_missing_loader_is_distinguished_from_a_missing_program() {
     done.assert_error("failed", "program_not_found");
     let (message, hint) = told(&done);
     assert!(
-        message.contains("the loader that it names is not"),
+        message.contains("the loader that it names does not"),
         "{message}"
     );
     assert!(hint.starts_with("link it statically"), "{hint}");
@@ -202,7 +205,7 @@ fn a_program_that_only_the_host_has_gets_a_hint_with_the_flags() {
     done.assert_error("failed", "program_not_found");
     let (message, hint) = told(&done);
     assert!(
-        message.contains("on this host, and not inside"),
+        message.contains("on this host, but is not mounted inside"),
         "{message}"
     );
     let flags: Vec<&str> = named(&hint).split(' ').collect();
@@ -285,7 +288,7 @@ fn a_file_of_another_format_is_reported_as_not_executable() {
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).expect("made");
     for (name, why) in [
         ("./empty", "is empty"),
-        ("./zip", "neither a script nor a binary of Linux"),
+        ("./zip", "neither a script nor a Linux binary"),
         ("./fifo", "is not a regular file"),
     ] {
         let done = run(&ground, &[name]);

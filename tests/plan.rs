@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
@@ -17,7 +17,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use support::bundles::pack;
-use support::{Ground, random, runner};
+use support::processes::{confined_child, status};
+use support::tar::Tar;
+use support::{Ground, is_root, random, runner};
 
 /// The output of `runner plan`.
 #[derive(Debug)]
@@ -281,6 +283,12 @@ const CASES: &[Case] = &[
         "mount_target_refused",
     ),
     case(
+        "a mount over the home",
+        "run: x.sh\n",
+        &["--mount", "/usr:/home"],
+        "mount_target_refused",
+    ),
+    case(
         "two mounts at one place",
         "run: x.sh\n",
         &["--tmpfs", "/d", "--mount", "/usr:/d:ro"],
@@ -372,6 +380,30 @@ const CASES: &[Case] = &[
         OF_HOST,
     ),
     case(
+        "a secret that is no text",
+        "run: x.sh\n",
+        &["--secret", "K=file:nul"],
+        "env_invalid",
+    ),
+    case(
+        "a secret that is a directory",
+        "run: x.sh\n",
+        &["--secret", "K=file:/"],
+        "env_unreadable",
+    ),
+    case(
+        "a file of ports in no directory",
+        "run: x.sh\n",
+        &["--publish-file", "nowhere/ports"],
+        "publish_file_unwritable",
+    ),
+    case(
+        "a file of ports that is a directory",
+        "run: x.sh\n",
+        &["--publish-file", "/tmp"],
+        "publish_file_unwritable",
+    ),
+    case(
         "every line of defence",
         "run: x.sh\n",
         &["--strict"],
@@ -421,6 +453,7 @@ fn a_plan_matches_the_following_exec() {
         let ground = Ground::new();
         ground.write("work/there.txt", "here");
         ground.write("work/mine.yaml", "run: x.sh\n");
+        ground.write("work/nul", "a\0b");
         ground.write("work/deny.yaml", "deny_grants: [env]\n");
         let mut files = one.files.to_vec();
         if !one.manifest.is_empty() {
@@ -491,7 +524,7 @@ fn a_command_is_planned_as_it_is_run() {
         (&["/bin/true"], "none"),
         (&["nonesuch-7f3a"], "program_not_found"),
         (&["/nonexistent/x"], "program_not_found"),
-        (&["/etc/passwd"], "mount_target_refused"),
+        (&["/etc/passwd"], "program_not_executable"),
     ] {
         let done = ground.run(&[], words);
         let told = planned(&ground, &[&["--"], words].concat());
@@ -540,7 +573,7 @@ fn a_provider_of_secrets_is_named_and_not_asked() {
         assert!(
             told.plan["unchecked"]
                 .to_string()
-                .contains("nobody was asked")
+                .contains("no provider was asked")
         );
         assert!(!asked.exists(), "the provider was asked");
     }
@@ -614,8 +647,11 @@ fn a_manifest_alone_is_planned_and_lists_unchecked_parts() {
     assert_eq!(told.plan["bundle"], Value::Null);
     assert_eq!(told.plan["argv"][1], "main.py", "{told:#?}");
     let unchecked = told.plan["unchecked"].to_string();
-    assert!(unchecked.contains("a manifest alone"), "{unchecked}");
-    // It is not known whether the bundle has its own programs; those of the host are known.
+    assert!(
+        unchecked.contains("a manifest without a bundle"),
+        "{unchecked}"
+    );
+    // Whether the bundle has programs of its own is not known; those of the host are.
     let manifest = ground.write("work/sh.yaml", "run: [sh, main.sh]\n");
     let sh = planned(&ground, &[manifest.to_str().expect("plain")]);
     assert!(sh.plan["program"]["host_path"].is_string(), "{sh:#?}");
@@ -648,7 +684,7 @@ fn a_manifest_alone_is_planned_with_its_blocks_and_with_what_it_inherits() {
     assert!(memory.contains("104857600"), "{memory}");
     assert!(memory.contains("(from w/manifest.yaml)"), "{memory}");
     let unchecked = told.plan["unchecked"].to_string();
-    assert!(unchecked.contains("1 sources of `code`"), "{unchecked}");
+    assert!(unchecked.contains("1 source of `code`"), "{unchecked}");
 }
 
 #[test]
@@ -715,6 +751,39 @@ fn the_files_that_decided_the_host_policy_are_named() {
     let refused = planned(&ground, &["--policy", policy, "-m", "2g", "--", "true"]);
     assert_eq!(refused.verdict(), "would_be_refused");
     assert_eq!(told.plan["grants"][0]["granted_by"], "host-policy");
+}
+
+/// As `exec` does.
+#[test]
+fn warnings_of_an_inventory_are_planned() {
+    let ground = Ground::new();
+    ground.write(
+        "work/.secrets/SECRETS.md",
+        "---\nsecrets:\n- {slug: key, name: n, description: d, backend: 'vault://x', access: {bind: \
+         [{tool: deploy}]}, exposures: [{kind: env, name: KEY}]}\n---\n",
+    );
+    let manifest = "id: deploy\nrun: [sh, -c, 'true']\nsecrets: {KEY: {vault: key}}\n";
+    let manifest = ground.write("work/manifest.yaml", manifest);
+    let manifest = manifest.to_str().expect("plain");
+    ground.write("work/bundle/main.sh", "");
+    let told = planned(
+        &ground,
+        &["--manifest", manifest, "--workspace=.", "bundle"],
+    );
+    let warnings = told.plan["warnings"].as_array().expect("a list");
+    assert!(
+        warnings.iter().any(|row| row["code"] == "backend_ignored"),
+        "{told:#?}"
+    );
+}
+
+#[test]
+fn a_verb_after_plan_gets_a_hint() {
+    let ground = Ground::new();
+    let told = planned(&ground, &["run", "--", "true"]);
+    assert_eq!(told.plan["error"]["code"], "bundle_unopened", "{told:#?}");
+    let hint = told.plan["error"]["hint"].as_str().expect("a hint");
+    assert!(hint.contains("runner plan -- CMD"), "{hint}");
 }
 
 #[test]
@@ -813,6 +882,41 @@ fn planning_changes_nothing_on_the_host() {
     assert_eq!(told.stderr, "");
 }
 
+#[test]
+fn a_plan_refuses_the_runtime_directory_that_exec_refuses() {
+    let ground = Ground::new();
+    let set = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("set");
+    };
+    let file = ground.write("file", "");
+    let open = ground.path("open");
+    std::fs::create_dir_all(open.join("below")).expect("made");
+    set(&open, 0o777);
+    let part = ground.write("part/runs", "");
+    set(part.parent().expect("a parent"), 0o755);
+    let missing = ground.path("missing/runner");
+    for path in [
+        &file,
+        &open,
+        &open.join("below"),
+        part.parent().expect("a parent"),
+        &missing,
+    ] {
+        let path = path.to_str().expect("UTF-8");
+        let variable = "RUNNER_OPT_RUNTIME_DIRECTORY";
+        let done = ground
+            .command(&["run", "--", "true"])
+            .env(variable, path)
+            .done();
+        let mut plan = command(&ground, &["plan", "--json", "--", "true"]);
+        plan.env(variable, path);
+        let told = told(&ground, plan);
+        assert_eq!(told.error(), "runtime_directory_unusable", "{told:#?}");
+        assert_eq!(told.plan["error"], done.report["error"]);
+    }
+    assert!(!missing.exists());
+}
+
 /// A separate group in each hierarchy: everything below it was created by the case.
 struct Groups {
     name: String,
@@ -879,6 +983,45 @@ fn a_hostile_archive_is_refused_by_the_caps_of_exec_and_leaves_nothing() {
         assert_eq!(told.error(), done.error(), "{told:#?}");
         assert_eq!(before, entries(&places.temporary));
     }
+}
+
+/// A-61.
+#[test]
+fn a_bundle_is_read_by_a_process_without_rights() {
+    let ground = Ground::new();
+    let archive = Tar::new()
+        .file("manifest.yaml", b"run: body.sh\n")
+        .file("body.sh", b"echo ran\n")
+        .gz();
+    let mut plan = command(&ground, &["plan", "--json", "-"]);
+    let mut child = plan.stdin(Stdio::piped()).spawn().expect("started");
+    let mut pipe = child.stdin.take().expect("a pipe");
+    pipe.write_all(&archive[..20]).expect("written");
+    let reader = confined_child(i32::try_from(child.id()).expect("a pid"));
+    for (key, expected) in [
+        ("NoNewPrivs", "1"),
+        ("CapEff", "0000000000000000"),
+        ("CapPrm", "0000000000000000"),
+        ("CapInh", "0000000000000000"),
+        ("CapAmb", "0000000000000000"),
+    ] {
+        assert_eq!(status(reader, key).as_deref(), Some(expected), "{key}");
+    }
+    if is_root() {
+        for key in ["Uid", "Gid"] {
+            let nobody = "65534 65534 65534 65534";
+            assert_eq!(status(reader, key).as_deref(), Some(nobody), "{key}");
+        }
+        // Standard streams, the archive's pipe, the answer's pipe.
+        let open = std::fs::read_dir(format!("/proc/{reader}/fd")).expect("listed");
+        assert_eq!(open.count(), 5);
+    }
+    pipe.write_all(&archive[20..]).expect("written");
+    drop(pipe);
+    let output = child.wait_with_output().expect("ended");
+    let plan: Value = serde_json::from_slice(&output.stdout).expect("a plan");
+    assert_eq!(plan["bundle"]["entries"], 2, "{plan:#}");
+    assert_eq!(plan["manifest"]["file"], "manifest.yaml", "{plan:#}");
 }
 
 #[test]
@@ -1002,4 +1145,20 @@ fn a_plan_names_a_word_that_is_a_file_which_the_command_would_not_see() {
             .to_string()
             .contains("argument_not_visible")
     );
+}
+
+#[test]
+fn a_plan_names_the_flag_that_lends_a_socket() {
+    let ground = Ground::new();
+    let socket = ground.path("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("bound");
+    let file = ground.write("file", "x");
+    let [socket, file] = [&socket, &file].map(|path| path.to_str().expect("UTF-8"));
+    let told = planned(&ground, &["--socket", socket, "--ro", file, "--", "true"]);
+    let view = told.plan["view"].as_array().expect("a list");
+    for (path, flag) in [(socket, "--socket"), (file, "--ro")] {
+        let mut entries = view.iter();
+        let entry = entries.find(|entry| entry["path"] == path).expect(path);
+        assert_eq!(entry["decided_by"], flag, "{entry}");
+    }
 }

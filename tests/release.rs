@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use support::source_path;
+use support::{skip, source_path};
 
 fn check(program: &Path) -> Output {
     Command::new(source_path("scripts/check-release"))
@@ -55,4 +55,21 @@ fn a_program_at_fixed_addresses_with_libraries_and_an_executable_stack_is_called
     ] {
         assert!(told.contains(words), "{words}: {told}");
     }
+}
+
+/// The feature `planted-bugs` is for tests.
+#[test]
+fn a_program_with_planted_bugs_is_called_so() {
+    let program = Path::new(env!("CARGO_BIN_EXE_runner")).with_file_name("examples/planted");
+    if !program.exists() {
+        skip("no program with planted bugs: see tests/takeover/main.rs");
+        return;
+    }
+    let done = check(&program);
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    let told = String::from_utf8_lossy(&done.stderr);
+    assert!(
+        told.contains("contains the bugs that tests plant"),
+        "{told}"
+    );
 }

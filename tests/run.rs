@@ -176,3 +176,19 @@ fn the_current_directory_as_working_directory_gets_a_hint_to_mount_it() {
     done.assert_exited(0);
     assert_eq!(done.text(), "file\n");
 }
+
+#[test]
+fn a_file_or_directory_of_the_sandbox_is_refused_as_a_program_and_not_as_a_mount() {
+    let ground = Ground::new();
+    for (path, why) in [
+        ("/etc/passwd", "/etc/passwd has no execute permission"),
+        ("/etc", "it is a directory"),
+        ("/tmp", "it is a directory"),
+    ] {
+        ground
+            .run(&[], &[path])
+            .assert_error("failed", "program_not_executable")
+            .assert_message(why)
+            .assert_hint("name a program");
+    }
+}

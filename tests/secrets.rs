@@ -231,7 +231,7 @@ fn files_with(value: &str, path: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_killed_runner_leaves_no_file_with_a_value() {
     let ground = Ground::new();
-    let look = "printenv API_KEY | grep -rlsF -f - /bundle /work /tmp /run /etc /home /dev/shm\n\
+    let look = "printenv API_KEY | grep -rlsF -f - /bundle /scratch /tmp /runner /etc /home /dev/shm\n\
         echo looked; exec sleep 600";
     let bundle = bundle(&ground, MANIFEST, look);
     let policy = policy(&ground, "");
@@ -377,7 +377,7 @@ fn each_provider_gives_the_value_of_the_slug() {
 #[test]
 fn a_secret_that_cannot_be_had_is_refused_before_anything_runs() {
     let ground = Ground::new();
-    let bundle = bundle(&ground, MANIFEST, "touch /work/ran; echo ran");
+    let bundle = bundle(&ground, MANIFEST, "echo ran");
     let asked = ground.path("asked");
     let fails = format!(
         "touch {}; echo {}; echo {} >&2; exit 3",
@@ -390,6 +390,9 @@ fn a_secret_that_cannot_be_had_is_refused_before_anything_runs() {
     let done = ground.command(&["exec", &command, &bundle]).done();
     done.assert_error("refused", "grant_required");
     assert!(!asked.exists(), "the provider was asked without a grant");
+    // What is missing is the grant, and the next run follows the hint.
+    let hint = done.report["error"]["hint"].as_str().expect("a hint");
+    assert!(hint.contains("--grant secrets"), "{hint}");
     let done = ground
         .command(&["exec", "--grant=secrets", &command, &bundle])
         .done();
@@ -418,7 +421,7 @@ fn a_secret_that_cannot_be_had_is_refused_before_anything_runs() {
         (
             "everybody's",
             |at| std::fs::write(at, "x").expect("written"),
-            "others may read",
+            "other users may read",
         ),
     ];
     for (what, make, part) in rows {
@@ -848,6 +851,70 @@ fn the_inventory_of_a_workspace_or_a_bundle_is_found_by_itself() {
     run(&[&in_workspace, &manifest]).assert_error("refused", "secret_not_granted");
     ground.write("work/.secrets/SECRETS.md", of(OF_DEPLOY));
     run(&[&in_workspace, &manifest]).assert_exited(0);
+}
+
+/// F-16: a request has the same secret and the same grant in a directory and in the bundle made of it.
+#[test]
+fn a_secret_is_the_same_before_and_after_bundling() {
+    let ground = Ground::new();
+    let policy = policy(&ground, "");
+    private(&ground, "vault/api-key", b"value-by-name");
+    // The inventories are in the bundle only as far as `bundle` resolves them.
+    ground.write("bundle/.bundleignore", ".secrets\nSECRETS.md\n");
+    let legacy = "runtime: {mode: subprocess, env: [API_KEY]}\n";
+    let auth = |reference: &str| {
+        format!(
+            "sandbox: {{provider: local, config: {{}}, env: {{auth: {{{reference}state: {{env: [API_KEY]}}}}}}}}\n"
+        )
+    };
+    let mapped = |holder: &str| format!("{holder}, metadata: {{bindings: {{env: [API_KEY]}}}}");
+    let (mine, of_another) = (mapped(OF_DEPLOY), mapped(OF_OTHER));
+    let other_slug = inventory_of(&[("prod/key", &mine)]);
+    let two = inventory_of(&[("another-key", &of_another), ("prod/key", &mine)]);
+    let denied = inventory_of(&[("prod/key", &of_another)]);
+    let by_name = inventory_of(&[("api-key", OF_DEPLOY)]);
+    let (plain, named) = (auth(""), auth("ref: ./SECRETS.md, "));
+    let (prod, derived) = (Some("vault prod/key"), Some("vault api-key"));
+    for (block, inventory, expected) in [
+        // AIP-17: the slug is derived from the variable.
+        (legacy, &other_slug, None),
+        (legacy, &by_name, derived),
+        (&plain, &other_slug, prod),
+        (&plain, &two, prod),
+        (&plain, &denied, None),
+        (&plain, &by_name, derived),
+        (&named, &other_slug, prod),
+        (&named, &two, prod),
+        (&named, &denied, None),
+        (&named, &by_name, derived),
+    ] {
+        let manifest = format!("id: deploy\nrun: body.sh\n{block}");
+        let directory = bundle(&ground, &manifest, "echo ran");
+        let file = match block == named {
+            true => "bundle/SECRETS.md",
+            false => "bundle/.secrets/SECRETS.md",
+        };
+        ground.write(file, inventory);
+        let made = text_of(&ground.path("made.tar.gz"));
+        let output = std::process::Command::new(support::runner())
+            .args(["bundle", "-o", &made, &directory])
+            .output()
+            .expect("it starts");
+        assert!(output.status.success(), "{output:?}");
+        for form in [&directory, &made] {
+            let words = ["exec", "--grant=secrets", &policy, form];
+            let done = ground.command(&words).done();
+            match expected {
+                Some(reference) => {
+                    done.assert_exited(0);
+                    let found = &done.report["secrets"][0]["reference"];
+                    assert_eq!(found, reference, "{form}: {block}{inventory}");
+                }
+                None => drop(done.assert_error("refused", "secret_not_granted")),
+            }
+        }
+        std::fs::remove_file(ground.path(file)).expect("removed");
+    }
 }
 
 /// F-16: a bundle contains what the inventories of its workspace state about its secrets.

@@ -337,9 +337,10 @@ fn leftovers_of_a_killed_supervisor_are_removed_and_named() {
     // A separate directory of records: the starts of other runs would clean up before.
     let records = ground.path("records");
     let records = records.to_str().expect("a plain path");
-    let gc = || {
+    let gc = |flags: &[&str]| {
         let output = Command::new(runner())
             .arg("gc")
+            .args(flags)
             .env("RUNNER_OPT_RUNTIME_DIRECTORY", records)
             .output()
             .expect("the runner starts");
@@ -356,7 +357,7 @@ fn leftovers_of_a_killed_supervisor_are_removed_and_named() {
     assert_eq!(done.code, 128 + 9);
     assert!(record(&id_of_dead).exists(), "nothing to clean up");
 
-    let (code, text, stderr) = gc();
+    let (code, text, stderr) = gc(&[]);
     assert_eq!((code, stderr.as_str()), (Some(0), ""), "{text}");
     assert!(!record(&id_of_dead).exists(), "{text}");
     assert!(record(&id_of_alive).exists(), "{text}");
@@ -377,9 +378,10 @@ fn leftovers_of_a_killed_supervisor_are_removed_and_named() {
     let done = alive.done();
     assert_eq!(done.outcome(), "cancelled", "{done:#?}");
     assert_eq!(
-        gc(),
+        gc(&[]),
         (Some(0), "nothing to remove\n".to_owned(), String::new())
     );
+    assert_eq!(gc(&["-q"]), (Some(0), String::new(), String::new()));
 }
 
 /// A body that waits, and the id of its run.

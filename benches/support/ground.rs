@@ -76,6 +76,13 @@ impl Ground {
     }
 }
 
+/// A directory of a file system in memory, where there is one; `RUNNER_BENCHES_MEMORY` names another.
+pub fn in_memory() -> PathBuf {
+    let stated = std::env::var_os("RUNNER_BENCHES_MEMORY").map(PathBuf::from);
+    let shared = || Some(PathBuf::from("/dev/shm")).filter(|path| path.is_dir());
+    stated.or_else(shared).unwrap_or_else(std::env::temp_dir)
+}
+
 #[cfg(target_arch = "x86_64")]
 const NOTHING: &str = r#"void _start(void) {
     __asm__ volatile("mov $231, %eax; xor %edi, %edi; syscall");
@@ -106,7 +113,7 @@ pub fn on_path(program: &str) -> Option<PathBuf> {
 }
 
 /// This bench again as another user, with copies of what it needs where that user can reach them.
-pub(super) fn as_user(uid: u32) {
+pub(super) fn as_user(uid: u32, json_file: Option<&Path>) {
     let ground = Ground::new();
     let [bench, program] = ["bench", "runner"].map(|name| ground.path(name));
     std::fs::copy(std::env::current_exe().unwrap(), &bench).unwrap();
@@ -133,14 +140,14 @@ pub(super) fn as_user(uid: u32) {
         again.env(name, &home);
     }
     // The file that root's caller named is not that user's to write.
-    let json = json_file().map(|(file, word)| (file, home.join("bench.json"), word));
-    if let Some((_, inside, _)) = &json {
+    let inside = home.join("bench.json");
+    if json_file.is_some() {
         let mut option = OsString::from("--json=");
-        option.push(inside);
+        option.push(&inside);
         again.arg(option);
     }
     run_once(&mut again);
-    if let Some((outside, inside, _)) = json {
+    if let Some(outside) = json_file {
         std::fs::copy(inside, outside).unwrap();
     }
 }
@@ -157,11 +164,4 @@ fn without_user() -> Vec<OsString> {
         }
     }
     kept
-}
-
-fn json_file() -> Option<(PathBuf, OsString)> {
-    std::env::args_os().find_map(|word| {
-        let file = word.to_str()?.strip_prefix("--json=")?;
-        Some((PathBuf::from(file), word.clone()))
-    })
 }

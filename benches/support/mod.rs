@@ -1,5 +1,5 @@
-//! What every bench stands on: its options, a ground of its own, rounds in which everybody takes
-//! part once, ratios with their spread, marks, and one way of telling all that.
+//! Common parts of the benches: options, a temporary directory, rounds that measure every peer once,
+//! ratios with their spread, marks, and the report.
 //!
 //! A bench is `fn main() { support::run(&USAGE, measure) }` with
 //! `fn measure(options: &Options) -> Report`. What every bench understands:
@@ -12,7 +12,7 @@
 //! - `--help`
 //!
 //! `RUNNER_BIN` names another program to measure. Read the ratios, never the microseconds: other
-//! work on the machine meets all who take part in a round alike.
+//! work on the machine affects all peers of a round alike.
 #![allow(
     dead_code,
     unused_imports,
@@ -33,22 +33,22 @@ mod report;
 mod rounds;
 mod table;
 
-pub use ground::{Ground, on_path, runner};
+pub use ground::{Ground, in_memory, on_path, runner};
 pub use options::{Options, Usage};
 pub use peers::Peer;
 pub use report::Report;
 pub use rounds::{interleaved, run_once, try_out, wall_us};
 pub use table::{Ratio, Row, Table, median, percentile};
 
-/// A whole bench: reads the options, measures, tells.
+/// A whole bench: reads the options, measures, prints the report.
 pub fn run(usage: &Usage, measure: fn(&Options) -> Report) {
     let Some(options) = Options::read(usage) else {
         print!("{}", usage.text());
         return;
     };
     if let Some(uid) = options.user {
-        ground::as_user(uid);
+        ground::as_user(uid, options.json_file.as_deref());
         return;
     }
-    measure(&options).tell(&options);
+    measure(&options).print(&options);
 }

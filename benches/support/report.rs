@@ -17,7 +17,7 @@ pub struct Report {
     pub text: String,
     /// What JSON has beside rows and marks.
     pub facts: Map<String, Value>,
-    /// Who could have been a peer and is none here, and why.
+    /// Peers that are not measured here, and why.
     absent: Vec<(String, String)>,
     found: Vec<(&'static Mark, Result<f64, String>)>,
 }
@@ -27,7 +27,7 @@ impl Report {
         Self::default()
     }
 
-    /// Says that somebody takes no part, and why.
+    /// Records that a peer is not measured, and why.
     pub fn absent(&mut self, name: &str, why: &str) {
         self.absent.push((name.to_owned(), why.to_owned()));
     }
@@ -37,13 +37,13 @@ impl Report {
         self.found.push((known(name), Ok(value)));
     }
 
-    /// The same where the value may be missing because somebody took no part.
+    /// The same where the value is missing if a peer is not measured.
     pub fn mark_if(&mut self, name: &str, value: Option<f64>, why_not: &str) {
         let value = value.ok_or_else(|| why_not.to_owned());
         self.found.push((known(name), value));
     }
 
-    pub(super) fn tell(mut self, options: &Options) {
+    pub(super) fn print(mut self, options: &Options) {
         for mark in MARKS.iter().filter(|mark| mark.bench == options.bench()) {
             if !self.found.iter().any(|(found, _)| found.name == mark.name) {
                 let why = "this run did not measure it".to_owned();

@@ -1,14 +1,14 @@
-//! Rounds in which everybody takes part once, in an order that changes from round to round.
+//! Rounds that measure every peer once, in an order that changes from round to round.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Calls `measure(round, peer)` for each peer in each round; what it gives comes back by peer, then
-/// by round. The rounds before the first that counts fill caches.
+/// Calls `measure(round, peer)` for each peer in each round; returns the values by peer, then by
+/// round. `warm_up` rounds before them fill caches and are not returned.
 ///
-/// The order is shuffled anew in each round, the same in every run: whoever always came after the
-/// same neighbour would pay for what that one leaves to the kernel, as the tear-down of a network
-/// namespace.
+/// The order is shuffled in each round, the same in every run: a peer that always ran after the
+/// same other one would pay for the work that one leaves to the kernel, such as the tear-down of a
+/// network namespace.
 pub fn interleaved(
     peers: usize,
     rounds: usize,
@@ -39,8 +39,8 @@ fn shuffled(count: usize, state: &mut u64) -> Vec<usize> {
     order
 }
 
-/// From just before the start to the end, which must be a success, in microseconds. What the
-/// program prints is thrown away; what it complains about is shown.
+/// From just before the start to the end, which must be a success, in microseconds. Standard output
+/// is discarded, standard error is shown.
 pub fn wall_us(command: &mut Command) -> f64 {
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let start = Instant::now();
@@ -56,7 +56,7 @@ pub fn run_once(command: &mut Command) {
     assert!(status.success(), "{command:?}: {status}");
 }
 
-/// Whether a command works here: if not, the last line of what it complained about.
+/// Runs a command; if it fails, the error is the last line of its output.
 pub fn try_out(command: &mut Command) -> Result<(), String> {
     let ran = command
         .stdin(Stdio::null())

@@ -1,4 +1,4 @@
-//! Figures of those who took part in the same rounds, and what they are to each other.
+//! Figures of the peers of the same rounds, and their ratios.
 
 use std::fmt::Write as _;
 
@@ -17,14 +17,14 @@ pub struct Table {
     pub against: Vec<String>,
 }
 
-/// One of those who took part.
+/// One peer.
 pub struct Row {
     pub name: String,
     /// By round: the same place in two rows is the same round.
     pub values: Vec<f64>,
 }
 
-/// What one row is to another.
+/// One row divided by another.
 pub struct Ratio {
     pub p50: f64,
     pub min: f64,
@@ -90,7 +90,7 @@ impl Table {
         self.rows.iter().find(|row| row.name == name)
     }
 
-    /// One row divided by another; none where one of them did not take part.
+    /// One row divided by another; none where one of them was not measured.
     pub fn ratio(&self, name: &str, against: &str) -> Option<Ratio> {
         let (own, other) = (self.row(name)?, self.row(against)?);
         let by_round: Vec<f64> = own

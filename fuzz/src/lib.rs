@@ -16,6 +16,8 @@ macro_rules! checks {
 checks! {
     /// A bundle's archive.
     check_archive => archive,
+    /// What the process says that unpacks.
+    check_archive_answer => archive_answer,
     /// What the child says to the supervisor.
     check_child_status => child_status,
     /// The first message of a TLS connection.
@@ -26,6 +28,8 @@ checks! {
     check_dns_answer => dns_answer,
     /// A query of the body.
     check_dns_query => dns_query,
+    /// What the process says that parses documents.
+    check_document_answer => document_answer,
     /// A gzip file.
     check_gzip => gzip,
     /// An egress list, and the names that a body asks for.
@@ -48,6 +52,8 @@ checks! {
     check_path => path,
     /// What is to be run.
     check_run_form => run_form,
+    /// What the process says that validates by schemas.
+    check_schema_answer => schema_answer,
     /// What a client of the compatibility proxy says.
     check_socks => socks,
     /// Paths with tokens, sizes, durations.

@@ -152,8 +152,19 @@ def fill(text, marker, contents):
 
 
 def tables_of_docs(result):
-    absent = "".join(f"- {one['name']}: {one['why']}\n" for one in result.get("absent", []))
-    return result["markdown"] + (f"Not measured:\n\n{absent}" if absent else "")
+    """The tables of a bench, of its pairs only those with `runner`, and one line for each cause of absence."""
+    lines, is_pairs = [], False
+    for line in result["markdown"].splitlines():
+        is_pairs = line.startswith("|") and (is_pairs or line.startswith("| pair |"))
+        if not is_pairs or "runner" in line or line.startswith(("| pair |", "| --- |")):
+            lines.append(line)
+    causes = {}
+    for one in result.get("absent", []):
+        # "NAME: PROGRAM is not on the path" is one cause, whatever the program.
+        cause = "not on the path" if one["why"].endswith("not on the path") else one["why"]
+        causes.setdefault(cause, []).append(one["name"])
+    absent = [f"Not measured ({cause}): {', '.join(names)}." for cause, names in causes.items()]
+    return "\n".join([*lines, "", *absent])
 
 
 def rows_of(kept):

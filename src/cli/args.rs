@@ -1,30 +1,36 @@
-//! What the user typed: verbs and flags as they stand on the command line. Opens nothing.
+//! Verbs and flags as typed. Opens nothing.
 //!
-//! Each flag has a variable, `RUNNER_OPT_` and the long name in capitals with `_` for `-`. The
-//! flags that may be repeated read theirs in `RunFlags::fill_lists`.
+//! Each flag has an environment variable: `RUNNER_OPT_` and the long name in capitals with `_` for `-`.
+//! `parse` reads those of repeatable flags, clap the others.
+//!
+//! Structs of flags have no doc comments: clap would print them as the description of the verb.
 
-use std::collections::BTreeMap;
+use std::any::TypeId;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::BoolishValueParser;
-use clap::{Arg, ArgAction};
+use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser as _};
+use clap::error::ErrorKind;
+use clap::{
+    Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Parser as _,
+};
 
-use crate::cli::bundle_flags::{BUNDLE_HELP, Bundle};
+use crate::cli::bundle::{BUNDLE_HELP, Bundle};
 use crate::cli::cache::Cache;
 use crate::cli::check::{CHECK_HELP, Check};
-use crate::cli::help::{
-    DEMO_HELP, DOCTOR_HELP, EXEC_HELP, GC_HELP, RUN_HELP, SCHEMA_HELP, VERBS_HELP,
-};
+use crate::cli::help::{DOCTOR_HELP, EXEC_HELP, RUN_HELP, VERBS_HELP};
 use crate::cli::limit_flags::LimitValueFlags;
 use crate::cli::network::NetworkFlags;
-use crate::cli::plan::{PLAN_HELP, Plan};
+use crate::cli::output::OutputFlags;
+use crate::cli::plan::{Invocation, PLAN_HELP};
 use crate::cli::signal::parse_signal;
 use crate::cli::source::Source;
-use crate::cli::syscalls::SyscallsArgument;
-use spec::host_policy::GRANT_NAMES;
+use spec::did_you_mean::nearest;
+use spec::host_policy::{GRANT_WORDS, grants_named};
+use spec::request::Grants;
 use spec::units::parse_duration;
 
 /// Runs untrusted bundles confined and limited, and reports what happened.
@@ -37,14 +43,12 @@ use spec::units::parse_duration;
     max_term_width = 100
 )]
 pub(crate) struct CommandLine {
-    /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
-/// What to do.
 #[derive(Debug, clap::Subcommand)]
-// Deferred: the flags of the verbs that were not asked for are never built.
+// Deferred: the flags of other verbs are never built.
 #[command(disable_help_subcommand = true, defer = true)]
 pub enum Verb {
     /// Run a bundle: unpack it, confine its body, stage and sync its files, report
@@ -56,25 +60,27 @@ pub enum Verb {
     /// Make a bundle of a manifest and its sources
     #[command(after_help = BUNDLE_HELP, args_override_self = true)]
     Bundle(Box<Bundle>),
-    /// Say what `exec` or `run` would do, who decided each part, and whether it would start
+    /// Show what `exec` or `run` would do, who decided each part, and whether it would start
     #[command(after_help = PLAN_HELP, args_override_self = true)]
-    Plan(Box<Plan>),
-    /// Say everything that is wrong with a manifest, its blocks and what it refers to
+    Plan(Box<Invocation>),
+    /// Print all errors of a manifest, its blocks and its references
     #[command(after_help = CHECK_HELP, args_override_self = true)]
     Check(Check),
-    /// Say what this host can enforce, and how to mend what it cannot
+    /// Show what this host can enforce, and how to fix what it cannot
     #[command(after_help = DOCTOR_HELP)]
-    Doctor(Doctor),
+    Doctor(OutputFlags),
     /// Run a built-in bundle that tries what is allowed and what is not, and show the result
-    #[command(after_help = DEMO_HELP)]
-    Demo(Demo),
+    #[command(after_help = "Examples:\n  runner demo\n\nExit codes: 0 all as promised; 125 not.")]
+    Demo(CommonFlags),
     /// Print a JSON Schema of this program's documents
-    #[command(after_help = SCHEMA_HELP)]
+    #[command(
+        after_help = "Examples:\n  runner schema manifest\n  runner schema report > report.schema.json"
+    )]
     Schema(Schema),
-    /// Remove what killed supervisors left behind; runs that live are not touched
-    #[command(after_help = GC_HELP)]
-    Gc(Gc),
-    /// Look at the unpacked bundles that are kept for the next run
+    /// Remove what killed supervisors left behind; live runs are not affected
+    #[command(after_help = "Examples:\n  runner gc\n  runner gc -q")]
+    Gc(CommonFlags),
+    /// List, remove or verify the unpacked bundles that are kept for the next run
     #[command(args_override_self = true)]
     Cache(Cache),
     /// Build, push, pull and inspect source artifacts, which workspaceSources of a manifest name
@@ -82,13 +88,10 @@ pub enum Verb {
     Source(Box<Source>),
 }
 
-/// Run a bundle: unpack it, confine its body, stage and sync its files, report.
 #[derive(Debug, clap::Args)]
-#[command(mut_args = with_variable)]
 pub struct Exec {
     /// A .tar.gz, a directory, or - to read the archive from standard input
     pub bundle: PathBuf,
-    /// Everything that `run` shares.
     #[command(flatten)]
     pub flags: RunFlags,
     /// Appended to the body's arguments
@@ -96,71 +99,28 @@ pub struct Exec {
     pub arguments: Vec<OsString>,
 }
 
-/// Run a command of this host, confined the same way, without a bundle.
 #[derive(Debug, clap::Args)]
-#[command(mut_args = with_variable)]
 pub struct Run {
-    /// Everything that `exec` shares.
     #[command(flatten)]
     pub flags: RunFlags,
-    /// The program and its arguments; the first word that is no flag ends the flags
-    // Without allow_hyphen_values, which would take a misspelt flag for the program.
+    /// The program and its arguments; the first word that is not a flag ends the flags
+    // No allow_hyphen_values: it would take a misspelt flag for the program.
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 
-/// Say what this host can enforce, and how to mend what it cannot.
-#[derive(Debug, clap::Args)]
-#[command(mut_args = with_variable)]
-pub struct Doctor {
-    /// Print a JSON document instead of a table
-    #[arg(long)]
-    pub json: bool,
-    /// How to speak.
-    #[command(flatten)]
-    pub voice: VoiceFlags,
-    /// Configuration.
-    #[command(flatten)]
-    pub policy: PolicyFile,
-}
-
-/// Run a built-in bundle that tries what is allowed and what is not, and show the result.
-#[derive(Debug, clap::Args)]
-#[command(mut_args = with_variable)]
-pub struct Demo {
-    /// How to speak.
-    #[command(flatten)]
-    pub voice: VoiceFlags,
-    /// Configuration.
-    #[command(flatten)]
-    pub policy: PolicyFile,
-}
-
-/// Remove what killed supervisors left behind; runs that live are not touched.
-#[derive(Debug, clap::Args)]
-#[command(mut_args = with_variable)]
-pub struct Gc {
-    /// How to speak.
-    #[command(flatten)]
-    pub voice: VoiceFlags,
-    /// Configuration.
-    #[command(flatten)]
-    pub policy: PolicyFile,
-}
-
-/// Print a JSON Schema of this program's documents.
 #[derive(Debug, clap::Args)]
 pub struct Schema {
-    /// Which document
+    /// The document
     pub name: SchemaName,
 }
 
-/// Gives a flag its variable, `RUNNER_OPT_` and the long name; a switch takes yes and no there.
-pub(crate) fn with_variable(flag: Arg) -> Arg {
+/// Adds the variable of a flag. For a switch its value is yes or no.
+fn with_variable(flag: Arg) -> Arg {
     let Some(long) = flag.get_long().filter(|_| flag.get_env().is_none()) else {
         return flag;
     };
-    let name = format!("RUNNER_OPT_{}", long.to_uppercase().replace('-', "_"));
+    let name = variable_of(long);
     match flag.get_action() {
         ArgAction::SetTrue if WITHOUT_VARIABLE.contains(&long) => flag,
         ArgAction::SetTrue => flag
@@ -168,18 +128,31 @@ pub(crate) fn with_variable(flag: Arg) -> Arg {
             .hide_env_values(true)
             .value_parser(BoolishValueParser::new()),
         ArgAction::Set | ArgAction::Count => flag.env(name).hide_env_values(true),
-        // Lists are read by `RunFlags::fill_lists`.
+        ArgAction::Append if long == POLICY => flag.env(name).hide_env_values(true),
+        // `parse` reads the variables of lists.
         _ => flag,
     }
 }
 
-/// Switches of one call, and `--rm`, which changes nothing.
+const VARIABLE_PREFIX: &str = "RUNNER_OPT_";
+
+const VARIABLES_WITHOUT_FLAG: [&str; 5] = [
+    "RUNNER_OPT_CACHE_DIRECTORY",
+    "RUNNER_OPT_CGROUP_PARENT",
+    "RUNNER_OPT_IN_DELEGATED_SCOPE",
+    "RUNNER_OPT_OCI_DIRECTORY",
+    "RUNNER_OPT_RUNTIME_DIRECTORY",
+];
+
+/// Switches that make sense for one call only, and `--rm`, which has no effect.
 const WITHOUT_VARIABLE: [&str; 3] = ["all", "json", "rm"];
 
-/// The documents that have a schema: each is a file of `schemas/`, named by `cli::schema::text`.
+const POLICY: &str = "policy";
+
+/// The documents that have a schema; `cli::schema::text` names their files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum SchemaName {
-    /// What a tool, a workflow or a code-workspace says about itself
+    /// The manifest of a tool, a workflow or a code-workspace
     Manifest,
     /// A `sandbox` block, in a SANDBOX.md or in a manifest
     Sandbox,
@@ -201,74 +174,58 @@ pub enum SchemaName {
     SourceBuild,
 }
 
-/// Every flag of `exec` and `run`.
+// Every flag of `exec` and `run`.
 #[derive(Debug, Default, clap::Args)]
 pub struct RunFlags {
-    /// What is visible.
     #[command(flatten)]
     pub view: ViewFlags,
-    /// The bundle's own words and files.
     #[command(flatten)]
     pub bundle: BundleFlags,
-    /// Images and sources from registries.
     #[command(flatten)]
     pub oci: OciFlags,
-    /// Environment.
     #[command(flatten)]
     pub environment: EnvironmentFlags,
-    /// Network.
     #[command(flatten)]
     pub network: NetworkFlags,
-    /// Limits.
     #[command(flatten)]
     pub limits: LimitFlags,
-    /// The process.
     #[command(flatten)]
     pub process: ProcessFlags,
-    /// Policy.
     #[command(flatten)]
     pub policy: PolicyFlags,
-    /// The configuration file.
-    #[command(flatten)]
-    pub policy_file: PolicyFile,
-    /// Where the report goes.
     #[command(flatten)]
     pub report: ReportFlags,
-    /// How to speak.
     #[command(flatten)]
-    pub voice: VoiceFlags,
+    pub common: CommonFlags,
 }
 
-/// `--ro`, `--rw`, `--mount`, `--tmpfs`, `--workdir`.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "What the body sees")]
 pub struct ViewFlags {
-    /// Make a path of the host visible, read-only, at the same place
+    /// Make a path of the host visible, read-only, at the same path
     #[arg(long, value_name = "PATH")]
     pub ro: Vec<PathBuf>,
-    /// Make a path of the host visible and writable, at the same place
+    /// Make a path of the host visible and writable, at the same path
     #[arg(long, value_name = "PATH")]
     pub rw: Vec<PathBuf>,
-    /// A unix socket of the host that the body may connect to, at the same place
+    /// Let the body connect to a unix socket of the host, at the same path
     #[arg(long, value_name = "PATH")]
     pub socket: Vec<PathBuf>,
-    /// Make a path of the host visible somewhere else; writable without :ro
+    /// Make a path of the host visible at another path; writable without :ro
     #[arg(long, value_name = "SRC:DST[:ro]")]
     pub mount: Vec<OsString>,
     /// A private, empty, writable directory
     #[arg(long, value_name = "DST[:SIZE]")]
     pub tmpfs: Vec<OsString>,
-    /// Where the body starts
+    /// The working directory of the body
     #[arg(short, long, value_name = "DIR")]
     pub workdir: Option<PathBuf>,
 }
 
-/// `--manifest`, `--run`, `--workspace`, `--inputs`, `--in`, `--out`, `--out-dir`, `--keep`,
-/// `--no-cache`, `--no-trust-mtime`.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "The bundle")]
 pub struct BundleFlags {
-    /// Use this manifest instead of the bundle's; it grants what it says
+    /// Use this manifest instead of the bundle's; it grants what it asks for
     #[arg(long, value_name = "FILE")]
     pub manifest: Option<PathBuf>,
     /// Replace the manifest's run: a string, or a JSON array or object
@@ -286,7 +243,7 @@ pub struct BundleFlags {
     /// Sync /scratch/KEY to a path of the workspace
     #[arg(long = "out", value_name = "KEY=PATH")]
     pub output_files: Vec<String>,
-    /// Put all declared output files below this directory instead of the workspace
+    /// Put all declared output files into this directory instead of the workspace
     #[arg(long, value_name = "DIR")]
     pub out_dir: Option<PathBuf>,
     /// Keep a copy of the scratch root and print its path
@@ -295,31 +252,29 @@ pub struct BundleFlags {
     /// Unpack the bundle for this run alone: neither use nor fill the cache
     #[arg(long)]
     pub no_cache: bool,
-    /// Hash the archive also where device, inode, size, mtime and ctime say that it did not change
+    /// Hash the archive also if device, inode, size, mtime and ctime are unchanged
     #[arg(long)]
     pub no_trust_mtime: bool,
 }
 
-/// `--image`, `--allow-tags`, `--insecure`.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Images and workspace sources")]
 pub struct OciFlags {
-    /// The root file system of the body, for engine: sandbox: of a registry or of an OCI layout
+    /// The root file system of the body, for engine: sandbox, from a registry or an OCI layout
     #[arg(long, value_name = "docker://REF|oci:DIR")]
     pub image: Option<OsString>,
-    /// Take what a tag points to; without it only digests are taken
+    /// Accept references by tag; without it only digests are accepted
     #[arg(long)]
     pub allow_tags: bool,
-    /// Speak plain HTTP to registries
+    /// Use plain HTTP for registries
     #[arg(long)]
     pub insecure: bool,
 }
 
-/// `--env`, `--env-file`, `--secret`.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Environment (empty by default)")]
 pub struct EnvironmentFlags {
-    /// Set a variable; without =VALUE it is passed on from here
+    /// Set a variable; without =VALUE its value is taken from your environment
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub env: Vec<OsString>,
     /// Read NAME=VALUE lines; # starts a comment line, values are taken as they are
@@ -330,16 +285,15 @@ pub struct EnvironmentFlags {
     pub secret: Vec<OsString>,
 }
 
-/// The limits.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitFlags {
     #[command(flatten)]
     pub values: LimitValueFlags,
-    /// Between the stop signal and SIGKILL; 0s: SIGKILL alone
+    /// Time between the stop signal and SIGKILL; 0s: SIGKILL only
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub grace: Option<Duration>,
-    /// What to do with a limit that this host cannot hold fully: refuse also weaker ones, or refuse none
+    /// Which limits are refused [default: stated ones that this host cannot enforce at all]
     #[arg(long, value_name = "MODE")]
     pub limits: Option<LimitsArgument>,
     /// What happens at --max-output [default: drop]
@@ -347,36 +301,32 @@ pub struct LimitFlags {
     pub on_output_limit: Option<OnOutputLimitArgument>,
 }
 
-/// The value of `--limits`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LimitsArgument {
-    /// A limit that holds only weakly is refused too
+    /// Also those that this host enforces only weakly
     Require,
-    /// Nothing is refused
+    /// None
     BestEffort,
 }
 
-/// The value of `--on-output-limit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum OnOutputLimitArgument {
-    /// Count the rest and throw it away
+    /// Count and discard the rest
     Drop,
     /// End the run
     Kill,
 }
 
-/// `-i`, `-t`, `--rm`, `--stop-signal`.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "The process")]
 pub struct ProcessFlags {
-    /// Pass standard input on
+    /// Pass standard input to the body
     #[arg(short, long)]
     pub interactive: bool,
     /// Give the body a terminal of its own
     #[arg(short, long)]
     pub tty: bool,
-    /// Taken as docker's, and changes nothing: what a run makes is always removed
-    // Without a variable, as it is no flag of ours.
+    /// Accepted for compatibility with docker, without effect: a run is always removed
     #[arg(long)]
     pub rm: bool,
     /// The signal that asks the body to end, a name or a number [default: SIGTERM]
@@ -384,61 +334,74 @@ pub struct ProcessFlags {
     pub stop_signal: Option<i32>,
 }
 
-/// `--strict`, `--grant`, `--unix-sockets`, `--syscalls`.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Policy")]
 pub struct PolicyFlags {
-    /// Refuse where any line of defence is missing or old
+    /// Refuse to run if any layer of the sandbox is missing or old
     #[arg(long)]
     pub strict: bool,
-    /// Grant what the bundle's own manifest asks
-    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = GRANTS)]
-    pub grant: Vec<String>,
-    /// Give unix sockets also where directories are lent: what listens there can be connected to
+    /// Grant what the bundle's own manifest asks for
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(GRANT_WORDS).try_map(|name| grants_named(&name).ok_or("no grant"))
+    )]
+    pub grant: Vec<Grants>,
+    /// Allow unix sockets also with mounted directories: the body can connect to sockets in them
     #[arg(long)]
     pub unix_sockets: bool,
-    /// Which system call policy holds; the host's configuration may ask for the stricter one
+    /// The system call policy; the host's configuration may require the stricter one
     #[arg(long, value_name = "POLICY")]
     pub syscalls: Option<SyscallsArgument>,
 }
 
-/// `--policy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum SyscallsArgument {
+    /// Allow the calls that common programs need
+    Default,
+    /// Refuse also those that only few programs need
+    Strict,
+}
+
+// The flags of every verb but `schema`. Flattened last: `mut_args` covers the flags before it.
 #[derive(Debug, Default, clap::Args)]
-#[command(next_help_heading = "Policy")]
-pub struct PolicyFile {
-    /// One more configuration file; it can tighten what the host's says, and loosen only what that leaves open
-    #[arg(long, value_name = "FILE")]
+#[command(mut_args = with_variable)]
+pub struct CommonFlags {
+    #[command(flatten)]
+    pub messages: MessageFlags,
+    /// One more configuration file; it can tighten the host's, and loosen only what the host's leaves open
+    // Appended, so that `parse` sees a second one: `args_override_self` would drop the first.
+    #[arg(long, value_name = "FILE", help_heading = "Policy", action = ArgAction::Append)]
     pub policy: Option<PathBuf>,
 }
 
-/// `--json`.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub struct ReportFlags {
-    /// Write the report: to standard output with the body's output inside it, to a file, or to an open descriptor
+    /// Write the report to standard output, with the body's output inside it, to a file, or to an open descriptor
     #[arg(long, value_name = "FILE|fd:N", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
 
-/// `-q`, `-v`, `--color`, `--log-format`.
+// What is written to standard error.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 #[command(next_help_heading = "Output")]
-pub struct VoiceFlags {
+pub struct MessageFlags {
     /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
-    /// Print phases too; twice: what each step of a run cost
+    /// Print details too; twice: also the time of each step of a run
     #[arg(short, long, action = clap::ArgAction::Count, value_parser = verbosity)]
     pub verbose: u8,
     /// Colour messages [default: auto, on a terminal where NO_COLOR is not set]
     #[arg(long, value_name = "WHEN")]
     pub color: Option<ColorArgument>,
-    /// Write a log to standard error; RUNNER_LOG has its level [default: debug]
+    /// Write a log to standard error; RUNNER_LOG sets its level [default: debug]
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
 }
 
-/// The value of `--log-format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     /// A line for each event and each phase
@@ -447,7 +410,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// A number, or yes and no as for the other variables.
+/// A number, or yes or no as in the variables of other flags.
 fn verbosity(text: &str) -> Result<u8, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "y" | "on" | "t" => Ok(1),
@@ -458,7 +421,6 @@ fn verbosity(text: &str) -> Result<u8, String> {
     }
 }
 
-/// The value of `--color`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum ColorArgument {
     /// On a terminal
@@ -469,72 +431,136 @@ pub enum ColorArgument {
     Never,
 }
 
-pub(super) const GRANTS: [&str; GRANT_NAMES.len() + 1] = {
-    let mut names = ["all"; GRANT_NAMES.len() + 1];
-    let mut index = 0;
-    while index < GRANT_NAMES.len() {
-        names[index] = GRANT_NAMES[index];
-        index += 1;
-    }
-    names
-};
-
-impl RunFlags {
-    /// Fills each list that the command line left empty from its variable.
-    ///
-    /// # Errors
-    /// The name of a variable of which an entry is not UTF-8 where text is needed, or no grant.
-    pub(crate) fn fill_lists(
-        &mut self,
-        variables: &BTreeMap<OsString, OsString>,
-    ) -> Result<(), String> {
-        let read = |name: &str, separator: u8| -> Vec<OsString> {
-            let text = variables.get(OsStr::new(name)).map(OsString::as_os_str);
-            text.unwrap_or_default()
-                .as_bytes()
-                .split(|byte| *byte == separator)
-                .filter(|entry| !entry.is_empty())
-                .map(|entry| OsString::from_vec(entry.to_vec()))
-                .collect()
+/// Reads a command line. A repeatable flag that is not on it gets the entries of its variable, which
+/// are separated by commas, or by lines if they can contain a comma.
+///
+/// # Errors
+/// What clap reports, a second `--policy`, a variable that is not UTF-8 where its flag must be, and one
+/// that belongs to no flag: with a misspelt name a limit would silently not apply.
+pub(crate) fn parse(
+    words: &[OsString],
+    variables: &BTreeMap<OsString, OsString>,
+) -> Result<CommandLine, clap::Error> {
+    let mut command = CommandLine::command();
+    let matches = command.try_get_matches_from_mut(words)?;
+    refuse_unknown_variable(variables)?;
+    // The flags of the innermost verb: of `build` for `runner source build`.
+    let (mut verb, mut given, mut depth) = (&command, &matches, 1);
+    while let Some((name, below)) = given.subcommand() {
+        let Some(found) = verb.find_subcommand(name) else {
+            break;
         };
-        for (list, name) in [
-            (&mut self.view.ro, "RUNNER_OPT_RO"),
-            (&mut self.view.rw, "RUNNER_OPT_RW"),
-        ] {
-            if list.is_empty() {
-                *list = read(name, b',').into_iter().map(PathBuf::from).collect();
-            }
-        }
-        for (list, name, separator) in [
-            (&mut self.view.mount, "RUNNER_OPT_MOUNT", b','),
-            (&mut self.view.tmpfs, "RUNNER_OPT_TMPFS", b','),
-            (&mut self.environment.env, "RUNNER_OPT_ENV", b'\n'),
-            (&mut self.environment.secret, "RUNNER_OPT_SECRET", b'\n'),
-        ] {
-            if list.is_empty() {
-                *list = read(name, separator);
-            }
-        }
-        if self.environment.env_file.is_empty() {
-            let files = read("RUNNER_OPT_ENV_FILE", b'\n');
-            self.environment.env_file = files.into_iter().map(PathBuf::from).collect();
-        }
-        for (list, name) in [
-            (&mut self.bundle.input_files, "RUNNER_OPT_IN"),
-            (&mut self.bundle.output_files, "RUNNER_OPT_OUT"),
-            (&mut self.network.allow_net, "RUNNER_OPT_ALLOW_NET"),
-            (&mut self.network.publish, "RUNNER_OPT_PUBLISH"),
-            (&mut self.network.add_host, "RUNNER_OPT_ADD_HOST"),
-            (&mut self.policy.grant, "RUNNER_OPT_GRANT"),
-        ] {
-            if list.is_empty() {
-                *list = read(name, b',')
-                    .into_iter()
-                    .map(OsString::into_string)
-                    .collect::<Result<_, _>>()
-                    .map_err(|_not_text| name.to_owned())?;
-            }
-        }
-        Ok(())
+        (verb, given, depth) = (found, below, depth + 1);
     }
+    let policies = given.try_get_many::<PathBuf>(POLICY).ok().flatten();
+    if policies.is_some_and(|files| files.len() > 1) {
+        let message = "the argument '--policy <FILE>' cannot be used multiple times\n";
+        return Err(clap::Error::raw(ErrorKind::ArgumentConflict, message));
+    }
+    let of_variables = words_of_lists(verb, given, variables)?;
+    if of_variables.is_empty() {
+        return CommandLine::from_arg_matches(&matches);
+    }
+    let (verbs, rest) = words.split_at(depth);
+    CommandLine::try_parse_from(verbs.iter().chain(&of_variables).chain(rest))
+}
+
+/// A word `--FLAG=ENTRY` for each entry of the variable of a repeatable flag that is not given.
+fn words_of_lists(
+    verb: &Command,
+    given: &ArgMatches,
+    variables: &BTreeMap<OsString, OsString>,
+) -> Result<Vec<OsString>, clap::Error> {
+    let mut words = Vec::new();
+    for flag in verb.get_arguments() {
+        let Some(long) = flag.get_long().filter(|_| is_list(flag)) else {
+            continue;
+        };
+        if given.value_source(flag.get_id().as_str()).is_some() {
+            continue;
+        }
+        let name = variable_of(long);
+        let taken = flag.get_value_parser().type_id();
+        let is_text = taken != TypeId::of::<OsString>() && taken != TypeId::of::<PathBuf>();
+        for entry in entries(variables, &name, separator(long)) {
+            if is_text && entry.to_str().is_none() {
+                let message = format!("the variable {name} is not UTF-8\n");
+                return Err(clap::Error::raw(ErrorKind::InvalidUtf8, message));
+            }
+            let mut word = OsString::from(format!("--{long}="));
+            word.push(entry);
+            words.push(word);
+        }
+    }
+    Ok(words)
+}
+
+/// The variables that set a flag, by their prefix.
+pub(super) fn flag_variables(
+    variables: &BTreeMap<OsString, OsString>,
+) -> impl Iterator<Item = &OsString> {
+    variables.keys().filter(|name| {
+        name.as_bytes().starts_with(VARIABLE_PREFIX.as_bytes())
+            && VARIABLES_WITHOUT_FLAG.iter().all(|known| name != known)
+    })
+}
+
+fn refuse_unknown_variable(variables: &BTreeMap<OsString, OsString>) -> Result<(), clap::Error> {
+    // The description of every verb is built only if there is a variable to look for.
+    if flag_variables(variables).next().is_none() {
+        return Ok(());
+    }
+    let mut known: BTreeSet<String> = VARIABLES_WITHOUT_FLAG.map(str::to_owned).into();
+    let mut command = CommandLine::command();
+    command.build();
+    let mut verbs = vec![&command];
+    while let Some(verb) = verbs.pop() {
+        verbs.extend(verb.get_subcommands());
+        let flags = verb.get_arguments();
+        let flags = flags.filter(|flag| flag.get_env().is_some() || is_list(flag));
+        known.extend(flags.filter_map(Arg::get_long).map(variable_of));
+    }
+    for name in flag_variables(variables) {
+        let name = name.to_string_lossy();
+        if known.contains(&*name) {
+            continue;
+        }
+        let near = nearest(&name, known.iter().map(String::as_str));
+        let tip = near.map(|near| format!("\n\n  tip: a similar variable exists: '{near}'"));
+        let message = format!(
+            "the variable {name} belongs to no flag{}\n",
+            tip.unwrap_or_default()
+        );
+        return Err(clap::Error::raw(ErrorKind::UnknownArgument, message));
+    }
+    Ok(())
+}
+
+fn is_list(flag: &Arg) -> bool {
+    matches!(flag.get_action(), ArgAction::Append) && flag.get_env().is_none()
+}
+
+fn variable_of(long: &str) -> String {
+    format!("{VARIABLE_PREFIX}{}", long.to_uppercase().replace('-', "_"))
+}
+
+fn separator(long: &str) -> u8 {
+    match long {
+        "env" | "env-file" | "secret" => b'\n',
+        _ => b',',
+    }
+}
+
+/// The entries of a variable, without empty ones.
+fn entries(
+    variables: &BTreeMap<OsString, OsString>,
+    name: &str,
+    separator: u8,
+) -> impl Iterator<Item = OsString> {
+    let text = variables.get(OsStr::new(name)).map(OsString::as_os_str);
+    text.unwrap_or_default()
+        .as_bytes()
+        .split(move |byte| *byte == separator)
+        .filter(|entry| !entry.is_empty())
+        .map(|entry| OsString::from_vec(entry.to_vec()))
 }

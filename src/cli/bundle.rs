@@ -1,107 +1,164 @@
-//! `runner bundle`: from a manifest and its sources to a `.tar.gz`, a list, a digest, a lock file.
+//! `runner bundle`: makes a `.tar.gz`, a list, a digest or a lock file of a manifest and its sources.
 
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::cli::bundle_flags::{Bundle, SymlinksArgument};
+use crate::cli::args::CommonFlags;
 use crate::cli::bundle_list;
-use crate::cli::dispatch::document;
+use crate::cli::context::ProcessContext;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone};
-use crate::cli::surroundings::Surroundings;
 use bundler::LockUse;
-use bundler::bundle::{Bundle as Made, BundleHost, BundleRequest};
+use bundler::bundle::{Bundle as Bundled, BundleHost, BundleRequest};
 use bundler::error::BundleError;
 use spec::host_policy::HostPolicy;
 use spec::path::escape;
-use spec::report::{WarningReport, with_causes};
+use spec::report::{ErrorReport, WarningReport, with_causes};
+use spec::units::count;
 
-/// Other variables that ask for pinned references (AIP-26 and its implementer's guide).
+/// Variables of other tools that require pinned references (AIP-26 and its implementer's guide).
 const REQUIRE_PIN: [&str; 2] = ["WORKSPACE_TOOLS_REQUIRE_PIN", "AIP26_REQUIRE_PIN"];
 
-/// Flags that contradict each other.
-struct UsageError {
-    problem: &'static str,
-    hint: &'static str,
+/// Enough to write a first manifest.
+pub(crate) const BUNDLE_HELP: &str = "\
+A manifest.yaml beside a folder `src` with main.sh:
+
+  name: hello
+  run: [sh, src/main.sh]
+  code:
+    sources:
+      - local: src
+
+Without `code` the bundle is the manifest's own folder. `runner bundle . -o hello.tar.gz` makes it,
+`--list` shows what is in it, `runner check .` what is wrong, `runner schema manifest` each key.
+Files of that folder that .gitignore or .bundleignore names, or that look like credentials, are left
+out with a warning; `!NAME` in .bundleignore includes them.
+
+-o and --lock replace an earlier bundle or lock file, never a file of another kind.
+
+Examples:
+  runner bundle . -o hello.tar.gz
+  runner bundle tool.yaml --list
+  runner bundle . -o tool.tar.gz --lock manifest.lock
+
+Exit codes: 0 done; 125 refused, failed or wrong usage, and nothing was written.";
+
+#[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each switch")]
+pub struct Bundle {
+    /// A manifest, a folder with one, or the name of a code-workspace
+    #[arg(value_name = "MANIFEST|DIR|NAME")]
+    pub subject: PathBuf,
+    /// Write the .tar.gz to this file; - is standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The directory that paths of sources are relative to [default: the working directory if the manifest is in it, else the manifest's folder]
+    #[arg(long, value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
+    /// Print the digest of the bundle's contents
+    #[arg(long)]
+    pub print_digest: bool,
+    /// Print each file, its source, and the sources whose file it replaced
+    #[arg(long)]
+    pub list: bool,
+    /// Print the list and the digest as a JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// Write the sources of the bundle to a lock file
+    #[arg(long, value_name = "FILE")]
+    pub lock: Option<PathBuf>,
+    /// Refuse if the lock file differs
+    #[arg(long, requires = "lock")]
+    pub locked: bool,
+    /// Refuse references to branches and tags
+    #[arg(long)]
+    pub require_pin: bool,
+    /// What to do with symbolic links [default: keep]
+    #[arg(long, value_name = "WHAT")]
+    pub symlinks: Option<SymlinksArgument>,
+    #[command(flatten)]
+    pub common: CommonFlags,
 }
 
-/// Makes a bundle. 0, or 125.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum SymlinksArgument {
+    /// Relative ones that stay in the bundle; others are refused
+    Keep,
+    /// Copy what they point to, if that is in the workspace
+    Follow,
+}
+
+/// Exit code 0 or 125.
 #[must_use]
 pub fn bundle(
     bundle: &Bundle,
-    surroundings: &Surroundings,
+    context: &ProcessContext,
     policy: &HostPolicy,
     printer: &Printer,
 ) -> u8 {
-    if let Err(UsageError { problem, hint }) = check_usage(bundle) {
-        print_error(printer, "refused", "usage", problem, Some(hint.to_owned()));
-        return FAILED;
+    if let Err((problem, hint)) = check_usage(bundle) {
+        return print_refusal(printer, "usage", problem.to_owned(), Some(hint.to_owned()));
     }
-    let made = make(bundle, surroundings, policy, printer);
-    let text = made.and_then(|made| {
-        print_details(&made, bundle, printer);
-        let text = bundle_list::text(bundle, &made.contents, made.digest);
-        text.map_err(BundleError::from)
-    });
-    match text {
-        Ok(text) if text.is_empty() => 0,
-        Ok(text) => document(printer, &text),
-        Err(error) => {
-            print_errors(&error, printer);
-            FAILED
+    match make(bundle, context, policy, printer) {
+        Ok(bundled) => {
+            print_details(&bundled, bundle, printer);
+            let text = bundle_list::text(bundle, &bundled.contents, bundled.digest);
+            printer.document(&text, 0)
         }
+        Err(error) => print_errors(&error, printer),
     }
 }
 
 fn make(
     bundle: &Bundle,
-    surroundings: &Surroundings,
+    context: &ProcessContext,
     policy: &HostPolicy,
     printer: &Printer,
-) -> Result<Made, BundleError> {
+) -> Result<Bundled, BundleError> {
     let request = BundleRequest {
         subject: &bundle.subject,
         workspace: bundle.workspace.as_deref(),
         output: bundle.output.as_deref(),
         lock: match (&bundle.lock, bundle.locked) {
-            (None, _) => LockUse::Nothing,
+            (None, _) => LockUse::Unused,
             (Some(path), false) => LockUse::Write(path),
             (Some(path), true) => LockUse::Match(path),
         },
-        require_pin: requires_pin(bundle.require_pin, surroundings, policy),
+        require_pin: requires_pin(bundle.require_pin, context, policy),
         follow_symlinks: bundle.symlinks == Some(SymlinksArgument::Follow),
         wants_digest: bundle.print_digest,
     };
     let host = BundleHost {
         policy,
-        working_directory: surroundings.working_directory.as_deref(),
-        cache_directory: &surroundings.cache_directory(),
-        variable: &|name| surroundings.variable(name),
+        working_directory: context.working_directory.as_deref(),
+        cache_directory: &context.cache_directory(),
+        variable: &|name| context.variable(name),
     };
     let warn = |warnings: &[WarningReport]| printer.warnings(warnings);
     bundler::bundle(&request, &host, &warn)
 }
 
-fn check_usage(bundle: &Bundle) -> Result<(), UsageError> {
-    let refused = |problem, hint| Err(UsageError { problem, hint });
+/// The error is the problem and a hint.
+fn check_usage(bundle: &Bundle) -> Result<(), (&'static str, &'static str)> {
+    let refused = |problem, hint| Err((problem, hint));
     let prints = bundle.print_digest || bundle.list;
     match bundle.output.as_deref() {
         Some(path) if is_standard(path) && prints => refused(
-            "-o - writes the bundle where --list and --print-digest write",
+            "-o - cannot be combined with --list or --print-digest, which write to standard output too",
             "give -o a file",
         ),
         Some(path) if is_standard(path) && rustix::termios::isatty(rustix::stdio::stdout()) => {
             refused(
-                "standard output is a terminal; a bundle is not for reading",
+                "standard output is a terminal, and a bundle is binary",
                 "give -o a file, or pipe the output",
             )
         }
         _ if bundle.lock.as_deref().is_some_and(is_standard) => refused(
-            "--lock - would be a file called `-`",
+            "--lock - would write a file named `-`",
             "give --lock a file, such as bundle.lock",
         ),
         None if !prints && bundle.lock.is_none() => refused(
-            "nothing says where the bundle goes",
+            "no output is requested",
             "add -o bundle.tar.gz, or --list, --print-digest or --lock",
         ),
         _ if bundle.json && !prints => refused(
@@ -113,9 +170,9 @@ fn check_usage(bundle: &Bundle) -> Result<(), UsageError> {
 }
 
 /// Whether references to branches and tags are refused: by the flag, a variable or the host.
-pub(super) fn requires_pin(flag: bool, surroundings: &Surroundings, policy: &HostPolicy) -> bool {
+pub(super) fn requires_pin(flag: bool, context: &ProcessContext, policy: &HostPolicy) -> bool {
     let by_variable = REQUIRE_PIN.iter().any(|name| {
-        surroundings
+        context
             .variable(name)
             .is_some_and(|value| !matches!(value.as_bytes(), b"0" | b"false" | b"no" | b"off"))
     });
@@ -126,8 +183,8 @@ fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-fn print_details(made: &Made, bundle: &Bundle, printer: &Printer) {
-    for commit in made.contents.commits() {
+fn print_details(bundled: &Bundled, bundle: &Bundle, printer: &Printer) {
+    for commit in bundled.contents.commits() {
         let text = format!(
             "{} {} is the commit {}",
             escape(commit.repository.as_bytes()),
@@ -136,12 +193,12 @@ fn print_details(made: &Made, bundle: &Bundle, printer: &Printer) {
         );
         printer.line(Tone::Detail, &text);
     }
-    if let (Some(written), Some(path)) = (made.written, &bundle.output) {
+    if let (Some(written), Some(path)) = (bundled.written, &bundle.output) {
         let text = format!(
-            "{}: {} entries, {} bytes in {}; {}",
+            "{}: {}, {} in {}; {}",
             escape(path.as_os_str().as_bytes()),
-            written.entries,
-            written.bytes,
+            count(written.entries, "entry"),
+            count(written.bytes, "byte"),
             written.archive_bytes,
             written.content_digest
         );
@@ -149,31 +206,32 @@ fn print_details(made: &Made, bundle: &Bundle, printer: &Printer) {
     }
 }
 
-fn print_errors(error: &BundleError, printer: &Printer) {
+fn print_errors(error: &BundleError, printer: &Printer) -> u8 {
     // One line for each error of a manifest.
     if let BundleError::Manifest(errors) = error {
         for error in errors {
-            let (code, text) = (error.code(), error.to_string());
-            print_error(printer, "refused", code, &text, error.hint());
+            print_refusal(printer, error.code(), error.to_string(), error.hint());
         }
-        return;
+        return FAILED;
     }
-    let what = match error.is_of_output() {
-        true => "failed",
-        false => "refused",
+    let what = if error.is_of_output() {
+        "failed"
+    } else {
+        "refused"
     };
-    print_error(
-        printer,
-        what,
-        error.code(),
-        &with_causes(error),
-        error.hint(),
-    );
+    let error = ErrorReport {
+        code: error.code().to_owned(),
+        message: with_causes(error),
+        hint: error.hint(),
+    };
+    printer.problem(what, &error)
 }
 
-fn print_error(printer: &Printer, what: &str, code: &str, text: &str, hint: Option<String>) {
-    printer.line(Tone::Error, &format!("{what}: {text} ({code})"));
-    if let Some(hint) = hint {
-        printer.line(Tone::Hint, &format!("hint: {hint}"));
-    }
+fn print_refusal(printer: &Printer, code: &str, message: String, hint: Option<String>) -> u8 {
+    let error = ErrorReport {
+        code: code.to_owned(),
+        message,
+        hint,
+    };
+    printer.problem("refused", &error)
 }

@@ -1,25 +1,17 @@
-//! What `runner bundle --list` and `--print-digest` print: text for people, or one JSON document.
-
-use std::fmt::Write as _;
+//! `runner bundle --list` and `--print-digest`, as text or as one JSON document.
 
 use serde_json::{Value, json};
 
-use crate::cli::bundle_flags::Bundle;
+use crate::cli::bundle::Bundle;
+use crate::cli::output::to_json;
 use bundler::gather::Gathered;
 use bundler::origin::SourceOrigin;
 use bundler::overlay::{Item, Placed};
 use spec::digest::Digest;
 use spec::path::{RelPath, escape};
 
-/// The text for standard output; empty where nothing was asked for.
-///
-/// # Errors
-/// The error of serde_json, which these values do not cause.
-pub(crate) fn text(
-    bundle: &Bundle,
-    gathered: &Gathered,
-    digest: Option<Digest>,
-) -> Result<String, serde_json::Error> {
+/// The text for standard output; empty without these flags.
+pub(super) fn text(bundle: &Bundle, gathered: &Gathered, digest: Option<Digest>) -> String {
     let digest = digest.filter(|_| bundle.print_digest);
     if bundle.json {
         let mut map = serde_json::Map::new();
@@ -27,17 +19,16 @@ pub(crate) fn text(
             map.insert("content_digest".to_owned(), json!(digest));
         }
         if bundle.list {
-            let entries = in_order(gathered).map(|(path, placed)| entry(path, placed, gathered));
+            let entries =
+                in_archive_order(gathered).map(|(path, placed)| entry(path, placed, gathered));
             map.insert("entries".to_owned(), entries.collect());
             map.insert("sources".to_owned(), json!(gathered.commits()));
         }
-        let mut text = serde_json::to_string_pretty(&Value::Object(map))?;
-        text.push('\n');
-        return Ok(text);
+        return to_json(&map);
     }
     let mut text = String::new();
     if bundle.list {
-        for (path, placed) in in_order(gathered) {
+        for (path, placed) in in_archive_order(gathered) {
             text.push_str(&line(path, placed, gathered));
         }
     }
@@ -45,11 +36,10 @@ pub(crate) fn text(
         text.push_str(&digest.to_string());
         text.push('\n');
     }
-    Ok(text)
+    text
 }
 
-/// In the order of the archive.
-fn in_order(gathered: &Gathered) -> impl Iterator<Item = (&RelPath, &Placed)> {
+fn in_archive_order(gathered: &Gathered) -> impl Iterator<Item = (&RelPath, &Placed)> {
     let paths = gathered.tree.in_archive_order().into_iter();
     paths.filter_map(|(path, _)| Some((path, gathered.overlay.get(path)?)))
 }
@@ -68,11 +58,10 @@ fn line(path: &RelPath, placed: &Placed, gathered: &Gathered) -> String {
     };
     let mut text = format!("{size:>10} {sign} {path}{rest}");
     if let Some(origin) = gathered.origins.get(placed.source) {
-        // Writing to a string cannot fail.
-        let _written = write!(text, "  {origin}");
+        text.push_str(&format!("  {origin}"));
     }
     for earlier in replaced(placed, gathered) {
-        let _written = write!(text, ", replaces {earlier}");
+        text.push_str(&format!(", replaces {earlier}"));
     }
     text.push('\n');
     text

@@ -1,58 +1,50 @@
-//! `runner cache`: the unpacked bundles that are kept for the next run.
+//! `runner cache`: lists, removes and verifies unpacked bundles.
 
-use std::fmt::Write as _;
-
-use crate::cli::dispatch::document;
-use crate::cli::found::{FoundFlags, text};
+use crate::cli::output::{OutputFlags, render};
 use crate::cli::print::Printer;
-use crate::run::cache_verbs;
+use crate::run::verbs::cache_verbs;
 use spec::cache_report::{CacheListing, CacheRemoval, CacheVerdict};
 use spec::host_policy::HostPolicy;
 use spec::request::Caller;
+use spec::units::count;
 
-/// Exit code of `verify` where something was damaged.
+/// Exit code of `verify` if a tree was damaged.
 const DAMAGED: u8 = 1;
 
-/// Look at the unpacked bundles that are kept for the next run.
 #[derive(Debug, clap::Args)]
 pub struct Cache {
-    /// What to do.
     #[command(subcommand)]
-    pub what: What,
+    pub verb: CacheVerb,
 }
 
-/// What to do.
 #[derive(Debug, clap::Subcommand)]
 #[command(disable_help_subcommand = true)]
-pub enum What {
-    /// List them, the one that was used last first
+pub enum CacheVerb {
+    /// List the kept bundles, the most recently used first
     #[command(after_help = "Examples:\n  runner cache ls")]
-    Ls(FoundFlags),
-    /// Remove what is above the size and what dead runs left; never a tree in use
+    Ls(OutputFlags),
+    /// Remove trees beyond the maximum size and what dead runs left; never a tree in use
     #[command(after_help = "Examples:\n  runner cache gc\n  runner cache gc --all")]
     Gc(CacheGc),
-    /// Read them all and remove those that are not what their digest says
+    /// Read all kept bundles and remove those that do not match their digest
     #[command(
-        after_help = "Examples:\n  runner cache verify\n\nExit codes: 0 all whole, 1 some were damaged and are removed."
+        after_help = "Examples:\n  runner cache verify\n\nExit codes: 0 all match, 1 some were damaged and are removed."
     )]
-    Verify(FoundFlags),
+    Verify(OutputFlags),
 }
 
-/// `gc`.
 #[derive(Debug, clap::Args)]
 pub struct CacheGc {
-    /// Every tree that no run uses
+    /// Remove every tree that no run uses
     #[arg(long)]
     pub all: bool,
-    /// What all have.
     #[command(flatten)]
-    pub flags: FoundFlags,
+    pub flags: OutputFlags,
 }
 
-impl What {
-    /// The flags that all have.
+impl CacheVerb {
     #[must_use]
-    pub fn flags(&self) -> &FoundFlags {
+    pub fn flags(&self) -> &OutputFlags {
         match self {
             Self::Ls(flags) | Self::Verify(flags) => flags,
             Self::Gc(gc) => &gc.flags,
@@ -60,26 +52,23 @@ impl What {
     }
 }
 
-/// Does it and prints what was found; the exit code.
+/// Returns the exit code.
 #[must_use]
-pub fn cache(what: &What, caller: &Caller, policy: &HostPolicy, printer: &Printer) -> u8 {
-    let json = what.flags().json;
-    let said = match what {
-        What::Ls(_) => {
-            cache_verbs::list(caller, policy).map(|found| (text(json, &found, listing), 0))
+pub fn cache(verb: &CacheVerb, caller: &Caller, policy: &HostPolicy, printer: &Printer) -> u8 {
+    let json = verb.flags().json;
+    let output = match verb {
+        CacheVerb::Ls(_) => {
+            cache_verbs::list(caller, policy).map(|found| (render(json, &found, listing), 0))
         }
-        What::Gc(gc) => cache_verbs::collect(caller, policy, gc.all)
-            .map(|found| (text(json, &found, removal), 0)),
-        What::Verify(_) => cache_verbs::verify(caller, policy).map(|found| {
+        CacheVerb::Gc(gc) => cache_verbs::collect(caller, policy, gc.all)
+            .map(|found| (render(json, &found, removal), 0)),
+        CacheVerb::Verify(_) => cache_verbs::verify(caller, policy).map(|found| {
             let code = if found.damaged.is_empty() { 0 } else { DAMAGED };
-            (text(json, &found, verdict), code)
+            (render(json, &found, verdict), code)
         }),
     };
-    match said {
-        Ok((text, code)) => match document(printer, &text) {
-            0 => code,
-            failed => failed,
-        },
+    match output {
+        Ok((text, code)) => printer.document(&text, code),
         Err(error) => printer.failure(&error),
     }
 }
@@ -87,19 +76,17 @@ pub fn cache(what: &What, caller: &Caller, policy: &HostPolicy, printer: &Printe
 fn listing(found: &CacheListing) -> String {
     let mut text = String::new();
     for tree in &found.trees {
-        let line = writeln!(
-            text,
-            "{}  {:>10} KiB  {:>7} entries",
+        text.push_str(&format!(
+            "{}  {:>10} KiB  {:>15}\n",
             tree.content_digest,
             tree.disk_bytes / 1024,
-            tree.entries
-        );
-        debug_assert!(line.is_ok(), "writing to a string");
+            count(tree.entries, "entry")
+        ));
     }
-    let place = if found.in_memory { "memory" } else { "disk" };
+    let medium = if found.in_memory { "memory" } else { "disk" };
     format!(
-        "{text}{} trees, {} of {} KiB, in {} ({place})\n",
-        found.trees.len(),
+        "{text}{}, {} of {} KiB, in {} ({medium})\n",
+        count(found.trees.len(), "tree"),
         found.used_bytes / 1024,
         found.size_bytes / 1024,
         found.directory
@@ -108,8 +95,8 @@ fn listing(found: &CacheListing) -> String {
 
 fn removal(found: &CacheRemoval) -> String {
     format!(
-        "removed {} trees, {} KiB\n",
-        found.trees,
+        "removed {}, {} KiB\n",
+        count(found.trees, "tree"),
         found.bytes / 1024
     )
 }
@@ -117,11 +104,17 @@ fn removal(found: &CacheRemoval) -> String {
 fn verdict(found: &CacheVerdict) -> String {
     let mut text = String::new();
     for tree in &found.damaged {
-        let line = writeln!(text, "damaged, removed: {} ({})", tree.entry, tree.problem);
-        debug_assert!(line.is_ok(), "writing to a string");
+        text.push_str(&format!(
+            "damaged, removed: {} ({})\n",
+            tree.entry, tree.problem
+        ));
     }
     format!(
-        "{text}{} trees are whole, {} were damaged\n",
+        "{text}{}: {} whole, {} damaged\n",
+        count(
+            found.whole.saturating_add(found.damaged.len() as u64),
+            "tree"
+        ),
         found.whole,
         found.damaged.len()
     )

@@ -1,7 +1,7 @@
-//! `runner demo`: a hostile bundle, and a check of each result.
+//! `runner demo`: runs a hostile bundle and checks each result.
 //!
-//! `demo/attempts.sh` is the body and the table. It is run once for each act; the limits of an act, and
-//! the evidence that they were enforced, are in `LIMITED`.
+//! `demo/attempts.sh` is both the body and the table: it runs once for each act. `LIMITED` lists the
+//! acts that a limit has to stop.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -11,14 +11,12 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::cli::dispatch::document;
-use crate::cli::exit_code::FAILED;
+use crate::cli::exit_code::{FAILED, of_signal};
 use crate::cli::print::{Printer, Tone, columns, wrap};
-use crate::plan::doctor::stand_in;
+use crate::plan::doctor::last_clause;
 use crate::run::error::RunError;
 use crate::run::{execute, random_bytes};
-use spec::egress::{EgressHost, EgressRule};
-use spec::host_name::HostName;
+use spec::egress::EgressRule;
 use spec::host_policy::HostPolicy;
 use spec::limits::Limit;
 use spec::network::AddedHost;
@@ -35,7 +33,7 @@ const TOUR: &str = "tour";
 const NETWORK: &str = "network";
 /// The row that is checked on the host too.
 const LEAVE_BEHIND: &str = "leave a process behind";
-/// The act named like the limit, its value in the limit's unit, and what is tried.
+/// The act, its limit with a value in the limit's unit, and what the body tries.
 const LIMITED: [(&str, Limit, u64, &str); 6] = [
     ("processes", Limit::Processes, 32, "start 2000 processes"),
     ("disk", Limit::Disk, 8 << 20, "write 64 MiB to a disk of 8"),
@@ -51,28 +49,27 @@ const LIMITED: [(&str, Limit, u64, &str); 6] = [
 ];
 /// The exit code of an act that cannot be tried.
 const SKIPPED: i32 = 200;
-const LISTED_HOST: &[u8] = b"listed.example";
-const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const LISTED_HOST: &str = "listed.example";
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// The sections of the table.
+const ALLOWED: &str = "What it may do";
+const DENIED: &str = "What it tried and could not do";
+const LIMITS: &str = "What ended or stopped it";
 const NOT_COVERED: &str = "
 Not covered, here or anywhere
   a bug in the kernel itself, which every body shares with the host
+  memory of the kernel that is charged to no cgroup (file locks, netlink)
   what processors leak about other programs (side channels)
   /usr, /bin and /lib of the host: the body may read them
   what is said inside TLS to a host that is on the list
 ";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Held {
-    AsPromised,
-    Broken,
-    NotTried,
-}
-
 struct Row {
-    title: &'static str,
+    section: &'static str,
     what: &'static str,
     mechanism: String,
-    held: Held,
+    /// `None`: it could not be tried.
+    is_as_promised: Option<bool>,
     answer: String,
 }
 
@@ -82,113 +79,129 @@ struct Demonstration {
     /// By axis.
     weaker: BTreeMap<String, Enforcement>,
     runs: usize,
-    /// A run that did not start, failed or was cancelled: the last one.
+    /// The last run, if it did not start, failed or was cancelled.
     failed: Option<Report>,
 }
 
-/// Runs the demonstration and prints it. 0 where everything was as promised, else 125.
+/// Prints the demonstration. Exit code 0 if everything is as promised, else 125.
 ///
 /// The calling process must have one thread only.
 #[must_use]
 pub fn demo(caller: &Caller, policy: &HostPolicy, printer: &Printer) -> u8 {
-    let demonstration = match in_directory(|bundle| run_acts(bundle, caller, policy)) {
+    let demonstration = match in_directory(caller, |bundle| run_acts(bundle, caller, policy)) {
         Ok(demonstration) => demonstration,
         Err(error) => return printer.failure(&error.report()),
     };
-    let mut code = match demonstration.rows.is_empty() {
-        true => 0,
-        false => document(printer, &table(&demonstration, printer)),
-    };
-    if let Some(signal) = demonstration
-        .failed
-        .as_ref()
-        .and_then(|run| run.cancelled_by)
-    {
-        printer.line(Tone::Error, "cancelled");
-        return u8::try_from(signal).map_or(FAILED, |signal| signal.saturating_add(128));
+    let mut code = 0;
+    if !demonstration.rows.is_empty() {
+        code = printer.document(&table(&demonstration, printer), 0);
     }
-    if let Some(error) = demonstration.failed.and_then(|run| run.error) {
-        code = printer.failure(&error);
-        printer.line(
-            Tone::Hint,
-            "hint: `runner doctor` shows what this host lacks",
-        );
+    if let Some(run) = &demonstration.failed {
+        if let Some(signal) = run.cancelled_by {
+            printer.line(Tone::Error, "cancelled");
+            return of_signal(signal);
+        }
+        if let Some(error) = &run.error {
+            let is_refused = run.outcome == Outcome::Refused;
+            code = printer.problem(if is_refused { "refused" } else { "failed" }, error);
+            let hint = "hint: `runner doctor` shows what this host lacks";
+            printer.line(Tone::Hint, hint);
+        }
     }
-    match demonstration
-        .rows
-        .iter()
-        .any(|row| row.held == Held::Broken)
-    {
-        true => FAILED,
-        false => code,
+    if demonstration.count(Some(false)) > 0 {
+        code = FAILED;
     }
+    code
 }
 
-/// Calls `act` with a directory that has the bundle, and removes it.
-fn in_directory<T>(act: impl FnOnce(&Path) -> std::io::Result<T>) -> Result<T, RunError> {
+/// Calls `act` with a temporary directory that contains the bundle.
+fn in_directory<T>(
+    caller: &Caller,
+    act: impl FnOnce(&Path) -> std::io::Result<T>,
+) -> Result<T, RunError> {
     let name: String = random_bytes()?.map(|byte| format!("{byte:02x}")).concat();
-    let directory = std::env::temp_dir().join(format!("runner-demo-{name}"));
-    let made = std::fs::DirBuilder::new()
+    let parent = &caller.temporary_directory;
+    let directory = parent.join(format!("runner-demo-{name}"));
+    let result = std::fs::DirBuilder::new()
         .mode(0o700)
         .create(&directory)
         .and_then(|()| std::fs::write(directory.join("manifest.yaml"), MANIFEST))
         .and_then(|()| std::fs::write(directory.join("attempts.sh"), ATTEMPTS))
         .and_then(|()| act(&directory));
     let removed = std::fs::remove_dir_all(&directory);
-    made.and_then(|made| removed.map(|()| made))
+    result
+        .and_then(|value| removed.map(|()| value))
         .map_err(|error| {
             let errno = sys::file::errno_of(&error);
             RunError::host(format!("run the demonstration in {}", directory.display()))(errno)
         })
 }
 
-/// Runs every act; stops at the first that fails or that a signal ends.
+/// Runs every act, up to the first that fails or that a signal cancels.
 fn run_acts(bundle: &Path, caller: &Caller, policy: &HostPolicy) -> std::io::Result<Demonstration> {
     let mut demonstration = Demonstration::default();
-    let listener = TcpListener::bind((HERE, 0))?;
+    let mut tour = request(bundle, caller, TOUR);
+    let home = caller.home.as_deref().unwrap_or(Path::new(""));
+    tour.bundle
+        .arguments
+        .push(home.as_os_str().as_bytes().to_vec());
+    let Some(report) = demonstration.run(&tour, policy) else {
+        return Ok(demonstration);
+    };
+    let survivors = survivors(&report.run_id);
+    demonstration
+        .rows
+        .extend(attempted_rows(&report, TOUR, survivors, ""));
+
+    let listener = TcpListener::bind((LOOPBACK, 0))?;
     listener.set_nonblocking(true)?;
+    let mut network = request(bundle, caller, NETWORK);
+    let mut network_policy = policy.clone();
     let port = listener.local_addr()?.port();
-    let home = caller
-        .home
-        .as_deref()
-        .map_or(&b""[..], |home| home.as_os_str().as_bytes());
-    let limited = LIMITED.map(|(act, limit, value, what)| (act, Some((limit, value, what))));
-    for (act, limited) in [(TOUR, None), (NETWORK, None)].into_iter().chain(limited) {
+    allow_port(port, &mut network, &mut network_policy);
+    let Some(report) = demonstration.run(&network, &network_policy) else {
+        return Ok(demonstration);
+    };
+    let greeting = received_text(&listener);
+    demonstration
+        .rows
+        .extend(attempted_rows(&report, NETWORK, 0, &greeting));
+
+    for (act, limit, value, what) in LIMITED {
         let mut request = request(bundle, caller, act);
-        let mut policy = policy.clone();
-        match act {
-            TOUR => request.bundle.arguments.push(home.to_vec()),
-            NETWORK => reach(port, &mut request, &mut policy),
-            _ => (),
-        }
-        if let Some((limit, value, _)) = limited {
-            request.limits.values.set(limit, value);
-        }
-        let report = execute(&request, &policy);
-        demonstration.runs += 1;
-        if report.error.is_some() || report.outcome == Outcome::Cancelled {
-            demonstration.failed = Some(report);
+        request.limits.values.set(limit, value);
+        let Some(report) = demonstration.run(&request, policy) else {
             break;
-        }
-        let rows = match limited {
-            Some((limit, value, what)) => vec![limited_row(&report, limit, value, what)],
-            None => {
-                let greeting = if act == NETWORK {
-                    heard(&listener)
-                } else {
-                    String::new()
-                };
-                attempted_rows(&report, act, survivors(&report.run_id), &greeting)
-            }
         };
-        demonstration.rows.extend(rows);
-        let enforcement = report.plan.enforcement.into_iter();
-        let weaker = enforcement.filter(|axis| axis.state != EnforcementState::Enforced);
-        demonstration
-            .weaker
-            .extend(weaker.map(|axis| (axis.axis.clone(), axis)));
+        let row = limited_row(&report, limit, value, what);
+        demonstration.rows.push(row);
     }
     Ok(demonstration)
+}
+
+impl Demonstration {
+    /// `None`: the run failed or was cancelled.
+    fn run(&mut self, request: &Request, policy: &HostPolicy) -> Option<Report> {
+        let report = execute(request, policy);
+        self.runs += 1;
+        if report.error.is_some() || report.outcome == Outcome::Cancelled {
+            self.failed = Some(report);
+            return None;
+        }
+        let enforcement = report.plan.enforcement.iter();
+        let weaker = enforcement.filter(|axis| axis.state != EnforcementState::Enforced);
+        // The same on every host: NOT_COVERED says it.
+        let weaker = weaker.filter(|axis| axis.axis != "kernel_memory");
+        self.weaker
+            .extend(weaker.map(|axis| (axis.axis.clone(), axis.clone())));
+        Some(report)
+    }
+
+    fn count(&self, is_as_promised: Option<bool>) -> usize {
+        let rows = self.rows.iter();
+        rows.filter(|row| row.is_as_promised == is_as_promised)
+            .count()
+    }
 }
 
 fn request(bundle: &Path, caller: &Caller, act: &str) -> Request {
@@ -205,23 +218,17 @@ fn request(bundle: &Path, caller: &Caller, act: &str) -> Request {
     request
 }
 
-/// Allows one name at one port: a listener of this process. Nothing leaves this host.
-fn reach(port: u16, request: &mut Request, policy: &mut HostPolicy) {
+/// Allows one name at one port, whose address is a listener of this process. Nothing leaves this host.
+fn allow_port(port: u16, request: &mut Request, policy: &mut HostPolicy) {
     request.bundle.arguments.push(port.to_string().into_bytes());
-    if let Ok(name) = HostName::parse(LISTED_HOST) {
-        request.network.allow = vec![EgressRule {
-            host: EgressHost::Name(name.clone()),
-            port: Some(port),
-        }];
-        request.network.added_hosts = vec![AddedHost {
-            name,
-            address: HERE,
-        }];
-    }
+    let rule = EgressRule::parse(&format!("{LISTED_HOST}:{port}"));
+    request.network.allow.extend(rule.ok());
+    let host = AddedHost::parse(&format!("{LISTED_HOST}:{LOOPBACK}"));
+    request.network.added_hosts.extend(host.ok());
     policy.egress = EgressPolicy {
         allow: None,
         private_ranges: vec![IpRange {
-            address: HERE,
+            address: LOOPBACK,
             prefix_bits: 32,
         }],
         refuse_ech: true,
@@ -231,6 +238,7 @@ fn reach(port: u16, request: &mut Request, policy: &mut HostPolicy) {
 /// Each attempt of the act with its line of the output.
 fn attempted_rows(report: &Report, act: &str, survivors: usize, greeting: &str) -> Vec<Row> {
     let output = report.stdout.text().unwrap_or_default();
+    let is_greeted = greeting == "hello\n";
     let mut rows = attempts(act);
     for row in &mut rows {
         let mut lines = output.lines();
@@ -239,55 +247,53 @@ fn attempted_rows(report: &Report, act: &str, survivors: usize, greeting: &str) 
             continue;
         };
         row.answer = escape(answer.as_bytes());
-        let is_allowed = row.title == ALLOWED;
-        let is_expected = worked == if is_allowed { "yes" } else { "no" };
-        let mut reasons = report.denials.iter().filter_map(|denial| denial.reason);
-        row.held = held(is_expected && report.outcome == Outcome::Exited);
         if worked == "skip" {
-            row.held = Held::NotTried;
-        } else if row.what == LEAVE_BEHIND && survivors > 0 {
-            row.held = Held::Broken;
-            row.answer = format!("{survivors} still there");
-        } else if act == NETWORK && is_allowed && is_expected {
-            let is_heard = greeting == "hello\n";
-            row.held = held(is_heard);
-            let answer = if is_heard {
-                "it heard the greeting"
-            } else {
-                "it heard nothing"
-            };
-            row.answer = answer.to_owned();
-        } else if act == NETWORK
-            && !is_allowed
-            && !reasons.any(|reason| reason.row().code == row.mechanism)
-        {
-            row.held = Held::Broken;
+            row.is_as_promised = None;
+            continue;
         }
+        let is_allowed = row.section == ALLOWED;
+        let is_expected = worked == if is_allowed { "yes" } else { "no" };
+        // What the host saw counts more than what the body says.
+        let mut reasons = report.denials.iter().filter_map(|denial| denial.reason);
+        let is_confirmed = if row.what == LEAVE_BEHIND && survivors > 0 {
+            row.answer = format!("{survivors} still there");
+            false
+        } else if act != NETWORK || (is_allowed && !is_expected) {
+            true
+        } else if is_allowed {
+            let received = if is_greeted {
+                "the greeting"
+            } else {
+                "nothing"
+            };
+            row.answer = format!("it received {received}");
+            is_greeted
+        } else {
+            reasons.any(|reason| reason.row().code == row.mechanism)
+        };
+        let has_exited = report.outcome == Outcome::Exited;
+        row.is_as_promised = Some(is_expected && is_confirmed && has_exited);
     }
     rows
 }
 
-const ALLOWED: &str = "What it may do";
-const DENIED: &str = "What it tried and could not do";
-const LIMITS: &str = "What ended or stopped it";
-
-/// The lines `allowed "WHAT" "MECHANISM" …` and `denied …` of an act, not yet answered.
+/// The lines `allowed "WHAT" "MECHANISM" …` and `denied …` of an act, without answers.
 fn attempts(act: &str) -> Vec<Row> {
     let opening = format!("{act}() {{");
     let of_act = ATTEMPTS.lines().skip_while(|line| *line != opening);
     let row = |line: &'static str| {
         let mut parts = line.trim().split('"');
-        let title = match parts.next()? {
+        let section = match parts.next()? {
             "allowed " => ALLOWED,
             "denied " => DENIED,
             _ => return None,
         };
         let what = parts.next()?;
         Some(Row {
-            title,
+            section,
             what,
             mechanism: parts.nth(1)?.to_owned(),
-            held: Held::Broken,
+            is_as_promised: Some(false),
             answer: "no answer".to_owned(),
         })
     };
@@ -297,100 +303,90 @@ fn attempts(act: &str) -> Vec<Row> {
         .collect()
 }
 
-/// What the run's connection said: it waits where the kernel has taken it, and is closed.
-fn heard(listener: &TcpListener) -> String {
-    let mut heard = String::new();
+/// What the run sent over its connection, which the kernel has accepted and the run has closed.
+fn received_text(listener: &TcpListener) -> String {
+    let mut text = String::new();
     // Without a connection the row is broken.
     if let Ok((connection, _)) = listener.accept() {
-        let read = connection.take(16).read_to_string(&mut heard);
-        heard.truncate(read.unwrap_or(0));
+        let read = connection.take(16).read_to_string(&mut text);
+        text.truncate(read.unwrap_or(0));
     }
-    heard
+    text
 }
 
-/// How many processes of the host carry the run's id in their environment.
+/// Number of processes of the host with the run's id in their environment.
 fn survivors(run_id: &str) -> usize {
-    let wanted = format!("RUNNER_RUN_ID={run_id}");
-    let carries = |entry: &std::fs::DirEntry| {
+    let expected = format!("RUNNER_RUN_ID={run_id}");
+    let is_of_run = |entry: &std::fs::DirEntry| {
         let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
         let mut variables = environment.split(|byte| *byte == 0);
-        variables.any(|variable| variable == wanted.as_bytes())
+        variables.any(|variable| variable == expected.as_bytes())
     };
-    std::fs::read_dir("/proc").map_or(0, |entries| entries.flatten().filter(carries).count())
+    std::fs::read_dir("/proc").map_or(0, |entries| entries.flatten().filter(is_of_run).count())
 }
 
-/// Whether the limit stopped the act, and how the body noticed.
+/// Whether the limit stopped the act, and how.
 fn limited_row(report: &Report, limit: Limit, value: u64, what: &'static str) -> Row {
-    let printed = report
-        .stdout
+    let stdout = &report.stdout;
+    let printed = stdout
         .text()
         .and_then(|text| text.trim().parse::<u64>().ok());
     let count = printed.unwrap_or(0);
-    let passed = report
-        .stdout
-        .bytes
-        .saturating_sub(report.stdout.dropped_bytes);
-    let after = report.usage.wall_time_ms;
-    let is_killed = report.usage.oom_kills.is_some_and(|kills| kills > 0);
+    let passed = stdout.bytes.saturating_sub(stdout.dropped_bytes);
     let exit = report.exit.and_then(|exit| exit.code);
     let (is_limited, answer) = match (limit, report.outcome) {
         (Limit::Processes, Outcome::Exited) => {
-            (count > 0 && count <= value, format!("stopped at {count}"))
+            ((1..=value).contains(&count), format!("stopped at {count}"))
         }
         (Limit::Disk, Outcome::Exited) => (
-            count > 0 && count <= value >> 20,
+            (1..=value >> 20).contains(&count),
             format!("stopped at {count} MiB"),
         ),
         (Limit::Output, _) => (
-            report.stdout.dropped_bytes > 0 && passed <= value,
+            stdout.dropped_bytes > 0 && passed <= value,
             format!("cut after {} KiB", passed >> 10),
         ),
         (Limit::Memory, Outcome::OutOfMemory) => (true, "out of memory".to_owned()),
-        // The kernel kills a process of the body, or without a group refuses the memory.
-        (Limit::Memory, Outcome::Exited) => (
-            exit != Some(0),
-            if is_killed {
+        // The kernel kills a process of the body, or without a cgroup refuses the memory.
+        (Limit::Memory, Outcome::Exited) => {
+            let is_killed = report.usage.oom_kills.is_some_and(|kills| kills > 0);
+            let answer = if is_killed {
                 "out of memory"
             } else {
                 "memory refused"
-            }
-            .to_owned(),
-        ),
+            };
+            (exit != Some(0), answer.to_owned())
+        }
         (Limit::CpuTime, Outcome::CpuExhausted) => (true, "out of CPU time".to_owned()),
-        (Limit::WallTime, Outcome::TimedOut) => (true, format!("ended after {after} ms")),
+        (Limit::WallTime, Outcome::TimedOut) => (
+            true,
+            format!("ended after {} ms", report.usage.wall_time_ms),
+        ),
         (_, outcome) => (false, format!("{outcome:?}").to_lowercase()),
     };
     let entry = report.plan.limit(limit);
     Row {
-        title: LIMITS,
+        section: LIMITS,
         what,
         mechanism: entry.map_or("", |entry| entry.enforced_by).to_owned(),
-        held: match exit {
-            Some(SKIPPED) => Held::NotTried,
-            _ => held(is_limited),
-        },
+        is_as_promised: (exit != Some(SKIPPED)).then_some(is_limited),
         answer,
     }
 }
 
-fn held(is_as_promised: bool) -> Held {
-    match is_as_promised {
-        true => Held::AsPromised,
-        false => Held::Broken,
-    }
-}
-
 fn table(demonstration: &Demonstration, printer: &Printer) -> String {
-    let runs = demonstration.runs;
+    let Demonstration {
+        rows, weaker, runs, ..
+    } = demonstration;
     let mut text = format!("An untrusted bundle, run {runs} times on this host.\n");
-    for title in [ALLOWED, DENIED, LIMITS] {
-        text.push_str(&format!("\n{title}\n"));
-        for row in demonstration.rows.iter().filter(|row| row.title == title) {
-            let (mark, tone) = match row.held {
-                Held::AsPromised if title == ALLOWED => ("ok", Tone::Good),
-                Held::AsPromised => ("held", Tone::Good),
-                Held::Broken => ("FAIL", Tone::Error),
-                Held::NotTried => ("-", Tone::Detail),
+    for section in [ALLOWED, DENIED, LIMITS] {
+        text.push_str(&format!("\n{section}\n"));
+        for row in rows.iter().filter(|row| row.section == section) {
+            let (mark, tone) = match row.is_as_promised {
+                Some(true) if section == ALLOWED => ("ok", Tone::Good),
+                Some(true) => ("held", Tone::Good),
+                Some(false) => ("FAIL", Tone::Error),
+                None => ("-", Tone::Detail),
             };
             let mark = printer.coloured(tone, &columns(mark, 4));
             let (what, answer) = (columns(row.what, 27), columns(&row.answer, 25));
@@ -398,26 +394,25 @@ fn table(demonstration: &Demonstration, printer: &Printer) -> String {
             text.push_str(&format!("{}\n", line.trim_end()));
         }
     }
-    if !demonstration.weaker.is_empty() {
+    if !weaker.is_empty() {
         text.push_str("\nWeaker on this host (`runner doctor` shows how to fix it)\n");
     }
-    for axis in demonstration.weaker.values() {
+    for axis in weaker.values() {
         let name = axis.axis.replace('_', " ");
-        let reason = axis.reason.as_deref().map_or("no reason given", stand_in);
+        let reason = axis
+            .reason
+            .as_deref()
+            .map_or("no reason given", last_clause);
         let weakness = format!("{name} is {}: {reason}", axis.state.name());
         text.push_str(&format!("  {}\n", wrap(&weakness, 2)));
     }
-    let count = |held| {
-        demonstration
-            .rows
-            .iter()
-            .filter(|row| row.held == held)
-            .count()
-    };
-    let (all, good) = (demonstration.rows.len(), count(Held::AsPromised));
-    text.push_str(&format!("{NOT_COVERED}\n{good} of {all} as promised"));
-    for (held, what) in [(Held::Broken, "BROKEN"), (Held::NotTried, "not tried")] {
-        match count(held) {
+    let good = demonstration.count(Some(true));
+    text.push_str(&format!(
+        "{NOT_COVERED}\n{good} of {} as promised",
+        rows.len()
+    ));
+    for (is_as_promised, what) in [(Some(false), "BROKEN"), (None, "not tried")] {
+        match demonstration.count(is_as_promised) {
             0 => (),
             number => text.push_str(&format!(", {number} {what}")),
         }
@@ -455,9 +450,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn assert_row(rows: &[Row], what: &str, held: Held) {
+    fn assert_row(rows: &[Row], what: &str, is_as_promised: Option<bool>) {
         let row = rows.iter().find(|row| row.what == what).expect("a row");
-        assert_eq!(row.held, held, "{what}: {}", row.answer);
+        assert_eq!(row.is_as_promised, is_as_promised, "{what}: {}", row.answer);
     }
 
     #[test]
@@ -474,8 +469,7 @@ mod tests {
         for (act, ..) in LIMITED {
             assert!(ATTEMPTS.contains(&format!("\n{act}() {{")), "{act}");
         }
-        let listed = String::from_utf8_lossy(LISTED_HOST);
-        assert!(ATTEMPTS.contains(&*listed));
+        assert!(ATTEMPTS.contains(LISTED_HOST));
     }
 
     #[test]
@@ -485,37 +479,41 @@ mod tests {
              load a BPF program\tno\tno\u{1b}way\nmount something\tskip\tthere is no perl\n",
         );
         let rows = attempted_rows(&report, TOUR, 0, "");
-        assert_row(&rows, "write to /tmp", Held::AsPromised);
-        assert_row(&rows, "write to /usr", Held::Broken);
-        assert_row(&rows, "load a BPF program", Held::AsPromised);
-        assert_row(&rows, "mount something", Held::NotTried);
-        assert_row(&rows, "compute", Held::Broken);
+        assert_row(&rows, "write to /tmp", Some(true));
+        assert_row(&rows, "write to /usr", Some(false));
+        assert_row(&rows, "load a BPF program", Some(true));
+        assert_row(&rows, "mount something", None);
+        assert_row(&rows, "compute", Some(false));
         assert!(rows.iter().all(|row| !row.answer.contains('\u{1b}')));
         report.outcome = Outcome::TimedOut;
         let rows = attempted_rows(&report, TOUR, 0, "");
-        assert!(rows.iter().all(|row| row.held != Held::AsPromised));
+        assert!(rows.iter().all(|row| row.is_as_promised != Some(true)));
     }
 
     #[test]
     fn a_process_that_outlives_its_run_breaks_the_promise() {
         let report = report("leave a process behind\tno\tended with the run\n");
-        for (survivors, held) in [(0, Held::AsPromised), (1, Held::Broken)] {
+        for (survivors, is_as_promised) in [(0, Some(true)), (1, Some(false))] {
             let rows = attempted_rows(&report, TOUR, survivors, "");
-            assert_row(&rows, LEAVE_BEHIND, held);
+            assert_row(&rows, LEAVE_BEHIND, is_as_promised);
         }
     }
 
     #[test]
-    fn a_listed_host_is_reached_only_where_it_heard_the_body() {
+    fn a_listed_host_is_reached_only_if_it_received_the_greeting() {
         const WHAT: &str = "greet a host on the list";
-        for (greeting, worked, held) in [
-            ("hello\n", "yes", Held::AsPromised),
-            ("", "yes", Held::Broken),
-            ("hell", "yes", Held::Broken),
-            ("hello\n", "no", Held::Broken),
+        for (greeting, worked, is_as_promised) in [
+            ("hello\n", "yes", Some(true)),
+            ("", "yes", Some(false)),
+            ("hell", "yes", Some(false)),
+            ("hello\n", "no", Some(false)),
         ] {
             let report = report(&format!("{WHAT}\t{worked}\tanswer\n"));
-            assert_row(&attempted_rows(&report, NETWORK, 0, greeting), WHAT, held);
+            assert_row(
+                &attempted_rows(&report, NETWORK, 0, greeting),
+                WHAT,
+                is_as_promised,
+            );
         }
     }
 
@@ -527,27 +525,27 @@ mod tests {
         assert_row(
             &attempted_rows(&report, NETWORK, 0, ""),
             BY_NAME,
-            Held::Broken,
+            Some(false),
         );
         report.denials = vec![
             denial(DenialReason::NameNotAllowed),
             denial(DenialReason::PortNotAllowed),
         ];
         let rows = attempted_rows(&report, NETWORK, 0, "");
-        assert_row(&rows, BY_NAME, Held::AsPromised);
-        assert_row(&rows, BY_PORT, Held::Broken);
+        assert_row(&rows, BY_NAME, Some(true));
+        assert_row(&rows, BY_PORT, Some(false));
     }
 
     #[test]
     fn a_count_beyond_its_limit_or_of_nothing_does_not_hold() {
-        for (count, held) in [
-            ("0", Held::Broken),
-            ("8", Held::AsPromised),
-            ("9", Held::Broken),
-            ("x", Held::Broken),
+        for (count, is_as_promised) in [
+            ("0", Some(false)),
+            ("8", Some(true)),
+            ("9", Some(false)),
+            ("x", Some(false)),
         ] {
             let row = limited_row(&report(count), Limit::Disk, 8 << 20, "disk");
-            assert_eq!(row.held, held, "{count}");
+            assert_eq!(row.is_as_promised, is_as_promised, "{count}");
         }
     }
 
@@ -565,9 +563,15 @@ mod tests {
                 core_dump: false,
                 raw_status: 0,
             });
-            assert_eq!(limited_row(&report, limit, 1, "").held, Held::Broken);
+            assert_eq!(
+                limited_row(&report, limit, 1, "").is_as_promised,
+                Some(false)
+            );
             report.outcome = outcome;
-            assert_eq!(limited_row(&report, limit, 1, "").held, Held::AsPromised);
+            assert_eq!(
+                limited_row(&report, limit, 1, "").is_as_promised,
+                Some(true)
+            );
         }
     }
 

@@ -1,10 +1,9 @@
-//! `runner doctor`: the diagnosis of this host, as a table or as JSON.
+//! `runner doctor`: prints the diagnosis of this host as a table or as JSON.
 
-use crate::cli::dispatch::document;
-use crate::cli::found;
+use crate::cli::output::render;
 use crate::cli::print::{Printer, Tone, columns, wrap};
 use crate::plan::doctor::diagnose;
-use crate::run::doctor::look;
+use crate::run::verbs::doctor::look;
 use spec::diagnosis::{Diagnosis, Item, Need, Verdict};
 use spec::host_policy::HostPolicy;
 use spec::report::EnforcementState;
@@ -13,8 +12,7 @@ use spec::request::Caller;
 const ID_COLUMNS: usize = 18;
 const STATE_COLUMNS: usize = 8;
 
-/// Looks at this host and prints what it can enforce. 0: everything, 1: degraded, 2: no body can
-/// be run; 125 where not even that can be said.
+/// Exit code 0: everything is enforced; 1: degraded; 2: no body can be run; 125: no diagnosis.
 ///
 /// The calling process must have one thread only.
 #[must_use]
@@ -23,48 +21,39 @@ pub fn doctor(caller: &Caller, policy: &HostPolicy, printer: &Printer, json: boo
         Ok(facts) => diagnose(&facts),
         Err(error) => return printer.failure(&error.report()),
     };
-    if printer.is_quiet() && !json && diagnosis.verdict != Verdict::CannotRun {
-        return exit_code(&diagnosis);
-    }
-    let text = found::text(json, &diagnosis, |diagnosis| table(diagnosis, printer));
-    match document(printer, &text) {
-        0 => exit_code(&diagnosis),
-        failed => failed,
-    }
-}
-
-fn exit_code(diagnosis: &Diagnosis) -> u8 {
-    match diagnosis.verdict {
+    let code = match diagnosis.verdict {
         Verdict::Full => 0,
         Verdict::Degraded => 1,
         Verdict::CannotRun => 2,
+    };
+    if printer.is_quiet() && !json && diagnosis.verdict != Verdict::CannotRun {
+        return code;
     }
+    let text = render(json, &diagnosis, |diagnosis| table(diagnosis, printer));
+    printer.document(&text, code)
 }
 
 fn table(diagnosis: &Diagnosis, printer: &Printer) -> String {
     let mut text = String::new();
-    let mut told = None;
-    let told_of = |item: &&Item| {
+    let mut last_fix = None;
+    let is_shown = |item: &&Item| {
         let stops = (item.state, item.needed_for) == (EnforcementState::Absent, Need::Running);
         stops || !printer.is_quiet()
     };
-    for item in diagnosis.items.iter().filter(told_of) {
+    for item in diagnosis.items.iter().filter(is_shown) {
         text.push_str(&row(item, printer));
-        if let Some(mend) = item.mend.as_ref().filter(|mend| told != Some(*mend)) {
-            // On a line of its own and whole, so that it can be copied.
-            text.push_str(&format!("    mend: {mend}\n"));
-            told = Some(mend);
+        if let Some(fix) = item.mend.as_ref().filter(|fix| last_fix != Some(*fix)) {
+            // Not wrapped, so that it can be copied.
+            text.push_str(&format!("    fix: {fix}\n"));
+            last_fix = Some(fix);
         }
     }
     let verdict = match diagnosis.verdict {
         Verdict::Full => "full: bodies run, and everything is enforced",
         Verdict::Degraded => "degraded: bodies run, and what is marked above is not fully enforced",
-        Verdict::CannotRun => "cannot run: mend what is marked above",
+        Verdict::CannotRun => "cannot run: fix what is marked above",
     };
-    text.push('\n');
-    text.push_str(verdict);
-    text.push('\n');
-    text
+    text + "\n" + verdict + "\n"
 }
 
 fn row(item: &Item, printer: &Printer) -> String {
@@ -78,8 +67,6 @@ fn row(item: &Item, printer: &Printer) -> String {
     };
     let indent = ID_COLUMNS + STATE_COLUMNS + 4;
     let state = printer.coloured(tone, &columns(state, STATE_COLUMNS));
-    let mut text = format!("{}  {state}  ", columns(&item.id, ID_COLUMNS));
-    text.push_str(&wrap(&item.effect, indent));
-    text.push('\n');
-    text
+    let id = columns(&item.id, ID_COLUMNS);
+    format!("{id}  {state}  {}\n", wrap(&item.effect, indent))
 }

@@ -1,222 +1,171 @@
-//! The body's variables: `-e`, `--env-file` and `--secret`, resolved to names and values.
+//! Resolves `-e`, `--env-file` and `--secret` to names and values.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::cli::args::EnvironmentFlags;
-use crate::cli::surroundings::Surroundings;
+use crate::cli::config::{check_kind, open, read_small};
+use crate::cli::context::ProcessContext;
 use spec::path::escape;
 use spec::request::{EnvironmentEntry, GivenSecret};
 use spec::secret::Secret;
 
-/// Longest `NAME=VALUE` with its NUL that execve(2) takes: MAX_ARG_STRLEN, 32 pages of 4 KiB.
+/// Longest `NAME=VALUE` with its NUL that execve(2) accepts: MAX_ARG_STRLEN, 32 pages of 4 KiB.
 const ENTRY_BYTES_MAX: usize = 131_072;
-/// Largest environment or secret file.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Why a variable of the body cannot be had. Values are never part of the text.
+/// An invalid variable or secret. Names are escaped; `place` is the flag, or file and line. The text
+/// never contains a value.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentError {
-    /// The name is not a name.
     #[error("{place}: `{name}` is not a name of a variable: {cause}")]
     Name {
-        /// The flag, or file and line.
         place: String,
-        /// As it was given, escaped.
         name: String,
-        /// The rule that it breaks.
         cause: &'static str,
     },
-    /// The value cannot be passed.
     #[error("{place}: the value of `{name}` {cause}")]
     Value {
-        /// The flag, or file and line.
         place: String,
         name: String,
-        /// The rule that it breaks.
         cause: &'static str,
     },
-    /// `-e NAME`, and the caller has no such variable.
-    #[error("--env {name}: the variable is not set here, so there is nothing to pass on")]
+    #[error("--env {name}: the variable is not set in the environment of runner")]
     NotSet { name: String },
-    /// A line that is no assignment.
     #[error("{file}:{line}: expected NAME=VALUE, a comment line or an empty line")]
     Line {
         file: String,
         /// Counted from 1.
         line: usize,
     },
-    /// A file cannot be read.
     #[error("{flag} cannot read {file}")]
     Unreadable {
-        /// The flag that names it.
         flag: &'static str,
         file: String,
         #[source]
         source: std::io::Error,
     },
-    /// A file is too large for what it should hold.
     #[error("{flag}: {file} is larger than 1 MiB")]
-    TooLarge {
-        /// The flag that names it.
-        flag: &'static str,
-        file: String,
-    },
-    /// `--secret` without a known kind of reference.
+    TooLarge { flag: &'static str, file: String },
+    /// The text may be the secret itself.
+    #[error("--secret: expected NAME=REFERENCE, with env:VAR or file:PATH as reference")]
+    NoReference,
     #[error("--secret {name}: expected NAME=env:VAR or NAME=file:PATH")]
-    Reference {
-        /// What stands before the first `=`.
-        name: String,
-    },
-    /// `--secret NAME=env:VAR`, and the caller has no such variable.
-    #[error("--secret {name}: the variable `{variable}` is not set here")]
-    SecretNotSet {
-        name: String,
-        /// The variable that should hold it.
-        variable: String,
-    },
+    Reference { name: String },
+    #[error("--secret {name}: `{variable}` is not set in the environment of runner")]
+    SecretNotSet { name: String, variable: String },
 }
 
-/// The variables that the caller gives: those of `--env-file` in order, then those of `-e`.
+/// The variables of `--env-file` in order, then those of `-e`.
 ///
 /// # Errors
-/// The first entry that is no variable, or a file that cannot be read.
+/// The first entry that is not a valid variable, or a file that cannot be read.
 pub fn resolve(
     flags: &EnvironmentFlags,
-    surroundings: &Surroundings,
+    context: &ProcessContext,
 ) -> Result<Vec<EnvironmentEntry>, EnvironmentError> {
     let mut entries = Vec::new();
     for file in &flags.env_file {
         let bytes = read_file("--env-file", file)?;
         entries.extend(parse_env_file(&escaped(file.as_os_str()), &bytes)?);
     }
-    for given in &flags.env {
-        let (name, value) = match split(given) {
-            (name, Some(value)) => (name.to_vec(), value.to_vec()),
-            (name, None) => {
-                let value = surroundings
-                    .variables
-                    .get(OsStr::from_bytes(name))
-                    .ok_or_else(|| EnvironmentError::NotSet { name: escape(name) })?;
-                (name.to_vec(), value.as_bytes().to_vec())
-            }
+    for entry in &flags.env {
+        let (name, value) = split(entry);
+        check(|| "--env".to_owned(), name, value.unwrap_or_default())?;
+        let value = match value {
+            Some(value) => value,
+            None => context
+                .variables
+                .get(OsStr::from_bytes(name))
+                .ok_or_else(|| EnvironmentError::NotSet { name: escape(name) })?
+                .as_bytes(),
         };
-        check(|| "--env".to_owned(), &name, &value)?;
-        entries.push((name, value));
+        entries.push((name.to_vec(), value.to_vec()));
     }
     Ok(entries)
 }
 
-/// The secrets that the caller grants, resolved.
+/// What to do with the values of `--secret`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SecretValues {
+    Read,
+    /// Check that each variable is set and each file has a value, and leave the values empty.
+    CheckOnly,
+}
+
+/// The secrets of `--secret`.
 ///
 /// # Errors
-/// The first reference that is malformed or leads nowhere.
+/// The first reference that is malformed or cannot be resolved.
 pub(crate) fn resolve_secrets(
     flags: &EnvironmentFlags,
-    surroundings: &Surroundings,
+    values: SecretValues,
+    context: &ProcessContext,
 ) -> Result<Vec<GivenSecret>, EnvironmentError> {
-    flags
-        .secret
-        .iter()
-        .map(|given| resolve_secret(given, surroundings))
-        .collect()
-}
-
-/// The names of the secrets that the caller grants, with empty values: that each leads somewhere
-/// is looked at, and no value is read.
-///
-/// # Errors
-/// As [`resolve_secrets`], but for what only reading tells.
-pub(crate) fn name_secrets(
-    flags: &EnvironmentFlags,
-    surroundings: &Surroundings,
-) -> Result<Vec<GivenSecret>, EnvironmentError> {
-    flags
-        .secret
-        .iter()
-        .map(|given| name_secret(given, surroundings))
-        .collect()
-}
-
-fn name_secret(
-    given: &OsString,
-    surroundings: &Surroundings,
-) -> Result<GivenSecret, EnvironmentError> {
-    let (name, reference) = split(given);
-    let reference = reference.unwrap_or_default();
-    if let Some(variable) = reference.strip_prefix(b"env:") {
-        if !surroundings
-            .variables
-            .contains_key(OsStr::from_bytes(variable))
-        {
-            return Err(EnvironmentError::SecretNotSet {
-                name: escape(name),
-                variable: escape(variable),
-            });
-        }
-    } else if let Some(path) = reference.strip_prefix(b"file:") {
-        let path = Path::new(OsStr::from_bytes(path));
-        // Not opened: what comes out of a pipe is there once only.
-        rustix::fs::access(path, rustix::fs::Access::READ_OK).map_err(|errno| {
-            EnvironmentError::Unreadable {
-                flag: "--secret",
-                file: escaped(path.as_os_str()),
-                source: errno.into(),
-            }
-        })?;
-    } else {
-        return Err(EnvironmentError::Reference { name: escape(name) });
-    }
-    check(|| "--secret".to_owned(), name, b"")?;
-    Ok(GivenSecret {
-        variable: name.to_vec(),
-        reference: escape(reference),
-        value: Secret::new(Vec::new()),
-    })
+    let resolve = |entry: &OsString| resolve_secret(entry, values, context);
+    flags.secret.iter().map(resolve).collect()
 }
 
 fn resolve_secret(
-    given: &OsString,
-    surroundings: &Surroundings,
+    entry: &OsStr,
+    values: SecretValues,
+    context: &ProcessContext,
 ) -> Result<GivenSecret, EnvironmentError> {
-    let (name, reference) = split(given);
-    let malformed = || EnvironmentError::Reference { name: escape(name) };
-    let reference = reference.ok_or_else(malformed)?;
-    let value = if let Some(variable) = reference.strip_prefix(b"env:") {
-        surroundings
+    let (name, reference) = match split(entry) {
+        // `=` at the end may be the padding of a secret in base64.
+        (_, None | Some(b"" | b"=")) => return Err(EnvironmentError::NoReference),
+        (name, Some(reference)) => (name, reference),
+    };
+    let mut value = Vec::new();
+    if let Some(variable) = reference.strip_prefix(b"env:") {
+        let found = context
             .variables
             .get(OsStr::from_bytes(variable))
-            .map(|value| value.as_bytes().to_vec())
             .ok_or_else(|| EnvironmentError::SecretNotSet {
                 name: escape(name),
                 variable: escape(variable),
-            })?
-    } else if let Some(path) = reference.strip_prefix(b"file:") {
-        let mut bytes = read_file("--secret", &PathBuf::from(OsStr::from_bytes(path)))?;
-        // Nearly every file with one secret ends in a newline that is no part of it.
-        if bytes.last() == Some(&b'\n') {
-            bytes.pop();
+            })?;
+        if values == SecretValues::Read {
+            value = found.as_bytes().to_vec();
         }
-        bytes
+    } else if let Some(path) = reference.strip_prefix(b"file:") {
+        let path = Path::new(OsStr::from_bytes(path));
+        // What is read from a pipe cannot be read again.
+        if values == SecretValues::Read || path.is_file() {
+            value = read_file("--secret", path)?;
+            // Most files with one secret end with a newline that is not part of it.
+            if value.last() == Some(&b'\n') {
+                value.pop();
+            }
+        } else {
+            let readable = check_kind(path)
+                .and_then(|()| Ok(rustix::fs::access(path, rustix::fs::Access::READ_OK)?));
+            readable.map_err(|source| EnvironmentError::Unreadable {
+                flag: "--secret",
+                file: escaped(path.as_os_str()),
+                source,
+            })?;
+        }
     } else {
-        return Err(malformed());
-    };
-    check(|| "--secret".to_owned(), name, &value)?;
+        return Err(EnvironmentError::Reference { name: escape(name) });
+    }
+    let value = Secret::new(value);
+    check(|| "--secret".to_owned(), name, value.bytes())?;
     Ok(GivenSecret {
         variable: name.to_vec(),
         reference: escape(reference),
-        value: Secret::new(value),
+        value: match values {
+            SecretValues::Read => value,
+            SecretValues::CheckOnly => Secret::new(Vec::new()),
+        },
     })
 }
 
-/// Reads `NAME=VALUE` lines. A line whose first visible byte is `#` is a comment; a value goes
-/// to the end of the line as it is, quotes and all; a carriage return before the newline is left
-/// out.
+/// Parses lines of `NAME=VALUE`. Skips empty lines, comments (`#`) and white space before the name. A
+/// value is the rest of the line, with quotes and without a final carriage return.
 ///
 /// # Errors
-/// The first line that is something else, by `file` and line.
+/// The first invalid line, as `file` and line number.
 pub(crate) fn parse_env_file(
     file: &str,
     bytes: &[u8],
@@ -248,8 +197,8 @@ fn split(entry: &OsStr) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// A name is any bytes but `=`, NUL and white space: `BASH_FUNC_x%%` is one. The value may hold
-/// anything but NUL.
+/// A name from [`split`] has no `=`. Other than that it is any bytes but NUL and white space, such as
+/// `BASH_FUNC_x%%`. A value is any bytes but NUL.
 fn check(place: impl Fn() -> String, name: &[u8], value: &[u8]) -> Result<(), EnvironmentError> {
     let refused_name = |cause| {
         Err(EnvironmentError::Name {
@@ -268,8 +217,8 @@ fn check(place: impl Fn() -> String, name: &[u8], value: &[u8]) -> Result<(), En
     if name.is_empty() {
         return refused_name("it is empty");
     }
-    if name.contains(&b'=') || name.contains(&0) {
-        return refused_name("it contains `=` or a NUL byte");
+    if name.contains(&0) {
+        return refused_name("it contains a NUL byte");
     }
     if name.iter().any(u8::is_ascii_whitespace) {
         return refused_name("it contains white space");
@@ -277,30 +226,19 @@ fn check(place: impl Fn() -> String, name: &[u8], value: &[u8]) -> Result<(), En
     if value.contains(&0) {
         return refused_value("contains a NUL byte");
     }
-    if ENTRY_BYTES_MAX < name.len() + value.len() + 2 {
-        return refused_value("is longer than 128 KiB with its name, more than execve(2) takes");
+    if name.len() + value.len() + 2 > ENTRY_BYTES_MAX {
+        return refused_value("is longer than 128 KiB with its name, more than execve(2) accepts");
     }
     Ok(())
 }
 
 fn read_file(flag: &'static str, path: &Path) -> Result<Vec<u8>, EnvironmentError> {
-    let unreadable = |source| EnvironmentError::Unreadable {
-        flag,
-        file: escaped(path.as_os_str()),
-        source,
-    };
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(unreadable)?;
-    if FILE_BYTES_MAX < u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
-        return Err(EnvironmentError::TooLarge {
-            flag,
-            file: escaped(path.as_os_str()),
-        });
+    let file = escaped(path.as_os_str());
+    match open(path).and_then(read_small) {
+        Ok(Some(bytes)) => Ok(bytes),
+        Ok(None) => Err(EnvironmentError::TooLarge { flag, file }),
+        Err(source) => Err(EnvironmentError::Unreadable { flag, file, source }),
     }
-    Ok(bytes)
 }
 
 fn escaped(path: &OsStr) -> String {
@@ -312,13 +250,13 @@ mod tests {
     use super::*;
     use std::os::unix::ffi::OsStringExt as _;
 
-    fn caller() -> Surroundings {
-        Surroundings {
+    fn caller() -> ProcessContext {
+        ProcessContext {
             variables: [("TOKEN", "canary-1"), ("EMPTY", "")]
                 .into_iter()
                 .map(|(name, value)| (OsString::from(name), OsString::from(value)))
                 .collect(),
-            ..Surroundings::default()
+            ..ProcessContext::default()
         }
     }
 
@@ -337,7 +275,7 @@ mod tests {
             secret: vec![OsString::from(text)],
             ..EnvironmentFlags::default()
         };
-        resolve_secrets(&flags, &caller())
+        resolve_secrets(&flags, SecretValues::Read, &caller())
     }
 
     /// F-10.
@@ -370,10 +308,14 @@ mod tests {
             let error = resolve(&flags(&[given]), &caller()).expect_err("no variable");
             assert!(error.to_string().contains("--env"), "{error}");
         }
+        for invalid_name in [&b""[..], b"A B"] {
+            let error = resolve(&flags(&[invalid_name]), &caller()).expect_err("no variable");
+            assert!(matches!(error, EnvironmentError::Name { .. }), "{error}");
+        }
     }
 
     #[test]
-    fn the_longest_entry_that_execve_takes_is_taken() {
+    fn the_longest_entry_that_execve_accepts_is_accepted() {
         let fits = [b"A=".to_vec(), vec![b'x'; ENTRY_BYTES_MAX - 3]].concat();
         assert!(resolve(&flags(&[&fits]), &caller()).is_ok());
         let longer = [fits, b"x".to_vec()].concat();
@@ -437,9 +379,27 @@ mod tests {
     }
 
     #[test]
+    fn a_check_refuses_a_file_that_cannot_be_read() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let missing = directory.path().join("missing");
+        for path in [directory.path(), &missing] {
+            let reference = format!("KEY=file:{}", path.display());
+            assert!(secret(&reference).is_err());
+            let flags = EnvironmentFlags {
+                secret: vec![reference.into()],
+                ..EnvironmentFlags::default()
+            };
+            let checked = resolve_secrets(&flags, SecretValues::CheckOnly, &caller());
+            assert!(checked.is_err(), "{}", path.display());
+        }
+    }
+
+    #[test]
     fn what_a_wrong_secret_holds_is_not_in_the_error() {
         for text in [
-            "KEY",
+            "canary-2",
+            "canary-2=",
+            "canary-2==",
             "KEY=canary-2",
             "KEY=env:canary-missing",
             "KEY=file:/nonexistent/file",

@@ -1,4 +1,4 @@
-//! The exit code of `runner exec` and `runner run`: one table, one match.
+//! The exit code of `runner exec` and `runner run`.
 //!
 //! | code | when |
 //! | --- | --- |
@@ -7,31 +7,25 @@
 //! | 125 | the request was refused; the runner or the host failed; the declared outputs are missing or invalid; the output limit ended it; wrong usage |
 //! | 126 | its program was found inside and could not be executed |
 //! | 127 | its program was not found inside |
-//! | 128 + n | signal n ended it; 137 where the memory limit did; the signal that the runner got where the run was cancelled |
+//! | 128 + n | signal n ended it; 137: the memory limit; for a cancelled run, n is the signal that the runner got |
 //!
-//! A number cannot be unambiguous: a body may exit with 124. The report's `outcome` and the raw
-//! wait status are the truth.
+//! The code is ambiguous: a body may exit with 124. The report's `outcome` and raw wait status are not.
 
 use spec::outcome::Outcome;
 use spec::report::Exit;
 
-/// The limit on time ended the body.
 pub(crate) const TIMED_OUT: u8 = 124;
-/// Refused, failed, wrong usage.
 pub(crate) const FAILED: u8 = 125;
-/// Found, and not executable.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// The error code of a launch whose execve(2) ended with ENOENT or ENOTDIR.
+/// The error code of a launch whose execve(2) failed with ENOENT or ENOTDIR.
 pub(crate) const PROGRAM_NOT_FOUND: &str = "program_not_found";
-/// The error code of a launch whose execve(2) ended with EACCES, ENOEXEC or a like errno.
+/// The error code of a launch whose execve(2) failed with EACCES, ENOEXEC or a similar errno.
 pub(crate) const PROGRAM_NOT_EXECUTABLE: &str = "program_not_executable";
 
-/// The exit code for what became of the body.
-///
-/// `exit` is how its first process ended, `error_code` the code of the report's error, and
-/// `cancelled_by` the signal that the runner got.
+/// `exit` is of the body's first process, `error_code` the code of the report's error, `cancelled_by`
+/// the signal that the runner got.
 #[must_use]
 pub(crate) fn exit_code(
     outcome: Outcome,
@@ -59,7 +53,7 @@ pub(crate) fn exit_code(
     }
 }
 
-fn of_signal(signal: i32) -> u8 {
+pub(crate) fn of_signal(signal: i32) -> u8 {
     u8::try_from(signal)
         .ok()
         .and_then(|signal| signal.checked_add(128))

@@ -1,9 +1,8 @@
-//! Command lines that need no parser: `exec` and `run` with flags that are written as they should be.
+//! A parser for valid command lines of `exec` and `run`, used before clap.
 //!
-//! Before clap reads its first word it builds a description of every flag with its help, which is a
-//! tenth of a launch. What this file reads means exactly what it means to clap (a test compares
-//! the two on thousands of lines). All that it does not know for certain, every mistake among it,
-//! it leaves to clap, and so there is one place that complains.
+//! clap first builds a description of every flag with its help, which takes a tenth of a launch. This
+//! parser returns exactly what clap would return: a test compares both on thousands of command lines.
+//! It leaves everything else, including every mistake, to clap, so that only clap reports errors.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,41 +10,29 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use crate::cli::args::{Exec, GRANTS, Run, RunFlags, Verb};
+use crate::cli::args::{Exec, Run, RunFlags, Verb, flag_variables};
+use crate::cli::context::ProcessContext;
 use crate::cli::limit_flags;
 use crate::cli::signal::parse_signal;
-use crate::cli::surroundings::Surroundings;
+use spec::host_policy::grants_named;
 use spec::limits::Limit;
 use spec::units::parse_duration;
 
 /// What `runner --version` and `runner version` print.
 pub(crate) const VERSION: &str = concat!("runner ", env!("CARGO_PKG_VERSION"), "\n");
 
-/// Variables that begin like those of flags and are none.
-const NO_FLAGS: [&str; 5] = [
-    "RUNNER_OPT_CACHE_DIRECTORY",
-    "RUNNER_OPT_CGROUP_PARENT",
-    "RUNNER_OPT_IN_DELEGATED_SCOPE",
-    "RUNNER_OPT_OCI_DIRECTORY",
-    "RUNNER_OPT_RUNTIME_DIRECTORY",
-];
-
-/// Whether [`VERSION`] is all that is asked for.
 #[must_use]
 pub(crate) fn asks_for_version(words: &[OsString]) -> bool {
     matches!(words, [_, word] if word == "--version" || word == "-V" || word == "version")
 }
 
-/// What `words` ask, the first of which is the program's own name; `None` where clap must say.
+/// Reads `words`, with the program's name first. `None`: clap has to read them.
 #[must_use]
-pub(crate) fn read(words: &[OsString], surroundings: &Surroundings) -> Option<Verb> {
+pub(crate) fn read(words: &[OsString], context: &ProcessContext) -> Option<Verb> {
     let [_program, verb, rest @ ..] = words else {
         return None;
     };
-    let states_a_flag = |name: &OsString| {
-        name.as_bytes().starts_with(b"RUNNER_OPT_") && NO_FLAGS.iter().all(|known| name != known)
-    };
-    if surroundings.variables.keys().any(states_a_flag) {
+    if flag_variables(&context.variables).next().is_some() {
         return None;
     }
     match verb.to_str()? {
@@ -98,7 +85,7 @@ fn exec(mut rest: &[OsString]) -> Option<Exec> {
     })
 }
 
-/// Whether `word` is a flag and no value; `None` for an empty one, and for `-`.
+/// Whether `word` is a flag and not a value; `None` for an empty word and for `-`.
 fn is_flag(word: &OsStr) -> Option<bool> {
     match word.as_bytes() {
         [] | b"-" => None,
@@ -106,7 +93,7 @@ fn is_flag(word: &OsStr) -> Option<bool> {
     }
 }
 
-/// Sets what `word` says. The words after it and after its value.
+/// Sets the flag `word`. Returns the words after it and its value.
 fn take_flag<'line>(
     flags: &mut RunFlags,
     word: &OsStr,
@@ -125,11 +112,11 @@ fn take_flag<'line>(
         return value.is_none().then_some(after);
     }
     if name == "verbose" {
-        flags.voice.verbose = flags.voice.verbose.saturating_add(1);
+        flags.common.messages.verbose = flags.common.messages.verbose.saturating_add(1);
         return value.is_none().then_some(after);
     }
     if name == "json" {
-        // Its value stands behind a `=` or is left out.
+        // Its value follows a `=` or is omitted.
         flags.report.json = Some(value.unwrap_or(OsStr::new("-")).to_owned());
         return (value != Some(OsStr::new(""))).then_some(after);
     }
@@ -147,7 +134,7 @@ fn take_flag<'line>(
     Some(after)
 }
 
-/// The long name of a short flag that stands alone.
+/// The long name of a single short flag.
 fn long_name(word: &OsStr) -> Option<&'static str> {
     match word.as_bytes() {
         b"-e" => Some("env"),
@@ -174,7 +161,7 @@ fn switch<'flags>(flags: &'flags mut RunFlags, name: &str) -> Option<&'flags mut
         "keep" => Some(&mut flags.bundle.keep),
         "no-cache" => Some(&mut flags.bundle.no_cache),
         "no-trust-mtime" => Some(&mut flags.bundle.no_trust_mtime),
-        "quiet" => Some(&mut flags.voice.quiet),
+        "quiet" => Some(&mut flags.common.messages.quiet),
         "report-denials" => Some(&mut flags.network.report_denials),
         "rm" => Some(&mut flags.process.rm),
         "strict" => Some(&mut flags.policy.strict),
@@ -184,7 +171,7 @@ fn switch<'flags>(flags: &'flags mut RunFlags, name: &str) -> Option<&'flags mut
     }
 }
 
-/// Flags whose value need not be text.
+/// Sets a flag whose value need not be UTF-8.
 fn set_path(flags: &mut RunFlags, name: &str, value: &OsStr) -> Option<()> {
     match name {
         "env" => flags.environment.env.push(value.to_owned()),
@@ -194,7 +181,8 @@ fn set_path(flags: &mut RunFlags, name: &str, value: &OsStr) -> Option<()> {
         "manifest" => flags.bundle.manifest = Some(value.into()),
         "mount" => flags.view.mount.push(value.to_owned()),
         "out-dir" => flags.bundle.out_dir = Some(value.into()),
-        "policy" => flags.policy_file.policy = Some(value.into()),
+        // clap refuses a second one.
+        "policy" if flags.common.policy.is_none() => flags.common.policy = Some(value.into()),
         "publish-file" => flags.network.publish_file = Some(value.into()),
         "ro" => flags.view.ro.push(value.into()),
         "socket" => flags.view.socket.push(value.into()),
@@ -213,18 +201,18 @@ fn set_text(flags: &mut RunFlags, name: &str, value: &str) -> Option<()> {
     match name {
         "add-host" => extend(&mut flags.network.add_host, value)?,
         "allow-net" => extend(&mut flags.network.allow_net, value)?,
-        "color" => flags.voice.color = Some(one_of(value)?),
+        "color" => flags.common.messages.color = Some(one_of(value)?),
         "egress-capture" => flags.network.egress_capture = Some(one_of(value)?),
         "grace" => limits.grace = Some(parse_duration(value).ok()?),
         "grant" => {
-            let known = |grant: &str| GRANTS.contains(&grant);
-            value.split(',').all(known).then_some(())?;
-            extend(&mut flags.policy.grant, value)?;
+            for name in value.split(',') {
+                flags.policy.grant.push(grants_named(name)?);
+            }
         }
         "in" => flags.bundle.input_files.push(value.to_owned()),
         "limits" => limits.limits = Some(one_of(value)?),
         "on-output-limit" => limits.on_output_limit = Some(one_of(value)?),
-        "log-format" => flags.voice.log_format = Some(one_of(value)?),
+        "log-format" => flags.common.messages.log_format = Some(one_of(value)?),
         "out" => flags.bundle.output_files.push(value.to_owned()),
         "publish" => extend(&mut flags.network.publish, value)?,
         "run" => flags.bundle.run = Some(value.to_owned()),
@@ -242,7 +230,7 @@ fn set_text(flags: &mut RunFlags, name: &str, value: &str) -> Option<()> {
     Some(())
 }
 
-/// The entries of a list with commas between.
+/// Appends the entries of a list separated by commas.
 fn extend(list: &mut Vec<String>, value: &str) -> Option<()> {
     for entry in value.split(',') {
         list.push((!entry.is_empty()).then(|| entry.to_owned())?);
@@ -257,9 +245,10 @@ fn one_of<Value: ValueEnum>(value: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::args::CommandLine;
+    use crate::cli::args::{self, CommandLine};
     use clap::{CommandFactory as _, Parser as _};
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     /// Each flag once, with a value that it takes.
     const FLAGS: &[&[&str]] = &[
@@ -328,7 +317,7 @@ mod tests {
         &["--workspace", "."],
     ];
 
-    /// Words that are wrong, or that only clap understands.
+    /// Words that are wrong, or that only clap reads.
     const OTHERS: &[&str] = &[
         "--",
         "-",
@@ -365,8 +354,8 @@ mod tests {
         Some(format!("{:?}", line.verb))
     }
 
-    fn here(words: &[OsString]) -> Option<String> {
-        read(words, &Surroundings::default()).map(|verb| format!("{verb:?}"))
+    fn fast(words: &[OsString]) -> Option<String> {
+        read(words, &ProcessContext::default()).map(|verb| format!("{verb:?}"))
     }
 
     #[test]
@@ -374,15 +363,15 @@ mod tests {
         for flag in FLAGS {
             for verb in ["exec", "run"] {
                 let line = words(&[&[verb], *flag, &["body"]].concat());
-                let read = here(&line);
+                let read = fast(&line);
                 assert!(read.is_some(), "{line:?}");
                 assert_eq!(read, by_clap(&line), "{line:?}");
             }
         }
-        let mut known = CommandLine::command();
-        known.build();
+        let mut command = CommandLine::command();
+        command.build();
         for verb in ["exec", "run"] {
-            let verb = known.find_subcommand(verb).expect("a verb");
+            let verb = command.find_subcommand(verb).expect("a verb");
             for long in verb.get_arguments().filter_map(clap::Arg::get_long) {
                 let flag = format!("--{long}");
                 let same = |word: &&[&str]| word[0].split('=').next() == Some(&flag);
@@ -399,23 +388,45 @@ mod tests {
             &["run", "--memory", "lots", "true"],
             &["run", "--memory", "-q", "true"],
             &["run", "--memroy", "5m", "true"],
+            &["run", "--policy", "a", "--policy=b", "true"],
             &["exec"],
             &["exec", "a", "b"],
             &["exec", "--help"],
             &["check", "."],
             &[],
         ] {
-            assert_eq!(here(&words(wrong)), None, "{wrong:?}");
+            assert_eq!(fast(&words(wrong)), None, "{wrong:?}");
         }
         let line = words(&["run", "true"]);
-        let mut surroundings = Surroundings::default();
-        for (name, plain) in [
+        let mut context = ProcessContext::default();
+        for (name, is_read) in [
             ("RUNNER_OPT_CGROUP_PARENT", true),
             ("PATH", true),
             ("RUNNER_OPT_TIMEOUT", false),
         ] {
-            surroundings.variables = [(name.into(), "1s".into())].into();
-            assert_eq!(read(&line, &surroundings).is_some(), plain, "{name}");
+            context.variables = [(name.into(), "1s".into())].into();
+            assert_eq!(read(&line, &context).is_some(), is_read, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_second_policy_replaces_no_first() {
+        let policy = |rest: &[&str]| match args::parse(&words(rest), &BTreeMap::new())?.verb {
+            Verb::Run(run) => Ok(run.flags.common.policy),
+            verb => panic!("{verb:?}"),
+        };
+        let found: Result<_, clap::Error> = policy(&["run", "--policy", "c,d", "x", "--policy=e"]);
+        assert_eq!(found.expect("read"), Some("c,d".into()));
+        for line in [
+            &["run", "--policy", "a", "--policy=b", "x"][..],
+            &["source", "list", "--policy=a", "--policy=b"],
+            &["doctor", "--policy=a", "--policy=b"],
+        ] {
+            let error = policy(line).expect_err("refused").to_string();
+            assert!(
+                error.contains("'--policy <FILE>' cannot be used multiple times"),
+                "{error}"
+            );
         }
     }
 
@@ -443,7 +454,7 @@ mod tests {
             ),
         ) {
             let line = words(&[&[verb], &*parts.concat()].concat());
-            if let Some(read) = here(&line) {
+            if let Some(read) = fast(&line) {
                 prop_assert_eq!(Some(read), by_clap(&line), "{:?}", line);
             }
         }

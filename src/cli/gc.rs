@@ -1,36 +1,35 @@
 //! `runner gc`: removes what killed supervisors left behind.
 
-use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone};
-use crate::run::resources::{LEFTOVER_STAYS, collect, open_registry};
+use crate::run::host::resources::{LEFTOVER_STAYS, collect_leftovers, open_records};
 use spec::host_policy::HostPolicy;
 use spec::request::Caller;
 
-/// Removes it, and prints one line for each dead run. 0, or 125 where something stays.
+/// Prints one line for each dead run, with `-q` only for what could not be removed: then the exit code
+/// is 125, else 0.
 #[must_use]
 pub fn gc(caller: &Caller, _policy: &HostPolicy, printer: &Printer) -> u8 {
-    let collected = open_registry(caller).and_then(|registry| collect(&registry));
+    let collected = open_records(caller).and_then(|records| collect_leftovers(&records));
     let found = match collected {
         Ok(found) => found,
         Err(error) => return printer.failure(&error.report()),
     };
-    let (stays, removed): (Vec<_>, Vec<_>) =
-        found.iter().partition(|one| one.code == LEFTOVER_STAYS);
-    let mut text: String = removed
+    let (stuck, removed): (Vec<_>, Vec<_>) = found
         .iter()
-        .map(|one| format!("{}\n", one.message))
-        .collect();
-    if found.is_empty() {
-        text.push_str("nothing to remove\n");
-    }
-    let code = document(printer, &text);
-    for one in &stays {
-        let text = format!("failed: {} ({})", one.message, one.code);
+        .partition(|leftover| leftover.code == LEFTOVER_STAYS);
+    let text = if printer.is_quiet() {
+        String::new()
+    } else if found.is_empty() {
+        "nothing to remove\n".to_owned()
+    } else {
+        let lines = removed.iter().map(|run| format!("{}\n", run.message));
+        lines.collect()
+    };
+    let code = printer.document(&text, 0);
+    for leftover in &stuck {
+        let text = format!("failed: {} ({})", leftover.message, leftover.code);
         printer.line(Tone::Error, &text);
     }
-    match stays.is_empty() {
-        true => code,
-        false => FAILED,
-    }
+    if stuck.is_empty() { code } else { FAILED }
 }

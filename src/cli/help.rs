@@ -1,61 +1,47 @@
-//! What the help of a verb says besides its flags: examples and exit codes.
+//! The text below the flags in the help of each verb: examples and exit codes.
 
-/// What `exec` and `run` say after their examples.
 macro_rules! after_run {
     ($examples:literal) => {
-        concat!("Examples:\n", $examples, "\n", run_words!())
-    };
-}
-
-macro_rules! run_words {
-    () => {
-        "\
+        concat!(
+            "Examples:\n",
+            $examples,
+            "\n",
+            "\
 Durations: 300ms 2s 5m 1h. Sizes: 512k 64m 1g (powers of 1024).
 Each flag has a variable: RUNNER_OPT_ and its long name, RUNNER_OPT_CPU_TIME=30s for --cpu-time.
-A flag that may be repeated reads a list there, commas between (--env, --env-file and --secret:
-one entry a line). What the command line says replaces what the variable says.
+For a flag that may be repeated it is a list, separated by commas (--env, --env-file and --secret:
+one entry per line). A flag on the command line replaces its variable.
 
 Exit codes: the body's own; 124 out of time; 125 refused, failed or wrong usage; 126 not
 executable; 127 not found; 128+n ended by signal n (137 also for out of memory)."
+        )
     };
 }
 
-/// What `exec --help` says besides its flags.
 pub(super) const EXEC_HELP: &str = after_run!(
     "  runner exec hello.tar.gz
   runner exec --workspace . --inputs @input.json --json=report.json tool.tar.gz -- --verbose
   runner exec -m 512m --timeout 1m --allow-net api.example.com:443 tool.tar.gz
 "
 );
-/// What `run --help` says besides its flags.
 pub(super) const RUN_HELP: &str = after_run!(
     "  runner run -- ls -l /
   runner run --ro . -w . -- python3 script.py
   runner run -p 8080:80 --rw ./data -- ./server --root data
 "
 );
-/// `gc`.
-pub(super) const GC_HELP: &str = "Examples:\n  runner gc\n  runner gc -q";
-/// `demo`.
-pub(super) const DEMO_HELP: &str =
-    "Examples:\n  runner demo\n\nExit codes: 0 all is as promised; 125 not.";
-/// `schema`.
-pub(super) const SCHEMA_HELP: &str =
-    "Examples:\n  runner schema manifest\n  runner schema report > report.schema.json";
-/// `doctor`.
 pub(super) const DOCTOR_HELP: &str = "\
 Examples:
   runner doctor
   runner doctor --json
   runner doctor -q
 
--q prints only what keeps bodies from running.
+-q prints only what prevents runs.
 
-Exit codes: 0 everything, 1 degraded, 2 cannot run bodies.";
-/// What stands below the list of verbs.
+Exit codes: 0 everything is enforced, 1 degraded, 2 no body can be run.";
 pub(super) const VERBS_HELP: &str = "\
-`runner help VERB` says more, with examples. `runner demo` shows what a body can and cannot do here,
-`runner version` which version this is.";
+`runner help VERB` describes a verb, with examples. `runner demo` shows what a body can and cannot
+do here, `runner version` prints the version.";
 
 #[cfg(test)]
 mod tests {
@@ -63,10 +49,10 @@ mod tests {
 
     use crate::cli::args::CommandLine;
 
-    /// `verb` and what is below it, each with its help.
+    /// Appends the help of `verb` and of its subcommands.
     fn describe(verb: &Command, name: &str, text: &mut String) {
         let help = verb.clone().term_width(100).render_long_help().to_string();
-        // Where clap leaves a paragraph empty it leaves its indentation.
+        // clap indents empty lines.
         let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
         text.push_str(&format!(
             "\n## {name}\n\n```text\n{}\n```\n",

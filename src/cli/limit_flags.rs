@@ -1,4 +1,4 @@
-//! The flags of the limits, made from the table in [`spec::limits`].
+//! Flags of the limits, from the table in [`spec::limits`].
 
 use clap::error::Error;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
@@ -6,7 +6,6 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use spec::limits::{Flag, FlagValue, Limit, LimitValues, UNLIMITED, milliseconds};
 use spec::units::{parse_duration, parse_size_bytes};
 
-/// What the flags state.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LimitValueFlags(pub LimitValues);
 
@@ -48,7 +47,7 @@ fn argument(flag: Flag) -> Arg {
         .value_name(match flag.value {
             FlagValue::Size | FlagValue::SizeOrZero => "SIZE",
             FlagValue::Time | FlagValue::TimeOrNone => "DURATION",
-            FlagValue::Cpus | FlagValue::Count(_) => "NUMBER",
+            FlagValue::Cpus | FlagValue::Count { .. } => "NUMBER",
         });
     match flag.short {
         Some(short) => argument.short(short),
@@ -56,46 +55,46 @@ fn argument(flag: Flag) -> Arg {
     }
 }
 
-/// The value of a flag in the unit of its limit's name.
+/// The value of a flag, in the unit of its limit's name.
 ///
 /// # Errors
-/// What was expected, for people.
+/// What was expected.
 pub(super) fn parse(kind: FlagValue, text: &str) -> Result<u64, String> {
     match kind {
         FlagValue::Size => match parse_size_bytes(text).map_err(|error| error.to_string())? {
-            0 => Err("0 would leave nothing; leave the flag out for the default".to_owned()),
+            0 => Err("0 would leave nothing; omit the flag for the default".to_owned()),
             bytes => Ok(bytes),
         },
         FlagValue::SizeOrZero => parse_size_bytes(text).map_err(|error| error.to_string()),
         FlagValue::TimeOrNone if text == "none" => Ok(UNLIMITED),
         FlagValue::Time | FlagValue::TimeOrNone => {
             let duration = parse_duration(text).map_err(|error| error.to_string())?;
-            match duration.is_zero() {
-                true => Err("0 would leave no time; leave the flag out for the default".to_owned()),
-                false => Ok(milliseconds(duration)),
+            if duration.is_zero() {
+                return Err("0 would leave no time; omit the flag for the default".to_owned());
             }
+            Ok(milliseconds(duration))
         }
         FlagValue::Cpus => parse_cpus(text),
-        FlagValue::Count(least) => {
-            let number = text.parse().ok().filter(|number| least <= *number);
-            number.ok_or_else(|| format!("expected a whole number of at least {least}"))
+        FlagValue::Count { min, max } => {
+            let number = text.parse().ok();
+            let number = number.filter(|number| (min..=max).contains(number));
+            number.ok_or_else(|| format!("expected a whole number from {min} to {max}"))
         }
     }
 }
 
 /// Thousandths of a processor.
 fn parse_cpus(text: &str) -> Result<u64, String> {
-    /// More is a slip.
+    /// A larger number is a typing error.
     const CPUS_MAX: f64 = 65_536.0;
     let plain = text
         .bytes()
         .all(|byte| byte.is_ascii_digit() || byte == b'.');
     let cpus: Option<f64> = text.parse().ok().filter(|_| plain);
     cpus
-        // A hundredth of a processor is what cpu.max can still say with its shortest quota.
+        // A hundredth of a processor is the smallest share that cpu.max can express.
         .filter(|cpus| (0.01..=CPUS_MAX).contains(cpus))
-        // Formatting is the one conversion of the standard library that neither wraps nor
-        // saturates.
+        // Formatting converts without wrapping or saturating.
         .and_then(|cpus| format!("{:.0}", (cpus * 1000.0).round()).parse().ok())
         .ok_or_else(|| "expected a number of processors such as 0.5, 1 or 1.5".to_owned())
 }
@@ -111,11 +110,27 @@ mod tests {
             let Some(flag) = row.flag else {
                 continue;
             };
-            let told = flag.help.split_once("[default: ").map(|(_, told)| {
-                let told = told.split([']', ';']).next().unwrap_or_default();
-                parse(flag.value, told).expect("read")
+            let stated = flag.help.split_once("[default: ").map(|(_, stated)| {
+                let stated = stated.split([']', ';']).next().unwrap_or_default();
+                parse(flag.value, stated).expect("read")
             });
-            assert_eq!(told, row.default, "--{}", flag.long);
+            assert_eq!(stated, row.default, "--{}", flag.long);
+        }
+    }
+
+    #[test]
+    fn no_number_removes_a_limit() {
+        for limit in Limit::ALL {
+            if let Some(flag) = limit.row().flag {
+                let read = parse(flag.value, &UNLIMITED.to_string());
+                assert!(read.is_err(), "--{}: {read:?}", flag.long);
+            }
+        }
+        let pids = Limit::Processes.row().flag.expect("a flag").value;
+        assert_eq!(parse(pids, "4194304"), Ok(4_194_304));
+        for refused in ["0", "4194305", "4294967295", "-1"] {
+            let expected = "expected a whole number from 1 to 4194304".to_owned();
+            assert_eq!(parse(pids, refused), Err(expected), "{refused}");
         }
     }
 }

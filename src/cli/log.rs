@@ -1,7 +1,7 @@
-//! Events and spans of tracing: on the terminal, or as a log where one is asked for.
+//! Subscribers for the events and spans of tracing: the terminal or a log.
 //!
-//! On the terminal INFO is a line, DEBUG a line with `-v`, and TRACE a line that comes and goes.
-//! `--log-format` or `RUNNER_LOG` write a log to standard error instead, with the phases as spans.
+//! On the terminal INFO is a line, DEBUG a line with `-v`, and TRACE the status line. With
+//! `--log-format` or `RUNNER_LOG` a log goes to standard error instead, with the phases as spans.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -17,70 +17,70 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::SubscriberExt as _;
 
-use crate::cli::args::{LogFormat, VoiceFlags};
+use crate::cli::args::{LogFormat, MessageFlags};
+use crate::cli::context::ProcessContext;
 use crate::cli::print::{Printer, Tone};
-use crate::cli::surroundings::Surroundings;
 use spec::path::escape;
 use spec::report::ErrorReport;
 
-/// The variable with the levels of the log.
 const VARIABLE: &str = "RUNNER_LOG";
-/// How often a line of the terminal is drawn at most.
+/// Shortest time between two status lines.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Sends events to where the flags and `RUNNER_LOG` say. Called once; nobody is asked again later.
+/// Installs the subscriber that the flags and `RUNNER_LOG` choose, once.
 ///
 /// # Errors
-/// `usage` where `RUNNER_LOG` has no levels.
+/// `usage` if `RUNNER_LOG` is invalid.
 pub(super) fn start(
-    voice: VoiceFlags,
+    flags: MessageFlags,
     printer: &Printer,
-    surroundings: &Surroundings,
+    context: &ProcessContext,
 ) -> Result<(), ErrorReport> {
-    let levels = surroundings.variable(VARIABLE);
-    let set = match (voice.log_format, levels) {
-        (None, None) => match printer.is_quiet() {
-            true => Ok(()),
-            false => set_global_default(Terminal::new(*printer)),
-        },
+    let levels = context.variable(VARIABLE);
+    let set = match (flags.log_format, levels) {
+        (None, None) if printer.is_quiet() => Ok(()),
+        (None, None) => set_global_default(Terminal::new(*printer)),
         (format, levels) => {
-            let levels = levels.map_or(Ok("debug"), |levels| levels.to_str().ok_or(levels));
-            let targets =
-                levels.and_then(|text| text.parse::<Targets>().map_err(|_error| text.as_ref()));
-            let targets = targets.map_err(|levels| ErrorReport {
+            let levels = levels.unwrap_or("debug".as_ref());
+            let targets = levels.to_str().and_then(parse_levels);
+            let targets = targets.ok_or_else(|| ErrorReport {
                 code: "usage".to_owned(),
                 message: format!(
-                    "{VARIABLE}: `{}` is no level",
+                    "{VARIABLE}: `{}` is not a level",
                     escape(levels.as_encoded_bytes())
                 ),
-                hint: Some("write off, error, warn, info, debug or trace".to_owned()),
+                hint: Some(
+                    "use off, error, warn, info, debug or trace, or MODULE= before it".to_owned(),
+                ),
             })?;
             let lines = tracing_subscriber::fmt::layer()
                 .with_writer(std::io::stderr)
                 .with_ansi(false)
                 .with_span_events(FmtSpan::CLOSE);
-            match format {
-                Some(LogFormat::Json) => {
-                    let lines = lines.json().flatten_event(true);
-                    set_global_default(
-                        tracing_subscriber::registry().with(lines.with_filter(targets)),
-                    )
-                }
-                Some(LogFormat::Text) | None => set_global_default(
-                    tracing_subscriber::registry().with(lines.with_filter(targets)),
-                ),
-            }
+            let lines = match format {
+                Some(LogFormat::Json) => lines.json().flatten_event(true).boxed(),
+                Some(LogFormat::Text) | None => lines.boxed(),
+            };
+            set_global_default(tracing_subscriber::registry().with(lines.with_filter(targets)))
         }
     };
-    // One that is there already gets the events.
+    // Tests in one process share the first subscriber.
     debug_assert!(set.is_ok() || cfg!(test), "{set:?}");
     Ok(())
 }
 
-/// Draws events on standard error.
+/// `LEVEL` or `MODULE=LEVEL`, separated by commas. `Targets` alone takes a misspelt level for a module,
+/// and logs nothing else.
+fn parse_levels(text: &str) -> Option<Targets> {
+    let is_level = |part: &str| part.contains('=') || part.parse::<LevelFilter>().is_ok();
+    let targets = text.split(',').all(is_level).then(|| text.parse());
+    targets?.ok()
+}
+
+/// Prints events on standard error.
 struct Terminal {
     printer: Printer,
-    /// When the line that comes and goes was drawn, if it is there.
+    /// When the status line was drawn; `None`: there is none.
     drawn: Mutex<Option<Instant>>,
 }
 
@@ -93,7 +93,7 @@ impl Terminal {
     }
 
     fn level(&self) -> LevelFilter {
-        if self.printer.has_status() {
+        if self.printer.has_status_line() {
             LevelFilter::TRACE
         } else if self.printer.is_verbose() {
             LevelFilter::DEBUG
@@ -119,13 +119,13 @@ impl Subscriber for Terminal {
         event.record(&mut message);
         if is_progress && !message.is_over {
             if drawn.is_none_or(|drawn| drawn.elapsed() >= REDRAW_INTERVAL) {
-                self.printer.status(&message.text);
+                self.printer.show_status(&message.text);
                 *drawn = Some(Instant::now());
             }
             return;
         }
         if drawn.take().is_some() {
-            self.printer.status("");
+            self.printer.show_status("");
         }
         let tone = match *event.metadata().level() {
             Level::ERROR | Level::WARN => Tone::Warning,
@@ -153,7 +153,7 @@ impl Subscriber for Terminal {
 #[derive(Default)]
 struct Message {
     text: String,
-    /// The line is to go.
+    /// Remove the status line.
     is_over: bool,
 }
 
@@ -167,6 +167,21 @@ impl Visit for Message {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
             self.text = format!("{value:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_level_is_no_module() {
+        for levels in ["info", "WARN", "info,sources=trace", "runner::run=debug"] {
+            assert!(parse_levels(levels).is_some(), "{levels}");
+        }
+        for levels in ["warning", "verbose,sources=trace", "runner=loud"] {
+            assert!(parse_levels(levels).is_none(), "{levels}");
         }
     }
 }

@@ -1,16 +1,17 @@
-//! The command line: the only room that touches standard output, the environment and exit codes.
+//! The command line: the only module that prints messages, reads environment variables and decides
+//! exit codes.
 //!
-//! [`args`] is what the user typed, [`request`] what the program needs, [`config`] what the host
-//! says, [`dispatch`] one call per verb, [`mod@print`] the only place that writes.
+//! [`args`]: flags as typed. [`config`]: configuration files. [`request`]: the request that both give.
+//! [`dispatch`]: one call for each verb. [`mod@print`]: messages and documents.
 #![forbid(unsafe_code)]
 
 pub mod args;
 pub mod bundle;
-pub(crate) mod bundle_flags;
 mod bundle_list;
 pub mod cache;
 pub mod check;
 pub mod config;
+pub mod context;
 pub mod demo;
 pub mod dispatch;
 mod docker;
@@ -18,13 +19,13 @@ pub mod doctor;
 pub mod environment;
 pub(crate) mod exit_code;
 pub(crate) mod fast_args;
-pub mod found;
 pub mod gc;
 mod help;
 mod images;
 pub(crate) mod limit_flags;
 mod log;
 mod network;
+pub mod output;
 pub mod plan;
 pub(crate) mod plan_text;
 pub mod print;
@@ -35,8 +36,6 @@ pub mod schema;
 pub mod signal;
 pub mod source;
 pub mod summary;
-pub mod surroundings;
-pub mod syscalls;
 pub(crate) mod systemd_scope;
 mod usage;
 mod view;

@@ -1,136 +1,112 @@
-//! The flags about the network, and what they say.
+//! Network flags.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use spec::egress::{EgressError, EgressRule, meant};
+use spec::egress::{EgressError, EgressRule, suggest};
 use spec::network::{AddedHost, CaptureChoice, NetworkFlagError, NetworkOptions, PublishedPort};
 use spec::path::escape;
 
-/// `--allow-net`, `--publish`, `--publish-file`, `--add-host`, `--report-denials`, `--egress-capture`.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Network (none by default)")]
 pub struct NetworkFlags {
-    /// A host that the body may reach: every TCP port, or only PORT; *.HOST for the names below it
+    /// Let the body connect to a host, at any TCP port or only at PORT; *.HOST: any name below it
     #[arg(long, value_name = "HOST[:PORT]", value_delimiter = ',')]
     pub allow_net: Vec<String>,
-    /// A port on this host's 127.0.0.1, 0 for any, that leads to a port on the body's loopback
+    /// Publish a port of the body on 127.0.0.1 of this host; HOST_PORT 0 is any free port
     #[arg(short, long, value_name = "HOST_PORT:BODY_PORT", value_delimiter = ',')]
     pub publish: Vec<String>,
-    /// Write each published port to this file before the body starts: HOST_PORT:BODY_PORT, one a line
+    /// Write a line HOST_PORT:BODY_PORT for each published port to this file, before the body starts
     #[arg(long, value_name = "FILE")]
     pub publish_file: Option<PathBuf>,
-    /// Where an allowed host is, before the hosts file and DNS; an address that is not public still needs the host policy
+    /// Use this address of an allowed host instead of looking it up; the host policy must allow one that is not public
     #[arg(long, value_name = "HOST:IP", value_delimiter = ',')]
     pub add_host: Vec<String>,
-    /// Report what the body tries to reach also where it may reach nothing
+    /// Report denied connections also if no host is allowed
     #[arg(long)]
     pub report_denials: bool,
-    /// How connections are caught: tproxy every port, anyip (without nf_tables) 80, 443 and the listed ones [default: auto]
+    /// How connections are captured: tproxy at every port, with nf_tables; anyip at 80, 443 and the listed ports, without [default: auto]
     #[arg(long, value_name = "HOW")]
     pub egress_capture: Option<CaptureArgument>,
 }
 
-/// The value of `--egress-capture`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum CaptureArgument {
-    /// With nf_tables where the kernel can, else without
+    /// With nf_tables if the kernel has it, else without
     Auto,
-    /// With nf_tables, or not at all
+    /// With nf_tables only
     Tproxy,
     /// Without nf_tables
     Anyip,
 }
 
-/// Why a value of these flags makes no sense.
+/// An invalid value of these flags. `found` is escaped.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
-    /// `--allow-net`.
     #[error("--allow-net `{found}`: {error}")]
     Egress {
-        /// Escaped.
         found: String,
-        /// What is wrong.
         #[source]
         error: EgressError,
-        /// What was most likely meant.
-        meant: Option<EgressRule>,
+        suggestion: Option<EgressRule>,
     },
-    /// Another flag.
+    /// `--publish` or `--add-host`.
     #[error("--{flag} `{found}`: {error}")]
     Value {
         /// The long name.
         flag: &'static str,
-        /// Escaped.
         found: String,
-        /// What is wrong.
         #[source]
         error: NetworkFlagError,
     },
-    /// Two bodies' ports cannot be behind one port.
-    #[error("--publish `{again}`: port {} of the host leads to port {} already", .first.host_port, .first.body_port)]
+    /// Two ports of the body have the same port of the host.
+    #[error("--publish `{again}`: port {} of this host is taken by `{first}`", .first.host_port)]
     PortTwice {
-        /// What stands first.
         first: PublishedPort,
-        /// What stands later.
         again: PublishedPort,
     },
 }
 
 impl NetworkError {
-    /// What to do.
     #[must_use]
     pub fn hint(&self) -> String {
-        match self {
+        let text = match self {
             Self::Egress {
-                meant: Some(rule), ..
-            } => format!("did you mean `{rule}`?"),
-            Self::Egress { .. } => {
-                "write HOST, HOST:PORT or *.HOST, such as api.example.com:443".to_owned()
-            }
-            Self::Value {
-                flag: "publish", ..
-            } => "write HOST_PORT:BODY_PORT; the port of this host is always on 127.0.0.1, and 0 \
-                 takes one that is free"
-                .to_owned(),
-            Self::Value { .. } => {
-                "write HOST:IP; IPv6 in brackets or as it is, such as a.example.com:[2001:db8::7]"
-                    .to_owned()
-            }
-            Self::PortTwice { .. } => "choose another port of this host".to_owned(),
-        }
+                suggestion: Some(rule),
+                ..
+            } => return format!("did you mean `{rule}`?"),
+            Self::Egress { .. } => "write HOST, HOST:PORT or *.HOST, such as api.example.com:443",
+            Self::Value { error, .. } => match error {
+                NetworkFlagError::NoPorts | NetworkFlagError::Port => {
+                    "write HOST_PORT:BODY_PORT; HOST_PORT 0 takes any free port of this host"
+                }
+                NetworkFlagError::NoAddedHost
+                | NetworkFlagError::Name(_)
+                | NetworkFlagError::Address => {
+                    "write HOST:IP, an IPv6 address with or without brackets, such as \
+                     a.example.com:[2001:db8::7]"
+                }
+            },
+            Self::PortTwice { .. } => "choose another port of this host",
+        };
+        text.to_owned()
     }
 }
 
 impl NetworkFlags {
-    /// What the flags say; `absolute` knows the working directory.
+    /// The options of these flags. `publish_file` is the absolute path of `--publish-file`.
     ///
     /// # Errors
-    /// The first value that makes no sense.
-    pub(crate) fn read_in<Error: From<NetworkError>>(
-        mut self,
-        absolute: impl Fn(&Path) -> Result<PathBuf, Error>,
-    ) -> Result<NetworkOptions, Error> {
-        let file = self.publish_file.take();
+    /// The first invalid value.
+    pub(crate) fn options(
+        &self,
+        publish_file: Option<PathBuf>,
+    ) -> Result<NetworkOptions, NetworkError> {
+        let allow = self.allow_net.iter().map(|text| parse_rule(text));
         Ok(NetworkOptions {
-            publish_file: file.as_deref().map(absolute).transpose()?,
-            ..self.read()?
-        })
-    }
-
-    /// What the flags say, but for the file.
-    ///
-    /// # Errors
-    /// The first value that makes no sense.
-    pub fn read(self) -> Result<NetworkOptions, NetworkError> {
-        Ok(NetworkOptions {
-            allow: self
-                .allow_net
-                .iter()
-                .map(|text| rule(text))
-                .collect::<Result<_, _>>()?,
-            publish: published(&self.publish)?,
-            publish_file: None,
-            added_hosts: values("add-host", &self.add_host, AddedHost::parse)?,
+            allow: allow.collect::<Result<_, _>>()?,
+            publish: parse_publish(&self.publish)?,
+            publish_file,
+            added_hosts: parse_all("add-host", &self.add_host, AddedHost::parse)?,
             report_denials: self.report_denials,
             capture: match self.egress_capture {
                 None | Some(CaptureArgument::Auto) => CaptureChoice::Auto,
@@ -141,31 +117,31 @@ impl NetworkFlags {
     }
 }
 
-fn rule(text: &str) -> Result<EgressRule, NetworkError> {
+fn parse_rule(text: &str) -> Result<EgressRule, NetworkError> {
     EgressRule::parse(text).map_err(|error| NetworkError::Egress {
         found: escape(text.as_bytes()),
         error,
-        meant: meant(text),
+        suggestion: suggest(text),
     })
 }
 
-fn values<T>(
+fn parse_all<T>(
     flag: &'static str,
     texts: &[String],
     parse: impl Fn(&str) -> Result<T, NetworkFlagError>,
 ) -> Result<Vec<T>, NetworkError> {
-    let value = |text: &String| {
+    let parse = |text: &String| {
         parse(text).map_err(|error| NetworkError::Value {
             flag,
             found: escape(text.as_bytes()),
             error,
         })
     };
-    texts.iter().map(value).collect()
+    texts.iter().map(parse).collect()
 }
 
-fn published(texts: &[String]) -> Result<Vec<PublishedPort>, NetworkError> {
-    let ports = values("publish", texts, PublishedPort::parse)?;
+fn parse_publish(texts: &[String]) -> Result<Vec<PublishedPort>, NetworkError> {
+    let ports = parse_all("publish", texts, PublishedPort::parse)?;
     for (index, again) in ports.iter().enumerate() {
         let mut before = ports[..index].iter();
         let same = |first: &&PublishedPort| first.host_port == again.host_port;
@@ -190,7 +166,7 @@ mod tests {
     }
 
     fn refused(flags: NetworkFlags) -> (String, String) {
-        let error = flags.read().expect_err("refused");
+        let error = flags.options(None).expect_err("refused");
         (error.to_string(), error.hint())
     }
 
@@ -204,7 +180,7 @@ mod tests {
             report_denials: true,
             egress_capture: Some(CaptureArgument::Anyip),
         };
-        let read = options.read().expect("read");
+        let read = options.options(None).expect("read");
         let allowed: Vec<String> = read.allow.iter().map(ToString::to_string).collect();
         assert_eq!(allowed, ["a.com:443", "*.b.com"]);
         let ports: Vec<String> = read.publish.iter().map(ToString::to_string).collect();
@@ -214,13 +190,13 @@ mod tests {
             (read.report_denials, read.capture),
             (true, CaptureChoice::AnyIp)
         );
-        let nothing = NetworkFlags::default().read().expect("read");
+        let nothing = NetworkFlags::default().options(None).expect("read");
         assert_eq!(nothing, NetworkOptions::default());
     }
 
     #[test]
-    fn a_value_that_makes_no_sense_is_refused_with_what_was_meant() {
-        for (value, says, hint) in [
+    fn an_invalid_value_is_refused_with_a_hint() {
+        for (value, message_part, hint_part) in [
             (
                 "https://a.com/x",
                 "--allow-net `https://a.com/x`: this is a URL or a part of one, expected a host",
@@ -232,14 +208,14 @@ mod tests {
             ("", "the entry is empty", "write HOST"),
             ("a\x1bb", "`a\\x1bb`", "write HOST"),
         ] {
-            let (message, told) = refused(NetworkFlags {
+            let (message, hint) = refused(NetworkFlags {
                 allow_net: texts(&["ok.com", value]),
                 ..NetworkFlags::default()
             });
-            assert!(message.contains(says), "{message}");
-            assert!(told.contains(hint), "{told}");
+            assert!(message.contains(message_part), "{message}");
+            assert!(hint.contains(hint_part), "{hint}");
         }
-        for (ports, says) in [
+        for (ports, message_part) in [
             (
                 &["00:80"][..],
                 "--publish `00:80`: the port is not a number",
@@ -247,14 +223,15 @@ mod tests {
             (&["80"], "expected HOST_PORT:BODY_PORT"),
             (
                 &["80:1", "81:1", "80:2"],
-                "--publish `80:2`: port 80 of the host leads to port 1 already",
+                "--publish `80:2`: port 80 of this host is taken by `80:1`",
             ),
         ] {
-            let (message, _) = refused(NetworkFlags {
+            let (message, hint) = refused(NetworkFlags {
                 publish: texts(ports),
                 ..NetworkFlags::default()
             });
-            assert!(message.contains(says), "{message}");
+            assert!(message.contains(message_part), "{message}");
+            assert!(hint.contains("port of this host"), "{hint}");
         }
         let (message, hint) = refused(NetworkFlags {
             add_host: texts(&["a.com"]),

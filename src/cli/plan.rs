@@ -1,26 +1,26 @@
-//! `runner plan`: what a run would be, as text or as JSON.
+//! `runner plan`: a dry run, printed as text or as JSON.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::cli::args::{RunFlags, with_variable};
+use crate::cli::args::{Exec, Run, RunFlags};
 use crate::cli::config::{self, ConfigError};
-use crate::cli::dispatch::{document, warning};
+use crate::cli::context::ProcessContext;
+use crate::cli::dispatch::warning;
+use crate::cli::environment::SecretValues;
 use crate::cli::exit_code::FAILED;
 use crate::cli::log;
 use crate::cli::plan_text::text;
 use crate::cli::print::Printer;
 use crate::cli::report_target::ReportTarget;
-use crate::cli::request::of_plan;
-use crate::cli::surroundings::Surroundings;
+use crate::cli::request::build_request;
 use crate::run;
 use spec::host_policy::merge;
 use spec::plan_report::{PlanReport, PlanVerdict};
 use spec::policy_values::policy_values;
 
-/// What `runner plan --help` says besides its flags.
 pub(crate) const PLAN_HELP: &str = "\
-Every flag means what it means for `exec` and `run`; nothing is started and nothing is made.
+The flags are those of `exec` and `run`; nothing is started or created.
 --json[=FILE|fd:N] writes the plan as JSON; -v shows the whole view and the whole host policy.
 
 Examples:
@@ -30,37 +30,56 @@ Examples:
 
 Exit codes: 0 the run would be started; 125 it would not, and the last lines say why.";
 
-/// Say what `exec` or `run` would do, who decided each part, and whether it would start.
+// A bundle or a command, with the flags of `exec` and `run`.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "runner plan [FLAGS] BUNDLE [-- ARGS]\n       runner plan [FLAGS] -- CMD [ARGS]"
 )]
-#[command(mut_args = with_variable)]
-pub struct Plan {
+pub struct Invocation {
     /// What `exec` takes, or a manifest alone (.yaml, .json, .md)
     #[arg(required_unless_present = "words")]
     pub bundle: Option<PathBuf>,
-    /// Every flag of `exec` and `run`.
     #[command(flatten)]
     pub flags: RunFlags,
-    /// With a BUNDLE what is appended to the body's arguments, else the command of `run`
+    /// With a BUNDLE arguments of the body, else the command of `run`
     #[arg(last = true, value_name = "ARGS|CMD")]
     pub words: Vec<OsString>,
 }
 
-/// Explains what was asked for and prints it. 0 where the run would be started, else 125.
-pub fn plan(words: Plan, surroundings: &Surroundings) -> u8 {
-    let printer = Printer::new(words.flags.voice, surroundings);
-    if let Err(error) = log::start(words.flags.voice, &printer, surroundings) {
-        return printer.failure(&error);
+impl From<Exec> for Invocation {
+    fn from(exec: Exec) -> Self {
+        Self {
+            bundle: Some(exec.bundle),
+            flags: exec.flags,
+            words: exec.arguments,
+        }
     }
-    let json = words.flags.report.json.as_deref();
+}
+
+impl From<Run> for Invocation {
+    fn from(run: Run) -> Self {
+        Self {
+            bundle: None,
+            flags: run.flags,
+            words: run.command,
+        }
+    }
+}
+
+/// Prints the plan. Exit code 0 if the run would start, else 125.
+pub fn plan(invocation: Invocation, context: &ProcessContext) -> u8 {
+    let messages = invocation.flags.common.messages;
+    let printer = Printer::new(messages, context);
+    if let Err(error) = log::start(messages, &printer, context) {
+        return printer.problem("refused", &error);
+    }
+    let json = invocation.flags.report.json.as_deref();
     let target = match json.map(ReportTarget::open).transpose() {
         Ok(target) => target,
-        Err(error) => return printer.failure(&error.report()),
+        Err(error) => return printer.problem("refused", &error.report()),
     };
     let plan =
-        planned(words, surroundings).unwrap_or_else(|error| PlanReport::refused(error.report()));
+        make_plan(invocation, context).unwrap_or_else(|error| PlanReport::refused(error.report()));
     let code = match plan.verdict {
         PlanVerdict::WouldStart => 0,
         PlanVerdict::WouldBeRefused | PlanVerdict::WouldFail => FAILED,
@@ -70,24 +89,28 @@ pub fn plan(words: Plan, surroundings: &Surroundings) -> u8 {
     {
         return printer.failure(&error.report());
     }
-    // Standard output belongs to one document.
-    if !matches!(target, Some(ReportTarget::StandardOutput)) {
-        let shown = document(&printer, &text(&plan, &printer));
-        if shown != 0 {
-            return shown;
-        }
+    // Standard output gets one document only.
+    if matches!(target, Some(ReportTarget::StandardOutput)) {
+        return code;
     }
-    code
+    printer.document(&text(&plan, &printer), code)
 }
 
-fn planned(words: Plan, surroundings: &Surroundings) -> Result<PlanReport, ConfigError> {
-    let file = words.flags.policy_file.policy.clone();
-    let statements = config::statements(surroundings, file.as_deref())?;
+fn make_plan(invocation: Invocation, context: &ProcessContext) -> Result<PlanReport, ConfigError> {
+    let is_verb = |bundle: &PathBuf| bundle.as_os_str() == "run" || bundle.as_os_str() == "exec";
+    let names_verb = invocation.bundle.as_ref().is_some_and(is_verb);
+    let file = invocation.flags.common.policy.as_deref();
+    let statements = config::statements(context, file)?;
     let (policy, forbidden) = merge(&statements);
-    let mut plan = match of_plan(words, surroundings, &policy) {
+    let mut plan = match build_request(invocation, false, SecretValues::CheckOnly, context, &policy)
+    {
         Ok(request) => run::plan(&request, &policy),
         Err(error) => PlanReport::refused(error.report()),
     };
+    if names_verb && let Some(error) = plan.error.as_mut().filter(|error| error.hint.is_none()) {
+        let hint = "`plan` takes no verb: runner plan BUNDLE, or runner plan -- CMD";
+        error.hint = Some(hint.to_owned());
+    }
     plan.warnings.extend(forbidden.iter().map(warning));
     plan.host_policy = policy_values(&statements);
     Ok(plan)

@@ -1,44 +1,44 @@
-//! The only place that writes to standard output and standard error.
+//! Messages on standard error and documents on standard output.
 //!
-//! Every line on standard error starts with `runner: `, so that it can be told from the body's.
-//! A reader that went away (EPIPE) is no reason to fail, and never one to panic.
+//! Each line of a message starts with `runner: `, to distinguish it from the body's. Lines of the log
+//! (`--log-format`) and the usage that clap prints do not.
 
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::cli::args::{ColorArgument, VoiceFlags};
+use crate::cli::args::{ColorArgument, MessageFlags};
+use crate::cli::context::ProcessContext;
 use crate::cli::exit_code::FAILED;
-use crate::cli::surroundings::Surroundings;
 use spec::path::is_hidden;
 use spec::report::{ErrorReport, WarningReport};
 
-/// How long a full standard error is waited for.
-const WORDS_PATIENCE: Timespec = Timespec {
-    tv_sec: 5,
-    tv_nsec: 0,
-};
-/// Bytes that a pipe takes at once where it is writable at all (pipe(7)).
+/// Longest wait for a full standard error.
+const STDERR_WAIT_S: i64 = 5;
+/// Whether the last write to standard error gave up: then the next one does not wait.
+static IS_STDERR_STUCK: AtomicBool = AtomicBool::new(false);
+/// Bytes that a writable pipe accepts at once (pipe(7)).
 const PIPE_BUF_BYTES: usize = 4_096;
 
-/// What kind of line is printed: its colour and whether `-q` silences it.
+/// The kind of a line: its colour, and whether `-q` hides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     /// The run was refused, failed or ended by a limit.
     Error,
-    /// What a person should know; silenced by `-q`.
+    /// Hidden by `-q`.
     Warning,
-    /// What belongs to an error; as loud as it.
+    /// Follows an error. Never hidden.
     Hint,
-    /// What only `-v` shows.
+    /// Shown with `-v` only, and hidden by `-q`.
     Detail,
-    /// What is as it should be, inside a document.
+    /// Success. Hidden by `-q`.
     Good,
 }
 
-/// Columns of a table: what a terminal shows without wrapping.
-const TABLE_COLUMNS: usize = 79;
+/// The width of a terminal that reports none.
+const TERMINAL_COLUMNS: usize = 80;
 
 /// `text` with spaces up to `width`; longer text is cut.
 #[must_use]
@@ -47,16 +47,17 @@ pub fn columns(text: &str, width: usize) -> String {
     format!("{cut:width$}")
 }
 
-/// `text` on lines of at most 79 columns, the later ones behind `indent` spaces.
+/// Wraps `text` at 79 columns. All lines but the first are indented by `indent` spaces. Several spaces
+/// in a row stay: the text may be a command line to copy.
 #[must_use]
 pub fn wrap(text: &str, indent: usize) -> String {
     let mut wrapped = String::new();
     let mut used = indent;
-    for word in text.split_whitespace() {
+    for word in text.split(' ') {
         let length = word.chars().count();
         if used == indent {
             used += length;
-        } else if used + 1 + length <= TABLE_COLUMNS {
+        } else if used + 1 + length < TERMINAL_COLUMNS {
             wrapped.push(' ');
             used += 1 + length;
         } else {
@@ -69,17 +70,15 @@ pub fn wrap(text: &str, indent: usize) -> String {
     wrapped
 }
 
-/// Writes lines and documents.
 #[derive(Debug, Clone, Copy)]
 pub struct Printer {
     quiet: bool,
     verbose: u8,
     colour: Colour,
-    /// Whether standard error shows a line that comes and goes.
-    status: bool,
+    /// Whether standard error shows a status line: a terminal, without `-q`.
+    has_status_line: bool,
 }
 
-/// Which stream shows colours.
 #[derive(Debug, Clone, Copy)]
 struct Colour {
     stdout: bool,
@@ -87,76 +86,79 @@ struct Colour {
 }
 
 impl Printer {
-    /// A printer as the flags ask.
     #[must_use]
-    pub fn new(voice: VoiceFlags, surroundings: &Surroundings) -> Self {
+    pub fn new(flags: MessageFlags, context: &ProcessContext) -> Self {
         let colour = |descriptor| {
             let on_terminal = rustix::termios::isatty(descriptor);
-            wants_colour(voice.color, on_terminal, surroundings)
+            wants_colour(flags.color, on_terminal, context)
         };
         Self {
-            quiet: voice.quiet,
-            verbose: voice.verbose,
+            quiet: flags.quiet,
+            verbose: flags.verbose,
             colour: Colour {
                 stdout: colour(rustix::stdio::stdout()),
                 stderr: colour(rustix::stdio::stderr()),
             },
-            status: !voice.quiet
+            has_status_line: !flags.quiet
                 && rustix::termios::isatty(rustix::stdio::stderr())
-                && surroundings.variable("TERM") != Some("dumb".as_ref()),
+                && context.variable("TERM") != Some("dumb".as_ref()),
         }
     }
 
-    /// Shows `text` on the last line of a terminal in the place of what was shown so before;
-    /// nothing where it is empty. Silent with `-q`, and where standard error is not a terminal.
-    pub fn status(&self, text: &str) {
-        if self.status {
-            // A terminal that nobody told its size says 0.
+    /// Replaces the status line, if there is one; an empty text removes it.
+    pub(crate) fn show_status(&self, text: &str) {
+        if self.has_status_line {
+            // 0: the terminal does not know its size.
             let columns = rustix::termios::tcgetwinsize(rustix::stdio::stderr())
                 .map(|size| usize::from(size.ws_col))
                 .ok()
-                .filter(|columns| 0 < *columns)
-                .unwrap_or(TABLE_COLUMNS + 1);
-            let line = status_line(text, columns);
-            write_or_forget(rustix::stdio::stderr(), line.as_bytes());
+                .filter(|columns| *columns > 0)
+                .unwrap_or(TERMINAL_COLUMNS);
+            let line = render_status(text, columns);
+            write_stderr(line.as_bytes());
         }
     }
 
-    /// Whether [`Self::status`] draws.
     #[must_use]
-    pub(crate) fn has_status(&self) -> bool {
-        self.status
+    pub(crate) fn has_status_line(&self) -> bool {
+        self.has_status_line
     }
 
-    /// Whether `-v` asks for details.
+    /// Whether `-v` is set.
     #[must_use]
     pub(crate) fn is_verbose(&self) -> bool {
-        0 < self.verbose
+        self.verbose > 0
     }
 
-    /// Whether `-vv` asks what each step cost.
+    /// Whether `-vv` is set.
     #[must_use]
     pub(crate) fn shows_steps(&self) -> bool {
-        1 < self.verbose
+        self.verbose > 1
     }
 
-    /// A line on standard error, as `tone` says; several lines each get the prefix.
+    /// Prints a line on standard error. Each of several lines gets the prefix.
     pub fn line(&self, tone: Tone, text: &str) {
-        let silent = match tone {
-            Tone::Error | Tone::Hint => false,
-            Tone::Warning | Tone::Good => self.quiet,
-            Tone::Detail => self.verbose == 0,
-        };
-        if !silent {
+        if self.is_shown(tone) {
             let rendered = render(tone, text, self.colour.stderr);
-            // There is nowhere left to say that standard error cannot be written.
-            write_or_forget(rustix::stdio::stderr(), rendered.as_bytes());
+            write_stderr(rendered.as_bytes());
         }
     }
 
-    /// An error with its code and hint; the exit code.
+    fn is_shown(&self, tone: Tone) -> bool {
+        match tone {
+            Tone::Error | Tone::Hint => true,
+            Tone::Warning | Tone::Good => !self.quiet,
+            Tone::Detail => !self.quiet && self.is_verbose(),
+        }
+    }
+
     pub fn failure(&self, error: &ErrorReport) -> u8 {
-        let text = format!("failed: {} ({})", error.message, error.code);
+        self.problem("failed", error)
+    }
+
+    /// Prints `WHAT: MESSAGE (CODE)` and the hint. Returns the exit code.
+    pub fn problem(&self, what: &str, error: &ErrorReport) -> u8 {
+        let text = format!("{what}: {} ({})", error.message, error.code);
         self.line(Tone::Error, &text);
         if let Some(hint) = &error.hint {
             self.line(Tone::Hint, &format!("hint: {hint}"));
@@ -171,37 +173,40 @@ impl Printer {
         }
     }
 
-    /// Part of a document in the colour of `tone`, where standard output shows colours.
+    /// Colours part of a document, if standard output shows colours.
     #[must_use]
     pub fn coloured(&self, tone: Tone, text: &str) -> String {
         let (on, off) = escapes(tone, self.colour.stdout);
         format!("{on}{text}{off}")
     }
 
-    /// Whether only errors are told.
+    /// Whether `-q` is set.
     #[must_use]
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Text that is not prefixed, on standard error: what clap has to say.
+    /// Prints the text of clap on standard error, without prefix.
     pub fn usage(&self, text: &str) {
-        write_or_forget(rustix::stdio::stderr(), text.as_bytes());
+        write_stderr(text.as_bytes());
     }
 
-    /// A document on standard output: a schema, a table, help.
-    ///
-    /// # Errors
-    /// The errno of write(2); a reader that went away is none.
-    pub fn document(&self, text: &str) -> Result<(), Errno> {
+    /// Prints a document on standard output, such as a schema, a table or help. Returns `code`, or
+    /// `FAILED` if standard output cannot be written; a reader that closed the pipe is no failure.
+    #[must_use]
+    pub fn document(&self, text: &str, code: u8) -> u8 {
         match write_all(rustix::stdio::stdout(), text.as_bytes()) {
-            Err(Errno::PIPE) => Ok(()),
-            other => other,
+            Ok(()) | Err(Errno::PIPE) => code,
+            Err(errno) => self.failure(&ErrorReport {
+                code: "output_unwritable".to_owned(),
+                message: format!("standard output cannot be written: {errno}"),
+                hint: None,
+            }),
         }
     }
 }
 
-/// Writes all of `bytes`; waits where the descriptor is non-blocking and full.
+/// Writes all of `bytes`. Waits if the descriptor is non-blocking and full.
 ///
 /// # Errors
 /// The errno of write(2) or poll(2).
@@ -223,18 +228,26 @@ pub fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Words that nobody reads must not hold the program: a reader that takes nothing for as long as
-/// [`WORDS_PATIENCE`] gets no more.
-fn write_or_forget(fd: BorrowedFd<'_>, mut bytes: &[u8]) {
+fn write_stderr(bytes: &[u8]) {
+    write_or_give_up(rustix::stdio::stderr(), bytes, &IS_STDERR_STUCK);
+}
+
+/// Writes `bytes`. Gives up on errors, which cannot be reported anywhere, and if the reader takes nothing
+/// for [`STDERR_WAIT_S`]: a reader that has stopped delays the program once.
+fn write_or_give_up(fd: BorrowedFd<'_>, mut bytes: &[u8], is_stuck: &AtomicBool) {
     while !bytes.is_empty() {
-        let mut room = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
-        match poll(&mut room, Some(&WORDS_PATIENCE)) {
-            Ok(0) => return,
-            Ok(_) => (),
+        let mut writable = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+        let wait = Timespec {
+            tv_sec: i64::from(!is_stuck.load(Ordering::Relaxed)) * STDERR_WAIT_S,
+            tv_nsec: 0,
+        };
+        match poll(&mut writable, Some(&wait)) {
+            Ok(0) => return is_stuck.store(true, Ordering::Relaxed),
+            Ok(_) => is_stuck.store(false, Ordering::Relaxed),
             Err(Errno::INTR) => continue,
             Err(_) => return,
         }
-        // Where there is room in a pipe, so much is taken without waiting (pipe(7)).
+        // A writable pipe accepts this many bytes without blocking (pipe(7)).
         match rustix::io::write(fd, &bytes[..bytes.len().min(PIPE_BUF_BYTES)]) {
             Ok(0) => return,
             Ok(written) => bytes = &bytes[written..],
@@ -244,19 +257,15 @@ fn write_or_forget(fd: BorrowedFd<'_>, mut bytes: &[u8]) {
     }
 }
 
-/// `--color`, else `NO_COLOR` (any value that is not empty), else whether it is a terminal.
-fn wants_colour(
-    flag: Option<ColorArgument>,
-    on_terminal: bool,
-    surroundings: &Surroundings,
-) -> bool {
+/// Decided by `--color`, else `NO_COLOR` (any non-empty value), else whether it is a terminal.
+fn wants_colour(flag: Option<ColorArgument>, on_terminal: bool, context: &ProcessContext) -> bool {
     match flag {
         Some(ColorArgument::Always) => true,
         Some(ColorArgument::Never) => false,
         None | Some(ColorArgument::Auto) => {
             on_terminal
-                && surroundings.variable("NO_COLOR").is_none()
-                && surroundings.variable("TERM") != Some("dumb".as_ref())
+                && context.variable("NO_COLOR").is_none()
+                && context.variable("TERM") != Some("dumb".as_ref())
         }
     }
 }
@@ -274,29 +283,31 @@ fn escapes(tone: Tone, colour: bool) -> (&'static str, &'static str) {
 fn render(tone: Tone, text: &str, colour: bool) -> String {
     let (on, off) = escapes(tone, colour);
     text.lines()
-        .map(|line| format!("{on}runner:{off} {}\n", harmless(line)))
+        .map(|line| format!("{on}runner:{off} {}\n", escape_hidden(line)))
         .collect()
 }
 
-/// `text` over whatever stands on the line, cut so that it does not wrap.
-fn status_line(text: &str, columns: usize) -> String {
+/// Replaces the current line with `text`, cut so that it does not wrap.
+fn render_status(text: &str, columns: usize) -> String {
     const ERASE: &str = "\r\x1b[K";
     if text.is_empty() {
         return ERASE.to_owned();
     }
-    let whole = format!("runner: {}", harmless(text));
+    let whole = format!("runner: {}", escape_hidden(text));
     let cut: String = whole.chars().take(columns.saturating_sub(1)).collect();
     format!("{ERASE}{cut}")
 }
 
-/// The last line of defence for a terminal: texts escape what they quote, this catches what they
-/// missed.
+/// Escapes control and invisible characters that texts did not escape themselves.
 #[must_use]
-pub fn harmless(line: &str) -> String {
+pub(crate) fn escape_hidden(line: &str) -> String {
     line.chars()
-        .map(|character| match character {
-            hidden if is_hidden(hidden) => character.escape_unicode().to_string(),
-            _ => character.to_string(),
+        .map(|character| {
+            if is_hidden(character) {
+                character.escape_unicode().to_string()
+            } else {
+                character.to_string()
+            }
         })
         .collect()
 }
@@ -319,16 +330,45 @@ mod tests {
     }
 
     #[test]
+    fn quiet_hides_all_but_errors_and_their_hints() {
+        let shown = |quiet, verbose| {
+            let flags = MessageFlags {
+                quiet,
+                verbose,
+                ..MessageFlags::default()
+            };
+            let printer = Printer::new(flags, &ProcessContext::default());
+            [
+                Tone::Error,
+                Tone::Hint,
+                Tone::Warning,
+                Tone::Good,
+                Tone::Detail,
+            ]
+            .map(|tone| printer.is_shown(tone))
+        };
+        assert_eq!(shown(false, 0), [true, true, true, true, false]);
+        assert_eq!(shown(false, 1), [true; 5]);
+        for verbose in [0, 2] {
+            assert_eq!(shown(true, verbose), [true, true, false, false, false]);
+        }
+    }
+
+    #[test]
     fn a_status_takes_the_place_of_the_last_one_and_fits_into_the_line() {
-        assert_eq!(status_line("a\nb", 80), "\r\x1b[Krunner: a\\u{a}b");
-        assert_eq!(status_line("abcdef", 11), "\r\x1b[Krunner: ab");
-        assert_eq!(status_line("", 80), "\r\x1b[K");
+        assert_eq!(render_status("a\nb", 80), "\r\x1b[Krunner: a\\u{a}b");
+        assert_eq!(render_status("abcdef", 11), "\r\x1b[Krunner: ab");
+        assert_eq!(render_status("", 80), "\r\x1b[K");
     }
 
     #[test]
     fn a_table_stays_within_its_columns() {
         assert_eq!(columns("abc", 5), "abc  ");
         assert_eq!(columns("abcdefg", 5), "abcde");
+        assert_eq!(
+            wrap("sh -c 'echo  \"a   b\"'", 20),
+            "sh -c 'echo  \"a   b\"'"
+        );
         let text = wrap(&"word ".repeat(40), 20);
         let longest = text.lines().map(str::len).max();
         assert_eq!(longest, Some(79));
@@ -341,25 +381,42 @@ mod tests {
 
     #[test]
     fn colour_is_for_terminals_and_no_color_is_respected() {
-        let plain = Surroundings::default();
-        let mut without = Surroundings::default();
+        let plain = ProcessContext::default();
+        let mut without = ProcessContext::default();
         without.variables.insert("NO_COLOR".into(), "1".into());
-        for (flag, on_terminal, surroundings, expected) in [
+        for (flag, on_terminal, context, expected) in [
             (None, true, &plain, true),
             (None, false, &plain, false),
             (Some(ColorArgument::Auto), true, &without, false),
             (Some(ColorArgument::Always), false, &without, true),
             (Some(ColorArgument::Never), true, &plain, false),
         ] {
-            assert_eq!(wants_colour(flag, on_terminal, surroundings), expected);
+            assert_eq!(wants_colour(flag, on_terminal, context), expected);
         }
     }
 
     #[test]
-    fn a_reader_that_went_away_is_an_errno_and_no_panic() {
+    fn a_closed_pipe_is_an_errno_and_no_panic() {
         let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
         drop(reader);
         assert_eq!(write_all(writer.as_fd(), b"x"), Err(Errno::PIPE));
+    }
+
+    #[test]
+    fn a_reader_that_has_stopped_is_not_waited_for_again_and_one_that_reads_again_gets_lines() {
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        rustix::io::ioctl_fionbio(&writer, true).expect("does not block");
+        while rustix::io::write(&writer, &[0; PIPE_BUF_BYTES]).is_ok() {}
+        let is_stuck = AtomicBool::new(true);
+        let started = std::time::Instant::now();
+        write_or_give_up(writer.as_fd(), b"lost", &is_stuck);
+        assert!(started.elapsed().as_secs() < 5);
+        assert!(is_stuck.load(Ordering::Relaxed));
+        let mut buffer = vec![0; 2 << 20];
+        rustix::io::read(&reader, &mut buffer).expect("read");
+        write_or_give_up(writer.as_fd(), b"line", &is_stuck);
+        assert!(!is_stuck.load(Ordering::Relaxed));
+        assert_eq!(rustix::io::read(&reader, &mut buffer), Ok(4));
     }
 
     #[test]

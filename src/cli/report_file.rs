@@ -1,10 +1,9 @@
-//! A report in a file: whole or not at all, and nobody else's.
+//! Writes a report to a file, whole or not at all.
 //!
-//! The file may lie in a directory that the body was lent, and the body may put there what it likes:
-//! a file of its own, a link, a directory. So the directory is opened before the run and what is
-//! written after it has a new name there, which nobody could guess, until it takes the place of
-//! whatever has the name of the report by then. That no other file is found at the path that the
-//! caller gave is looked at in the end.
+//! The body may be able to write in the directory of the file, and may put a file, a link or a
+//! directory there. So the directory is opened before the run. After it the report is written under a
+//! new, unguessable name and renamed over whatever then has the name of the report. Finally the
+//! caller's path is checked to lead to the written file.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -12,17 +11,22 @@ use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, U
 use rustix::io::Errno;
 
 use sys::process::random;
+use sys::trusted_links::{self, Unopened};
 
-/// How many names are tried for the new file.
+/// Temporary names that are tried.
 const NAME_TRIES: u32 = 16;
 
-/// Why a file cannot be written.
 #[derive(Debug)]
 pub(super) enum FileError {
     /// The path ends with a symbolic link.
     Link,
+    /// A link on the way to the file belongs to another user.
+    ForeignLink {
+        link: Vec<u8>,
+        uid: u32,
+    },
     Call(Errno),
-    /// Another file is found at the path than the one that was written.
+    /// The path leads to another file than the written one.
     Elsewhere,
 }
 
@@ -32,29 +36,27 @@ impl From<Errno> for FileError {
     }
 }
 
-/// What was found at a path.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// A device, a FIFO: it is written as it is.
+    /// A device or a FIFO, which is written directly.
     Stream(OwnedFd),
-    /// A file, or a name for one.
+    /// A regular file, or no file yet.
     File(ReportFile),
 }
 
-/// The place of a file that will be written.
+/// A file that will be written.
 #[derive(Debug)]
 pub(crate) struct ReportFile {
     path: Vec<u8>,
     directory: OwnedFd,
     name: Vec<u8>,
-    /// The file that lies there before the run.
+    /// The file that is there before the run.
     old: Option<(OwnedFd, Rights)>,
-    /// The mode that a new file gets by the caller's umask; `None` where the directory takes none and
-    /// the old one is written.
+    /// The mode that the caller's umask gives a new file; `None`: the directory accepts no new file,
+    /// and the old one is overwritten.
     new_mode: Option<Mode>,
 }
 
-/// Whose a file is, and who may do what with it.
 #[derive(Debug)]
 struct Rights {
     uid: Uid,
@@ -72,15 +74,14 @@ impl Rights {
     }
 }
 
-/// What becomes of a name once a file was written.
-enum Placed {
+enum Renamed {
     Done,
-    /// The name cannot be given to another file: it is a mount point, or lies among others'.
-    NameStays,
+    /// The old file cannot be replaced: it is a mount point, or the directory does not allow it.
+    OldStays,
 }
 
-/// Opens the place at `path` and sees that a file can be written there. Links on the way are the
-/// caller's word, a link at its end is refused.
+/// Opens the directory of `path` and checks that a file can be written there. Links of the caller and
+/// of root to the directory are followed, a link as the last component is refused.
 pub(super) fn open(path: &[u8]) -> Result<Found, FileError> {
     let (above, name) = match path.iter().rposition(|byte| *byte == b'/') {
         None => (&b"."[..], path),
@@ -94,8 +95,14 @@ pub(super) fn open(path: &[u8]) -> Result<Found, FileError> {
         return Err(Errno::ISDIR.into());
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = rustix::fs::openat(CWD, above, flags, Mode::empty())?;
+    let found = trusted_links::open(above).map_err(|unopened| match unopened {
+        Unopened::Link { link, uid } => FileError::ForeignLink { link, uid },
+        Unopened::Call(errno) => errno.into(),
+    })?;
+    let directory = rustix::fs::openat(&found, ".", flags, Mode::empty())?;
+    // The FIFO of an earlier body, which has no reader, would block the open.
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags = flags | OFlags::NONBLOCK;
     let old = match rustix::fs::openat(&directory, name, flags, Mode::empty()) {
         Err(Errno::NOENT) => None,
         Err(Errno::LOOP) => return Err(FileError::Link),
@@ -103,12 +110,14 @@ pub(super) fn open(path: &[u8]) -> Result<Found, FileError> {
         Ok(file) => {
             let stat = rustix::fs::fstat(&file)?;
             if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+                let flags = rustix::fs::fcntl_getfl(&file)?;
+                rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
                 return Ok(Found::Stream(file));
             }
             Some((file, Rights::of(&stat)))
         }
     };
-    let new_mode = match (probe(directory.as_fd()), &old) {
+    let new_mode = match (probe_mode(directory.as_fd()), &old) {
         (Ok(mode), _) => Some(mode),
         (Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::NOSPC | Errno::DQUOT), Some(_)) => {
             None
@@ -125,13 +134,13 @@ pub(super) fn open(path: &[u8]) -> Result<Found, FileError> {
 }
 
 impl ReportFile {
-    /// Writes what `fill` writes and gives it the name.
+    /// Writes the file through `fill` and renames it.
     pub(super) fn write<Error: From<FileError>>(
         &self,
         fill: &mut dyn FnMut(BorrowedFd<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         if let Some(mode) = self.new_mode
-            && let Placed::Done = self.replace(mode, fill)?
+            && let Renamed::Done = self.replace(mode, fill)?
         {
             return Ok(());
         }
@@ -140,30 +149,30 @@ impl ReportFile {
         };
         rustix::fs::ftruncate(old, 0).map_err(FileError::from)?;
         fill(old.as_fd())?;
-        Ok(self.look(old.as_fd())?)
+        Ok(self.check_path(old.as_fd())?)
     }
 
     fn replace<Error: From<FileError>>(
         &self,
         mode: Mode,
         fill: &mut dyn FnMut(BorrowedFd<'_>) -> Result<(), Error>,
-    ) -> Result<Placed, Error> {
-        let (new, file) = make(self.directory.as_fd()).map_err(FileError::from)?;
+    ) -> Result<Renamed, Error> {
+        let (new, file) = make_temporary(self.directory.as_fd()).map_err(FileError::from)?;
         let filled = fill(file.as_fd()).and_then(|()| {
             self.set_rights(file.as_fd(), mode)?;
             Ok(self.rename(&new)?)
         });
-        if !matches!(filled, Ok(Placed::Done)) {
-            // An error is on its way already, or the old file is written: both say more than this.
+        if !matches!(filled, Ok(Renamed::Done)) {
+            // A failure here would hide the first error, or the old file is written next.
             match rustix::fs::unlinkat(&self.directory, &*new, AtFlags::empty()) {
                 Ok(()) | Err(_) => return filled,
             }
         }
-        self.look(file.as_fd())?;
+        self.check_path(file.as_fd())?;
         filled
     }
 
-    /// The rights are those of the file that lay there, or what the umask leaves.
+    /// Sets the rights of the old file, or those of the umask.
     fn set_rights(&self, file: BorrowedFd<'_>, mode: Mode) -> Result<(), FileError> {
         let Some((_, old)) = &self.old else {
             return Ok(rustix::fs::fchmod(file, mode)?);
@@ -171,7 +180,7 @@ impl ReportFile {
         let new = Rights::of(&rustix::fs::fstat(file)?);
         if (new.uid, new.gid) != (old.uid, old.gid) {
             match rustix::fs::fchown(file, Some(old.uid), Some(old.gid)) {
-                // What cannot be given away stays the caller's.
+                // Without the privilege to change the owner the file stays the caller's.
                 Ok(()) | Err(Errno::PERM | Errno::INVAL) => (),
                 Err(errno) => return Err(errno.into()),
             }
@@ -179,25 +188,25 @@ impl ReportFile {
         Ok(rustix::fs::fchmod(file, old.mode)?)
     }
 
-    fn rename(&self, new: &str) -> Result<Placed, FileError> {
+    fn rename(&self, new: &str) -> Result<Renamed, FileError> {
         let (directory, name) = (&self.directory, self.name.as_slice());
         match rustix::fs::renameat(directory, new, directory, name) {
-            Ok(()) => Ok(Placed::Done),
-            // Nobody but the body made a directory there: it keeps it, by the other name.
+            Ok(()) => Ok(Renamed::Done),
+            // The body made a directory there: it gets the temporary name.
             Err(Errno::ISDIR) => {
                 let flags = RenameFlags::EXCHANGE;
                 rustix::fs::renameat_with(directory, new, directory, name, flags)?;
-                Ok(Placed::Done)
+                Ok(Renamed::Done)
             }
             Err(Errno::BUSY | Errno::PERM | Errno::ACCESS) if self.old.is_some() => {
-                Ok(Placed::NameStays)
+                Ok(Renamed::OldStays)
             }
             Err(errno) => Err(errno.into()),
         }
     }
 
-    /// Whether the caller's path leads to what was written: a directory on the way may have been moved.
-    fn look(&self, written: BorrowedFd<'_>) -> Result<(), FileError> {
+    /// Checks that the caller's path leads to the written file: a directory on it may have been moved.
+    fn check_path(&self, written: BorrowedFd<'_>) -> Result<(), FileError> {
         let written = rustix::fs::fstat(written)?;
         match rustix::fs::statat(CWD, self.path.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) if (found.st_dev, found.st_ino) == (written.st_dev, written.st_ino) => Ok(()),
@@ -206,15 +215,15 @@ impl ReportFile {
     }
 }
 
-/// Makes a file in `directory` and removes it again; the mode that it had.
-fn probe(directory: BorrowedFd<'_>) -> Result<Mode, Errno> {
-    let (name, file) = make(directory)?;
+/// Makes a file in `directory` and removes it again. Returns the mode that it had.
+fn probe_mode(directory: BorrowedFd<'_>) -> Result<Mode, Errno> {
+    let (name, file) = make_temporary(directory)?;
     rustix::fs::unlinkat(directory, &*name, AtFlags::empty())?;
     Ok(Rights::of(&rustix::fs::fstat(&file)?).mode)
 }
 
-/// Makes a file in `directory` under a name that nobody could guess.
-fn make(directory: BorrowedFd<'_>) -> Result<(String, OwnedFd), Errno> {
+/// Makes a file in `directory` under an unguessable name.
+fn make_temporary(directory: BorrowedFd<'_>) -> Result<(String, OwnedFd), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for _try in 0..NAME_TRIES {
         let mut bytes = [0; 8];

@@ -1,4 +1,4 @@
-//! Where the report goes: opened before launch, written after the run.
+//! The target of `--json`: opened before launch, written after the run.
 
 use std::ffi::OsStr;
 use std::io::{BufWriter, Write};
@@ -14,110 +14,111 @@ use spec::path::escape;
 use spec::report::ErrorReport;
 use sys::stdio::duplicate_inherited;
 
-/// Bytes of the report that are written at once.
-const PIECE_BYTES: usize = 64 << 10;
+const BUFFER_BYTES: usize = 64 << 10;
 
-/// An open place for the report.
+/// An open target. `name` is the flag's value, escaped.
 #[derive(Debug)]
 pub(crate) enum ReportTarget {
-    /// `--json`: standard output; the body's output is inside the report.
+    /// `--json`. The body's output is inside the report.
     StandardOutput,
     /// `--json=fd:N`, or a FILE that is a device or a FIFO.
     Open {
-        /// The device, or our copy of the descriptor.
+        /// The device, or a duplicate of the descriptor.
         fd: OwnedFd,
-        /// As it was given, escaped.
         name: String,
     },
     /// `--json=FILE`.
-    File {
-        /// Where it will lie.
-        file: ReportFile,
-        /// As it was given, escaped.
-        name: String,
-    },
+    File { file: ReportFile, name: String },
 }
 
-/// Why the report cannot go where it should.
+/// What the variable of a switch may be, besides empty.
+const SWITCH_VALUES: [&str; 8] = ["0", "1", "false", "no", "off", "on", "true", "yes"];
+
+/// Why the report cannot be written. Texts are escaped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TargetError {
-    /// `fd:` and no number.
     #[error("--json={found}: expected fd: and the number of an open descriptor, such as fd:3")]
-    Malformed {
-        /// As it was given, escaped.
-        found: String,
-    },
-    /// The descriptor is not there, or not for writing.
+    Malformed { found: String },
+    /// As in the variable of a switch.
+    #[error("--json={found}: expected -, fd:N or a file")]
+    Switch { found: String },
     #[error("--json=fd:{number}: the descriptor {cause}")]
-    Descriptor {
-        number: i32,
-        /// What is wrong with it.
-        cause: &'static str,
-    },
-    /// The file cannot be opened.
+    Descriptor { number: i32, cause: &'static str },
     #[error("--json={file} cannot be opened for writing: {errno}")]
     File {
         file: String,
         #[source]
         errno: Errno,
     },
-    /// The path ends with a link, which somebody else may have laid.
+    /// The link may be another user's.
     #[error("--json={file} is a symbolic link, which is not followed")]
     Link { file: String },
-    /// The report was written, and a directory above it has been moved or replaced meanwhile.
+    /// It would redirect the report.
+    #[error("--json={file}: the link `{link}` on the way belongs to uid {uid}")]
+    ForeignLink {
+        file: String,
+        link: String,
+        uid: u32,
+    },
+    /// A directory above the written report was moved or replaced during the run.
     #[error(
-        "the report is not at {name}: a directory above it was replaced during the run, and what lies \
+        "the report is not at {name}: a directory above it was replaced during the run, and what is \
          there now is not the report"
     )]
     Elsewhere { name: String },
-    /// It was open and could not be written.
     #[error("the report could not be written to {name}: {errno}")]
     Write {
         name: String,
         #[source]
         errno: Errno,
     },
-    /// It could not be put into words.
     #[error("the report could not be written as JSON")]
     Json(#[from] serde_json::Error),
 }
 
 impl TargetError {
-    /// The error as the report has it.
     #[must_use]
     pub(crate) fn report(&self) -> ErrorReport {
         ErrorReport {
             code: "report_unwritable".to_owned(),
             message: spec::report::with_causes(self),
-            hint: Some(self.hint().to_owned()),
+            hint: Some(match self {
+                Self::Switch { found } => {
+                    format!("RUNNER_OPT_JSON=- is standard output, ./{found} a file of that name")
+                }
+                other => other.hint().to_owned(),
+            }),
         }
     }
-}
 
-impl TargetError {
     fn hint(&self) -> &'static str {
         match self {
             Self::Link { .. } => "give --json the file that the link names",
+            Self::ForeignLink { .. } => "name the directory itself",
             Self::Elsewhere { .. } => "give --json a file outside of what the body may write",
+            Self::File { errno, .. } if *errno == Errno::NXIO => {
+                "give --json another file, or if this is a FIFO, start its reader first"
+            }
             _ => "give --json a file that can be written, or fd:N that is open",
         }
     }
 }
 
 impl ReportTarget {
-    /// Opens what `--json` names: `-` or `fd:1` is standard output, `fd:N` a descriptor that the
-    /// caller left open, as are the names that the kernel has for them, everything else a file,
-    /// which is replaced in the end.
+    /// Opens the value of `--json`: `-` and `fd:1` are standard output; `fd:N`, /dev/fd/N and the like
+    /// are an inherited descriptor; everything else is a file, which is replaced after the run.
     ///
     /// # Errors
-    /// [`TargetError`] where it cannot be written.
+    /// [`TargetError`] if it cannot be written.
     pub(crate) fn open(value: &OsStr) -> Result<Self, TargetError> {
         let bytes = value.as_bytes();
         let name = escape(bytes);
         if bytes == b"-" || bytes == b"fd:1" {
             return Ok(Self::StandardOutput);
         }
-        let descriptor = bytes.strip_prefix(b"fd:").or_else(|| of_kernel(bytes));
+        let descriptor = bytes
+            .strip_prefix(b"fd:")
+            .or_else(|| descriptor_path(bytes));
         if let Some(number) = descriptor {
             let number = std::str::from_utf8(number)
                 .ok()
@@ -129,16 +130,19 @@ impl ReportTarget {
                 Some(number) => open_descriptor(number).map(|fd| Self::Open { fd, name }),
             };
         }
+        if SWITCH_VALUES.contains(&&*name.to_ascii_lowercase()) {
+            return Err(TargetError::Switch { found: name });
+        }
         match report_file::open(bytes) {
             Ok(Found::Stream(fd)) => Ok(Self::Open { fd, name }),
             Ok(Found::File(file)) => Ok(Self::File { file, name }),
-            Err(FileError::Link) => Err(TargetError::Link { file: name }),
-            Err(FileError::Elsewhere) => Err(TargetError::Elsewhere { name }),
-            Err(FileError::Call(errno)) => Err(TargetError::File { file: name, errno }),
+            Err(error) => {
+                Err(error.with_name(name, |file, errno| TargetError::File { file, errno }))
+            }
         }
     }
 
-    /// Whether the body's output has to be inside the report.
+    /// Whether the report must contain the body's output.
     #[must_use]
     pub(crate) fn captures(&self) -> bool {
         matches!(self, Self::StandardOutput)
@@ -147,30 +151,43 @@ impl ReportTarget {
     /// Writes the document as one line of JSON.
     ///
     /// # Errors
-    /// [`TargetError::Write`]; a reader that went away is none. [`TargetError::Elsewhere`].
+    /// [`TargetError::Write`], but not for EPIPE. [`TargetError::Elsewhere`].
     pub(crate) fn write(&self, report: &impl serde::Serialize) -> Result<(), TargetError> {
         let (written, name) = match self {
             Self::StandardOutput => (fill(rustix::stdio::stdout(), report), "standard output"),
             Self::Open { fd, name } => (fill(fd.as_fd(), report), name.as_str()),
             Self::File { file, name } => (file.write(&mut |fd| fill(fd, report)), name.as_str()),
         };
-        let name = || name.to_owned();
         match written {
             Ok(()) | Err(Unwritten::File(FileError::Call(Errno::PIPE))) => Ok(()),
-            Err(Unwritten::File(FileError::Call(errno))) => Err(TargetError::Write {
-                name: name(),
-                errno,
-            }),
-            Err(Unwritten::File(FileError::Elsewhere)) => {
-                Err(TargetError::Elsewhere { name: name() })
+            Err(Unwritten::File(error)) => {
+                Err(
+                    error.with_name(name.to_owned(), |name, errno| TargetError::Write {
+                        name,
+                        errno,
+                    }),
+                )
             }
-            Err(Unwritten::File(FileError::Link)) => Err(TargetError::Link { file: name() }),
             Err(Unwritten::Json(error)) => Err(error.into()),
         }
     }
 }
 
-/// Why a report was not written.
+impl FileError {
+    fn with_name(self, name: String, call: fn(String, Errno) -> TargetError) -> TargetError {
+        match self {
+            Self::Link => TargetError::Link { file: name },
+            Self::ForeignLink { link, uid } => TargetError::ForeignLink {
+                file: name,
+                link: escape(&link),
+                uid,
+            },
+            Self::Elsewhere => TargetError::Elsewhere { name },
+            Self::Call(errno) => call(name, errno),
+        }
+    }
+}
+
 enum Unwritten {
     File(FileError),
     Json(serde_json::Error),
@@ -183,8 +200,8 @@ impl From<FileError> for Unwritten {
 }
 
 fn fill(fd: BorrowedFd<'_>, report: &impl serde::Serialize) -> Result<(), Unwritten> {
-    // Piece by piece: the body's output inside it may be large.
-    let mut writer = BufWriter::with_capacity(PIECE_BYTES, Descriptor(fd));
+    // Not as one string: the body's output inside it may be large.
+    let mut writer = BufWriter::with_capacity(BUFFER_BYTES, Descriptor(fd));
     let written = match serde_json::to_writer(&mut writer, report) {
         Ok(()) => writer.write_all(b"\n").and_then(|()| writer.flush()),
         Err(error) if error.is_io() => Err(error.into()),
@@ -196,8 +213,8 @@ fn fill(fd: BorrowedFd<'_>, report: &impl serde::Serialize) -> Result<(), Unwrit
     })
 }
 
-/// The number in a name that the kernel, or a shell's `>(…)`, has for an open descriptor.
-fn of_kernel(path: &[u8]) -> Option<&[u8]> {
+/// The number in a path of an open descriptor, such as that of a shell's `>(…)`.
+fn descriptor_path(path: &[u8]) -> Option<&[u8]> {
     match path {
         b"/dev/stdin" => Some(b"0"),
         b"/dev/stdout" => Some(b"1"),
@@ -208,7 +225,7 @@ fn of_kernel(path: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// A descriptor that is waited for where it does not block.
+/// Waits if the descriptor is non-blocking and full.
 struct Descriptor<'target>(BorrowedFd<'target>);
 
 impl Write for Descriptor<'_> {
@@ -279,6 +296,36 @@ mod tests {
     }
 
     #[test]
+    fn a_fifo_is_written_if_it_has_a_reader_and_else_refused() {
+        use rustix::fs::{CWD, FileType, Mode};
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("fifo");
+        rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).expect("made");
+        let (opened, result) = std::sync::mpsc::channel();
+        let name = path.clone();
+        std::thread::spawn(move || opened.send(ReportTarget::open(name.as_os_str())));
+        let limit = std::time::Duration::from_secs(10);
+        let error = result.recv_timeout(limit).expect("it does not wait");
+        let report = error.expect_err("no reader").report();
+        assert_eq!(report.code, "report_unwritable");
+        let hint = report.hint.expect("a hint");
+        assert!(hint.contains("FIFO"), "{hint}");
+
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let reader = rustix::fs::open(&path, flags, Mode::empty()).expect("opened");
+        let target = ReportTarget::open(path.as_os_str()).expect("it has a reader");
+        let ReportTarget::Open { fd, .. } = &target else {
+            unreachable!("a FIFO is written directly");
+        };
+        let flags = rustix::fs::fcntl_getfl(fd).expect("open");
+        assert!(!flags.contains(OFlags::NONBLOCK));
+        let report = Report::new("id".to_owned(), Outcome::Refused);
+        target.write(&report).expect("written");
+        let mut text = [0; 64];
+        assert!(rustix::io::read(&reader, &mut text).expect("readable") > 0);
+    }
+
+    #[test]
     fn the_report_replaces_what_the_file_held() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("report.json");
@@ -323,7 +370,7 @@ mod tests {
         drop(reader);
         target
             .write(&Report::new("id".to_owned(), Outcome::Exited))
-            .expect("nobody reads, nobody minds");
+            .expect("EPIPE is not an error");
         assert!(open("-").expect("standard output").captures());
         for name in ["fd:1", "/dev/stdout", "/dev/fd/1"] {
             assert!(open(name).expect("standard output").captures());

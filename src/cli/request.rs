@@ -1,123 +1,79 @@
-//! From what the user typed to what the program needs: flags and surroundings make a request.
+//! Makes a [`Request`] of flags and the process context.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::cli::args::{
-    BundleFlags, EnvironmentFlags, Exec, LimitFlags, LimitsArgument, OnOutputLimitArgument, Run,
-    RunFlags,
+    BundleFlags, LimitFlags, LimitsArgument, OnOutputLimitArgument, RunFlags, SyscallsArgument,
 };
-use crate::cli::environment;
-use crate::cli::environment::EnvironmentError;
+use crate::cli::context::ProcessContext;
+use crate::cli::environment::{self, EnvironmentError, SecretValues};
 use crate::cli::images;
 use crate::cli::network::NetworkError;
-use crate::cli::plan::Plan;
-use crate::cli::surroundings::Surroundings;
-use crate::cli::syscalls::{self, LooserSyscalls};
+use crate::cli::plan::Invocation;
 use crate::cli::view;
-use spec::did_you_mean::nearest;
-use spec::host_policy::{GRANT_NAMES, HostPolicy, grants_named, names, union};
+use spec::host_policy::{HostPolicy, names, union};
 use spec::oci::reference::ReferenceError;
 use spec::path::escape;
 use spec::report::{ErrorReport, with_causes};
 use spec::request::{
-    BundleArgument, BundleOptions, GivenSecret, Grants, InputsArgument, LimitOptions, LimitsMode,
-    OnOutputLimit, Request, StreamOptions, Subject,
+    BundleArgument, BundleOptions, Grants, InputsArgument, LimitOptions, LimitsMode, OnOutputLimit,
+    Request, StreamOptions, Subject,
 };
+use spec::syscall_policy::SyscallPolicyName;
 
-/// Where a bundle lies inside, for a relative `--workdir` of `exec`.
+/// Directory of the bundle inside, to which the `--workdir` of `exec` is relative.
 const BUNDLE_INSIDE: &str = "/bundle";
+/// What to do about a flag that the host policy denies.
+const DENIED_HINT: &str = "omit the flag, or have the administrator change /etc/runner/config.yaml or the file of --policy";
 
-/// Why what was typed makes no request.
+/// Why the flags make no request. `flag` is the long name; `found` is escaped.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// The value of a flag is malformed.
     #[error("--{flag} `{found}`: expected {expected}")]
     Flag {
-        /// The long name.
         flag: &'static str,
-        /// The value, escaped.
         found: String,
-        /// What would have been accepted.
         expected: &'static str,
     },
-    /// An unknown grant (only a variable gets here: clap checks the flag).
-    #[error("unknown grant `{found}`")]
-    UnknownGrant {
-        /// The value, escaped.
-        found: String,
-    },
-    /// A variable of the list flags that is not UTF-8.
-    #[error("the variable {name} is not UTF-8")]
-    Variable {
-        /// Its name.
-        name: String,
-    },
-    /// A relative path, and the working directory is gone.
     #[error("--{flag} `{found}` is relative, and the working directory no longer exists")]
-    NoWorkingDirectory {
-        /// The long name.
-        flag: &'static str,
-        /// The path, escaped.
-        found: String,
-    },
-    /// Standard input is wanted twice.
-    #[error("the bundle is read from standard input, so --interactive cannot have it")]
+    NoWorkingDirectory { flag: &'static str, found: String },
+    #[error("the bundle is read from standard input, so --interactive cannot use it")]
     StandardInputTwice,
-    /// A flag that replaces a part of a bundle, and there is none.
     #[error("--{flag} needs a bundle; `runner run` has none")]
-    NeedsBundle {
-        /// The long name.
-        flag: &'static str,
-    },
-    /// A flag grants what the host policy denies.
+    NeedsBundle { flag: &'static str },
     #[error("--{flag} grants {grant}, which the host policy denies (deny_grants)")]
     GrantForbidden {
-        /// The long name.
         flag: &'static str,
-        /// As `deny_grants` names it.
+        /// As in `deny_grants`.
         grant: &'static str,
     },
-    /// `--syscalls` asks for a looser policy than the host's.
-    #[error(transparent)]
-    Syscalls(#[from] LooserSyscalls),
-    /// `--image`.
+    #[error("--syscalls {requested} is looser than the host policy (`syscalls: {of_host}`)")]
+    LooserSyscalls {
+        requested: &'static str,
+        of_host: &'static str,
+    },
     #[error("--image: {0}")]
     Image(#[from] ReferenceError),
-    /// A flag about the network.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// A variable or a secret.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
 }
 
 impl RequestError {
-    /// The error as the report has it.
     #[must_use]
     pub fn report(&self) -> ErrorReport {
         let (code, hint) = match self {
-            Self::Flag { .. } | Self::NeedsBundle { .. } | Self::StandardInputTwice => (
-                "usage",
-                Some("`runner exec --help` lists every flag".to_owned()),
-            ),
-            Self::UnknownGrant { found } => (
-                "usage",
-                Some(match nearest(found, GRANT_NAMES) {
-                    Some(name) => format!("did you mean `{name}`?"),
-                    None => format!("known: {}, all", GRANT_NAMES.join(", ")),
-                }),
-            ),
+            Self::Flag { .. } | Self::NeedsBundle { .. } | Self::StandardInputTwice => {
+                ("usage", Some("--help lists every flag".to_owned()))
+            }
             Self::Image(error) => ("usage", error.hint()),
             Self::Network(error) => ("usage", Some(error.hint())),
-            Self::Variable { .. } => ("usage", Some("unset it, or use the flag".to_owned())),
             Self::NoWorkingDirectory { .. } => ("usage", Some("give an absolute path".to_owned())),
-            Self::Syscalls(_) => ("syscalls_forbidden", Some(LooserSyscalls::HINT.to_owned())),
-            Self::GrantForbidden { .. } => (
-                "grant_forbidden",
-                Some("leave the flag out, or ask whoever keeps /etc/runner/config.yaml".to_owned()),
-            ),
+            Self::LooserSyscalls { .. } => ("syscalls_forbidden", Some(DENIED_HINT.to_owned())),
+            Self::GrantForbidden { .. } => ("grant_forbidden", Some(DENIED_HINT.to_owned())),
             Self::Environment(error) => match error {
                 EnvironmentError::NotSet { name } => (
                     "env_not_set",
@@ -129,9 +85,9 @@ impl RequestError {
                 EnvironmentError::Unreadable { .. } | EnvironmentError::TooLarge { .. } => {
                     ("env_unreadable", None)
                 }
-                EnvironmentError::Reference { .. } | EnvironmentError::SecretNotSet { .. } => {
-                    ("secret_unresolved", None)
-                }
+                EnvironmentError::NoReference
+                | EnvironmentError::Reference { .. }
+                | EnvironmentError::SecretNotSet { .. } => ("secret_unresolved", None),
             },
         };
         ErrorReport {
@@ -142,182 +98,114 @@ impl RequestError {
     }
 }
 
-/// The request of `runner exec`.
+/// The request of an invocation of `exec`, `run` or `plan`. `capture`: the report contains the body's
+/// output.
 ///
 /// # Errors
-/// The first flag that makes no sense.
-pub(crate) fn of_exec(
-    exec: Exec,
+/// The first invalid flag.
+pub(crate) fn build_request(
+    invocation: Invocation,
     capture: bool,
-    surroundings: &Surroundings,
+    secret_values: SecretValues,
+    context: &ProcessContext,
     policy: &HostPolicy,
 ) -> Result<Request, RequestError> {
-    let make = Making {
-        capture,
-        surroundings,
-        policy,
-        secrets: environment::resolve_secrets,
-    };
-    make.exec(exec)
-}
-
-/// The request of `runner run`.
-///
-/// # Errors
-/// The first flag that makes no sense.
-pub fn of_run(
-    run: Run,
-    capture: bool,
-    surroundings: &Surroundings,
-    policy: &HostPolicy,
-) -> Result<Request, RequestError> {
-    let make = Making {
-        capture,
-        surroundings,
-        policy,
-        secrets: environment::resolve_secrets,
-    };
-    make.run(run)
-}
-
-/// The request of `runner plan`: that of `exec` or of `run`, without the values of secrets.
-///
-/// # Errors
-/// The first flag that makes no sense.
-pub(crate) fn of_plan(
-    plan: Plan,
-    surroundings: &Surroundings,
-    policy: &HostPolicy,
-) -> Result<Request, RequestError> {
-    let Plan {
+    let Invocation {
         bundle,
         flags,
         words,
-    } = plan;
-    let make = Making {
-        capture: false,
-        surroundings,
-        policy,
-        secrets: environment::name_secrets,
-    };
-    match bundle {
-        Some(bundle) => make.exec(Exec {
-            bundle,
-            flags,
-            arguments: words,
-        }),
-        None => make.run(Run {
-            flags,
-            command: words,
-        }),
-    }
-}
-
-/// Makes requests of flags.
-struct Making<'call> {
-    capture: bool,
-    surroundings: &'call Surroundings,
-    policy: &'call HostPolicy,
-    /// What `--secret` gives: names and values, or names alone.
-    secrets: SecretsOf,
-}
-
-type SecretsOf = fn(&EnvironmentFlags, &Surroundings) -> Result<Vec<GivenSecret>, EnvironmentError>;
-
-impl Making<'_> {
-    fn exec(&self, exec: Exec) -> Result<Request, RequestError> {
-        let bundle = match exec.bundle.as_os_str().as_bytes() {
-            b"-" if exec.flags.process.interactive => return Err(RequestError::StandardInputTwice),
-            b"-" => BundleArgument::Stdin,
-            _ => BundleArgument::Path(exec.bundle),
-        };
-        let arguments = exec
-            .arguments
-            .into_iter()
-            .map(OsStringExt::into_vec)
-            .collect();
-        let workdir = |given: &Path| Ok(view::normal(&Path::new(BUNDLE_INSIDE).join(given)));
-        let mut request = self.of_flags(Subject::Bundle(bundle), exec.flags, &workdir)?;
-        request.bundle.arguments = arguments;
-        Ok(request)
-    }
-
-    fn run(&self, run: Run) -> Result<Request, RequestError> {
-        if run.flags.bundle.run.is_some() {
+    } = invocation;
+    let words = words.into_iter().map(OsStringExt::into_vec).collect();
+    let (subject, arguments) = match bundle {
+        None if flags.bundle.run.is_some() => {
             return Err(RequestError::NeedsBundle { flag: "run" });
         }
-        let argv = run.command.into_iter().map(OsStringExt::into_vec).collect();
-        let workdir = |given: &Path| {
-            Ok(view::normal(&absolute(
-                "workdir",
-                given,
-                self.surroundings,
-            )?))
+        None => (Subject::Command(words), Vec::new()),
+        Some(path) if path.as_os_str() != "-" => {
+            (Subject::Bundle(BundleArgument::Path(path)), words)
+        }
+        Some(_) if flags.process.interactive => return Err(RequestError::StandardInputTwice),
+        Some(_) if flags.bundle.inputs.as_deref() == Some(OsStr::new("@-")) => {
+            return Err(RequestError::Flag {
+                flag: "inputs",
+                found: "@-".to_owned(),
+                expected: "a JSON text or @FILE: the bundle is read from standard input",
+            });
+        }
+        Some(_) => (Subject::Bundle(BundleArgument::Stdin), words),
+    };
+    let grants = flags.policy.grant.iter().copied();
+    let grants = grants.fold(Grants::default(), union);
+    check_denied(&flags, grants, policy)?;
+    let view = view::entries(&flags.view, context)?;
+    let publish_file = flags.network.publish_file.as_deref();
+    let publish_file = publish_file.map(|path| absolute("publish-file", path, context));
+    let workdir = flags.view.workdir.as_deref().map(|directory| {
+        let path = match subject {
+            Subject::Bundle(_) => Path::new(BUNDLE_INSIDE).join(directory),
+            Subject::Command(_) => absolute("workdir", directory, context)?,
         };
-        self.of_flags(Subject::Command(argv), run.flags, &workdir)
-    }
-
-    fn of_flags(
-        &self,
-        subject: Subject,
-        mut flags: RunFlags,
-        workdir: &dyn Fn(&Path) -> Result<PathBuf, RequestError>,
-    ) -> Result<Request, RequestError> {
-        flags
-            .fill_lists(&self.surroundings.variables)
-            .map_err(|name| RequestError::Variable { name })?;
-        let grants = grants(&flags.policy.grant)?;
-        forbid(&flags, grants, self.policy)?;
-        Ok(Request {
-            subject,
-            view: view::view(&flags.view, self.surroundings)?,
-            workdir: flags.view.workdir.as_deref().map(workdir).transpose()?,
-            environment: environment::resolve(&flags.environment, self.surroundings)?,
-            secrets: (self.secrets)(&flags.environment, self.surroundings)?,
-            network: flags
-                .network
-                .read_in(|path| absolute("publish-file", path, self.surroundings))?,
-            limits: limits(&flags.limits),
-            streams: StreamOptions {
-                interactive: flags.process.interactive,
-                terminal: flags.process.tty,
-                capture: self.capture,
-            },
-            stop_signal: flags.process.stop_signal.unwrap_or(libc::SIGTERM),
-            strict: flags.policy.strict,
-            syscalls: syscalls::read(flags.policy.syscalls, self.policy)?,
-            unix_sockets: flags.policy.unix_sockets,
-            sockets: view::sockets(&flags.view, self.surroundings)?,
-            grants,
-            oci: images::read(flags.oci, self.surroundings, self.policy)?,
-            bundle: bundle(flags.bundle, self.surroundings)?,
-            caller: self.surroundings.caller(self.policy),
-        })
-    }
-}
-
-fn grants(given: &[String]) -> Result<Grants, RequestError> {
-    given.iter().try_fold(Grants::default(), |sum, name| {
-        let more = grants_named(name).ok_or_else(|| RequestError::UnknownGrant {
-            found: escape(name.as_bytes()),
-        })?;
-        Ok(union(sum, more))
+        Ok::<_, RequestError>(view::normalize(&path))
+    });
+    Ok(Request {
+        subject,
+        view,
+        workdir: workdir.transpose()?,
+        environment: environment::resolve(&flags.environment, context)?,
+        secrets: environment::resolve_secrets(&flags.environment, secret_values, context)?,
+        network: flags.network.options(publish_file.transpose()?)?,
+        limits: limit_options(&flags.limits),
+        streams: StreamOptions {
+            interactive: flags.process.interactive,
+            terminal: flags.process.tty,
+            capture,
+        },
+        stop_signal: flags.process.stop_signal.unwrap_or(libc::SIGTERM),
+        strict: flags.policy.strict,
+        syscalls: syscall_policy(flags.policy.syscalls, policy)?,
+        unix_sockets: flags.policy.unix_sockets,
+        sockets: view::sockets(&flags.view, context)?,
+        grants,
+        oci: images::options(flags.oci, context, policy)?,
+        bundle: BundleOptions {
+            arguments,
+            ..bundle_options(flags.bundle, context)?
+        },
+        caller: context.caller(policy),
     })
 }
 
-/// Refuses the flags that grant what the host policy denies.
-fn forbid(flags: &RunFlags, grants: Grants, policy: &HostPolicy) -> Result<(), RequestError> {
+/// `--syscalls`, which must not be looser than the host policy.
+fn syscall_policy(
+    requested: Option<SyscallsArgument>,
+    policy: &HostPolicy,
+) -> Result<Option<SyscallPolicyName>, RequestError> {
+    let requested = requested.map(|requested| match requested {
+        SyscallsArgument::Default => SyscallPolicyName::Default,
+        SyscallsArgument::Strict => SyscallPolicyName::Strict,
+    });
+    match requested {
+        Some(requested) if requested < policy.syscalls => Err(RequestError::LooserSyscalls {
+            requested: requested.name(),
+            of_host: policy.syscalls.name(),
+        }),
+        _ => Ok(requested),
+    }
+}
+
+/// Refuses flags that grant what the host policy denies.
+fn check_denied(flags: &RunFlags, grants: Grants, policy: &HostPolicy) -> Result<(), RequestError> {
     let denied: Vec<&'static str> = names(policy.deny_grants).collect();
     let view = &flags.view;
-    let passed_on = flags
+    let passes_variables = flags
         .environment
         .env
         .iter()
         .any(|entry| !entry.as_bytes().contains(&b'='));
-    for (flag, grant, given) in [
+    for (flag, grant, is_set) in [
         ("allow-net", "egress", !flags.network.allow_net.is_empty()),
         ("secret", "secrets", !flags.environment.secret.is_empty()),
-        ("env", "env", passed_on),
+        ("env", "env", passes_variables),
         ("ro", "mounts", !view.ro.is_empty()),
         ("rw", "mounts", !view.rw.is_empty()),
         ("socket", "mounts", !view.socket.is_empty()),
@@ -326,7 +214,7 @@ fn forbid(flags: &RunFlags, grants: Grants, policy: &HostPolicy) -> Result<(), R
         ("allow-tags", "sources", flags.oci.allow_tags),
         ("insecure", "sources", flags.oci.insecure),
     ] {
-        if given && denied.contains(&grant) {
+        if is_set && denied.contains(&grant) {
             return Err(RequestError::GrantForbidden { flag, grant });
         }
     }
@@ -339,20 +227,23 @@ fn forbid(flags: &RunFlags, grants: Grants, policy: &HostPolicy) -> Result<(), R
     }
 }
 
-fn bundle(flags: BundleFlags, surroundings: &Surroundings) -> Result<BundleOptions, RequestError> {
+fn bundle_options(
+    flags: BundleFlags,
+    context: &ProcessContext,
+) -> Result<BundleOptions, RequestError> {
     Ok(BundleOptions {
         manifest: flags.manifest,
         run: flags.run,
         workspace: flags
             .workspace
-            .map(|path| absolute("workspace", &path, surroundings))
+            .map(|path| absolute("workspace", &path, context))
             .transpose()?,
-        inputs: flags.inputs.map(inputs).transpose()?,
-        input_files: pairs("in", &flags.input_files)?,
-        output_files: pairs("out", &flags.output_files)?,
+        inputs: flags.inputs.map(parse_inputs).transpose()?,
+        input_files: parse_pairs("in", &flags.input_files)?,
+        output_files: parse_pairs("out", &flags.output_files)?,
         output_directory: flags
             .out_dir
-            .map(|path| absolute("out-dir", &path, surroundings))
+            .map(|path| absolute("out-dir", &path, context))
             .transpose()?,
         arguments: Vec::new(),
         keep: flags.keep,
@@ -361,24 +252,27 @@ fn bundle(flags: BundleFlags, surroundings: &Surroundings) -> Result<BundleOptio
     })
 }
 
-fn inputs(given: OsString) -> Result<InputsArgument, RequestError> {
+fn parse_inputs(value: OsString) -> Result<InputsArgument, RequestError> {
     let malformed = |found: &OsStr| RequestError::Flag {
         flag: "inputs",
         found: escape(found.as_bytes()),
         expected: "a JSON text, @FILE, or @- for standard input",
     };
-    match given.as_bytes().strip_prefix(b"@") {
-        Some(b"") => Err(malformed(&given)),
+    match value.as_bytes().strip_prefix(b"@") {
+        Some(b"") => Err(malformed(&value)),
         Some(file) => Ok(InputsArgument::File(PathBuf::from(OsStr::from_bytes(file)))),
-        None => given
+        None => value
             .into_string()
             .map(InputsArgument::Text)
             .map_err(|bytes| malformed(&bytes)),
     }
 }
 
-fn pairs(flag: &'static str, given: &[String]) -> Result<Vec<(String, String)>, RequestError> {
-    given
+fn parse_pairs(
+    flag: &'static str,
+    values: &[String],
+) -> Result<Vec<(String, String)>, RequestError> {
+    values
         .iter()
         .map(|text| match text.split_once('=') {
             Some((key, path)) if !key.is_empty() && !path.is_empty() => {
@@ -393,7 +287,7 @@ fn pairs(flag: &'static str, given: &[String]) -> Result<Vec<(String, String)>, 
         .collect()
 }
 
-fn limits(flags: &LimitFlags) -> LimitOptions {
+fn limit_options(flags: &LimitFlags) -> LimitOptions {
     LimitOptions {
         values: flags.values.0,
         grace: flags.grace,
@@ -409,11 +303,11 @@ fn limits(flags: &LimitFlags) -> LimitOptions {
     }
 }
 
-/// A path of the host, absolute; `..` stays for the kernel to resolve.
+/// A path of the host, absolute. The kernel resolves `..` in it.
 pub(super) fn absolute(
     flag: &'static str,
     path: &Path,
-    surroundings: &Surroundings,
+    context: &ProcessContext,
 ) -> Result<PathBuf, RequestError> {
     let found = || escape(path.as_os_str().as_bytes());
     if path.as_os_str().is_empty() {
@@ -426,7 +320,7 @@ pub(super) fn absolute(
     if path.is_absolute() {
         return Ok(path.to_owned());
     }
-    match &surroundings.working_directory {
+    match &context.working_directory {
         Some(directory) => Ok(directory.join(path)),
         None => Err(RequestError::NoWorkingDirectory {
             flag,
@@ -438,18 +332,18 @@ pub(super) fn absolute(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::args::{CommandLine, Verb};
-    use clap::Parser as _;
+    use crate::cli::args::{self, CommandLine, Verb};
+    use clap::{CommandFactory as _, Parser as _};
     use spec::egress::EgressRule;
+    use spec::host_policy::grants_named;
     use spec::limits::{Limit, UNLIMITED};
     use spec::network::{AddedHost, CaptureChoice, NetworkOptions, PublishedPort};
     use spec::oci::reference::Place;
     use spec::request::{OciOptions, ViewEntry};
-    use spec::syscall_policy::SyscallPolicyName;
     use std::time::Duration;
 
-    fn surroundings(variables: &[(&str, &str)]) -> Surroundings {
-        Surroundings {
+    fn context(variables: &[(&str, &str)]) -> ProcessContext {
+        ProcessContext {
             variables: variables
                 .iter()
                 .map(|(name, value)| (OsString::from(name), OsString::from(value)))
@@ -464,20 +358,22 @@ mod tests {
         variables: &[(&str, &str)],
         policy: &HostPolicy,
     ) -> Result<Request, RequestError> {
-        let line = CommandLine::try_parse_from([&["runner"], words].concat()).expect("parses");
-        let around = surroundings(variables);
-        match line.verb {
-            Verb::Exec(exec) => of_exec(*exec, false, &around, policy),
-            Verb::Run(run) => of_run(*run, false, &around, policy),
+        let context = context(variables);
+        let words: Vec<OsString> = ["runner"].iter().chain(words).map(OsString::from).collect();
+        let line = args::parse(&words, &context.variables).expect("parses");
+        let invocation = match line.verb {
+            Verb::Exec(exec) => Invocation::from(*exec),
+            Verb::Run(run) => Invocation::from(*run),
             other => panic!("{other:?} makes no request"),
-        }
+        };
+        build_request(invocation, false, SecretValues::Read, &context, policy)
     }
 
     fn request(words: &[&str]) -> Request {
         request_of(words, &[], &HostPolicy::default()).expect("a request")
     }
 
-    /// A request in which nothing was said, for comparison field by field.
+    /// A request without flags, for comparison field by field.
     fn plain(subject: Subject) -> Request {
         Request {
             subject,
@@ -496,7 +392,7 @@ mod tests {
             sockets: Vec::new(),
             grants: Grants::default(),
             oci: OciOptions::default(),
-            caller: surroundings(&[]).caller(&HostPolicy::default()),
+            caller: context(&[]).caller(&HostPolicy::default()),
         }
     }
 
@@ -531,7 +427,7 @@ mod tests {
         }
     }
 
-    /// Asserts that the flags before `x` change a plain request as said, and nothing else.
+    /// Asserts that the flags change a plain request as `change` does, and nothing else.
     fn assert_changes(flags: &[&str], change: impl Fn(&mut Request)) {
         let mut expected = plain(command(&["x"]));
         change(&mut expected);
@@ -642,12 +538,12 @@ mod tests {
             r.grants.egress = true;
             r.grants.env = true;
         });
-        for (image, place) in [
+        for (image, parsed) in [
             ("oci:a:b", "oci:/here/a:b"),
             ("docker://r.test/a:b", "docker://r.test/a:b"),
         ] {
             assert_changes(&["--image", image], |r| {
-                r.oci.image = Some(Place::parse(place).expect(place));
+                r.oci.image = Some(Place::parse(parsed).expect(parsed));
             });
         }
         assert_changes(&["--allow-tags", "--insecure"], |r| {
@@ -688,12 +584,12 @@ mod tests {
                 .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
                 .to_vec();
         });
-        // How to speak and where to write is not part of the request.
+        // Flags of messages and of the report are not part of the request.
         assert_changes(&["-q", "-v", "--color=never", "--json=f"], |_| ());
     }
 
     #[test]
-    fn a_bundle_has_a_place_and_arguments_after_two_dashes() {
+    fn a_bundle_has_a_path_and_arguments_after_two_dashes() {
         let request = request(&[
             "exec", "b.tar.gz", "--run", "x.py", "-w", "src", "--", "-v", "--", "a",
         ]);
@@ -741,17 +637,54 @@ mod tests {
         let read = request_of(&flags, &variables, &policy).expect("a request");
         assert_eq!(read.view, [bind("/c", "/c", false)]);
         assert_eq!(read.environment, [(b"C".to_vec(), b"3".to_vec())]);
-        let wrong = [("RUNNER_OPT_GRANT", "secret")];
-        let error = request_of(&["run", "x"], &wrong, &policy).expect_err("no grant");
-        assert_eq!(
-            error.report().hint.as_deref(),
-            Some("did you mean `secrets`?")
+        let misspelt = [("RUNNER_OPT_MEMROY".into(), "64m".into())].into();
+        let words = ["runner", "run", "x"].map(OsString::from);
+        let error = args::parse(&words, &misspelt).expect_err("no flag");
+        let error = error.to_string();
+        assert!(
+            error.contains("RUNNER_OPT_MEMROY belongs to no flag"),
+            "{error}"
         );
+        assert!(error.contains("tip: a similar variable exists: 'RUNNER_OPT_MEMORY'"));
+        let not_text = [("RUNNER_OPT_GRANT".into(), OsString::from_vec(vec![0xff]))].into();
+        let error = args::parse(&words, &not_text).expect_err("not UTF-8");
+        assert!(error.to_string().contains("RUNNER_OPT_GRANT is not UTF-8"));
+    }
+
+    #[test]
+    fn every_repeatable_flag_has_a_variable() {
+        fn check(verb: &clap::Command, words: &[OsString], count: &mut usize) {
+            for inner in verb.get_subcommands() {
+                let words = [words, &[OsString::from(inner.get_name())]].concat();
+                check(inner, &words, count);
+            }
+            let lists = verb.get_arguments().filter(|flag| {
+                matches!(flag.get_action(), clap::ArgAction::Append)
+                    && flag.get_long().is_some()
+                    && flag.get_env().is_none()
+            });
+            for flag in lists {
+                let long = flag.get_long().expect("a flag");
+                let name = format!("RUNNER_OPT_{}", long.to_uppercase().replace('-', "_"));
+                // No list takes it: an entry that is read is refused, or ends in the parsed verb.
+                let variables = [(name.into(), "\u{1f980}".into())].into();
+                let places = verb.get_positionals().filter(|place| !place.is_last_set());
+                let line = [words, &vec!["x".into(); places.count()]].concat();
+                let parsed = format!("{:?}", args::parse(&line, &variables));
+                assert!(parsed.contains('\u{1f980}'), "{line:?} --{long}: {parsed}");
+                *count += 1;
+            }
+        }
+        let mut count = 0;
+        let mut command = CommandLine::command();
+        command.build();
+        check(&command, &["runner".into()], &mut count);
+        assert!(count > 40, "{count}");
     }
 
     #[test]
     fn what_makes_no_sense_is_refused_with_a_code() {
-        for (words, code, says) in [
+        for (words, code, part) in [
             (&["run", "--mount", "/a", "x"][..], "usage", "--mount `/a`"),
             (&["run", "--mount", "/a:b", "x"], "usage", "DST absolute"),
             (&["run", "--mount", "/a:/b:rx", "x"], "usage", "--mount"),
@@ -764,6 +697,7 @@ mod tests {
             (&["run", "--inputs", "@", "x"], "usage", "@FILE"),
             (&["run", "--run", "y", "x"], "usage", "needs a bundle"),
             (&["exec", "-", "-i"], "usage", "standard input"),
+            (&["exec", "-", "--inputs", "@-"], "usage", "--inputs `@-`"),
             (&["run", "--image", "debian", "x"], "usage", "`docker://`"),
             (
                 &["run", "--allow-net", "http://a", "x"],
@@ -771,7 +705,7 @@ mod tests {
                 "--allow-net `http://a`: this is a URL",
             ),
             (&["run", "--publish", "1", "x"], "usage", "HOST_PORT:"),
-            (&["run", "--publish", "1:1,1:2", "x"], "usage", "already"),
+            (&["run", "--publish", "1:1,1:2", "x"], "usage", "is taken"),
             (&["run", "--add-host", "a", "x"], "usage", "HOST:IP"),
             (
                 &["run", "-e", "NOT_SET_HERE", "x"],
@@ -794,7 +728,7 @@ mod tests {
             let report = error.report();
             assert_eq!(report.code, code, "{words:?}");
             assert!(
-                report.message.contains(says),
+                report.message.contains(part),
                 "{words:?}: {}",
                 report.message
             );
@@ -822,7 +756,7 @@ mod tests {
             let error = request_of(words, &[("A", "1")], &policy).expect_err("refused");
             assert_eq!(error.report().code, "grant_forbidden", "{words:?}");
         }
-        // A value of the caller's own passes nothing on.
+        // A variable with a value of its own passes none of the caller's on.
         let own = request_of(&["run", "-e", "A=1", "x"], &[], &policy);
         assert_eq!(own.expect("a request").environment.len(), 1);
     }
@@ -830,7 +764,7 @@ mod tests {
     #[test]
     fn a_flag_tightens_the_system_call_policy_of_the_host_and_never_loosens_it() {
         use SyscallPolicyName::{Default, Strict};
-        for (held, words, asked) in [
+        for (of_host, words, expected) in [
             (Default, &["run", "x"][..], Ok(None)),
             (
                 Default,
@@ -851,13 +785,13 @@ mod tests {
             ),
         ] {
             let policy = HostPolicy {
-                syscalls: held,
+                syscalls: of_host,
                 ..HostPolicy::default()
             };
             let found = request_of(words, &[], &policy);
             let found = found.map(|request| request.syscalls);
             let found = found.map_err(|error| error.report().code);
-            assert_eq!(found, asked.map_err(str::to_owned), "{words:?}");
+            assert_eq!(found, expected.map_err(str::to_owned), "{words:?}");
         }
     }
 

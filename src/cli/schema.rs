@@ -1,4 +1,4 @@
-//! `runner schema NAME`: the JSON Schemas that this program carries.
+//! `runner schema NAME`: prints a JSON Schema.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use spec::manifest;
 
 use crate::cli::args::SchemaName;
 
-/// The schema of a document, as `schemas/` has it.
+/// The schema of a document, as in `schemas/`.
 #[must_use]
 pub fn text(name: SchemaName) -> Cow<'static, str> {
     let text = match name {
@@ -35,8 +35,8 @@ mod tests {
             let value = name.to_possible_value().expect("no name is hidden");
             let file = format!("schemas/{}.schema.json", value.get_name());
             let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-            let kept = std::fs::read_to_string(path).expect("readable");
-            assert!(text(*name) == kept, "{}", value.get_name());
+            let expected = std::fs::read_to_string(path).expect("readable");
+            assert!(text(*name) == expected, "{}", value.get_name());
         }
     }
 }

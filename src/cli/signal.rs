@@ -37,10 +37,10 @@ const SIGNALS: [(&str, i32); 31] = [
 /// Highest signal number (SIGRTMAX, signal(7)).
 const SIGNAL_MAX: i32 = 64;
 
-/// Reads a signal: `SIGTERM`, `term`, `15`; the real-time ones by number.
+/// Parses a signal, such as `SIGTERM`, `term` or `15`. Real-time signals have numbers only.
 ///
 /// # Errors
-/// What would have been accepted.
+/// What was expected.
 pub(crate) fn parse_signal(text: &str) -> Result<i32, String> {
     if let Ok(number) = text.parse::<i32>()
         && (1..=SIGNAL_MAX).contains(&number)
@@ -56,7 +56,7 @@ pub(crate) fn parse_signal(text: &str) -> Result<i32, String> {
         .ok_or_else(|| "expected a signal such as SIGTERM, INT or 15".to_owned())
 }
 
-/// The name of a signal for messages, `signal 40` where it has none.
+/// The name of a signal for messages; `signal 40` for one without a name.
 #[must_use]
 pub(crate) fn signal_name(number: i32) -> String {
     SIGNALS

@@ -1,38 +1,49 @@
-//! Starting again through systemd-run, where that is what gives a run its limits.
+//! Starts this program again through systemd-run if that provides a delegated cgroup.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::Command;
 
-use crate::run::scope::command_in_scope;
+use crate::run::host::scope::command_in_scope;
 use spec::report::WarningReport;
 use spec::request::Caller;
 use sys::probe::effective_uid;
 
-/// Says to the second start that it is one.
+/// Set for the second start.
 const MARK: &str = "RUNNER_OPT_IN_DELEGATED_SCOPE";
 
-/// Replaces this process by one in a scope of its own, where `command_in_scope` says so.
+/// Replaces this process with one in a scope of its own, if `command_in_scope` returns a command.
 ///
-/// Returns where nothing had to be done, or with a warning where systemd-run could not be
-/// executed: the run then goes on, and its report says which limits hold less.
+/// Returns if nothing has to be done, or with a warning if the second start is not possible: the run
+/// then continues, and its report shows which limits are weaker.
 ///
-/// `words` are this process's own, the name of the program first.
-pub(crate) fn enter_scope(caller: &Caller, words: &[OsString]) -> Option<WarningReport> {
+/// `words` is the argument vector, with the program's name first. The second start reads all inputs
+/// again: call this before a pipe is read. `policy_file`, that of `--policy`, has been read.
+pub(crate) fn enter_scope(
+    caller: &Caller,
+    words: &[OsString],
+    policy_file: Option<&Path>,
+) -> Option<WarningReport> {
     let program = std::env::current_exe().ok()?;
     let argv = command_in_scope(caller, &program, words.get(1..).unwrap_or_default())?;
+    let unavailable = |message| Some(WarningReport::new("scope_unavailable", message));
+    if policy_file.is_some_and(|file| !file.is_file()) {
+        return unavailable(
+            "systemd-run would have to read the file of --policy again, which is no regular file"
+                .to_owned(),
+        );
+    }
     let (name, rest) = argv.split_first()?;
     let mut command = Command::new(name);
     command.args(rest).env(MARK, "1");
     let uid = effective_uid();
-    if uid != 0 && std::env::var_os("XDG_RUNTIME_DIR").is_none() {
-        // Where the user's manager was seen to listen; without it systemd-run finds no bus, and
-        // by then it has taken our place.
+    let mut variables = caller.environment.iter();
+    if uid != 0 && variables.all(|(name, _)| name != b"XDG_RUNTIME_DIR") {
+        // The directory of the user manager's socket. Without it systemd-run finds no bus, and fails
+        // after it has replaced this process.
         command.env("XDG_RUNTIME_DIR", format!("/run/user/{uid}"));
     }
     let error = command.exec();
-    Some(WarningReport::new(
-        "scope_unavailable",
-        format!("systemd-run could not be executed: {error}"),
-    ))
+    unavailable(format!("systemd-run could not be executed: {error}"))
 }

@@ -1,50 +1,72 @@
-//! A line that means nothing: what is said of it, and the report of it where one was asked for.
+//! Wrong usage: the message, and the report if `--json` asks for one.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
 use clap::CommandFactory as _;
 
-use crate::cli::args::{CommandLine, Verb, VoiceFlags};
-use crate::cli::dispatch::{document, refused};
+use crate::cli::args::{CommandLine, MessageFlags, Verb};
+use crate::cli::context::ProcessContext;
 use crate::cli::docker;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::report_target::{ReportTarget, TargetError};
-use crate::cli::surroundings::Surroundings;
-use spec::path::escape;
+use crate::run::refused_report;
+use spec::path::{escape, quoted};
 use spec::plan_report::PlanReport;
 use spec::report::ErrorReport;
 
-/// What is wrong with a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Mistake {
     problem: String,
-    /// What to do, a line each.
+    /// One line each.
     hints: Vec<String>,
 }
 
-/// A line that clap reads as something else than whoever wrote it meant.
-pub(super) fn misread(words: &[OsString], verb: &Verb) -> Option<Mistake> {
+/// A mistake in a line that clap accepts: docker's `-v SRC:DST`, `--json FILE` without `=`, a program
+/// without a name, or a variable with a relative path of a directory.
+pub(super) fn find_mistake(
+    words: &[OsString],
+    verb: &Verb,
+    context: &ProcessContext,
+) -> Option<Mistake> {
+    if let Some((name, value)) = context.relative_directory() {
+        let value = escape(value.as_bytes());
+        return Some(Mistake {
+            problem: format!("the variable {name} is `{value}`, expected an absolute path"),
+            hints: vec![format!("set {name}=\"$PWD\"/{}", quoted(&value))],
+        });
+    }
     if let Some(volume) = docker::volume(words, verb) {
         return Some(Mistake {
-            problem: format!("-v only prints more, so `{volume}` would be run"),
+            problem: format!("-v takes no value, so `{volume}` would be run"),
             hints: vec![docker::volume_hint(&volume)],
+        });
+    }
+    let command = match verb {
+        Verb::Run(run) => run.command.as_slice(),
+        Verb::Plan(plan) if plan.bundle.is_none() => &plan.words,
+        _ => &[],
+    };
+    if command.first().is_some_and(|program| program.is_empty()) {
+        return Some(Mistake {
+            problem: "the program's name is empty".to_owned(),
+            hints: vec![format!("see `{} --help`", verb_of(words))],
         });
     }
     let Verb::Run(run) = verb else {
         return None;
     };
     let flag = words.len().checked_sub(run.command.len() + 1)?;
-    let file = file_behind_json(words.get(flag..flag + 2)?)?;
+    let file = file_after_json(words.get(flag..flag + 2)?)?;
     Some(Mistake {
-        problem: format!("--json takes no word behind it, so `{file}` would be run"),
+        problem: format!("--json takes a value only after `=`, so `{file}` would be run"),
         hints: vec![json_hint(&file)],
     })
 }
 
-/// The word behind a `--json`, where it looks like a file for the report and like no program. Escaped.
-fn file_behind_json(words: &[OsString]) -> Option<String> {
+/// The word after `--json`, escaped, if it looks like a file for the report.
+fn file_after_json(words: &[OsString]) -> Option<String> {
     let at = words
         .iter()
         .take_while(|word| *word != "--")
@@ -57,17 +79,16 @@ fn json_hint(file: &str) -> String {
     format!("to write the report to a file: --json={file}")
 }
 
-/// Says what is wrong with a line that clap refused, or prints the help that was asked for; the exit
-/// code.
-pub(super) fn explain(error: &clap::Error, words: &[OsString], surroundings: &Surroundings) -> u8 {
+/// Prints the error of clap, or the help. Returns the exit code.
+pub(super) fn explain(error: &clap::Error, words: &[OsString], context: &ProcessContext) -> u8 {
     let text = error.render().to_string();
-    let printer = Printer::new(VoiceFlags::default(), surroundings);
+    let printer = Printer::new(MessageFlags::default(), context);
     if !error.use_stderr() {
-        return document(&printer, &text);
+        return printer.document(&text, 0);
     }
-    match usage_error(&text, words, surroundings) {
-        Some(mistake) => refuse(&mistake, words, surroundings),
-        // Nothing was asked for: the help, which is no error message.
+    match usage_error(&text, words, context) {
+        Some(mistake) => refuse(&mistake, words, context),
+        // Without a verb clap prints the help instead of an error.
         None => {
             printer.usage(&text);
             FAILED
@@ -75,10 +96,10 @@ pub(super) fn explain(error: &clap::Error, words: &[OsString], surroundings: &Su
     }
 }
 
-/// Says what is wrong, and writes it as a report where the line asks for one; the exit code.
-pub(super) fn refuse(mistake: &Mistake, words: &[OsString], surroundings: &Surroundings) -> u8 {
-    let printer = Printer::new(VoiceFlags::default(), surroundings);
-    if let Err(error) = write_report(mistake, words, surroundings) {
+/// Prints a mistake, and writes a report if the line asks for one. Returns the exit code.
+pub(super) fn refuse(mistake: &Mistake, words: &[OsString], context: &ProcessContext) -> u8 {
+    let printer = Printer::new(MessageFlags::default(), context);
+    if let Err(error) = write_report(mistake, words, context) {
         printer.failure(&error.report());
     }
     printer.line(
@@ -94,9 +115,9 @@ pub(super) fn refuse(mistake: &Mistake, words: &[OsString], surroundings: &Surro
 fn write_report(
     mistake: &Mistake,
     words: &[OsString],
-    surroundings: &Surroundings,
+    context: &ProcessContext,
 ) -> Result<(), TargetError> {
-    let Some(json) = json_of(words, surroundings) else {
+    let Some(json) = json_of(words, context) else {
         return Ok(());
     };
     let error = ErrorReport {
@@ -108,45 +129,41 @@ fn write_report(
     if words.get(1).is_some_and(|verb| verb == "plan") {
         target.write(&PlanReport::refused(error))
     } else {
-        target.write(&refused(error))
+        target.write(&refused_report(error))
     }
 }
 
-/// Where the report should go, as far as a line says that has a mistake somewhere. Only a flag that
-/// is ours for certain counts, or a word of the command would name a file that is overwritten:
-/// the search ends with the first word of the command, and where it is not known what a word is.
-fn json_of(words: &[OsString], surroundings: &Surroundings) -> Option<OsString> {
+/// The value of `--json` in a line with a mistake.
+///
+/// A word of the command must not name the file, which is overwritten. So the search ends at the first
+/// word that may belong to the command.
+fn json_of(words: &[OsString], context: &ProcessContext) -> Option<OsString> {
     let verb = words.get(1)?.to_str()?;
     if !matches!(verb, "exec" | "run" | "plan") {
         return None;
     }
-    let mut known = CommandLine::command();
-    known.build();
-    let known = known.find_subcommand(verb)?;
-    let mut json = surroundings
-        .variable("RUNNER_OPT_JSON")
-        .map(OsStr::to_owned);
+    let mut command = CommandLine::command();
+    command.build();
+    let flags = command.find_subcommand(verb)?;
+    let mut json = context.variable("RUNNER_OPT_JSON").map(OsStr::to_owned);
     let mut rest = words.iter().skip(2).peekable();
     while let Some(word) = rest.next().filter(|word| *word != "--") {
         let bytes = word.as_bytes();
-        if let Some(file) = bytes.strip_prefix(b"--json") {
-            match file.strip_prefix(b"=") {
-                Some(file) => json = Some(OsStr::from_bytes(file).to_owned()),
-                None if file.is_empty() => json = Some("-".into()),
-                None => (),
-            }
-            continue;
-        }
-        if !bytes.starts_with(b"-") {
+        if bytes == b"-" || !bytes.starts_with(b"-") {
             match verb {
                 "run" => break,
                 _ => continue,
             }
         }
-        match takes_word_behind(known, bytes) {
+        match bytes.strip_prefix(b"--json") {
+            Some([]) => json = Some("-".into()),
+            Some([b'=', file @ ..]) => json = Some(OsStr::from_bytes(file).to_owned()),
+            _ => (),
+        }
+        match takes_next_word(flags, bytes) {
             Some(true) => drop(rest.next()),
             Some(false) => (),
-            // Of a flag that nobody knows the next word may be a value or the command.
+            // After an unknown flag the next word may be its value or the command.
             None => {
                 let is_flag = |next: &&OsString| next.as_bytes().starts_with(b"-");
                 if !rest.peek().is_some_and(is_flag) {
@@ -158,78 +175,88 @@ fn json_of(words: &[OsString], surroundings: &Surroundings) -> Option<OsString> 
     json
 }
 
-/// Whether the word behind a flag is its value; `None` where the flag is not known.
-fn takes_word_behind(verb: &clap::Command, flag: &[u8]) -> Option<bool> {
-    let flag = std::str::from_utf8(flag).ok()?;
-    let known = match flag.strip_prefix("--") {
-        Some(long) => {
-            let (name, value) = match long.split_once('=') {
-                Some((name, value)) => (name, Some(value)),
-                None => (long, None),
-            };
-            let is_it = |argument: &&clap::Arg| {
-                let others = argument.get_all_aliases().unwrap_or_default();
-                argument.get_long() == Some(name) || others.contains(&name)
-            };
-            (verb.get_arguments().find(is_it)?, value.is_some())
+/// Whether the word after `word`, a flag or several short ones, is a value; `None` for an unknown flag.
+fn takes_next_word(verb: &clap::Command, word: &[u8]) -> Option<bool> {
+    let word = std::str::from_utf8(word).ok()?;
+    let takes_value =
+        |flag: &clap::Arg| flag.get_action().takes_values() && !flag.is_require_equals_set();
+    if let Some(long) = word.strip_prefix("--") {
+        let (name, has_value) = match long.split_once('=') {
+            Some((name, _value)) => (name, true),
+            None => (long, false),
+        };
+        let mut flags = verb.get_arguments();
+        let flag = flags.find(|flag| flag.get_long() == Some(name))?;
+        return Some(takes_value(flag) && !has_value);
+    }
+    // The first of several short flags that takes a value takes the rest of the word, if there is any.
+    let mut letters = word.chars().skip(1);
+    while let Some(letter) = letters.next() {
+        let mut flags = verb.get_arguments();
+        if takes_value(flags.find(|flag| flag.get_short() == Some(letter))?) {
+            return Some(letters.next().is_none());
         }
-        // `-m1g` has its value with it, and a bundle of switches ends with the one that may take one.
-        None => {
-            let mut letters = flag.chars().skip(1);
-            let first = letters.next()?;
-            let is_it = |argument: &&clap::Arg| argument.get_short() == Some(first);
-            (verb.get_arguments().find(is_it)?, letters.next().is_some())
-        }
-    };
-    let (argument, has_value) = known;
-    let takes = argument.get_action().takes_values() && !argument.is_require_equals_set();
-    Some(takes && !has_value)
+    }
+    Some(false)
 }
 
-/// Whether a tip names a verb that is for programs.
-fn names_hidden(tip: &str) -> bool {
-    let known = CommandLine::command();
-    known
-        .get_subcommands()
-        .filter(|verb| verb.is_hide_set())
-        .any(|verb| tip.contains(&format!("'{}'", verb.get_name())))
-}
-
-/// What clap says in paragraphs, as one line and what to do about it.
-fn usage_error(text: &str, words: &[OsString], surroundings: &Surroundings) -> Option<Mistake> {
-    let in_one = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+/// Turns the paragraphs of clap into one line and hints.
+fn usage_error(text: &str, words: &[OsString], context: &ProcessContext) -> Option<Mistake> {
+    let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut paragraphs = text.split("\n\n");
-    let problem = in_one(paragraphs.next()?.strip_prefix("error: ")?);
+    let problem = one_line(paragraphs.next()?.strip_prefix("error: ")?);
     let mut hints = Vec::new();
     for paragraph in paragraphs.map(str::trim) {
         if !paragraph.starts_with("Usage: ") && !paragraph.starts_with("For more") {
-            let tips = paragraph.split("tip: ").map(in_one);
-            hints.extend(tips.filter(|tip| !tip.is_empty() && !names_hidden(tip)));
+            let tips = paragraph.split("tip: ").map(one_line);
+            hints.extend(tips.filter(|tip| !tip.is_empty()));
         }
     }
     let volume = docker::volume_of_error(words);
     hints.extend(volume.map(|volume| docker::volume_hint(&volume)));
-    hints.extend(file_behind_json(words).map(|file| json_hint(&file)));
+    hints.extend(file_after_json(words).map(|file| json_hint(&file)));
     let flag = problem
-        .split(['\'', ' ', '<', '='])
+        .split(['\'', ' ', '<', '=', '.', '['])
         .find_map(|word| word.strip_prefix("--"));
-    let device = flag.and_then(docker::device);
-    if device.is_some() {
+    let device_problem = flag.and_then(docker::device);
+    if device_problem.is_some() {
         hints.clear();
     }
-    // Nobody sees a variable on the command line.
+    // The mistake may be in a variable, which the command line does not show.
     let variable = flag.map(|flag| flag.to_ascii_uppercase().replace('-', "_"));
     let variable = variable.map(|name| format!("RUNNER_OPT_{name}"));
-    if let Some(name) = variable.filter(|name| surroundings.variable(name).is_some()) {
+    if let Some(name) = variable.filter(|name| context.variable(name).is_some()) {
         hints.push(format!("the variable {name} is set here"));
     }
-    let known = CommandLine::command();
-    let verb = words.get(1).and_then(|word| word.to_str());
-    let verb = verb.filter(|verb| known.find_subcommand(verb).is_some());
-    let command = verb.map_or_else(|| "runner".to_owned(), |verb| format!("runner {verb}"));
-    hints.push(format!("see `{command} --help`"));
-    let problem = device.unwrap_or(problem);
+    if words.get(1).is_some_and(|verb| verb == "run") {
+        // clap's `to pass '--flag' as a value, use '-- --flag'`, which would run `--flag`.
+        hints.retain(|hint| !hint.starts_with("to pass '"));
+    }
+    hints.push(format!("see `{} --help`", verb_of(words)));
+    let problem = device_problem.unwrap_or(problem);
     Some(Mistake { problem, hints })
+}
+
+/// `runner`, and the verbs that the line begins with.
+fn verb_of(words: &[OsString]) -> String {
+    let words = words.get(1..).unwrap_or_default();
+    let verbs = words.iter().take(count_verbs(words).0);
+    verbs.fold("runner".to_owned(), |name, verb| {
+        format!("{name} {}", verb.to_string_lossy())
+    })
+}
+
+/// How many verbs `words` begins with, and whether the last one has verbs below it.
+pub(super) fn count_verbs(words: &[OsString]) -> (usize, bool) {
+    let mut runner = CommandLine::command();
+    runner.build();
+    let mut verb = &runner;
+    let mut count = 0;
+    while let Some(below) = words.get(count).and_then(|word| verb.find_subcommand(word)) {
+        verb = below;
+        count += 1;
+    }
+    (count, verb.has_subcommands())
 }
 
 #[cfg(test)]
@@ -237,9 +264,9 @@ mod tests {
     use super::*;
     use clap::Parser as _;
 
-    fn around(json: Option<&str>) -> Surroundings {
+    fn context(json: Option<&str>) -> ProcessContext {
         let json = json.map(|json| ("RUNNER_OPT_JSON".into(), json.into()));
-        Surroundings {
+        ProcessContext {
             variables: [("HOME".into(), "/nonexistent".into())]
                 .into_iter()
                 .chain(json)
@@ -266,34 +293,40 @@ mod tests {
             (&["run", "--memory", "x", "--json=f", "y"], Some("f")),
             (&["run", "-m", "x", "--json=f", "y"], Some("f")),
             (&["run", "-mx", "--json=f", "y"], Some("f")),
+            (&["run", "-qm", "x", "--json=f", "y"], Some("f")),
+            (&["run", "-qmx", "--json=f", "y"], Some("f")),
             (&["run", "--json=f"], Some("f")),
             (&["exec", "--json=f"], Some("f")),
             (&["exec", "a", "b", "--json=f"], Some("f")),
             (&["plan", "a", "b", "--json=f"], Some("f")),
-            // They are the command's, or may be.
+            // After the first word of the command, or after a word that may be one.
             (&["run", "--memory", "1x", "y", "--json=f"], None),
             (&["run", "--bogus", "y", "--json=f"], None),
             (&["run", "--bogus", "--", "--json=f"], None),
             (&["exec", "--bogus", "b", "--json=f"], None),
             (&["run", "-e", "--json=f", "--bogus", "--", "y"], None),
+            (&["run", "-qe", "--json=f", "--bogus", "--", "y"], None),
+            (&["run", "-qZ", "y", "--json=f"], None),
+            (&["run", "--memory", "1x", "-", "--json=f"], None),
             (&["run", "--jsonx=f", "--", "y"], None),
+            (&["exec", "--jsonx", "b", "--json=f"], None),
             (&["bundle", "--json=f"], None),
             (&["--json=f"], None),
         ] {
-            let found = json_of(&line(words), &around(None));
+            let found = json_of(&line(words), &context(None));
             assert_eq!(found.as_deref(), expected.map(OsStr::new), "{words:?}");
         }
         let words = line(&["run", "--bogus", "--", "y"]);
-        let found = json_of(&words, &around(Some("g")));
+        let found = json_of(&words, &context(Some("g")));
         assert_eq!(found.as_deref(), Some(OsStr::new("g")));
     }
 
     #[test]
-    fn a_file_behind_json_is_told_apart_from_a_command() {
+    fn a_file_after_json_is_distinguished_from_a_command() {
         let read = |words: &[&str]| {
             let words = line(words);
             let verb = CommandLine::try_parse_from(&words).expect("read").verb;
-            misread(&words, &verb)
+            find_mistake(&words, &verb, &ProcessContext::default())
         };
         for words in [
             &["run", "--json", "r.json", "--", "x"][..],
@@ -318,12 +351,28 @@ mod tests {
     }
 
     #[test]
+    fn a_program_without_a_name_is_a_mistake() {
+        let problem = |words: &[&str]| {
+            let words = line(words);
+            let verb = CommandLine::try_parse_from(&words).expect("read").verb;
+            find_mistake(&words, &verb, &ProcessContext::default()).map(|mistake| mistake.problem)
+        };
+        let expected = Some("the program's name is empty".to_owned());
+        assert_eq!(problem(&["run", ""]), expected);
+        assert_eq!(problem(&["run", "-q", "--", "", "a"]), expected);
+        assert_eq!(problem(&["plan", "--", ""]), expected);
+        assert_eq!(problem(&["run", "--", "a", ""]), None);
+        assert_eq!(problem(&["plan", "b", "--", ""]), None);
+        assert_eq!(problem(&["exec", "b", "--", ""]), None);
+    }
+
+    #[test]
     fn wrong_usage_is_one_line_and_hints() {
-        let told = |words: &[&str]| {
+        let mistake_in = |words: &[&str]| {
             let words = [&["runner"], words].concat();
             let error = CommandLine::try_parse_from(&words).expect_err("wrong");
             let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
-            usage_error(&error.render().to_string(), &words, &around(None))
+            usage_error(&error.render().to_string(), &words, &context(None))
         };
         for (words, problem, hint) in [
             (
@@ -350,7 +399,7 @@ mod tests {
             let Mistake {
                 problem: found,
                 hints,
-            } = told(words).expect("an error");
+            } = mistake_in(words).expect("an error");
             assert_eq!(found, problem);
             let mut hints = hints.iter().map(String::as_str);
             if hint.is_some() {
@@ -363,6 +412,19 @@ mod tests {
             assert_eq!(last, expected);
             assert_eq!(hints.next(), None, "{words:?}");
         }
-        assert_eq!(told(&[]), None);
+        assert_eq!(mistake_in(&[]), None);
+        let Mistake { hints, .. } = mistake_in(&["source", "list", "--bogus"]).expect("an error");
+        let last = hints.last().map(String::as_str);
+        assert_eq!(last, Some("see `runner source list --help`"));
+        let of_the_command = &["run", "--bogus", "--", "docker", "run", "-v", "a:/b"];
+        let Mistake { hints, .. } = mistake_in(of_the_command).expect("an error");
+        assert_eq!(hints, ["see `runner run --help`"]);
+        let mut context = context(None);
+        let name = "RUNNER_OPT_VERBOSE";
+        context.variables.insert(name.into(), "x".into());
+        let words = line(&["run", "y"]);
+        let error = "error: invalid value 'x' for '--verbose...': is no number";
+        let mistake = usage_error(error, &words, &context).expect("an error");
+        assert!(mistake.hints[0].contains(name), "{mistake:?}");
     }
 }

@@ -1,48 +1,48 @@
-//! The body's environment: exactly this list, and what was named.
+//! The body's environment variables: a fixed list and those that flags and manifest name.
 
 use sandbox::view::{HOME, INPUT, OUTPUT};
 
-/// Where programs are looked for inside, in this order.
+/// The fixed `PATH` of the body.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// What precedes it for a bundle that brings programs of its own.
+/// Precedes [`PATH`] for a bundle.
 pub(crate) const BUNDLE_PROGRAMS: &str = "/bundle/node_modules/.bin";
 
-/// What the list is made of.
+/// What decides the environment.
 #[derive(Debug, Clone, Default)]
 pub struct Parts<'run> {
     pub run_id: &'run str,
-    /// Whether a bundle may bring programs.
+    /// Whether the body is of a bundle, which may have programs of its own.
     pub has_bundle: bool,
-    /// Directories of programs that were bound from elsewhere: behind the fixed ones for a bundle,
-    /// before them for a command, whose caller has them before.
+    /// Directories of bound host programs: after the fixed ones for a bundle, before them for a
+    /// command, as in the caller's `PATH`.
     pub program_directories: &'run [Vec<u8>],
-    /// Memory of the whole tree: runtimes that would size themselves by the host are told.
+    /// Memory limit of the whole tree, passed to runtimes that would otherwise use the host's size.
     pub memory_bytes: u64,
-    /// The terminal type where the body has a terminal.
+    /// The terminal type, with `-t`.
     pub terminal: Option<&'run [u8]>,
-    /// What an image says; `None` where the host's programs are the body's.
+    /// The image's variables; `None`: the body uses the host's programs.
     pub image: Option<OfImage<'run>>,
-    /// Named variables, in order; a later one replaces an earlier one of the same name.
+    /// Named variables, in order. A later one replaces an earlier one of the same name.
     pub named: &'run [(Vec<u8>, Vec<u8>)],
 }
 
-/// What an image says of the environment in it.
+/// The environment of an image.
 #[derive(Debug, Clone, Copy)]
 pub struct OfImage<'run> {
     /// `Env` of its config.
     pub variables: &'run [(Vec<u8>, Vec<u8>)],
-    /// The home of its user, which counts where `Env` has none.
+    /// The home of its user, used if `Env` has no `HOME`.
     pub home: &'run [u8],
 }
 
 impl<'run> OfImage<'run> {
     fn variable(&self, name: &[u8]) -> Option<&'run [u8]> {
-        let found = self.variables.iter().find(|(known, _)| known == name);
+        let found = self.variables.iter().rfind(|(known, _)| known == name);
         found.map(|(_, value)| value.as_slice())
     }
 }
 
-/// Directories in which a program is looked for, in order.
+/// The entries of the body's `PATH`.
 #[must_use]
 pub(crate) fn search_path(parts: &Parts<'_>) -> Vec<Vec<u8>> {
     let named = parts.named.iter().rev().find(|(name, _)| name == b"PATH");
@@ -53,17 +53,16 @@ pub(crate) fn search_path(parts: &Parts<'_>) -> Vec<Vec<u8>> {
             .collect();
     }
     let mut directories = Vec::new();
-    let of_programs = parts.program_directories.iter().cloned();
     if parts.has_bundle {
         directories.push(BUNDLE_PROGRAMS.as_bytes().to_vec());
     } else {
-        directories.extend(of_programs.clone());
+        directories.extend_from_slice(parts.program_directories);
     }
     let of_image = parts.image.and_then(|image| image.variable(b"PATH"));
     let fixed = of_image.unwrap_or(PATH.as_bytes());
     directories.extend(fixed.split(|byte| *byte == b':').map(<[u8]>::to_vec));
     if parts.has_bundle {
-        directories.extend(of_programs);
+        directories.extend_from_slice(parts.program_directories);
     }
     directories
 }
@@ -71,7 +70,7 @@ pub(crate) fn search_path(parts: &Parts<'_>) -> Vec<Vec<u8>> {
 /// `NAME=value` for each variable.
 #[must_use]
 pub fn environment(parts: &Parts<'_>) -> Vec<Vec<u8>> {
-    // V8 keeps its old space below this; the rest of the limit is for what it does not count.
+    // V8 keeps its old space below this. The rest of the limit is for memory that V8 does not count.
     let heap_mib = (parts.memory_bytes >> 20) * 3 / 4;
     let mut list: Vec<(&[u8], Vec<u8>)> = vec![
         (b"PATH", search_path(parts).join(&b':')),
@@ -97,7 +96,7 @@ pub fn environment(parts: &Parts<'_>) -> Vec<Vec<u8>> {
         list.retain(|(known, _)| *known != b"HOME");
         list.push((b"HOME", image.home.into()));
         for (name, value) in image.variables {
-            // What says where the run's own things lie is not an image's to say; and PATH is in it.
+            // `PATH` is set above. RUNNER_* name paths of the run, which no image may change.
             if name != b"PATH" && !name.starts_with(b"RUNNER_") {
                 list.retain(|(known, _)| *known != name.as_slice());
                 list.push((name, value.clone()));
@@ -155,6 +154,7 @@ mod tests {
     #[test]
     fn an_image_says_what_nobody_names_and_never_where_the_run_s_own_things_lie() {
         let of_image = [
+            (b"PATH".to_vec(), b"/replaced".to_vec()),
             (b"PATH".to_vec(), b"/opt/bin:/bin".to_vec()),
             (b"LANG".to_vec(), b"C".to_vec()),
             (b"A".to_vec(), b"image".to_vec()),

@@ -1,4 +1,4 @@
-//! Who grants: a manifest asks, the caller and the host policy grant.
+//! Grants: a bundle's manifest asks, the caller and the host policy grant.
 
 use egress::allowlist::flag;
 use spec::egress::EgressRule;
@@ -8,72 +8,79 @@ use spec::request::Grants;
 /// Where a manifest comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// It travelled inside the bundle: it only asks.
+    /// From the bundle: it only asks.
     Bundle,
-    /// The caller gave it with `--manifest`: its word is the caller's.
+    /// From `--manifest`: the caller grants what it asks for.
     Caller,
 }
 
-/// One thing that a bundle's own manifest asks for and nobody granted.
+/// Something that a bundle's own manifest asks for and nobody granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ungranted {
-    /// What, with the key that asks.
+    /// What, with the key of the manifest.
     pub what: String,
-    /// The flag that would grant it.
+    /// The flag that grants it.
     pub flag: String,
 }
 
-/// What the caller has already granted by other flags.
+/// What the caller and the host policy grant.
 #[derive(Debug, Clone, Default)]
-pub struct Given<'run> {
-    /// `--grant` and the host policy together.
+pub struct Granted<'run> {
+    /// Of `--grant` and of the host policy.
     pub grants: Grants,
-    /// Entries of `--allow-net`.
+    /// Of `--allow-net`.
     pub hosts: &'run [EgressRule],
-    /// Names that `-e` or `--secret` gave.
+    /// The host has a provider, which `--grant secrets` lets a bundle ask.
+    pub has_secrets_provider: bool,
+    /// Names of `-e` and `--secret`.
     pub variables: Vec<&'run [u8]>,
-    /// Whether the caller stated a workspace.
+    /// `--workspace` is set.
     pub workspace: bool,
-    /// Whether the caller stated another place for outputs.
+    /// `--out-dir` is set.
     pub output_directory: bool,
 }
 
 /// Everything that `manifest` asks for without a grant. Empty for the caller's own manifest.
 #[must_use]
-pub fn ungranted(manifest: &Manifest, origin: Origin, given: &Given<'_>) -> Vec<Ungranted> {
+pub fn ungranted(manifest: &Manifest, origin: Origin, granted: &Granted<'_>) -> Vec<Ungranted> {
     if origin == Origin::Caller {
         return Vec::new();
     }
     let mut missing = Vec::new();
-    let mut ask = |granted: bool, what: String, flag: String| {
-        if !granted {
+    let mut ask = |is_granted: bool, what: String, flag: String| {
+        if !is_granted {
             missing.push(Ungranted { what, flag });
         }
     };
     for request in &manifest.egress {
         let host = request.rule.to_string();
-        let mut named = given.hosts.iter();
-        let granted = given.grants.egress || named.any(|rule| rule.covers(&request.rule));
+        let mut named = granted.hosts.iter();
+        let is_granted = granted.grants.egress || named.any(|rule| rule.covers(&request.rule));
         ask(
-            granted,
+            is_granted,
             format!("egress to {host} ({})", request.source),
             flag(&request.rule),
         );
     }
-    // A literal gives the body nothing of the host's: it could set the variable itself.
+    // A literal needs no grant: the body could set the variable itself.
     let of_host = |secret: &&SecretRequest| secret.reference.is_secret();
     for secret in manifest.secrets.iter().filter(of_host) {
-        let granted = given.grants.secrets || given.variables.contains(&secret.variable.as_bytes());
+        let is_granted =
+            granted.grants.secrets || granted.variables.contains(&secret.variable.as_bytes());
         ask(
-            granted,
+            is_granted,
             format!("secret {} ({})", secret.variable, secret.source),
-            format!("--secret {}=env:{}", secret.variable, secret.variable),
+            if granted.has_secrets_provider {
+                "--grant secrets".to_owned()
+            } else {
+                format!("--secret {}=env:{}", secret.variable, secret.variable)
+            },
         );
     }
     for name in &manifest.env_passthrough {
-        let granted = given.grants.env || given.variables.contains(&name.as_bytes());
+        let is_granted = granted.grants.env || granted.variables.contains(&name.as_bytes());
         ask(
-            granted,
+            is_granted,
             format!("variable {name} (sandbox.env.passthrough)"),
             format!("-e {name}"),
         );
@@ -81,7 +88,7 @@ pub fn ungranted(manifest: &Manifest, origin: Origin, given: &Given<'_>) -> Vec<
     for mount in &manifest.mounts {
         let target = mount.target.as_str();
         ask(
-            given.grants.mounts,
+            granted.grants.mounts,
             format!(
                 "{} mount of the workspace at {target} ({})",
                 mount.mode.name(),
@@ -92,14 +99,14 @@ pub fn ungranted(manifest: &Manifest, origin: Origin, given: &Given<'_>) -> Vec<
     }
     for source in &manifest.workspace_sources {
         ask(
-            given.grants.sources,
+            granted.grants.sources,
             format!("workspace source {}", source.id),
             "--grant sources".to_owned(),
         );
     }
     for restriction in &manifest.restrictions {
         ask(
-            given.grants.policy,
+            granted.grants.policy,
             format!("to be run although `{}` restricts it", restriction.source),
             "--grant policy".to_owned(),
         );
@@ -108,13 +115,14 @@ pub fn ungranted(manifest: &Manifest, origin: Origin, given: &Given<'_>) -> Vec<
         manifest.io.input_files.len(),
         manifest.io.output_files.len(),
     );
-    if given.output_directory {
+    if granted.output_directory {
         outputs = 0;
     }
     let files = inputs + outputs;
+    let noun = if files == 1 { "file" } else { "files" };
     ask(
-        given.workspace || files == 0,
-        format!("{files} files of a workspace (inputsFiles, outputsFiles)"),
+        granted.workspace || files == 0,
+        format!("{files} {noun} of a workspace (inputsFiles, outputsFiles)"),
         "--workspace DIR".to_owned(),
     );
     missing
@@ -134,8 +142,8 @@ mod tests {
     #[test]
     fn a_bundle_s_own_manifest_only_asks() {
         let manifest = parse(GREEDY.as_bytes(), Format::Yaml, "manifest.yaml").expect("parsed");
-        let missing = ungranted(&manifest, Origin::Bundle, &Given::default());
-        let flags: Vec<&str> = missing.iter().map(|one| one.flag.as_str()).collect();
+        let missing = ungranted(&manifest, Origin::Bundle, &Granted::default());
+        let flags: Vec<&str> = missing.iter().map(|item| item.flag.as_str()).collect();
         assert_eq!(
             flags,
             [
@@ -146,19 +154,35 @@ mod tests {
                 "--workspace DIR"
             ]
         );
-        assert!(ungranted(&manifest, Origin::Caller, &Given::default()).is_empty());
+        assert!(ungranted(&manifest, Origin::Caller, &Granted::default()).is_empty());
+    }
+
+    #[test]
+    fn a_secret_of_the_host_s_provider_needs_its_grant() {
+        let manifest = parse(GREEDY.as_bytes(), Format::Yaml, "manifest.yaml").expect("parsed");
+        let mut granted = Granted {
+            has_secrets_provider: true,
+            ..Granted::default()
+        };
+        let asks = |granted: &Granted<'_>| {
+            let missing = ungranted(&manifest, Origin::Bundle, granted);
+            missing.iter().any(|item| item.flag == "--grant secrets")
+        };
+        assert!(asks(&granted));
+        granted.grants.secrets = true;
+        assert!(!asks(&granted));
     }
 
     #[test]
     fn a_place_for_outputs_grants_those_and_no_input() {
-        let given = Given {
+        let of_caller = Granted {
             output_directory: true,
-            ..Given::default()
+            ..Granted::default()
         };
         for (block, granted) in [("outputsFiles", true), ("inputsFiles", false)] {
             let text = format!("run: x.sh\n{block}: {{k: {{path: x}}}}\n");
             let manifest = parse(text.as_bytes(), Format::Yaml, "manifest.yaml").expect("parsed");
-            let missing = ungranted(&manifest, Origin::Bundle, &given);
+            let missing = ungranted(&manifest, Origin::Bundle, &of_caller);
             assert_eq!(missing.is_empty(), granted, "{block}");
         }
     }
@@ -167,8 +191,8 @@ mod tests {
     fn a_literal_needs_no_grant() {
         let text = "run: x.sh\nsecrets: {REGION: {value: eu}, KEY: {oauth: github}}\n";
         let manifest = parse(text.as_bytes(), Format::Yaml, "manifest.yaml").expect("parsed");
-        let missing = ungranted(&manifest, Origin::Bundle, &Given::default());
-        let flags: Vec<&str> = missing.iter().map(|one| one.flag.as_str()).collect();
+        let missing = ungranted(&manifest, Origin::Bundle, &Granted::default());
+        let flags: Vec<&str> = missing.iter().map(|item| item.flag.as_str()).collect();
         assert_eq!(flags, ["--secret KEY=env:KEY"]);
     }
 
@@ -185,11 +209,11 @@ mod tests {
             ("a.com", false),
         ] {
             let hosts = [EgressRule::parse(flag).expect(flag)];
-            let given = Given {
+            let of_caller = Granted {
                 hosts: &hosts,
-                ..Given::default()
+                ..Granted::default()
             };
-            let missing = ungranted(&manifest, Origin::Bundle, &given);
+            let missing = ungranted(&manifest, Origin::Bundle, &of_caller);
             assert_eq!(missing.is_empty(), granted, "{flag}");
         }
     }
@@ -202,13 +226,13 @@ mod tests {
             mounts: true,
             ..Grants::default()
         };
-        let given = Given {
+        let of_caller = Granted {
             grants,
             variables: vec![b"HOST"],
-            ..Given::default()
+            ..Granted::default()
         };
-        let missing = ungranted(&manifest, Origin::Bundle, &given);
-        let flags: Vec<&str> = missing.iter().map(|one| one.flag.as_str()).collect();
+        let missing = ungranted(&manifest, Origin::Bundle, &of_caller);
+        let flags: Vec<&str> = missing.iter().map(|item| item.flag.as_str()).collect();
         assert_eq!(flags, ["--secret KEY=env:KEY", "--workspace DIR"]);
     }
 }

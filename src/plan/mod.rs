@@ -1,4 +1,4 @@
-//! Decisions: what exactly will be done, in what order. Pure; host facts are arguments.
+//! Decides what a run does, without effects. Host facts are arguments.
 #![forbid(unsafe_code)]
 
 pub mod doctor;
@@ -7,5 +7,5 @@ pub mod grants;
 pub mod limits;
 pub(crate) mod node_permission;
 pub mod preparation;
-pub(crate) mod run_place;
+pub(crate) mod resolved_form;
 pub mod sources;

@@ -1,7 +1,7 @@
-//! The provider `node-permission`: Node's own permission flags, for exactly what the view gives.
+//! The provider `node-permission`: Node's permission flags for exactly the paths of the view.
 //!
-//! They are a second wall inside the sandbox, and a stricter one: no child process, no worker, no
-//! native addon, no WASI, and no file beside the places that the body was given.
+//! They add a stricter layer inside the sandbox: no child process, no worker, no native addon, no WASI,
+//! and no file outside the paths of the view.
 
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -11,9 +11,9 @@ use spec::path::escape;
 use spec::request::ViewEntry;
 use spec::run_form::RunForm;
 
-/// What Node may write, besides writable mounts. What it may write it may read.
-const WRITTEN: [&str; 5] = [BUNDLE, SCRATCH, "/tmp", HOME, "/runner/out"];
-/// Options of Node that an exec array may use: none of them changes what the body may do.
+/// What Node may read and write, besides writable mounts.
+const WRITABLE: [&str; 5] = [BUNDLE, SCRATCH, "/tmp", HOME, "/runner/out"];
+/// Options of Node that an exec array may use: none changes what the body may do.
 const HARMLESS: [&str; 8] = [
     "--enable-source-maps",
     "--no-deprecation",
@@ -35,35 +35,28 @@ const HARMLESS_WITH_VALUE: [&str; 7] = [
     "--import",
 ];
 
-/// Why a body cannot be run by this provider: completes "`node-permission` …".
+/// Why this provider cannot run a body. The message continues "`node-permission`".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NodePermissionError {
-    /// Another program than Node.
+pub(crate) enum NodePermissionError {
     #[error("runs Node only, and `run` starts {found}")]
     OtherProgram { found: String },
-    /// TypeScript that needs a loader which starts processes of its own.
     #[error(
-        "cannot run TypeScript through `tsx`, which starts a child process and is refused one; \
+        "cannot run TypeScript through `tsx`, which starts a child process; \
          Node {found} does not run this file by itself"
     )]
     Tsx { found: String },
-    /// Node is not there.
     #[error("needs Node {WANTED}, and no `node` was found")]
     NoNode,
-    /// Node is there, and is a script of a version manager.
+    /// `node` is a script of a version manager.
     #[error("needs Node {WANTED}, and {path} is a script, which the flags would not reach")]
     Script { path: String },
-    /// The version of Node is not known.
     #[error("needs Node {WANTED}, and {path} {problem}")]
     NoVersion { path: String, problem: String },
-    /// A version without a permission model.
     #[error("needs Node {WANTED}, and {path} is {found}")]
     TooOld { path: String, found: String },
-    /// An option that could lift what the flags hold.
     #[error("does not pass the option {option} on to Node: it could lift the permissions")]
     Option { option: String },
-    /// A place that cannot be written as a flag.
-    #[error("cannot name the mount point {target} to Node, which reads `*` and `,` as signs")]
+    #[error("cannot pass the mount point {target} to Node, which treats `*` and `,` specially")]
     Target { target: String },
 }
 
@@ -71,9 +64,8 @@ pub enum NodePermissionError {
 const WANTED: &str = "22.13 or later (or 20, 21, with the experimental flag)";
 
 impl NodePermissionError {
-    /// What to do about it.
     #[must_use]
-    pub const fn hint(&self) -> &'static str {
+    pub(crate) const fn hint(&self) -> &'static str {
         match self {
             Self::OtherProgram { .. } => {
                 "write `run: FILE.js` or `run: [node, …]`, or use `provider: local`"
@@ -101,8 +93,8 @@ pub(crate) const fn flag(version: NodeVersion) -> Option<&'static str> {
     }
 }
 
-/// The flags for what the view gives: the bundle, the scratch files, the input document, the
-/// body's own writable places, and each mount.
+/// The flags for the bundle, the scratch files, the input document, the body's writable directories
+/// and each mount of the view.
 ///
 /// # Errors
 /// [`NodePermissionError::Target`].
@@ -112,7 +104,7 @@ pub(crate) fn flags(
     view: &[ViewEntry],
 ) -> Result<Vec<Vec<u8>>, NodePermissionError> {
     let mut read: Vec<&[u8]> = vec![INPUT.as_bytes()];
-    let mut written: Vec<&[u8]> = WRITTEN.iter().map(|path| path.as_bytes()).collect();
+    let mut writable_paths: Vec<&[u8]> = WRITABLE.iter().map(|path| path.as_bytes()).collect();
     for entry in view {
         let (target, writable) = match entry {
             ViewEntry::Bind {
@@ -127,30 +119,30 @@ pub(crate) fn flags(
             });
         }
         if writable {
-            written.push(bytes);
+            writable_paths.push(bytes);
         } else {
             read.push(bytes);
         }
     }
     let mut flags = vec![model.into()];
-    for path in written.iter().chain(&read) {
+    for path in writable_paths.iter().chain(&read) {
         flags.push([&b"--allow-fs-read="[..], path].concat());
     }
-    for path in written {
+    for path in writable_paths {
         flags.push([&b"--allow-fs-write="[..], path].concat());
     }
-    // Since 25 the model covers the network, where the sandbox has its own word already.
-    if 25 <= version.major {
+    // Since Node 25 the model covers the network, which the sandbox controls already.
+    if version.major >= 25 {
         flags.push(b"--allow-net".to_vec());
     }
     Ok(flags)
 }
 
-/// The run with Node's permission flags before everything that it would read.
+/// Inserts Node's permission flags directly after the program.
 ///
 /// # Errors
 /// [`NodePermissionError`]: another program than Node, a version without a permission model, an
-/// option that could lift it.
+/// option that could lift the permissions.
 pub(crate) fn restrict(
     mut run: ResolvedForm,
     path: &str,
@@ -194,22 +186,22 @@ fn is_plain_typescript(word: &[u8]) -> bool {
     word.ends_with(b".ts") || word.ends_with(b".mts")
 }
 
-/// Options may stand before the program only, and `-e CODE` does not end them.
+/// Node reads options up to the program, and also after `-e CODE`.
 fn check_options(words: &[Vec<u8>]) -> Result<(), NodePermissionError> {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         if !word.starts_with(b"-") || word == b"-" || word == b"--" {
             return Ok(());
         }
-        let known = |list: &[&str]| list.iter().any(|option| option.as_bytes() == word);
-        if known(&HARMLESS_WITH_VALUE) {
-            // A value that looks like an option is read as one.
+        let is_in = |list: &[&str]| list.iter().any(|option| option.as_bytes() == word);
+        if is_in(&HARMLESS_WITH_VALUE) {
+            // Node reads a value that looks like an option as one.
             match words.next() {
                 Some(value) if value.starts_with(b"-") => return Err(refused(value)),
                 _ => continue,
             }
         }
-        if !known(&HARMLESS) {
+        if !is_in(&HARMLESS) {
             return Err(refused(word));
         }
     }

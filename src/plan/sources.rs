@@ -1,32 +1,31 @@
-//! Workspace sources: which of the places that are mounted lie in which of them.
+//! Workspace sources: which mount points are inside the tree of which source.
 
 use spec::path::RelPath;
 
-/// A place in a tree at which something else is going to be mounted.
+/// A mount point in a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// Below the tree's own place.
+pub(crate) struct MountPoint {
+    /// Relative to the tree.
     pub path: RelPath,
-    /// Whether a directory is mounted there.
     pub is_directory: bool,
 }
 
-/// The places among `all` (inside, and whether a directory is mounted there) that lie in the tree
-/// at `target` itself, and in nothing that is mounted below it.
+/// The mount points among `all` (path inside the sandbox, is a directory) that are in the tree at
+/// `target` and not in another tree that is mounted below it.
 #[must_use]
-pub(crate) fn places_in(target: &[u8], all: &[(&[u8], bool)]) -> Vec<Place> {
+pub(crate) fn mount_points_in(target: &[u8], all: &[(&[u8], bool)]) -> Vec<MountPoint> {
     let below = |path: &[u8], above: &[u8]| {
         let rest = path.strip_prefix(above)?.strip_prefix(b"/")?;
         RelPath::parse(rest).ok()
     };
-    let lies_deeper = |path: &[u8]| {
+    let is_in_nested_mount = |path: &[u8]| {
         all.iter()
             .any(|(other, _)| below(other, target).is_some() && below(path, other).is_some())
     };
     all.iter()
-        .filter(|(path, _)| !lies_deeper(path))
+        .filter(|(path, _)| !is_in_nested_mount(path))
         .filter_map(|(path, is_directory)| {
-            Some(Place {
+            Some(MountPoint {
                 path: below(path, target)?,
                 is_directory: *is_directory,
             })
@@ -39,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_lies_in_the_nearest_tree_above_it() {
+    fn a_mount_point_is_in_the_nearest_tree_above_it() {
         let all: &[(&[u8], bool)] = &[
             (b"/w", true),
             (b"/w/a", true),
@@ -48,9 +47,9 @@ mod tests {
             (b"/wide", true),
         ];
         let found = |target: &[u8]| -> Vec<(String, bool)> {
-            places_in(target, all)
+            mount_points_in(target, all)
                 .into_iter()
-                .map(|place| (place.path.to_string(), place.is_directory))
+                .map(|point| (point.path.to_string(), point.is_directory))
                 .collect()
         };
         assert_eq!(

@@ -1,8 +1,8 @@
-//! The remaining wall time. Preparation counts, except for fetching.
+//! The rest of the wall time limit until the body starts.
 //!
 //! Unpacking, validation and staging depend on the untrusted bundle, so they count against the
-//! limit. Fetching images and sources, installing `needs` and asking for secrets have limits of
-//! their own and stop the clock. Creating the sandbox is not counted.
+//! limit. Fetching images and sources and installing `needs` have limits of their own and pause the
+//! clock. It starts once the sandbox exists, and is read for the last time before secrets are read.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -14,45 +14,41 @@ use crate::run::error::RunError;
 pub(super) struct Countdown {
     /// `None`: no limit, or not known yet.
     limit: Cell<Option<Duration>>,
-    since: Instant,
-    stopped: Cell<Duration>,
+    started: Instant,
+    paused: Cell<Duration>,
 }
 
 impl Countdown {
-    /// Starts the clock; `limit` is the caller's, [`Duration::MAX`] for no limit.
+    /// Starts the clock. The caller's `limit` is [`Duration::MAX`] for no limit, and `None` if the
+    /// manifest may set one.
     pub(super) fn start(limit: Option<Duration>) -> Self {
         Self {
             limit: Cell::new(limit.filter(|limit| *limit != Duration::MAX)),
-            since: Instant::now(),
-            stopped: Cell::default(),
+            started: Instant::now(),
+            paused: Cell::default(),
         }
     }
 
-    /// Sets the effective limit.
-    pub(super) fn hold_to(&self, limit: Option<Duration>) {
+    pub(super) fn set_limit(&self, limit: Option<Duration>) {
         self.limit.set(limit);
     }
 
-    /// Does `work` while the clock is stopped.
-    pub(super) fn stopped<Done>(&self, work: impl FnOnce() -> Done) -> Done {
-        let begun = Instant::now();
+    pub(super) fn pause_during<Done>(&self, work: impl FnOnce() -> Done) -> Done {
+        let paused_at = Instant::now();
         let done = work();
-        self.stopped.set(self.stopped.get() + begun.elapsed());
+        self.paused.set(self.paused.get() + paused_at.elapsed());
         done
     }
 
     /// The remaining time; `None` without a limit.
-    pub(super) fn left(&self) -> Option<Duration> {
-        let used = self.since.elapsed().saturating_sub(self.stopped.get());
+    pub(super) fn remaining(&self) -> Option<Duration> {
+        let used = self.started.elapsed().saturating_sub(self.paused.get());
         self.limit.get().map(|limit| limit.saturating_sub(used))
     }
 
     /// Fails if no time is left; `act` names the step for the message.
-    ///
-    /// # Errors
-    /// [`RunError::TimedOut`].
     pub(super) fn check(&self, act: &'static str) -> Result<(), RunError> {
-        match self.left() {
+        match self.remaining() {
             Some(Duration::ZERO) => Err(RunError::TimedOut { act }),
             _ => Ok(()),
         }
@@ -64,24 +60,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_used_is_missing_and_what_stopped_the_clock_is_not() {
+    fn used_time_counts_and_paused_time_does_not() {
         let none = Countdown::start(Some(Duration::MAX));
-        assert_eq!(none.left(), None);
+        assert_eq!(none.remaining(), None);
         assert!(none.check("act").is_ok());
-        none.hold_to(Some(Duration::ZERO));
+        none.set_limit(Some(Duration::ZERO));
         assert!(none.check("act").is_err());
 
         let used = Duration::from_secs(2);
         let limit = Duration::from_secs(3_600);
         let clock = Countdown {
-            since: Instant::now().checked_sub(used).expect("it runs longer"),
+            started: Instant::now().checked_sub(used).expect("it runs longer"),
             ..Countdown::start(Some(limit))
         };
-        assert!(clock.left().is_some_and(|left| left <= limit - used));
-        clock.hold_to(Some(used));
-        assert_eq!(clock.left(), Some(Duration::ZERO));
-        clock.stopped.set(limit);
-        assert_eq!(clock.left(), Some(used));
-        assert_eq!(clock.stopped(|| 7), 7);
+        assert!(clock.remaining().is_some_and(|left| left <= limit - used));
+        clock.set_limit(Some(used));
+        assert_eq!(clock.remaining(), Some(Duration::ZERO));
+        clock.paused.set(limit);
+        assert_eq!(clock.remaining(), Some(used));
+        assert_eq!(clock.pause_during(|| 7), 7);
     }
 }

@@ -1,15 +1,17 @@
-//! Errors of the stages of a run, and how the report shows them.
+//! Errors of the stages of a run, and their form in the report.
 
 use crate::plan::doctor::user_namespaces::{self, Forbidding};
 use crate::plan::grants::Ungranted;
 use crate::plan::limits::LimitError;
 use crate::plan::node_permission::NodePermissionError;
-use crate::run::preparation::PreparationProblem;
+use crate::run::host::user_namespaces::settings;
+use crate::run::preparation::error::PreparationProblem;
 use crate::run::sources::error::SourceError;
-use crate::run::user_namespaces::settings;
+use crate::run::unpacking::UNPACK;
 use crate::staging::ScratchError;
 use archive::UnpackError;
 use bundler::BundleError;
+use reader::{Problem, UnpackFailure};
 use sandbox::cgroups::CgroupError;
 use sandbox::error::SandboxError;
 use sandbox::image_user::ImageUserError;
@@ -24,7 +26,6 @@ use spec::io::contract::{ContractError, Mismatch, ReadDocumentError};
 use spec::io::fs_root::FsRootError;
 use spec::manifest::ManifestError;
 use spec::outcome::Outcome;
-use spec::path::escape;
 use spec::report::{ErrorReport, with_causes};
 use spec::run_form::RunError as RunValueError;
 use spec::tokens::TokenError;
@@ -32,18 +33,18 @@ use spec::tokens::TokenError;
 /// Warning code of a run that timed out before its body started.
 pub(crate) const BODY_NOT_STARTED: &str = "body_not_started";
 
-/// Why a run ended before, or instead of, its body.
 #[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The archive or the directory.
+pub(crate) enum RunError {
     #[error(transparent)]
     Unpack(#[from] UnpackError),
+    /// As the process that unpacks the bundle told it.
+    #[error(transparent)]
+    Reader(Problem),
     #[error(transparent)]
     Manifest(#[from] ManifestError),
     /// A document that the manifest refers to.
     #[error(transparent)]
     Bundle(Box<BundleError>),
-    /// `--run`.
     #[error("--run: {0}")]
     RunValue(#[from] RunValueError),
     #[error(transparent)]
@@ -59,10 +60,8 @@ pub enum RunError {
         #[source]
         error: Box<OciError>,
     },
-    /// The image's own configuration.
     #[error(transparent)]
     ImageUser(#[from] ImageUserError),
-    /// The provider `node-permission`.
     #[error("sandbox.provider: `node-permission` {0}")]
     NodePermission(#[from] NodePermissionError),
     #[error(transparent)]
@@ -71,7 +70,6 @@ pub enum RunError {
     Secret(Box<SecretError>),
     #[error(transparent)]
     Source(Box<SourceError>),
-    /// A token in a path.
     #[error("{place}: {error}")]
     Token {
         place: String,
@@ -81,7 +79,6 @@ pub enum RunError {
     /// The JSON Schema of `inputs` or `outputs`.
     #[error("`{block}`: {error}")]
     Contract {
-        /// `inputs` or `outputs`.
         block: &'static str,
         #[source]
         error: ContractError,
@@ -92,7 +89,6 @@ pub enum RunError {
     /// `--inputs` is not a JSON document.
     #[error("--inputs: {0}")]
     InputsUnreadable(#[from] ReadDocumentError),
-    /// The given inputs do not satisfy the schema.
     #[error("the inputs do not satisfy `inputs`: {}", mismatches(.0))]
     InputsInvalid(Vec<Mismatch>),
     /// The body's output does not satisfy the schema, is not JSON, or lacks a file.
@@ -112,19 +108,12 @@ pub enum RunError {
     /// A bundle's manifest requests something that is not granted.
     #[error(
         "the bundle's own manifest asks for {}",
-        .0.iter().map(|one| one.what.as_str()).collect::<Vec<_>>().join(", ")
+        .0.iter().map(|grant| grant.what.as_str()).collect::<Vec<_>>().join(", ")
     )]
     Ungranted(Vec<Ungranted>),
     /// `needs` could not be installed.
     #[error(transparent)]
     Preparation(Box<PreparationProblem>),
-    /// Valid, but not supported by this version.
-    #[error("{what} is not supported by this version")]
-    Unsupported {
-        code: &'static str,
-        what: String,
-        hint: &'static str,
-    },
     /// Neither a manifest nor `--run`.
     #[error("{message}")]
     NoManifest {
@@ -158,10 +147,8 @@ pub enum RunError {
     },
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
-    /// The records of runs.
     #[error(transparent)]
-    Registry(Box<RecordsError>),
-    /// A failed call of the supervisor.
+    Records(Box<RecordsError>),
     #[error("cannot {act}: {errno}")]
     Host {
         act: String,
@@ -169,19 +156,18 @@ pub enum RunError {
         errno: rustix::io::Errno,
     },
     /// Init ended without a known reason.
-    #[error("process 1 of the sandbox, which is the runner's own, ended unexpectedly: {how}")]
+    #[error("process 1 of the sandbox, the runner's init, ended unexpectedly: {how}")]
     InitDied {
         /// Its signal or exit code.
         how: String,
     },
-    /// Killed processes do not end.
     #[error("processes of the run did not end after SIGKILL")]
     Unkillable,
     /// The caller's signal arrived before the body started.
     #[error("cancelled by signal {signal} before the body was started")]
     Cancelled { signal: i32 },
     /// The wall time ended before the body started.
-    #[error("the wall time was over before the body was started, after {act}")]
+    #[error("the wall time ended before the body was started, after {act}")]
     TimedOut { act: &'static str },
 }
 
@@ -189,17 +175,12 @@ pub enum RunError {
 pub(super) fn mismatches(list: &[Mismatch]) -> String {
     let texts: Vec<String> = list
         .iter()
-        .map(|one| {
-            let pointer = if one.pointer.is_empty() {
-                "/"
-            } else {
-                &one.pointer
+        .map(|mismatch| {
+            let pointer = match mismatch.pointer.as_str() {
+                "" => "/",
+                pointer => pointer,
             };
-            format!(
-                "{}: {}",
-                escape(pointer.as_bytes()),
-                escape(one.message.as_bytes())
-            )
+            format!("{pointer}: {}", mismatch.message)
         })
         .collect();
     texts.join("; ")
@@ -218,7 +199,7 @@ impl From<SandboxError> for RunError {
 
 impl From<RecordsError> for RunError {
     fn from(error: RecordsError) -> Self {
-        Self::Registry(Box::new(error))
+        Self::Records(Box::new(error))
     }
 }
 
@@ -252,13 +233,23 @@ impl From<SecretError> for RunError {
     }
 }
 
+impl From<reader::Unparsed> for RunError {
+    fn from(unparsed: reader::Unparsed) -> Self {
+        match unparsed {
+            reader::Unparsed::Document(error) => Self::InputsUnreadable(error),
+            reader::Unparsed::Cancelled(signal) => Self::Cancelled { signal },
+            reader::Unparsed::Host(errno) => Self::host("parse JSON")(errno),
+        }
+    }
+}
+
 impl From<reader::Refused> for RunError {
     fn from(refused: reader::Refused) -> Self {
         match refused {
             reader::Refused::Schema { block, error } => Self::Contract { block, error },
             reader::Refused::Document(found) => Self::InputsInvalid(found),
             reader::Refused::Cancelled(signal) => Self::Cancelled { signal },
-            reader::Refused::Host(errno) => Self::host("judge by a schema")(errno),
+            reader::Refused::Host(errno) => Self::host("validate by a schema")(errno),
         }
     }
 }
@@ -284,25 +275,41 @@ impl From<MountError> for RunError {
     }
 }
 
+impl From<UnpackFailure> for RunError {
+    fn from(failure: UnpackFailure) -> Self {
+        match failure {
+            UnpackFailure::Problem(problem) => Self::Reader(problem),
+            UnpackFailure::TimedOut => Self::TimedOut { act: UNPACK },
+            UnpackFailure::Cancelled(signal) => Self::Cancelled { signal },
+            UnpackFailure::Source(errno) => UnpackError::Read(errno.into()).into(),
+            UnpackFailure::Host(errno) => Self::Host {
+                act: "start the process that unpacks the bundle".to_owned(),
+                errno,
+            },
+        }
+    }
+}
+
 impl RunError {
-    /// A failed call of the supervisor.
-    pub fn host(act: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Self {
+    /// A failed operation of the supervisor; `act` completes "cannot …".
+    pub(crate) fn host(act: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Self {
         let act = act.into();
         move |errno| Self::Host { act, errno }
     }
 
-    /// `refused`: the request cannot be met. `failed`: the host or the runner could not do its
-    /// part, or the body broke the contract.
+    /// `refused`: the request cannot be met. `failed`: the host or the runner failed, or the body
+    /// broke the contract.
     #[must_use]
-    pub fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> Outcome {
         match self {
             Self::Unpack(error) if !error.is_refusal() => Outcome::Failed,
+            Self::Reader(problem) if !problem.is_refusal() => Outcome::Failed,
             Self::Source(error) if !error.is_refusal() => Outcome::Failed,
             Self::ImagePull { error, .. } if error.is_temporary() => Outcome::Failed,
             Self::Sandbox { .. }
             | Self::Program { .. }
             | Self::Cgroup(_)
-            | Self::Registry(_)
+            | Self::Records(_)
             | Self::Host { .. }
             | Self::InitDied { .. }
             | Self::Unkillable
@@ -318,6 +325,7 @@ impl RunError {
     fn code(&self) -> String {
         match self {
             Self::Unpack(error) => error.code().to_owned(),
+            Self::Reader(problem) => problem.code.clone(),
             Self::Manifest(error) => error.code().to_owned(),
             Self::Bundle(error) => error.code().to_owned(),
             Self::RunValue(error) => error.code().to_owned(),
@@ -335,7 +343,7 @@ impl RunError {
             Self::FsRoot(_) => "fs_root_invalid".to_owned(),
             Self::InputsUnreadable(_) => "inputs_unreadable".to_owned(),
             Self::InputsInvalid(_) => "invalid-input".to_owned(),
-            Self::Output { code, .. } | Self::Unsupported { code, .. } => (*code).to_owned(),
+            Self::Output { code, .. } => (*code).to_owned(),
             Self::Undelivered { .. } => "output_undelivered".to_owned(),
             Self::Ungranted(_) => "grant_required".to_owned(),
             Self::Preparation(error) => error.code().to_owned(),
@@ -343,7 +351,7 @@ impl RunError {
             Self::Argument { code, .. } => (*code).to_owned(),
             Self::Sandbox { error, .. } | Self::Program { error, .. } => error.code().to_owned(),
             Self::Cgroup(_) => "cgroup_failed".to_owned(),
-            Self::Registry(_) => "runtime_directory_unusable".to_owned(),
+            Self::Records(_) => "runtime_directory_unusable".to_owned(),
             Self::Host { .. } => "host_failed".to_owned(),
             Self::InitDied { .. } => "init_died".to_owned(),
             Self::Unkillable => "unkillable".to_owned(),
@@ -355,6 +363,7 @@ impl RunError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Unpack(error) => error.hint(),
+            Self::Reader(problem) => problem.hint.clone(),
             Self::Manifest(error) => error.hint(),
             Self::Bundle(error) => error.hint(),
             Self::RunValue(error) => error.hint(),
@@ -369,7 +378,8 @@ impl RunError {
             Self::Source(error) => error.hint(),
             Self::Token { error, .. } => error.hint(),
             Self::Ungranted(missing) => {
-                let mut flags: Vec<&str> = missing.iter().map(|one| one.flag.as_str()).collect();
+                let mut flags: Vec<&str> =
+                    missing.iter().map(|grant| grant.flag.as_str()).collect();
                 flags.sort_unstable();
                 flags.dedup();
                 Some(format!(
@@ -378,15 +388,14 @@ impl RunError {
                 ))
             }
             Self::Preparation(error) => error.hint(),
-            Self::Unsupported { hint, .. } => Some((*hint).to_owned()),
             Self::NoManifest { hint, .. } => Some(hint.clone()),
             Self::Argument { hint, .. } | Self::Undelivered { hint, .. } => hint.clone(),
             Self::Sandbox { error, forbidding } => {
                 user_namespaces::mend(forbidding).or_else(|| error.hint())
             }
             Self::Program { hint, .. } => Some(hint.clone()),
-            Self::Registry(_) => {
-                Some("name a directory of your own with RUNNER_OPT_RUNTIME_DIRECTORY".to_owned())
+            Self::Records(_) => {
+                Some("set RUNNER_OPT_RUNTIME_DIRECTORY to a directory of your own".to_owned())
             }
             _ => None,
         }
@@ -394,7 +403,7 @@ impl RunError {
 
     /// Converts to the report's form: the message with its chain of causes.
     #[must_use]
-    pub fn report(&self) -> ErrorReport {
+    pub(crate) fn report(&self) -> ErrorReport {
         ErrorReport {
             code: self.code(),
             message: with_causes(self),

@@ -4,24 +4,28 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Duration;
 
 use crate::plan::limits::Limits;
-use crate::run::contract::{IoContract, WaitLimit};
+use crate::run::Run;
+use crate::run::contract::{self, IoContract, space};
 use crate::run::countdown::Countdown;
 use crate::run::error::RunError;
-use crate::run::file_roots::FileRoots;
+use crate::run::host::resources::{self, RunHost};
 use crate::run::image::SelectedImage;
 use crate::run::inputs::Inputs;
-use crate::run::loaded_manifest::{BundleFiles, LoadedManifest};
-use crate::run::network::NetworkSetup;
-use crate::run::not_started::Attempt;
-use crate::run::outputs::keep;
-use crate::run::planned::PlannedRun;
-use crate::run::planning::{LaunchInputs, resolve_limits};
+use crate::run::inputs::file_roots::FileRoots;
+use crate::run::inputs::loaded_manifest::LoadedManifest;
+use crate::run::interruptible::WaitLimit;
+use crate::run::launching::launch_plan::{self, LaunchInputs};
+use crate::run::launching::secret_values::{self, RequestedSecrets};
+use crate::run::launching::start_failure::{self, Attempt};
+use crate::run::outputs::copy_kept_directories;
+use crate::run::planning::PlannedRun;
+use crate::run::planning::limits::resolve_limits;
 use crate::run::reporting::ReportBuilder;
-use crate::run::resources::RunHost;
-use crate::run::secret_values::WantedSecrets;
 use crate::run::sources::Sources;
-use crate::run::unpacking::Bundle;
-use crate::run::{Run, contract, network, not_started, planning, resources, secret_values};
+use crate::run::supervision::network::NetworkSetup;
+use crate::run::supervision::published_ports;
+use crate::run::unpacking::bundle_files::BundleFiles;
+use crate::run::unpacking::{Bundle, UNPACK};
 use crate::staging::{self, FileLimits};
 use archive::OpenedArchive;
 use egress::relay::Published;
@@ -61,7 +65,6 @@ struct Unpacked {
     bundle: Option<Bundle>,
 }
 
-/// The run is resolved.
 struct Planned {
     prepared: Prepared,
     pipes: Pipes,
@@ -71,7 +74,7 @@ struct Planned {
     in_use: Option<InUse>,
 }
 
-/// The image and the workspace sources are available.
+/// The image and the workspace sources are mounted.
 struct Materialized {
     planned: Planned,
     sources: Sources,
@@ -84,7 +87,6 @@ struct Staged {
     contract: IoContract,
 }
 
-/// The body runs.
 struct Running {
     launched: Launched,
     pipes: Pipes,
@@ -106,7 +108,6 @@ pub(super) struct Supervised {
     _image: Option<SelectedImage>,
 }
 
-/// The body has ended.
 struct Ended {
     launched: Launched,
     supervised: Supervised,
@@ -118,10 +119,7 @@ struct Ended {
 }
 
 impl Run<'_> {
-    /// Does the run. The report holds what was found out up to a failure.
-    ///
-    /// # Errors
-    /// [`RunError`]: why the body did not start, or what failed after it.
+    /// Does the run. After a failure, the report has the facts of the stages before it.
     pub(super) fn execute(
         &self,
         prefork: Option<Prefork>,
@@ -129,14 +127,14 @@ impl Run<'_> {
         report: &mut ReportBuilder,
     ) -> Result<(), RunError> {
         let inputs = self.open_inputs()?;
-        // Comes first: a signal that ended us in between would leave resources behind.
+        // Comes before any resource: a signal that ended this process would leave it behind.
         let signals = listen_for_signals().map_err(RunError::host("listen for signals"))?;
         // Each relayed connection takes two descriptors.
         rlimit::raise(rlimit::resource::OPEN_FILES)
             .map_err(RunError::host("raise the limit of open descriptors"))?;
-        let host = RunHost::look(self.request, prefork.is_some())?;
+        let host = RunHost::inspect(self.request, prefork.is_some())?;
         report.warn(host.collect_leftovers()?);
-        report.cgroup_backend(host.backend());
+        report.record_cgroup_backend(host.backend());
         let run_id = report.run_id();
         let mut resources = host.acquire(self.request, self.policy, run_id, seed)?;
         let mut execution = Execution {
@@ -147,7 +145,7 @@ impl Run<'_> {
         };
         let result = execution.stages(prefork, inputs);
         report.warn(resources::release(resources));
-        report.lap("clean");
+        report.end_phase("clean");
         result
     }
 }
@@ -167,12 +165,12 @@ impl<'run> Execution<'run> {
 
     fn wait_limit(&self, countdown: &Countdown) -> WaitLimit<'run> {
         WaitLimit {
-            time: countdown.left(),
+            time: countdown.remaining(),
             signals: Some(self.signals),
         }
     }
 
-    /// Waits until the child has its namespaces and hands over its writable space.
+    /// Waits until the child has its namespaces and has passed its writable space to this process.
     fn prepare(
         &mut self,
         prefork: Option<Prefork>,
@@ -193,7 +191,7 @@ impl<'run> Execution<'run> {
             Some(_) => None,
         };
         let prepared = preparing.finish(&self.resources.base)?;
-        self.report.lap("prepare");
+        self.report.end_phase("prepare");
         Ok(Waiting {
             prepared,
             pipes,
@@ -212,18 +210,18 @@ impl<'run> Execution<'run> {
         let bundle = match archive {
             None => None,
             Some(archive) => {
-                let found = self.run.look_up(archive, wait_limit)?;
-                self.report.warn(found.warning);
+                let looked_up = self.run.look_up(archive, wait_limit)?;
+                self.report.warn(looked_up.warning);
                 let (prepared, resources) = (&mut waiting.prepared, &*self.resources);
                 let bundle = self
                     .run
-                    .unpack(found.from, prepared, resources, wait_limit)?;
-                self.report.unpacked(&bundle);
+                    .unpack(looked_up.source, prepared, resources, wait_limit)?;
+                self.report.record_bundle(&bundle);
+                countdown.check(UNPACK)?;
                 Some(bundle)
             }
         };
-        countdown.check("unpacking the bundle")?;
-        self.report.lap("unpack");
+        self.report.end_phase("unpack");
         Ok(Unpacked { waiting, bundle })
     }
 
@@ -246,19 +244,23 @@ impl<'run> Execution<'run> {
         let run = match planned {
             Some(planned) => planned,
             // Blocks and packages may be fetched.
-            None => countdown.stopped(|| self.plan_run(bundle.as_ref(), manifest))?,
+            None => countdown.pause_during(|| self.plan_run(bundle.as_ref(), manifest))?,
         };
-        countdown.hold_to(run.limits.time(Limit::WallTime));
+        countdown.set_limit(run.limits.time(Limit::WallTime));
         let in_use = match &mut bundle {
             Some(bundle) => {
                 let in_use = self
                     .run
                     .finish_bundle(bundle, &mut prepared, self.resources)?;
-                self.report.bundle_view(bundle.view());
+                self.report.record_bundle_view(bundle.view());
                 in_use
             }
             None => None,
         };
+        // Until now, the limit of the manifest was not known.
+        if bundle.is_some() {
+            countdown.check(UNPACK)?;
+        }
         Ok(Planned {
             prepared,
             pipes,
@@ -274,11 +276,11 @@ impl<'run> Execution<'run> {
         manifest: Option<LoadedManifest>,
     ) -> Result<PlannedRun, RunError> {
         let (run, host) = (self.run, &self.resources.host);
-        let resolved = run.choose(bundle, manifest, self.signals)?;
-        self.report.resolved(&resolved);
+        let resolved = run.resolve(bundle, manifest, self.signals)?;
+        self.report.record_resolved(&resolved);
         let coverage = self.resources.coverage();
         let effective = resolve_limits(run.request, run.policy, host, &coverage, &resolved)?;
-        self.report.limits(&effective);
+        self.report.record_limits(&effective);
         match effective.refusals.into_iter().next() {
             Some(refusal) => Err(refusal),
             None => PlannedRun::new(run, resolved, effective.limits, self.resources),
@@ -293,19 +295,20 @@ impl<'run> Execution<'run> {
         let _phase = debug_span!("materialize").entered();
         let (prepared, resolved) = (&mut planned.prepared, &planned.run.resolved);
         let (run, resources) = (self.run, &*self.resources);
-        let mut materialized = countdown
-            .stopped(|| run.materialize_sources(resolved, prepared, resources, self.signals))?;
-        self.report.sources(&mut materialized);
-        let sources = self.report.take(materialized.sources)?;
+        let mut materialized = countdown.pause_during(|| {
+            run.materialize_sources(resolved, prepared, resources, self.signals)
+        })?;
+        self.report.record_sources(&mut materialized);
+        let sources = self.report.unwrap_part(materialized.sources)?;
         if !resolved.manifest.workspace_sources.is_empty() {
-            self.report.lap("sources");
+            self.report.end_phase("sources");
         }
         let image = run.mount_image(resources, prepared, resolved, &sources)?;
         let root = image.map(|mounted| {
-            self.report.image(&mounted);
+            self.report.record_image(&mounted);
             mounted.root
         });
-        countdown.check("unpacking the bundle")?;
+        countdown.check("mounting the image and the sources")?;
         Ok(Materialized {
             planned,
             sources,
@@ -333,11 +336,11 @@ impl<'run> Execution<'run> {
             resolved.grants.outputs,
             self.wait_limit(countdown),
         )?;
-        countdown.check("judging the inputs")?;
-        contract::check_destinations(&contract.output_files)?;
-        self.report.lap("plan");
-        self.fill_space(&materialized.planned.prepared, &contract, file_roots)?;
-        self.report.lap("stage");
+        countdown.check("validating the inputs")?;
+        self.run.check_outputs(&contract, file_roots)?;
+        self.report.end_phase("plan");
+        self.write_inputs(&materialized.planned.prepared, &contract, file_roots)?;
+        self.report.end_phase("stage");
         countdown.check("staging the inputs")?;
         Ok(Staged {
             materialized,
@@ -345,7 +348,7 @@ impl<'run> Execution<'run> {
         })
     }
 
-    fn fill_space(
+    fn write_inputs(
         &mut self,
         prepared: &Prepared,
         contract: &IoContract,
@@ -357,14 +360,14 @@ impl<'run> Execution<'run> {
         }
         if let Some(text) = &contract.input {
             let _assumed = self.run.assume_body_ids(self.resources)?;
-            contract::write_input(prepared.space(), text)?;
+            space::write_input(prepared.space(), text)?;
         }
-        let Some(workspace) = file_roots.to_stage_from(contract)? else {
+        let Some(workspace) = file_roots.workspace_of_inputs(contract)? else {
             return Ok(());
         };
         let directory = {
             let _assumed = self.run.assume_body_ids(self.resources)?;
-            contract::open_directory(prepared.space(), "scratch")?
+            space::open_directory(prepared.space(), "scratch")?
         };
         let staged = staging::stage(
             workspace,
@@ -373,7 +376,7 @@ impl<'run> Execution<'run> {
             self.resources.body_ids(),
             &FileLimits::default(),
         )?;
-        self.report.staged(staged);
+        self.report.record_inputs(staged);
         Ok(())
     }
 
@@ -407,18 +410,18 @@ impl<'run> Execution<'run> {
             mut network_setup,
         } = run;
         let request = self.run.request;
-        // The time for secrets and the launch does not count.
-        let wall_time = countdown.left();
+        // Reading secrets and the launch do not count.
+        let wall_time = countdown.remaining();
         // Comes last, so that no secret is requested for a run that is refused for another reason.
-        let wanted = WantedSecrets::of(request, self.run.policy, &resolved)?;
-        self.report.warn(wanted.warnings());
+        let secrets = RequestedSecrets::collect(request, self.run.policy, &resolved)?;
+        self.report.warn(secrets.warnings());
+        network_setup.start(published)?;
         let masks = &mut self.run.masks.borrow_mut();
-        let revealed = wanted.reveal(self.run.policy, &mut resolved, self.signals, masks)?;
-        self.report.revealed(revealed);
-        network::report_ports(&published, &request.network)?;
-        network_setup.published = published;
-        let space_in_use = planning::space_in_use(&prepared)?;
-        let (mut plan, trees) = planning::launch_plan(LaunchInputs {
+        let revealed = secrets.reveal(self.run.policy, &mut resolved, self.signals, masks)?;
+        self.report.record_secrets(revealed);
+        published_ports::report_ports(&network_setup.published, &request.network)?;
+        let space_in_use = launch_plan::space_in_use(&prepared)?;
+        let (mut plan, trees) = launch_plan::launch_plan(LaunchInputs {
             request,
             resources: self.resources,
             resolved: &resolved,
@@ -431,7 +434,7 @@ impl<'run> Execution<'run> {
         plan.network = network_setup.plan.take();
         plan.null_stdin = contract.input.is_none() && !request.streams.interactive;
         let launched = launch(prepared, &plan, &trees, &joins);
-        secret_values::forget(&mut resolved, &mut plan.environment);
+        secret_values::overwrite_values(&mut resolved, &mut plan.environment);
         let launched = launched.map_err(|error| {
             let files = bundle.as_ref().map(Bundle::files);
             let files = files.as_ref().map(|files| files as &dyn BundleFiles);
@@ -440,9 +443,9 @@ impl<'run> Execution<'run> {
                 resolved: &resolved,
                 programs: &plan.programs,
             };
-            not_started::of_launch(error, &self.resources.host, &sources, files, &attempt)
+            start_failure::explain_launch(error, &self.resources.host, &sources, files, &attempt)
         })?;
-        self.report.lap("launch");
+        self.report.end_phase("launch");
         let mut all_in_use = sources.in_use;
         all_in_use.extend(in_use);
         Ok(Running {
@@ -477,11 +480,11 @@ impl<'run> Execution<'run> {
             self.signals,
             &mut supervised,
         )?;
-        self.report.lap("body");
+        self.report.end_phase("body");
         let unkillable = watched.observed.unkillable;
         let stdout = self
             .report
-            .ended(watched, resources, &supervised, &launched);
+            .record_end(watched, resources, &supervised, &launched);
         Ok(Ended {
             launched,
             supervised,
@@ -499,26 +502,27 @@ impl<'run> Execution<'run> {
             return Ok(());
         }
         let (launched, contract) = (&ended.launched, &ended.supervised.contract);
-        // A separate limit: the body may have used up the wall time.
+        // Starts again: the body may have used up its wall time.
         let wait_limit = WaitLimit {
             time: self.run.request.limits.wall_time(),
             signals: Some(self.signals),
         };
         let (run, report, resources) = (self.run, &mut *self.report, &mut *self.resources);
-        let printed = report.printed(ended.stdout.as_deref());
-        let taken = run.take_output(resources, launched, contract, &printed, wait_limit);
-        report.output(taken);
+        let printed = report.body_output(ended.stdout.as_deref());
+        let document =
+            run.read_output_document(resources, launched, contract, &printed, wait_limit);
+        report.record_output(document);
         let (id, outcome) = (report.run_id(), report.outcome());
         let outputs = run.sync(resources, launched, file_roots, contract, id, outcome);
-        report.outputs(outputs, &contract.required_outputs);
-        if let Some(directory) = run.make_kept_directory(report.run_id())? {
-            report.kept(&directory);
-            report.take(keep(launched, &directory))?;
+        report.record_outputs(outputs, &contract.required_outputs);
+        if let Some(directory) = run.make_kept_directory(&mut resources.record, report.run_id())? {
+            report.record_kept_directory(&directory);
+            report.unwrap_part(copy_kept_directories(launched, &directory))?;
         }
         if let Some(preparing) = run.preparing.filter(|_| report.has_succeeded()) {
-            preparing.take(launched)?;
+            preparing.harvest(launched)?;
         }
-        self.report.lap("sync");
+        self.report.end_phase("sync");
         Ok(())
     }
 }

@@ -1,18 +1,81 @@
-//! A reader that a signal or the time limit interrupts: a slow bundle must not keep the runner from
-//! ending.
+//! A reader that a signal or the time limit interrupts, so that a slow bundle cannot block the runner.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use crate::run::error::RunError;
-use archive::AHEAD_FROM_BYTES;
+use archive::{AHEAD_FROM_BYTES, Surveyed, UnpackLimits, Unpacked};
+use reader::{Documents, ParseDocuments, SurveyTask, Target, UnpackFailure, UnpackTask};
 use sys::signal;
+use sys::worker::Sent;
+
+pub(super) use reader::WaitLimit;
+
+/// Unpacks the archive `file` in a confined process.
+pub(super) fn unpack(
+    file: File,
+    target: Target<'_>,
+    limits: &UnpackLimits,
+    documents: &ParseDocuments<'_>,
+    wait_limit: WaitLimit<'_>,
+) -> Result<(Unpacked, Documents), UnpackFailure> {
+    let ahead_from_bytes = ahead_from_bytes(&file);
+    send(&file, wait_limit, |archive| {
+        let task = UnpackTask {
+            target,
+            limits,
+            ahead_from_bytes,
+            documents,
+        };
+        reader::unpack(archive, task, wait_limit)
+    })
+}
+
+/// Reads the archive `file` in a confined process. A signal ends this process.
+pub(super) fn survey(
+    file: &File,
+    task: &SurveyTask<'_>,
+) -> Result<(Surveyed, Documents), UnpackFailure> {
+    let wait_limit = WaitLimit::default();
+    send(file, wait_limit, |archive| {
+        reader::survey(archive, task, wait_limit)
+    })
+}
+
+fn send<Done>(
+    file: &File,
+    wait_limit: WaitLimit<'_>,
+    read: impl FnOnce(Sent<'_>) -> Result<Done, UnpackFailure>,
+) -> Result<Done, UnpackFailure> {
+    let source = rustix::io::fcntl_dupfd_cloexec(file, 3).map_err(UnpackFailure::Host)?;
+    let mut source = Interruptible::new(File::from(source), wait_limit);
+    let done = read(Sent {
+        source: &mut source,
+        descriptor: Some(file.as_fd()),
+    });
+    match source.ended {
+        None => done,
+        Some(Ended::Signal(signal)) => Err(UnpackFailure::Cancelled(signal)),
+        Some(Ended::Late) => Err(UnpackFailure::TimedOut),
+    }
+}
+
+/// The inflated byte from which a thread may read ahead; never for a pipe, whose writer could
+/// delay a refusal that is already known.
+fn ahead_from_bytes(file: &File) -> u64 {
+    let status = rustix::fs::fstat(file);
+    let file_type = status.map(|status| FileType::from_raw_mode(status.st_mode));
+    match file_type {
+        Ok(FileType::RegularFile) => AHEAD_FROM_BYTES,
+        _ => u64::MAX,
+    }
+}
 
 /// Reads a file until its end, a cancelling signal, or the time limit.
 #[derive(Debug)]
@@ -31,28 +94,19 @@ enum Ended {
 }
 
 impl<'run> Interruptible<'run> {
-    /// Reads `source`; `signals` is the descriptor of the signals that cancel a run, `None` if they
-    /// end the process.
-    pub(super) fn new(source: File, signals: Option<BorrowedFd<'run>>) -> Self {
+    pub(super) fn new(file: File, wait_limit: WaitLimit<'run>) -> Self {
         Self {
-            source,
-            signals,
-            until: None,
+            source: file,
+            signals: wait_limit.signals,
+            // A limit beyond the clock's range is no limit.
+            until: wait_limit
+                .time
+                .and_then(|left| Instant::now().checked_add(left)),
             ended: None,
         }
     }
 
-    /// Sets the time limit.
-    pub(super) fn within(self, left: Option<Duration>) -> Self {
-        // A limit beyond the clock's range is no limit.
-        let until = left.and_then(|left| Instant::now().checked_add(left));
-        Self { until, ..self }
-    }
-
     /// The interruption as an error; `act` names the step.
-    ///
-    /// # Errors
-    /// [`RunError::Cancelled`], [`RunError::TimedOut`].
     pub(super) fn check(&self, act: &'static str) -> Result<(), RunError> {
         match self.ended {
             None => Ok(()),
@@ -61,18 +115,6 @@ impl<'run> Interruptible<'run> {
         }
     }
 
-    /// The inflated byte from which a thread may read ahead; never for a pipe, whose writer could
-    /// delay a refusal that is already known.
-    pub(super) fn ahead_from_bytes(&self) -> u64 {
-        let status = rustix::fs::fstat(&self.source);
-        let file_type = status.map(|status| FileType::from_raw_mode(status.st_mode));
-        match file_type {
-            Ok(FileType::RegularFile) => AHEAD_FROM_BYTES,
-            _ => u64::MAX,
-        }
-    }
-
-    /// The remaining time for poll(2).
     fn left(&mut self) -> Result<Option<Timespec>, Errno> {
         let Some(until) = self.until else {
             return Ok(None);

@@ -1,55 +1,29 @@
 //! One run, from request to report: start reading here, at [`execute`].
 //!
-//! `exec` has the stages in order.
+//! `exec` has the stages in order. Each stage has a directory: `inputs`, `host`, `unpacking`,
+//! `planning`, `image` and `sources`, `contract`, `launching`, `supervision`, `outputs`. All stages use
+//! `error`, `refusals`, `reporting`, `countdown` and `interruptible`.
 
-pub mod artifacts;
-mod block_documents;
-pub(crate) mod cache_verbs;
-mod cached_bundle;
-mod callers_program;
-mod command;
-pub mod contract;
+mod contract;
 mod countdown;
-pub mod doctor;
 mod dry_run;
-pub mod early;
-pub mod error;
+pub(crate) mod error;
 mod exec;
-mod file_roots;
-pub mod image;
+mod fetching;
+pub(crate) mod host;
+mod image;
 mod inputs;
-mod inside;
-pub(crate) mod interpreters;
 mod interruptible;
-mod invisible_arguments;
-mod line_ends;
-pub(crate) mod loaded_manifest;
-mod needs;
-mod network;
-pub(crate) mod network_report;
-pub mod node;
-mod not_started;
+mod launching;
 mod outputs;
-mod planned;
 mod planning;
-pub mod preparation;
-pub mod program;
-pub mod progress;
-mod provider;
+mod preparation;
 mod refusals;
 mod reporting;
-pub mod resolved;
-pub mod resources;
-pub mod scope;
-mod secret_values;
-mod shebang;
-pub mod shims;
-pub(crate) mod source_verbs;
-pub mod sources;
+mod sources;
 mod supervision;
-pub mod unpacking;
-pub mod user_namespaces;
-mod view;
+mod unpacking;
+pub(crate) mod verbs;
 
 use std::cell::RefCell;
 
@@ -57,32 +31,41 @@ use rustix::fs::Mode;
 
 pub use crate::run::dry_run::plan;
 use crate::run::error::RunError;
-use crate::run::preparation::Preparing;
-use crate::run::reporting::Beginning;
-use crate::run::reporting::ReportBuilder;
+use crate::run::preparation::nested::PreparationRun;
+use crate::run::reporting::{Beginning, ReportBuilder};
 use sandbox::prefork::Prefork;
 use secrets::mask::Masks;
 use spec::host_policy::HostPolicy;
-use spec::report::Report;
+use spec::report::{ErrorReport, Report};
 use spec::request::Request;
 
-/// Does one run. Always returns a report.
+/// Does one run. Returns a report also for a run that fails.
 ///
 /// The calling process must have one thread only: see [`Prefork::start`].
 #[must_use]
 pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
-    execute_in(None, request, policy)
+    execute_with(None, request, policy, false)
 }
 
-/// Does a run with a child that was forked earlier; without one, forks when the cgroups are known.
+/// Does the last run of this process, which can do nothing but report it afterwards: the process
+/// gives up its rights once the body runs. `prefork` is a child that was forked earlier; without one,
+/// forks once the cgroups are known.
 #[must_use]
-pub(crate) fn execute_in(
+pub(crate) fn execute_last(
     prefork: Option<Prefork>,
     request: &Request,
     policy: &HostPolicy,
 ) -> Report {
-    // Files created here have explicit modes, which the caller's umask must not narrow. The report
-    // is already open.
+    execute_with(prefork, request, policy, true)
+}
+
+fn execute_with(
+    prefork: Option<Prefork>,
+    request: &Request,
+    policy: &HostPolicy,
+    is_last: bool,
+) -> Report {
+    // The caller's umask must not narrow the explicit modes of files that are created here.
     rustix::process::umask(Mode::WGRP | Mode::WOTH);
     let seed = random_bytes();
     let beginning = Beginning::now(*seed.as_ref().unwrap_or(&[0; 10]));
@@ -93,6 +76,7 @@ pub(crate) fn execute_in(
         start_unix_s: beginning.unix_s(),
         masks: &masks,
         preparing: None,
+        is_last,
     };
     let mut report = ReportBuilder::new(beginning.report());
     let _run = tracing::debug_span!("run", id = report.run_id()).entered();
@@ -100,7 +84,15 @@ pub(crate) fn execute_in(
         Ok(seed) => run.execute(prefork, seed, &mut report),
         Err(error) => Err(error),
     };
-    reporting::conclude(report.finish(result), masks)
+    report.finish(result, masks)
+}
+
+/// Returns the report of an invocation that was refused before it became a run.
+pub(crate) fn refused_report(error: ErrorReport) -> Report {
+    // Without random bytes the id may not be unique. That is no risk: nothing on the host has its name.
+    let mut report = Beginning::now(random_bytes().unwrap_or_default()).report();
+    report.error = Some(error);
+    report
 }
 
 #[derive(Clone, Copy)]
@@ -108,10 +100,12 @@ struct Run<'run> {
     request: &'run Request,
     policy: &'run HostPolicy,
     start_unix_s: i64,
-    /// The secret values that the body got.
+    /// Secret values of the body, to be masked in the report.
     masks: &'run RefCell<Masks>,
     /// The preparation that this run belongs to.
-    preparing: Option<Preparing<'run>>,
+    preparing: Option<PreparationRun<'run>>,
+    /// The process ends after this run, so it may give up rights.
+    is_last: bool,
 }
 
 /// Ten unpredictable bytes.

@@ -1,19 +1,19 @@
-//! Collects or returns the reasons for refusing a run.
+//! Reasons for refusing a run.
 
 use crate::run::error::RunError;
 
-/// Reasons for refusing a run: a run fails with the first, a plan collects all.
+/// Fails with the first reason in a run; collects all reasons in a plan.
 #[derive(Debug)]
-pub(crate) struct Refusals {
+pub(super) struct Refusals {
     collected: Option<Vec<RunError>>,
 }
 
 impl Refusals {
-    pub(crate) fn fail() -> Self {
+    pub(super) fn fail() -> Self {
         Self { collected: None }
     }
 
-    pub(crate) fn collecting() -> Self {
+    pub(super) fn collecting() -> Self {
         Self {
             collected: Some(Vec::new()),
         }
@@ -23,7 +23,7 @@ impl Refusals {
     ///
     /// # Errors
     /// The error of `result`, unless errors are collected.
-    pub(crate) fn check<T>(&mut self, result: Result<T, RunError>) -> Result<Option<T>, RunError> {
+    pub(super) fn check<T>(&mut self, result: Result<T, RunError>) -> Result<Option<T>, RunError> {
         match (result, &mut self.collected) {
             (Ok(value), _) => Ok(Some(value)),
             (Err(error), None) => Err(error),
@@ -34,11 +34,11 @@ impl Refusals {
         }
     }
 
-    pub(crate) fn refuse(&mut self, error: RunError) -> Result<(), RunError> {
+    pub(super) fn refuse(&mut self, error: RunError) -> Result<(), RunError> {
         self.check::<()>(Err(error)).map(drop)
     }
 
-    pub(crate) fn into_vec(self) -> Vec<RunError> {
+    pub(super) fn into_vec(self) -> Vec<RunError> {
         self.collected.unwrap_or_default()
     }
 }

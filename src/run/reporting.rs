@@ -1,4 +1,4 @@
-//! Building the report: phases, usage, exit, streams.
+//! Builds the report: phases, usage, exit, streams.
 
 use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt as _;
@@ -7,16 +7,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::plan::grants::Origin;
 use crate::plan::limits::Limits;
-use crate::run::contract;
 use crate::run::error::{BODY_NOT_STARTED, RunError};
 use crate::run::exec::Supervised;
-use crate::run::image::{MountedImage, SelectedImage};
-use crate::run::invisible_arguments::ARGUMENT_NOT_VISIBLE;
-use crate::run::line_ends::{NOT_FOUND, SCRIPT_LINE_ENDS};
-use crate::run::outputs::{Printed, TakenOutput, file_warnings};
-use crate::run::planning::EffectiveLimits;
-use crate::run::resolved::ResolvedRun;
-use crate::run::secret_values::Revealed;
+use crate::run::image::SelectedImage;
+use crate::run::image::root::MountedImage;
+use crate::run::launching::secret_values::Revealed;
+use crate::run::outputs::{BodyOutput, OutputDocument, document, file_warnings};
+use crate::run::planning::limits::EffectiveLimits;
+use crate::run::planning::programs::invisible_arguments::ARGUMENT_NOT_VISIBLE;
+use crate::run::planning::programs::line_ends::{NOT_FOUND, SCRIPT_LINE_ENDS};
+use crate::run::planning::resolved::ResolvedRun;
 use crate::run::sources::MaterializedSources;
 use crate::run::supervision::Watched;
 use crate::run::unpacking::Bundle;
@@ -56,12 +56,6 @@ impl<T> WithWarnings<T> {
     }
 }
 
-/// A finished run.
-pub(super) struct Finished {
-    pub(super) report: Report,
-    pub(super) result: Result<(), RunError>,
-}
-
 /// Collects what the stages return. Only `exec` and `dry_run` write to it.
 #[derive(Debug)]
 pub(super) struct ReportBuilder {
@@ -70,7 +64,6 @@ pub(super) struct ReportBuilder {
 }
 
 impl ReportBuilder {
-    /// Starts the first phase.
     pub(super) fn new(report: Report) -> Self {
         Self {
             report,
@@ -79,7 +72,7 @@ impl ReportBuilder {
     }
 
     /// Ends the current phase as `phase` and starts the next.
-    pub(super) fn lap(&mut self, phase: &'static str) {
+    pub(super) fn end_phase(&mut self, phase: &'static str) {
         let now = Instant::now();
         let duration = now.duration_since(self.phase_began);
         let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
@@ -87,11 +80,33 @@ impl ReportBuilder {
         self.phase_began = now;
     }
 
-    pub(super) fn finish(self, result: Result<(), RunError>) -> Finished {
-        Finished {
-            report: self.report,
-            result,
+    /// Adds the outcome of the stages and masks secret values.
+    pub(super) fn finish(self, result: Result<(), RunError>, masks: RefCell<Masks>) -> Report {
+        let mut report = self.report;
+        match result {
+            Ok(()) => (),
+            Err(RunError::Cancelled { signal }) => {
+                report.outcome = Outcome::Cancelled;
+                report.cancelled_by = Some(signal);
+            }
+            // The same outcome as after the start of the body, and not an error.
+            Err(error @ RunError::TimedOut { .. }) => {
+                report.outcome = Outcome::TimedOut;
+                let message = error.to_string();
+                let warning = WarningReport::new(BODY_NOT_STARTED, message);
+                report.warnings.push(warning);
+            }
+            Err(error) => {
+                if let RunError::Preparation(problem) = &error {
+                    report.plan.preparation.extend(problem.row().cloned());
+                }
+                report.outcome = error.outcome();
+                report.error = Some(error.report());
+            }
         }
+        // Comes last, so that all text of the report is masked.
+        masks.into_inner().mask_report(&mut report);
+        report
     }
 
     /// The parts that report and plan share.
@@ -117,32 +132,28 @@ impl ReportBuilder {
         self.report.warnings.extend(warnings);
     }
 
-    /// Returns the value of a stage and adds its warnings to the report.
-    ///
-    /// # Errors
-    /// The error of the stage.
-    pub(super) fn take<T>(&mut self, part: WithWarnings<T>) -> Result<T, RunError> {
+    /// Adds the warnings of a stage to the report and returns its value.
+    pub(super) fn unwrap_part<T>(&mut self, part: WithWarnings<T>) -> Result<T, RunError> {
         self.warn(part.warnings);
         part.result
     }
 
-    pub(super) fn cgroup_backend(&mut self, name: &str) {
+    pub(super) fn record_cgroup_backend(&mut self, name: &str) {
         name.clone_into(&mut self.report.plan.cgroup_backend);
     }
 
-    pub(super) fn unpacked(&mut self, bundle: &Bundle) {
+    pub(super) fn record_bundle(&mut self, bundle: &Bundle) {
         self.report.bundle = Some(bundle.report());
         self.warn(bundle.unpacked.warnings.iter().cloned());
     }
 
-    /// How the body gets its bundle.
-    pub(super) fn bundle_view(&mut self, view: BundleView) {
+    pub(super) fn record_bundle_view(&mut self, view: BundleView) {
         if let Some(bundle) = &mut self.report.bundle {
             bundle.cache.view = view;
         }
     }
 
-    pub(super) fn resolved(&mut self, resolved: &ResolvedRun) {
+    pub(super) fn record_resolved(&mut self, resolved: &ResolvedRun) {
         let report = &mut self.report;
         report.warnings.extend(resolved.warnings.iter().cloned());
         if let Some(bundle) = &mut report.bundle {
@@ -157,16 +168,16 @@ impl ReportBuilder {
         }
         report.plan.run_form = resolved.form;
         report.plan.syscall_policy = Some(resolved.syscalls);
-        report.plan.argv = shown(&resolved.argv);
+        report.plan.argv = escape_all(&resolved.argv);
         report.plan.bound_programs.clone_from(&resolved.bound);
         report.plan.runner.clone_from(&resolved.runner);
-        report.plan.preparation.clone_from(&resolved.provided.rows);
+        report.plan.preparation.clone_from(&resolved.packages.rows);
         report.plan.image = resolved.image.as_ref().map(SelectedImage::report);
         let allowed = resolved.egress.allowed.iter();
         report.egress.allowed = allowed.map(ToString::to_string).collect();
     }
 
-    pub(super) fn limits(&mut self, effective: &EffectiveLimits) {
+    pub(super) fn record_limits(&mut self, effective: &EffectiveLimits) {
         self.report
             .plan
             .limits
@@ -178,35 +189,35 @@ impl ReportBuilder {
         self.warn(effective.warnings.iter().cloned());
     }
 
-    pub(super) fn sources(&mut self, materialized: &mut MaterializedSources) {
+    pub(super) fn record_sources(&mut self, materialized: &mut MaterializedSources) {
         self.report.workspace_sources.append(&mut materialized.rows);
     }
 
-    pub(super) fn image(&mut self, mounted: &MountedImage) {
+    pub(super) fn record_image(&mut self, mounted: &MountedImage) {
         if !mounted.root.writable {
-            self.read_only_root();
+            self.record_read_only_root();
         }
         self.warn(mounted.not_writable.clone());
     }
 
-    pub(super) fn read_only_root(&mut self) {
+    pub(super) fn record_read_only_root(&mut self) {
         if let Some(image) = &mut self.report.plan.image {
             image.root = RootKind::ReadOnly;
         }
     }
 
-    pub(super) fn staged(&mut self, inputs: Vec<StagedReport>) {
+    pub(super) fn record_inputs(&mut self, inputs: Vec<StagedReport>) {
         self.report.inputs = inputs;
     }
 
-    pub(super) fn revealed(&mut self, revealed: Revealed) {
+    pub(super) fn record_secrets(&mut self, revealed: Revealed) {
         self.report.secrets.extend(revealed.secrets);
         self.warn(revealed.warnings);
     }
 
     /// Records what is known when the body has ended: streams, network, usage, exit, outcome.
     /// Returns the output document if it is standard output.
-    pub(super) fn ended(
+    pub(super) fn record_end(
         &mut self,
         watched: Watched,
         resources: &Resources,
@@ -223,14 +234,18 @@ impl ReportBuilder {
                 ..network.egress
             };
             report.denials.extend(network.denials);
+            let failures = network.failures.iter();
+            let warnings =
+                failures.map(|failure| WarningReport::new("network_failed", failure.to_string()));
+            report.warnings.extend(warnings);
         }
-        self.conclude(&watched.observed, resources, supervised, launched);
+        self.judge_end(&watched.observed, resources, supervised, launched);
         watched.document
     }
 
-    /// The body's stdout, for its output document.
-    pub(super) fn printed<'run>(&'run self, document: Option<&'run [u8]>) -> Printed<'run> {
-        Printed {
+    /// What the body printed, for its output document.
+    pub(super) fn body_output<'run>(&'run self, document: Option<&'run [u8]>) -> BodyOutput<'run> {
+        BodyOutput {
             stdout: &self.report.stdout,
             stderr: &self.report.stderr,
             document,
@@ -239,9 +254,9 @@ impl ReportBuilder {
     }
 
     /// Records the output document. Its error becomes the outcome of a body that succeeded.
-    pub(super) fn output(&mut self, taken: TakenOutput) {
-        self.report.output = taken.output;
-        match taken.judged {
+    pub(super) fn record_output(&mut self, document: OutputDocument) {
+        self.report.output = document.value;
+        match document.result {
             Ok(()) => (),
             Err(error) if self.has_succeeded() => self.fail(&error),
             Err(error) => {
@@ -253,22 +268,22 @@ impl ReportBuilder {
 
     /// Records the declared files. Errors of required ones become the outcome of a body that
     /// succeeded.
-    pub(super) fn outputs(&mut self, outputs: Vec<SyncedReport>, required: &[String]) {
+    pub(super) fn record_outputs(&mut self, outputs: Vec<SyncedReport>, required: &[String]) {
         let succeeded = self.has_succeeded();
         self.warn(file_warnings(&outputs, required, succeeded));
-        let judged = contract::check_files(required, &outputs);
+        let checked = document::check_files(required, &outputs);
         self.report.outputs = outputs;
-        if let (true, Err(error)) = (succeeded, judged) {
+        if succeeded && let Err(error) = checked {
             self.fail(&error);
         }
     }
 
-    pub(super) fn kept(&mut self, directory: &Path) {
+    pub(super) fn record_kept_directory(&mut self, directory: &Path) {
         self.report.kept = Some(escape(directory.as_os_str().as_bytes()));
     }
 
     /// Records how the body ended: usage, exit, outcome.
-    fn conclude(
+    fn judge_end(
         &mut self,
         observed: &Observed,
         resources: &Resources,
@@ -281,7 +296,7 @@ impl ReportBuilder {
             .unwrap_or_else(|| resources.group.count());
         let limits = &supervised.limits;
         report.usage = usage(observed, &counted, supervised.filled_bytes, launched);
-        report.exit = observed.raw_status.map(exit_of);
+        report.exit = observed.raw_status.map(decode_wait_status);
         report.steps = launched.steps();
         for problem in &observed.problems {
             report
@@ -314,14 +329,14 @@ impl ReportBuilder {
             report.cancelled_by = Some(signal);
         }
         report.warnings.extend(match report.outcome {
-            Outcome::OutOfMemory => memory_was_files(&report.usage, &counted, limits),
-            outcome => memory_kills(&report.usage, outcome, limits),
+            Outcome::OutOfMemory => warn_of_files_in_memory(&report.usage, &counted, limits),
+            outcome => warn_of_memory_kills(&report.usage, outcome, limits),
         });
         if observed.unkillable {
             report.outcome = Outcome::Failed;
             report.error = Some(RunError::Unkillable.report());
         } else if report.outcome == Outcome::Failed {
-            let how = how_init_ended(observed.init_status);
+            let how = describe_init_end(observed.init_status);
             report.error = Some(RunError::InitDied { how }.report());
         }
     }
@@ -332,15 +347,14 @@ impl ReportBuilder {
     }
 }
 
-/// Bytes as text of the report.
+/// The words, escaped for the report.
 #[must_use]
-pub(super) fn shown(words: &[Vec<u8>]) -> Vec<String> {
+pub(super) fn escape_all(words: &[Vec<u8>]) -> Vec<String> {
     words.iter().map(|word| escape(word)).collect()
 }
 
-/// How the body's first process ended, from its wait status.
 #[must_use]
-pub(super) fn exit_of(raw_status: i32) -> Exit {
+fn decode_wait_status(raw_status: i32) -> Exit {
     let signal = raw_status & 0x7f;
     Exit {
         code: (signal == 0).then_some((raw_status >> 8) & 0xff),
@@ -350,11 +364,11 @@ pub(super) fn exit_of(raw_status: i32) -> Exit {
     }
 }
 
-fn how_init_ended(raw_status: Option<i32>) -> String {
+fn describe_init_end(raw_status: Option<i32>) -> String {
     let Some(raw_status) = raw_status else {
         return "its wait status is not known".to_owned();
     };
-    match exit_of(raw_status) {
+    match decode_wait_status(raw_status) {
         Exit {
             signal: Some(signal),
             ..
@@ -363,28 +377,31 @@ fn how_init_ended(raw_status: Option<i32>) -> String {
     }
 }
 
-/// Files in memory count: explains a body that filled its disk.
-fn memory_was_files(usage: &Usage, counted: &Counted, limits: &Limits) -> Option<WarningReport> {
+/// Files of the writable space count as memory: explains an out-of-memory body that filled its disk.
+fn warn_of_files_in_memory(
+    usage: &Usage,
+    counted: &Counted,
+    limits: &Limits,
+) -> Option<WarningReport> {
     let files = counted.memory_file_bytes.or(usage.written_bytes);
     let files = files.filter(|bytes| limits.memory_bytes() / 4 <= *bytes)?;
     let message = format!("{files} bytes of the memory limit were files in the writable space");
     Some(WarningReport::new("memory_was_files", message))
 }
 
-/// The outcome is that of the first process: without this warning, lost processes would go
-/// unnoticed.
-fn memory_kills(usage: &Usage, outcome: Outcome, limits: &Limits) -> Option<WarningReport> {
-    let (processes, were) = match usage.oom_kills {
+/// The outcome is that of the first process, so killed processes beside it need a warning.
+fn warn_of_memory_kills(usage: &Usage, outcome: Outcome, limits: &Limits) -> Option<WarningReport> {
+    let killed = match usage.oom_kills {
         None | Some(0) => return None,
-        Some(1) => ("1 process".to_owned(), "was"),
-        Some(count) => (format!("{count} processes"), "were"),
+        Some(1) => "1 process was".to_owned(),
+        Some(count) => format!("{} were", units::count(count, "process")),
     };
-    let went_on = match outcome {
+    let continued = match outcome {
         Outcome::Exited => ", and the command went on",
         _ => "",
     };
     let message = format!(
-        "{processes} {were} killed at the memory limit of {}{went_on}; a higher --memory \
+        "{killed} killed at the memory limit of {}{continued}; a higher --memory \
          makes room",
         units::bytes(limits.memory_bytes())
     );
@@ -404,7 +421,7 @@ fn usage(observed: &Observed, counted: &Counted, filled_bytes: u64, launched: &L
             .saturating_mul(found.f_frsize);
         used.saturating_sub(filled_bytes)
     });
-    let watched = u64::from(observed.reason == Some(Reason::Memory));
+    let killed_by_supervisor = observed.reason == Some(Reason::Memory);
     Usage {
         wall_time_ms: u64::try_from(observed.wall_time.as_millis()).unwrap_or(u64::MAX),
         user_time_ms: milliseconds(
@@ -418,13 +435,13 @@ fn usage(observed: &Observed, counted: &Counted, filled_bytes: u64, launched: &L
         memory_peak_bytes: counted.memory_peak_bytes.or(observed.memory_seen_bytes),
         processes_peak: counted.processes_peak,
         written_bytes,
-        oom_kills: counted.oom_kills.or((watched == 1).then_some(1)),
+        oom_kills: counted.oom_kills.or(killed_by_supervisor.then_some(1)),
     }
 }
 
-/// The report of one stream, and the copy of what was passed through.
+/// The report of one stream, and the copy of its passed-through bytes.
 #[must_use]
-pub(super) fn stream(pump: OutputPump) -> (StreamReport, Option<Vec<u8>>) {
+pub(super) fn finish_stream(pump: OutputPump) -> (StreamReport, Option<Vec<u8>>) {
     let finished = pump.finish();
     let report = StreamReport {
         bytes: finished.seen_bytes,
@@ -443,7 +460,6 @@ pub(super) fn whole_text(stream: &StreamReport) -> Option<&[u8]> {
         .map(str::as_bytes)
 }
 
-/// Start time and id of a run.
 pub(super) struct Beginning {
     since_1970: Duration,
     run_id: String,
@@ -461,12 +477,10 @@ impl Beginning {
         }
     }
 
-    /// Seconds since 1970.
     pub(super) fn unix_s(&self) -> i64 {
         i64::try_from(self.since_1970.as_secs()).unwrap_or_default()
     }
 
-    /// The report of a run that has not done anything.
     pub(super) fn report(&self) -> Report {
         let mut report = Report::new(self.run_id.clone(), Outcome::Refused);
         report.started_at = text_of_milliseconds(unix_ms(self.since_1970));
@@ -478,44 +492,18 @@ fn unix_ms(since_1970: Duration) -> u64 {
     u64::try_from(since_1970.as_millis()).unwrap_or_default()
 }
 
-/// Adds the outcome to the report and masks secret values in it.
-pub(super) fn conclude(finished: Finished, masks: RefCell<Masks>) -> Report {
-    let Finished { mut report, result } = finished;
-    match result {
-        Ok(()) => (),
-        Err(RunError::Cancelled { signal }) => {
-            report.outcome = Outcome::Cancelled;
-            report.cancelled_by = Some(signal);
-        }
-        // The same outcome as after the start of the body, and not an error.
-        Err(error @ RunError::TimedOut { .. }) => {
-            report.outcome = Outcome::TimedOut;
-            let message = error.to_string();
-            let warning = WarningReport::new(BODY_NOT_STARTED, message);
-            report.warnings.push(warning);
-        }
-        Err(error) => {
-            if let RunError::Preparation(problem) = &error {
-                report.plan.preparation.extend(problem.row().cloned());
-            }
-            report.outcome = error.outcome();
-            report.error = Some(error.report());
-        }
-    }
-    // Comes last, so that all text of the report is masked.
-    masks.into_inner().mask_report(&mut report);
-    report
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_status_is_read_as_wait_2_says() {
-        assert_eq!((exit_of(0).code, exit_of(0).signal), (Some(0), None));
-        assert_eq!(exit_of(137 << 8).code, Some(137));
-        let core = exit_of(11 | 0x80);
+    fn a_wait_status_is_decoded_as_in_wait_2() {
+        assert_eq!(
+            (decode_wait_status(0).code, decode_wait_status(0).signal),
+            (Some(0), None)
+        );
+        assert_eq!(decode_wait_status(137 << 8).code, Some(137));
+        let core = decode_wait_status(11 | 0x80);
         assert_eq!(
             (core.code, core.signal, core.core_dump),
             (None, Some(11), true)

@@ -1,4 +1,4 @@
-//! Copying a file through two descriptors, hashing exactly the bytes that were written.
+//! Copies a file through two descriptors and hashes exactly the bytes that were written.
 
 use std::os::fd::BorrowedFd;
 
@@ -7,17 +7,8 @@ use sha2::Digest as _;
 
 use spec::digest::Digest;
 
-/// Bytes per read: large enough that the calls cost little beside the hashing.
-const BUFFER_BYTES: usize = 256 * 1_024;
-
-/// A reusable buffer.
-pub(super) struct Buffer(Vec<u8>);
-
-impl Buffer {
-    pub(super) fn new() -> Self {
-        Self(vec![0; BUFFER_BYTES])
-    }
-}
+/// Large enough that the calls cost little beside the hashing.
+pub(super) const BUFFER_BYTES: usize = 256 * 1_024;
 
 /// Why a copy is incomplete.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,34 +30,33 @@ pub(super) fn copy_hashed(
     source: BorrowedFd<'_>,
     sink: BorrowedFd<'_>,
     bytes: u64,
-    buffer: &mut Buffer,
+    buffer: &mut [u8],
 ) -> Result<Digest, CopyError> {
     let mut hasher = sha2::Sha256::new();
     let mut left = bytes;
-    while 0 < left {
-        let room = usize::try_from(left).map_or(buffer.0.len(), |left| left.min(buffer.0.len()));
-        let read = retry_on_intr(|| rustix::io::read(source, &mut buffer.0[..room]))
+    while left > 0 {
+        let room = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
+        let read = retry_on_intr(|| rustix::io::read(source, &mut buffer[..room]))
             .map_err(CopyError::Read)?;
         if read == 0 {
             return Err(CopyError::Shrank);
         }
-        let chunk = &buffer.0[..read];
+        let chunk = &buffer[..read];
         hasher.update(chunk);
         write_all(sink, chunk).map_err(CopyError::Write)?;
-        left = left.saturating_sub(u64::try_from(read).unwrap_or(u64::MAX));
+        left -= read as u64;
     }
-    // Reads one byte more: the file grew, or has no true size, as in procfs.
-    match retry_on_intr(|| rustix::io::read(source, &mut buffer.0[..1])).map_err(CopyError::Read)? {
+    // One byte more shows that the file grew, or that its size is not its length, as in procfs.
+    match retry_on_intr(|| rustix::io::read(source, &mut buffer[..1])).map_err(CopyError::Read)? {
         0 => Ok(Digest::from_hasher(hasher)),
         _ => Err(CopyError::Grew),
     }
 }
 
-/// Writes all of `bytes`.
 pub(super) fn write_all(sink: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match retry_on_intr(|| rustix::io::write(sink, bytes))? {
-            // A write of 0 bytes to a regular file is impossible; do not loop on it.
+            // write(2) to a regular file never returns 0; do not loop on it.
             0 => return Err(Errno::IO),
             written => bytes = &bytes[written..],
         }
@@ -89,7 +79,7 @@ mod tests {
             source.as_fd(),
             sink.as_file().as_fd(),
             judged_bytes,
-            &mut Buffer::new(),
+            &mut [0; 4_096],
         );
         (result, std::fs::read(sink.path()).expect("read"))
     }
@@ -110,7 +100,7 @@ mod tests {
         assert_eq!(copy(b"1", 0).0, Err(CopyError::Grew));
     }
 
-    /// D-28: as a short read is.
+    /// D-28: short reads.
     #[test]
     fn a_pipe_that_gives_a_byte_at_a_time_is_copied_whole() {
         let (reader, mut writer) = std::io::pipe().expect("a pipe");
@@ -120,7 +110,7 @@ mod tests {
             }
         });
         let sink = tempfile::tempfile().expect("a file");
-        let result = copy_hashed(reader.as_fd(), sink.as_fd(), 100, &mut Buffer::new());
+        let result = copy_hashed(reader.as_fd(), sink.as_fd(), 100, &mut [0; 4_096]);
         thread.join().expect("joined");
         assert_eq!(result, Ok(Digest::of(&(0..100).collect::<Vec<u8>>())));
     }

@@ -8,13 +8,61 @@ use spec::path::{PathError, RelPath, escape};
 /// Maximum number of outputs of one run.
 pub const OUTPUTS_MAX: usize = 10_000;
 
-/// Directories whose content other programs execute or obey. `.git~1` and its like are the short
-/// names under which file systems with 8.3 names show the same directory.
+/// Directories whose content other programs execute or obey, and the runner itself: `.secrets`
+/// restricts secrets, `.code` and `.code-workspaces` hold bundles. `git~1` is the short name of `.git`
+/// on file systems with 8.3 names.
 const OBEYED_DIRECTORIES: &[&str] = &[
-    ".git", "git~1", ".hg", ".svn", ".github", ".vscode", ".idea", ".ssh", ".runner",
+    ".cargo",
+    ".circleci",
+    ".claude",
+    ".code",
+    ".code-workspaces",
+    ".devcontainer",
+    ".docker",
+    ".emacs.d",
+    ".git",
+    ".github",
+    ".gnupg",
+    ".hg",
+    ".husky",
+    ".idea",
+    ".runner",
+    ".secrets",
+    ".ssh",
+    ".svn",
+    ".venv",
+    ".vim",
+    ".vscode",
+    "git~1",
 ];
 
-/// Files that shells execute when they start or end, and what those read in turn.
+/// Directories that are obeyed directly below the first name.
+const OBEYED_BELOW: &[(&str, &str)] = &[
+    (".config", "autostart"),
+    (".config", "environment.d"),
+    (".config", "fish"),
+    (".config", "git"),
+    (".config", "nvim"),
+    (".config", "runner"),
+    (".config", "systemd"),
+    (".local", "bin"),
+];
+
+/// Files that programs other than shells execute or obey.
+const OBEYED_FILES: &[&str] = &[
+    ".emacs",
+    ".gdbinit",
+    ".gitconfig",
+    ".gitlab-ci.yml",
+    ".inputrc",
+    ".npmrc",
+    ".pre-commit-config.yaml",
+    ".tmux.conf",
+    ".vimrc",
+    "pyvenv.cfg",
+];
+
+/// Files that shells execute when they start or end, and the files that those read.
 const SHELL_FILES: &[&str] = &[
     ".bash_aliases",
     ".bash_login",
@@ -44,21 +92,28 @@ const SHELL_FILES: &[&str] = &[
 
 /// Refuses a destination that is executed or obeyed later, outside the sandbox.
 ///
-/// Every segment is compared, without regard to ASCII case and to dots and spaces at its end:
-/// on a workspace whose file system ignores those, `.GIT ` is `.git`.
+/// Compares every segment, ignoring ASCII case and dots and spaces at its end: on a file system that
+/// ignores those, `.GIT ` is `.git`.
 ///
 /// # Errors
 /// [`ScratchError::DestinationRefused`], naming the rule.
 pub fn check_destination(path: &RelPath) -> Result<(), ScratchError> {
-    check_own_form(path)?;
+    check_not_temporary(path)?;
+    let mut above = Vec::new();
     for segment in path.segments() {
         let folded = fold(segment);
-        let stands_in = |list: &[&str]| list.iter().any(|name| name.as_bytes() == folded);
-        let reason = if stands_in(OBEYED_DIRECTORIES) {
+        let is_in = |list: &[&str]| list.iter().any(|name| name.as_bytes() == folded);
+        let is_obeyed_below = OBEYED_BELOW
+            .iter()
+            .any(|(first, name)| first.as_bytes() == above && name.as_bytes() == folded);
+        let reason = if is_in(OBEYED_DIRECTORIES) || is_obeyed_below {
             Refusal::ObeyedDirectory
-        } else if stands_in(SHELL_FILES) {
+        } else if is_in(OBEYED_FILES) {
+            Refusal::ObeyedFile
+        } else if is_in(SHELL_FILES) {
             Refusal::ShellFile
         } else {
+            above = folded;
             continue;
         };
         return Err(refused(path, reason));
@@ -66,11 +121,11 @@ pub fn check_destination(path: &RelPath) -> Result<(), ScratchError> {
     Ok(())
 }
 
-/// Refuses, even if granted, the names that a later start removes.
-pub(super) fn check_own_form(path: &RelPath) -> Result<(), ScratchError> {
+/// Refuses, even if granted, names of temporary files, which a later start removes.
+pub(super) fn check_not_temporary(path: &RelPath) -> Result<(), ScratchError> {
     if path
         .segments()
-        .any(|segment| temporary::has_our_form(&fold(segment)))
+        .any(|segment| temporary::is_temporary_name(&fold(segment)))
     {
         return Err(refused(path, Refusal::OwnTemporary));
     }
@@ -100,17 +155,17 @@ pub fn check_key(key: &str) -> Result<(), ScratchError> {
     })
 }
 
-/// Refuses a set of outputs that cannot be synced as declared, before anything is launched.
+/// Refuses, before launch, a set of outputs that cannot be synced as declared.
 ///
-/// Paths that differ in ASCII case only count as the same: the workspace may lie on a file
-/// system that does not tell them apart, and then one output would replace the other.
+/// Paths that differ only in ASCII case count as the same: on a case-insensitive file system one
+/// output would replace the other.
 ///
 /// # Errors
-/// The first of: more than [`OUTPUTS_MAX`], a key that is no file name or stands twice, a
-/// destination that is refused and not granted, two destinations of which one is the other or a
-/// directory on its way.
+/// The first of: more than [`OUTPUTS_MAX`] outputs, a key that is no file name or is declared twice, a
+/// destination that is refused and not granted, two destinations that are the same or of which one is
+/// a parent directory of the other.
 pub fn check_outputs(outputs: &[OutputFile]) -> Result<(), ScratchError> {
-    if OUTPUTS_MAX < outputs.len() {
+    if outputs.len() > OUTPUTS_MAX {
         return Err(ScratchError::TooManyFiles {
             found: outputs.len(),
             limit: OUTPUTS_MAX,
@@ -119,26 +174,26 @@ pub fn check_outputs(outputs: &[OutputFile]) -> Result<(), ScratchError> {
     check_keys(outputs.iter().map(|output| output.key.as_str()))?;
     for output in outputs {
         if output.granted {
-            check_own_form(&output.path)?;
+            check_not_temporary(&output.path)?;
         } else {
             check_destination(&output.path)?;
         }
     }
-    // With the separator as the lowest byte, a path is followed by everything below it, so that
-    // only neighbours need comparing.
+    // With the separator as the lowest byte, a path sorts directly before all paths below it: only
+    // neighbours need comparing.
     let mut sorted: Vec<(Vec<u8>, &OutputFile)> = outputs
         .iter()
-        .map(|output| (ordered(&output.path), output))
+        .map(|output| (sort_key(&output.path), output))
         .collect();
     sorted.sort_by(|one, other| one.0.cmp(&other.0));
     for pair in sorted.windows(2) {
         let [(upper, first), (lower, second)] = pair else {
             continue;
         };
-        let below = lower
+        let overlaps = lower
             .strip_prefix(upper.as_slice())
             .is_some_and(|rest| rest.is_empty() || rest[0] == 0);
-        if below {
+        if overlaps {
             return Err(ScratchError::OutputsOverlap {
                 first: escape(first.key.as_bytes()),
                 second: escape(second.key.as_bytes()),
@@ -149,7 +204,7 @@ pub fn check_outputs(outputs: &[OutputFile]) -> Result<(), ScratchError> {
     Ok(())
 }
 
-/// Checks each key, and that none stands twice.
+/// Checks each key, and that no key occurs twice.
 pub(super) fn check_keys<'key>(keys: impl Iterator<Item = &'key str>) -> Result<(), ScratchError> {
     let mut seen = std::collections::BTreeSet::new();
     for key in keys {
@@ -163,7 +218,7 @@ pub(super) fn check_keys<'key>(keys: impl Iterator<Item = &'key str>) -> Result<
     Ok(())
 }
 
-fn ordered(path: &RelPath) -> Vec<u8> {
+fn sort_key(path: &RelPath) -> Vec<u8> {
     path.as_bytes()
         .iter()
         .map(|byte| match byte {

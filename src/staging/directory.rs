@@ -1,4 +1,4 @@
-//! Directories that somebody else shaped: opened by descriptor, whatever their mode.
+//! Opens untrusted directories by descriptor, whatever their mode.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
@@ -8,10 +8,9 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat, StatxFlags}
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-/// Bytes of one getdents64(2): some hundred names.
+/// Buffer of one getdents64(2): some hundred names.
 const LISTING_BYTES: usize = 32 * 1_024;
 
-/// A name in a directory.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: CString,
@@ -29,10 +28,10 @@ const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::CLOEXEC);
 
-/// As [`open`], but first gives its owner (us) the rights to list and to change it, by descriptor.
+/// As [`open`], and gives the owner (us) the rights to list and to change the directory.
 ///
 /// # Errors
-/// EXDEV where `name` is the place of another mount: what is mounted there is not ours.
+/// EXDEV if `name` is a mount point: what is mounted there is not ours.
 pub(super) fn open_with_rights(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let opened = match open(parent, name) {
         Err(Errno::ACCESS) => open_forbidden(parent, name, Some(parent))?,
@@ -42,7 +41,7 @@ pub(super) fn open_with_rights(parent: BorrowedFd<'_>, name: &CStr) -> Result<Ow
     let stat = rustix::fs::fstat(&opened)?;
     if !Mode::from_raw_mode(stat.st_mode).contains(Mode::RWXU) {
         match rustix::fs::fchmod(&opened, Mode::RWXU) {
-            // Not ours: what its mode forbids will fail by itself and be said there.
+            // Not ours: the call that its mode forbids fails and reports it.
             Ok(()) | Err(Errno::PERM | Errno::ROFS) => (),
             Err(errno) => return Err(errno),
         }
@@ -50,7 +49,7 @@ pub(super) fn open_with_rights(parent: BorrowedFd<'_>, name: &CStr) -> Result<Ow
     Ok(opened)
 }
 
-/// As [`open`], for a directory that we just made: the umask may have taken our own rights away.
+/// As [`open`], for a directory that we just made: the umask may have removed our own rights.
 pub(super) fn open_made(parent: BorrowedFd<'_>, name: impl Arg + Copy) -> Result<OwnedFd, Errno> {
     match open(parent, name) {
         Err(Errno::ACCESS) => open_forbidden(parent, name, None),
@@ -58,7 +57,7 @@ pub(super) fn open_made(parent: BorrowedFd<'_>, name: impl Arg + Copy) -> Result
     }
 }
 
-/// Opens a directory whose mode forbids even its owner to read it, after changing that mode.
+/// Opens a directory whose mode forbids its owner to read it, after changing the mode.
 fn open_forbidden(
     parent: BorrowedFd<'_>,
     name: impl Arg,
@@ -72,22 +71,21 @@ fn open_forbidden(
     reopen_with_rights(seen.as_fd())
 }
 
-/// Opens the directory again, however it is open and whatever its mode, after giving its owner
-/// (us) all rights.
+/// Gives the owner (us) all rights, then opens the directory again. `directory` may be `O_PATH`.
 pub(super) fn reopen_with_rights(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    // fchmod(2) refuses O_PATH descriptors; their name in /proc leads to that very directory,
-    // whatever has been renamed meanwhile.
+    // fchmod(2) refuses O_PATH descriptors. Their path in /proc leads to the same directory after a
+    // rename.
     let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
     rustix::fs::chmodat(CWD, path.as_str(), Mode::RWXU, AtFlags::empty())?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(CWD, path.as_str(), flags, Mode::empty())
 }
 
-/// EXDEV unless both lie on the same mount.
+/// EXDEV unless both are on the same mount.
 fn same_mount(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<(), Errno> {
     let mount = |fd| {
         let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
-        // Kernels before 5.8 do not know the mount; the device is what is left.
+        // Linux before 5.8 does not report the mount; then only the devices are compared.
         let known = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
         Ok((
             known.then_some(stat.stx_mnt_id),
@@ -101,13 +99,13 @@ fn same_mount(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<(), Errno> {
     Err(Errno::XDEV)
 }
 
-/// Appends the next few names of `directory` to `found`; `false` where there are no more.
+/// Appends the next few entries of `directory` to `found`; `false` at the end.
 pub(super) fn list_some(
     directory: BorrowedFd<'_>,
     found: &mut VecDeque<Entry>,
 ) -> Result<bool, Errno> {
-    let mut space = Vec::<u8>::with_capacity(LISTING_BYTES);
-    let mut listing = RawDir::new(directory, space.spare_capacity_mut());
+    let mut buffer = Vec::<u8>::with_capacity(LISTING_BYTES);
+    let mut listing = RawDir::new(directory, buffer.spare_capacity_mut());
     let mut any = false;
     while let Some(entry) = listing.next() {
         let entry = entry?;
@@ -119,7 +117,7 @@ pub(super) fn list_some(
                 kind: entry.file_type(),
             });
         }
-        // Another step would call the kernel again; what it gave so far is enough.
+        // The next step would call the kernel again.
         if listing.is_buffer_empty() {
             break;
         }
@@ -127,14 +125,13 @@ pub(super) fn list_some(
     Ok(any)
 }
 
-/// Whether there is nothing in `directory`.
 pub(super) fn is_empty(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
     let mut found = VecDeque::new();
     while found.is_empty() && list_some(directory, &mut found)? {}
     Ok(found.is_empty())
 }
 
-/// Which file it is, as long as it is open.
+/// Identifies a file as long as it is open: device and inode.
 pub(super) fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }

@@ -1,4 +1,4 @@
-//! Why a file was not staged, synced, kept or removed: a stable code, a message, what to do.
+//! Why a file was not staged, synced, kept or removed: a stable code, a message, a hint.
 
 use rustix::io::Errno;
 
@@ -6,76 +6,65 @@ use spec::path::PathError;
 use spec::report::ErrorReport;
 use spec::units::limit;
 
-/// Why this room could not do its part. Texts in it are escaped already.
+/// Why a file was not staged, synced, kept or removed. Its texts are escaped. Paths of inputs, outputs
+/// and temporary files are relative to the workspace.
 #[derive(Debug, thiserror::Error)]
 pub enum ScratchError {
     /// A declared input cannot be staged; the run must not start.
     #[error("input `{key}`: `{path}` in the workspace {cause}")]
     Input {
         key: String,
-        /// Its path, relative to the workspace.
         path: String,
-        /// What is wrong with it.
         #[source]
         cause: Unfit,
     },
-    /// What the body left under the key of a declared output cannot be taken.
+    /// The body's file for a declared output cannot be copied.
     #[error("output `{key}` (for `{path}`): the file in the scratch directory {cause}")]
     Output {
-        /// Its key, which is its name in the scratch directory.
+        /// Its name in the scratch directory.
         key: String,
-        /// Its destination, relative to the workspace.
+        /// Its destination.
         path: String,
-        /// What is wrong with it.
         #[source]
         cause: Unfit,
     },
     /// A declared output cannot be written to its destination.
-    #[error("output `{key}`: destination `{path}` in {place} {cause}")]
+    #[error("output `{key}`: destination `{path}` in {directory} {cause}")]
     Destination {
         key: String,
         /// The workspace, or the directory for outputs, as the caller named it.
-        place: String,
+        directory: String,
         path: String,
-        /// What stands in the way.
         #[source]
         cause: Unwritable,
     },
-    /// Nobody granted a destination that other programs execute later.
+    /// Other programs execute the destination later, and it is not granted.
     #[error("destination `{path}`: {reason}")]
-    DestinationRefused {
-        /// The destination, relative to the workspace.
-        path: String,
-        reason: Refusal,
-    },
+    DestinationRefused { path: String, reason: Refusal },
     /// Two outputs would overwrite each other.
     #[error("outputs `{first}` and `{second}` both write to `{path}` or below it")]
     OutputsOverlap {
         first: String,
         second: String,
-        /// The path that both need, relative to the workspace.
         path: String,
     },
     /// A key is not a file name.
     #[error("key `{key}` {reason}; a key is one file name")]
     KeyRefused { key: String, reason: &'static str },
-    /// Two files were declared under one key.
     #[error("key `{key}` is declared twice")]
     KeyTwice { key: String },
-    /// More files than are accepted.
     #[error("{found} files are declared, {limit} are accepted")]
     TooManyFiles {
         found: usize,
         /// [`crate::staging::FileLimits::files`].
         limit: usize,
     },
-    /// A link on the way to it is neither the caller's nor root's.
+    /// A link on the way to the workspace is neither the caller's nor root's.
     #[error(
         "the directory `{path}` cannot be used: the link `{link}` on the way belongs to uid {uid}"
     )]
     WorkspaceLink {
         path: String,
-        /// The name of the link, escaped.
         link: String,
         uid: u32,
     },
@@ -87,13 +76,13 @@ pub enum ScratchError {
         #[source]
         errno: Errno,
     },
-    /// The file in which workspaces are locked cannot be opened.
+    /// The lock file of the runtime directory cannot be opened.
     #[error("workspaces cannot be locked while outputs are written to them: {error}")]
     LocksUnusable {
         #[source]
         error: std::io::Error,
     },
-    /// Another run kept the lock of the workspace for too long.
+    /// Another run held the lock of the workspace for too long.
     #[error("{path} is locked by another run that writes its outputs; waited {waited_ms} ms")]
     WorkspaceBusy { path: String, waited_ms: u128 },
     /// The staged copy of an input cannot be written.
@@ -104,32 +93,26 @@ pub enum ScratchError {
         #[source]
         errno: Errno,
     },
-    /// The kernel did not let us touch files as the body's user.
+    /// The kernel refused the body's file ids.
     #[error("file ids of the body (setfsuid, setfsgid): {errno}")]
     FileIds {
         #[source]
         errno: Errno,
     },
-    /// A run id that cannot be part of a file name of ours.
     #[error("run id `{found}` is not 1 to 64 lower-case letters and digits")]
     RunIdRefused { found: String },
     /// A recorded name is not one that [`crate::staging::sync`] makes.
-    #[error("`{path}` is not a temporary file of ours: {reason}")]
-    TemporaryNotOurs {
-        /// The path, relative to the workspace.
-        path: String,
-        reason: &'static str,
-    },
+    #[error("`{path}` is not a temporary file of the runner: {reason}")]
+    TemporaryNotOurs { path: String, reason: &'static str },
     /// A temporary file of an earlier run cannot be removed.
     #[error("temporary file `{path}`: {call}: {errno}")]
     TemporaryStuck {
-        /// The path, relative to the workspace.
         path: String,
         call: &'static str,
         #[source]
         errno: Errno,
     },
-    /// A directory tree cannot be kept or removed any further.
+    /// A directory tree cannot be copied any further.
     #[error("{call} `{object}`: {errno}")]
     Tree {
         call: &'static str,
@@ -139,42 +122,33 @@ pub enum ScratchError {
     },
 }
 
-/// What is wrong with a file that was to be copied. Reads on from the file's name.
+/// Why a file cannot be copied. The message continues the file's name.
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
-    /// There is no such file.
     #[error("does not exist")]
     Missing,
-    /// The file itself is a symbolic link.
     #[error("is a symbolic link; links are never followed")]
     Link,
     /// A directory on the way is a link, or the path leads out of the directory.
     #[error("leads through a link or out of the directory ({0})")]
     Escapes(#[source] Errno),
-    /// It is a directory, a FIFO, a socket, a device.
     #[error("is {0}, not a regular file")]
     NotRegular(&'static str),
-    /// The file has other names: what is written to one shows in the others.
     #[error("has more than one hard link")]
     HardLinked,
-    /// It cannot be opened or read.
     #[error("cannot be read: {0}")]
     Unreadable(#[source] Errno),
-    /// Its mode does not even let its owner read it.
     #[error("has mode {0:04o}: its owner cannot read it")]
     ModeUnreadable(u32),
-    /// It is larger than one file may be.
     #[error("has {bytes} bytes, {} are accepted for one file", limit(.limit_bytes))]
     TooLarge {
         bytes: u64,
         /// [`crate::staging::FileLimits::file_bytes`].
         limit_bytes: u64,
     },
-    /// All files together are larger than they may be.
     #[error("has {bytes} bytes, and {left_bytes} of {} for all files are left", limit(.limit_bytes))]
     TotalTooLarge {
         bytes: u64,
-        /// What the files before it have left.
         left_bytes: u64,
         /// [`crate::staging::FileLimits::total_bytes`].
         limit_bytes: u64,
@@ -184,25 +158,21 @@ pub enum Unfit {
     Changed(&'static str),
 }
 
-/// What stands in the way of writing a destination. Reads on from the destination's name.
+/// Why a destination cannot be written. The message continues the destination's name.
 #[derive(Debug, thiserror::Error)]
 pub enum Unwritable {
-    /// A directory has that name.
     #[error("is a directory; a file does not replace it")]
     Directory,
     /// A directory on the way is a link, or the path leads out of the workspace.
     #[error("leads through a link or out of that directory ({0})")]
     Escapes(#[source] Errno),
-    /// A parent directory that was just made is not the one that was found afterwards.
+    /// After mkdir(2) another directory has the name.
     #[error("lies below a directory that was replaced while it was being made")]
     Replaced,
-    /// The path of the temporary file beside it is too long.
     #[error("leaves no room for a temporary name beside it: the path {0}")]
     NameTooLong(#[source] PathError),
-    /// Every temporary name that was tried exists already.
     #[error("has files beside it under every temporary name that was tried")]
     NamesTaken,
-    /// The temporary name could not be recorded, so nothing was made.
     #[error("was not touched: the temporary name could not be recorded: {0}")]
     Journal(#[source] std::io::Error),
     /// A system call failed; the old file is as it was.
@@ -211,10 +181,9 @@ pub enum Unwritable {
         call: &'static str,
         #[source]
         errno: Errno,
-        /// Why the temporary file could not be removed, where it could not.
+        /// Why the temporary file could not be removed.
         left_behind: Option<Errno>,
     },
-    /// The new file is in place, but the directory could not be written through to the disk.
     #[error("has the new file, but fsync of its directory failed: {0}")]
     NotDurable(#[source] Errno),
 }
@@ -232,9 +201,12 @@ impl std::fmt::Display for Left<'_> {
 /// The rule by which a destination is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A directory whose files version control, an editor, a forge or ssh acts on.
+    /// Version control, an editor, a forge, ssh or the runner acts on files of this directory.
     #[error("files below such a directory are executed or obeyed later, outside the sandbox")]
     ObeyedDirectory,
+    /// A file that another program reads, such as `.npmrc`.
+    #[error("programs execute or obey a file of that name, outside the sandbox")]
+    ObeyedFile,
     /// A file that shells read when they start or end.
     #[error("shells execute a file of that name, outside the sandbox")]
     ShellFile,
@@ -244,7 +216,7 @@ pub enum Refusal {
 }
 
 impl ScratchError {
-    /// The stable code of the report.
+    /// The stable error code of the report.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -302,7 +274,7 @@ impl ScratchError {
         }
     }
 
-    /// What to do about it, where there is something.
+    /// What to do about it.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self.code() {
@@ -310,9 +282,8 @@ impl ScratchError {
             "input_escapes" => "declare the file itself, inside the workspace, not a link to it",
             "input_not_regular" | "output_not_regular" => "only regular files are copied",
             "input_unreadable" => "give the user who starts the runner the right to read it",
-            "input_too_large" | "output_too_large" => {
-                "make the file smaller, or raise the size limits of the host policy"
-            }
+            "input_too_large" => "make the file smaller, or give the body its directory with --ro",
+            "output_too_large" => "make the file smaller, or give the body a directory with --rw",
             "input_changed" => "start the run when nothing else writes the file",
             "output_is_link" | "output_hard_linked" | "output_escapes" => {
                 "the body should write a regular file of its own under that name"
@@ -320,13 +291,14 @@ impl ScratchError {
             "output_unreadable" => "the body should leave the file readable by its owner",
             "output_changed" => "nothing should write to the scratch directory after the outcome",
             "destination_is_directory" => "choose the path of a file, or remove the directory",
-            "destination_escapes" => "replace the link on the way by a directory",
+            "destination_escapes" => "replace the link on the way with a directory",
             "destination_full" => "free space there",
             "destination_name_too_long" => "choose a shorter path",
             "destination_not_durable" => "look at the kernel log for an error of the disk",
             "destination_unwritable" => {
                 "give the user who starts the runner the right to write there"
             }
+            "destination_refused" if self.is_never_granted() => "choose another path",
             "destination_refused" => "grant it with --grant outputs, or choose another path",
             "outputs_overlap" | "key_twice" => "give each output a path and a key of its own",
             "key_refused" => {
@@ -335,7 +307,7 @@ impl ScratchError {
             "too_many_files" => "declare fewer files; let the body pack them into one archive",
             "workspace_unusable" => "give --workspace a directory that you may read",
             "workspace_link" => {
-                "name the directory itself, or lay the link as the user who runs this"
+                "name the directory itself, or make the link as the user who starts the runner"
             }
             "locks_unusable" => "name a directory of your own with RUNNER_OPT_RUNTIME_DIRECTORY",
             "workspace_busy" => "wait until the other run has ended; its sync holds the lock",
@@ -343,6 +315,13 @@ impl ScratchError {
             "temporary_not_ours" | "temporary_stuck" => "look at the file and remove it by hand",
             _ => return None,
         })
+    }
+
+    fn is_never_granted(&self) -> bool {
+        let Self::DestinationRefused { reason, .. } = self else {
+            return false;
+        };
+        *reason == Refusal::OwnTemporary
     }
 }
 
@@ -352,6 +331,28 @@ impl From<&ScratchError> for ErrorReport {
             code: error.code().to_owned(),
             message: error.to_string(),
             hint: error.hint().map(str::to_owned),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_is_suggested_only_for_a_destination_that_can_be_granted() {
+        for (reason, can_be_granted) in [
+            (Refusal::ShellFile, true),
+            (Refusal::ObeyedDirectory, true),
+            (Refusal::ObeyedFile, true),
+            (Refusal::OwnTemporary, false),
+        ] {
+            let path = "x".to_owned();
+            let hint = ScratchError::DestinationRefused { path, reason }.hint();
+            assert_eq!(
+                hint.is_some_and(|hint| hint.contains("--grant")),
+                can_be_granted
+            );
         }
     }
 }

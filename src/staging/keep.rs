@@ -1,19 +1,20 @@
-//! Keeping what a run left: a copy of a tree out of the scratch root, into a fresh directory.
+//! `--keep`: copies a tree from the scratch root into a new directory.
 //!
-//! The tree may be 100,000 levels deep: no recursion, no paths, and only the innermost levels
-//! keep their descriptors. The way back up goes through `..`, compared with what was there on
-//! the way down.
+//! The tree may be 100,000 levels deep: the walk uses no recursion and no paths, and only the innermost
+//! levels keep their descriptors. The way up opens `..` and compares it with the directory that was
+//! there on the way down.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
+use std::fmt::Display;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, SeekFrom};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::staging::copy::write_all;
+use crate::staging::copy::{BUFFER_BYTES, write_all};
 use crate::staging::directory;
 use crate::staging::error::{ScratchError, Unfit};
 use crate::staging::source::{HardLinks, open_regular};
@@ -22,11 +23,8 @@ use spec::units;
 
 /// Levels that are open at once, on each side.
 const OPEN_LEVELS_MAX: usize = 64;
-/// How many of the things that were left out are named.
-const NAMED_MAX: usize = 32;
-const BUFFER_BYTES: usize = 256 * 1_024;
 
-/// What was kept.
+/// The copied part of a tree.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Kept {
     /// Regular files that were copied.
@@ -35,34 +33,23 @@ pub struct Kept {
     pub directories: u64,
     /// Symbolic links that were made again, wherever they point.
     pub links: u64,
-    /// Bytes that were written; holes are kept as holes and count nothing.
+    /// Bytes that were written, without holes.
     pub bytes: u64,
-    /// How many files, links and special files were left out.
+    /// Number of files, links and special files that were left out.
     pub left_out: u64,
-    /// The first few of those.
-    pub named: Vec<LeftOut>,
-}
-
-/// Something that was not kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
-    /// Its name in its directory, escaped.
-    pub name: String,
-    /// How many directories below the top it lies.
-    pub depth: usize,
-    pub reason: String,
+    /// The name of the first of those, escaped, and the reason.
+    pub first_left_out: Option<String>,
 }
 
 /// Copies the tree at `from` to `into`, which is made with mode 0700 and must not exist.
 ///
-/// Files become 0644 or 0755 and are the caller's; symbolic links are made again without being
-/// followed; FIFOs, sockets and devices are left out, and so is what cannot be read and what
-/// would bring the copied bytes above `bytes_max`. Holes stay holes. The source's directories
-/// may be given the rights to read them.
+/// Files get mode 0644 or 0755 and belong to the caller. Symbolic links are made again and never
+/// followed. FIFOs, sockets, devices, unreadable files and files beyond `bytes_max` are left out.
+/// Holes stay holes. The source's directories may get the rights to read them.
 ///
 /// # Errors
-/// [`ScratchError::Tree`] where `into` cannot be made, a directory cannot be copied, or somebody
-/// moves directories meanwhile; what was kept so far stays.
+/// [`ScratchError::Tree`] if `into` cannot be made, a directory cannot be copied, or directories are
+/// moved meanwhile; what was kept so far stays.
 pub fn keep(from: BorrowedFd<'_>, into: &Path, bytes_max: u64) -> Result<Kept, ScratchError> {
     let shown = escape(into.as_os_str().as_bytes());
     let failed = |call| tree_error(call, &shown);
@@ -84,8 +71,7 @@ pub fn keep(from: BorrowedFd<'_>, into: &Path, bytes_max: u64) -> Result<Kept, S
         levels: Vec::new(),
     };
     walk.enter(source, sink).map_err(failed("copy to"))?;
-    walk.run()
-        .map_err(|stop| tree_error(stop.call, &stop.name)(stop.errno))?;
+    walk.run()?;
     Ok(walk.kept)
 }
 
@@ -96,7 +82,7 @@ struct Walk {
     levels: Vec<Level>,
 }
 
-/// One directory on the way down; `None` where its descriptor was closed to save it.
+/// One directory on the way down. `None`: its descriptor is closed, to save descriptors.
 struct Level {
     source: Option<OwnedFd>,
     sink: Option<OwnedFd>,
@@ -105,56 +91,46 @@ struct Level {
     directories: Vec<CString>,
 }
 
-struct Stop {
-    call: &'static str,
-    name: String,
-    errno: Errno,
-}
-
 impl Walk {
-    fn run(&mut self) -> Result<(), Stop> {
-        let stop = |call, name: &CString| {
-            let name = escape(name.to_bytes());
-            move |errno| Stop { call, name, errno }
-        };
+    fn run(&mut self) -> Result<(), ScratchError> {
         while let Some(level) = self.levels.last_mut() {
             let Some(name) = level.directories.pop() else {
-                self.leave().map_err(|errno| Stop {
-                    call: "return from",
-                    name: format!("level {}", self.levels.len()),
-                    errno,
-                })?;
+                let depth = self.levels.len();
+                self.leave()
+                    .map_err(tree_error("return from", &format!("level {depth}")))?;
                 continue;
             };
+            let shown = escape(name.to_bytes());
+            let failed = |call| tree_error(call, &shown);
             let (Some(source), Some(sink)) = (&level.source, &level.sink) else {
-                return Err(stop("reopen", &name)(Errno::BADF));
+                return Err(failed("reopen")(Errno::BADF));
             };
             let child = match directory::open_with_rights(source.as_fd(), name.as_c_str()) {
                 Ok(child) => child,
                 Err(errno) => {
-                    self.leave_out(&name, format!("the directory cannot be opened: {errno}"));
+                    self.leave_out(&name, format_args!("cannot be opened: {errno}"));
                     continue;
                 }
             };
-            rustix::fs::mkdirat(sink, &name, Mode::RWXU).map_err(stop("mkdirat", &name))?;
+            rustix::fs::mkdirat(sink, &name, Mode::RWXU).map_err(failed("mkdirat"))?;
             let copy = directory::open_with_rights(sink.as_fd(), name.as_c_str())
-                .map_err(stop("openat", &name))?;
+                .map_err(failed("openat"))?;
             self.kept.directories += 1;
-            self.enter(child, copy).map_err(stop("copy", &name))?;
+            self.enter(child, copy).map_err(failed("copy"))?;
         }
         Ok(())
     }
 
-    /// Copies all but the directories of `source`, and remembers those for later.
+    /// Copies all entries of `source` but its directories, which are remembered for later.
     fn enter(&mut self, source: OwnedFd, sink: OwnedFd) -> Result<(), Errno> {
         let mut directories = Vec::new();
         let mut found = VecDeque::new();
         while directory::list_some(source.as_fd(), &mut found)? {
             for entry in found.drain(..) {
-                if entry.kind == FileType::Directory
-                    || self.keep_entry(source.as_fd(), sink.as_fd(), &entry.name)
-                {
+                if is_directory(source.as_fd(), &entry) {
                     directories.push(entry.name);
+                } else {
+                    self.keep_entry(source.as_fd(), sink.as_fd(), &entry.name);
                 }
             }
         }
@@ -173,7 +149,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Goes back to the directory above, opening it again where it was closed.
+    /// Returns to the parent directory, and opens it again if it was closed.
     fn leave(&mut self) -> Result<(), Errno> {
         let (Some(done), Some(above)) = (self.levels.pop(), self.levels.last_mut()) else {
             return Ok(());
@@ -187,8 +163,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Copies one file or link; `true` where it turned out to be a directory.
-    fn keep_entry(&mut self, source: BorrowedFd<'_>, sink: BorrowedFd<'_>, name: &CString) -> bool {
+    /// Copies one file or link.
+    fn keep_entry(&mut self, source: BorrowedFd<'_>, sink: BorrowedFd<'_>, name: &CString) {
         match open_regular(source, name.to_bytes(), HardLinks::Accepted) {
             Ok(opened) => match self.keep_file(&opened.descriptor, opened.mode, sink, name) {
                 Ok(()) => self.kept.files += 1,
@@ -196,12 +172,12 @@ impl Walk {
             },
             Err(Unfit::Link) => match keep_link(source, sink, name) {
                 Ok(()) => self.kept.links += 1,
-                Err(errno) => self.leave_out(name, format!("the link cannot be made: {errno}")),
+                Err(errno) => {
+                    self.leave_out(name, format_args!("is a link that cannot be made: {errno}"));
+                }
             },
-            Err(Unfit::NotRegular("a directory")) => return true,
-            Err(unfit) => self.leave_out(name, unfit.to_string()),
+            Err(unfit) => self.leave_out(name, unfit),
         }
-        false
     }
 
     fn keep_file(
@@ -214,15 +190,19 @@ impl Walk {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let copy = rustix::fs::openat(sink, name, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(|errno| format!("the copy cannot be made: {errno}"))?;
+            .map_err(|errno| format!("cannot be copied: {errno}"))?;
+        let bytes_before = self.kept.bytes;
         let filled = self.copy_data(source, &copy).and_then(|()| {
-            rustix::fs::fchmod(&copy, mode).map_err(|errno| format!("fchmod: {errno}"))
+            rustix::fs::fchmod(&copy, mode).map_err(|errno| format!("cannot be copied: {errno}"))
         });
         let Err(reason) = filled else {
             return Ok(());
         };
-        match rustix::fs::unlinkat(sink, name, rustix::fs::AtFlags::empty()) {
-            Ok(()) => Err(reason),
+        match rustix::fs::unlinkat(sink, name, AtFlags::empty()) {
+            Ok(()) => {
+                self.kept.bytes = bytes_before;
+                Err(reason)
+            }
             Err(errno) => Err(format!("{reason}; part of it stays: {errno}")),
         }
     }
@@ -230,7 +210,7 @@ impl Walk {
     /// Copies the parts that hold data and leaves the holes between them.
     fn copy_data(&mut self, source: &OwnedFd, copy: &OwnedFd) -> Result<(), String> {
         let read = |errno: Errno| format!("cannot be read: {errno}");
-        let write = |errno: Errno| format!("the copy cannot be written: {errno}");
+        let write = |errno: Errno| format!("cannot be copied: {errno}");
         let size = rustix::fs::fstat(source).map_err(read)?.st_size;
         let end = u64::try_from(size).map_err(|_negative| read(Errno::OVERFLOW))?;
         rustix::fs::ftruncate(copy, end).map_err(write)?;
@@ -238,7 +218,7 @@ impl Walk {
         while at < end {
             let start = match rustix::fs::seek(source, SeekFrom::Data(at)) {
                 Ok(start) => start,
-                // Nothing but a hole up to the end.
+                // Only a hole is left.
                 Err(Errno::NXIO) => break,
                 Err(errno) => return Err(read(errno)),
             };
@@ -248,14 +228,14 @@ impl Walk {
             rustix::fs::seek(source, SeekFrom::Start(start)).map_err(read)?;
             rustix::fs::seek(copy, SeekFrom::Start(start)).map_err(write)?;
             let mut left = stop.saturating_sub(start);
-            if self.bytes_max - self.kept.bytes < left {
+            if left > self.bytes_max - self.kept.bytes {
                 return Err(format!(
                     "does not fit into the {} that are kept at most",
                     units::bytes(self.bytes_max)
                 ));
             }
             self.kept.bytes += left;
-            while 0 < left {
+            while left > 0 {
                 let room =
                     usize::try_from(left).map_or(BUFFER_BYTES, |left| left.min(BUFFER_BYTES));
                 let got = retry_on_intr(|| rustix::io::read(source, &mut self.buffer[..room]))
@@ -264,33 +244,39 @@ impl Walk {
                     return Err("shrank while it was being copied".to_owned());
                 }
                 write_all(copy.as_fd(), &self.buffer[..got]).map_err(write)?;
-                left = left.saturating_sub(u64::try_from(got).unwrap_or(u64::MAX));
+                left -= got as u64;
             }
             at = stop;
         }
         Ok(())
     }
 
-    fn leave_out(&mut self, name: &CString, reason: String) {
+    /// `reason` completes "`name` …".
+    fn leave_out(&mut self, name: &CString, reason: impl Display) {
         self.kept.left_out += 1;
-        if self.kept.named.len() < NAMED_MAX {
-            self.kept.named.push(LeftOut {
-                name: escape(name.to_bytes()),
-                depth: self.levels.len(),
-                reason,
-            });
-        }
+        self.kept
+            .first_left_out
+            .get_or_insert_with(|| format!("`{}` {reason}", escape(name.to_bytes())));
     }
 }
 
-/// Opens the directory above `below`, if it is still the one that we came from.
+/// Asks the file system if it does not list the types of entries.
+fn is_directory(parent: BorrowedFd<'_>, entry: &directory::Entry) -> bool {
+    if entry.kind != FileType::Unknown {
+        return entry.kind == FileType::Directory;
+    }
+    rustix::fs::statat(parent, &entry.name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+}
+
+/// Opens the parent of `below`, if it is still the one with `identity`.
 fn reopen(below: Option<OwnedFd>, identity: (u64, u64)) -> Result<OwnedFd, Errno> {
     let below = below.ok_or(Errno::BADF)?;
     let above = directory::open(below.as_fd(), c"..")?;
     if directory::identity(&rustix::fs::fstat(&above)?) == identity {
         return Ok(above);
     }
-    // Somebody moved a directory while we were inside.
+    // A directory was moved meanwhile.
     Err(Errno::STALE)
 }
 
@@ -305,5 +291,28 @@ fn tree_error(call: &'static str, object: &str) -> impl FnOnce(Errno) -> Scratch
         call,
         object,
         errno,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt as _;
+
+    #[test]
+    fn a_file_that_does_not_fit_is_removed_and_its_bytes_do_not_count() {
+        const MIB: usize = 1 << 20;
+        let home = tempfile::tempdir().expect("a directory");
+        let from = home.path().join("from");
+        std::fs::create_dir(&from).expect("made");
+        let file = std::fs::File::create(from.join("large")).expect("made");
+        for start in [0, 2 * MIB as u64] {
+            file.write_all_at(&vec![7; MIB], start).expect("written");
+        }
+        let from = std::fs::File::open(from).expect("opened");
+        let kept = keep(from.as_fd(), &home.path().join("into"), MIB as u64 + 1).expect("kept");
+        assert_eq!((kept.files, kept.left_out, kept.bytes), (0, 1, 0));
+        let first = kept.first_left_out.expect("the reason");
+        assert!(first.starts_with("`large` does not fit into"), "{first}");
     }
 }

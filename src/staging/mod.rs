@@ -1,20 +1,19 @@
-//! The files of one run: staged in before launch, synced out after the outcome.
+//! The files of one run: inputs are copied in before the launch, outputs are copied out after the end.
 //!
-//! The contract, in the order of a run:
+//! In the order of a run:
 //!
-//! - [`check_outputs`] refuses, before anything is launched, destinations that are code later
-//!   (`.git/hooks`, shell start-up files) and outputs that would overwrite each other.
-//! - [`stage`] copies each declared input from the workspace to `<staging>/<key>`. One that is
+//! - [`check_outputs`] refuses, before launch, destinations that are executed later (`.git/hooks`,
+//!   shell start-up files), and outputs that would overwrite each other.
+//! - [`stage`] copies each declared input from the workspace to `<staging>/<key>`. An input that is
 //!   missing, leads through a link, is not a regular file or is too large stops the run.
-//! - [`sync`] copies each declared output from `<staging>/<key>` to the workspace, each judged on
-//!   its own: one that cannot be written leaves the others alone; whether the run fails without it
-//!   is the caller's to judge.
-//! - [`keep`] copies the scratch tree of a finished run. The body may have made it hostile: 100,000
-//!   levels deep, modes 000, directories swapped for links.
+//! - [`sync`] copies each declared output from `<staging>/<key>` to the workspace. A failure concerns
+//!   one output only; the caller decides whether the run fails without it.
+//! - [`keep`] copies the scratch root of a finished run. The body may have filled it to attack the copy:
+//!   100,000 levels deep, modes 000, directories swapped for links.
 //!
-//! Both sides are hostile. The body chose what lies in the scratch root; other processes of the
-//! host may rename things in the workspace meanwhile. So each file is opened once beneath a
-//! directory that is already open, judged by its descriptor, and read and written through it.
+//! Both sides are untrusted: the body chose what is in the scratch root, and other processes of the
+//! host may rename files in the workspace. So each file is opened once, beneath a directory that is
+//! already open, and checked, read and written through that descriptor.
 #![forbid(unsafe_code)]
 
 mod copy;
@@ -30,28 +29,27 @@ mod workspace;
 
 pub use destination::{OUTPUTS_MAX, check_destination, check_key, check_outputs};
 pub use error::{Refusal, ScratchError, Unfit, Unwritable};
-pub use keep::{Kept, LeftOut, keep};
+pub use keep::{Kept, keep};
 pub(crate) use stage::check_inputs;
 pub use stage::{InputFile, stage};
 pub use sync::{OutputFile, sync};
 pub use temporary::{Journal, SyncStep, TemporaryName, remove_temporary};
 pub use workspace::Workspace;
 
-/// How much may be staged or synced; sizes are logical, so that a hole counts as its zeros.
+/// How much one call may copy. Sizes are logical: holes count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileLimits {
     /// Bytes of one file.
     pub file_bytes: u64,
-    /// Bytes of all files of one call together.
+    /// Bytes of all files.
     pub total_bytes: u64,
-    /// Number of files of one call.
     pub files: usize,
     /// How long [`sync`] waits for another run that holds the lock of the workspace.
     pub lock_wait: std::time::Duration,
 }
 
-/// 1 GiB for one file and for all together (what a bundle may unpack to), 10,000 files, and half
-/// a minute for the lock: a sync holds it only while it copies.
+/// 1 GiB for one file and for all, as a bundle may unpack to; 10,000 files; 30 seconds for the lock,
+/// which a sync holds only while it copies.
 impl Default for FileLimits {
     fn default() -> Self {
         Self {

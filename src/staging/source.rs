@@ -1,4 +1,4 @@
-//! Opens a file with an untrusted name or content: beneath a directory, checked by descriptor.
+//! Opens a file with an untrusted name or content, beneath a directory and checked by descriptor.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -6,7 +6,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::staging::FileLimits;
-use crate::staging::copy::{Buffer, CopyError, copy_hashed};
+use crate::staging::copy::{CopyError, copy_hashed};
 use crate::staging::error::Unfit;
 use spec::digest::Digest;
 use sys::file::open_beneath;
@@ -56,13 +56,13 @@ impl Allowance {
 
     /// Refuses a file that is too large, before a byte of it is read.
     pub(super) fn check(&self, bytes: u64) -> Result<(), Unfit> {
-        if self.file_bytes < bytes {
+        if bytes > self.file_bytes {
             return Err(Unfit::TooLarge {
                 bytes,
                 limit_bytes: self.file_bytes,
             });
         }
-        if self.left_bytes < bytes {
+        if bytes > self.left_bytes {
             return Err(Unfit::TotalTooLarge {
                 bytes,
                 left_bytes: self.left_bytes,
@@ -87,13 +87,13 @@ pub(super) fn open_regular(
     hard_links: HardLinks,
 ) -> Result<Opened, Unfit> {
     let look = OFlags::PATH | OFlags::NOFOLLOW;
-    let seen = open_beneath(directory, path, look, Mode::empty()).map_err(unopened)?;
+    let seen = open_beneath(directory, path, look, Mode::empty()).map_err(cannot_open)?;
     let seen = rustix::fs::fstat(&seen).map_err(Unfit::Unreadable)?;
-    judge(&seen, hard_links)?;
+    check_type(&seen, hard_links)?;
     let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let descriptor = open_beneath(directory, path, read, Mode::empty()).map_err(unopened)?;
+    let descriptor = open_beneath(directory, path, read, Mode::empty()).map_err(cannot_open)?;
     let stat = rustix::fs::fstat(&descriptor).map_err(Unfit::Unreadable)?;
-    judge(&stat, hard_links)?;
+    check_type(&stat, hard_links)?;
     if (stat.st_dev, stat.st_ino) != (seen.st_dev, seen.st_ino) {
         return Err(Unfit::Changed("was replaced"));
     }
@@ -108,11 +108,11 @@ pub(super) fn open_regular(
 }
 
 impl Opened {
-    /// Copies the whole file to `sink`; the digest is that of the bytes that were written.
+    /// Copies the whole file to `sink`. Returns the digest of the written bytes.
     pub(super) fn copy_to(
         &self,
         sink: BorrowedFd<'_>,
-        buffer: &mut Buffer,
+        buffer: &mut [u8],
     ) -> Result<Digest, Failed> {
         let digest =
             copy_hashed(self.descriptor.as_fd(), sink, self.bytes, buffer).map_err(|error| {
@@ -123,18 +123,18 @@ impl Opened {
                     CopyError::Grew => Failed::Source(Unfit::Changed("grew")),
                 }
             })?;
-        // Bytes overwritten in place leave the size as it was: a torn copy shows in the time only.
+        // Bytes that are overwritten in place keep the size: only the time shows a torn copy.
         let after = rustix::fs::fstat(&self.descriptor)
             .map_err(|errno| Failed::Source(Unfit::Unreadable(errno)))?;
-        let moment = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
-        if moment(&after) != moment(&self.stat) {
+        let version = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
+        if version(&after) != version(&self.stat) {
             return Err(Failed::Source(Unfit::Changed("was written to")));
         }
         Ok(digest)
     }
 }
 
-fn judge(stat: &Stat, hard_links: HardLinks) -> Result<(), Unfit> {
+fn check_type(stat: &Stat, hard_links: HardLinks) -> Result<(), Unfit> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => (),
         FileType::Symlink => return Err(Unfit::Link),
@@ -149,7 +149,7 @@ fn judge(stat: &Stat, hard_links: HardLinks) -> Result<(), Unfit> {
     Ok(())
 }
 
-fn unopened(errno: Errno) -> Unfit {
+fn cannot_open(errno: Errno) -> Unfit {
     match errno {
         Errno::NOENT | Errno::NOTDIR => Unfit::Missing,
         Errno::LOOP | Errno::XDEV => Unfit::Escapes(errno),
@@ -179,14 +179,14 @@ mod tests {
             .expect("opened");
         file.set_modified(later).expect("set");
         let sink = tempfile::tempfile().expect("a file");
-        let copied = opened.copy_to(sink.as_fd(), &mut Buffer::new());
+        let copied = opened.copy_to(sink.as_fd(), &mut [0; 4_096]);
         assert!(matches!(
             copied,
             Err(Failed::Source(Unfit::Changed("was written to")))
         ));
     }
 
-    /// D-03: an open file is read to its end, whatever becomes of its name.
+    /// D-03: an open file is read to its end, even if its name is removed or replaced.
     #[test]
     fn a_file_that_is_removed_or_replaced_while_it_is_copied_is_copied_whole() {
         use std::io::{Read as _, Seek as _};
@@ -202,7 +202,7 @@ mod tests {
                 std::os::unix::fs::symlink("/etc/passwd", &path).expect("linked");
             }
             let mut sink = tempfile::tempfile().expect("a file");
-            let copied = opened.copy_to(sink.as_fd(), &mut Buffer::new());
+            let copied = opened.copy_to(sink.as_fd(), &mut [0; 4_096]);
             assert!(copied.is_ok());
             let mut text = String::new();
             sink.rewind().expect("rewound");

@@ -1,11 +1,11 @@
-//! Staging: copies each declared input from the workspace into the scratch directory.
+//! Copies each declared input from the workspace into the scratch directory.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use rustix::fs::{Mode, OFlags};
 
 use crate::staging::FileLimits;
-use crate::staging::copy::Buffer;
+use crate::staging::copy::BUFFER_BYTES;
 use crate::staging::destination::check_keys;
 use crate::staging::error::{ScratchError, Unfit};
 use crate::staging::source::{Allowance, Failed, HardLinks, Opened, open_regular};
@@ -14,7 +14,7 @@ use spec::path::{RelPath, escape};
 use spec::report::StagedReport;
 use sys::credentials::{AssumedFileIds, HostIds};
 
-/// A declared input: `path` of the workspace becomes `<staging>/<key>`.
+/// A declared input: `path` of the workspace becomes `<scratch>/<key>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputFile {
     /// Its name in the scratch directory.
@@ -23,33 +23,33 @@ pub struct InputFile {
     pub path: RelPath,
 }
 
-/// Copies all `inputs` into `staging`; the run must not start if this fails.
+/// Copies all `inputs` into `scratch`; the run must not start if this fails.
 ///
-/// Always copies, never links or mounts: the body may change its own and never the original.
-/// The workspace is read with the caller's ids, `staging` is written with those of `body`.
-/// Modes are 0644, or 0755 where the owner may execute. An input with other hard links is
-/// accepted: nothing tells which of its names is the right one. After an error the files that
-/// were staged before stay, in a scratch directory that is discarded as a whole.
+/// Always copies, never links or mounts: the body may change its copy and never the original. The
+/// workspace is read with the caller's ids, `scratch` is written with those of `body`. A copy has mode
+/// 0755 if the owner may execute the input, else 0644. Hard links to an input are accepted: all names
+/// of a file are equal. After an error the copies made so far stay; the caller discards `scratch` as a
+/// whole.
 ///
 /// # Errors
 /// The first input that cannot be staged, see [`ScratchError::code`].
 pub fn stage(
     workspace: &Workspace,
     inputs: &[InputFile],
-    staging: BorrowedFd<'_>,
+    scratch: BorrowedFd<'_>,
     body: Option<HostIds>,
     limits: &FileLimits,
 ) -> Result<Vec<StagedReport>, ScratchError> {
     check_number_and_keys(inputs, limits)?;
     let mut allowance = Allowance::new(limits);
-    let mut buffer = Buffer::new();
+    let mut buffer = vec![0; BUFFER_BYTES];
     inputs
         .iter()
-        .map(|input| stage_one(workspace, input, staging, body, &mut allowance, &mut buffer))
+        .map(|input| stage_one(workspace, input, scratch, body, &mut allowance, &mut buffer))
         .collect()
 }
 
-/// Checks that all `inputs` could be staged now and returns their sizes; copies nothing.
+/// Checks that all `inputs` could be staged now and returns their sizes. Copies nothing.
 ///
 /// # Errors
 /// The first input that cannot be staged, as from [`stage`].
@@ -60,16 +60,16 @@ pub(crate) fn check_inputs(
 ) -> Result<Vec<u64>, ScratchError> {
     check_number_and_keys(inputs, limits)?;
     let mut allowance = Allowance::new(limits);
-    let look = |input: &InputFile| {
+    let check = |input: &InputFile| {
         let bytes = open_input(workspace, input, &allowance)?.bytes;
         allowance.spend(bytes);
         Ok(bytes)
     };
-    inputs.iter().map(look).collect()
+    inputs.iter().map(check).collect()
 }
 
 fn check_number_and_keys(inputs: &[InputFile], limits: &FileLimits) -> Result<(), ScratchError> {
-    if limits.files < inputs.len() {
+    if inputs.len() > limits.files {
         return Err(ScratchError::TooManyFiles {
             found: inputs.len(),
             limit: limits.files,
@@ -103,10 +103,10 @@ fn open_input(
 fn stage_one(
     workspace: &Workspace,
     input: &InputFile,
-    staging: BorrowedFd<'_>,
+    scratch: BorrowedFd<'_>,
     body: Option<HostIds>,
     allowance: &mut Allowance,
-    buffer: &mut Buffer,
+    buffer: &mut [u8],
 ) -> Result<StagedReport, ScratchError> {
     let unwritable = |call| {
         move |errno| ScratchError::ScratchUnwritable {
@@ -122,13 +122,13 @@ fn stage_one(
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let made = rustix::fs::openat(
-            staging,
+            scratch,
             input.key.as_bytes(),
             flags,
             Mode::RUSR | Mode::WUSR,
         )
         .map_err(unwritable("openat"))?;
-        // Apart from open(2), whose mode the umask trims.
+        // Not left to open(2), whose mode the umask changes.
         rustix::fs::fchmod(&made, source.mode).map_err(unwritable("fchmod"))?;
         made
     };

@@ -1,4 +1,4 @@
-//! Syncing: copies each declared output from the scratch directory to the workspace.
+//! Copies each declared output from the scratch directory to the workspace.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -6,7 +6,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Uid};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::staging::FileLimits;
-use crate::staging::copy::Buffer;
+use crate::staging::copy::BUFFER_BYTES;
 use crate::staging::destination::check_outputs;
 use crate::staging::directory;
 use crate::staging::error::{ScratchError, Unfit, Unwritable};
@@ -19,7 +19,7 @@ use spec::report::{ErrorReport, SyncState, SyncedReport};
 use sys::credentials::{AssumedFileIds, HostIds};
 use sys::file::open_beneath;
 
-/// Maximum number of temporary names for one output.
+/// Temporary names that are tried for one output.
 const NAME_TRIES: u32 = 16;
 
 /// A declared output: `<staging>/<key>` becomes `path` of the workspace.
@@ -33,16 +33,16 @@ pub struct OutputFile {
     pub granted: bool,
 }
 
-/// Copies what the body left under each key to its destination, each judged on its own.
+/// Copies the file under each key to its destination, each on its own.
 ///
-/// Only to be called when every process of the run is dead. Never fails as a whole: the report
-/// of each output says `synced`, `missing` or `failed`, and those that can be written are. One
-/// that was not written left its destination as it was; directories made for it stay.
+/// Call it only when every process of the run is dead. It never fails as a whole: the report of each
+/// output is `synced`, `missing` or `failed`. An output that is not written leaves its destination as
+/// it was; directories that were made for it stay.
 ///
-/// Each file is written beside its destination under a name that `journal` records first, then
-/// given mode (0644, or 0755 where its owner may execute) and owner by descriptor, written
-/// through to the disk, renamed over the destination, and the directory written through. Whoever
-/// looks sees the old file or the new one, whole. The lock of the workspace is held meanwhile.
+/// Each file is written beside its destination under a name that `journal` records first. It then gets
+/// mode (0644, or 0755 if its owner may execute) and owner by descriptor, is synced to the disk
+/// and renamed over the destination; then the directory is synced. Readers see the old file or the new
+/// one, whole. The lock of the workspace is held meanwhile.
 pub fn sync(
     workspace: &Workspace,
     outputs: &[OutputFile],
@@ -52,7 +52,7 @@ pub fn sync(
     limits: &FileLimits,
     journal: &mut dyn Journal,
 ) -> Vec<SyncedReport> {
-    let ready = check_run_id(run_id)
+    let locked = check_run_id(run_id)
         .and_then(|()| check_outputs(outputs))
         .and_then(|()| {
             journal
@@ -60,7 +60,7 @@ pub fn sync(
                 .map_err(|error| ScratchError::LocksUnusable { error })
         })
         .and_then(|locks| workspace.lock(locks, limits.lock_wait));
-    let _lock = match ready {
+    let _lock = match locked {
         Ok(lock) => lock,
         Err(error) => {
             let error = ErrorReport::from(&error);
@@ -75,7 +75,7 @@ pub fn sync(
         run_id,
         limits,
         allowance: Allowance::new(limits),
-        buffer: Buffer::new(),
+        buffer: vec![0; BUFFER_BYTES],
         journal,
         names_used: 0,
     };
@@ -93,7 +93,7 @@ struct Run<'call> {
     run_id: &'call str,
     limits: &'call FileLimits,
     allowance: Allowance,
-    buffer: Buffer,
+    buffer: Vec<u8>,
     journal: &'call mut dyn Journal,
     names_used: u32,
 }
@@ -112,7 +112,7 @@ impl From<Unwritable> for NotWritten {
 
 impl Run<'_> {
     fn report_one(&mut self, index: usize, output: &OutputFile) -> SyncedReport {
-        if self.limits.files <= index {
+        if index >= self.limits.files {
             let error = ScratchError::TooManyFiles {
                 found: index + 1,
                 limit: self.limits.files,
@@ -157,7 +157,7 @@ impl Run<'_> {
                 NotWritten::Source(cause) => unfit(cause),
                 NotWritten::Destination(cause) => ScratchError::Destination {
                     key: key(),
-                    place: self.workspace.shown().to_owned(),
+                    directory: self.workspace.shown().to_owned(),
                     path: path(),
                     cause,
                 },
@@ -198,7 +198,7 @@ impl Run<'_> {
         Ok(digest)
     }
 
-    /// Copies, sets owner and mode, and writes through: everything before the rename.
+    /// Copies, sets owner and mode, and syncs the file: everything before the rename.
     fn fill(&mut self, source: &Opened, file: BorrowedFd<'_>) -> Result<Digest, NotWritten> {
         let digest = source
             .copy_to(file, &mut self.buffer)
@@ -207,9 +207,8 @@ impl Run<'_> {
                 Failed::Sink(errno) => failed_call("write")(errno).into(),
             })?;
         self.journal.reached(SyncStep::Copied);
-        self.give_away(file)?;
-        // After fchown(2), which takes set-id bits away, and apart from open(2), whose mode the
-        // umask trims.
+        self.set_owner(file)?;
+        // After fchown(2), which clears set-id bits; not left to open(2), whose mode the umask changes.
         rustix::fs::fchmod(file, source.mode).map_err(failed_call("fchmod"))?;
         self.journal.reached(SyncStep::Owned);
         retry_on_intr(|| rustix::fs::fsync(file)).map_err(failed_call("fsync"))?;
@@ -246,8 +245,8 @@ impl Run<'_> {
         Err(Unwritable::NamesTaken)
     }
 
-    /// Removes the temporary file after `error`; where that fails too, the error says so and the
-    /// journal keeps the name for a later start.
+    /// Removes the temporary file after `error`. If that fails too, the journal keeps the name for a
+    /// later start, and the error of a call says so.
     fn discard(
         &mut self,
         parent: BorrowedFd<'_>,
@@ -268,85 +267,68 @@ impl Run<'_> {
                 }
                 .into()
             }
-            (Err(left), _other) => Unwritable::Call {
-                call: "unlinkat",
-                errno: left,
-                left_behind: Some(left),
-            }
-            .into(),
+            // Has no place for a second error.
+            (Err(_left), error) => error,
         }
     }
 
     /// The directory of the destination, created if missing.
     fn open_parent(&self, path: Option<&RelPath>) -> Result<OwnedFd, Unwritable> {
-        let Some(path) = path else {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            return rustix::fs::openat(self.workspace.as_fd(), ".", flags, Mode::empty())
-                .map_err(failed_call("openat"));
+        let path = match (self.open_directory(path, OFlags::RDONLY), path) {
+            (Err(Errno::NOENT), Some(path)) => path,
+            (opened, _) => return opened.map_err(parent_error),
         };
-        match self.open_directory(path, OFlags::RDONLY) {
-            Err(Errno::NOENT) => (),
-            other => return other.map_err(on_the_way),
-        }
         let bytes = path.as_bytes();
         let ends = (0..bytes.len())
             .filter(|at| bytes[*at] == b'/')
             .chain([bytes.len()]);
         for end in ends {
-            // A prefix that ends before a separator is a path as good as the whole.
             let prefix = RelPath::parse(&bytes[..end]).map_err(Unwritable::NameTooLong)?;
-            match self.open_directory(&prefix, OFlags::PATH) {
+            match self.open_directory(Some(&prefix), OFlags::PATH) {
                 Ok(_exists) => (),
                 Err(Errno::NOENT) => self.make_directory(&prefix)?,
-                Err(errno) => return Err(on_the_way(errno)),
+                Err(errno) => return Err(parent_error(errno)),
             }
         }
-        self.open_directory(path, OFlags::RDONLY)
-            .map_err(on_the_way)
+        self.open_directory(Some(path), OFlags::RDONLY)
+            .map_err(parent_error)
     }
 
-    fn open_directory(&self, path: &RelPath, access: OFlags) -> Result<OwnedFd, Errno> {
-        let flags = access | OFlags::DIRECTORY;
-        open_beneath(
-            self.workspace.as_fd(),
-            path.as_bytes(),
-            flags,
-            Mode::empty(),
-        )
+    /// `None`: the workspace itself.
+    fn open_directory(&self, path: Option<&RelPath>, access: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let workspace = self.workspace.as_fd();
+        match path {
+            Some(path) => open_beneath(workspace, path.as_bytes(), flags, Mode::empty()),
+            None => rustix::fs::openat(workspace, ".", flags, Mode::empty()),
+        }
     }
 
     fn make_directory(&self, path: &RelPath) -> Result<(), Unwritable> {
-        let above = match path.parent() {
-            Some(above) => self.open_directory(&above, OFlags::RDONLY),
-            None => rustix::fs::openat(
-                self.workspace.as_fd(),
-                ".",
-                OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-                Mode::empty(),
-            ),
-        }
-        .map_err(on_the_way)?;
+        let above = self
+            .open_directory(path.parent().as_ref(), OFlags::RDONLY)
+            .map_err(parent_error)?;
         let name = path.file_name();
         match rustix::fs::mkdirat(&above, name, Mode::RWXU) {
-            // Another process created it meanwhile: use that one.
+            // Another process created it meanwhile.
             Err(Errno::EXIST) => return Ok(()),
             other => other.map_err(failed_call("mkdirat"))?,
         }
-        let made = directory::open_made(above.as_fd(), name).map_err(on_the_way)?;
-        // mkdir(2) gives no descriptor: only an empty directory of our own is given away, never
-        // one that was renamed to this place since.
+        let made = directory::open_made(above.as_fd(), name).map_err(parent_error)?;
+        // mkdir(2) returns no descriptor, and another directory may have been renamed to this name
+        // since: only an empty directory of our own is given to the owner of the workspace.
         let stat = rustix::fs::fstat(&made).map_err(failed_call("fstat"))?;
-        let ours = Uid::from_raw(stat.st_uid) == rustix::process::geteuid();
-        if !ours || !directory::is_empty(made.as_fd()).map_err(failed_call("getdents"))? {
+        let is_own = Uid::from_raw(stat.st_uid) == rustix::process::geteuid();
+        if !is_own || !directory::is_empty(made.as_fd()).map_err(failed_call("getdents"))? {
             return Err(Unwritable::Replaced);
         }
-        self.give_away(made.as_fd())?;
+        self.set_owner(made.as_fd())?;
         let open_to_all = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
         rustix::fs::fchmod(&made, open_to_all).map_err(failed_call("fchmod"))?;
         retry_on_intr(|| rustix::fs::fsync(&above)).map_err(failed_call("fsync"))
     }
 
-    fn give_away(&self, file: BorrowedFd<'_>) -> Result<(), Unwritable> {
+    fn set_owner(&self, file: BorrowedFd<'_>) -> Result<(), Unwritable> {
         let Some(owner) = self.workspace.owner() else {
             return Ok(());
         };
@@ -364,9 +346,9 @@ fn failed_call(call: &'static str) -> impl Fn(Errno) -> Unwritable {
     }
 }
 
-fn on_the_way(errno: Errno) -> Unwritable {
+fn parent_error(errno: Errno) -> Unwritable {
     match errno {
-        // ENOTDIR: a file, or with O_DIRECTORY a link, stands where a directory must.
+        // ENOTDIR: a file, or with O_DIRECTORY a link, instead of a directory.
         Errno::LOOP | Errno::XDEV | Errno::NOTDIR => Unwritable::Escapes(errno),
         other => failed_call("openat2")(other),
     }

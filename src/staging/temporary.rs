@@ -18,8 +18,8 @@ const NUMBER_DIGITS_MAX: usize = 10;
 
 /// The path of a temporary file, relative to the workspace: `<parents>/.runner-<run id>-<n>.tmp`.
 ///
-/// The run id makes it hard to guess; the form makes it recognisable, so that a later start can
-/// remove what a SIGKILL left and can never be talked into removing anything else.
+/// The run id makes it hard to guess. A later start recognises the form, so it can remove what a
+/// SIGKILL left and never anything else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemporaryName(RelPath);
 
@@ -40,23 +40,22 @@ pub enum SyncStep {
     DirectorySynced,
 }
 
-/// What a sync needs of the runner's own directory: a record of temporary names that outlives the
-/// process, and a file of locks that no body reaches.
+/// What a sync needs of the runtime directory: a record of temporary names that outlives the process,
+/// and a lock file that no body reaches.
 pub trait Journal {
-    /// Opens, anew, the file of which each workspace claims a byte while outputs are written to it.
+    /// Opens the lock file once more. A sync locks one byte of it for its workspace.
     ///
     /// # Errors
     /// No output is written then.
     fn locks(&mut self) -> Result<OwnedFd, std::io::Error>;
 
-    /// Called before a file of that name is made; only what was recorded is made.
+    /// Called before a file of that name is made.
     ///
     /// # Errors
-    /// The output is not written then.
+    /// The file is not made, and the output not written.
     fn record(&mut self, temporary: &TemporaryName) -> Result<(), std::io::Error>;
 
-    /// Called when no file of that name is there any more. A journal that cannot forget may keep
-    /// the name: removing what is not there is no error.
+    /// Called when the file is gone. A journal may keep the name: removing a missing file is no error.
     fn forget(&mut self, temporary: &TemporaryName);
 
     /// Called after each step of each output.
@@ -64,7 +63,7 @@ pub trait Journal {
 }
 
 impl TemporaryName {
-    /// The name number `number` of run `run_id` in the directory `parent` of the workspace.
+    /// Name number `number` of run `run_id` in the directory `parent` of the workspace.
     pub(super) fn new(
         parent: Option<&RelPath>,
         run_id: &str,
@@ -81,12 +80,12 @@ impl TemporaryName {
         }
     }
 
-    /// Takes a path back from a record.
+    /// Reads a path from a record.
     ///
     /// # Errors
-    /// [`ScratchError::TemporaryNotOurs`] where the last segment does not have our form.
+    /// [`ScratchError::TemporaryNotOurs`] if the last segment has another form.
     pub fn parse(path: RelPath) -> Result<Self, ScratchError> {
-        if has_our_form(path.file_name()) {
+        if is_temporary_name(path.file_name()) {
             return Ok(Self(path));
         }
         Err(ScratchError::TemporaryNotOurs {
@@ -102,7 +101,7 @@ impl TemporaryName {
     }
 }
 
-/// Refuses run ids that would make a name of another form.
+/// Refuses run ids that would give names of another form.
 pub(super) fn check_run_id(run_id: &str) -> Result<(), ScratchError> {
     if is_run_id(run_id.as_bytes()) {
         return Ok(());
@@ -112,7 +111,7 @@ pub(super) fn check_run_id(run_id: &str) -> Result<(), ScratchError> {
     })
 }
 
-pub(super) fn has_our_form(name: &[u8]) -> bool {
+pub(super) fn is_temporary_name(name: &[u8]) -> bool {
     let parts = name
         .strip_prefix(PREFIX)
         .and_then(|rest| rest.strip_suffix(SUFFIX))
@@ -134,14 +133,14 @@ fn is_run_id(bytes: &[u8]) -> bool {
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'z'))
 }
 
-/// Removes a temporary file that a killed run left; `false` where there was none.
+/// Removes a temporary file that a killed run left; `false` if there is none.
 ///
-/// Only a regular file with one name, of our form, reached without a link, is removed: the
-/// record may be old, and others can write in the workspace.
+/// Removes only a regular file with one hard link, reached without a symbolic link: the record may be
+/// old, and others can write in the workspace.
 ///
 /// # Errors
-/// [`ScratchError::WorkspaceUnusable`], [`ScratchError::TemporaryNotOurs`] where something else
-/// has that name, [`ScratchError::TemporaryStuck`] with the errno of the call that failed.
+/// [`ScratchError::WorkspaceUnusable`], [`ScratchError::TemporaryNotOurs`] if something else has that
+/// name, [`ScratchError::TemporaryStuck`] with the errno of the call that failed.
 pub fn remove_temporary(
     workspace_directory: &Path,
     temporary: &TemporaryName,

@@ -14,7 +14,7 @@ use sys::credentials::HostIds;
 use sys::lock::try_claim_byte;
 use sys::trusted_links::{self, Unopened};
 
-/// Interval between two attempts to take the lock.
+/// Time between two attempts to lock.
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
 /// The host directory that inputs come from and outputs go back to, open.
@@ -27,11 +27,11 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Opens the directory at `path`, which is the caller's own word: links in it are followed that
-    /// the caller or root laid. Those of others would say where the caller's rights write.
+    /// Opens the directory at `path`, which the caller gave. Links of the caller and of root are
+    /// followed; a link of another user would redirect what is written with the caller's rights.
     ///
     /// # Errors
-    /// [`ScratchError::WorkspaceLink`] for a link of somebody else's.
+    /// [`ScratchError::WorkspaceLink`] for a link of another user.
     /// [`ScratchError::WorkspaceUnusable`] with the errno of open(2), fstat(2), or of reading
     /// `/proc/self/uid_map`.
     pub fn open(path: &Path) -> Result<Self, ScratchError> {
@@ -51,12 +51,12 @@ impl Workspace {
                     Unopened::Call(errno) => failed("open")(errno),
                 },
             )?;
-        // Not O_PATH: fsync(2) needs a descriptor that is really open.
+        // Not O_PATH: fsync(2) refuses such descriptors.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory =
             rustix::fs::openat(&found, ".", flags, Mode::empty()).map_err(failed("open"))?;
         let stat = rustix::fs::fstat(&directory).map_err(failed("fstat"))?;
-        let owner = gives_files_away().map_err(failed("/proc/self/uid_map"))?;
+        let owner = can_set_owners().map_err(failed("/proc/self/uid_map"))?;
         Ok(Self {
             directory,
             owner: owner.then_some(HostIds {
@@ -67,32 +67,30 @@ impl Workspace {
         })
     }
 
-    /// The open directory.
     #[must_use]
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
     }
 
-    /// The path as the caller named it, escaped: for messages only.
+    /// The path as the caller gave it, escaped, for messages.
     #[must_use]
     pub fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// To whom outputs and new directories are given: the owner of the workspace where we are
-    /// root, nobody else where we are not.
+    /// Who gets outputs and new directories: the owner of the workspace if we are root, else `None`.
     #[must_use]
     pub fn owner(&self) -> Option<HostIds> {
         self.owner
     }
 
-    /// Holds the lock of the workspace until the guard is dropped.
+    /// Locks the workspace until the guard is dropped.
     ///
-    /// A byte of `locks`, chosen by device and inode of the directory: nothing is left behind, and
-    /// the kernel lets go when a holder is killed. Never flock(2) on the directory itself, which
-    /// anyone may hold who may read it, such as a body that it was lent to. Who else uses the
-    /// same file of locks is waited for: runs with other runtime directories, which are those of
-    /// other users, are not.
+    /// Locks one byte of `locks`, chosen by device and inode of the directory: nothing is left behind,
+    /// and the kernel releases the lock of a killed process. Not flock(2) on the directory, which
+    /// every process may hold that can read it, such as a body with a mount of it. Runs with another
+    /// runtime directory, which are those of other users, have another lock file and are not waited
+    /// for.
     pub(super) fn lock(
         &self,
         locks: OwnedFd,
@@ -106,11 +104,11 @@ impl Workspace {
             }
         };
         let stat = rustix::fs::fstat(&self.directory).map_err(failed("fstat"))?;
-        let byte = byte_of(stat.st_dev, stat.st_ino);
+        let byte = lock_byte(stat.st_dev, stat.st_ino);
         let start = Instant::now();
         loop {
             match try_claim_byte(locks.as_fd(), byte) {
-                Ok(true) => return Ok(WorkspaceLock { _held: locks }),
+                Ok(true) => return Ok(WorkspaceLock { _locks: locks }),
                 Ok(false) if start.elapsed() < wait => std::thread::sleep(LOCK_POLL),
                 Ok(false) => {
                     return Err(ScratchError::WorkspaceBusy {
@@ -124,28 +122,28 @@ impl Workspace {
     }
 }
 
-/// The lock of a workspace, held until it is dropped.
+/// The lock of a workspace, released on drop.
 #[derive(Debug)]
 pub(super) struct WorkspaceLock {
-    _held: OwnedFd,
+    _locks: OwnedFd,
 }
 
-/// The byte for one directory. Directories that share a byte only wait for each other.
-fn byte_of(device: u64, inode: u64) -> u64 {
-    // Odd, so that no inode of a device is lost; what is left of 64 bits is an offset of a file.
+/// The byte for one directory. Directories that share a byte wait for each other.
+fn lock_byte(device: u64, inode: u64) -> u64 {
+    // Odd, so that no inode of a device is lost. The shift makes a valid file offset of 64 bits.
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     inode.wrapping_add(device.wrapping_mul(SPREAD)) >> 1
 }
 
-/// Whether we are root and can give files to somebody else. Root of a user namespace that maps
-/// a single id cannot: for chown(2) nobody else exists there.
-fn gives_files_away() -> Result<bool, Errno> {
+/// Whether we are root and can give files to another user. Root of a user namespace that maps a single
+/// id cannot.
+fn can_set_owners() -> Result<bool, Errno> {
     if !rustix::process::geteuid().is_root() {
         return Ok(false);
     }
     let map = std::fs::read_to_string("/proc/self/uid_map")
         .map_err(|error| sys::file::errno_of(&error))?;
-    Ok(1 < mapped_ids(&map))
+    Ok(mapped_ids(&map) > 1)
 }
 
 fn mapped_ids(map: &str) -> u64 {
@@ -159,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_of_one_id_is_told_from_a_map_of_many() {
+    fn the_ids_of_a_map_are_counted() {
         assert_eq!(mapped_ids("         0       1000          1\n"), 1);
         assert_eq!(
             mapped_ids("         0          0 4294967295\n"),

@@ -17,7 +17,7 @@ fn gzip_within_gzip_is_no_tar() {
     let error = refused(&gzip(&simple().gz()), "not_tar");
     assert_eq!(
         error.to_string(),
-        "the gzip data holds gzip data; expected a tar archive"
+        "the archive holds gzip data; expected a tar archive"
     );
 }
 

@@ -94,7 +94,7 @@ fn nothing_is_printed_or_written_that_was_not_asked_for() {
     let ended = ground.make(&["."]);
     ended.assert_refused("usage", &["add -o bundle.tar.gz"]);
     let ended = ground.make(&[".", "-o", "-", "--list"]);
-    ended.assert_refused("usage", &["-o - writes the bundle where"]);
+    ended.assert_refused("usage", &["-o - cannot be combined with --list"]);
     let ended = ground.make(&[".", "-o", "out", "--json"]);
     ended.assert_refused("usage", &["--json has nothing to print"]);
     let ended = ground.make(&[".", "-o", "out"]);

@@ -283,3 +283,33 @@ fn a_file_that_changes_while_it_is_read_makes_no_bundle() {
     assert!(stderr.contains("(source_changed)"), "{stderr}");
     assert!(!target.exists());
 }
+
+/// As in /tmp, where others wait with links for names that root uses.
+#[test]
+fn a_link_of_another_user_does_not_choose_where_the_bundle_is_written() {
+    if !is_root() {
+        return needs_root("only root can give a link to somebody else");
+    }
+    let ground = Ground::new();
+    ground.file("manifest.yaml", "run: [echo]\n");
+    let (shared, victim) = (ground.path("shared"), ground.path("victim"));
+    std::fs::create_dir(&shared).expect("made");
+    std::fs::create_dir(&victim).expect("made");
+    let target = victim.join("target.tar.gz");
+    std::fs::write(&target, b"\x1f\x8bold").expect("written");
+    for (name, leads_to, output) in [
+        ("link.tar.gz", &target, "link.tar.gz"),
+        ("link", &victim, "link/new.tar.gz"),
+    ] {
+        let link = shared.join(name);
+        std::os::unix::fs::symlink(leads_to, &link).expect("linked");
+        let output = shared.join(output);
+        let words = [".", "-o", output.to_str().expect("a plain path")];
+        ground.make(&words).assert_done();
+        std::fs::write(&target, b"\x1f\x8bold").expect("written");
+        std::os::unix::fs::lchown(&link, Some(12_345), None).expect("given");
+        let parts = ["behind a symlink of another user"];
+        ground.make(&words).assert_refused("output_refused", &parts);
+        assert_eq!(std::fs::read(&target).expect("read"), b"\x1f\x8bold");
+    }
+}

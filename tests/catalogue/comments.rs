@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 
 /// How many rows each section has.
 pub(crate) const SECTIONS: &[(char, u32)] = &[
-    ('A', 60),
-    ('B', 65),
-    ('C', 41),
+    ('A', 64),
+    ('B', 69),
+    ('C', 42),
     ('D', 29),
     ('E', 30),
-    ('F', 16),
+    ('F', 18),
     ('G', 24),
     ('H', 19),
 ];

@@ -1,5 +1,7 @@
 //! Rows that a manifest alone decides.
 
+use std::collections::BTreeMap;
+
 use serde_json::json;
 use spec::code_block::{CodeSource, SourceTarget};
 use spec::document::{self, Format};
@@ -396,6 +398,7 @@ fn inherited_egress_is_a_union_limited_by_the_host_policy() {
     let level = |file: &str, hosts: &[&str]| Level {
         file: file.to_owned(),
         resolved: json!({ "network": { "egress": hosts } }),
+        provenance: BTreeMap::new(),
     };
     let own = level("tool.yaml", &["b.com"]);
     let workspace = level("workspace.yaml", &["a.com", "x.c.org"]);

@@ -151,15 +151,23 @@ fn an_unmet_need_is_a_warning_for_the_hosts_programs_and_a_refusal_for_an_image(
     let Some(image) = support::images::tiny() else {
         return;
     };
-    let manifest = format!("run: sh body.sh\nrunner: {{engine: sandbox, {needs}}}\n");
-    let done = exec(
-        &ground,
-        &["--image", &image.place()],
-        &[("manifest.yaml", &manifest), ("body.sh", "exit 0\n")],
-    );
-    done.assert_error("refused", "needs_unsatisfied");
-    let message = done.report["error"]["message"].as_str().expect("a message");
-    assert!(message.contains("no-such-package-anywhere"), "{message}");
+    for (needs, name) in [
+        (needs, "no-such-package-anywhere"),
+        (
+            "needs: {language: python}",
+            &*format!("image {} lacks", image.place()),
+        ),
+    ] {
+        let manifest = format!("run: sh body.sh\nrunner: {{engine: sandbox, {needs}}}\n");
+        let done = exec(
+            &ground,
+            &["--image", &image.place()],
+            &[("manifest.yaml", &manifest), ("body.sh", "exit 0\n")],
+        );
+        done.assert_error("refused", "needs_unsatisfied");
+        let message = done.report["error"]["message"].as_str().expect("a message");
+        assert!(message.contains(name), "{message}");
+    }
 }
 
 /// Rows 28 and 29.

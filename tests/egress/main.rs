@@ -21,6 +21,7 @@ mod lists;
 mod names;
 mod other_protocols;
 mod outside;
+mod processes;
 mod proxy;
 mod publish;
 mod resolver;

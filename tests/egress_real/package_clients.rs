@@ -161,7 +161,7 @@ fn npx_fetches_what_runs_typescript_once_its_registry_is_named_and_allowed() {
     through(&[], |mut list| {
         let bundle = list.ground.bundle(&files);
         let hint = list.refused("run_needs_tsx", &bundle);
-        let flags = hint.split("fetched: ").nth(1).expect("flags");
+        let flags = hint.split("download: ").nth(1).expect("flags");
         let flags = flags.split(';').next().expect("flags");
         assert_eq!(flags, "-e npm_config_registry=URL --allow-net HOST:PORT");
         list.flag("-e", "npm_config_registry=http://packages.compat.test/");

@@ -20,6 +20,7 @@ mod descriptors;
 mod devices;
 mod environment;
 mod files;
+mod host_wide;
 mod identity;
 mod mounts;
 mod namespaces;

@@ -52,6 +52,27 @@ fn a_mount_cannot_be_made_writable_and_a_mask_not_removed() {
     }
 }
 
+/// B-67: on btrfs the first two show the whole subvolume of the directory, the third deletes others.
+#[test]
+fn a_snapshot_shows_nothing_that_is_not_mounted() {
+    let ground = Ground::new();
+    let text = include_str!("../bodies/escapes/a_snapshot_shows_nothing_that_is_not_mounted.c");
+    let workspace = ground.workspace();
+    let workspace = workspace.to_str().expect("a plain path");
+    for policy in ["--syscalls=default", "--syscalls=strict"] {
+        let flags = [policy, "--rw", workspace];
+        let done = attempt_with(&ground, &flags, "snapshot", text, &[workspace]);
+        assert_lines(
+            &done,
+            "snapshot EPERM
+            snapshot v2 EPERM
+            delete by id EPERM
+            bcachefs EPERM
+            clone ok",
+        );
+    }
+}
+
 /// B-10.
 #[test]
 fn the_root_cannot_be_left_or_changed() {

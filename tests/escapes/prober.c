@@ -79,7 +79,7 @@ static void answer_all(int fd) {
 static const char *name(int answer) {
     static char number[32];
     if (answer == MARK) return "reached";
-    const char *known = answer ? strerrorname_np(answer) : "done";
+    const char *known = answer ? strerrorname_np(answer) : "ignore";
     if (known) return known;
     snprintf(number, sizeof number, "errno-%d", answer);
     return number;

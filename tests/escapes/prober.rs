@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 
-use filter::bpf::{ALLOW, ERRNO};
 use filter::{Arch, Arguments, Decision, SeccompData, interpret};
 use spec::syscall_policy::SyscallPolicyName;
 
@@ -45,26 +44,13 @@ fn predicted(policy: SyscallPolicyName, number: u32, arguments: &Arguments) -> &
         instruction_pointer: 0,
         arguments: *arguments,
     };
-    let program = sandbox::seccomp::program(policy);
-    let refusals = [
-        Decision::NotPermitted,
-        Decision::InvalidArgument,
-        Decision::NoLocks,
-        Decision::NotImplemented,
-        Decision::ProtocolNotSupported,
-        Decision::OperationNotSupported,
-        Decision::FamilyNotSupported,
-    ];
-    match interpret(program, &data) {
-        ALLOW => "reached",
-        answer => {
-            let gives = |decision: &Decision| {
-                let errno = decision.errno().map(u32::from);
-                errno.is_some_and(|errno| ERRNO | errno == answer)
-            };
-            let decision = refusals.into_iter().find(gives);
-            decision.expect("a refusal with an errno").name()
-        }
+    let answer = interpret(sandbox::seccomp::program(policy), &data);
+    let decision = Decision::ALL
+        .into_iter()
+        .find(|decision| decision.return_value() == answer);
+    match decision.expect("an answer of a decision") {
+        Decision::Allow => "reached",
+        refusal => refusal.name(),
     }
 }
 

@@ -112,6 +112,23 @@ fn the_limits_the_processors_and_the_priority_of_init_are_not_the_body_s() {
     );
 }
 
+/// B-68: before Landlock ABI 6 the kernel takes the signals, but init blocks them.
+#[test]
+fn init_does_not_hear_the_body() {
+    let text = include_str!("../bodies/escapes/init_does_not_hear_the_body.c");
+    let signals = if sys::landlock::abi().expect("known") < 6 {
+        "blocked"
+    } else {
+        "refused"
+    };
+    for policy in ["default", "strict"] {
+        let ground = Ground::new();
+        let flags = ["--syscalls", policy];
+        let done = attempt_with(&ground, &flags, "init-hears", text, &[signals]);
+        assert_lines(&done, "robust-list EPERM\nreaped");
+    }
+}
+
 /// B-42: System V objects and message queues belong to the run, and are removed with it (invariant I6).
 #[test]
 fn objects_of_system_v_ipc_are_the_run_s_own() {

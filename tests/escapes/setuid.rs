@@ -82,7 +82,8 @@ fn the_host_s_set_uid_programs_raise_nothing() {
         for program in [path, copy] {
             let done = case(&ground, &[], &program, words).done();
             assert_eq!(done.outcome(), "exited", "{done:#?}");
-            assert_ne!(done.code, 0, "{done:#?}");
+            // Its own refusal: with 126 and 127 it did not start.
+            assert!(matches!(done.code, 1..126), "{done:#?}");
             assert!(!done.text().contains("uid=0"), "{done:#?}");
         }
     }

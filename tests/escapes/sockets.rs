@@ -50,6 +50,7 @@ fn a_socket_of_the_host_in_a_lent_directory_is_out_of_reach() {
             "stream {refused}
             datagram {refused}
             pair of datagrams {refused}
+            raw pair {refused}
             pair ok
             pair to a name EISCONN
             left pair to a name EISCONN

@@ -77,6 +77,11 @@ fn a_destination_that_is_executed_later_is_refused_before_anything_runs() {
         ".runner/manifest.json",
         ".github/workflows/x.yml",
         "a/.profile",
+        ".secrets/SECRETS.md",
+        ".code-workspaces/tool/manifest.yaml",
+        ".config/runner/config.yaml",
+        "home/.Config/systemd/user/x.service",
+        ".npmrc",
     ] {
         let done = ground.exec_script(&[], &to(path), WRITE);
         done.assert_error("refused", "destination_refused")
@@ -97,6 +102,81 @@ fn a_destination_that_is_executed_later_is_refused_before_anything_runs() {
     done.assert_exited(0);
     assert_eq!(done.output("out")["state"], "synced");
     assert!(ground.path("work/.git/hooks/x").exists());
+}
+
+/// D-25: a poisoned tree, record or configuration would be trusted by later runs.
+#[test]
+fn an_output_never_replaces_a_file_that_the_runner_trusts() {
+    let ground = Ground::new();
+    std::fs::create_dir(ground.path("work/real")).expect("made");
+    symlink("real", ground.path("work/link")).expect("linked");
+    let work = ground.workspace();
+    let policy = format!(
+        "secrets: {{provider: {{directory: {0}/vault}}, inventory: {0}/inventory.md}}\n\
+         cache: {{directory: {0}/fetched}}\n",
+        text(&work)
+    );
+    let policy = ground.write("policy.yaml", policy);
+    let outside = ground.path("outside");
+    std::fs::create_dir(&outside).expect("made");
+    let bundle = ground.script("run: body.sh\n", WRITE);
+    let start = |verb: &str, root: &[&str], path: &str| {
+        let out = format!("out={path}");
+        let flags = [
+            "--grant",
+            "outputs",
+            "--policy",
+            text(&policy),
+            "--out",
+            &out,
+        ];
+        let words = [&[verb], root, &flags, &[text(&bundle)]].concat();
+        let case = ground.command(&words);
+        let case = case
+            .env("RUNNER_OPT_RUNTIME_DIRECTORY", text(&work.join("runtime")))
+            .env("RUNNER_OPT_CACHE_DIRECTORY", text(&work.join("link/trees")))
+            .env("RUNNER_OPT_OCI_DIRECTORY", text(&work.join("oci")))
+            .env("XDG_CACHE_HOME", text(&work.join("cache")));
+        // A plan has no report.
+        let done = case.without("I8").done();
+        let said = format!("{}{}{}", done.text(), done.stderr, done.report);
+        (done, said)
+    };
+    // That of root is /var/cache/runner.
+    let cache: &[&str] = match is_root() {
+        true => &[],
+        false => &["cache/runner/github/x", "cache"],
+    };
+    let stores = [
+        "real/trees/1/trees/x/tree/body.sh",
+        "REAL/Trees/x",
+        "runtime/runs/x",
+        "runtime",
+        "oci/x",
+        "fetched/x",
+        "vault/slug",
+        "inventory.md",
+    ];
+    for path in stores.iter().chain(cache) {
+        for root in [["--workspace", text(&work)], ["--out-dir", text(&work)]] {
+            for verb in ["exec", "plan"] {
+                let (done, said) = start(verb, &root, path);
+                assert_eq!(done.code, 125, "{verb} {path}: {done:#?}");
+                assert!(said.contains("destination_refused"), "{said}");
+                assert!(said.contains("(--out-dir)"), "{said}");
+                assert!(!said.contains("grant it"), "{said}");
+            }
+        }
+    }
+    // Only planned: it would change the host.
+    let (_, said) = start("plan", &["--workspace", "/etc"], "runner/config.yaml");
+    assert!(said.contains("destination_refused"), "{said}");
+    for path in ["o", "real/x", "vaults/x", "cache/other/x"] {
+        let (done, _) = start("exec", &["--workspace", text(&work)], path);
+        assert_eq!(done.output("out")["state"], "synced", "{path}: {done:#?}");
+    }
+    let (done, _) = start("exec", &["--out-dir", text(&outside)], "runtime/x");
+    done.assert_exited(0);
 }
 
 #[test]

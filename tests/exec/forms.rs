@@ -85,6 +85,32 @@ fn typescript_runs_with_the_tsx_that_the_bundle_brings() {
 }
 
 #[test]
+fn a_program_of_the_bundle_precedes_a_script_on_the_caller_s_path() {
+    let ground = Ground::new();
+    let script = ground.write("planted/tool-7f3a", "#!/bin/sh\necho of the caller\n");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, mode).expect("set");
+    for (files, outcome) in [
+        (
+            &[(
+                "node_modules/.bin/tool-7f3a",
+                "#!/bin/sh\necho of the bundle\n",
+            )][..],
+            "exited",
+        ),
+        (&[], "refused"),
+    ] {
+        let manifest = ("manifest.yaml", "run: [tool-7f3a]\n");
+        let bundle = ground.bundle(&[&[manifest], files].concat());
+        let mut case = ground.command(&["exec", bundle.to_str().expect("plain")]);
+        let path = script.parent().expect("a directory").display();
+        case.command.env("PATH", format!("{path}:/usr/bin:/bin"));
+        let done = case.done();
+        assert_eq!(done.report["outcome"], outcome, "{done:#?}");
+    }
+}
+
+#[test]
 fn typescript_that_nothing_here_runs_is_refused_before_anything_is_fetched() {
     let ground = Ground::new();
     // Node strips types but does not know JSX.

@@ -1,7 +1,10 @@
 //! A manifest in the bundle requests, and the caller grants.
 
-use support::Ground;
-use support::text;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use support::bodies::{c_body, copy_program};
+use support::{Ground, text};
 
 const GREEDY: &str = "run: body.sh
 network: {egress: [evil.example]}
@@ -124,6 +127,85 @@ fn each_request_needs_its_own_grant() {
             "{wish}: {done:#?}"
         );
     }
+}
+
+/// F-17: otherwise the manifest chooses which directory of the host its body can read.
+#[test]
+fn a_program_of_the_callers_path_is_mounted_for_a_bundle_only_if_the_caller_names_it() {
+    let ground = Ground::new();
+    let body = c_body("ends-with-9", "int main(void) { return 9; }");
+    let path = ["links", "project/bin", "alone"].map(|at| ground.path(at));
+    for directory in &path {
+        std::fs::create_dir_all(directory).expect("made");
+    }
+    let prefix = ground.path("project").canonicalize().expect("there");
+    let alone = ground
+        .path("alone")
+        .canonicalize()
+        .expect("there")
+        .join("alone-7f3a");
+    copy_program(&body, &prefix.join("bin/tool-7f3a"));
+    copy_program(&body, &alone);
+    let link = ground.path("links/link-7f3a");
+    symlink("../project/bin/tool-7f3a", link).expect("linked");
+    let path = std::env::join_paths(path).expect("a PATH");
+    let path = path.to_str().expect("UTF-8");
+    let exec = |verb: &str, flags: &[&str], bundle: &Path| {
+        let words = [&[verb], flags, &[text(bundle)]].concat();
+        let case = ground.command(&words);
+        // A plan has no report.
+        let case = if verb == "plan" {
+            case.without("I8")
+        } else {
+            case
+        };
+        case.env("PATH", path).done()
+    };
+    for (name, needed) in [
+        ("tool-7f3a", &prefix),
+        ("link-7f3a", &prefix),
+        ("alone-7f3a", &alone),
+    ] {
+        let manifest = format!("run: [{name}]\n");
+        let bundle = ground.bundle(&[("manifest.yaml", &manifest)]);
+        let done = exec("exec", &[], &bundle);
+        done.assert_error("refused", "grant_required")
+            .assert_message(name)
+            .assert_hint(&format!("--ro {}", needed.display()))
+            .assert_nothing_ran();
+        let planned = exec("plan", &[], &bundle);
+        assert!(planned.text().contains("grant_required"), "{planned:#?}");
+        let own = ground.write("own.yaml", &manifest);
+        let run = format!("[\"{name}\"]");
+        let policy = format!("interpreters: [{}]\n", text(&prefix));
+        let policy = ground.write("policy.yaml", policy);
+        for flags in [
+            &["--ro", text(needed)][..],
+            &["--manifest", text(&own)],
+            &["--run", &run],
+            &["--policy", text(&policy)],
+        ] {
+            if flags[0] == "--policy" && *needed != prefix {
+                continue;
+            }
+            exec("exec", flags, &bundle).assert_exited(9);
+        }
+    }
+    // An interpreter of the run forms is the caller's.
+    let of_system = |name: &&str| {
+        let mut places = ["/usr/local/bin", "/usr/bin", "/bin"].iter();
+        places.any(|place| Path::new(place).join(name).exists())
+    };
+    let names = ["tsx", "npx", "python", "node", "python3"];
+    let Some(name) = names.iter().find(|name| !of_system(name)) else {
+        support::skip("all interpreters are installed");
+        return;
+    };
+    copy_program(&body, &prefix.join("bin").join(name));
+    let manifest = format!("run: [{name}]\n");
+    let done = exec("exec", &[], &ground.bundle(&[("manifest.yaml", &manifest)]));
+    done.assert_exited(9);
+    assert_eq!(done.report["bound_programs"][0], text(&prefix));
 }
 
 #[test]

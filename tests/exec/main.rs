@@ -18,6 +18,7 @@ mod manifests;
 mod network;
 mod outputs;
 mod places;
+mod reader;
 mod reports;
 mod streams;
 mod taken_places;

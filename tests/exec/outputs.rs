@@ -41,6 +41,19 @@ fn a_large_file_is_synced_with_its_digest() {
     assert_eq!(done.output("out")["bytes"], 20_000_004);
 }
 
+/// D-14: holes, which take no space inside.
+#[test]
+fn outputs_together_are_no_larger_than_the_space_that_they_come_from() {
+    let ground = Ground::new();
+    let manifest = "run: body.sh\noutputsFiles: {a: {path: a}, b: {path: b}}\n";
+    let body = "truncate -s 20M /scratch/a /scratch/b\n";
+    let done = ground.exec_script(&["--disk=24m"], manifest, body);
+    assert_eq!(done.output("a")["state"], "synced", "{done:#?}");
+    assert_eq!(done.output("b")["state"], "failed", "{done:#?}");
+    assert_eq!(done.output("b")["error"]["code"], "output_too_large");
+    assert!(!ground.path("work/b").exists());
+}
+
 #[test]
 fn tokens_are_substituted_once_with_values_of_the_run() {
     let ground = Ground::new();
@@ -419,7 +432,7 @@ fn an_output_that_is_missing_or_does_not_satisfy_its_schema_fails_the_run() {
         (
             "head -c 1000000 /dev/zero | tr '\\0' '[' > $RUNNER_OUTPUT\n",
             "invalid-output",
-            "JSON",
+            "nested deeper",
         ),
         (
             "rm -r /runner/out; mv /runner/out /tmp; rmdir /runner/out; true\n",

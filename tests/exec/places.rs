@@ -48,6 +48,19 @@ fn a_link_of_another_user_on_the_way_to_a_directory_that_is_named_is_not_followe
             .assert_nothing_ran();
         assert!(!ground.path("real/o").exists());
     }
+    let file = ground.path("link/file");
+    let report = format!("--json={}", file.display());
+    let ports = ["--publish=0:80", "--publish-file", text(&file)];
+    for flags in [&[report.as_str()][..], &ports] {
+        // Without the file that cannot be opened there is no report.
+        let mut case = ground.command(&["run"]).without("I8");
+        case.command.args(flags).args(["--", "/bin/true"]);
+        let done = case.done();
+        assert_eq!(done.code, 125, "{done:#?}");
+        let found = "the link `link` on the way belongs to uid 12345";
+        assert!(done.stderr.contains(found), "{done:#?}");
+        assert!(!ground.path("real/file").exists());
+    }
 }
 
 #[test]

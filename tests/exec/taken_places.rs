@@ -9,10 +9,10 @@ use support::{Ground, is_root};
 fn a_path_in_use_is_refused_with_its_reason_and_the_flag_that_works() {
     let ground = Ground::new();
     for (path, reason) in [
-        ("/etc/passwd", "files of its own"),
+        ("/etc/passwd", "has the files of the sandbox"),
         ("/proc/cpuinfo", "processes of the sandbox"),
-        ("/sys/kernel", "no sandbox has"),
-        ("/dev", "devices of its own"),
+        ("/sys/kernel", "does not exist in a sandbox"),
+        ("/dev", "has the devices of the sandbox"),
     ] {
         let done = ground.run(&["--ro", path], &["true"]);
         done.assert_error("refused", "mount_target_refused")

@@ -76,6 +76,30 @@ const HARMLESS: &[(&[Role], &str, &str, &str)] = &[
     ),
     (
         SUPERVISOR,
+        "openat",
+        "/proc/self/oom_score_adj",
+        "of the early child: another one is made when the run is known",
+    ),
+    (
+        SUPERVISOR,
+        "write",
+        ",300",
+        "of the early child: another one is made when the run is known",
+    ),
+    (
+        SUPERVISOR,
+        "madvise",
+        "-",
+        "the early child is given up, and another one started",
+    ),
+    (
+        INIT,
+        "setdomainname",
+        "-",
+        "the host has no NIS domain, and the body then has none either",
+    ),
+    (
+        SUPERVISOR,
         "clone3",
         "-",
         "of the early child: another one is made when the run is known",

@@ -328,7 +328,7 @@ fn the_tmpfs_of_the_body_is_staged_to_synced_from_and_kept() {
         (kept.directories, kept.files),
         (3, files),
         "{:?}",
-        kept.named
+        kept.first_left_out
     );
     drop(told);
     started.wait().expect("ended");

@@ -1,5 +1,7 @@
 //! Bundles with `engine: sandbox`, from the manifest to the image.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -289,6 +291,26 @@ fn a_plan_makes_and_fetches_nothing_and_says_what_a_run_would_pull() {
     assert_eq!(told["user"], json!({ "uid": 12, "gid": 34 }));
     assert_eq!(plan["program"]["path"], "/bin/sh");
     assert_eq!(plan["program"]["host_path"], Value::Null);
+}
+
+#[test]
+fn an_input_file_as_the_program_is_unknown_to_a_plan() {
+    let Some(base) = base() else { return };
+    let stored = Stored::new();
+    let image = image(&stored.ground, "image", &[base], json!({}));
+    stored.policy(&templates(&image));
+    let tool = stored.ground.write("work/tool", "#!/bin/sh\necho ran\n");
+    std::fs::set_permissions(&tool, Permissions::from_mode(0o755)).expect("executable");
+    let workspace = stored.ground.workspace();
+    let flags = ["--workspace", workspace.to_str().expect("text")];
+    let manifest = "run: { exec: [/scratch/tool] }\ninputsFiles: { tool: { path: tool } }\n\
+                    runner: { engine: sandbox, image: tiny }\n";
+    let files = [("manifest.yaml", manifest)];
+    let done = stored.exec(&flags, &files);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "ran\n");
+    let (code, plan) = stored.plan(&flags, &files);
+    assert_eq!(code, 0, "{plan:#}");
 }
 
 #[test]

@@ -349,7 +349,7 @@ fn a_program_that_an_image_lacks_is_reported_with_the_most_similar_one() {
     let (code, message, hint) = told(&["nonesuch-7f3a"]);
     assert_eq!(code, "program_not_found");
     assert!(
-        message.contains("the image has none of this name"),
+        message.contains("the image has no such program"),
         "{message}"
     );
     assert!(hint.starts_with("install it in the image"), "{hint}");

@@ -1,5 +1,6 @@
 //! SIGKILL to the supervisor at any time: the body dies, and the next start removes the leftovers.
 
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -7,6 +8,7 @@ use rustix::process::Signal;
 use crate::runtime::Runtime;
 use support::bodies::c_body;
 use support::invariants::{eventually, groups_of, living};
+use support::tar::gzip;
 use support::{Ground, Running};
 
 /// A case whose supervisor is killed leaves its record and its groups, and no report.
@@ -40,6 +42,38 @@ fn the_body_dies_with_a_killed_supervisor() {
     running.until("two processes", || 2 < living(ground.marker()).len());
     let runs = runtime.records();
     kill(running);
+    start_again(&runtime, &runs);
+}
+
+/// A-61, E-01: while it unpacks.
+#[test]
+fn the_process_that_unpacks_dies_with_a_killed_supervisor() {
+    let (ground, runtime) = (Ground::new(), Runtime::new());
+    // Only the beginning of an archive: its reader waits for the rest.
+    let (end, mut pipe) = std::io::pipe().expect("a pipe");
+    pipe.write_all(&gzip(b"a tar")[..10]).expect("fits");
+    let mut case = runtime.command(&ground, &["exec", "-"]);
+    case.command.stdin(end);
+    let mut running = case.without("I4").without("I5").without("I8").start();
+    let pid = running.pid();
+    let children = format!("/proc/{pid}/task/{pid}/children");
+    let confined = || {
+        let children = std::fs::read_to_string(&children).unwrap_or_default();
+        let mut children = children.split_whitespace();
+        let is_confined = |pid: &&str| {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+            status.is_ok_and(|status| status.contains("Seccomp:\t2"))
+        };
+        children.find(is_confined).map(str::to_owned)
+    };
+    running.until("the reader", || confined().is_some());
+    let reader = format!("/proc/{}", confined().expect("a reader"));
+    let runs = runtime.records();
+    kill(running);
+    drop(pipe);
+    eventually("the reader has ended", || {
+        !std::path::Path::new(&reader).exists()
+    });
     start_again(&runtime, &runs);
 }
 

@@ -16,6 +16,7 @@ mod host;
 mod killed;
 mod missing;
 mod odd_starts;
+mod rights;
 mod runtime;
 mod signals;
 mod streams;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::back_end::one_at_a_time;
 use support::bodies::c_body;
-use support::invariants::living;
-use support::{Done, Ground, is_root, needs_root, skip};
+use support::invariants::{eventually, living};
+use support::{Done, Ground, Running, is_root, needs_root, skip};
 
 fn run(flags: &[&str], name: &str, text: &str) -> Done {
     let program = c_body(name, text);
@@ -70,54 +70,73 @@ fn a_body_that_lets_itself_be_traced_ends_at_the_deadline() {
         include_str!("../bodies/limits/a_body_that_lets_itself_be_traced_ends_at_the_deadline.c");
     let done = run(&["--timeout=300ms", "--grace=100ms"], "traced", text);
     done.assert_outcome("timed_out", 124);
+    // The filter refuses the call; its child stops all the same.
+    assert_eq!(done.text(), "EPERM\n");
 }
 
-/// A frozen group; dropping the value thaws it.
-struct Frozen(PathBuf);
+/// A freezer group of version 1, which is thawed when the value is dropped.
+struct Freezer(PathBuf);
 
-impl Frozen {
-    fn new(group: &Path) -> Self {
-        let state = group.join("freezer.state");
-        std::fs::write(&state, "FROZEN").expect("frozen");
-        Self(state)
+impl Freezer {
+    fn freeze(&self, process: &str) {
+        std::fs::write(self.0.join("cgroup.procs"), process).expect("moved");
+        std::fs::write(self.0.join("freezer.state"), "FROZEN").expect("frozen");
     }
 }
 
-impl Drop for Frozen {
+impl Drop for Freezer {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::write(&self.0, "THAWED") {
+        if let Err(error) = std::fs::write(self.0.join("freezer.state"), "THAWED") {
             println!("{}: {error}", self.0.display());
         }
     }
 }
 
-/// C-22: a body that another process has frozen cannot be killed. The freezer of version 1 does that.
-#[test]
-fn a_tree_that_will_not_die_is_reported_and_not_waited_for() {
+/// A new freezer group; `None` (after a note) where there can be none.
+fn freezer_group() -> Option<PathBuf> {
     let freezer = Path::new("/sys/fs/cgroup/freezer");
     let parent = std::env::var("RUNNER_OPT_CGROUP_PARENT").unwrap_or_default();
     if !is_root() {
-        return needs_root("only root can freeze with version 1");
+        needs_root("only root can freeze with version 1");
+        return None;
     }
     if parent.is_empty() {
-        return skip("no cgroup in which to freeze: RUNNER_OPT_CGROUP_PARENT names none");
+        skip("no cgroup in which to freeze: RUNNER_OPT_CGROUP_PARENT names none");
+        return None;
     }
     if !freezer.join("tasks").exists() {
-        return skip("no freezer of version 1, and what version 2 freezes can be killed");
+        skip("no freezer of version 1, and what version 2 freezes can be killed");
+        return None;
     }
     let group = freezer
         .join(parent.trim_start_matches('/'))
-        .join(format!("frozen-{}", std::process::id()));
+        .join(format!("frozen-{}", support::random()));
     std::fs::create_dir(&group).expect("made");
+    Some(group)
+}
+
+/// Runs a script without the checks that need its processes to be gone. `freeze` gets the running
+/// supervisor and freezes a process in the group. The run must end as failed while it is frozen.
+#[track_caller]
+fn fails_while_frozen(script: &str, freeze: impl Fn(&mut Running<'_>, &Ground, &Freezer)) {
+    let Some(group) = freezer_group() else {
+        return;
+    };
     let ground = Ground::new();
+    let shared = ground.path("shared");
+    std::fs::create_dir(&shared).expect("made");
+    let shared = shared.to_str().expect("plain");
     let flags = [
         "run",
         "--timeout=10s",
         "--grace=0s",
+        "--ro",
+        shared,
         "--",
         "/bin/sh",
         "-c",
-        "echo up; sleep 600",
+        script,
+        shared,
     ];
     let case = ground
         .command(&flags)
@@ -126,33 +145,55 @@ fn a_tree_that_will_not_die_is_reported_and_not_waited_for() {
         .without("I5")
         .without("I6");
     let mut running = case.start();
-    let pid = running.pid();
-    let children = |of: &str| {
-        let path = format!("/proc/{of}/task/{of}/children");
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        text.split_whitespace()
-            .map(str::to_owned)
-            .collect::<Vec<String>>()
-    };
     running.until("the body", || !living(ground.marker()).is_empty());
-    let init = children(&pid.to_string()).remove(0);
-    // The wait for the exec looks like this sleep; the next sleep begins after the supervisor knows
-    // that the body runs.
-    running.until("init waits for what comes", || {
-        let stat = std::fs::read_to_string(format!("/proc/{init}/stat")).unwrap_or_default();
-        stat.contains(") S ")
-    });
-    std::fs::write(group.join("cgroup.procs"), &init).expect("moved");
-    let frozen = Frozen::new(&group);
+    let freezer = Freezer(group.clone());
+    freeze(&mut running, &ground, &freezer);
     let done = running.done();
-    drop(frozen);
-    support::invariants::eventually("the killed tree is gone", || {
-        support::invariants::living(ground.marker()).is_empty()
+    drop(freezer);
+    eventually("the killed tree is gone", || {
+        living(ground.marker()).is_empty()
     });
-    support::invariants::eventually("its group is empty", || std::fs::remove_dir(&group).is_ok());
+    eventually("its group is empty", || std::fs::remove_dir(&group).is_ok());
     assert_eq!((done.outcome(), done.code), ("failed", 125), "{done:#?}");
     // The next start finds what could not be removed.
     ground.run(&[], &["/bin/true"]).assert_exited(0);
+}
+
+fn children(of: &str) -> Vec<String> {
+    let path = format!("/proc/{of}/task/{of}/children");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// C-22: a body that another process has frozen cannot be killed. The freezer of version 1 does that.
+#[test]
+fn a_tree_that_will_not_die_is_reported_and_not_waited_for() {
+    fails_while_frozen("echo up; sleep 600", |running, _, freezer| {
+        let init = children(&running.pid().to_string()).remove(0);
+        // The wait for the exec looks like this sleep; the next sleep begins after the supervisor
+        // knows that the body runs.
+        running.until("init waits for what comes", || {
+            let stat = std::fs::read_to_string(format!("/proc/{init}/stat")).unwrap_or_default();
+            stat.contains(") S ")
+        });
+        freezer.freeze(&init);
+    });
+}
+
+/// C-22: the first process of the body ends, and another one cannot be killed.
+#[test]
+fn a_process_that_will_not_die_after_the_first_one_is_not_waited_for() {
+    let script = "sleep 600 & while ! [ -e \"$0/go\" ]; do sleep 0.05; done";
+    fails_while_frozen(script, |running, ground, freezer| {
+        let is_sleep = |pid: &i32| {
+            let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            words == b"sleep\x00600\0"
+        };
+        let sleep = || living(ground.marker()).into_iter().find(is_sleep);
+        running.until("the other process", || sleep().is_some());
+        freezer.freeze(&sleep().expect("alive").to_string());
+        ground.write("shared/go", "");
+    });
 }
 
 /// C-25, C-20: all of it at the same time, several times.

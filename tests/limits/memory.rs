@@ -81,6 +81,30 @@ fn a_host_out_of_memory_would_end_the_body_before_the_supervisor() {
     assert!(scores.iter().all(|score| own < *score), "{own} {scores:?}");
 }
 
+/// C-28: the kernel remembers the least score only if a process with CAP_SYS_RESOURCE set it.
+#[test]
+fn the_body_of_a_privileged_caller_cannot_lower_its_oom_score() {
+    const SYS_RESOURCE: u32 = 24;
+    let own = std::fs::read_to_string("/proc/self/oom_score_adj").expect("readable");
+    let status = std::fs::read_to_string("/proc/self/status").expect("readable");
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .map(|sets| u64::from_str_radix(sets.trim(), 16).expect("a number"));
+    let is_privileged = effective.expect("a line") >> SYS_RESOURCE & 1 == 1;
+    let script = "for score in -1000 $1; do echo $score >/proc/self/oom_score_adj; done; \
+        cat /proc/self/oom_score_adj";
+    let done = Ground::new().run(&[], &["/bin/sh", "-c", script, "sh", own.trim()]);
+    done.assert_exited(0);
+    let own: i32 = own.trim().parse().expect("a number");
+    let score: i32 = done.text().trim().parse().expect("a number");
+    if is_privileged {
+        assert!(own < score, "{own} {score}");
+    } else {
+        assert_eq!(own, score);
+    }
+}
+
 /// C-27
 #[test]
 fn a_child_out_of_memory_is_counted_and_the_first_process_decides() {

@@ -95,7 +95,7 @@ fn a_lowered_limit_is_reported_on_the_terminal() {
     done.assert_exited(0);
     assert!(
         done.stderr
-            .contains("--disk asks for 1 GiB, and 32 MiB holds: files count as memory"),
+            .contains("--disk asks for 1 GiB, but 32 MiB applies: files count as memory"),
         "{}",
         done.stderr
     );

@@ -15,18 +15,8 @@ pub struct Case {
     pub wants: Option<&'static str>,
     pub judge: Judge,
     pub limit: Option<Limit>,
-    /// Allowed by default here, although another tool prevents it.
-    pub allowed_on_purpose: Option<OnPurpose>,
     /// Whether it uses the CPUs for too long for the default tier.
     pub is_long: bool,
-}
-
-/// Why the runner allows by default what another tool prevents, and how to prevent it.
-#[derive(Clone, Copy)]
-pub struct OnPurpose {
-    pub reason: &'static str,
-    /// Flags of `runner run` that prevent it, for users who do not need it.
-    pub held_with: &'static [&'static str],
 }
 
 /// How success is detected.
@@ -71,7 +61,6 @@ const fn case(name: &'static str, rows: &'static str, what: &'static str) -> Cas
         wants: None,
         judge: Judge::Line,
         limit: None,
-        allowed_on_purpose: None,
         is_long: false,
     }
 }
@@ -94,11 +83,6 @@ impl Case {
 
     const fn in_the_long_tier(mut self) -> Self {
         self.is_long = true;
-        self
-    }
-
-    const fn allowed_on_purpose(mut self, how: OnPurpose) -> Self {
-        self.allowed_on_purpose = Some(how);
         self
     }
 
@@ -232,12 +216,7 @@ pub const CASES: &[Case] = &[
         "–",
         "set up asynchronous input and output by io_setup",
     )
-    .where_the_host_has("asynchronous input and output")
-    .allowed_on_purpose(OnPurpose {
-        reason: "databases and programs that test disks use it, and all that the kernel does for it \
-                 is to read, write, sync and poll files that are open already",
-        held_with: &["--syscalls=strict"],
-    }),
+    .where_the_host_has("asynchronous input and output"),
     case("fanotify", "B-59", "watch files with fanotify").where_the_host_has("fanotify for users"),
     case("add-key", "B-15", "make a key"),
     case("host-key", "B-15", "read a key of the caller's"),

@@ -266,29 +266,6 @@ fn a_body_that_another_tool_stops_is_stopped_here_too() {
     page.compare_or_write(is_long);
 }
 
-/// A reason that names flags is checked with these flags.
-#[test]
-fn the_flags_that_a_reason_names_stop_the_attack() {
-    let mut scene = Scene::new(&hostile());
-    for case in CASES {
-        let Some(how) = case.allowed_on_purpose else {
-            continue;
-        };
-        if !matches!(judge(case, Tool::Bare, &mut scene), Verdict::Through(_)) {
-            let wants = case.wants.expect("its body gets through on every host");
-            support::skip(&format!("{}: this host has no {wants}", case.name));
-            continue;
-        }
-        let verdict = judge_with(case, Tool::Runner, &mut scene, how.held_with);
-        assert!(
-            matches!(verdict, Verdict::Held(_)),
-            "{} with {:?}: {verdict:?}",
-            case.name,
-            how.held_with
-        );
-    }
-}
-
 /// Another start, which removes the leftovers of the killed one.
 fn sweep() {
     let done = std::process::Command::new(support::runner())

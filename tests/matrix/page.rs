@@ -2,14 +2,12 @@
 
 use std::fmt::Write as _;
 
-use crate::cases::{CASES, Case, OnPurpose};
+use crate::cases::{CASES, Case};
 use crate::tools::Tool;
 use crate::{Column, Verdict};
 use support::source_path;
 
 const PATH: &str = "docs/matrix.md";
-/// Marks an allowed attack whose reason is below the table.
-const MARK: &str = "†";
 
 pub struct Page<'found> {
     pub columns: &'found [Column],
@@ -63,33 +61,7 @@ impl Page<'_> {
         };
         let counts: Vec<String> = self.columns.iter().map(of).collect();
         let who = if support::is_root() { "root" } else { "a user" };
-        let on_purpose = self.on_purpose().count();
-        format!(
-            "matrix: of {cases} bodies as {who}, {}; allowed by runner on purpose: {on_purpose}",
-            counts.join(", ")
-        )
-    }
-
-    /// Cases that the runner allows for a reason.
-    fn on_purpose(&self) -> impl Iterator<Item = (&'static Case, OnPurpose)> {
-        let through = self
-            .telling()
-            .filter(|(place, _)| matches!(self.runner().verdicts[*place], Verdict::Through(_)));
-        through.filter_map(|(_, case)| Some((case, case.allowed_on_purpose?)))
-    }
-
-    /// The reasons below the table.
-    fn reasons(&self) -> String {
-        self.on_purpose()
-            .map(|(case, how)| {
-                let flags = how.held_with.join(" ");
-                let OnPurpose { reason, .. } = how;
-                format!(
-                    "\n{MARK} {}: allowed on purpose, since {reason}. `{flags}` holds it.\n",
-                    case.what
-                )
-            })
-            .collect()
+        format!("matrix: of {cases} bodies as {who}, {}", counts.join(", "))
     }
 
     fn table(&self) -> String {
@@ -104,9 +76,9 @@ impl Page<'_> {
             write!(text, "| {} | {} |", case.what, case.rows).expect("written");
             for column in self.columns {
                 let cell = if self.shown[place] {
-                    cell(case, column.tool, &column.verdicts[place])
+                    cell(&column.verdicts[place])
                 } else {
-                    not_shown(case).to_owned()
+                    not_shown(case)
                 };
                 write!(text, " {cell} |").expect("written");
             }
@@ -150,13 +122,13 @@ impl Page<'_> {
                 is_whole,
                 "the table is of all tools: RUNNER_TESTS_TIER=long"
             );
-            let new = format!("\n{}{}\n{}\n", self.table(), self.reasons(), self.tools());
+            let new = format!("\n{}\n{}\n", self.table(), self.tools());
             let text = [before, &marks[0], &new, &marks[1], after].concat();
             std::fs::write(path, text).expect("written");
             return;
         }
         for (place, case) in self.telling() {
-            let now = cell(case, Tool::Runner, &self.runner().verdicts[place]);
+            let now = cell(&self.runner().verdicts[place]);
             let row = format!("| {} | {} | ", case.what, case.rows);
             let kept = old.lines().find_map(|line| line.strip_prefix(&row));
             let kept = kept.unwrap_or_else(|| panic!("{PATH} has no row `{}`", case.what));
@@ -171,14 +143,13 @@ impl Page<'_> {
     }
 }
 
-/// The rule: an attack that another tool prevents and the runner does not is a fault, unless the
-/// case has a reason.
+/// The rule: an attack that another tool prevents and the runner does not is a fault.
 fn held_by_others_only<'verdict>(
     case: &Case,
     ours: &Verdict,
     theirs: impl Iterator<Item = (Tool, &'verdict Verdict)>,
 ) -> Vec<String> {
-    let (Verdict::Through(what), None) = (ours, case.allowed_on_purpose) else {
+    let Verdict::Through(what) = ours else {
         return Vec::new();
     };
     let held = theirs.filter_map(|(tool, verdict)| match verdict {
@@ -189,13 +160,11 @@ fn held_by_others_only<'verdict>(
         .collect()
 }
 
-fn cell(case: &Case, tool: Tool, verdict: &Verdict) -> String {
-    let is_on_purpose = tool == Tool::Runner && case.allowed_on_purpose.is_some();
+fn cell(verdict: &Verdict) -> &'static str {
     match verdict {
-        Verdict::Held(_) => "held".to_owned(),
-        Verdict::Through(_) if is_on_purpose => format!("**through** {MARK}"),
-        Verdict::Through(_) => "**through**".to_owned(),
-        Verdict::NotTried | Verdict::NotStarted(_) => "?".to_owned(),
+        Verdict::Held(_) => "held",
+        Verdict::Through(_) => "**through**",
+        Verdict::NotTried | Verdict::NotStarted(_) => "?",
     }
 }
 
@@ -209,57 +178,19 @@ fn not_shown(case: &Case) -> &'static str {
 }
 
 #[test]
-fn an_attack_that_only_another_tool_stops_fails_unless_a_reason_is_recorded() {
+fn an_attack_that_only_another_tool_stops_is_a_fault() {
     let through = Verdict::Through("it answered 0".to_owned());
     let held = Verdict::Held("EPERM".to_owned());
-    let with_reason = CASES
-        .iter()
-        .find(|case| case.allowed_on_purpose.is_some())
-        .expect("a case with a reason");
-    let without = Case {
-        allowed_on_purpose: None,
-        ..*with_reason
-    };
-    let faults = |case: &Case, ours: &Verdict, theirs: &Verdict| {
+    let case = &CASES[0];
+    let faults = |ours: &Verdict, theirs: &Verdict| {
         let theirs = [(Tool::Bwrap, &through), (Tool::Firejail, theirs)];
         held_by_others_only(case, ours, theirs.into_iter())
     };
-    assert_eq!(faults(with_reason, &through, &held), [""; 0]);
-    let found = faults(&without, &through, &held);
-    let said = format!(
+    let expected = format!(
         "{}: firejail holds it (EPERM), runner not: it answered 0",
-        without.name
+        case.name
     );
-    assert_eq!(found, [said]);
-    assert_eq!(faults(&without, &held, &held), [""; 0]);
-    assert_eq!(faults(&without, &through, &through), [""; 0]);
-}
-
-/// The rule itself, and a whole table in which the runner prevents nothing and another tool everything.
-#[test]
-fn of_a_whole_table_only_the_cases_with_a_reason_are_no_faults() {
-    let column = |tool, verdict: Verdict| Column {
-        tool,
-        verdicts: vec![verdict; CASES.len()],
-    };
-    let columns = [
-        column(Tool::Runner, Verdict::Through(String::new())),
-        column(Tool::Firejail, Verdict::Held(String::new())),
-    ];
-    let page = Page {
-        columns: &columns,
-        absent: &[],
-        shown: &[true; CASES.len()],
-    };
-    let faults = page.faults();
-    for case in CASES {
-        let is_fault = faults
-            .iter()
-            .any(|fault| fault.starts_with(&format!("{}: ", case.name)));
-        assert_eq!(is_fault, case.allowed_on_purpose.is_none(), "{}", case.name);
-    }
-    // The mark and the reason occur together.
-    let marked = page.table().matches(MARK).count();
-    assert_eq!(page.reasons().matches(MARK).count(), marked);
-    assert!(0 < marked);
+    assert_eq!(faults(&through, &held), [expected]);
+    assert_eq!(faults(&held, &held), [""; 0]);
+    assert_eq!(faults(&through, &through), [""; 0]);
 }

@@ -30,7 +30,7 @@ fn an_index_that_is_down_is_named() {
         let done = host.done(needs, &[], "true");
         done.assert_error("failed", "preparation_failed");
         let told = message(&done);
-        assert!(told.contains("nobody answers at "), "{told}");
+        assert!(told.contains("no answer from "), "{told}");
         assert!(told.contains("connection refused"), "{told}");
     }
 }

@@ -10,16 +10,21 @@ use support::images::tiny;
 
 fn unpacked(layer: &Path, view: LayerView, into: &Path) -> LayerView {
     std::fs::create_dir(into).expect("made");
+    let into = File::open(into).expect("a directory");
     let unpacked = unpack_layer(
         File::open(layer).expect("a blob"),
         Compression::Gzip,
-        File::open(into).expect("a directory").as_fd(),
+        into.as_fd(),
         view,
-        &|_path| Ok(true),
         &UnpackLimits::default(),
         &|| false,
     );
-    unpacked.expect("a layer").view
+    let unpacked = unpacked.expect("a layer");
+    let hidden = unpacked
+        .hiding
+        .write(into.as_fd(), &unpacked.view, &|_path| Ok(true));
+    hidden.expect("hidden");
+    unpacked.view
 }
 
 /// umoci ends its layers without the padding of the last file and without the end of the archive.

@@ -40,10 +40,12 @@ fn check_all(folder: &str, check: impl Fn(&[u8])) {
 pub(crate) type Check = fn(&[u8]);
 
 /// The folders of the corpus without a test below, and their properties.
-pub(crate) const MADE: [(&str, Check); 13] = [
+pub(crate) const MADE: [(&str, Check); 16] = [
     ("archive", properties::archive::check),
+    ("archive_answer", properties::archive_answer::check),
     ("child_status", properties::child_status::check),
     ("deb", properties::deb::check),
+    ("document_answer", properties::document_answer::check),
     ("gzip", properties::gzip::check),
     ("host_name", properties::host_name::check),
     ("image_documents", properties::image_documents::check),
@@ -53,6 +55,7 @@ pub(crate) const MADE: [(&str, Check); 13] = [
     ("manifest", properties::manifest::check),
     ("path", properties::path::check),
     ("run_form", properties::run_form::check),
+    ("schema_answer", properties::schema_answer::check),
     ("tokens", properties::tokens::check),
 ];
 
@@ -149,7 +152,7 @@ fn the_name_in_what_tls_libraries_send_is_found() {
             assert_eq!(name.as_deref(), Some("api.example.com"), "{file}");
         }
         assert_eq!(
-            hello.has_encrypted,
+            hello.has_encrypted_hello,
             file == "grease-and-encrypted-hello",
             "{file}"
         );

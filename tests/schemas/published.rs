@@ -1,4 +1,4 @@
-//! The schemas of the specifications and ours: a table in the docs lists the differences.
+//! The schemas of the specifications and those of `schemas/`: a table in the docs lists the differences.
 
 use std::fmt::Write as _;
 
@@ -113,12 +113,12 @@ fn validator() -> Validator {
         .expect("a schema")
 }
 
-/// The reason for a difference: the id that the vector names; otherwise found by our code if we
-/// refuse, and by the position of their errors if we accept.
+/// The reason for a difference: the one that the vector names, else the first that lists the code of the
+/// refusal, or the place of an error of the published schema if the runner accepts the document.
 fn reason<'reasons>(
     reasons: &'reasons [Value],
     vector: &Vector,
-    their_errors: &[String],
+    published_errors: &[String],
     we_accept: bool,
 ) -> &'reasons Value {
     let lists = |reason: &Value, key: &str, word: &str| {
@@ -132,7 +132,7 @@ fn reason<'reasons>(
     };
     let by_place = |reason: &&Value| {
         we_accept
-            && their_errors.iter().any(|error| {
+            && published_errors.iter().any(|error| {
                 let place = error.split(": ").next().unwrap_or_default();
                 let mut prefixes = place.match_indices('/').map(|(at, _)| &place[..at]);
                 prefixes.any(|prefix| lists(reason, "places", prefix))
@@ -149,8 +149,8 @@ fn reason<'reasons>(
     found.unwrap_or_else(|| {
         panic!(
             "{}: the published schemas differ, and no reason of \
-             tests/vectors/published/reasons.yaml is named (`why`) or fits: ours {:?}, theirs \
-             {their_errors:#?}",
+             tests/vectors/published/reasons.yaml is named (`why`) or fits: the runner says {:?}, the published schema \
+             {published_errors:#?}",
             vector.title(),
             vector.refusal.as_ref().map(ToString::to_string),
         )
@@ -159,7 +159,7 @@ fn reason<'reasons>(
 
 /// The document, and the vectors that name a reason without a difference.
 fn table() -> (String, Vec<String>) {
-    let theirs = validator();
+    let published = validator();
     let reasons = match vectors::data("vectors/published/reasons.yaml") {
         Value::Array(reasons) => reasons,
         other => panic!("a list was expected: {other}"),
@@ -173,9 +173,9 @@ fn table() -> (String, Vec<String>) {
             continue;
         };
         count += 1;
-        let their_errors = errors(&theirs, document);
-        let our_errors = errors(&MANIFEST, document);
-        if their_errors.is_empty() == our_errors.is_empty() {
+        let published_errors = errors(&published, document);
+        let own_errors = errors(&MANIFEST, document);
+        if published_errors.is_empty() == own_errors.is_empty() {
             same += 1;
             if vector.why.is_some() {
                 idle.push(vector.title());
@@ -189,27 +189,27 @@ fn table() -> (String, Vec<String>) {
                 "refuse"
             }
         };
-        let ours = match &vector.refusal {
-            Some(refusal) => format!("{} (`{}`)", says(&our_errors), refusal.code()),
-            None => says(&our_errors).to_owned(),
+        let answer = match &vector.refusal {
+            Some(refusal) => format!("{} (`{}`)", says(&own_errors), refusal.code()),
+            None => says(&own_errors).to_owned(),
         };
-        let reason = reason(&reasons, &vector, &their_errors, our_errors.is_empty());
+        let reason = reason(&reasons, &vector, &published_errors, own_errors.is_empty());
         let id = reason["id"].as_str().expect("an id");
         used.push(id);
         let row = format!(
-            "| {} | {} | {} | {ours} | [{id}](#{id}) |",
+            "| {} | {} | {} | {answer} | [{id}](#{id}) |",
             vector.file.rsplit('/').next().unwrap_or_default(),
             vector.name.replace('|', "\\|").replace('\n', " "),
-            says(&their_errors),
+            says(&published_errors),
         );
         rows.push(row);
     }
     let mut text = format!(
-        "# Where our schemas and the published ones differ\n\n\
-         The schemas of the specifications (`tests/vectors/published/`) and `schemas/` judge the \
-         same {count} manifests: {same} alike, {} differently. This file is written by \
-         `RUNNER_UPDATE_GOLDEN=1 cargo test --test schemas` and compared by the same test; the \
-         reasons stand in `tests/vectors/published/reasons.yaml`.\n\n## Reasons\n",
+        "# Differences to the published schemas\n\n\
+         Of {count} manifests, the schemas of the specifications (`tests/vectors/published/`) and those of \
+         this program (`schemas/`) both accept or both refuse {same}. The other {} are listed here, with \
+         the number of cases for each reason. `RUNNER_UPDATE_GOLDEN=1 cargo test --test schemas` writes \
+         this file; the reasons are in `tests/vectors/published/reasons.yaml`.\n\n## Reasons\n",
         rows.len()
     );
     for reason in &reasons {
@@ -222,7 +222,7 @@ fn table() -> (String, Vec<String>) {
         write!(text, "\n### {id}\n\n{} ({cases})\n", why.trim()).expect("written");
     }
     text.push_str(
-        "\n## Vectors\n\n| file | vector | published says | ours says | why |\n| --- | --- | --- | --- | --- |\n",
+        "\n## Vectors\n\n| file | vector | published | this program | reason |\n| --- | --- | --- | --- | --- |\n",
     );
     for row in rows {
         text.push_str(&row);

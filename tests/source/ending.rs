@@ -1,12 +1,16 @@
-//! A signal during a build leaves nothing.
+//! A signal during a build or a pull leaves nothing.
 
 use std::io::Write as _;
+use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::artifacts::Source;
+use support::invariants::eventually;
 
 /// Large enough that the program is still running when this test looks.
 const NOISE_BYTES: usize = 200 << 20;
@@ -39,8 +43,8 @@ fn interrupted(mut child: Child, is_there: impl Fn() -> bool) -> std::process::E
         assert_eq!(ended, None, "it ended before it was interrupted");
         std::thread::sleep(Duration::from_millis(1));
     }
-    let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).expect("a pid");
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("sent");
+    let pid = Pid::from_raw(child.id().cast_signed()).expect("a pid");
+    kill_process(pid, Signal::INT).expect("sent");
     child.wait().expect("waited")
 }
 
@@ -70,4 +74,35 @@ fn a_build_that_is_interrupted_leaves_no_blob_and_no_layout() {
     assert_eq!(status.signal(), Some(2), "{status:?}");
     assert_eq!(names(".runner-"), [""; 0]);
     assert_eq!(names("it.oci"), [""; 0]);
+}
+
+/// with the program that pulls.
+#[test]
+fn a_pull_that_is_killed_takes_the_process_along_that_speaks_to_the_registry() {
+    // A registry that accepts a connection and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address");
+    let reference = format!("{address}/team/name@sha256:{}", "0".repeat(64));
+    for signal in [Signal::KILL, Signal::INT] {
+        let source = Source::new();
+        let mut command = source.runner(&["source", "pull", &reference, "--insecure"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("started");
+        let connection = silent.accept().expect("a connection");
+        let pid = child.id();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let children = children.expect("listed");
+        let is_confined = |pid: &&str| {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+            status.is_ok_and(|status| status.contains("Seccomp:\t2"))
+        };
+        let fetcher = children.split_whitespace().find(is_confined);
+        let fetcher = format!("/proc/{}", fetcher.expect("a fetcher"));
+        let pid = Pid::from_raw(pid.cast_signed()).expect("a pid");
+        kill_process(pid, signal).expect("sent");
+        let status = child.wait().expect("waited");
+        assert_eq!(status.signal(), Some(signal.as_raw()), "{status:?}");
+        eventually("the fetcher has ended", || !Path::new(&fetcher).exists());
+        drop(connection);
+    }
 }

@@ -104,7 +104,7 @@ fn text_tells_what_to_do_next() {
     assert_eq!(lines[..2], ["name       it", "version    1"]);
     assert!(lines[2].starts_with("digest     sha256:"), "{text}");
     assert!(
-        lines[3].starts_with("snapshot   1 files, 1 bytes in "),
+        lines[3].starts_with("snapshot   1 file, 1 byte in "),
         "{text}"
     );
     assert_eq!(lines[4], "reference  none yet: runner source push it:1 REF");

@@ -120,6 +120,32 @@ fn submodules_are_left_out_unless_they_are_asked_for() {
 }
 
 #[test]
+fn what_differs_in_a_submodule_is_reported() {
+    let (source, _sub) = with_submodule();
+    let within = source.directory().join("libs/sub");
+    std::fs::write(within.join("s"), "changed").expect("written");
+    std::fs::write(within.join("new"), "n").expect("written");
+    let artifact = source.build(&["no-version", "--submodules"]);
+    assert!(artifact.warning("source_dirty").ends_with(": `libs/sub/s`"));
+    assert!(
+        artifact
+            .warning("source_untracked")
+            .ends_with(": `libs/sub/new`")
+    );
+    // Another commit than the one that the outer commit names.
+    git(&within, &["add", "."]);
+    git(&within, &["commit", "-qm", "later"]);
+    let artifact = source.build(&["no-version", "--submodules"]);
+    assert!(artifact.warning("source_dirty").ends_with(": `libs/sub`"));
+    let libs = source.directory().join("libs");
+    let artifact = source.artifact(source.command(&libs, &["--submodules"]));
+    assert!(artifact.warning("source_dirty").ends_with(": `libs/sub`"));
+    // Excluded files cannot differ.
+    let artifact = source.build(&["no-version"]);
+    assert_eq!(artifact.report["warnings"], json!([]));
+}
+
+#[test]
 fn a_submodule_is_a_checkout_of_its_own() {
     let (source, sub) = with_submodule();
     let folder = source.directory().join("libs/sub");

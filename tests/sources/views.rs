@@ -129,10 +129,14 @@ fn a_subpath_that_is_no_directory_is_refused_with_directories_like_it() {
     let artifact = backend();
     let host = Host::with(&artifact);
     for (subpath, says, hint) in [
-        ("service/api", "is nothing of its snapshot", "services/api"),
-        ("api", "is nothing of its snapshot", "services/api"),
-        ("README", "is a file of its snapshot", "inspect"),
-        ("README/x", "is nothing of its snapshot", "inspect"),
+        (
+            "service/api",
+            "is missing from its snapshot",
+            "services/api",
+        ),
+        ("api", "is missing from its snapshot", "services/api"),
+        ("README", "is a file in its snapshot", "inspect"),
+        ("README/x", "is missing from its snapshot", "inspect"),
     ] {
         let keys = format!("subpath: {subpath}");
         let bundle = host.bundle(&one(artifact.nowhere(), &keys), "");

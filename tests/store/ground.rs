@@ -295,11 +295,7 @@ impl Origin for Fake {
         };
         let bytes = self.artifact.manifests.get(&digest);
         let bytes = bytes.ok_or_else(|| gone(&digest))?.clone();
-        Ok(FetchedManifest {
-            bytes,
-            media_type: media::MANIFEST.to_owned(),
-            digest,
-        })
+        Ok(FetchedManifest { bytes, digest })
     }
 
     fn blob(&self, digest: &Digest, from_byte: u64) -> Result<BlobStream<'_>, OciError> {

@@ -1,16 +1,19 @@
 //! Snapshots are unpacked once, are then available without a request, and contain only files.
 
 use std::io::{Seek as _, SeekFrom, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use archive::UnpackLimits;
 use sources::oci::error::OciError;
-use sources::oci::observer::NoObserver;
+use sources::oci::observer::{NoObserver, Observer};
 use sources::oci::pull::{self, Snapshot, Tags};
 use sources::oci::store::Store;
+use sources::progress::Progress;
 
 use crate::ground::{
     Artifact, Ending, Fake, Ground, Sends, limits, noise, snapshot, source, source_of,
 };
+use support::confined::await_confined_children;
 use support::invariants::eventually;
 use support::tar::{Tar, gzip};
 
@@ -213,4 +216,32 @@ fn threads_that_pull_one_source_at_once_unpack_it_once() {
     assert_eq!(fake.asked().1, 2, "the config and the layer");
     let claims = std::fs::read_dir(ground.path("oci/1/claims")).expect("there");
     assert_eq!(claims.count(), 0);
+}
+
+/// Looks at the processes while a snapshot is unpacked: the one that unpacks waits for the blob meanwhile.
+#[derive(Default)]
+struct Onlooker(AtomicBool);
+
+impl Observer for Onlooker {
+    fn progress(&self, now: &Progress<'_>) {
+        if matches!(now, Progress::Unpacking { .. }) && !self.0.swap(true, Ordering::SeqCst) {
+            await_confined_children();
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+}
+
+///
+#[test]
+fn the_process_that_unpacks_a_snapshot_has_no_rights() {
+    let (ground, artifact) = (Ground::new(), source(1, 3_000_000));
+    let fake = Fake::new(&artifact, Sends::Whole);
+    let (onlooker, which) = (Onlooker::default(), artifact.which());
+    let store = ground.store();
+    let pulled = pull::snapshot(&store, &fake, &which, Tags::Refused, &limits(), &onlooker);
+    assert_eq!(pulled.expect("pulled").files, Some(2));
+    assert!(onlooker.0.load(Ordering::SeqCst));
 }

@@ -165,10 +165,10 @@ fn what_is_printed_for_people_names_the_digest_first() {
     );
     let listed = said(&ground, &["list"]);
     assert!(listed.stdout.starts_with(&digest), "{}", listed.stdout);
-    assert!(listed.stdout.contains("1 sources; "), "{}", listed.stdout);
+    assert!(listed.stdout.contains("1 source; "), "{}", listed.stdout);
     let removed = said(&ground, &["gc", "--all"]);
     assert!(
-        removed.stdout.starts_with("removed 3 blobs and 1 trees"),
+        removed.stdout.starts_with("removed 3 blobs and 1 tree"),
         "{}",
         removed.stdout
     );

@@ -64,20 +64,23 @@ impl<'scope, 'env, 'source> Ahead<'scope, 'env, 'source> {
     }
 
     /// Moves the reader to a thread. If no thread can be started, the reader stays here.
-    fn start(&mut self) {
+    fn start(&mut self, stack_bytes: usize) {
         let (reader_sender, reader_receiver) = sync_channel::<&'env mut Decoded<'source>>(1);
         let (full_sender, full) = sync_channel(PIECES + 1);
         let (empty, empty_receiver) = sync_channel(PIECES + 1);
         let started = Builder::new()
             .name("inflate".to_owned())
-            .stack_size(STACK_BYTES)
+            .stack_size(stack_bytes)
             .spawn_scoped(self.scope, move || {
                 if let Ok(reader) = reader_receiver.recv() {
                     inflate_all(reader, &full_sender, &empty_receiver);
                 }
             });
         self.from_bytes = u64::MAX;
-        let (Ok(handle), Some(reader)) = (started, self.reader.take()) else {
+        let Ok(handle) = started else {
+            return;
+        };
+        let Some(reader) = self.reader.take() else {
             return;
         };
         let pieces_sent = (0..PIECES).all(|_| empty.send(Piece::new()).is_ok());
@@ -113,7 +116,7 @@ fn inflate_all(
 impl Inflated for Ahead<'_, '_, '_> {
     fn chunk(&mut self) -> Result<&[u8], UnpackError> {
         if self.consumed_bytes >= self.from_bytes {
-            self.start();
+            self.start(STACK_BYTES);
         }
         match (&mut self.reader, &mut self.thread) {
             (Some(reader), _) => reader.chunk(),
@@ -158,5 +161,34 @@ impl Thread<'_> {
         if let Some(piece) = &mut self.piece {
             piece.consume(count);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compressed::{Compression, decode};
+
+    #[test]
+    fn without_a_thread_the_caller_inflates_the_rest() {
+        let bytes = vec![7; 1_000_000];
+        let limit_bytes = bytes.len() as u64;
+        let mut source = decode(bytes.as_slice(), Compression::Plain, limit_bytes);
+        let read_bytes = std::thread::scope(|scope| {
+            let mut ahead = Ahead::new(scope, &mut source, u64::MAX);
+            // No address space has room for this stack.
+            ahead.start(1 << 60);
+            assert!(ahead.thread.is_none());
+            let mut read_bytes = 0;
+            loop {
+                let count = ahead.chunk().expect("read").len();
+                if count == 0 {
+                    return read_bytes;
+                }
+                read_bytes += count;
+                ahead.consume(count);
+            }
+        });
+        assert_eq!(read_bytes, bytes.len());
     }
 }

@@ -1,27 +1,29 @@
 //! The canonical tar of a tree: equal contents give equal bytes on every host.
 //!
-//! ustar; members sorted by the bytes of their names, directories ending in `/` and every parent present;
-//! modes 0644, 0755 and, for links, 0777; owner, group and times 0, no owner names; a pax header (records
-//! in the order linkpath, path, size) only if ustar cannot hold a value; two zero blocks at the end and
-//! no further padding.
+//! The format is ustar. Members are sorted by the bytes of their names; the names of directories end in
+//! `/`, and every parent is a member. Modes are 0644, 0755 and, for links, 0777; owner, group and times are
+//! 0, and owner names are empty. A member has a pax header (records in the order linkpath, path, size) only
+//! if ustar cannot hold a value. Two zero blocks end the tar, without further padding.
 
 use std::io::Write;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{UnpackError, shown};
-use crate::tar_header::{BLOCK_BYTES, OCTAL_SIZE_MAX, checksum};
+use crate::tar_header::{self as header, BLOCK_BYTES, OCTAL_SIZE_MAX, checksum};
 use crate::target::{Target, failed, file_bits};
 use crate::threaded_hash::ThreadedHash;
 use crate::tree::{Entry, Tree, archive_order};
-use crate::unpack::AHEAD_FROM_BYTES;
 use spec::digest::Digest;
 use spec::path::RelPath;
 
 /// Size of one read, in bytes.
 const READ_BYTES: usize = 256 * 1024;
+/// Hashing fewer bytes takes no longer than starting a thread.
+const THREADED_FROM_BYTES: u64 = 512 * 1024;
 const NAME_BYTES: usize = 100;
 const PREFIX_BYTES: usize = 155;
 /// Name of the pax header itself; readers with pax support never show it.
@@ -30,7 +32,7 @@ const PAX_NAME: &[u8] = b"PaxHeader";
 /// Writes the canonical tar of `tree`, with its files beneath `directory`.
 ///
 /// # Errors
-/// [`UnpackError::Target`] if a file cannot be read, [`UnpackError::SourceChanged`] if its size differs
+/// [`UnpackError::Source`] if a file cannot be read, [`UnpackError::SourceChanged`] if its size differs
 /// from the tree, [`UnpackError::Canonical`] if `out` fails.
 pub fn write_canonical(
     tree: &Tree,
@@ -43,7 +45,13 @@ pub fn write_canonical(
         tree,
         &mut out,
         &|_path, error| UnpackError::Canonical(error),
-        &mut |path, bytes, out| write_file(&mut target, path, bytes, &mut buffer, out),
+        &mut |path, bytes, out| {
+            write_file(&mut target, path, bytes, &mut buffer, out).map_err(|error| match error {
+                // The directory is only read here.
+                UnpackError::Target { name, source } => UnpackError::Source { name, source },
+                error => error,
+            })
+        },
     )
 }
 
@@ -183,21 +191,23 @@ fn block(
     link: &[u8],
 ) -> [u8; BLOCK_BYTES] {
     let mut block = [0; BLOCK_BYTES];
-    let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
-    put(0, name);
-    put(100, format!("{mode:07o}").as_bytes());
-    put(108, b"0000000");
-    put(116, b"0000000");
-    put(124, format!("{size:011o}").as_bytes());
-    put(136, b"00000000000");
-    put(156, &[type_flag]);
-    put(157, link);
-    put(257, b"ustar\x0000");
-    put(329, b"0000000");
-    put(337, b"0000000");
-    put(345, prefix);
+    let mut put =
+        |field: Range<usize>, bytes: &[u8]| block[field][..bytes.len()].copy_from_slice(bytes);
+    put(header::NAME, name);
+    put(header::MODE, format!("{mode:07o}").as_bytes());
+    put(header::OWNER, b"0000000");
+    put(header::GROUP, b"0000000");
+    put(header::SIZE, format!("{size:011o}").as_bytes());
+    put(header::MODIFIED, b"00000000000");
+    put(header::LINK_NAME, link);
+    put(header::MAGIC, b"ustar\0");
+    put(header::VERSION, b"00");
+    put(header::DEVICE_MAJOR, b"0000000");
+    put(header::DEVICE_MINOR, b"0000000");
+    put(header::PREFIX, prefix);
+    block[header::TYPE_FLAG] = type_flag;
     let sum = format!("{:06o}\0 ", checksum(&block));
-    block[148..156].copy_from_slice(sum.as_bytes());
+    block[header::CHECKSUM].copy_from_slice(sum.as_bytes());
     block
 }
 
@@ -207,8 +217,9 @@ fn padding(bytes: u64) -> &'static [u8] {
     &ZEROS[..(BLOCK_BYTES - over) % BLOCK_BYTES]
 }
 
-/// SHA-256 of the canonical tar, computed while entries arrive in canonical order, as in archives by
-/// `runner` or `tar --sort=name`: these need no second pass.
+/// SHA-256 of the canonical tar, computed while entries arrive in canonical order, so that an archive by
+/// `runner` needs no second pass. `tar --sort=name` writes another order if a name continues the name of a
+/// directory with a byte below `/`: `lib/` and `lib.rs`.
 #[derive(Debug, Default)]
 pub(crate) struct StreamDigest {
     hasher: Option<Sha256>,
@@ -282,7 +293,7 @@ impl StreamDigest {
 /// # Errors
 /// As [`write_canonical`].
 pub fn content_digest(tree: &Tree, directory: BorrowedFd<'_>) -> Result<Digest, UnpackError> {
-    if tree.file_bytes() >= AHEAD_FROM_BYTES {
+    if tree.file_bytes() >= THREADED_FROM_BYTES {
         return std::thread::scope(|scope| {
             let mut hash = ThreadedHash::new(scope);
             let written = write_canonical(tree, directory, &mut hash);
@@ -314,6 +325,7 @@ mod tests {
     use crate::pax::PaxRecords;
     use crate::tar_header::Header;
     use proptest::prelude::*;
+    use std::os::fd::AsFd as _;
 
     fn first_header(blocks: &[u8]) -> Header {
         let block: [u8; BLOCK_BYTES] = blocks[..BLOCK_BYTES].try_into().expect("a block");
@@ -372,6 +384,14 @@ mod tests {
             };
             assert_eq!(read_back("l", &link), (b"l".to_vec(), target, needs_pax));
         }
+    }
+
+    #[test]
+    fn a_missing_file_cannot_be_read() {
+        let path = RelPath::parse(b"no/such/file").expect("a path");
+        let root = std::fs::File::open("/").expect("opened");
+        let error = content_digest(&Tree::with_program(path), root.as_fd()).expect_err("missing");
+        assert_eq!(error.code(), "source_unreadable", "{error}");
     }
 
     #[test]

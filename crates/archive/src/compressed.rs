@@ -47,20 +47,23 @@ impl Compression {
 }
 
 /// Computes the SHA-256 of the bytes read.
-pub(crate) struct Hashed<R> {
+#[derive(Debug)]
+pub struct Hashed<R> {
     source: R,
     hasher: Sha256,
 }
 
 impl<R> Hashed<R> {
-    pub(crate) fn new(source: R) -> Self {
+    /// Hashes what is read of `source` from here on.
+    pub fn new(source: R) -> Self {
         Self {
             source,
             hasher: Sha256::new(),
         }
     }
 
-    pub(crate) fn digest(self) -> Digest {
+    /// The digest of the bytes that were read.
+    pub fn digest(self) -> Digest {
         Digest::from_hasher(self.hasher)
     }
 }

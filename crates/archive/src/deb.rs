@@ -12,9 +12,8 @@ use crate::compressed::Compression;
 use crate::entries::Member;
 use crate::entry_rules::MemberKind;
 use crate::error::{Refusal, UnpackError, shown};
-use crate::layer::{
-    AnyEntries, ExistsBelow, PackageVisitor, UnpackedLayer, Visit, read_compressed,
-};
+use crate::hiding::ExistsBelow;
+use crate::layer::{AnyEntries, PackageVisitor, UnpackedLayer, Visit, read_compressed};
 use crate::layer_view::LayerView;
 use crate::layer_writer::LayerWriter;
 use crate::unpack::UnpackLimits;
@@ -86,6 +85,7 @@ pub struct Package {
 )]
 pub struct PackageLayer<'a> {
     writer: LayerWriter<'a>,
+    exists_below: ExistsBelow<'a>,
     limits: UnpackLimits,
     bytes: u64,
 }
@@ -101,7 +101,8 @@ impl<'a> PackageLayer<'a> {
         limits: UnpackLimits,
     ) -> Self {
         Self {
-            writer: LayerWriter::new(into, view, exists_below, limits.tree_limits()),
+            writer: LayerWriter::new(into, view, limits.tree_limits()),
+            exists_below,
             limits,
             bytes: 0,
         }
@@ -118,10 +119,10 @@ impl<'a> PackageLayer<'a> {
     ) -> Result<Package, DebError> {
         let mut members = Members::begin(package)?;
         members.check_format()?;
-        let (member, compression) = members.find_tar(b"control.tar")?;
+        let compression = members.find_tar(b"control.tar")?;
         let mut control = Control::default();
         let read = read_compressed(
-            member,
+            &mut members,
             compression,
             &CONTROL_LIMITS,
             is_cancelled,
@@ -129,13 +130,16 @@ impl<'a> PackageLayer<'a> {
         );
         read.map_err(unpack_error("control.tar"))?;
         members.end_member("control.tar")?;
-        let (member, compression) = members.find_tar(b"data.tar")?;
+        let compression = members.find_tar(b"data.tar")?;
         let limits = UnpackLimits {
             unpacked_bytes: self.limits.unpacked_bytes.saturating_sub(self.bytes),
             ..self.limits
         };
-        let files = &mut PackageVisitor(&mut self.writer);
-        let read = read_compressed(member, compression, &limits, is_cancelled, files)
+        let files = &mut PackageVisitor {
+            writer: &mut self.writer,
+            exists_below: self.exists_below,
+        };
+        let read = read_compressed(&mut members, compression, &limits, is_cancelled, files)
             .map_err(unpack_error("data.tar"))?;
         self.bytes += read.bytes;
         members.end_member("data.tar")?;
@@ -143,7 +147,7 @@ impl<'a> PackageLayer<'a> {
         control.into_package()
     }
 
-    /// Finishes the layer. It has no tar, so its `diff_id` is the digest of empty input.
+    /// Finishes the layer. It hides nothing, and has no tar, so its `diff_id` is the digest of empty input.
     ///
     /// # Errors
     /// As [`crate::unpack_layer`].
@@ -237,28 +241,20 @@ struct Members<R> {
     is_odd: bool,
 }
 
-/// The bytes of one member.
-struct MemberBytes<'members, R> {
-    members: &'members mut Members<R>,
-}
-
-impl<R: Read> Read for MemberBytes<'_, R> {
+/// Reads the current member.
+impl<R: Read> Read for Members<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let left = usize::try_from(self.members.left_bytes).unwrap_or(usize::MAX);
+        let left = usize::try_from(self.left_bytes).unwrap_or(usize::MAX);
         let bytes_max = buffer.len().min(left);
-        let count = self.members.source.read(&mut buffer[..bytes_max])?;
-        self.members.left_bytes -= count as u64;
+        let count = self.source.read(&mut buffer[..bytes_max])?;
+        self.left_bytes -= count as u64;
         Ok(count)
     }
 }
 
 impl<R: Read> Members<R> {
     fn begin(mut source: R) -> Result<Self, DebError> {
-        let mut start = Vec::new();
-        (&mut source)
-            .take(MAGIC.len() as u64)
-            .read_to_end(&mut start)
-            .map_err(DebError::Read)?;
+        let start = read_up_to(&mut source, MAGIC.len())?;
         if start != MAGIC {
             let found = crate::gzip::guess_format(&start).unwrap_or("something else");
             return Err(refused(
@@ -278,11 +274,7 @@ impl<R: Read> Members<R> {
     fn next(&mut self) -> Result<Option<Vec<u8>>, DebError> {
         self.index += 1;
         let index = self.index;
-        let mut header = Vec::new();
-        (&mut self.source)
-            .take(HEADER_BYTES as u64)
-            .read_to_end(&mut header)
-            .map_err(DebError::Read)?;
+        let header = read_up_to(&mut self.source, HEADER_BYTES)?;
         if header.is_empty() {
             return Ok(None);
         }
@@ -315,10 +307,6 @@ impl<R: Read> Members<R> {
         Ok(Some(name.strip_suffix(b"/").unwrap_or(name).to_vec()))
     }
 
-    fn bytes(&mut self) -> MemberBytes<'_, R> {
-        MemberBytes { members: self }
-    }
-
     /// Checks `debian-binary`, which must be the first member.
     fn check_format(&mut self) -> Result<(), DebError> {
         let expected = "debian-binary with version 2";
@@ -327,9 +315,7 @@ impl<R: Read> Members<R> {
             other => return Err(self.unexpected(other, expected)),
         }
         let mut version = Vec::new();
-        self.bytes()
-            .read_to_end(&mut version)
-            .map_err(DebError::Read)?;
+        self.read_to_end(&mut version).map_err(DebError::Read)?;
         if !version.starts_with(FORMAT) {
             return Err(self.unexpected(Some(version), expected));
         }
@@ -337,7 +323,7 @@ impl<R: Read> Members<R> {
     }
 
     /// Finds the next member, skipping optional ones, whose names begin with `_`; it must be `stem`.
-    fn find_tar(&mut self, stem: &[u8]) -> Result<(MemberBytes<'_, R>, Compression), DebError> {
+    fn find_tar(&mut self, stem: &[u8]) -> Result<Compression, DebError> {
         let expected = match stem {
             b"control.tar" => "control.tar, .gz, .xz or .zst",
             _ => "data.tar, .gz, .xz or .zst",
@@ -349,36 +335,31 @@ impl<R: Read> Members<R> {
                 self.skip()?;
                 continue;
             }
-            let compression = match name.strip_prefix(stem) {
-                Some(b"") => Compression::Plain,
-                Some(b".gz") => Compression::Gzip,
-                Some(b".xz") => Compression::Xz,
-                Some(b".zst") => Compression::Zstd,
-                _ => return Err(self.unexpected(found, expected)),
+            return match name.strip_prefix(stem) {
+                Some(b"") => Ok(Compression::Plain),
+                Some(b".gz") => Ok(Compression::Gzip),
+                Some(b".xz") => Ok(Compression::Xz),
+                Some(b".zst") => Ok(Compression::Zstd),
+                _ => Err(self.unexpected(found, expected)),
             };
-            return Ok((self.bytes(), compression));
         }
     }
 
     fn skip(&mut self) -> Result<(), DebError> {
-        std::io::copy(&mut self.bytes(), &mut std::io::sink()).map_err(DebError::Read)?;
+        std::io::copy(self, &mut std::io::sink()).map_err(DebError::Read)?;
         self.end_member("a member")
     }
 
     /// Skips the padding byte after a member of odd size.
     fn end_member(&mut self, what: &'static str) -> Result<(), DebError> {
-        let mut padding = Vec::new();
-        if self.left_bytes == 0 && self.is_odd {
-            (&mut self.source)
-                .take(1)
-                .read_to_end(&mut padding)
-                .map_err(DebError::Read)?;
+        if self.left_bytes > 0 {
+            return Err(truncated(what));
         }
-        // Some archivers omit the last padding byte of the file.
-        match self.left_bytes {
-            0 => Ok(()),
-            _ => Err(truncated(what)),
+        if self.is_odd {
+            // Some archivers omit the last padding byte of the file.
+            read_up_to(&mut self.source, 1)?;
         }
+        Ok(())
     }
 
     /// Skips optional members (names with `_`) after `data.tar`; any other member is an error.
@@ -405,6 +386,14 @@ impl<R: Read> Members<R> {
             ),
         )
     }
+}
+
+/// Reads `bytes` bytes, or fewer at the end.
+fn read_up_to(source: &mut impl Read, bytes: usize) -> Result<Vec<u8>, DebError> {
+    let mut read = Vec::new();
+    let mut source = source.take(bytes as u64);
+    source.read_to_end(&mut read).map_err(DebError::Read)?;
+    Ok(read)
 }
 
 fn refused(code: &'static str, message: String) -> DebError {

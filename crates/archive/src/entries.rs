@@ -396,7 +396,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
         })
     }
 
-    /// After the first zero block: requires a second one, then only zeros, then the end of the gzip data.
+    /// After the first zero block: requires a second one, then only zeros, then the end of the archive.
     fn check_end(&mut self) -> Result<(), UnpackError> {
         let mut block = [0; BLOCK_BYTES];
         match self.read_block(&mut block)? {
@@ -414,7 +414,7 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
                         "tar_data_after_end",
                         format!(
                             "more data follows the end of the tar, after {entries} entries; \
-                             expected only zeros"
+                             expected at most 1 MiB of zeros"
                         ),
                     )
                     .with_hint(Refusal::NOT_JOINED),
@@ -448,7 +448,7 @@ fn not_tar(start: &[u8]) -> UnpackError {
     UnpackError::Refused(
         Refusal::new(
             "not_tar",
-            format!("the gzip data holds {found}; expected a tar archive"),
+            format!("the archive holds {found}; expected a tar archive"),
         )
         .with_hint(Refusal::MAKE_AN_ARCHIVE),
     )

@@ -4,7 +4,7 @@ use crate::error::{Refusal, shown};
 use crate::links::{self, check_target};
 use crate::path_mapping::PathMapping;
 use crate::tar_header::{Format, OCTAL_SIZE_MAX};
-use crate::tree_writer::is_left_out;
+use crate::tree_writer::is_in_version_control;
 use spec::path::{PATH_BYTES_MAX, PathError, RelPath};
 
 /// Maximum number of path segments; the deepest npm trees have about fifty.
@@ -105,7 +105,7 @@ pub(crate) fn classify(
             match rules {
                 Rules::Layer => check_link_length(&link)?,
                 // Excluded entries are never created, so their targets are not checked.
-                _ if is_left_out(path) => (),
+                _ if is_in_version_control(path) => (),
                 _ => check_target(path, &link).map_err(|error| error.about("it"))?,
             }
             MemberKind::Symlink { target: link }

@@ -200,14 +200,14 @@ pub enum UnpackError {
         /// The limit, derived from the limit for entries.
         limit_bytes: u64,
     },
-    /// A file of the source directory changed during reading.
+    /// A file changed during reading.
     #[error("`{name}` changed while it was read: {expected_bytes} bytes expected")]
     SourceChanged {
         name: String,
         /// Its size when opened.
         expected_bytes: u64,
     },
-    /// A part of the source directory cannot be read.
+    /// A file or directory cannot be read.
     #[error("`{name}` could not be read")]
     Source {
         name: String,
@@ -223,7 +223,7 @@ pub enum UnpackError {
         #[source]
         source: CallError,
     },
-    /// An entry cannot be written or read back.
+    /// An entry cannot be created in the target directory.
     #[error("`{name}` could not be unpacked")]
     Target {
         name: String,

@@ -14,9 +14,9 @@ use crate::compressed::{Compression, decode};
 use crate::entries::{Entries, Member};
 use crate::entry_rules::{MemberKind, Rules};
 use crate::error::{Refusal, UnpackError};
+use crate::hiding::{ExistsBelow, Hiding, is_below};
 use crate::inflated::{Cancellable, Inflated};
 use crate::layer_view::LayerView;
-pub use crate::layer_writer::ExistsBelow;
 use crate::layer_writer::{EntryPosition, LayerWriter};
 use crate::path_mapping::PathMapping;
 use crate::unpack::{AHEAD_FROM_BYTES, UnpackLimits};
@@ -34,8 +34,8 @@ pub struct UnpackedLayer {
     pub view: LayerView,
     /// The layer hides all layers below: its root is opaque, which overlayfs itself ignores.
     pub hides_all: bool,
-    /// The layer is empty and hides nothing itself.
-    pub is_empty: bool,
+    /// What it hides otherwise: to be written once the layers below are at hand.
+    pub hiding: Hiding,
     /// Bytes of all files of the archive, including those that a later entry replaced.
     pub bytes: u64,
     /// Approximate size on disk.
@@ -47,8 +47,8 @@ pub struct UnpackedLayer {
     pub warnings: Vec<WarningReport>,
 }
 
-/// Unpacks `archive`, one layer of an image, into the empty directory `into`. `view` and `exists_below`
-/// describe the layers below.
+/// Unpacks `archive`, one layer of an image, into the empty directory `into`. `view` describes the layers
+/// below. Nothing is hidden of them yet ([`UnpackedLayer::hiding`]).
 ///
 /// All files belong to the user of this process. Permission bits are kept except set-user-id and
 /// set-group-id; the owner may read every file and change every directory. After an error, `into`
@@ -62,11 +62,10 @@ pub fn unpack_layer(
     compression: Compression,
     into: BorrowedFd<'_>,
     view: LayerView,
-    exists_below: ExistsBelow<'_>,
     limits: &UnpackLimits,
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<UnpackedLayer, UnpackError> {
-    let mut writer = LayerWriter::new(into, view, exists_below, limits.tree_limits());
+    let mut writer = LayerWriter::new(into, view, limits.tree_limits());
     let visitor = &mut LayerVisitor(&mut writer);
     let tar = read_compressed(archive, compression, limits, is_cancelled, visitor)?;
     writer.finish(tar.digest, tar.bytes)
@@ -168,11 +167,17 @@ impl Visit for LayerVisitor<'_, '_> {
 
 /// Writes the entries of a package, as dpkg treats them: no special names, and an existing directory
 /// stays unchanged, even behind a link.
-pub(crate) struct PackageVisitor<'writer, 'a>(pub &'writer mut LayerWriter<'a>);
+pub(crate) struct PackageVisitor<'writer, 'a> {
+    pub writer: &'writer mut LayerWriter<'a>,
+    pub exists_below: ExistsBelow<'a>,
+}
 
 impl Visit for PackageVisitor<'_, '_> {
     fn visit(&mut self, entries: &mut AnyEntries<'_>, member: Member) -> Result<(), UnpackError> {
-        let Self(writer) = self;
+        let Self {
+            writer,
+            exists_below,
+        } = self;
         let Some(path) = &member.path else {
             return Ok(());
         };
@@ -182,7 +187,9 @@ impl Visit for PackageVisitor<'_, '_> {
             return add_non_directory(entries, writer, path, &member);
         }
         match writer.resolve_directory(at, path)? {
-            Some(path) if !writer.exists(&path)? => writer.add_directory(at, &path, member.mode),
+            Some(path) if !writer.has(&path) && !is_below(*exists_below, &path)? => {
+                writer.add_directory(at, &path, member.mode)
+            }
             _ => Ok(()),
         }
     }

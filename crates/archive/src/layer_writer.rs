@@ -2,28 +2,25 @@
 //! below.
 //!
 //! Destinations are resolved in the [`LayerView`] only; entries are created beneath the directory,
-//! without following links. Whiteouts and opaque directories are applied at the end, when the layer's own
-//! entries are known: they do not hide entries of the same layer.
+//! without following links. Whiteouts and opaque directories are applied at the end ([`crate::hiding`]), when the
+//! layer's own entries are known: they do not hide entries of the same layer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, Timespec, Timestamps, XattrFlags};
-use rustix::io::Errno;
+use rustix::fs::{Timespec, Timestamps};
 
 use crate::error::{Refusal, UnpackError, shown};
+use crate::hiding::Hiding;
 use crate::layer::UnpackedLayer;
 use crate::layer_view::{LayerView, beneath};
 use crate::path_mapping::relative_to;
 use crate::target::{Target, failed, write_all};
 use crate::tree::TreeLimits;
 use spec::digest::Digest;
-use spec::path::{RelPath, escape};
+use spec::path::RelPath;
 use spec::report::WarningReport;
-use sys::file::CallError;
 
-/// The xattr that marks a directory as opaque for overlayfs with `userxattr`.
-const OPAQUE: &str = "user.overlay.opaque";
 /// Mode bits that are kept: no set-user-id, no set-group-id.
 const KEPT_BITS: u32 = 0o1777;
 /// Owner bits that every file and directory gets, so that the layer can be read and removed.
@@ -32,9 +29,6 @@ const DIRECTORY_OWNER_BITS: u32 = 0o700;
 /// Approximate sizes of an inode and of a block on disk.
 const INODE_BYTES: u64 = 1024;
 const BLOCK_BYTES: u64 = 4096;
-
-/// Whether one of the layers below has an entry at a path without links.
-pub type ExistsBelow<'a> = &'a dyn Fn(&RelPath) -> Result<bool, CallError>;
 
 /// The type of an entry of this layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +53,6 @@ impl EntryPosition<'_> {
 
 pub(crate) struct LayerWriter<'a> {
     target: Target<'a>,
-    exists_below: ExistsBelow<'a>,
     view: LayerView,
     nodes: BTreeMap<Vec<u8>, Node>,
     /// Paths of the layers below that are removed.
@@ -69,7 +62,6 @@ pub(crate) struct LayerWriter<'a> {
     hides_all: bool,
     limits: TreeLimits,
     created: u64,
-    whiteouts: u64,
     name_bytes: u64,
     disk_bytes: u64,
     left_out: u64,
@@ -109,16 +101,10 @@ impl LayerFile<'_> {
 }
 
 impl<'a> LayerWriter<'a> {
-    /// Creates entries in the empty directory `root`. `view` and `exists_below` describe the layers below.
-    pub(crate) fn new(
-        root: BorrowedFd<'a>,
-        view: LayerView,
-        exists_below: ExistsBelow<'a>,
-        limits: TreeLimits,
-    ) -> Self {
+    /// Creates entries in the empty directory `root`. `view` describes the layers below.
+    pub(crate) fn new(root: BorrowedFd<'a>, view: LayerView, limits: TreeLimits) -> Self {
         Self {
             target: Target::new(root, None),
-            exists_below,
             view,
             nodes: BTreeMap::new(),
             removed: BTreeSet::new(),
@@ -126,7 +112,6 @@ impl<'a> LayerWriter<'a> {
             hides_all: false,
             limits,
             created: 0,
-            whiteouts: 0,
             name_bytes: 0,
             disk_bytes: INODE_BYTES,
             left_out: 0,
@@ -166,9 +151,9 @@ impl<'a> LayerWriter<'a> {
             .get_or_insert_with(|| format!("`{}`, {what},", shown(name)));
     }
 
-    /// Whether `path` exists in this layer or in one below.
-    pub(crate) fn exists(&self, path: &RelPath) -> Result<bool, UnpackError> {
-        Ok(self.nodes.contains_key(path.as_bytes()) || self.exists_below(path)?)
+    /// Whether `path` exists in this layer.
+    pub(crate) fn has(&self, path: &RelPath) -> bool {
+        self.nodes.contains_key(path.as_bytes())
     }
 
     /// Creates a directory at `path`, replacing any other entry of this layer. The error is a refusal of
@@ -409,16 +394,9 @@ impl<'a> LayerWriter<'a> {
         Ok(())
     }
 
-    /// Writes the whiteouts and opaque marks. `diff_id` and `bytes` are those of the archive.
-    pub(crate) fn finish(
-        mut self,
-        diff_id: Digest,
-        bytes: u64,
-    ) -> Result<UnpackedLayer, UnpackError> {
-        if !self.hides_all {
-            self.write_opaque_marks()?;
-            self.write_whiteouts()?;
-        }
+    /// `diff_id` and `bytes` are those of the archive.
+    pub(crate) fn finish(self, diff_id: Digest, bytes: u64) -> Result<UnpackedLayer, UnpackError> {
+        let hiding = self.hiding()?;
         let mut warnings = Vec::new();
         if let Some(first) = &self.first_left_out {
             let message = match self.left_out - 1 {
@@ -434,74 +412,42 @@ impl<'a> LayerWriter<'a> {
             diff_id,
             bytes,
             hides_all: self.hides_all,
-            is_empty: self.nodes.is_empty() && self.whiteouts == 0,
             entries: self.nodes.len() as u64,
             files: files.count() as u64,
             disk_bytes: self.disk_bytes,
             warnings,
             view: self.view,
+            hiding,
         })
     }
 
-    /// Marks opaque directories: explicit ones, and those that were created again after a whiteout.
-    fn write_opaque_marks(&mut self) -> Result<(), UnpackError> {
+    /// What this layer hides of those below, if it is there. Opaque directories are explicit ones, and
+    /// those that were created again after a whiteout.
+    fn hiding(&self) -> Result<Hiding, UnpackError> {
+        if self.hides_all {
+            return Ok(Hiding::default());
+        }
         let recreated = self.removed.iter().filter(|key| self.is_directory(key));
-        let mut all: Vec<Vec<u8>> = self.opaque.iter().chain(recreated).cloned().collect();
-        all.sort();
-        all.dedup();
-        for key in all {
-            let path = rel_path(&key)?;
-            if self.is_shadowed(&key) || !self.exists_below(&path)? {
-                continue;
-            }
-            match self.nodes.get(&key) {
-                Some(Node::Directory) => (),
-                // Files and links hide the layers below without a mark.
-                Some(Node::File | Node::Link) => continue,
-                None => {
-                    let bits = self.view.directory_mode(&path);
-                    let at = EntryPosition {
-                        index: 0,
-                        name: &key,
-                    };
-                    self.create_parents(at, &path)?;
-                    self.create_directory(at, &path, bits)?;
-                }
-            }
-            self.mark_opaque(&path)?;
-        }
-        Ok(())
-    }
-
-    /// Creates whiteouts for entries of the layers below that would be visible.
-    fn write_whiteouts(&mut self) -> Result<(), UnpackError> {
+        let opaque: BTreeSet<&Vec<u8>> = self.opaque.iter().chain(recreated).collect();
+        // Files and links hide the layers below without a mark.
+        let opaque = opaque.into_iter().filter(|key| {
+            !self.is_shadowed(key) && !matches!(self.nodes.get(*key), Some(Node::File | Node::Link))
+        });
         // Whiteouts that are not written still shadow the paths beneath them.
-        for key in self.removed.clone() {
-            let path = rel_path(&key)?;
-            let is_hidden = self.nodes.contains_key(&key) || self.is_shadowed(&key);
-            if is_hidden || !self.exists_below(&path)? {
-                continue;
-            }
-            let at = EntryPosition {
-                index: 0,
-                name: &key,
-            };
-            self.create_parents(at, &path)?;
-            self.target.create_whiteout(&path)?;
-            self.whiteouts += 1;
-        }
-        Ok(())
+        let whiteouts = self
+            .removed
+            .iter()
+            .filter(|key| !self.nodes.contains_key(*key) && !self.is_shadowed(key));
+        Ok(Hiding {
+            opaque: opaque.map(|key| rel_path(key)).collect::<Result<_, _>>()?,
+            whiteouts: whiteouts
+                .map(|key| rel_path(key))
+                .collect::<Result<_, _>>()?,
+        })
     }
 
     fn is_directory(&self, key: &[u8]) -> bool {
         self.nodes.get(key) == Some(&Node::Directory)
-    }
-
-    fn exists_below(&self, path: &RelPath) -> Result<bool, UnpackError> {
-        (self.exists_below)(path).map_err(|source| UnpackError::Source {
-            name: shown(path.as_bytes()),
-            source,
-        })
     }
 
     /// Whether a parent of `key` already hides it: an opaque directory, a whiteout, or an entry that is
@@ -512,20 +458,6 @@ impl<'a> LayerWriter<'a> {
             self.opaque.contains(above)
                 || self.removed.contains(above)
                 || matches!(self.nodes.get(above), Some(Node::File | Node::Link))
-        })
-    }
-
-    fn mark_opaque(&mut self, path: &RelPath) -> Result<(), UnpackError> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-        let directory = self.target.open(path, flags, Mode::empty())?;
-        rustix::fs::fsetxattr(&directory, OPAQUE, b"y", XattrFlags::CREATE).map_err(|errno| {
-            match errno {
-                Errno::NOTSUP | Errno::PERM | Errno::ACCESS => UnpackError::NotOpaque {
-                    name: shown(path.as_bytes()),
-                    source: CallError::new("fsetxattr", escape(path.as_bytes()), errno),
-                },
-                errno => failed("fsetxattr", path, errno),
-            }
         })
     }
 }

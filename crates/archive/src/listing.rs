@@ -7,7 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::tree::{Entry, Tree};
+use crate::links;
+use crate::tree::{Entry, Tree, TreeLimits};
 use spec::path::RelPath;
 
 /// Serializes `tree`.
@@ -40,6 +41,22 @@ fn put(bytes: &mut Vec<u8>, text: &[u8]) {
     let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
     bytes.extend_from_slice(&length.to_le_bytes());
     bytes.extend_from_slice(text);
+}
+
+/// Parses the output of `write` that a process without rights sent: as [`read`], and the tree must be
+/// one that an archive within `limits` can have, links included. `None` for other input.
+pub fn read_untrusted(bytes: &[u8], limits: TreeLimits) -> Option<Tree> {
+    let listed = read(bytes)?;
+    let mut tree = Tree::default();
+    for (path, entry) in listed.iter() {
+        // A parent precedes its children: one that is implied here was not listed.
+        let insertion = tree.insert(path.clone(), entry.clone(), limits).ok()?;
+        if !insertion.implied.is_empty() {
+            return None;
+        }
+    }
+    links::check_all(&tree).ok()?;
+    Some(tree)
 }
 
 /// Parses the output of `write`; `None` for other input.
@@ -110,5 +127,40 @@ mod tests {
             assert_ne!(read(&bytes[..cut]).as_ref(), Some(&tree), "{cut}");
         }
         assert_eq!(read(&[&bytes[..], &bytes[..]].concat()), None);
+    }
+
+    #[test]
+    fn a_list_that_no_archive_can_have_is_refused() {
+        let limits = TreeLimits {
+            entries: 2,
+            name_bytes: 1000,
+        };
+        let listed = |entries: &[(&[u8], Entry)]| {
+            let entries = entries.iter().map(|(path, entry)| {
+                let path = RelPath::parse(path).expect("a path");
+                (path, entry.clone())
+            });
+            let tree = Tree::from_entries(entries.collect());
+            read_untrusted(&write(&tree), limits)
+        };
+        let file = || Entry::File {
+            executable: false,
+            bytes: 1,
+        };
+        let link = |target: &[u8]| Entry::Symlink {
+            target: target.to_vec(),
+        };
+        let good: [(&[u8], Entry); 2] = [(b"a", file()), (b"b", link(b"a"))];
+        assert!(listed(&good).is_some());
+        for bad in [
+            &[(&b"a/b"[..], file())][..],
+            &[(b"a", file()), (b"a/b", file())],
+            &[(b"a", link(b"b")), (b"a/b", file())],
+            &[(b"a", link(b"/etc"))],
+            &[(b"a", link(b"../etc"))],
+            &[(b"a", file()), (b"b", file()), (b"c", file())],
+        ] {
+            assert_eq!(listed(bad), None, "{bad:?}");
+        }
     }
 }

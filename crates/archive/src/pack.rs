@@ -9,7 +9,7 @@ use crate::entry_rules::SEGMENTS_MAX;
 use crate::error::{Refusal, UnpackError, shown};
 use crate::links::check_target;
 use crate::tree::archive_order;
-use crate::tree_writer::{TreeWriter, is_left_out};
+use crate::tree_writer::{TreeWriter, is_in_version_control};
 use crate::unpack::{UnpackLimits, Unpacked};
 use spec::path::{PathError, RelPath};
 use sys::credentials::HostIds;
@@ -132,7 +132,7 @@ impl Walk<'_> {
                 }
                 known => known,
             };
-            if is_left_out(&path) {
+            if is_in_version_control(&path) {
                 self.writer.leave_out(path);
                 continue;
             }

@@ -18,8 +18,17 @@ use spec::report::WarningReport;
 const DOCUMENT_BYTES_MAX: u64 = (1 << 20) + 1;
 /// Bytes that the kernel reads to find a program's interpreter (BINPRM_BUF_SIZE of linux/binfmts.h).
 const PROGRAM_HEAD_BYTES: u64 = 256;
-/// Maximum number of bytes kept of all files except the named ones.
+/// Maximum number of bytes kept of all files except the named ones, with their paths.
 const KEPT_BYTES_MAX: u64 = 16 << 20;
+
+/// Maximum number of bytes kept of all files, with their paths, if `named` are named.
+#[must_use]
+pub fn kept_bytes_max(named: &[&str]) -> u64 {
+    let paths = named.iter().map(|name| name.len() as u64);
+    KEPT_BYTES_MAX + paths.map(|path| path + DOCUMENT_BYTES_MAX).sum::<u64>()
+}
+/// Estimate of what an entry of the map takes besides the path and the contents.
+const KEPT_ENTRY_BYTES: u64 = 150;
 /// Extensions of files that may contain a manifest or a block of one.
 const DOCUMENT_EXTENSIONS: [&[u8]; 4] = [b".json", b".md", b".yaml", b".yml"];
 
@@ -38,7 +47,8 @@ pub struct Surveyed {
     pub tree: Tree,
     /// Warnings about skipped entries and portability.
     pub warnings: Vec<WarningReport>,
-    pub(crate) kept: KeptContents,
+    /// The first bytes of files: see [`Self::head`].
+    pub kept: BTreeMap<RelPath, Vec<u8>>,
 }
 
 impl Surveyed {
@@ -47,7 +57,8 @@ impl Surveyed {
     #[must_use]
     pub fn head(&self, path: &RelPath) -> Option<&[u8]> {
         match self.tree.get(path)? {
-            Entry::File { .. } => self.kept.contents(path),
+            Entry::File { bytes: 0, .. } => Some(&[]),
+            Entry::File { .. } => self.kept.get(path).map(Vec::as_slice),
             Entry::Directory | Entry::Symlink { .. } => None,
         }
     }
@@ -83,6 +94,9 @@ impl KeptContents {
     /// Starts a file of `bytes` bytes.
     pub(crate) fn begin_file(&mut self, path: &RelPath, executable: bool, bytes: u64) {
         self.files.remove(path);
+        if bytes == 0 {
+            return;
+        }
         let is_document = DOCUMENT_EXTENSIONS
             .iter()
             .any(|extension| path.file_name().ends_with(extension));
@@ -95,7 +109,9 @@ impl KeptContents {
             return;
         };
         if !is_named {
-            let reserved = self.reserved_bytes.saturating_add(bytes_max);
+            let path_bytes = path.as_bytes().len() as u64;
+            let entry_bytes = path_bytes + KEPT_ENTRY_BYTES + bytes_max;
+            let reserved = self.reserved_bytes.saturating_add(entry_bytes);
             if reserved > KEPT_BYTES_MAX {
                 return;
             }
@@ -115,8 +131,21 @@ impl KeptContents {
         }
     }
 
+    /// Removes the contents of a copy if less was kept of the copied file.
+    pub(crate) fn remove_incomplete(&mut self, path: &RelPath) {
+        let is_incomplete = |file: &KeptFile| file.bytes.len() < file.bytes_max;
+        if self.files.get(path).is_some_and(is_incomplete) {
+            self.files.remove(path);
+        }
+    }
+
     pub(crate) fn contents(&self, path: &RelPath) -> Option<&[u8]> {
         self.files.get(path).map(|file| file.bytes.as_slice())
+    }
+
+    pub(crate) fn finish(self) -> BTreeMap<RelPath, Vec<u8>> {
+        let files = self.files.into_iter();
+        files.map(|(path, file)| (path, file.bytes)).collect()
     }
 }
 
@@ -148,4 +177,45 @@ pub fn survey_directory(
     let kept = KeptContents::with_named_files(named);
     let writer = TreeWriter::without_files(limits.tree_limits(), kept);
     read_directory(source, writer, limits)?.finish_survey(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_contents_of_a_hard_link_are_those_of_the_file_or_unknown() {
+        let path = |text: &str| RelPath::parse(text.as_bytes()).expect("a path");
+        let limits = UnpackLimits::default().tree_limits();
+        let mut writer = TreeWriter::without_files(limits, KeptContents::default());
+        for (name, link) in [("notes", "notes.md"), ("a.yaml", "b.yaml")] {
+            let mut file = writer.add_file(1, path(name), false, 4).expect("fits");
+            file.write(b"text").expect("kept");
+            file.end();
+            let copied = writer.add_copy(2, path(link), &path(name), false, 4);
+            copied.expect("fits");
+        }
+        let empty = writer.add_file(3, path("empty"), true, 0);
+        empty.expect("fits").end();
+        let surveyed = writer.finish_survey(None).expect("no links");
+        assert_eq!(surveyed.head(&path("empty")), Some(&[][..]));
+        assert_eq!(surveyed.head(&path("notes.md")), None);
+        assert_eq!(surveyed.head(&path("b.yaml")), Some(&b"text"[..]));
+    }
+
+    #[test]
+    fn what_is_kept_of_many_programs_is_limited_with_their_paths() {
+        let path = |number: u32| RelPath::parse(format!("{number:0>200}").as_bytes());
+        let mut kept = KeptContents::default();
+        for number in 0..100_000 {
+            kept.begin_file(&path(number).expect("a path"), true, 0);
+        }
+        assert_eq!(kept.files.len(), 0);
+        for number in 0..100_000 {
+            kept.begin_file(&path(number).expect("a path"), true, 1);
+        }
+        let bytes = kept.files.keys().map(|path| path.as_bytes().len() as u64);
+        assert!(bytes.sum::<u64>() <= KEPT_BYTES_MAX, "{}", kept.files.len());
+        assert!(kept.files.len() > 10_000, "{}", kept.files.len());
+    }
 }

@@ -4,11 +4,13 @@
 //! Owner, group and device numbers are not read, so they cannot be malformed. The time is `None` if it is
 //! not a number: it never causes a refusal.
 
+use std::ops::Range;
+
 use crate::error::Refusal;
 
 /// Size of a block, in bytes.
 pub(crate) const BLOCK_BYTES: usize = 512;
-/// Largest size that the twelve octal digits of a header hold, in bytes.
+/// Largest size that eleven octal digits hold, in bytes: the twelfth byte of the field ends the number.
 pub(crate) const OCTAL_SIZE_MAX: u64 = 0o77_777_777_777;
 
 /// The format of a header.
@@ -36,17 +38,21 @@ pub(crate) struct Header {
     pub modified_s: Option<u64>,
 }
 
-const NAME: std::ops::Range<usize> = 0..100;
-const MODE: std::ops::Range<usize> = 100..108;
-const SIZE: std::ops::Range<usize> = 124..136;
-const MODIFIED: std::ops::Range<usize> = 136..148;
-const CHECKSUM: std::ops::Range<usize> = 148..156;
-const TYPE_FLAG: usize = 156;
-const LINK_NAME: std::ops::Range<usize> = 157..257;
-const MAGIC: std::ops::Range<usize> = 257..263;
-const VERSION: std::ops::Range<usize> = 263..265;
-const PREFIX: std::ops::Range<usize> = 345..500;
-const STAR_MAGIC: std::ops::Range<usize> = 508..512;
+pub(crate) const NAME: Range<usize> = 0..100;
+pub(crate) const MODE: Range<usize> = 100..108;
+pub(crate) const OWNER: Range<usize> = 108..116;
+pub(crate) const GROUP: Range<usize> = 116..124;
+pub(crate) const SIZE: Range<usize> = 124..136;
+pub(crate) const MODIFIED: Range<usize> = 136..148;
+pub(crate) const CHECKSUM: Range<usize> = 148..156;
+pub(crate) const TYPE_FLAG: usize = 156;
+pub(crate) const LINK_NAME: Range<usize> = 157..257;
+pub(crate) const MAGIC: Range<usize> = 257..263;
+pub(crate) const VERSION: Range<usize> = 263..265;
+pub(crate) const DEVICE_MAJOR: Range<usize> = 329..337;
+pub(crate) const DEVICE_MINOR: Range<usize> = 337..345;
+pub(crate) const PREFIX: Range<usize> = 345..500;
+const STAR_MAGIC: Range<usize> = 508..512;
 
 impl Header {
     /// Parses a block; `None` if it is all zeros.

@@ -22,11 +22,10 @@ use spec::report::WarningReport;
 use sys::credentials::HostIds;
 
 const COPY_BUFFER_BYTES: usize = 64 * 1024;
-/// Excluded at any depth.
-pub const VERSION_CONTROL_DIRECTORIES: [&[u8]; 3] = [b".git", b".hg", b".svn"];
+const VERSION_CONTROL_DIRECTORIES: [&[u8]; 3] = [b".git", b".hg", b".svn"];
 
-/// Whether `path` is an excluded directory or lies beneath one.
-pub(crate) fn is_left_out(path: &RelPath) -> bool {
+/// Whether `path` is `.git`, `.hg` or `.svn` or lies beneath one, at any depth: no bundle contains it.
+pub fn is_in_version_control(path: &RelPath) -> bool {
     path.segments()
         .any(|segment| VERSION_CONTROL_DIRECTORIES.contains(&segment))
 }
@@ -172,14 +171,13 @@ impl<'fd> TreeWriter<'fd> {
     ) -> Result<(), UnpackError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
         let Some(target) = &mut self.target else {
-            let contents = self.kept.contents(from).map(<[u8]>::to_vec);
+            let contents = self.kept.contents(from).unwrap_or_default().to_vec();
             // The digest cannot include contents that were not kept.
             self.digest.abort();
-            let mut file = self.add_file(index, path, executable, bytes)?;
-            if let Some(contents) = contents {
-                file.write(&contents)?;
-            }
+            let mut file = self.add_file(index, path.clone(), executable, bytes)?;
+            file.write(&contents)?;
             file.end();
+            self.kept.remove_incomplete(&path);
             return Ok(());
         };
         let source = target.open(from, flags, Mode::empty())?;
@@ -254,7 +252,7 @@ impl<'fd> TreeWriter<'fd> {
             entries: self.tree.len() as u64,
             tree: self.tree,
             warnings,
-            kept: self.kept,
+            kept: self.kept.finish(),
         })
     }
 
@@ -342,12 +340,12 @@ pub fn case_collision_warning(tree: &Tree) -> Option<WarningReport> {
             }
         }
     }
-    let (one, other) = first?;
+    let (earlier, later) = first?;
     let more = match others {
         0 => String::new(),
         others => format!(", and so do {others} more"),
     };
-    let message = format!("`{one}` and `{other}` differ in case only{more}");
+    let message = format!("`{earlier}` and `{later}` differ in case only{more}");
     Some(WarningReport::new("bundle_case_twins", message))
 }
 
@@ -373,7 +371,7 @@ mod tests {
             (".GIT/x", false),
         ] {
             let path = RelPath::parse(path.as_bytes()).expect("a path");
-            assert_eq!(is_left_out(&path), left_out, "{path}");
+            assert_eq!(is_in_version_control(&path), left_out, "{path}");
         }
     }
 

@@ -11,7 +11,7 @@ use crate::error::{Refusal, UnpackError, shown};
 use crate::inflated::Inflated;
 use crate::path_mapping::PathMapping;
 use crate::tree::{Entry, Tree, TreeLimits};
-use crate::tree_writer::{TreeWriter, is_left_out};
+use crate::tree_writer::{TreeWriter, is_in_version_control};
 use spec::digest::Digest;
 use spec::path::RelPath;
 use spec::report::WarningReport;
@@ -105,7 +105,7 @@ pub fn unpack(
 pub const AHEAD_FROM_BYTES: u64 = 512 * 1024;
 
 /// As [`unpack`], with a second thread that reads and inflates `archive` ahead after `ahead_from_bytes`
-/// inflated bytes ([`AHEAD_FROM_BYTES`]). Results and errors are identical, and the thread has ended when
+/// inflated bytes ([`AHEAD_FROM_BYTES`]), and without the digest of the archive. The thread has ended when
 /// this returns.
 ///
 /// For archives whose reads do not block, such as files: a refusal is returned only after a read in
@@ -119,7 +119,15 @@ pub fn unpack_ahead(
     limits: &UnpackLimits,
     ahead_from_bytes: u64,
 ) -> Result<Unpacked, UnpackError> {
-    unpack_with_thread(archive, into, limits, ahead_from_bytes, Rules::Bundle)
+    let mut writer = TreeWriter::new(into, limits.tree_limits(), None);
+    write_ahead(
+        archive,
+        &mut writer,
+        limits,
+        ahead_from_bytes,
+        Rules::Bundle,
+    )?;
+    writer.finish(into, None)
 }
 
 /// As [`unpack_ahead`], for the snapshot of a source: links, devices and all other entries except files
@@ -132,28 +140,34 @@ pub fn unpack_snapshot(
     into: BorrowedFd<'_>,
     limits: &UnpackLimits,
 ) -> Result<Unpacked, UnpackError> {
-    unpack_with_thread(archive, into, limits, AHEAD_FROM_BYTES, Rules::Snapshot)
+    let mut writer = TreeWriter::new(into, limits.tree_limits(), None);
+    let mut archive = Hashed::new(archive);
+    write_ahead(
+        &mut archive,
+        &mut writer,
+        limits,
+        AHEAD_FROM_BYTES,
+        Rules::Snapshot,
+    )?;
+    writer.finish(into, Some(archive.digest()))
 }
 
-fn unpack_with_thread(
-    archive: impl Read + Send,
-    into: BorrowedFd<'_>,
+fn write_ahead(
+    mut archive: impl Read + Send,
+    writer: &mut TreeWriter<'_>,
     limits: &UnpackLimits,
     ahead_from_bytes: u64,
     rules: Rules,
-) -> Result<Unpacked, UnpackError> {
-    let mut writer = TreeWriter::new(into, limits.tree_limits(), None);
-    let mut archive = Hashed::new(archive);
+) -> Result<(), UnpackError> {
     let mut source = decode(&mut archive, Compression::Gzip, limits.compressed_bytes);
     std::thread::scope(|scope| {
         let mut ahead = Ahead::new(scope, &mut source, ahead_from_bytes);
         let mapping = PathMapping::Unchanged;
-        let written = write_entries(&mut ahead, &mut writer, limits, rules, mapping);
+        let written = write_entries(&mut ahead, writer, limits, rules, mapping);
         ahead.end();
         written
     })?;
-    drop(source);
-    writer.finish(into, Some(archive.digest()))
+    Ok(())
 }
 
 /// An archive from a repository hosting service.
@@ -227,7 +241,7 @@ fn write_entries(
         let Some(path) = path else {
             continue;
         };
-        if is_left_out(&path) {
+        if is_in_version_control(&path) {
             writer.leave_out(path);
             continue;
         }

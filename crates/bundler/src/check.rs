@@ -8,18 +8,17 @@ use crate::files::DirectoryFiles;
 use crate::folders::folder_at;
 use crate::gather::{GatherOptions, gather};
 use crate::layer::{Layer, LayerForm};
-use crate::manifests::{ManifestDocuments, Registry, blocks_of, read_documents};
+use crate::manifests::{ManifestDocuments, RESOLVED_MANIFEST, Registry, blocks_of, read_documents};
 use crate::origin::{SourceKind, SourceOrigin};
 use crate::resolve::{
-    Resolution, ResolveRequest, check_chain, folder_name, referenced_manifest, resolve,
+    Resolution, ResolveRequest, SOURCES_MAX, check_chain, folder_name, referenced_manifest, resolve,
 };
 use crate::runnable::{check_manifest, check_run, parse_resolved};
-use reader::{Question, Refused, judge};
+use crate::schemas::invalid_schemas;
 use sources::github::RefShape;
 use spec::check::{CheckError, CheckReport};
 use spec::document::{self, Node, Value, excerpt};
 use spec::host_policy::HostPolicy;
-use spec::io::ContractError;
 use spec::io::keywords::{self, UnknownKeyword};
 use spec::manifest::{
     CodeReference, ERRORS_MAX, Format, Kind, Manifest, ManifestError, code_references,
@@ -27,8 +26,6 @@ use spec::manifest::{
 };
 use spec::path::{RelPath, escape};
 use spec::report::{WarningReport, with_causes};
-
-const MANIFESTS_MAX: usize = 1_000;
 
 /// Checks the manifest `manifest` of the workspace and every document that it refers to.
 #[must_use]
@@ -74,7 +71,7 @@ pub fn check(
         }
     }
     let mut reported = BTreeSet::new();
-    let is_new = |one: &WarningReport| reported.insert((one.code.clone(), one.message.clone()));
+    let is_new = |new: &WarningReport| reported.insert((new.code.clone(), new.message.clone()));
     report.warnings.retain(is_new);
     report.valid = report.errors.is_empty();
     report
@@ -87,6 +84,12 @@ fn block_of(path: &RelPath) -> Option<&'static str> {
         b"SECRETS.md" => Some("secrets"),
         _ => None,
     }
+}
+
+/// Whether `runner bundle` wrote the manifest.
+fn is_resolved(path: &RelPath) -> bool {
+    let folder = path.as_bytes().strip_suffix(RESOLVED_MANIFEST.as_bytes());
+    folder.is_some_and(|folder| folder.is_empty() || folder.ends_with(b"/"))
 }
 
 fn is_io(path: &RelPath) -> bool {
@@ -162,6 +165,7 @@ impl Checker<'_> {
             parse_with(root, &path.to_string(), blocks)
         };
         self.add(parsed.errors.iter().map(CheckError::from));
+        self.report.warnings.extend(parsed.warnings);
         let is_outermost = self.open.is_empty();
         if let Some(manifest) = &parsed.manifest {
             self.report_manifest(path, root, manifest, is_outermost);
@@ -197,9 +201,8 @@ impl Checker<'_> {
         let blocks = blocks_of(self.files, path, &root, self.registry);
         let parsed = parse_with(&root, &path.to_string(), &blocks);
         self.add(parsed.errors.iter().map(CheckError::from));
-        if let Some(manifest) = &parsed.manifest {
-            let warnings = manifest.warnings.iter().cloned();
-            self.report.warnings.extend(warnings);
+        self.report.warnings.extend(parsed.warnings);
+        if parsed.manifest.is_some() {
             self.report.name = Some(path.to_string());
         }
     }
@@ -211,12 +214,15 @@ impl Checker<'_> {
         manifest: &Manifest,
         is_outermost: bool,
     ) {
-        let warnings = &mut self.report.warnings;
-        warnings.extend(manifest.warnings.iter().cloned());
         for refusal in &manifest.refusals {
-            // `bundle` resolves the sources.
-            if refusal.code() != "code_unresolved" {
-                warnings.push(WarningReport::new(refusal.code(), refusal.to_string()));
+            if refusal.code() == "code_unresolved" {
+                // `bundle` resolves the sources, and has done so of a manifest that it wrote.
+                if is_resolved(path) {
+                    self.add([CheckError::from(refusal)]);
+                }
+            } else {
+                let warning = WarningReport::new(refusal.code(), refusal.to_string());
+                self.report.warnings.push(warning);
             }
         }
         let with_file = |pointer: &String| {
@@ -267,37 +273,9 @@ impl Checker<'_> {
                 let warning = WarningReport::new("schema_keyword_unknown", message);
                 self.report.warnings.push(warning);
             }
-            let Ok(schema) = node.to_json() else {
-                continue;
-            };
-            let question = Question {
-                block,
-                schema: &schema,
-                document: None,
-            };
-            let (code, problem, hint) = match judge(&[question], None, None) {
-                Ok(()) => continue,
-                Err(Refused::Schema { error, .. }) => {
-                    if let Some(wrong) = wrong_type_of(path, block, node, &error) {
-                        self.add([wrong]);
-                        continue;
-                    }
-                    (error.code(), error.to_string(), error.hint())
-                }
-                Err(other) => ("schema_unread", format!("{other:?}"), "try again"),
-            };
-            self.add([CheckError {
-                code: code.to_owned(),
-                message: format!("`{block}` is not a schema that is accepted: {problem}"),
-                hint: Some(hint.to_owned()),
-                ..error_at(&origin(
-                    path,
-                    node,
-                    format!("/{block}"),
-                    SourceKind::Resolved,
-                ))
-            }]);
         }
+        let errors = invalid_schemas(path, root);
+        self.add(errors.iter().map(CheckError::from));
     }
 
     fn check_pins(&mut self, path: &RelPath, root: &Node) {
@@ -329,8 +307,8 @@ impl Checker<'_> {
         let (path, warnings) = referenced_manifest(self.files, folder.as_ref())?;
         check_chain(&self.open, &path)?;
         if !self.seen.contains_key(&path) {
-            if self.seen.len() >= MANIFESTS_MAX {
-                let limit = MANIFESTS_MAX;
+            if self.seen.len() >= SOURCES_MAX {
+                let limit = SOURCES_MAX;
                 return Err(BundleError::TooManySources { limit });
             }
             self.report.warnings.extend(warnings);
@@ -344,29 +322,6 @@ impl Checker<'_> {
     }
 }
 
-/// Reports an unknown `type`, and a string in place of a schema or a list.
-fn wrong_type_of(
-    path: &RelPath,
-    block: &str,
-    schema: &Node,
-    error: &ContractError,
-) -> Option<CheckError> {
-    let ContractError::Invalid { pointer, .. } = error else {
-        return None;
-    };
-    let steps: Vec<&str> = pointer.split('/').skip(1).collect();
-    let node = steps.iter().copied().try_fold(schema, Node::child)?;
-    let (message, hint) = keywords::explain_text(node, &steps)
-        .or_else(|| keywords::explain_type(node).filter(|_| pointer.ends_with("/type")))?;
-    let pointer = format!("/{block}{pointer}");
-    Some(CheckError {
-        code: error.code().to_owned(),
-        message,
-        hint,
-        ..error_at(&origin(path, node, pointer, SourceKind::Resolved))
-    })
-}
-
 fn origin(file: &RelPath, node: &Node, pointer: String, kind: SourceKind) -> SourceOrigin {
     SourceOrigin {
         file: file.to_string(),
@@ -377,9 +332,9 @@ fn origin(file: &RelPath, node: &Node, pointer: String, kind: SourceKind) -> Sou
 }
 
 fn add_new(list: &mut Vec<CheckError>, more: impl IntoIterator<Item = CheckError>) {
-    for one in more {
-        if !list.contains(&one) {
-            list.push(one);
+    for error in more {
+        if !list.contains(&error) {
+            list.push(error);
         }
     }
 }

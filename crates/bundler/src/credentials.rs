@@ -3,7 +3,7 @@
 use crate::error::BundleError;
 use crate::files::DirectoryFiles;
 use crate::ignored::Patterns;
-use spec::credential_files::{self, LOOKED_AT_BYTES, Lines};
+use spec::credential_files::{self, Lines, SEARCHED_BYTES};
 use spec::path::RelPath;
 
 pub(crate) struct CredentialRules(Vec<CompiledRule>);
@@ -53,7 +53,7 @@ impl CredentialRules {
                 Some(start) => start,
                 None => start.insert(
                     files
-                        .read_start(path, LOOKED_AT_BYTES as u64)
+                        .read_start(path, SEARCHED_BYTES as u64)
                         .map_err(|error| BundleError::unreadable(path, error))?,
                 ),
             };

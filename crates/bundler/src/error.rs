@@ -1,6 +1,6 @@
 //! The errors of this crate; `advice.rs` has the code and the hint of each.
 
-use crate::left_out::{LeftOut, count_entries};
+use crate::left_out::LeftOut;
 use crate::manifests::Unread;
 use crate::origin::SourceOrigin;
 use archive::Refusal;
@@ -223,7 +223,7 @@ pub enum BundleError {
     #[error("--submodules needs a git checkout, and `{directory}` is built as a plain directory")]
     NoSubmodules { directory: String },
     /// Under `--strict`: entries would be left out that no ignore file excludes.
-    #[error("{} cannot be in a snapshot: {}", count_entries(.0.count), .0.describe(usize::MAX))]
+    #[error("{} cannot be in a snapshot: {}", units::count(.0.count, "entry"), .0.describe(usize::MAX))]
     Strict(LeftOut),
     #[error("`{entry}` makes the snapshot too large: {}", .exceeded.describe(["oci.entries", "oci.unpacked", "oci.layer"]))]
     SnapshotSize { entry: String, exceeded: SizeLimit },
@@ -234,7 +234,7 @@ pub enum BundleError {
     #[error("git {command} failed: {message}")]
     GitFailed {
         command: String,
-        /// Escaped stderr, or the exit status.
+        /// Escaped stderr, or the exit status if it is empty.
         message: String,
     },
 }
@@ -276,7 +276,7 @@ impl SizeLimit {
                 )
             }
             Self::Names { limit } => {
-                format!("more than {limit} bytes in all names, 160 for each of {entries}")
+                format!("more than {limit} bytes in all names; the limit grows with {entries}")
             }
         }
     }
@@ -350,7 +350,7 @@ impl BundleError {
                 file: file.to_owned(),
                 source: CallError::new(source.call, file, source.errno),
             },
-            other => other,
+            error => error,
         }
     }
 

@@ -10,9 +10,10 @@ use crate::credentials::CredentialRules;
 use crate::error::BundleError;
 use crate::files::{DirectoryFiles, FileIdentity, Found, FoundKind};
 use crate::ignored::IgnoreFiles;
-use crate::left_out::{LeftOut, count_entries};
+use crate::left_out::LeftOut;
 use spec::path::RelPath;
 use spec::report::WarningReport;
+use spec::units::count;
 
 const NAMES_MAX: usize = 100;
 const BUNDLE_IGNORE: &str = ".bundleignore";
@@ -147,7 +148,7 @@ impl FileFilter {
 
     /// Returns the warnings of a bundle.
     pub(crate) fn warnings(&self) -> Vec<WarningReport> {
-        let count = count_entries(self.suspects.count);
+        let count = count(self.suspects.count, "entry");
         let names = self.suspects.describe(NAMES_MAX);
         let mut warnings = Vec::new();
         if self.ignored.count > 0 {

@@ -1,6 +1,7 @@
 //! `--symlinks=follow`: resolves paths with links within one directory.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -118,10 +119,27 @@ pub(crate) fn follow(
     }))
 }
 
+/// The part of the absolute path `target` that is below `root`.
 fn strip_root<'target>(root: Option<&Path>, target: &'target [u8]) -> Option<&'target [u8]> {
-    let rest = target.strip_prefix(root?.as_os_str().as_bytes())?;
-    match rest.first() {
-        None | Some(b'/') => Some(rest),
-        Some(_) => None,
+    let below = Path::new(OsStr::from_bytes(target)).strip_prefix(root?);
+    below.ok().map(|below| below.as_os_str().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absolute_target_is_below_the_root_or_outside() {
+        for (root, target, below) in [
+            ("/work", "/work/a/../b", Some("a/../b")),
+            ("/work", "/work", Some("")),
+            ("/work", "/workshop/a", None),
+            ("/", "/etc/x", Some("etc/x")),
+        ] {
+            let found = strip_root(Some(Path::new(root)), target.as_bytes());
+            assert_eq!(found, below.map(str::as_bytes), "{target} below {root}");
+        }
+        assert_eq!(strip_root(None, b"/etc/x"), None);
     }
 }

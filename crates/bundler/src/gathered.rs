@@ -7,13 +7,14 @@ use crate::files::DirectoryFiles;
 use crate::gather::FetchedSource;
 use crate::hosting::unpack_limits;
 use crate::left_out::LeftOut;
+use crate::manifests::RESOLVED_MANIFEST;
 use crate::origin::{SourceKind, SourceOrigin};
 use crate::overlay::{Item, Overlay, RootIndex, SourceIndex};
 use crate::walk::parse;
 use archive::tree::Conflict;
 use archive::{
-    Entry, SEGMENTS_MAX, Tree, VERSION_CONTROL_DIRECTORIES, case_collision_warning,
-    left_out_warning, links,
+    Entry, SEGMENTS_MAX, Tree, case_collision_warning, is_in_version_control, left_out_warning,
+    links,
 };
 use spec::host_policy::UnpackCaps;
 use spec::manifest::commits::SourceCommit;
@@ -21,7 +22,6 @@ use spec::path::RelPath;
 use spec::report::WarningReport;
 
 const RESERVED_DIRECTORY: &[u8] = b".runner";
-const RESOLVED_MANIFEST: &str = ".runner/manifest.json";
 /// Names that may be listed for each allowed entry: entries may be left out or replaced.
 const NAMES_PER_ENTRY: u64 = 16;
 
@@ -117,8 +117,7 @@ impl Gathering {
 
     /// Records and returns whether no bundle contains this entry.
     pub(crate) fn leave_out(&mut self, to: &RelPath) -> bool {
-        if VERSION_CONTROL_DIRECTORIES.contains(&to.file_name()) {
-            self.version_control.add(to, "");
+        if self.leave_out_version_control(to) {
             return true;
         }
         if is_reserved(to) {
@@ -128,9 +127,17 @@ impl Gathering {
         false
     }
 
+    /// Records and returns whether `path` is in .git, .hg or .svn.
+    pub(crate) fn leave_out_version_control(&mut self, path: &RelPath) -> bool {
+        let is_left_out = is_in_version_control(path);
+        if is_left_out {
+            self.version_control.add(path, "");
+        }
+        is_left_out
+    }
+
     pub(crate) fn check_not_version_control(path: &RelPath) -> Result<(), BundleError> {
-        let mut segments = path.segments();
-        if segments.any(|segment| VERSION_CONTROL_DIRECTORIES.contains(&segment)) {
+        if is_in_version_control(path) {
             return Err(BundleError::Reserved {
                 path: path.to_string(),
                 reason: "is in .git, .hg or .svn, which bundles never contain",

@@ -1,22 +1,23 @@
-//! Lists of entries in messages.
+//! Entries that a bundle leaves out, and how messages list entries.
 
 use spec::path::RelPath;
 
 const ENTRIES_MAX: usize = 100;
 
-/// An entry that is left out.
+/// An entry of a source that is not in the bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOutEntry {
     pub path: RelPath,
-    /// Such as `a symlink` or `credentials (dotenv)`.
+    /// What it is, such as `a symlink` or `credentials (dotenv)`.
     pub what: String,
 }
 
-/// Entries that are left out.
+/// The entries of all sources that are not in the bundle.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// The first 100.
     pub entries: Vec<LeftOutEntry>,
+    /// All of them.
     pub count: u64,
 }
 
@@ -41,13 +42,6 @@ impl LeftOut {
             0 => words.join("; "),
             more => format!("{}; and {more} more", words.join("; ")),
         }
-    }
-}
-
-pub(crate) fn count_entries(count: u64) -> String {
-    match count {
-        1 => "1 entry".to_owned(),
-        count => format!("{count} entries"),
     }
 }
 

@@ -35,6 +35,7 @@ mod pattern;
 mod pinned;
 pub mod resolve;
 pub mod runnable;
+mod schemas;
 mod secrets;
 pub mod source;
 mod walk;

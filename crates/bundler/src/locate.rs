@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 
 use crate::error::BundleError;
 use crate::files::{DirectoryFiles, shown};
-use crate::manifests::{MANIFEST_NAMES, Unread, ignored_warnings, manifests_in};
+use crate::manifests::{
+    BUNDLE_MANIFEST_NAMES, MANIFEST_NAMES, RESOLVED_MANIFEST, Unread, ignored_warnings,
+    manifests_in,
+};
 use spec::did_you_mean::nearest;
 use spec::path::RelPath;
 use spec::report::WarningReport;
@@ -33,6 +36,23 @@ pub struct Located {
     pub warnings: Vec<WarningReport>,
 }
 
+/// As [`locate`], but finds the manifest that `exec` runs: of an unpacked bundle the resolved one.
+///
+/// # Errors
+/// As [`locate`].
+pub fn locate_runnable(
+    subject: &Path,
+    workspace: Option<&Path>,
+    working_directory: Option<&Path>,
+) -> Result<Located, BundleError> {
+    if subject.join(RESOLVED_MANIFEST).is_file() {
+        let workspace = workspace.map(canonicalize).transpose()?;
+        let names = &BUNDLE_MANIFEST_NAMES;
+        return locate_by_path(subject, workspace, working_directory, names);
+    }
+    locate(subject, workspace, working_directory)
+}
+
 /// Finds the manifest for `subject`: a manifest, a folder with one, or the name of a code-workspace in
 /// a convention folder. Without `workspace`, the workspace is `working_directory` if the manifest is
 /// beneath it, else the manifest's folder.
@@ -53,7 +73,7 @@ pub fn locate(
     {
         let files = open(directory)?;
         if let Some(manifest) = find_by_convention(&files, &name)? {
-            let all = manifests_in(&files, manifest.parent().as_ref());
+            let all = manifests_in(&files, manifest.parent().as_ref(), &MANIFEST_NAMES);
             let all = all.map_err(|error| unreadable(&manifest, error))?;
             return Ok(Located {
                 workspace: directory.to_owned(),
@@ -66,13 +86,15 @@ pub fn locate(
             return Err(not_found(&files, directory, &name)?);
         }
     }
-    locate_by_path(subject, workspace, working_directory)
+    locate_by_path(subject, workspace, working_directory, &MANIFEST_NAMES)
 }
 
+/// `names`: those of a manifest in a folder.
 fn locate_by_path(
     subject: &Path,
     workspace: Option<PathBuf>,
     working_directory: Option<&Path>,
+    names: &[&str],
 ) -> Result<Located, BundleError> {
     let missing = |problem: String| BundleError::ManifestMissing {
         path: shown(subject),
@@ -84,6 +106,7 @@ fn locate_by_path(
     let is_directory = path.is_dir();
     let folder = match (is_directory, path.parent()) {
         (true, _) => path.as_path(),
+        (false, Some(own)) if path.ends_with(RESOLVED_MANIFEST) => own.parent().unwrap_or(own),
         (false, Some(parent)) => parent,
         (false, None) => return Err(missing("is not a manifest".to_owned())),
     };
@@ -105,7 +128,7 @@ fn locate_by_path(
     };
     let all = match relative {
         Some(file) if !is_directory => vec![file],
-        folder => manifests_in(&files, folder.as_ref())
+        folder => manifests_in(&files, folder.as_ref(), names)
             .map_err(|error| missing(format!("cannot be read: {error}")))?,
     };
     let Some(manifest) = all.first().cloned() else {

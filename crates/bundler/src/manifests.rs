@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::error::BundleError;
 use crate::files::{DirectoryFiles, FoundKind, shown};
 use crate::walk::{join, parse};
-use spec::document::{self, Node, TEXT_BYTES_MAX};
+use spec::document::{DocumentError, Node, TEXT_BYTES_MAX, Value};
 use spec::inventory::{self, Inventory};
 use spec::manifest::{
     BlockDocument, BlockDocuments, BlockReference, Format, Manifest, ManifestError,
@@ -22,7 +22,7 @@ use spec::report::WarningReport;
 use sys::file::{self, CallError, read_regular};
 
 /// File names of manifests, in search order.
-pub const MANIFEST_NAMES: [&str; 6] = [
+pub(crate) const MANIFEST_NAMES: [&str; 6] = [
     "manifest.yaml",
     "manifest.yml",
     "manifest.json",
@@ -30,6 +30,16 @@ pub const MANIFEST_NAMES: [&str; 6] = [
     "TOOL.md",
     "WORKFLOW.md",
 ];
+
+/// Path of the manifest that `bundle` adds, with everything that it inherits. In an unpacked bundle it
+/// precedes the others.
+pub const RESOLVED_MANIFEST: &str = ".runner/manifest.json";
+
+/// Paths of a bundle's manifest, in order of precedence.
+pub const BUNDLE_MANIFEST_NAMES: [&str; 7] = {
+    let [a, b, c, d, e, f] = MANIFEST_NAMES;
+    [RESOLVED_MANIFEST, a, b, c, d, e, f]
+};
 
 /// Path of a workspace's inventory of secrets (AIP-19).
 pub const INVENTORY: &str = ".secrets/SECRETS.md";
@@ -52,19 +62,20 @@ impl ManifestFile {
         let is_lean = self
             .root
             .get("schema")
-            .is_some_and(|schema| schema.value == document::Value::Text("code/v2".to_owned()));
+            .is_some_and(|schema| schema.value == Value::Text("code/v2".to_owned()));
         is_lean || self.manifest.kind == spec::manifest::Kind::CodeWorkspace
     }
 }
 
-/// Returns the manifests in `folder` (`None`: the root), in search order. All but the first are
-/// ignored.
+/// Returns the manifests of these names in `folder` (`None`: the root), in this order. All but the first
+/// are ignored.
 pub(crate) fn manifests_in(
     files: &DirectoryFiles,
     folder: Option<&RelPath>,
+    names: &[&str],
 ) -> Result<Vec<RelPath>, CallError> {
     let mut found = Vec::new();
-    for name in MANIFEST_NAMES {
+    for name in names {
         // Fails only if the joined path is too long; then no such file exists.
         let Ok(path) = parse(name.as_bytes()).and_then(|name| join(folder, &name)) else {
             continue;
@@ -103,7 +114,7 @@ pub(crate) fn read_documents(
 ) -> Result<ManifestDocuments, BundleError> {
     let name = path.to_string();
     let text = read_text(files, path).map_err(BundleError::ManifestUnreadable)?;
-    let root = document::parse(&text, format_of(path.as_bytes()))
+    let root = parse_named(&text, path.as_bytes())
         .map_err(|error| BundleError::Manifest(vec![ManifestError::of_document(&name, error)]))?;
     let blocks = blocks_of(files, path, &root, registry);
     Ok(ManifestDocuments { root, blocks })
@@ -116,8 +127,7 @@ pub(crate) fn blocks_of(
     root: &Node,
     registry: &Registry,
 ) -> BlockDocuments {
-    let read = |file: &RelPath| read_text(files, file).map_err(|unread| unread.tried());
-    read_blocks(&read, path, root, registry)
+    read_blocks(&|file| parse_text(files, file), path, root, registry)
 }
 
 /// Reads and validates the manifest at `path` with its block documents. The error has all problems.
@@ -149,29 +159,59 @@ pub fn format_of(name: &[u8]) -> Format {
     }
 }
 
-/// Parses the inventory at [`INVENTORY`], read with `read`. An invalid one gives an empty list.
+/// A document that was read, and parsed if it is one.
+pub type ParsedDocument = Result<Node, DocumentError>;
+
+/// Parses `text` in a process without rights, in the format for the file name.
+///
+/// # Errors
+/// [`DocumentError`].
+pub fn parse_named(text: &[u8], name: &[u8]) -> ParsedDocument {
+    reader::parse_document(text, format_of(name))
+}
+
+/// Reads and parses a document of the workspace. The error completes "which …".
+///
+/// # Errors
+/// [`Unread`], as a clause.
+pub fn parse_text(files: &DirectoryFiles, path: &RelPath) -> Result<ParsedDocument, String> {
+    let text = read_text(files, path).map_err(|unread| unread.tried())?;
+    Ok(parse_named(&text, path.as_bytes()))
+}
+
+/// Reads the inventory at [`INVENTORY`] with `read`. An invalid one gives an empty list.
 pub fn read_inventory(
-    read: impl FnOnce(&RelPath) -> Option<Result<Vec<u8>, String>>,
+    read: impl FnOnce(&RelPath) -> Option<Result<ParsedDocument, String>>,
 ) -> Option<Inventory> {
     let path = RelPath::parse(INVENTORY.as_bytes()).ok()?;
     let read = read(&path)?;
-    let parsed = read.and_then(|text| {
-        let parsed = inventory::parse(&text, Format::FrontMatter, INVENTORY);
-        parsed.map_err(|error| error.to_string())
+    let parsed = read.and_then(|parsed| {
+        let root = parsed.map_err(|error| ManifestError::of_document(INVENTORY, error));
+        let inventory = root.and_then(|root| inventory::of_document(&root, INVENTORY));
+        inventory.map_err(|error| error.to_string())
     });
     Some(parsed.unwrap_or_else(|why| Inventory::unreadable(INVENTORY, &why)))
+}
+
+/// Parses an inventory, in the format for the file name. `shown` is its name in errors.
+///
+/// # Errors
+/// [`ManifestError`]: the first error and its place. Values are never repeated.
+pub fn parse_inventory(text: &[u8], name: &[u8], shown: &str) -> Result<Inventory, ManifestError> {
+    let root = parse_named(text, name).map_err(|error| ManifestError::of_document(shown, error))?;
+    inventory::of_document(&root, shown)
 }
 
 /// Reads the inventory of the workspace.
 pub fn inventory_of_workspace(files: &DirectoryFiles) -> Option<Inventory> {
     read_inventory(|path| match files.find(path) {
         Ok(None) => None,
-        _ => Some(read_text(files, path).map_err(|unread| unread.tried())),
+        _ => Some(parse_text(files, path)),
     })
 }
 
-/// Reads a document in the folder of a manifest. The error completes "which …".
-pub type ReadDocument<'call> = dyn Fn(&RelPath) -> Result<Vec<u8>, String> + 'call;
+/// Reads and parses a document in the folder of a manifest. The error completes "which …".
+pub type ReadDocument<'call> = dyn Fn(&RelPath) -> Result<ParsedDocument, String> + 'call;
 
 /// Reads the block documents of `root`, the manifest at `path`. A document that cannot be read is
 /// recorded and becomes an error of the manifest if the block is needed.
@@ -223,7 +263,7 @@ fn read_block(
         },
         Ok(ReferenceTarget::File(path)) => {
             match read(&path) {
-                Ok(text) => add(reference, path.to_string(), &text, path.as_bytes(), blocks),
+                Ok(parsed) => add(reference, path.to_string(), parsed, blocks),
                 Err(tried) => blocks.insert_missing(reference, tried),
             }
             return Some(path);
@@ -235,7 +275,10 @@ fn read_block(
 fn add_host_file(reference: BlockReference, file: &Path, blocks: &mut BlockDocuments) {
     let shown = shown(file);
     match read_host_file(file) {
-        Ok(text) => add(reference, shown, &text, file.as_os_str().as_bytes(), blocks),
+        Ok(text) => {
+            let parsed = parse_named(&text, file.as_os_str().as_bytes());
+            add(reference, shown, parsed, blocks);
+        }
         Err(unread) => blocks.insert_missing(reference, unread.tried()),
     }
 }
@@ -243,11 +286,10 @@ fn add_host_file(reference: BlockReference, file: &Path, blocks: &mut BlockDocum
 fn add(
     reference: BlockReference,
     shown: String,
-    text: &[u8],
-    name: &[u8],
+    parsed: ParsedDocument,
     blocks: &mut BlockDocuments,
 ) {
-    match document::parse(text, format_of(name)) {
+    match parsed {
         Ok(root) => blocks.insert(reference, BlockDocument { file: shown, root }),
         Err(error) => blocks.insert_invalid(reference, ManifestError::of_document(&shown, error)),
     }

@@ -4,6 +4,7 @@
 //! and then linked to its name. An interrupted process leaves no file, and a named file is complete
 //! even after a power loss. The umask applies to its mode.
 
+use std::cell::Cell;
 use std::io::{Read as _, Write};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -17,6 +18,7 @@ use crate::error::BundleError;
 use crate::files::{FileIdentity, shown};
 use sys::file::{CallError, errno_of};
 use sys::signal::{SignalSet, is_pending, set_mask};
+use sys::trusted_links::{self, Unopened};
 
 /// Signals with which users and service managers terminate a program.
 pub const ENDING: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
@@ -34,9 +36,33 @@ pub(crate) struct OutputFile {
 struct Target {
     directory: OwnedFd,
     name: Vec<u8>,
-    /// Temporary name, if the file system lacks unnamed files. While it exists, signals that
-    /// would terminate this process and leave the file are blocked.
-    temporary: Option<Vec<u8>>,
+    /// Temporary name, if the file system lacks unnamed files.
+    temporary: Option<(Vec<u8>, BlockedSignals)>,
+}
+
+thread_local! {
+    static BLOCKERS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// While a value exists, signals that would terminate this process and leave temporary files are blocked.
+#[derive(Debug)]
+pub(crate) struct BlockedSignals(());
+
+impl BlockedSignals {
+    pub(crate) fn block() -> Result<Self, Errno> {
+        set_mask(SignalSet::of(&ENDING))?;
+        BLOCKERS.set(BLOCKERS.get() + 1);
+        Ok(Self(()))
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        let left = BLOCKERS.get().saturating_sub(1);
+        BLOCKERS.set(left);
+        // rt_sigprocmask(2) fails only for invalid arguments.
+        if left == 0 && set_mask(SignalSet::NONE).is_err() {}
+    }
 }
 
 impl OutputFile {
@@ -67,12 +93,17 @@ impl OutputFile {
         match existing {
             // The target of a link is replaced, not the link.
             Some(FileType::RegularFile) => {
-                let path = path.canonicalize();
-                let path = path.map_err(|error| failed(&shown, "realpath", errno_of(&error)))?;
+                let file = open_trusted(path, &shown)?;
+                let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+                let path = path.map_err(|error| failed(&shown, "readlink", errno_of(&error)))?;
                 Self::create_beside(&path, shown, unnamed)
             }
             Some(FileType::Directory) => Err(refused(&shown, "a directory", "the name of a file")),
             Some(_) => {
+                // Any other error: a pipe of this process (`/dev/stdout`) has no path.
+                if let Err(error @ BundleError::OutputRefused { .. }) = open_trusted(path, &shown) {
+                    return Err(error);
+                }
                 let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
                 let file = rustix::fs::open(path, flags, Mode::empty())
                     .map_err(|errno| failed(&shown, "open", errno))?;
@@ -105,9 +136,7 @@ impl OutputFile {
             Some(above) if !above.as_os_str().is_empty() => above,
             _ => Path::new("."),
         };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory =
-            rustix::fs::open(above, flags, Mode::empty()).map_err(|errno| failed("open", errno))?;
+        let directory = open_trusted(above, &shown)?;
         let mode = Mode::from_raw_mode(0o666);
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         let (file, temporary) = match rustix::fs::openat(&directory, c".", flags | unnamed, mode) {
@@ -116,11 +145,11 @@ impl OutputFile {
             Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
                 let temporary = temporary_name(&name);
                 let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-                set_mask(SignalSet::of(&ENDING))
-                    .map_err(|errno| failed("rt_sigprocmask", errno))?;
+                let blocked =
+                    BlockedSignals::block().map_err(|errno| failed("rt_sigprocmask", errno))?;
                 let file = rustix::fs::openat(&directory, temporary.as_slice(), flags, mode)
                     .map_err(|errno| failed("openat", errno))?;
-                (file, Some(temporary))
+                (file, Some((temporary, blocked)))
             }
             Err(errno) => return Err(failed("openat", errno)),
         };
@@ -223,17 +252,17 @@ impl OutputFile {
         failed(&self.shown, call, errno)
     }
 
-    /// Removes a temporary file; pending signals are delivered.
+    /// Removes a temporary file. Pending signals are delivered if it was the last one.
     fn remove_temporary(&mut self) -> Result<(), Errno> {
-        let temporary = self
-            .target
-            .as_mut()
-            .and_then(|target| target.temporary.take());
-        let (Some(target), Some(name)) = (&self.target, temporary) else {
+        let Some(target) = &mut self.target else {
             return Ok(());
         };
-        let removed = rustix::fs::unlinkat(&target.directory, name.as_slice(), AtFlags::empty());
-        set_mask(SignalSet::NONE).and(removed)
+        match target.temporary.take() {
+            Some((name, _blocked)) => {
+                rustix::fs::unlinkat(&target.directory, name.as_slice(), AtFlags::empty())
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -241,29 +270,24 @@ impl Target {
     /// Gives `file` its name. The error has the system call.
     fn commit(&mut self, file: &OwnedFd) -> Result<(), (&'static str, Errno)> {
         rustix::fs::fdatasync(file).map_err(|errno| ("fdatasync", errno))?;
-        let unmask = || set_mask(SignalSet::NONE).map_err(|errno| ("rt_sigprocmask", errno));
-        if let Some(temporary) = &self.temporary {
+        if let Some((temporary, _)) = &self.temporary {
             self.rename(temporary)?;
             self.temporary = None;
-            return unmask();
+            return Ok(());
         }
         match link(file, &self.directory, &self.name) {
             Err(Errno::EXIST) => (),
             other => return other.map_err(|errno| ("linkat", errno)),
         }
         // linkat(2) does not replace files, so the file needs a temporary name for the rename.
-        // Signals are blocked while it exists.
-        set_mask(SignalSet::of(&ENDING)).map_err(|errno| ("rt_sigprocmask", errno))?;
+        let _blocked = BlockedSignals::block().map_err(|errno| ("rt_sigprocmask", errno))?;
         let temporary = temporary_name(&self.name);
-        let linked = link(file, &self.directory, &temporary).map_err(|errno| ("linkat", errno));
-        let renamed = linked.and_then(|()| {
-            self.rename(&temporary).map_err(|error| {
-                let removed =
-                    rustix::fs::unlinkat(&self.directory, temporary.as_slice(), AtFlags::empty());
-                removed.map_or_else(|errno| ("unlinkat", errno), |()| error)
-            })
-        });
-        renamed.and(unmask())
+        link(file, &self.directory, &temporary).map_err(|errno| ("linkat", errno))?;
+        self.rename(&temporary).map_err(|error| {
+            let removed =
+                rustix::fs::unlinkat(&self.directory, temporary.as_slice(), AtFlags::empty());
+            removed.map_or_else(|errno| ("unlinkat", errno), |()| error)
+        })
     }
 
     fn rename(&self, temporary: &[u8]) -> Result<(), (&'static str, Errno)> {
@@ -299,6 +323,18 @@ fn refused(file: &str, found: &'static str, expected: &'static str) -> BundleErr
     }
 }
 
+/// Opens `path` (O_PATH), unless a link of another user is on the way.
+fn open_trusted(path: &Path, shown: &str) -> Result<OwnedFd, BundleError> {
+    trusted_links::open(path.as_os_str().as_bytes()).map_err(|unopened| match unopened {
+        Unopened::Link { .. } => refused(
+            shown,
+            "behind a symlink of another user",
+            "a path whose symlinks belong to you or root",
+        ),
+        Unopened::Call(errno) => failed(shown, "open", errno),
+    })
+}
+
 fn link(file: &OwnedFd, directory: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     // AT_EMPTY_PATH needs CAP_DAC_READ_SEARCH before Linux 6.10: linkat(2).
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -318,7 +354,7 @@ impl Write for OutputFile {
         let target = self.target.as_ref();
         let has_temporary_name = target.is_some_and(|target| target.temporary.is_some());
         if has_temporary_name && is_pending(SignalSet::of(&ENDING))? {
-            // A pending signal terminates this process here.
+            // The pending signal terminates this process once no temporary file is left.
             self.remove_temporary()?;
             return Err(std::io::Error::other("interrupted by a signal"));
         }
@@ -381,6 +417,27 @@ mod tests {
                 assert_eq!(names(ground.path()), ["out.tar.gz"], "{unnamed:?}");
             }
         }
+    }
+
+    #[test]
+    fn signals_are_blocked_until_no_temporary_file_is_left() {
+        let are_blocked = || {
+            let status = std::fs::read_to_string("/proc/thread-self/status").expect("read");
+            let mut lines = status.lines();
+            let mask = lines.find_map(|line| line.strip_prefix("SigBlk:"));
+            mask.expect("a mask")
+                .contains(|digit| ('1'..='f').contains(&digit))
+        };
+        let ground = tempfile::tempdir().expect("a directory");
+        let create = |name| OutputFile::create_with(&ground.path().join(name), OFlags::empty());
+        let (first, second) = (create("a").expect("created"), create("b").expect("created"));
+        assert!(are_blocked());
+        first.commit().expect("committed");
+        assert!(are_blocked(), "the second file is still temporary");
+        drop(second);
+        assert!(!are_blocked());
+        create("no/such").expect_err("no directory");
+        assert!(!are_blocked());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use spec::lock::Lock;
 const GZIP_START: [u8; 2] = [0x1f, 0x8b];
 /// Bytes of a lock file that contain its first key.
 const LOCK_START_BYTES: u64 = 4096;
-/// The first key of a lock file, which are sorted.
+/// The first key of a lock file, whose keys are sorted.
 const LOCK_KEY: &[u8] = b"\"content_digest\"";
 pub(crate) const OTHER_KIND: &str = "a file of another kind, which would be lost";
 
@@ -36,7 +36,7 @@ impl Outputs {
         let bundle = bundle.transpose()?;
         let lock_file = match lock {
             LockUse::Write(path) => Some(OutputFile::create(path)?),
-            LockUse::Nothing | LockUse::Match(_) => None,
+            LockUse::Unused | LockUse::Match(_) => None,
         };
         if let Some(bundle) = &bundle {
             check_bundle(bundle, lock_file.as_ref(), lock)?;

@@ -78,18 +78,19 @@ pub enum Contents {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
     pub item: Item,
-    /// For a directory, the first source that has it.
+    /// The last source that has the entry; for a directory, the first.
     pub source: SourceIndex,
     /// Earlier sources whose entry it replaced, in order.
     pub replaced: Vec<SourceIndex>,
 }
 
-/// One source has a file where another has a directory.
+/// One source has a directory where another has a file or a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathConflict {
     pub path: RelPath,
+    /// Kind of the new entry, as in [`Entry::kind`].
     pub kind: &'static str,
-    /// The existing entry: its path is equal, above or below.
+    /// Path of the existing entry: `path` or above it.
     pub other_path: RelPath,
     pub other_kind: &'static str,
     pub other_source: SourceIndex,
@@ -302,7 +303,7 @@ mod tests {
             prop_assert!(last.keys().all(|at| overlay.get(at).is_some()));
         }
 
-        /// One source's files may come in any order.
+        /// The files of one source may be inserted in any order.
         #[test]
         fn the_order_within_a_source_does_not_matter(
             names in proptest::collection::btree_set("[ab](/[cd]){0,2}", 0..12),

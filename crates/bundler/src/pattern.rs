@@ -57,8 +57,8 @@ impl PathPattern {
         }
         // A trailing `**` matches the content of a folder, not the folder.
         if let Some(SegmentPattern::AnyNumber) = segments.last() {
-            let one = Pattern::new("*").map_err(|error| refused(error.msg.into()))?;
-            segments.push(SegmentPattern::One(one));
+            let any = Pattern::new("*").map_err(|error| refused(error.msg.into()))?;
+            segments.push(SegmentPattern::One(any));
         }
         Ok(Self(segments))
     }
@@ -77,7 +77,9 @@ impl PathPattern {
                     backtrack = Some((pattern_index, name_index));
                     continue;
                 }
-                (Some(SegmentPattern::One(one)), Some(text)) if one.matches_with(text, OPTIONS) => {
+                (Some(SegmentPattern::One(pattern)), Some(name))
+                    if pattern.matches_with(name, OPTIONS) =>
+                {
                     (pattern_index, name_index) = (pattern_index + 1, name_index + 1);
                     continue;
                 }

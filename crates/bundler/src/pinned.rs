@@ -1,4 +1,4 @@
-//! The lock file of a bundle: it pins references, and the bundle must match it.
+//! The lock file of a bundle: it pins references, and with `--locked` the bundle must match it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,17 +10,20 @@ use crate::layer::{Layer, LayerForm};
 use crate::manifests::read_host_file;
 use crate::resolve::Resolution;
 use crate::runnable::{check_manifest, check_run, parse_resolved};
+use crate::schemas::invalid_schemas;
 use spec::digest::Digest;
+use spec::document::Format;
 use spec::host_policy::HostPolicy;
 use spec::lock::{LOCK_VERSION, Lock, LockDifference, LockedKind, LockedNeeds, LockedSource};
 use spec::manifest::Manifest;
 use spec::path::escape;
-use spec::runner_block::{Engine, Language, Needs};
+use spec::runner_block::Needs;
 
-/// Use of the lock file.
+/// How a lock file is used.
 #[derive(Debug, Clone, Copy)]
 pub enum LockUse<'call> {
-    Nothing,
+    Unused,
+    /// The lock of the bundle is written to this path.
     Write(&'call Path),
     /// `--locked`: the bundle must match it.
     Match(&'call Path),
@@ -37,7 +40,7 @@ impl RequiredLock {
     fn read(path: &Path) -> Result<Self, BundleError> {
         let shown = shown(path);
         let text = read_host_file(path).map_err(BundleError::LockUnreadable)?;
-        let lock = Lock::parse(&text, &shown)?;
+        let lock = Lock::read(reader::parse_document(&text, Format::Json), &shown)?;
         Ok(Self { shown, lock })
     }
 
@@ -63,8 +66,8 @@ pub(crate) struct Pinned {
 }
 
 impl Pinned {
-    /// Checks the manifest of `resolution`, and as much of the lock file as can be checked before
-    /// anything is fetched.
+    /// Checks the manifest of `resolution`, and what the lock file says about it, before anything is
+    /// fetched.
     pub(crate) fn new(
         resolution: Resolution,
         policy: &HostPolicy,
@@ -73,11 +76,15 @@ impl Pinned {
     ) -> Result<Self, BundleError> {
         let required = match lock {
             LockUse::Match(path) => Some(RequiredLock::read(path)?),
-            LockUse::Nothing | LockUse::Write(_) => None,
+            LockUse::Unused | LockUse::Write(_) => None,
         };
         let manifest = parse_resolved(&resolution)?;
         check_manifest(&resolution, &manifest, &policy.images)?;
-        let has_lock = !matches!(lock, LockUse::Nothing);
+        let invalid = invalid_schemas(&resolution.file, &resolution.root);
+        if !invalid.is_empty() {
+            return Err(BundleError::Manifest(invalid));
+        }
+        let has_lock = !matches!(lock, LockUse::Unused);
         if has_lock || require_pin {
             refuse_tags(&manifest)?;
         }
@@ -102,7 +109,7 @@ impl Pinned {
         check_run(&self.resolution, &self.manifest, &contents.tree)
     }
 
-    /// Creates the lock of the bundle and compares it with that of `--locked`.
+    /// Creates the lock of the bundle and compares it with the one that it must match.
     pub(crate) fn lock_of(&self, contents: &Gathered, digest: Digest) -> Result<Lock, BundleError> {
         let layers = self.resolution.layers.iter().enumerate();
         let sources = layers.map(|(index, layer)| {
@@ -124,7 +131,7 @@ impl Pinned {
     }
 }
 
-/// A lock file cannot pin a tag: it may move.
+/// Refuses workspace sources that are referenced by a tag, since a tag can move.
 fn refuse_tags(manifest: &Manifest) -> Result<(), BundleError> {
     let mut sources = manifest.workspace_sources.iter();
     match sources.find(|source| source.is_pinned() == Some(false)) {
@@ -136,8 +143,8 @@ fn refuse_tags(manifest: &Manifest) -> Result<(), BundleError> {
     }
 }
 
-/// If a reference has no locked commit, compares manifest and `lock` without fetching, to report all
-/// differences together. Empty if every reference has one.
+/// Compares the manifest with `lock` before anything is fetched. Returns no difference if `lock` has
+/// the commit of every reference: then the bundle is compared after fetching.
 fn differences_before_fetch(
     lock: &Lock,
     manifest: &Manifest,
@@ -152,7 +159,7 @@ fn differences_before_fetch(
     }
     let sources = layers.iter().map(|layer| {
         let source = locked_source(layer, SourceSize::default());
-        // Values that depend on the files come from the lock.
+        // What depends on the fetched files is unknown and counts as equal.
         match lock.sources.iter().find(|known| known.from == source.from) {
             Some(known) => LockedSource {
                 sha: known.sha.clone(),
@@ -178,21 +185,12 @@ fn lock(manifest: &Manifest, sources: Vec<LockedSource>, content_digest: Digest)
     } = &manifest.runner.needs;
     let egress = manifest.egress.iter();
     let secrets = manifest.secrets.iter();
-    let language = language.map(|language| match language {
-        Language::Node => "node",
-        Language::Python => "python",
-        Language::Multi => "multi",
-    });
-    let engine = match manifest.runner.engine {
-        Engine::Subprocess => "subprocess",
-        Engine::Sandbox => "sandbox",
-    };
     Lock {
         version: LOCK_VERSION,
-        engine: engine.to_owned(),
+        engine: manifest.runner.engine.name().to_owned(),
         image: manifest.runner.image.clone(),
         needs: LockedNeeds {
-            language: language.map(str::to_owned),
+            language: language.map(|language| language.name().to_owned()),
             native: native.clone(),
             npm: npm.clone(),
             pip: pip.clone(),

@@ -2,7 +2,10 @@
 //! code-workspaces. Reads only manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::rc::Rc;
 
 use crate::error::BundleError;
@@ -10,11 +13,12 @@ use crate::files::{DirectoryFiles, FoundKind};
 use crate::folders::{base_of, folder_at};
 use crate::layer::{Layer, LayerForm, LocalSource, RepositorySource};
 use crate::manifests::{
-    MANIFEST_NAMES, ManifestFile, Registry, ignored_warnings, manifests_in, read_manifest,
+    MANIFEST_NAMES, ManifestFile, RESOLVED_MANIFEST, Registry, ignored_warnings,
+    inventory_of_workspace, manifests_in, read_manifest,
 };
 use crate::origin::{SourceKind, SourceOrigin};
-use crate::secrets::add_inventory;
-use crate::walk::suggest_path;
+use crate::secrets::{add_inventory, runner_metadata};
+use crate::walk::{outermost_link, suggest_path};
 use sources::github::RefShape;
 use spec::code_block::{CodeSource, SourcePath};
 use spec::document::Node;
@@ -26,7 +30,7 @@ use spec::report::WarningReport;
 /// Maximum nesting of code-workspaces.
 const REFERENCE_DEPTH_MAX: usize = 8;
 /// Maximum number of sources. Those of a code-workspace count for each reference to it.
-const SOURCES_MAX: usize = 4_096;
+pub(crate) const SOURCES_MAX: usize = 4_096;
 
 /// Inputs of resolution.
 #[derive(Debug, Clone, Copy)]
@@ -70,9 +74,13 @@ pub fn resolve(
             decided_by.clone_from(&file_name);
         }
     }
-    add_provenance(&mut manifest, &provenance);
-    let inventories = std::mem::take(&mut resolver.inventories);
-    let not_granted = add_inventory(&mut manifest, inventories, files, &file_name)?;
+    // Only information, so other data at its place stays.
+    if let Ok(map) = runner_metadata(&mut manifest) {
+        map.insert("provenance".to_owned(), serde_json::json!(provenance));
+    }
+    let mut inventories = std::mem::take(&mut resolver.inventories);
+    inventories.extend(inventory_of_workspace(files));
+    let not_granted = add_inventory(&mut manifest, &file, inventories)?;
     resolver.warnings.extend(not_granted);
     manifest.sort_all_objects();
     Ok(Resolution {
@@ -121,7 +129,6 @@ struct Resolver<'call> {
 
 struct Workspace {
     level: Level,
-    provenance: BTreeMap<String, String>,
     layers: Range<usize>,
     /// Nesting depth of its code-workspaces.
     height: usize,
@@ -170,7 +177,7 @@ impl<'call> Resolver<'call> {
     /// Adds the sources of one manifest and returns it with inherited values.
     fn add_manifest(&mut self, file: &ManifestFile) -> Result<Inherited, BundleError> {
         self.open.push(file.path.clone());
-        let folder = file.path.parent();
+        let folder = folder_of(&file.path);
         let mut workspaces: Vec<Rc<Workspace>> = Vec::new();
         if file.manifest.code.is_empty() {
             let origin = SourceOrigin::whole(file.path.to_string(), SourceKind::Folder);
@@ -199,6 +206,7 @@ impl<'call> Resolver<'call> {
         let own = Level {
             file: file.path.to_string(),
             resolved: manifest::resolved(&file.root, asking, &file.blocks),
+            provenance: BTreeMap::new(),
         };
         let height = workspaces
             .iter()
@@ -207,11 +215,8 @@ impl<'call> Resolver<'call> {
         let workspaces = first_and_last(workspaces);
         let levels = workspaces.iter().map(|workspace| workspace.level.clone());
         let levels: Vec<Level> = levels.collect();
-        let mut inherited =
+        let inherited =
             manifest::inherit(own, &levels).map_err(|error| BundleError::Manifest(vec![error]))?;
-        for workspace in &workspaces {
-            inherited.trace(&workspace.level, &workspace.provenance);
-        }
         for warning in inherited.warnings {
             if !self.warnings.contains(&warning) {
                 self.warnings.push(warning);
@@ -322,10 +327,10 @@ impl<'call> Resolver<'call> {
         let level = Level {
             file: manifest.to_string(),
             resolved: inherited.manifest,
+            provenance: inherited.provenance,
         };
         let workspace = Rc::new(Workspace {
             level,
-            provenance: inherited.provenance,
             layers: first..self.layers.len(),
             height: inherited.height,
         });
@@ -386,8 +391,11 @@ pub(crate) fn referenced_manifest(
     // The workspace itself is a directory.
     if let Some(folder) = folder {
         let path = folder.clone();
-        let found = files.find(folder).map_err(unreadable)?;
-        match found.map(|found| found.kind) {
+        let found = files.find(folder);
+        if let (Ok(None) | Err(_), Some(path)) = (&found, outermost_link(files, folder)) {
+            return Err(BundleError::ReferenceIsLink { path });
+        }
+        match found.map_err(unreadable)?.map(|found| found.kind) {
             Some(FoundKind::Directory) => (),
             Some(FoundKind::Symlink) => return Err(BundleError::ReferenceIsLink { path }),
             Some(other) => {
@@ -400,13 +408,25 @@ pub(crate) fn referenced_manifest(
             }
         }
     }
-    let all = manifests_in(files, folder).map_err(unreadable)?;
+    let all = manifests_in(files, folder, &MANIFEST_NAMES).map_err(unreadable)?;
     match all.first() {
         Some(manifest) => Ok((manifest.clone(), ignored_warnings(manifest, &all))),
         None => Err(BundleError::NoManifest {
             path: shown(),
             names: MANIFEST_NAMES.join(", "),
         }),
+    }
+}
+
+/// The folder that the manifest describes: for the resolved one, that of the unpacked bundle.
+fn folder_of(manifest: &RelPath) -> Option<RelPath> {
+    let folder = manifest.parent()?;
+    let is_resolved =
+        Path::new(OsStr::from_bytes(manifest.as_bytes())).ends_with(RESOLVED_MANIFEST);
+    if is_resolved {
+        folder.parent()
+    } else {
+        Some(folder)
     }
 }
 
@@ -426,17 +446,21 @@ fn kind_of(source: &CodeSource) -> SourceKind {
     }
 }
 
-fn add_provenance(manifest: &mut serde_json::Value, provenance: &BTreeMap<String, String>) {
-    let mut at = manifest;
-    for key in ["metadata", "runner"] {
-        let Some(map) = at.as_object_mut() else {
-            return;
-        };
-        at = map
-            .entry(key)
-            .or_insert_with(|| serde_json::Value::Object(serde_json::Map::new()));
-    }
-    if let Some(map) = at.as_object_mut() {
-        map.insert("provenance".to_owned(), serde_json::json!(provenance));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_through_a_link_names_the_link() {
+        let workspace = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir_all(workspace.path().join("real/deep/er")).expect("made");
+        std::os::unix::fs::symlink("real", workspace.path().join("link")).expect("linked");
+        let files = DirectoryFiles::open_root(workspace.path()).expect("opened");
+        for folder in ["link", "link/deep", "link/deep/er"] {
+            let folder = RelPath::parse(folder.as_bytes()).expect("a path");
+            let error = referenced_manifest(&files, Some(&folder)).expect_err("not followed");
+            let text = error.to_string();
+            assert!(text.starts_with("`link` is a symlink"), "{folder}: {text}");
+        }
     }
 }

@@ -40,7 +40,8 @@ pub(crate) fn parse_resolved(resolution: &Resolution) -> Result<Manifest, Bundle
         .map_err(|error| BundleError::Manifest(vec![error]))
 }
 
-/// Refuses an unknown image, invalid references of sources and invalid slugs of secrets. `manifest`
+/// Refuses an unknown image, invalid references of sources, limits with which no program starts and
+/// invalid slugs of secrets. `manifest`
 /// is the resolved one.
 ///
 /// # Errors
@@ -64,6 +65,15 @@ pub fn check_manifest(
             let hint = Some(hint.to_owned());
             let problem = refused("source_reference_invalid", error.to_string(), hint);
             let pointer = format!("/workspaceSources/{index}/ref");
+            found.push(at(resolution, &pointer, problem));
+        }
+    }
+    for stated in &manifest.limits {
+        if let Some(message) = stated.limit.too_small(stated.value) {
+            // The source is the dotted key; of an inherited value with its file.
+            let key = stated.source.split(' ').next().unwrap_or_default();
+            let pointer = format!("/{}", key.replace('.', "/"));
+            let problem = refused("limit_too_small", message, None);
             found.push(at(resolution, &pointer, problem));
         }
     }
@@ -120,10 +130,20 @@ fn refused(code: &'static str, message: String, hint: Option<String>) -> Problem
 }
 
 fn at(resolution: &Resolution, pointer: &str, problem: Problem) -> ManifestError {
+    manifest_error(&resolution.root, &resolution.file, pointer, problem)
+}
+
+/// Creates the error of the value at `pointer`, with its position in the manifest `file` if it is there.
+pub(crate) fn manifest_error(
+    root: &Node,
+    file: &RelPath,
+    pointer: &str,
+    problem: Problem,
+) -> ManifestError {
     let mut steps = pointer.split('/').skip(1);
-    let node = steps.try_fold(&resolution.root, Node::child);
+    let node = steps.try_fold(root, Node::child);
     ManifestError {
-        file: resolution.file.to_string(),
+        file: file.to_string(),
         place: node.map(|node| node.place),
         pointer: Some(pointer.to_owned()),
         problem: Box::new(problem),

@@ -93,8 +93,7 @@ impl Walk<'_> {
             return self.add_local_directory(source, folder.as_ref());
         };
         let from = join(source.base.as_ref(), path)?;
-        Gathering::check_not_version_control(&from)?;
-        let Some(Followed { path: real, found }) = self.resolve(&from)? else {
+        let Some(Followed { path: real, found }) = self.resolve_named(&from)? else {
             if has_wildcard(path.as_bytes()) {
                 return self.add_matches(source, path);
             }
@@ -184,8 +183,8 @@ impl Walk<'_> {
         let Some(from) = from else {
             return Ok(None);
         };
-        Gathering::check_not_version_control(from)?;
-        let Followed { path, found } = self.resolve(from)?.ok_or_else(|| self.missing(from))?;
+        let named = self.resolve_named(from)?;
+        let Followed { path, found } = named.ok_or_else(|| self.missing(from))?;
         if found.kind != FoundKind::Directory {
             return Err(BundleError::NotDirectory {
                 path: from.clone(),
@@ -193,6 +192,19 @@ impl Walk<'_> {
             });
         }
         Ok(path)
+    }
+
+    /// Finds the entry that a source names, following links if the walk does.
+    fn resolve_named(&self, path: &RelPath) -> Result<Option<Followed>, BundleError> {
+        Gathering::check_not_version_control(path)?;
+        let followed = self.resolve(path)?;
+        if let Some(real) = followed
+            .as_ref()
+            .and_then(|followed| followed.path.as_ref())
+        {
+            Gathering::check_not_version_control(real)?;
+        }
+        Ok(followed)
     }
 
     /// Finds the entry at `path`, following links if the walk does.
@@ -276,10 +288,15 @@ impl Walk<'_> {
                 return Err(self.loop_error(from));
             }
             // The target is filtered too: a link must not bypass the filter.
-            if let (Some(filter), Some(real)) = (&mut self.filter, &path)
-                && !filter.includes(self.files, real, &found)?
-            {
-                return Ok(());
+            if let Some(real) = &path {
+                if is_for_bundle && self.gathering.leave_out_version_control(real) {
+                    return Ok(());
+                }
+                if let Some(filter) = &mut self.filter
+                    && !filter.includes(self.files, real, &found)?
+                {
+                    return Ok(());
+                }
             }
         }
         if found.kind == FoundKind::Directory {
@@ -350,13 +367,7 @@ impl Walk<'_> {
 
     /// Explains why `path` does not exist: a link above it, or no such name.
     fn missing(&self, path: &RelPath) -> BundleError {
-        let is_link = |path: &RelPath| {
-            let found = self.files.find(path).ok().flatten();
-            found.is_some_and(|found| found.kind == FoundKind::Symlink)
-        };
-        // The outermost link.
-        let above = std::iter::successors(path.parent(), RelPath::parent);
-        match above.filter(is_link).last() {
+        match outermost_link(self.files, path) {
             Some(link) => BundleError::ThroughLink {
                 path: path.clone(),
                 link,
@@ -367,6 +378,16 @@ impl Walk<'_> {
             },
         }
     }
+}
+
+/// Finds the outermost link above `path`.
+pub(crate) fn outermost_link(files: &DirectoryFiles, path: &RelPath) -> Option<RelPath> {
+    let is_link = |path: &RelPath| {
+        let found = files.find(path).ok().flatten();
+        found.is_some_and(|found| found.kind == FoundKind::Symlink)
+    };
+    let above = std::iter::successors(path.parent(), RelPath::parent);
+    above.filter(is_link).last()
 }
 
 /// Suggests an existing path for a missing one: compares its first missing segment with the siblings.
@@ -434,4 +455,55 @@ pub(crate) fn parse(name: &[u8]) -> Result<RelPath, BundleError> {
         path: escape(name),
         error,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gather::{GatherOptions, Gathered, gather};
+    use crate::layer::{Layer, LayerForm};
+    use crate::origin::{SourceKind, SourceOrigin};
+    use spec::host_policy::HostPolicy;
+
+    #[test]
+    fn a_followed_link_does_not_lead_into_version_control() {
+        let workspace = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| workspace.path().join(name);
+        std::fs::create_dir_all(at(".git/hooks")).expect("made");
+        std::fs::write(at(".git/config"), "url = https://me:token@example.org").expect("written");
+        std::fs::write(at("a"), "a").expect("written");
+        for (name, target) in [
+            ("b", "a"),
+            ("config", ".git/config"),
+            ("hooks", ".git/hooks"),
+        ] {
+            std::os::unix::fs::symlink(target, at(name)).expect("linked");
+        }
+        let gathered = |form: LayerForm| -> Result<Gathered, BundleError> {
+            let origin = SourceOrigin::whole("m.yaml".to_owned(), SourceKind::Local);
+            let files = DirectoryFiles::open_root(workspace.path()).expect("opened");
+            let options = GatherOptions {
+                caps: HostPolicy::default().unpack,
+                follow_symlinks: true,
+                workspace: None,
+                exclude: Vec::new(),
+                lock: None,
+            };
+            gather(&[Layer { origin, form }], None, &files, None, &options)
+        };
+        let folder = gathered(LayerForm::Folder(None)).expect("gathered");
+        let paths = folder.tree.iter().map(|(path, _)| path.to_string());
+        assert_eq!(paths.collect::<Vec<_>>(), ["a", "b"]);
+        for name in ["config", "hooks"] {
+            let local = LocalSource {
+                base: None,
+                path: Some(parse(name.as_bytes()).expect("a path")),
+                directory: false,
+                target: SourceTarget::Same,
+                glob: None,
+            };
+            let error = gathered(LayerForm::Local(local)).expect_err("refused");
+            assert_eq!(error.code(), "path_refused", "{error}");
+        }
+    }
 }

@@ -39,16 +39,16 @@ const PRIVATE_V4: [(Ipv4Addr, u32); 16] = [
 /// link-local, site-local, multicast and discard-only addresses.
 const GLOBAL_V6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
-/// Blocks inside [`GLOBAL_V6`] that are not public and do not embed an IPv4 address: special purposes
-/// (including Teredo) and documentation.
+/// Blocks inside [`GLOBAL_V6`] that are not public: special purposes and documentation. They include
+/// Teredo, whose embedded IPv4 addresses are not looked at.
 const PRIVATE_V6: [(Ipv6Addr, u32); 3] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
-/// Whether an address belongs to the public network. An IPv6 address that embeds an IPv4 address (mapped,
-/// compatible, translated, 6to4) is classified by the embedded address.
+/// Whether an address belongs to the public network. An IPv6 address that embeds an IPv4 address
+/// (mapped, compatible, 6to4, NAT64 with `64:ff9b::/96`) is classified by the embedded address.
 #[must_use]
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
@@ -68,17 +68,17 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
 
 /// Whether an address may be dialled, as far as is known without the routes of the host.
 ///
-/// Only an entry for exactly that address opens a loopback address: it belongs to the host itself.
+/// A loopback address belongs to the host: only a range of exactly that address permits it.
 #[must_use]
 pub(crate) fn may_be_dialled(address: IpAddr, private_ranges: &[IpRange]) -> bool {
-    let opens = |range: &IpRange| {
+    let permits = |range: &IpRange| {
         if address.is_loopback() {
             range.is_exactly(address)
         } else {
             range.contains(address)
         }
     };
-    is_public(address) || private_ranges.iter().any(opens)
+    is_public(address) || private_ranges.iter().any(permits)
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {

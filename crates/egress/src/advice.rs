@@ -9,6 +9,7 @@ use crate::address::may_be_dialled;
 use crate::allowlist::{EgressPlan, flag, private_ranges};
 use crate::denials::{Attempt, Protocol};
 use crate::names::{NAMES_UNDER_WILDCARD_MAX, is_synthetic};
+use crate::relay::dns_queries::QUERIES_PER_SECOND;
 use spec::denial_reason::DenialReason;
 use spec::egress::{EgressHost, EgressRule};
 use spec::host_name::HostName;
@@ -147,12 +148,16 @@ fn is_metadata(address: IpAddr) -> bool {
 }
 
 fn hint_for_limit(attempt: &Attempt) -> String {
-    match (attempt.protocol, &attempt.host) {
-        (Protocol::Dns, Some(host)) if host.starts_with("*.") => format!(
-            "at most {NAMES_UNDER_WILDCARD_MAX} names below {host} can be used: list the names \
-             themselves"
+    let parent = attempt
+        .host
+        .as_deref()
+        .and_then(|host| host.strip_prefix("*."));
+    match (attempt.protocol, parent) {
+        (_, Some(parent)) => format!(
+            "at most {NAMES_UNDER_WILDCARD_MAX} names below {parent} can be used, and \
+             {QUERIES_PER_SECOND} queries a second: list the names themselves, or cache the answers"
         ),
-        (Protocol::Dns, _) => "send fewer DNS queries, and cache the answers".to_owned(),
+        (Protocol::Dns, None) => "send fewer DNS queries, and cache the answers".to_owned(),
         _ => "open fewer connections at the same time, and reuse them".to_owned(),
     }
 }
@@ -394,7 +399,8 @@ mod tests {
             (
                 dns(Some("*.a.com"), DenialReason::Limit),
                 "*.a.com",
-                "at most 64 names below *.a.com can be used: list the names themselves",
+                "at most 64 names below a.com can be used, and 200 queries a second: list the names \
+                 themselves, or cache the answers",
             ),
             (
                 tcp(Some("a.com"), None, 8443, DenialReason::PortNotCaptured),

@@ -1,5 +1,7 @@
 //! The egress decision by name and port. Pure.
 
+use std::net::IpAddr;
+
 use crate::host::Host;
 use spec::denial_reason::DenialReason;
 use spec::egress::{EgressHost, EgressRule};
@@ -26,6 +28,22 @@ impl Allowlist {
     #[must_use]
     pub const fn new(rules: Vec<EgressRule>) -> Self {
         Self { rules }
+    }
+
+    /// Whether nothing is allowed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Number of rules.
+    pub(crate) fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Whether the list contains an address, at any port.
+    pub(crate) fn has_address(&self, address: IpAddr) -> bool {
+        let mut rules = self.rules.iter();
+        rules.any(|rule| rule.host == EgressHost::Address(address))
     }
 
     /// How the list matches a name at any port: a DNS query has no port.

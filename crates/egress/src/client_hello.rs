@@ -16,6 +16,12 @@ const RECORD_BYTES_MAX: usize = 1 << 14;
 const RECORD_HEADER_BYTES: usize = 5;
 const CONTENT_HANDSHAKE: u8 = 22;
 const MESSAGE_CLIENT_HELLO: u8 = 1;
+/// Type and length of a handshake message.
+const MESSAGE_HEADER_BYTES: usize = 4;
+/// The major version of all versions of TLS.
+const VERSION_MAJOR: u8 = 3;
+/// The minor version of TLS 1.3, the last one.
+const VERSION_MINOR_MAX: u8 = 4;
 const EXTENSION_SERVER_NAME: u16 = 0;
 
 /// The relevant parts of a ClientHello.
@@ -24,7 +30,7 @@ pub struct ClientHello {
     /// The name in `server_name`; `None` without that extension.
     pub server_name: Option<HostName>,
     /// Whether it contains an encrypted inner ClientHello, whose name only the server can read.
-    pub has_encrypted: bool,
+    pub has_encrypted_hello: bool,
 }
 
 /// Why the bytes are refused.
@@ -32,7 +38,7 @@ pub struct ClientHello {
 pub enum HelloError {
     #[error("not TLS")]
     NotTls,
-    #[error("the ClientHello has more than 16 KiB")]
+    #[error("the ClientHello has more than 16 KiB, or its records more than 32 KiB")]
     TooLong,
     /// Inconsistent lengths or a duplicate.
     #[error("the ClientHello is malformed")]
@@ -78,16 +84,18 @@ fn read_records(bytes: &[u8]) -> Result<Parsed<ClientHello>, HelloError> {
         {
             return Err(HelloError::NotTls);
         }
-        if let Some([_, high, middle, low]) = message.first_chunk::<4>().copied() {
-            let hello_bytes = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
-            if 4 + hello_bytes > HELLO_BYTES_MAX {
+        if let Some([_, high, middle, low]) = message.first_chunk::<MESSAGE_HEADER_BYTES>().copied()
+        {
+            let body_bytes = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
+            let end = MESSAGE_HEADER_BYTES + body_bytes;
+            if end > HELLO_BYTES_MAX {
                 return Err(HelloError::TooLong);
             }
             // The record contains a second message, possibly another ClientHello.
-            if before + length > 4 + hello_bytes {
+            if before + length > end {
                 return Err(HelloError::Malformed);
             }
-            if let Some(hello) = message.get(4..4 + hello_bytes) {
+            if let Some(hello) = message.get(MESSAGE_HEADER_BYTES..end) {
                 return read_hello(hello).map(Parsed::Complete);
             }
         }
@@ -99,13 +107,12 @@ fn read_records(bytes: &[u8]) -> Result<Parsed<ClientHello>, HelloError> {
 }
 
 fn check_record_start(bytes: &[u8]) -> Result<(), HelloError> {
-    let expected = [CONTENT_HANDSHAKE, 3];
+    let expected = [CONTENT_HANDSHAKE, VERSION_MAJOR];
     let differs = bytes
         .iter()
         .zip(expected)
         .any(|(found, byte)| *found != byte);
-    // Versions 3.0 to 3.4; no ClientHello uses a later one.
-    if differs || bytes.get(2).is_some_and(|minor| *minor > 4) {
+    if differs || bytes.get(2).is_some_and(|minor| *minor > VERSION_MINOR_MAX) {
         return Err(HelloError::NotTls);
     }
     Ok(())
@@ -162,7 +169,7 @@ fn read_hello(body: &[u8]) -> Result<ClientHello, HelloError> {
     }
     let mut hello = ClientHello {
         server_name: None,
-        has_encrypted: false,
+        has_encrypted_hello: false,
     };
     if body.is_empty() {
         return Ok(hello);
@@ -181,7 +188,7 @@ fn read_hello(body: &[u8]) -> Result<ClientHello, HelloError> {
         seen.push(kind);
         match kind {
             EXTENSION_SERVER_NAME => hello.server_name = Some(read_server_name(content)?),
-            kind if is_encrypted_hello(kind) => hello.has_encrypted = true,
+            kind if is_encrypted_hello(kind) => hello.has_encrypted_hello = true,
             _ => (),
         }
     }
@@ -277,7 +284,7 @@ mod tests {
         assert_eq!(name_of(&record(&handshake(&[]))), None);
         let both = [server_name(&[b"outer.example"]), extension(0xfe0d, b"x")].concat();
         match parse(&record(&handshake(&both))) {
-            Ok(Parsed::Complete(hello)) => assert!(hello.has_encrypted),
+            Ok(Parsed::Complete(hello)) => assert!(hello.has_encrypted_hello),
             other => panic!("{other:?}"),
         }
     }
@@ -296,7 +303,7 @@ mod tests {
             let both = [server_name(&[b"a.com"]), extension(kind, b"x")].concat();
             match parse(&record(&handshake(&both))) {
                 Ok(Parsed::Complete(hello)) => {
-                    assert_eq!(hello.has_encrypted, is_encrypted, "{kind:x}");
+                    assert_eq!(hello.has_encrypted_hello, is_encrypted, "{kind:x}");
                 }
                 other => panic!("{kind:x}: {other:?}"),
             }

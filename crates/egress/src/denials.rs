@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
+
 use spec::denial_reason::DenialReason;
 
 /// Maximum number of distinct attempts; further ones are only counted.
 pub(crate) const DISTINCT_MAX: usize = 1_000;
 
 /// The protocol of an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Protocol {
     Dns,
     Tcp,
@@ -39,7 +41,8 @@ impl fmt::Display for Protocol {
 }
 
 /// A denied attempt; unknown fields are `None`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Attempt {
     pub protocol: Protocol,
     /// The destination, escaped.
@@ -50,7 +53,8 @@ pub struct Attempt {
 }
 
 /// Equal attempts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Occurrences {
     /// Time of the first attempt, in milliseconds since the start of the body.
     pub first_ms: u64,
@@ -83,6 +87,19 @@ impl Denials {
         } else {
             self.unlisted += 1;
         }
+    }
+
+    /// Restores what [`Denials::distinct`] and [`Denials::unlisted`] return. `None` if two attempts are
+    /// equal or one did not occur.
+    pub(crate) fn restore(distinct: Vec<(Attempt, Occurrences)>, unlisted: u64) -> Option<Self> {
+        let attempts = distinct.iter().map(|(attempt, _)| attempt.clone());
+        let index: HashMap<Attempt, usize> = attempts.zip(0..).collect();
+        let did_occur = distinct.iter().all(|(_, equal)| equal.count > 0);
+        (did_occur && index.len() == distinct.len()).then_some(Self {
+            distinct,
+            index,
+            unlisted,
+        })
     }
 
     /// The distinct attempts, ordered by first occurrence.

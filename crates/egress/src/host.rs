@@ -3,12 +3,14 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::denials::{Attempt, Protocol};
 use spec::denial_reason::DenialReason;
 use spec::host_name::HostName;
 
 /// A destination without its port.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Host {
     Name(HostName),
     Address(IpAddr),

@@ -5,6 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::denials::Protocol;
 
+// Protocol numbers of IP headers (linux/in.h).
+pub(crate) const IPPROTO_TCP: u8 = 6;
+pub(crate) const IPPROTO_UDP: u8 = 17;
+const IPPROTO_ICMP: u8 = 1;
+const IPPROTO_IGMP: u8 = 2;
+const IPPROTO_ICMPV6: u8 = 58;
+const IPPROTO_SCTP: u8 = 132;
+const IPPROTO_UDPLITE: u8 = 136;
 /// Bytes of `struct nlmsghdr`.
 const MESSAGE_HEADER_BYTES: usize = 16;
 /// Bytes of `struct nfgenmsg`.
@@ -92,7 +100,7 @@ pub fn parse_packet(bytes: &[u8]) -> Option<PacketAttempt> {
         Some(u16::from_be_bytes(*port))
     };
     let (protocol, port) = match number {
-        6 => {
+        IPPROTO_TCP => {
             // Only packets that open a connection: SYN without ACK.
             let flags = payload.get(13)?;
             if flags & 0x12 != 0x02 {
@@ -100,14 +108,14 @@ pub fn parse_packet(bytes: &[u8]) -> Option<PacketAttempt> {
             }
             (Protocol::Tcp, port())
         }
-        17 => (Protocol::Udp, port()),
-        132 => (Protocol::Sctp, port()),
-        136 => (Protocol::UdpLite, port()),
+        IPPROTO_UDP => (Protocol::Udp, port()),
+        IPPROTO_SCTP => (Protocol::Sctp, port()),
+        IPPROTO_UDPLITE => (Protocol::UdpLite, port()),
         // Only echo requests: a body without capabilities can open no other ICMP socket.
-        1 => (*payload.first()? == 8).then_some((Protocol::Icmp, None))?,
-        58 => (*payload.first()? == 128).then_some((Protocol::Icmp, None))?,
-        // IGMP: sent by the kernel itself.
-        2 => return None,
+        IPPROTO_ICMP => (*payload.first()? == 8).then_some((Protocol::Icmp, None))?,
+        IPPROTO_ICMPV6 => (*payload.first()? == 128).then_some((Protocol::Icmp, None))?,
+        // Sent by the kernel itself.
+        IPPROTO_IGMP => return None,
         other => (Protocol::Other(other), None),
     };
     Some(PacketAttempt {

@@ -10,6 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use rustix::io::Errno;
 
 use crate::address::Family;
+use crate::observed::{IPPROTO_TCP, IPPROTO_UDP};
 use spec::body_network::{ADDRESS_V4, ADDRESS_V6, BODY_V4, QUESTION_PORT, RELAY_PORT};
 use sys::namespace::LOOPBACK_INDEX;
 use sys::netlink::{ACKNOWLEDGE, APPEND, Attribute, Batch, CREATE, EXCLUSIVE};
@@ -44,8 +45,6 @@ const DROP: u32 = 0;
 const ACCEPT: u32 = 1;
 /// Before all filter chains.
 const PRIORITY_MANGLE: i32 = -150;
-const IPPROTO_TCP: u8 = 6;
-const IPPROTO_UDP: u8 = 17;
 /// Offsets of the ports in a TCP or UDP header.
 const SOURCE_OFFSET: u32 = 0;
 const DESTINATION_OFFSET: u32 = 2;

@@ -3,6 +3,7 @@
 
 use std::net::Ipv4Addr;
 
+use crate::observed::{IPPROTO_TCP, IPPROTO_UDP};
 use crate::routes::LOG_BYTES;
 use filter::bpf::{AND, Instruction, JUMP, JUMP_EQUAL, LOAD, RETURN};
 use spec::body_network::{BODY_V4, QUESTION_PORT};
@@ -29,8 +30,6 @@ const METADATA_DIRECTION: u32 = METADATA + 4;
 const OUTGOING: u32 = 4;
 const ETHERTYPE_IPV4: u32 = 0x0800;
 const ETHERTYPE_IPV6: u32 = 0x86dd;
-const IPPROTO_TCP: u32 = 6;
-const IPPROTO_UDP: u32 = 17;
 const SYN: u32 = 0x02;
 const SYN_AND_ACK: u32 = 0x12;
 
@@ -143,10 +142,10 @@ fn ipv6_program(ports: &[u16]) -> Vec<Instruction> {
 /// Adds the checks of the transport header. A is the protocol, X the offset of its header.
 fn add_transport(program: &mut Program, ports: &[u16]) {
     const UDP_INSTRUCTIONS: u8 = 9;
-    let to_tcp = Instruction::new(JUMP_EQUAL, UDP_INSTRUCTIONS, 0, IPPROTO_TCP);
+    let to_tcp = Instruction::new(JUMP_EQUAL, UDP_INSTRUCTIONS, 0, IPPROTO_TCP.into());
     program.instructions.push(to_tcp);
     let start = program.instructions.len();
-    program.require(IPPROTO_UDP);
+    program.require(IPPROTO_UDP.into());
     for offset in [2, 0] {
         program.push(LOAD_HALF_AT_X, offset);
         program.exclude(QUESTION_PORT.into());

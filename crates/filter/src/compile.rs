@@ -9,8 +9,8 @@
 use std::collections::HashMap;
 
 use crate::bpf::{
-    ALLOW, AND, ARCH_OFFSET, ERRNO, Instruction, JUMP, JUMP_AT_LEAST, JUMP_EQUAL, KILL_PROCESS,
-    LOAD, NUMBER_OFFSET, RETURN, argument_offset,
+    AND, ARCH_OFFSET, Instruction, JUMP, JUMP_AT_LEAST, JUMP_EQUAL, KILL_PROCESS, LOAD,
+    NUMBER_OFFSET, RETURN, argument_offset,
 };
 use crate::policy::{Case, Condition, Decision, Rule, X32_NUMBER_MIN};
 use crate::{Arch, SyscallPolicy, UNKNOWN, X32};
@@ -92,12 +92,7 @@ impl Writer {
     }
 
     fn rule(&mut self, rule: &Rule) -> Target {
-        let return_value = |decision: Decision| {
-            Target::Return(match decision.errno() {
-                None => ALLOW,
-                Some(errno) => ERRNO | u32::from(errno),
-            })
-        };
+        let return_value = |decision: Decision| Target::Return(decision.return_value());
         let mut otherwise = return_value(rule.action);
         for Case { when, then } in rule.cases.iter().rev() {
             let mut holds = return_value(*then);
@@ -124,8 +119,9 @@ impl Writer {
         if condition.mask != u32::MAX {
             self.write(AND, 0, 0, condition.mask);
         }
-        // Only the lower half is loaded, because the kernel ignores the upper bits.
-        let position = self.write(LOAD, 0, 0, argument_offset(condition.argument));
+        // The kernel ignores the upper half of most arguments: only pointers have a condition on it.
+        let half = if condition.upper { 4 } else { 0 };
+        let position = self.write(LOAD, 0, 0, argument_offset(condition.argument) + half);
         self.tests.insert(test, position);
         Target::At(position)
     }

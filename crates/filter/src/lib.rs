@@ -27,6 +27,10 @@ pub use read::PolicyError;
 
 const RULES: &str = include_str!("../../../policies/syscalls-default.yaml");
 const TIGHTENING: &str = include_str!("../../../policies/syscalls-strict.yaml");
+const READER: &str = include_str!("../../../policies/syscalls-reader.yaml");
+const FETCHER: &str = include_str!("../../../policies/syscalls-fetcher.yaml");
+const RELAY: &str = include_str!("../../../policies/syscalls-relay.yaml");
+const SUPERVISOR: &str = include_str!("../../../policies/syscalls-supervisor.yaml");
 const NUMBERS_X86_64: &str = include_str!("../../../policies/syscall-numbers-x86_64.txt");
 const NUMBERS_AARCH64: &str = include_str!("../../../policies/syscall-numbers-aarch64.txt");
 
@@ -82,13 +86,67 @@ impl Arch {
     }
 }
 
+fn policy(text: &str, arch: Arch) -> Result<SyscallPolicy, PolicyError> {
+    let (numbers, other_numbers) = arch.numbers();
+    SyscallPolicy::read(text, arch, numbers, other_numbers)
+}
+
 /// Reads the default policy for `arch` from `policies/`.
 ///
 /// # Errors
 /// `PolicyError` if its files are malformed or contradictory.
 pub fn default_policy(arch: Arch) -> Result<SyscallPolicy, PolicyError> {
-    let (numbers, other_numbers) = arch.numbers();
-    SyscallPolicy::read(RULES, arch, numbers, other_numbers)
+    policy(RULES, arch)
+}
+
+/// The files that a process may use which reads what strangers wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReaderFiles {
+    /// It opens none.
+    None,
+    /// It makes files, directories and symbolic links.
+    Tree,
+    /// It also makes hard links and sets times.
+    Layer,
+}
+
+/// Reads the policy of the process that reads untrusted files.
+///
+/// # Errors
+/// As [`default_policy`].
+pub fn reader_policy(arch: Arch, files: ReaderFiles) -> Result<SyscallPolicy, PolicyError> {
+    let policy = policy(READER, arch)?;
+    Ok(match files {
+        ReaderFiles::Layer => policy,
+        ReaderFiles::Tree => policy.without("layer"),
+        ReaderFiles::None => policy.without("layer").without("files"),
+    })
+}
+
+/// Reads the policy of the process that makes requests to servers.
+///
+/// # Errors
+/// As [`default_policy`].
+pub fn fetcher_policy(arch: Arch) -> Result<SyscallPolicy, PolicyError> {
+    policy(FETCHER, arch)
+}
+
+/// Reads the policy of the relay's process. With `sockets`, it is that of the resolver, which makes
+/// sockets instead of accepting connections.
+///
+/// # Errors
+/// As [`default_policy`].
+pub fn relay_policy(arch: Arch, sockets: bool) -> Result<SyscallPolicy, PolicyError> {
+    let policy = policy(RELAY, arch)?;
+    Ok(policy.without(if sockets { "relay-" } else { "resolver-" }))
+}
+
+/// Reads the policy of the supervisor after the body's start.
+///
+/// # Errors
+/// As [`default_policy`].
+pub fn supervisor_policy(arch: Arch) -> Result<SyscallPolicy, PolicyError> {
+    policy(SUPERVISOR, arch)
 }
 
 /// Reads the strict policy for `arch` from `policies/`.

@@ -3,8 +3,8 @@
 //! A body can connect to a socket in any mounted directory, even a read-only one or one of another
 //! owner. The server is a program of the host: an agent, a terminal multiplexer, a bus. From ABI 9
 //! on Landlock restricts this, and this filter is not loaded. Before, only socket(2) can be denied.
-//! Stream pairs are allowed, because they are connected; datagram pairs are not, because they can be
-//! connected again.
+//! Of socket pairs only SOCK_STREAM and SOCK_SEQPACKET are allowed, because a datagram pair can be
+//! connected again. SOCK_RAW also makes a datagram pair (unix_create of the kernel).
 
 use crate::Arch;
 use crate::bpf::{
@@ -13,7 +13,8 @@ use crate::bpf::{
 };
 
 const AF_UNIX: u32 = 1;
-const SOCK_DGRAM: u32 = 2;
+const SOCK_STREAM: u32 = 1;
+const SOCK_SEQPACKET: u32 = 5;
 /// The higher bits are the flags CLOEXEC and NONBLOCK.
 const TYPE_MASK: u32 = 0xf;
 /// The errno of a kernel without unix sockets.
@@ -28,17 +29,18 @@ const fn numbers(arch: Arch) -> (u32, u32) {
 
 /// The filter for `arch`. The first filter handles other architectures.
 #[must_use]
-pub const fn without_unix_sockets(arch: Arch) -> [Instruction; 12] {
+pub const fn without_unix_sockets(arch: Arch) -> [Instruction; 13] {
     let (socket, socketpair) = numbers(arch);
     [
         Instruction::new(LOAD, 0, 0, ARCH_OFFSET),
-        Instruction::new(JUMP_EQUAL, 0, 9, arch.audit_value()),
+        Instruction::new(JUMP_EQUAL, 0, 10, arch.audit_value()),
         Instruction::new(LOAD, 0, 0, NUMBER_OFFSET),
-        Instruction::new(JUMP_EQUAL, 4, 0, socket),
-        Instruction::new(JUMP_EQUAL, 0, 6, socketpair),
+        Instruction::new(JUMP_EQUAL, 5, 0, socket),
+        Instruction::new(JUMP_EQUAL, 0, 7, socketpair),
         Instruction::new(LOAD, 0, 0, argument_offset(1)),
         Instruction::new(AND, 0, 0, TYPE_MASK),
-        Instruction::new(JUMP_EQUAL, 0, 3, SOCK_DGRAM),
+        Instruction::new(JUMP_EQUAL, 4, 0, SOCK_STREAM),
+        Instruction::new(JUMP_EQUAL, 3, 0, SOCK_SEQPACKET),
         Instruction::new(LOAD, 0, 0, argument_offset(0)),
         Instruction::new(JUMP_EQUAL, 0, 1, AF_UNIX),
         Instruction::new(RETURN, 0, 0, ERRNO | EAFNOSUPPORT),
@@ -76,6 +78,8 @@ mod tests {
                 (socketpair, 1, 1, true),
                 (socketpair, 1, 5 | cloexec, true),
                 (socketpair, 1, 2, false),
+                (socketpair, 1, 3, false),
+                (socketpair, 1, 3 | cloexec, false),
                 (socketpair, 1 | above, 2 | cloexec | above, false),
                 (socketpair, 2, 2, true),
                 (0, 1, 2, true),

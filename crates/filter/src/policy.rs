@@ -4,6 +4,7 @@
 use serde::Deserialize;
 
 use crate::Arch;
+use crate::bpf::{ALLOW, ERRNO};
 
 /// The six arguments of a system call.
 pub type Arguments = [u64; 6];
@@ -61,12 +62,15 @@ pub struct Case {
     pub then: Decision,
 }
 
-/// A condition on the lower 32 bits of an argument.
+/// A condition on one half of an argument.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
     /// 0 to 5.
     pub argument: u8,
+    /// The upper 32 bits, instead of the lower ones.
+    #[serde(default)]
+    pub upper: bool,
     #[serde(default = "every_bit")]
     pub mask: u32,
     /// Allowed values of the masked bits.
@@ -82,6 +86,11 @@ const fn every_bit() -> u32 {
 pub enum Decision {
     #[serde(rename = "allow")]
     Allow,
+    /// The call does nothing and returns 0.
+    #[serde(rename = "ignore")]
+    Ignore,
+    #[serde(rename = "ENOMEM")]
+    NoMemory,
     #[serde(rename = "EPERM")]
     NotPermitted,
     #[serde(rename = "EINVAL")]
@@ -100,12 +109,28 @@ pub enum Decision {
 }
 
 impl Decision {
+    /// All decisions that a policy can state.
+    pub const ALL: [Self; 10] = [
+        Self::Allow,
+        Self::Ignore,
+        Self::NoMemory,
+        Self::NotPermitted,
+        Self::InvalidArgument,
+        Self::NoLocks,
+        Self::NotImplemented,
+        Self::ProtocolNotSupported,
+        Self::OperationNotSupported,
+        Self::FamilyNotSupported,
+    ];
+
     /// The errno for the body; `None` if the call is allowed. Numbers of `<asm-generic/errno.h>`,
     /// which both architectures use.
     #[must_use]
     pub const fn errno(self) -> Option<u16> {
         match self {
             Self::Allow => None,
+            Self::Ignore => Some(0),
+            Self::NoMemory => Some(12),
             Self::NotPermitted => Some(1),
             Self::InvalidArgument => Some(22),
             Self::NoLocks => Some(37),
@@ -116,11 +141,22 @@ impl Decision {
         }
     }
 
-    /// Name in the policy: `allow`, or the errno's name.
+    /// The value that the filter returns to the kernel.
+    #[must_use]
+    pub fn return_value(self) -> u32 {
+        match self.errno() {
+            None => ALLOW,
+            Some(errno) => ERRNO | u32::from(errno),
+        }
+    }
+
+    /// Name in the policy: `allow`, `ignore` or the errno's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Allow => "allow",
+            Self::Ignore => "ignore",
+            Self::NoMemory => "ENOMEM",
             Self::NotPermitted => "EPERM",
             Self::InvalidArgument => "EINVAL",
             Self::NoLocks => "ENOLCK",
@@ -149,12 +185,12 @@ pub struct Ruling<'p> {
 }
 
 impl Condition {
-    /// Whether the condition holds for `arguments`. Ignores the upper 32 bits, as the kernel does.
+    /// Whether the condition holds for `arguments`.
     #[must_use]
     pub fn holds(&self, arguments: &Arguments) -> bool {
-        let bytes = arguments[usize::from(self.argument)].to_le_bytes();
-        let low = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        self.one_of.contains(&(low & self.mask))
+        let [a, b, c, d, upper @ ..] = arguments[usize::from(self.argument)].to_le_bytes();
+        let half = u32::from_le_bytes(if self.upper { upper } else { [a, b, c, d] });
+        self.one_of.contains(&(half & self.mask))
     }
 }
 
@@ -194,6 +230,18 @@ impl SyscallPolicy {
     fn call(&self, number: u32) -> Option<&Call> {
         let mut calls = self.calls.iter();
         calls.find(|call| u32::from(call.number) == number)
+    }
+
+    /// Moves the calls of the rules whose id begins with `prefix` to the unlisted ones.
+    #[must_use]
+    pub(crate) fn without(mut self, prefix: &str) -> Self {
+        for call in &mut self.calls {
+            let rule = self.rules.get(call.rule);
+            if rule.is_some_and(|rule| rule.id.starts_with(prefix)) {
+                call.rule = UNLISTED;
+            }
+        }
+        self
     }
 
     /// Returns the decision about call `number` of the native architecture, and the rule.

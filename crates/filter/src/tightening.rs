@@ -34,7 +34,7 @@ impl SyscallPolicy {
     /// `other_numbers` is the number table of the other architecture, as for [`SyscallPolicy::read`].
     ///
     /// # Errors
-    /// `PolicyError` if the text is malformed, contradictory, or refuses nothing.
+    /// `PolicyError` if the text is malformed, contradictory, or refuses what this policy refuses.
     pub(crate) fn tightened(
         &self,
         tightening: &str,
@@ -210,7 +210,7 @@ rules:
         assert_eq!(decide(8, 1, 7), ("b", Decision::InvalidArgument));
         assert_eq!(decide(8, 0, 6), ("b", Decision::NotPermitted));
         let when = "when: [{argument: 0, one_of: [1]}], action: EINVAL, report: yes";
-        for (rule, said) in [
+        for (rule, part) in [
             (format!("calls: [read, chmod], {when}"), "one rule"),
             (format!("calls: [renameat], {when}"), "one rule"),
             (
@@ -220,13 +220,13 @@ rules:
             (format!("calls: [mount], {when}"), "`mounts`"),
         ] {
             let message = refusal(&format!("  - {{id: a, reason: b, {rule}}}"));
-            assert!(message.contains(said), "{rule}: {message}");
+            assert!(message.contains(part), "{rule}: {message}");
         }
     }
 
     #[test]
     fn a_tightening_that_allows_or_refuses_nothing_is_refused() {
-        for (rule, said) in [
+        for (rule, part) in [
             ("calls: [read], action: allow, report: yes", "allows"),
             ("calls: [mount], action: EPERM, report: yes", "`mounts`"),
             ("calls: [raed], action: EPERM, report: yes", "`raed`"),
@@ -238,7 +238,7 @@ rules:
             ("calls: [read], action: EPERM", "report"),
         ] {
             let message = refusal(&format!("  - {{id: a, reason: b, {rule}}}"));
-            assert!(message.contains(said), "{rule}: {message}");
+            assert!(message.contains(part), "{rule}: {message}");
         }
         let message =
             refusal("  - {id: files, calls: [read], action: EPERM, reason: a, report: yes}");

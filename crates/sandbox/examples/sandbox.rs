@@ -1,6 +1,6 @@
 //! Runs a command confined, shows it one directory read-only, and prints how it ended:
 //!
-//! `cargo run -p runner-sandbox --example sandbox -- /usr/share ls -l /usr/share`
+//! `cargo run -p runner-sandbox --example sandbox -- docs ls -l "$PWD/docs"`
 
 use std::io::Write as _;
 

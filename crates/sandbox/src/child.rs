@@ -10,7 +10,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use landlock::{
     CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
-    RulesetError,
 };
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -21,16 +20,20 @@ use crate::binds;
 use crate::init;
 use crate::network;
 use crate::overlay;
+use crate::rlimits::{self, PENDING_SIGNALS};
 use crate::steps::{
     BaseSteps, ChildStep, IdMaps, LaunchSteps, NO_INDEX, RootSteps, RulesetSteps, Step, StepError,
-    at, at_index, message, published,
+    at, at_index, message, read_plan,
 };
-use crate::view::{Access, EARLY_STEPS, HOST_NAME};
+use crate::view::{Access, EARLY_STEPS, HOST_NAME, NO_DOMAIN};
 use sys::arena::Arena;
 use sys::link::{self, Message, Received};
 use sys::mount::Attributes;
 use sys::namespace::kind;
-use sys::{affinity, mount, namespace, nofollow, privileges, process, rlimit, terminal};
+use sys::{
+    affinity, landlock as kernel_landlock, mount, namespace, nofollow, privileges, process, rlimit,
+    terminal,
+};
 
 /// Runs all steps and then serves as init. Restores the CPU affinity `processors`, which the body
 /// inherits, after the supervisor's last change.
@@ -138,9 +141,13 @@ fn leave_host_namespaces(arena: &Arena) -> Result<(), StepError> {
             Err(errno) => return Err(at(ChildStep::KernelObjects)(errno)),
         }
     }
-    // If the host runs out of memory, the body must die before the supervisor, which reports it.
-    // Raising the value needs no privilege (proc_pid_oom_score_adj(5)).
-    namespace::write_file(c"/proc/self/oom_score_adj", b"300").map_err(at(ChildStep::OomScore))?;
+    // Of init too: the kernel counts a signal that the body sends it by init's limit.
+    rlimits::part_of_callers(PENDING_SIGNALS)
+        .and_then(|limit| rlimit::set(PENDING_SIGNALS.resource, limit))
+        .map_err(at(ChildStep::KernelObjects))?;
+    // Not 0: with 0 the kernel still starts a `|handler` of core_pattern. Here and not with the other
+    // limits, because the filter that init has later ignores this limit.
+    rlimit::set(rlimit::resource::CORE, 1).map_err(at(ChildStep::ResourceLimit))?;
     // Not in clone3: creating the network namespace takes longest, and here the supervisor works in
     // parallel.
     namespace::unshare(kind::NETWORK | kind::IPC | kind::UTS).map_err(at(ChildStep::Namespaces))?;
@@ -154,6 +161,11 @@ fn leave_host_namespaces(arena: &Arena) -> Result<(), StepError> {
         Err(errno) => return Err(at(ChildStep::Loopback)(errno)),
     }
     rustix::system::sethostname(HOST_NAME.as_bytes()).map_err(at(ChildStep::HostName))?;
+    // A service manager's filter may forbid the call, and almost no host has a NIS domain.
+    match rustix::system::setdomainname(NO_DOMAIN) {
+        Err(Errno::PERM) if rustix::system::uname().domainname().to_bytes() == NO_DOMAIN => (),
+        result => result.map_err(at(ChildStep::HostName))?,
+    }
     mount::make_private().map_err(at(ChildStep::PrivateMounts))?;
     // The body inherits the empty set; later steps cannot refill it.
     privileges::drop_bounding_set().map_err(at(ChildStep::Capabilities))?;
@@ -179,7 +191,7 @@ fn await_base<'a>(
             descriptors,
         )) => {
             store_timestamp(arena, ChildStep::AwaitBase);
-            Ok((published(arena), descriptors))
+            Ok((read_plan(arena), descriptors))
         }
         Some(_) => Err(failed(Errno::BADMSG)),
         None => Err(failed(Errno::PIPE)),
@@ -224,7 +236,7 @@ fn send_ready(base: &BaseSteps<'_>, link: BorrowedFd<'_>) -> Result<Option<Owned
     let ready = Message::with(message::READY, values);
     let sent = match (&proc, &master) {
         (None, None) => link::send(link, ready, &[]),
-        (Some(one), None) | (None, Some(one)) => link::send(link, ready, &[one.as_fd()]),
+        (Some(only), None) | (None, Some(only)) => link::send(link, ready, &[only.as_fd()]),
         (Some(proc), Some(master)) => link::send(link, ready, &[proc.as_fd(), master.as_fd()]),
     };
     sent.map_err(at(ChildStep::AwaitLaunch))?;
@@ -242,7 +254,7 @@ fn await_launch<'a>(
             .map_err(&failed)?
             .ok_or_else(|| failed(Errno::PIPE))?;
         match message.kind {
-            message::LAUNCH => return Ok((published(arena), received)),
+            message::LAUNCH => return Ok((read_plan(arena), received)),
             message::OVERLAY => {
                 overlay::handle_request(arena, link, &received, overlays)
                     .map_err(at(ChildStep::Overlay))?;
@@ -340,7 +352,7 @@ fn make_ruleset(steps: &RulesetSteps<'_>) -> Result<RulesetCreated, StepError> {
             }
         })
         .and_then(Ruleset::create)
-        .map_err(|error| at(ChildStep::Ruleset)(landlock_errno(&error)))?;
+        .map_err(|error| at(ChildStep::Ruleset)(kernel_landlock::errno_in(&error)))?;
     for (index, (path, allowed)) in (0..).zip(steps.rules) {
         let failed = at_index(ChildStep::Rule, index);
         let found = nofollow::open_without_links(path).map_err(&failed)?;
@@ -348,24 +360,9 @@ fn make_ruleset(steps: &RulesetSteps<'_>) -> Result<RulesetCreated, StepError> {
         let rule = PathBeneath::new(found, *allowed).set_compatibility(CompatLevel::BestEffort);
         ruleset = ruleset
             .add_rule(rule)
-            .map_err(|error| failed(landlock_errno(&error)))?;
+            .map_err(|error| failed(kernel_landlock::errno_in(&error)))?;
     }
     Ok(ruleset)
-}
-
-/// The errno of a failed call; EINVAL if the `landlock` package refused before the call.
-pub(super) fn landlock_errno(error: &RulesetError) -> Errno {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if let Some(errno) = error
-            .downcast_ref::<std::io::Error>()
-            .and_then(Errno::from_io_error)
-        {
-            return errno;
-        }
-        cause = error.source();
-    }
-    Errno::INVAL
 }
 
 struct PreparedMounts<'a> {

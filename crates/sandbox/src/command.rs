@@ -20,11 +20,11 @@ use crate::resources::{ResourceRequest, Resources, ResourcesError};
 use crate::supervise::judge::{Facts, judge};
 use crate::supervise::meter::Meter;
 use crate::supervise::streams::{OutputPump, Sink, make_pipes};
-use crate::supervise::watch::{Observed, Streams, WatchLimits, watch};
+use crate::supervise::watch::{Observed, Streams, WatchError, WatchLimits, watch};
 use crate::{rlimits, ruleset, seccomp, unix_sockets, view};
 use spec::host_policy::UidRange;
 use spec::limits::{Coverage, LimitValues};
-use spec::report::EnforcementState;
+use spec::report::{EnforcementState, with_causes};
 use spec::request::{OnOutputLimit, Request, ViewEntry};
 use spec::syscall_policy::SyscallPolicyName;
 use sys::probe;
@@ -35,7 +35,6 @@ pub use spec::outcome::Outcome;
 
 const PATH: [&str; 4] = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin"];
 const OUTPUT_BYTES_DEFAULT: u64 = 16 << 20;
-const SPACE_INODES: u64 = 65_536;
 /// Uids for runs of root; no account of the host may have them.
 const UIDS: UidRange = UidRange {
     first: 0x7000_0000,
@@ -75,6 +74,8 @@ pub enum CommandError {
     Resources(#[from] ResourcesError),
     #[error(transparent)]
     Mount(#[from] MountError),
+    #[error(transparent)]
+    Watch(#[from] WatchError),
     #[error("this host cannot enforce the limit {axis}: {reason}")]
     Unenforceable { axis: &'static str, reason: String },
     #[error("cannot {act}: {errno}")]
@@ -152,7 +153,7 @@ impl Sandbox {
     /// Runs a command to its end; its standard input is empty and its output is captured.
     ///
     /// The calling process must have one thread. This sets close-on-exec on its descriptors from 3
-    /// on, resets SIGCHLD and ignores SIGPIPE. On failure nothing of the command is left.
+    /// on, resets SIGCHLD, ignores SIGPIPE and SIGXFSZ. On failure nothing of the command is left.
     pub fn run(&self, argv: &[&str]) -> Result<Ended, CommandError> {
         process::close_on_exec_from(3).map_err(call("close descriptors on exec"))?;
         let limits = self.effective_limits();
@@ -177,14 +178,14 @@ impl Sandbox {
             seed,
             uids: UIDS,
             space_bytes: limits.get(Limit::Disk).unwrap_or_default(),
-            space_inodes: SPACE_INODES,
+            space_inodes: limits.get(Limit::DiskInodes).unwrap_or_default(),
             terminal: false,
         };
         let mut resources = Resources::acquire(host, &records, &backend, &request)?;
         let ended = self.run_with(argv, &limits, &mut resources);
         let errors = resources.release();
         let mut ended = ended?;
-        let errors = errors.iter().map(ToString::to_string);
+        let errors = errors.iter().map(|error| with_causes(error));
         ended.problems.extend(errors);
         Ok(ended)
     }
@@ -207,7 +208,9 @@ impl Sandbox {
                 | Limit::FileSize => limit.row().default,
             };
             if let Some(value) = limits.get(limit).or(default) {
-                limits.set(limit, value);
+                // A tmpfs takes 0 for unlimited.
+                let is_of_tmpfs = matches!(limit, Limit::Disk | Limit::DiskInodes);
+                limits.set(limit, value.max(is_of_tmpfs.into()));
             }
         }
         limits
@@ -248,7 +251,7 @@ impl Sandbox {
             ruleset: sockets.ruleset(ruleset::ruleset(abi, &steps), &[]),
             filter: seccomp::program(SyscallPolicyName::default()),
             second_filter: sockets.filter(),
-            limits: rlimits::of(&coverage, limits, None),
+            limits: rlimits::of(&coverage, limits, None)?,
             working_directory: view::SCRATCH.into(),
             programs: programs(argv),
             argv: argv.iter().map(|word| word.as_bytes().to_vec()).collect(),
@@ -282,7 +285,7 @@ impl Sandbox {
         // Never readable: the caller handles signals itself.
         let signals = eventfd(0, EventfdFlags::CLOEXEC).map_err(call("make an eventfd"))?;
         let signals = signals.as_fd();
-        let watching = watch(
+        let observed = watch(
             &mut launched,
             &mut streams,
             signals,
@@ -290,8 +293,7 @@ impl Sandbox {
             watched,
             &mut meter,
             None,
-        );
-        let observed = watching.map_err(call("watch the command"))?;
+        )?;
         let counted = meter.counted.take().unwrap_or_else(|| meter.group.count());
         let cpu_us = counted.cpu_time.map(|time| time.total_us);
         let cpu_limit_us = limits
@@ -328,9 +330,9 @@ fn refuse_unenforceable(
         let (Some(axis), Some(_)) = (limit.axis(), requested.get(limit)) else {
             continue;
         };
-        let covered = coverage.iter().find(|one| one.axis == axis);
-        if covered.is_none_or(|one| one.state == EnforcementState::Absent) {
-            let reason = covered.and_then(|one| one.reason.clone());
+        let covered = coverage.iter().find(|row| row.axis == axis);
+        if covered.is_none_or(|row| row.state == EnforcementState::Absent) {
+            let reason = covered.and_then(|row| row.reason.clone());
             return Err(CommandError::Unenforceable {
                 axis,
                 reason: reason.unwrap_or_else(|| "no mechanism is available".to_owned()),
@@ -351,4 +353,21 @@ fn programs(argv: &[&str]) -> Vec<Vec<u8>> {
     PATH.iter()
         .map(|directory| format!("{directory}/{name}").into_bytes())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_limit_of_zero_is_not_unlimited() {
+        for (limit, of) in [
+            (Limit::Disk, Limit::Disk),
+            (Limit::Memory, Limit::Disk),
+            (Limit::DiskInodes, Limit::DiskInodes),
+        ] {
+            let limits = Sandbox::builder().limit(limit, 0).effective_limits();
+            assert_eq!(limits.get(of), Some(1), "{limit:?}");
+        }
+    }
 }

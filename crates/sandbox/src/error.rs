@@ -8,6 +8,12 @@ use crate::steps::ChildStep;
 const OWN_PROC: &str =
     "/proc belongs to another pid namespace than the runner's: mount -t proc proc /proc";
 
+/// The supervisor raises its OOM score, in /proc/self.
+pub(crate) const RAISE: &str = "raise";
+
+/// ENOTSUPP of the kernel, which has no text: it could not compile the filter.
+const NOT_SUPPORTED: Errno = Errno::from_raw_os_error(524);
+
 /// The sandbox could not be created, or the body could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
@@ -159,6 +165,15 @@ impl SandboxError {
                 Some("check its mode (chmod +x) and that its interpreter is visible".to_owned())
             }
             Self::Child {
+                step: ChildStep::Seccomp,
+                errno: NOT_SUPPORTED,
+                ..
+            } => Some(
+                "the memory for the compiled filters of all processes is used up: end other \
+                 sandboxes, or raise the limit with sysctl -w net.core.bpf_jit_limit=BYTES"
+                    .to_owned(),
+            ),
+            Self::Child {
                 step: ChildStep::CaptureRules | ChildStep::Log,
                 ..
             } => Some(
@@ -170,11 +185,25 @@ impl SandboxError {
                 step: ChildStep::WriteIds,
                 errno: Errno::NOENT,
                 ..
-            } => Some(OWN_PROC.to_owned()),
-            Self::IdMap {
+            }
+            | Self::IdMap {
+                errno: Errno::NOENT,
+                ..
+            }
+            | Self::Supervisor {
+                act: RAISE,
                 errno: Errno::NOENT,
                 ..
             } => Some(OWN_PROC.to_owned()),
+            Self::Child {
+                step: ChildStep::LaunchView,
+                errno: Errno::ROFS,
+                ..
+            } => Some(
+                "a target inside a read-only mount must exist in its source: create it there, or \
+                 choose another target"
+                    .to_owned(),
+            ),
             Self::Child {
                 step: ChildStep::BaseView,
                 errno: Errno::PERM,
@@ -191,5 +220,26 @@ impl SandboxError {
             ),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_that_the_kernel_has_no_memory_to_compile_names_the_limit() {
+        let hint = |errno| {
+            let error = SandboxError::Child {
+                step: ChildStep::Seccomp,
+                act: "apply the seccomp filter",
+                object: String::new(),
+                errno,
+            };
+            error.hint()
+        };
+        let named = hint(NOT_SUPPORTED).expect("a hint");
+        assert!(named.contains("net.core.bpf_jit_limit"), "{named}");
+        assert_eq!(hint(Errno::INVAL), None);
     }
 }

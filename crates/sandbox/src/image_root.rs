@@ -10,15 +10,18 @@ use crate::view::{Access, BASE_CANDIDATES, ViewStep, etc_files, is_beneath};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TopLayerEntry {
     Directory(Vec<u8>),
-    /// Path and contents, mode 0644.
-    File(Vec<u8>, Vec<u8>),
+    /// Mode 0644.
+    File {
+        path: Vec<u8>,
+        contents: Vec<u8>,
+    },
 }
 
 /// Bind mount of a path of the writable space at the same path of the image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageBind {
     pub path: Vec<u8>,
-    /// Applies to the top mount only; mounts beneath it stay writable.
+    /// Makes the top mount read-only. Mounts beneath it keep their own attributes.
     pub read_only: bool,
 }
 
@@ -61,7 +64,10 @@ pub fn plan_top_layer(
         if let Some(end) = path.iter().rposition(|byte| *byte == b'/') {
             push_directories(&path[..end], &mut list);
         }
-        list.push(TopLayerEntry::File(path.to_vec(), Vec::new()));
+        list.push(TopLayerEntry::File {
+            path: path.to_vec(),
+            contents: Vec::new(),
+        });
     }
     push_directories(b"etc", &mut list);
     for (path, contents) in etc_files() {
@@ -71,7 +77,7 @@ pub fn plan_top_layer(
             _ => contents.into_bytes(),
         };
         let path = path.trim_start_matches('/').as_bytes().to_vec();
-        list.push(TopLayerEntry::File(path, contents));
+        list.push(TopLayerEntry::File { path, contents });
     }
     list
 }
@@ -86,6 +92,7 @@ pub fn plan_binds(mounts: &[ViewStep]) -> Vec<ImageBind> {
     let requested = outermost_targets(mounts).into_iter();
     let requested = requested.map(|(path, _)| ImageBind {
         path: path.to_vec(),
+        // The requested mount already has the attributes of its access.
         read_only: false,
     });
     fixed.into_iter().chain(requested).collect()
@@ -131,7 +138,8 @@ fn outermost_targets(mounts: &[ViewStep]) -> Vec<(&[u8], bool)> {
         | ViewStep::MaskDirectory { .. } => None,
     });
     let mut sorted: Vec<&[u8]> = targets.collect();
-    // By component, so that a directory precedes its content.
+    // By component, so that content directly follows its directory: by bytes `a-b` is between `a` and
+    // `a/c`.
     sorted.sort_unstable_by(|left, right| components(left).cmp(components(right)));
     let mut outermost: Vec<&[u8]> = Vec::new();
     for target in sorted {
@@ -208,22 +216,25 @@ mod tests {
             bind("/home/other"),
         ];
         let list = plan_top_layer(&mounts, &ImageUser::default(), UserFiles::default());
-        let path = |one: &TopLayerEntry| match one {
-            TopLayerEntry::Directory(path) | TopLayerEntry::File(path, _) => path.clone(),
+        let path = |entry: &TopLayerEntry| match entry {
+            TopLayerEntry::Directory(path) | TopLayerEntry::File { path, .. } => path.clone(),
         };
         let paths: Vec<Vec<u8>> = list.iter().map(path).collect();
-        for (at, one) in paths.iter().enumerate() {
-            assert!(!paths[..at].contains(one), "{one:?} twice");
-            if let Some(end) = one.iter().rposition(|byte| *byte == b'/') {
-                let parent = TopLayerEntry::Directory(one[..end].to_vec());
-                assert!(list[..at].contains(&parent), "{one:?}");
+        for (at, path) in paths.iter().enumerate() {
+            assert!(!paths[..at].contains(path), "{path:?} twice");
+            if let Some(end) = path.iter().rposition(|byte| *byte == b'/') {
+                let parent = TopLayerEntry::Directory(path[..end].to_vec());
+                assert!(list[..at].contains(&parent), "{path:?}");
             }
         }
         let binds = plan_binds(&mounts);
         for bind in &binds {
             assert!(paths.contains(&bind.path), "{bind:?}");
         }
-        assert!(list.contains(&TopLayerEntry::File(b"opt/tool".to_vec(), Vec::new())));
+        assert!(list.contains(&TopLayerEntry::File {
+            path: b"opt/tool".to_vec(),
+            contents: Vec::new(),
+        }));
         let requested: Vec<&[u8]> = binds[RUNNER_DIRECTORIES.len()..]
             .iter()
             .map(|bind| &bind.path[..])
@@ -269,9 +280,10 @@ mod tests {
                 assert!(source.starts_with(b"/dev/"), "{step:?}");
             }
         }
-        let text = format!("{steps:?}");
-        for gone in ["usr", "bin", "ssl", "localtime"] {
-            let path = format!("{:?}", format!("/{gone}").into_bytes());
+        let (text, base_text) = (format!("{steps:?}"), format!("{base:?}"));
+        for gone in ["/usr", "/bin", "/etc/ssl", "/etc/localtime"] {
+            let path = format!("{:?}", gone.as_bytes());
+            assert!(base_text.contains(&path), "{gone}");
             assert!(!text.contains(&path), "{gone}");
         }
         assert!(steps.contains(&ViewStep::Proc) && steps.len() < base.len());

@@ -46,7 +46,7 @@ impl Default for ImageUser {
 
 impl ImageUser {
     /// Resolves `words` with the image's `etc/passwd` and `etc/group`. A numeric user without entry
-    /// has the group of the same number.
+    /// has the group of the same number; in docker it has group 0.
     pub fn find(
         words: Option<&UserWords>,
         passwd: &[u8],
@@ -90,23 +90,32 @@ impl ImageUser {
         (self.uid, self.gid) == (INSIDE_ID, INSIDE_ID)
     }
 
-    /// The image's `etc/passwd`, with an added line for this user if missing.
+    /// The image's `etc/passwd`, with an added line if no user has this uid.
     #[must_use]
     pub fn passwd(&self, of_image: &[u8]) -> Vec<u8> {
         let known = users(of_image).any(|user| user.uid == self.uid);
+        let name = unused_name(users(of_image).map(|user| user.name));
         let (uid, gid) = (self.uid, self.gid);
-        let line = format!("runner:x:{uid}:{gid}:runner:{HOME}:/bin/sh\n");
+        let line = format!("{name}:x:{uid}:{gid}:runner:{HOME}:/bin/sh\n");
         with_line(of_image, (!known).then_some(line))
     }
 
-    /// The image's `etc/group`, with an added line for this group if missing.
+    /// The image's `etc/group`, with an added line if no group has this gid.
     #[must_use]
     pub fn group(&self, of_image: &[u8]) -> Vec<u8> {
         let known = groups(of_image).any(|(_, gid)| gid == self.gid);
-        with_line(
-            of_image,
-            (!known).then(|| format!("runner:x:{}:\n", self.gid)),
-        )
+        let name = unused_name(groups(of_image).map(|(name, _)| name));
+        let line = format!("{name}:x:{}:\n", self.gid);
+        with_line(of_image, (!known).then_some(line))
+    }
+}
+
+/// A second line of the same name would be hidden from getpwnam(3) by the first.
+fn unused_name<'text>(mut names: impl Iterator<Item = &'text [u8]>) -> &'static str {
+    if names.any(|name| name == b"runner") {
+        "body"
+    } else {
+        "runner"
     }
 }
 
@@ -267,5 +276,14 @@ mod tests {
             home: Vec::new(),
         };
         assert_eq!(root.group(GROUP), GROUP);
+    }
+
+    #[test]
+    fn an_added_line_has_a_name_that_the_image_does_not_use() {
+        let user = ImageUser::default();
+        let passwd = user.passwd(b"runner:x:1001:1001::/:/bin/sh\n");
+        assert!(passwd.ends_with(b"\nbody:x:1000:1000:runner:/home/runner:/bin/sh\n"));
+        let group = user.group(b"runner:x:1001:\n");
+        assert_eq!(group, b"runner:x:1001:\nbody:x:1000:\n");
     }
 }

@@ -13,13 +13,14 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
-use crate::child::{exit_with_failure, landlock_errno, store_timestamp};
+use crate::child::{exit_with_failure, store_timestamp};
 use crate::steps::{ChildStep, LaunchSteps, StepError, at, at_index, message};
+use filter::bpf::Instruction;
 use sys::arena::Arena;
 use sys::link::{self, Message, Received};
 use sys::namespace::kind;
 use sys::signal::{self, SignalSet};
-use sys::{namespace, privileges, process, rlimit, seccomp};
+use sys::{file, landlock as kernel_landlock, namespace, privileges, process, rlimit, seccomp};
 
 /// umask of the body, independent of the caller's.
 const BODY_UMASK: Mode = Mode::WGRP.union(Mode::WOTH);
@@ -59,6 +60,12 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
     signal::set_mask(SignalSet::ALL).map_err(at(ChildStep::Signals))?;
     let children =
         signal::descriptor(SignalSet::of(&[libc::SIGCHLD])).map_err(at(ChildStep::Signals))?;
+    if let Some(ruleset) = start.ruleset.get_mut() {
+        // Before the body, which enters a second domain below this one: then init can signal it, and
+        // it can neither signal nor trace init. Everything that init starts inherits this domain.
+        let own = ruleset.try_clone();
+        restrict(own.map_err(|error| at(ChildStep::Landlock)(file::errno_of(&error)))?)?;
+    }
     let body = start_body(start)?;
     store_timestamp(start.arena, ChildStep::Execute);
     // Init kept its capabilities until here because the body's process needed one to leave the
@@ -84,20 +91,25 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
     let keep = &mut keep[..count + 2];
     keep.sort_unstable();
     // From here on, descriptors are closed while their owners exist: never drop an owner.
-    match close_and_serve(body, keep, link, children.as_fd()) {
+    let filter = start.launch.filter;
+    match confine_and_serve(body, keep, filter, link, children.as_fd()) {
         Ok(never) => match never {},
         Err(failed) => exit_with_failure(message::LOST, link, failed),
     }
 }
 
-fn close_and_serve(
+fn confine_and_serve(
     body: i32,
     keep: &[RawFd],
+    filter: &[Instruction],
     link: BorrowedFd<'_>,
     children: BorrowedFd<'_>,
 ) -> Result<Infallible, StepError> {
     // A copy of the body's end of a pipe in init would hide from the reader that the body closed it.
     process::close_all_but(keep).map_err(at(ChildStep::CloseDescriptors))?;
+    // The body's: what init starts later inherits it, and nothing that init does needs more. Not
+    // before the body's start, because the body's process leaves the cgroup namespace.
+    seccomp::load(filter).map_err(at(ChildStep::Seccomp))?;
     let started = Message::of(message::STARTED);
     link::send(link, started, &[]).map_err(at(ChildStep::Wait))?;
     serve(body, link, children)
@@ -170,18 +182,13 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
     }
     connect_streams(start)?;
     if let Some(ruleset) = start.ruleset.take() {
-        // no_new_privs is already set.
-        let restricted = ruleset.no_new_privs(false).restrict_self();
-        let status = restricted.map_err(|error| at(ChildStep::Landlock)(landlock_errno(&error)))?;
-        if status.ruleset != RulesetStatus::FullyEnforced {
-            return Err(at(ChildStep::Landlock)(Errno::OPNOTSUPP));
-        }
+        restrict(ruleset)?;
     }
     process::close_all_but(&[0, 1, 2]).map_err(at(ChildStep::CloseDescriptors))?;
     // After closing descriptors: a working directory `/proc/self/fd/N` could be a directory of the
     // host (CVE-2024-21626).
     rustix::process::chdir(launch.working_directory).map_err(at(ChildStep::WorkingDirectory))?;
-    // Reset signals that the caller ignores, and SIGPIPE, which init ignores.
+    // Reset signals that the caller ignores, SIGPIPE and SIGXFSZ, which init ignores.
     signal::default_dispositions().map_err(at(ChildStep::Signals))?;
     signal::set_mask(SignalSet::NONE).map_err(at(ChildStep::Signals))?;
     rustix::process::umask(BODY_UMASK);
@@ -193,6 +200,18 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
     // Reads the clock without a system call, because the filter might refuse one.
     store_timestamp(start.arena, ChildStep::Seccomp);
     Ok(())
+}
+
+fn restrict(ruleset: RulesetCreated) -> Result<(), StepError> {
+    // no_new_privs is already set.
+    let restricted = ruleset.no_new_privs(false).restrict_self();
+    let status =
+        restricted.map_err(|error| at(ChildStep::Landlock)(kernel_landlock::errno_in(&error)))?;
+    if status.ruleset == RulesetStatus::FullyEnforced {
+        Ok(())
+    } else {
+        Err(at(ChildStep::Landlock)(Errno::OPNOTSUPP))
+    }
 }
 
 fn connect_streams(start: &BodyStart<'_>) -> Result<(), StepError> {

@@ -176,12 +176,15 @@ pub fn launch(
     let describe = |step, index| describe_launch(plan, step, index);
     let ready = prepared.ready.take();
     let link = prepared.prefork.link.as_fd();
-    publish(&prepared.prefork.arena, plan, trees.len(), joins.len()).map_err(
-        SandboxError::supervisor(
-            "store",
-            "the launch plan (arguments and environment together are limited to 16 MiB)",
-        ),
-    )?;
+    publish(&prepared.prefork.arena, plan, trees.len(), joins.len()).map_err(|errno| {
+        let object = match errno {
+            Errno::NOMEM => {
+                "the launch plan (arguments and environment together are limited to 16 MiB)"
+            }
+            _ => "the launch plan",
+        };
+        SandboxError::supervisor("store", object)(errno)
+    })?;
     let fds: Vec<BorrowedFd<'_>> = trees.iter().chain(joins).map(AsFd::as_fd).collect();
     let go = Message::of(message::LAUNCH);
     // Send it before the child is ready, to save a wait. Exception: a terminal, which comes with the

@@ -187,7 +187,7 @@ fn source_missing(source: &Path, error: &std::io::Error) -> MountError {
         what: "mount source",
         object: escape(source.as_os_str().as_bytes()),
         problem: format!("cannot be opened: {error}"),
-        hint: Some("name a path that exists on the host".to_owned()),
+        hint: Some("name a path that exists on the host and that you may access".to_owned()),
     }
 }
 
@@ -223,7 +223,7 @@ impl Owners {
     /// # Errors
     /// The errno of clone(2) or of a write to the map.
     pub fn map(&mut self, owner: HostIds) -> Result<&OwnerMap, Errno> {
-        let index = match self.maps.iter().position(|(known, _)| *known == owner) {
+        let index = match self.maps.iter().position(|(mapped, _)| *mapped == owner) {
             Some(index) => index,
             None => {
                 self.maps.push((owner, OwnerMap::new(owner, self.body)?));

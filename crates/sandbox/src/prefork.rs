@@ -11,12 +11,12 @@ use rustix::io::Errno;
 use rustix::process::{Signal, pidfd_send_signal};
 
 use crate::child;
-use crate::error::SandboxError;
+use crate::error::{RAISE, SandboxError};
 use sys::affinity;
 use sys::arena::Arena;
 use sys::link;
 use sys::namespace::kind;
-use sys::process::{self, Forked};
+use sys::process::{self, Forked, RaisedOomScore};
 use sys::signal;
 
 /// Address space for the plan: more than the execve(2) limit of arguments and environment.
@@ -113,22 +113,34 @@ impl Prefork {
         let mut stack = vec![0_u8; STACK_BYTES];
         let processors = affinity::allowed_cpus();
         let namespaces = kind::USER | kind::MOUNT | kind::PID;
+        // If the host runs out of memory, the body must die before the supervisor, which reports it.
+        // Raised here and not by the child: then a body of a privileged caller cannot lower it.
+        let oom_score = RaisedOomScore::raise(300).map_err(SandboxError::supervisor(
+            RAISE,
+            "the OOM score of the sandbox",
+        ))?;
+        let restoring = SandboxError::supervisor("restore", "the OOM score of the supervisor");
         let cloned_ns = process::monotonic_ns();
         #[expect(unsafe_code, reason = "the one place where a child is cloned")]
         // SAFETY: the caller has one thread, as required by this function.
         let forked = unsafe { process::fork_into(namespaces, into_cgroup) };
         match forked {
             Ok(Forked::Parent { pid, pidfd }) => {
+                let child = Child {
+                    pid,
+                    pidfd,
+                    reaped: false,
+                };
                 // Before the base plan is sent: then the child restores its affinity.
                 if let Some(all) = &processors {
                     affinity::move_to_other_cpus(pid, all);
                 }
+                oom_score.restore().map_err(restoring)?;
+                arena
+                    .keep_from_later_children()
+                    .map_err(SandboxError::supervisor("keep", "memory for the plan"))?;
                 Ok(Self {
-                    child: Child {
-                        pid,
-                        pidfd,
-                        reaped: false,
-                    },
+                    child,
                     link: parent_end,
                     arena,
                     cloned_ns,
@@ -136,10 +148,13 @@ impl Prefork {
             }
             Ok(Forked::Child) => {
                 // Otherwise the link would stay open after the supervisor's death.
-                drop(parent_end);
+                drop((parent_end, oom_score));
                 child::run(&arena, &child_end, processors.as_ref(), &mut stack)
             }
-            Err(errno) => Err(SandboxError::Clone { errno }),
+            Err(errno) => {
+                oom_score.restore().map_err(restoring)?;
+                Err(SandboxError::Clone { errno })
+            }
         }
     }
 }

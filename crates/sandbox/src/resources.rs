@@ -66,9 +66,10 @@ impl Resources {
         let (group, (identity, claim)) = match acquired {
             Ok(acquired) => acquired,
             Err(error) => {
-                // Keep the record if a created cgroup remains.
+                // Keep the record if a created cgroup remains. If it cannot be finished, a later start
+                // removes it; the first error is the cause.
                 if planned.iter().all(|path| !Path::new(path).exists()) {
-                    record.finish()?;
+                    drop(record.finish());
                 }
                 return Err(error);
             }

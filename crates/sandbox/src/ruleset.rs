@@ -17,7 +17,7 @@
 use landlock::{AccessFs, BitFlags, Scope, make_bitflags};
 
 use crate::image_root::{is_from_image, without_host_programs};
-use crate::view::{Access, ViewStep, WRITABLE};
+use crate::view::{Access, BASE_CANDIDATES, ViewStep, WRITABLE};
 
 type Rights = BitFlags<AccessFs>;
 
@@ -112,7 +112,9 @@ pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
             }
             _ => continue,
         };
-        if path.starts_with(b"/etc/") {
+        // Those of the base view in /etc contain no programs; a requested mount there may.
+        if path.starts_with(b"/etc/") && BASE_CANDIDATES.iter().any(|base| base.as_bytes() == path)
+        {
             continue;
         }
         let allowed = if is_file(steps, path) {
@@ -174,7 +176,6 @@ mod tests {
 
     use super::*;
     use crate::view;
-    use crate::view::BASE_CANDIDATES;
     use spec::host::{HostEntry, HostSupport};
 
     #[test]
@@ -264,7 +265,7 @@ mod tests {
             });
             steps.push(ViewStep::Attach {
                 tree: number,
-                target: bytes(&format!("/attached/{number}")),
+                target: bytes(&format!("/etc/attached/{number}")),
                 access,
             });
             steps.push(ViewStep::BindFromSpace {
@@ -295,6 +296,10 @@ mod tests {
                 .map(|rule| rule.path.as_slice())
                 .collect();
             assert_eq!(by_rule, by_mount, "{abi}");
+            let mut rules = ruleset.rules.iter();
+            let in_etc = rules.find(|rule| rule.path == b"/etc/attached/0");
+            let expected = Rights::from(AccessFs::Execute);
+            assert_eq!(in_etc.map(|rule| rule.allowed), Some(expected), "{abi}");
         }
     }
 

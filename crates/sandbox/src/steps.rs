@@ -31,11 +31,10 @@ macro_rules! child_steps {
 child_steps! {
     DeathSignal: "set the death signal",
     OpenFiles: "raise the limit of open descriptors",
-    KernelObjects: "limit the inotify instances and watches of its user namespace",
-    OomScore: "raise its OOM score",
+    KernelObjects: "limit the inotify instances, inotify watches and pending signals",
     Namespaces: "leave the host's network, ipc and uts namespaces",
     Loopback: "bring the loopback device up and open its ports to the body",
-    HostName: "set the host name",
+    HostName: "set the host and domain names",
     PrivateMounts: "make the mounts private",
     AwaitBase: "wait for the base plan",
     Processors: "restore its CPU affinity",
@@ -149,7 +148,7 @@ pub(super) mod message {
     pub(crate) const LAUNCH: u32 = 17;
     /// Supervisor: a signal for the body's process group.
     pub(crate) const SIGNAL: u32 = 18;
-    /// Supervisor: connect to the body's loopback: id, family, port.
+    /// Supervisor: connect to the body's loopback: id, 1 for IPv6, port.
     pub(crate) const CONNECT: u32 = 19;
     /// Supervisor: overlayfs requests are in the arena; their trees, in order.
     pub(crate) const OVERLAY: u32 = 20;
@@ -254,14 +253,14 @@ pub(super) fn publish<'a, P: Plan + 'a>(arena: &'a Arena, plan: P) -> Result<(),
 }
 
 /// Reads the published plan. Call it only after the message about it.
-pub(super) fn published<'a, P: Plan + 'a>(arena: &'a Arena) -> P {
+pub(super) fn read_plan<'a, P: Plan + 'a>(arena: &'a Arena) -> P {
     #[expect(
         unsafe_code,
         reason = "the compiler cannot check memory that another process wrote"
     )]
     // SAFETY: each slot belongs to one type, and the child reads it only after the message.
     unsafe {
-        arena.published(P::SLOT)
+        arena.read_published(P::SLOT)
     }
 }
 

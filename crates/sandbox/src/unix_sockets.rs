@@ -17,7 +17,7 @@ pub enum UnixSockets {
     Own,
     /// Landlock denies connections to sockets of the host.
     Confined,
-    /// Only socket pairs are available, because this kernel's Landlock cannot restrict unix sockets.
+    /// Only connected pairs are available, because this kernel's Landlock cannot restrict unix sockets.
     Refused,
     /// Not at all: with `--unix-sockets` the caller accepts that the body can reach sockets of the
     /// host.
@@ -138,7 +138,7 @@ mod tests {
                 let rules = decided.ruleset(ruleset(abi, &[]), &["/run/agent".into()]);
                 let by_ruleset = rules
                     .as_ref()
-                    .is_some_and(|one| one.handled.contains(landlock::AccessFs::ResolveUnix));
+                    .is_some_and(|rules| rules.handled.contains(landlock::AccessFs::ResolveUnix));
                 assert_eq!(
                     by_filter != by_ruleset,
                     is_restricted,

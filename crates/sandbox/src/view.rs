@@ -17,6 +17,8 @@ pub const HOME: &str = "/home/runner";
 /// Directories that the supervisor populates before the launch.
 const POPULATED: [&str; 2] = [BUNDLE, SCRATCH];
 pub(crate) const HOST_NAME: &str = "runner";
+/// NIS domain name of a host that has none.
+pub(crate) const NO_DOMAIN: &[u8] = b"(none)";
 /// Directory of the bundle.
 pub const BUNDLE: &str = "/bundle";
 /// Directory of declared inputs and outputs: `_workflowFsRoot`.
@@ -67,8 +69,9 @@ const PROC_MASKS: [&str; 9] = [
     "locks",
     "sys/kernel/random/boot_id",
 ];
-/// Every user may set triggers on these files (Linux 6.5), which load the host's scheduler.
-const PRESSURE: &str = "/proc/pressure";
+/// Every user may set triggers on the files of /proc/pressure (Linux 6.5), which load the host's
+/// scheduler; /proc/fs names the host's disks.
+const PROC_DIRECTORY_MASKS: [&str; 2] = ["/proc/pressure", "/proc/fs"];
 
 /// Reason for refusing a device of the host.
 pub const NO_DEVICES: &str =
@@ -101,7 +104,8 @@ impl Access {
 /// If it is used, the child covers it, so that the body reaches the content only through mounts.
 pub const OVERLAYS: &str = "runner/overlays";
 
-/// One step. Targets are absolute paths inside; sources are paths of the host.
+/// One step. All paths are absolute paths inside, except the source of [`Self::Bind`], a path of the
+/// host, and the target of [`Self::Symlink`].
 ///
 /// In the child `Path` is a C string and `Contents` a slice, both in the shared arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +115,7 @@ pub enum ViewStep<Path = Vec<u8>, Contents = Vec<u8>> {
         path: Path,
         mode: u32,
     },
-    /// Creates or replaces a file.
+    /// Creates a file. A file without `contents` may exist already.
     File {
         path: Path,
         contents: Contents,
@@ -190,9 +194,9 @@ pub fn base(host: &HostSupport) -> Vec<ViewStep> {
     plan_etc_files(&mut steps);
     steps.push(ViewStep::Proc);
     // Before devpts is mounted: it binds /dev/pts, which is still empty.
-    steps.push(ViewStep::MaskDirectory {
-        path: PRESSURE.into(),
-    });
+    for path in PROC_DIRECTORY_MASKS {
+        steps.push(ViewStep::MaskDirectory { path: path.into() });
+    }
     plan_devices(&mut steps);
     for name in PROC_MASKS {
         steps.push(ViewStep::Mask {
@@ -422,13 +426,10 @@ fn refused_target(code: &'static str, target: &[u8], problem: String) -> MountEr
     }
 }
 
-/// Checks the target of a mount. It must obey the rules of [`MountTarget`] and cannot be the body's
-/// home. In /etc paths outside the base view are allowed as well.
+/// Checks the target of a mount. It must obey the rules of [`MountTarget`]; in /etc, paths outside the
+/// base view are allowed as well.
 pub fn check_target(target: &[u8]) -> Result<(), MountError> {
     let refuse = |problem| Err(refused_target("mount_target_refused", target, problem));
-    if target == HOME.as_bytes() {
-        return refuse("is the home directory of the body".to_owned());
-    }
     match std::str::from_utf8(target).map(MountTarget::parse) {
         Err(_not_text) => refuse("is not UTF-8".to_owned()),
         Ok(Err(MountTargetError::Reserved { .. })) if is_free_in_etc(target) => Ok(()),

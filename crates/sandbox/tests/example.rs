@@ -148,3 +148,22 @@ fn a_missing_command_is_reported() {
     assert!(stderr.contains("ProgramNotFound"), "{stderr}");
     ground.assert_nothing_left();
 }
+
+#[test]
+fn the_documented_command_lines_work() {
+    let ground = Ground::new(rustix::process::geteuid().as_raw());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for file in ["docs/code.md", "crates/sandbox/examples/sandbox.rs"] {
+        let text = std::fs::read_to_string(root.join(file)).expect("read");
+        let (_, rest) = text.split_once("--example sandbox -- ").expect("shown");
+        let words = rest.split('`').next().unwrap_or_default();
+        let done = Command::new("sh")
+            .args(["-c", &format!("exec \"$0\" {words}")])
+            .arg(ground.path("sandbox"))
+            .current_dir(&root)
+            .env("RUNNER_OPT_RUNTIME_DIRECTORY", ground.path("records"))
+            .output()
+            .expect("started");
+        assert!(done.status.success(), "{file}: {done:?}");
+    }
+}

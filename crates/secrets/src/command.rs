@@ -3,53 +3,46 @@
 use std::time::Duration;
 
 use crate::error::Unusable;
-use crate::program::{self, Question};
-use crate::{Around, VALUE_BYTES_MAX, without_newline};
+use crate::program::{self, Invocation};
+use crate::{Context, VALUE_BYTES_MAX, without_newline};
 use spec::request::EnvironmentEntry;
 use spec::secret::Secret;
 
-/// Timeout for the program.
-const DEADLINE: Duration = Duration::from_secs(10);
-/// Variables of the caller that are passed to the program, so that it finds executables and its own
-/// files.
-const PASSED: [&[u8]; 2] = [b"PATH", b"HOME"];
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+/// Variables of the caller that the program gets, so that it finds executables and its own files.
+const PASSED_VARIABLES: [&[u8]; 2] = [b"PATH", b"HOME"];
 
-/// Runs `words` with `slug`, which must be valid, and returns the output.
-pub(super) fn ask(words: &[String], slug: &str, around: Around<'_>) -> Result<Secret, Unusable> {
-    ask_within(words, slug, around, DEADLINE)
-}
-
-fn ask_within(
-    words: &[String],
+/// Runs `command` with `slug`, which must be valid, as its last argument and returns the output.
+pub(super) fn read(
+    command: &[String],
     slug: &str,
-    around: Around<'_>,
-    deadline: Duration,
+    context: Context<'_>,
+    timeout: Duration,
 ) -> Result<Secret, Unusable> {
-    if words.is_empty() {
+    if command.is_empty() {
         return Err(Unusable::NotStarted(
             std::io::ErrorKind::InvalidInput.into(),
         ));
     }
-    let words = [words, &[slug.to_owned()]].concat();
-    let environment: Vec<EnvironmentEntry> = around
+    let environment: Vec<EnvironmentEntry> = context
         .environment
         .iter()
-        .filter(|(name, _)| PASSED.contains(&name.as_slice()))
+        .filter(|(name, _)| PASSED_VARIABLES.contains(&name.as_slice()))
         .cloned()
         .collect();
-    let said = program::ask(&Question {
-        words: &words,
+    let output = program::run(&Invocation {
+        argv: &[command, &[slug.to_owned()]].concat(),
         input: b"",
         environment: &environment,
-        deadline,
-        signals: around.signals,
-        is_over: &|| false,
+        timeout,
+        signals: context.signals,
+        is_cancelled: &|| false,
     })?;
-    if said.status.code() != Some(0) {
-        return Err(Unusable::Ended(program::described(said.status)));
+    if output.status.code() != Some(0) {
+        return Err(Unusable::Ended(program::describe_status(output.status)));
     }
-    let value = without_newline(said.output.into_bytes());
-    if VALUE_BYTES_MAX < value.bytes().len() {
+    let value = without_newline(output.stdout.into_bytes());
+    if value.bytes().len() > VALUE_BYTES_MAX {
         return Err(Unusable::TooLong);
     }
     Ok(value)
@@ -61,7 +54,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::time::Instant;
 
-    fn around() -> [(Vec<u8>, Vec<u8>); 3] {
+    fn environment() -> [(Vec<u8>, Vec<u8>); 3] {
         [
             (b"PATH".to_vec(), b"/usr/bin:/bin".to_vec()),
             (b"HOME".to_vec(), b"/nonexistent".to_vec()),
@@ -69,43 +62,43 @@ mod tests {
         ]
     }
 
-    fn asked(script: &str, slug: &str, deadline: Duration) -> Result<Secret, Unusable> {
+    fn run_script(script: &str, timeout: Duration) -> Result<Secret, Unusable> {
         let directory = tempfile::tempdir().expect("a directory");
-        let program = directory.path().join("ask");
+        let program = directory.path().join("provider");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("written");
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("set");
-        let words = [
+        let command = [
             "/bin/sh".to_owned(),
             program.to_str().expect("a plain path").to_owned(),
             "first".to_owned(),
         ];
-        let environment = around();
-        let around = Around {
+        let environment = environment();
+        let context = Context {
             environment: &environment,
             signals: None,
         };
-        ask_within(&words, slug, around, deadline)
+        read(&command, "prod/key", context, timeout)
     }
 
     fn value(script: &str) -> Result<Secret, Unusable> {
-        asked(script, "prod/key", DEADLINE)
+        run_script(script, TIMEOUT)
     }
 
     #[test]
-    fn the_program_gets_its_words_and_the_slug_and_prints_the_value() {
-        let told = value("printf '%s %s\\n' \"$1\" \"$2\"").expect("a value");
-        assert_eq!(told.bytes(), b"first prod/key");
-        let told = value("printf 'two\\nlines\\n\\n'").expect("a value");
-        assert_eq!(told.bytes(), b"two\nlines\n");
+    fn the_program_gets_its_arguments_and_the_slug_and_prints_the_value() {
+        let secret = value("printf '%s %s\\n' \"$1\" \"$2\"").expect("a value");
+        assert_eq!(secret.bytes(), b"first prod/key");
+        let secret = value("printf 'two\\nlines\\n\\n'").expect("a value");
+        assert_eq!(secret.bytes(), b"two\nlines\n");
     }
 
     #[test]
-    fn the_program_has_two_variables_no_input_and_a_group_of_its_own() {
-        let told = value("env | grep -v -e ^PWD= -e ^SHLVL= -e ^_= -e ^OLDPWD= | sort; cat");
-        let text = String::from_utf8_lossy(told.expect("a value").bytes()).into_owned();
+    fn the_program_has_two_variables_no_input_and_its_own_process_group() {
+        let secret = value("env | grep -v -e ^PWD= -e ^SHLVL= -e ^_= -e ^OLDPWD= | sort; cat");
+        let text = String::from_utf8_lossy(secret.expect("a value").bytes()).into_owned();
         assert_eq!(text, "HOME=/nonexistent\nPATH=/usr/bin:/bin");
-        let told = value("test $$ = $(cut -d' ' -f5 /proc/$$/stat) && echo leader");
-        assert_eq!(told.expect("a value").bytes(), b"leader");
+        let secret = value("test $$ = $(cut -d' ' -f5 /proc/$$/stat) && echo leader");
+        assert_eq!(secret.expect("a value").bytes(), b"leader");
     }
 
     /// F-04: messages never contain the program's output.
@@ -121,23 +114,23 @@ mod tests {
             assert!(error.contains(part), "{script}: {error}");
             assert!(!error.contains("canary"), "{error}");
         }
-        let around = Around {
+        let context = Context {
             environment: &[],
             signals: None,
         };
-        for words in [&["/nonexistent/ask".to_owned()][..], &[]] {
-            let error = ask(words, "prod/key", around).expect_err("no program");
+        for command in [&["/nonexistent/provider".to_owned()][..], &[]] {
+            let error = read(command, "prod/key", context, TIMEOUT).expect_err("no program");
             assert!(matches!(error, Unusable::NotStarted(_)), "{error}");
         }
     }
 
     #[test]
-    fn a_program_that_is_too_slow_is_killed_with_its_whole_group() {
+    fn a_program_that_times_out_is_killed_with_its_process_group() {
         let directory = tempfile::tempdir().expect("a directory");
         let at = directory.path().join("pid");
         let script = format!("sleep 600 & echo $! >{}; echo canary; wait", at.display());
-        let error = asked(&script, "prod/key", Duration::from_secs(1)).expect_err("too slow");
-        assert!(matches!(error, Unusable::Late { .. }), "{error}");
+        let error = run_script(&script, Duration::from_secs(1)).expect_err("too slow");
+        assert!(matches!(error, Unusable::TimedOut { .. }), "{error}");
         let pid = std::fs::read_to_string(&at).expect("written");
         let stat = format!("/proc/{}/stat", pid.trim());
         let started = Instant::now();
@@ -149,10 +142,10 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_leaves_somebody_at_its_output_is_not_waited_for() {
-        let told = value("sleep 600 & echo value").expect("a value");
-        assert_eq!(told.bytes(), b"value");
-        let told = asked("exec >&-; sleep 600", "prod/key", Duration::from_secs(1));
-        assert!(matches!(told, Err(Unusable::Late { .. })));
+    fn other_holders_of_the_output_pipe_are_not_waited_for() {
+        let secret = value("sleep 600 & echo value").expect("a value");
+        assert_eq!(secret.bytes(), b"value");
+        let secret = run_script("exec >&-; sleep 600", Duration::from_secs(1));
+        assert!(matches!(secret, Err(Unusable::TimedOut { .. })));
     }
 }

@@ -8,36 +8,37 @@ use std::path::Path;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::error::{Unusable, shown_file};
+use crate::error::{Unusable, escaped_path};
 use crate::{VALUE_BYTES_MAX, without_newline};
 use spec::secret::Secret;
 use sys::file::{errno_of, open_beneath};
 
-/// Permission bits of group and others.
-const OTHERS: u32 = 0o077;
+const GROUP_AND_OTHERS: u32 = 0o077;
 
 /// Reads the value from the file of `slug`, which must be valid, beneath `directory`.
 ///
 /// The file must be regular, accessible to its owner only, and reached without symbolic links.
 pub(super) fn read(directory: &Path, slug: &str) -> Result<Secret, Unusable> {
-    let file = || shown_file(directory, slug);
+    let file = || escaped_path(directory, slug);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(directory, flags, Mode::empty()).map_err(Unusable::Directory)?;
     // First opened with O_PATH: opening a device can have side effects, and opening a FIFO can block.
-    let look = open_beneath(
+    let path_only = open_beneath(
         root.as_fd(),
         slug.as_bytes(),
         OFlags::PATH | OFlags::NOFOLLOW,
         Mode::empty(),
     );
-    judge(
-        look.map_err(|errno| unopened(errno, file()))?.as_fd(),
+    check_private_file(
+        path_only
+            .map_err(|errno| open_error(errno, file()))?
+            .as_fd(),
         &file,
     )?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let opened = open_beneath(root.as_fd(), slug.as_bytes(), flags, Mode::empty())
-        .map_err(|errno| unopened(errno, file()))?;
-    judge(opened.as_fd(), &file)?;
+        .map_err(|errno| open_error(errno, file()))?;
+    check_private_file(opened.as_fd(), &file)?;
     // Allocated at full size: a growing vector leaves copies of the secret in freed memory.
     let mut bytes = Vec::with_capacity(VALUE_BYTES_MAX + 2);
     let bytes_max = u64::try_from(VALUE_BYTES_MAX).map_or(u64::MAX, |bytes| bytes + 2);
@@ -48,12 +49,12 @@ pub(super) fn read(directory: &Path, slug: &str) -> Result<Secret, Unusable> {
             file: file(),
             errno: errno_of(&error),
         }),
-        Ok(_) if VALUE_BYTES_MAX < value.bytes().len() => Err(Unusable::TooLong),
+        Ok(_) if value.bytes().len() > VALUE_BYTES_MAX => Err(Unusable::TooLong),
         Ok(_) => Ok(value),
     }
 }
 
-fn unopened(errno: Errno, file: String) -> Unusable {
+fn open_error(errno: Errno, file: String) -> Unusable {
     match errno {
         Errno::NOENT | Errno::NOTDIR => Unusable::NoFile { file },
         Errno::LOOP | Errno::XDEV => Unusable::Link { file },
@@ -61,18 +62,21 @@ fn unopened(errno: Errno, file: String) -> Unusable {
     }
 }
 
-fn judge(opened: std::os::fd::BorrowedFd<'_>, file: &dyn Fn() -> String) -> Result<(), Unusable> {
-    let found = rustix::fs::fstat(opened).map_err(|errno| Unusable::Unreadable {
+fn check_private_file(
+    opened: std::os::fd::BorrowedFd<'_>,
+    file: &dyn Fn() -> String,
+) -> Result<(), Unusable> {
+    let status = rustix::fs::fstat(opened).map_err(|errno| Unusable::Unreadable {
         file: file(),
         errno,
     })?;
-    match FileType::from_raw_mode(found.st_mode) {
+    match FileType::from_raw_mode(status.st_mode) {
         FileType::RegularFile => (),
         FileType::Symlink => return Err(Unusable::Link { file: file() }),
         _ => return Err(Unusable::NotRegular { file: file() }),
     }
-    let mode = found.st_mode & 0o7777;
-    if mode & OTHERS == 0 {
+    let mode = status.st_mode & 0o7777;
+    if mode & GROUP_AND_OTHERS == 0 {
         Ok(())
     } else {
         Err(Unusable::Shared { file: file(), mode })
@@ -91,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_ones_own_is_read_without_the_newline_at_its_end() {
+    fn a_private_file_is_read_without_its_trailing_newline() {
         let directory = tempfile::tempdir().expect("a directory");
         let at = directory.path();
         write(&at.join("plain"), b"s3cret", 0o600);
@@ -109,7 +113,7 @@ mod tests {
 
     /// The file type and mode are checked before any byte is read.
     #[test]
-    fn what_is_no_private_regular_file_is_refused_and_nothing_is_waited_for() {
+    fn only_private_regular_files_are_read_and_nothing_blocks() {
         let directory = tempfile::tempdir().expect("a directory");
         let at = directory.path();
         write(&at.join("world"), b"canary", 0o644);
@@ -130,12 +134,12 @@ mod tests {
         )
         .expect("a FIFO");
         for (slug, part) in [
-            ("world", "others may read or change (mode 0644)"),
-            ("group", "others may read or change (mode 0640)"),
-            ("written", "others may read or change (mode 0602)"),
+            ("world", "other users may read or write (mode 0644)"),
+            ("group", "other users may read or write (mode 0640)"),
+            ("written", "other users may read or write (mode 0602)"),
             ("huge", "more than 64 KiB"),
             ("link", "is a link"),
-            ("way/inner", "lies behind one"),
+            ("way/inner", "is reached through one"),
             ("out", "is a link"),
             ("fifo", "not a regular file"),
             ("folder", "not a regular file"),

@@ -1,9 +1,10 @@
 //! Secrets: permission, resolution of values, and masking.
 //!
-//! Values are requested from a provider only after all requests are permitted: [`resolve`]. Values that a
-//! body prints are masked in all captured output: [`mask`].
+//! [`resolve`] reads values from a provider after all requests are permitted. [`mask`] replaces them in
+//! captured output and in the report.
 
 mod command;
+mod covered;
 mod directory;
 mod error;
 pub mod mask;
@@ -25,9 +26,9 @@ use spec::sources_policy::SecretsPolicy;
 /// Maximum size of a value, in bytes, without its trailing newline.
 pub const VALUE_BYTES_MAX: usize = 64 << 10;
 
-/// Context of the run that a provider may need.
+/// What a provider may need of the run.
 #[derive(Clone, Copy)]
-pub struct Around<'run> {
+pub struct Context<'run> {
     /// All of the caller's variables.
     pub environment: &'run [EnvironmentEntry],
     /// A signalfd: waiting stops when it becomes readable.
@@ -35,24 +36,24 @@ pub struct Around<'run> {
 }
 
 /// Omits the variables: they contain the values of the environment provider.
-impl std::fmt::Debug for Around<'_> {
+impl std::fmt::Debug for Context<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Around")
+        formatter.write_str("Context")
     }
 }
 
-/// One variable and its value.
+/// A variable with its secret value.
 #[derive(Debug)]
 pub struct ResolvedSecret {
     pub variable: String,
     pub value: Secret,
-    /// The source of the value; `None` for a literal, which is not a secret.
-    pub reveal: Option<Reveal>,
+    /// `None` for a literal, which is not a secret.
+    pub source: Option<SecretSource>,
 }
 
-/// The source of a value, for the report, which never contains the value.
+/// The source of a value, for the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reveal {
+pub struct SecretSource {
     /// `vault SLUG` or `oauth ID`.
     pub reference: String,
     /// `directory`, `environment` or `command`.
@@ -61,22 +62,21 @@ pub struct Reveal {
     pub permission: Option<String>,
 }
 
-/// A permitted request.
-enum Judged<'run> {
+enum PermittedRequest<'run> {
     Literal(&'run SecretRequest, &'run str),
-    Allowed(Allowed<'run>),
+    Secret(PermittedSecret<'run>),
 }
 
 /// A permitted request with a known slug.
-struct Allowed<'run> {
+struct PermittedSecret<'run> {
     request: &'run SecretRequest,
     granted: Granted<'run>,
 }
 
 /// Resolves the value of each request, in order.
 ///
-/// If there are inventories, only secrets that they grant to `who` are requested; a slug in no inventory
-/// is refused. All requests are checked before the first value is requested.
+/// If there are inventories, only secrets that they grant to `consumer` are resolved; a slug in no
+/// inventory is refused. All requests are checked before the first value is read.
 ///
 /// # Errors
 /// [`SecretError`]: not granted, or no usable value on this host.
@@ -84,60 +84,60 @@ pub fn resolve(
     requests: &[SecretRequest],
     policy: &SecretsPolicy,
     inventories: &Inventories,
-    who: &Consumer,
-    around: Around<'_>,
+    consumer: &Consumer,
+    context: Context<'_>,
 ) -> Result<Vec<ResolvedSecret>, SecretError> {
-    let judged = judge_all(requests, inventories, who)?;
+    let permitted = check_permissions(requests, inventories, consumer)?;
     let provider = policy
         .provider
         .as_ref()
-        .map(|provider| Provider::new(provider, around));
-    judged
+        .map(|provider| Provider::new(provider, context));
+    permitted
         .into_iter()
-        .map(|one| match one {
-            Judged::Literal(request, text) => Ok(ResolvedSecret {
+        .map(|request| match request {
+            PermittedRequest::Literal(request, text) => Ok(ResolvedSecret {
                 variable: request.variable.clone(),
                 value: Secret::new(text.as_bytes().to_vec()),
-                reveal: None,
+                source: None,
             }),
-            Judged::Allowed(allowed) => reveal(&allowed, provider.as_ref()),
+            PermittedRequest::Secret(secret) => read_value(&secret, provider.as_ref()),
         })
         .collect()
 }
 
-/// The expected resolution of a request, and its permission.
+/// A secret that [`resolve`] would read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Expected {
+pub struct ExpectedSecret {
     pub variable: String,
     /// The permission of the inventory that allows it, if there is an inventory.
     pub permission: Option<String>,
 }
 
-/// Checks each request as [`resolve`] does, without requesting values.
+/// Checks each request as [`resolve`] does, without reading values.
 ///
 /// # Errors
 /// [`SecretError`]: not granted, or no provider on this host.
-pub fn expect(
+pub fn check(
     requests: &[SecretRequest],
     policy: &SecretsPolicy,
     inventories: &Inventories,
-    who: &Consumer,
-) -> Result<Vec<Expected>, SecretError> {
-    let around = Around {
+    consumer: &Consumer,
+) -> Result<Vec<ExpectedSecret>, SecretError> {
+    let context = Context {
         environment: &[],
         signals: None,
     };
     let provider = policy
         .provider
         .as_ref()
-        .map(|provider| Provider::new(provider, around));
+        .map(|provider| Provider::new(provider, context));
     let mut expected = Vec::new();
-    for one in judge_all(requests, inventories, who)? {
-        if let Judged::Allowed(allowed) = one {
-            allowed.ask(provider.as_ref())?;
-            expected.push(Expected {
-                variable: allowed.request.variable.clone(),
-                permission: allowed.granted.permission,
+    for request in check_permissions(requests, inventories, consumer)? {
+        if let PermittedRequest::Secret(secret) = request {
+            secret.check_provider(provider.as_ref())?;
+            expected.push(ExpectedSecret {
+                variable: secret.request.variable.clone(),
+                permission: secret.granted.permission,
             });
         }
     }
@@ -146,7 +146,7 @@ pub fn expect(
 
 /// For messages and the report: `vault SLUG` or `oauth ID`, escaped.
 #[must_use]
-pub fn shown(reference: &SecretReference) -> String {
+pub fn describe_reference(reference: &SecretReference) -> String {
     match reference {
         SecretReference::Vault(slug) => format!("vault {}", excerpt(slug)),
         SecretReference::OAuth(id) => format!("oauth {}", excerpt(id)),
@@ -154,24 +154,27 @@ pub fn shown(reference: &SecretReference) -> String {
     }
 }
 
-fn judge_all<'run>(
+fn check_permissions<'run>(
     requests: &'run [SecretRequest],
     inventories: &'run Inventories,
-    who: &Consumer,
-) -> Result<Vec<Judged<'run>>, SecretError> {
+    consumer: &Consumer,
+) -> Result<Vec<PermittedRequest<'run>>, SecretError> {
     requests
         .iter()
         .map(|request| match &request.reference {
-            SecretReference::Literal(text) => Ok(Judged::Literal(request, text)),
-            _ => match inventories.check(request, who) {
-                Ok(granted) => Ok(Judged::Allowed(Allowed { request, granted })),
+            SecretReference::Literal(text) => Ok(PermittedRequest::Literal(request, text)),
+            _ => match inventories.check(request, consumer) {
+                Ok(granted) => Ok(PermittedRequest::Secret(PermittedSecret {
+                    request,
+                    granted,
+                })),
                 Err(refused) => Err(SecretError::NotGranted(refused)),
             },
         })
         .collect()
 }
 
-impl Allowed<'_> {
+impl PermittedSecret<'_> {
     fn unresolved(&self, provider: String, cause: Unusable) -> SecretError {
         SecretError::Unresolved {
             variable: self.request.variable.clone(),
@@ -181,8 +184,8 @@ impl Allowed<'_> {
         }
     }
 
-    /// Selects the provider of the value.
-    fn ask<'run>(
+    /// Checks that there is a provider and that the slug is valid.
+    fn check_provider<'run>(
         &self,
         provider: Option<&'run Provider<'run>>,
     ) -> Result<&'run Provider<'run>, SecretError> {
@@ -190,63 +193,55 @@ impl Allowed<'_> {
             None => Err(self.unresolved("no provider".to_owned(), Unusable::NoProvider)),
             // The slug becomes a path and an argument, so it must be neither `..` nor a flag.
             Some(provider) if !is_slug(&self.granted.slug) => {
-                Err(self.unresolved(provider.shown(), Unusable::NoSlug))
+                Err(self.unresolved(provider.describe(), Unusable::NoSlug))
             }
             Some(provider) => Ok(provider),
         }
     }
 }
 
-fn reveal(
-    allowed: &Allowed<'_>,
+fn read_value(
+    secret: &PermittedSecret<'_>,
     provider: Option<&Provider<'_>>,
 ) -> Result<ResolvedSecret, SecretError> {
-    let request = allowed.request;
-    let provider = allowed.ask(provider)?;
-    let unresolved = |provider, cause| Err(allowed.unresolved(provider, cause));
-    let value = match provider.value(&allowed.granted.slug) {
+    let PermittedSecret { request, granted } = secret;
+    let provider = secret.check_provider(provider)?;
+    let unresolved = |cause| Err(secret.unresolved(provider.describe(), cause));
+    let value = match provider.value(&granted.slug) {
         Ok(value) => value,
         Err(Unusable::Cancelled { signal }) => return Err(SecretError::Cancelled { signal }),
-        Err(cause) => return unresolved(provider.shown(), cause),
+        Err(cause) => return unresolved(cause),
     };
-    let entries = allowed.granted.entries.iter();
+    let entries = granted.entries.iter();
     let field = entries
         .filter(|entry| entry.kind != SecretKind::Opaque)
         .find_map(|entry| entry.field_of_variable(&request.variable));
-    let value = match field.map(|field| field_of(&value, field)).transpose() {
-        Ok(chosen) => chosen.unwrap_or(value),
-        Err(cause) => return unresolved(provider.shown(), cause),
+    let value = match field.map(|field| extract_field(&value, field)).transpose() {
+        Ok(extracted) => extracted.unwrap_or(value),
+        Err(cause) => return unresolved(cause),
     };
-    if let Some(cause) = unfit(value.bytes()) {
-        return unresolved(provider.shown(), cause);
+    if value.bytes().is_empty() {
+        return unresolved(Unusable::Empty);
+    }
+    if value.bytes().contains(&0) {
+        return unresolved(Unusable::Nul);
     }
     Ok(ResolvedSecret {
         variable: request.variable.clone(),
         value,
-        reveal: Some(Reveal {
+        source: Some(SecretSource {
             reference: match &request.reference {
-                SecretReference::OAuth(_) => shown(&request.reference),
-                _ => format!("vault {}", allowed.granted.slug),
+                SecretReference::OAuth(_) => describe_reference(&request.reference),
+                _ => format!("vault {}", granted.slug),
             },
             provider: provider.name(),
-            permission: allowed.granted.permission.clone(),
+            permission: granted.permission.clone(),
         }),
     })
 }
 
-/// Why a value cannot be stored in a variable.
-fn unfit(value: &[u8]) -> Option<Unusable> {
-    if value.is_empty() {
-        Some(Unusable::Empty)
-    } else if value.contains(&0) {
-        Some(Unusable::Nul)
-    } else {
-        None
-    }
-}
-
 /// Extracts one field of a structured value: a consumer of one field does not get the others.
-fn field_of(value: &Secret, field: &str) -> Result<Secret, Unusable> {
+fn extract_field(value: &Secret, field: &str) -> Result<Secret, Unusable> {
     let missing = || Unusable::NoField {
         field: excerpt(field),
     };
@@ -259,7 +254,7 @@ fn field_of(value: &Secret, field: &str) -> Result<Secret, Unusable> {
     }
 }
 
-/// The provider's value without one trailing newline, which most files have.
+/// Removes one trailing newline, which most files have.
 fn without_newline(mut bytes: Vec<u8>) -> Secret {
     if bytes.last() == Some(&b'\n') {
         bytes.pop();

@@ -3,19 +3,22 @@
 //! All values are searched at once with the Aho-Corasick automaton (1975): the time is linear in the
 //! text, even if values or text are repetitive.
 
+use crate::covered::Covered;
+use spec::document::escape_pointer_step;
 use spec::egress_report::EgressReport;
 use spec::path::escape;
 use spec::report::{Denial, Plan, Report};
 use spec::secret::Secret;
 
-/// The replacement of a value.
 pub(crate) const MASK: &str = "***";
+/// Where a message shortens a text.
+const ELLIPSIS: &str = "…";
 /// Shorter values are not searched: they occur in nearly every text.
 pub const VALUE_BYTES_MIN: usize = 4;
 /// Shorter lines of a multi-line value are not searched separately.
 const LINE_BYTES_MIN: usize = 8;
 
-/// The values to mask.
+/// The secret values that are replaced in output and reports.
 #[derive(Debug, Default)]
 pub struct Masks {
     values: Vec<Secret>,
@@ -31,38 +34,34 @@ impl Masks {
         true
     }
 
-    /// Masks a text.
+    /// Replaces each secret value in `text`.
     pub fn mask_text(&self, text: &mut String) {
-        let patterns: Vec<Secret> = self
-            .values
-            .iter()
-            .flat_map(|value| patterns(value.bytes()))
-            .collect();
-        Finder::new(&patterns).mask_text(text);
+        Finder::new(&self.patterns()).mask_text(text);
     }
 
-    /// Masks all texts in the report that the body, or a component that repeats a value, produced.
+    /// Masks all texts in the report that may repeat a value.
     pub fn mask_report(&self, report: &mut Report) {
         if self.values.is_empty() {
             return;
         }
-        let patterns: Vec<Secret> = self
-            .values
-            .iter()
-            .flat_map(|value| patterns(value.bytes()))
-            .collect();
+        let patterns = self.patterns();
         Finder::new(&patterns).mask_report(report);
-        // Host names are in lower case: a value in a name has lost its capitals.
+        // Host names are stored in lower case.
         let lowered: Vec<Secret> = patterns
             .iter()
-            .map(|one| Secret::new(one.bytes().to_ascii_lowercase()))
+            .map(|pattern| Secret::new(pattern.bytes().to_ascii_lowercase()))
             .collect();
         Finder::new(&lowered).mask_names(report);
     }
+
+    fn patterns(&self) -> Vec<Secret> {
+        let values = self.values.iter();
+        values.flat_map(|value| patterns(value.bytes())).collect()
+    }
 }
 
-/// The patterns of one value: the value without surrounding white space, its escaped forms in messages
-/// and JSON, and each sufficiently long line of a multi-line value.
+/// The patterns of one value: the value without surrounding white space, its escaped forms in messages,
+/// JSON and JSON pointers, and each line of at least [`LINE_BYTES_MIN`] of a multi-line value.
 fn patterns(value: &[u8]) -> Vec<Secret> {
     let trimmed = value.trim_ascii();
     let base = if trimmed.len() < VALUE_BYTES_MIN {
@@ -82,16 +81,19 @@ fn patterns(value: &[u8]) -> Vec<Secret> {
             lines
                 .into_iter()
                 .map(<[u8]>::trim_ascii)
-                .filter(|line| LINE_BYTES_MIN <= line.len())
+                .filter(|line| line.len() >= LINE_BYTES_MIN)
                 .map(<[u8]>::to_vec),
         );
     }
     for index in 0..found.len() {
         let escaped = escape(&found[index]);
-        let quoted = std::str::from_utf8(&found[index]).ok().map(quoted);
-        // A message may quote JSON and is escaped itself.
-        let both = quoted.as_ref().map(|text| escape(text.as_bytes()));
-        for form in [Some(escaped), quoted, both].into_iter().flatten() {
+        let text = std::str::from_utf8(&found[index]).ok();
+        let quoted = text.map(quoted);
+        let step = text.map(escape_pointer_step);
+        // A message may quote JSON or contain a pointer, and is escaped itself.
+        let both = |form: &Option<String>| form.as_ref().map(|text| escape(text.as_bytes()));
+        let forms = [Some(escaped), both(&quoted), both(&step), quoted, step];
+        for form in forms.into_iter().flatten() {
             if !found.iter().any(|known| known == form.as_bytes()) {
                 found.push(form.into_bytes());
             }
@@ -100,7 +102,7 @@ fn patterns(value: &[u8]) -> Vec<Secret> {
     found.into_iter().map(Secret::new).collect()
 }
 
-/// The JSON form without the quotation marks.
+/// Encodes `text` as a JSON string, without the quotation marks.
 fn quoted(text: &str) -> String {
     let written = serde_json::Value::String(text.to_owned()).to_string();
     written
@@ -118,11 +120,10 @@ struct Finder {
     nodes: Vec<Node>,
     /// The transitions of the root, by byte.
     first: Vec<usize>,
-    /// Whether a replacement can create another match: only if a value contains the mask character.
-    again: bool,
+    /// Whether a replacement can create a match: only if a value contains the mask character.
+    can_rematch: bool,
 }
 
-/// One prefix of a pattern.
 #[derive(Clone, Copy)]
 struct Node {
     byte: u8,
@@ -157,20 +158,20 @@ impl Finder {
             depth: 0,
             longest: 0,
         };
-        let total: usize = patterns.iter().map(|one| one.bytes().len()).sum();
+        let total: usize = patterns.iter().map(|pattern| pattern.bytes().len()).sum();
         let mut finder = Self {
             // Allocated at full size: a growing vector leaves copies of the values in freed memory.
             nodes: Vec::with_capacity(total + 1),
             first: vec![ROOT; 256],
-            again: patterns
+            can_rematch: patterns
                 .iter()
-                .any(|one| one.bytes().contains(&MASK.as_bytes()[0])),
+                .any(|pattern| pattern.bytes().contains(&MASK.as_bytes()[0])),
         };
         finder.nodes.push(root);
         for pattern in patterns {
             finder.add(pattern.bytes());
         }
-        finder.link();
+        finder.set_fallbacks();
         finder
     }
 
@@ -178,14 +179,14 @@ impl Finder {
         let mut state = ROOT;
         for byte in pattern {
             state = match self.child(state, *byte) {
-                ROOT => self.grow(state, *byte),
-                known => known,
+                ROOT => self.add_child(state, *byte),
+                child => child,
             };
         }
         self.nodes[state].longest = pattern.len();
     }
 
-    fn grow(&mut self, state: usize, byte: u8) -> usize {
+    fn add_child(&mut self, state: usize, byte: u8) -> usize {
         let new = self.nodes.len();
         let parent = self.nodes[state];
         self.nodes.push(Node {
@@ -215,7 +216,7 @@ impl Finder {
     }
 
     /// Sets the fallbacks, shorter prefixes first.
-    fn link(&mut self) {
+    fn set_fallbacks(&mut self) {
         let mut order = vec![ROOT];
         let mut next = 0;
         while let Some(state) = order.get(next).copied() {
@@ -245,9 +246,9 @@ impl Finder {
         }
     }
 
-    /// The bytes of `text` that belong to a value; `None` if there are none. With `cut`, the text is
-    /// truncated: a prefix of a value at its end counts as well.
-    fn covered(&self, text: &[u8], cut: bool) -> Option<Covered> {
+    /// Finds the bytes of `text` that belong to a value; `None` if there are none. In a truncated
+    /// text, a prefix of a value at its end counts as well.
+    fn covered(&self, text: &[u8], is_truncated: bool) -> Option<Covered> {
         let mut covered: Option<Covered> = None;
         let mut cover = |from, to| {
             covered
@@ -258,38 +259,54 @@ impl Finder {
         for (index, byte) in text.iter().enumerate() {
             state = self.step(state, *byte);
             let longest = self.nodes[state].longest;
-            if 0 < longest {
+            if longest > 0 {
                 cover(index + 1 - longest, index + 1);
             }
         }
         let depth = self.nodes[state].depth;
-        if cut && 0 < depth {
+        if is_truncated && depth > 0 {
             cover(text.len() - depth, text.len());
         }
         covered
     }
 
-    fn mask(&self, text: &mut Vec<u8>, cut: bool) {
-        while let Some(covered) = self.covered(text, cut) {
+    fn mask(&self, text: &mut Vec<u8>, is_truncated: bool) {
+        while let Some(covered) = self.covered(text, is_truncated) {
             covered.replace_in(text);
-            // The text now ends with the mask.
-            if !self.again {
+            if !self.can_rematch {
                 return;
             }
-            if cut {
+            // The end is masked. The mask there may be a prefix of a value.
+            if is_truncated {
                 return self.mask(text, false);
             }
         }
     }
 
     fn mask_text(&self, text: &mut String) {
-        if self.covered(text.as_bytes(), false).is_none() {
+        self.mask_string(text, false);
+    }
+
+    fn mask_string(&self, text: &mut String, is_truncated: bool) {
+        if self.covered(text.as_bytes(), is_truncated).is_none() {
             return;
         }
         let mut bytes = std::mem::take(text).into_bytes();
-        self.mask(&mut bytes, false);
+        self.mask(&mut bytes, is_truncated);
         *text = String::from_utf8(bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    }
+
+    /// Masks a text that may quote shortened texts: before each ellipsis, a prefix of a value counts.
+    fn mask_message(&self, text: &mut String) {
+        self.mask_text(text);
+        let mut parts: Vec<String> = text.split(ELLIPSIS).map(str::to_owned).collect();
+        if let Some((_last, shortened)) = parts.split_last_mut() {
+            for part in shortened {
+                self.mask_string(part, true);
+            }
+        }
+        *text = parts.join(ELLIPSIS);
     }
 
     fn mask_json(&self, value: &mut serde_json::Value) {
@@ -365,36 +382,37 @@ impl Finder {
             bound_programs: _,
             runner: _,
             image: _,
-            // The runs of the preparation end before a secret is requested.
+            // Preparation runs end before a secret is read.
             preparation: _,
         } = plan;
         for stream in [stdout, stderr] {
-            let cut = 0 < stream.dropped_bytes;
             if let Some(captured) = &mut stream.captured {
-                self.mask(captured, cut);
+                self.mask(captured, stream.dropped_bytes > 0);
             }
         }
         if let Some(output) = output {
             self.mask_output(output);
         }
-        let errors = outputs.iter_mut().filter_map(|one| one.error.as_mut());
+        let errors = outputs
+            .iter_mut()
+            .filter_map(|output| output.error.as_mut());
         for error in errors.chain(error) {
-            self.mask_text(&mut error.message);
-            error.hint.iter_mut().for_each(|hint| self.mask_text(hint));
+            self.mask_message(&mut error.message);
+            error
+                .hint
+                .iter_mut()
+                .for_each(|hint| self.mask_message(hint));
         }
         for denial in denials {
             self.mask_denial(denial);
         }
         self.mask_egress(egress);
-        for text in argv
-            .iter_mut()
-            .chain(warnings.iter_mut().map(|warning| &mut warning.message))
-        {
-            self.mask_text(text);
+        argv.iter_mut().for_each(|text| self.mask_text(text));
+        for warning in warnings {
+            self.mask_message(&mut warning.message);
         }
     }
 
-    /// Masks the fields that contain host names.
     fn mask_names(&self, report: &mut Report) {
         for denial in &mut report.denials {
             self.mask_denial(denial);
@@ -422,81 +440,11 @@ impl Finder {
             lost_datagrams: _,
             published: _,
         } = egress;
-        let reached = hosts.iter_mut().map(|one| &mut one.host);
-        let silent = unreachable.iter_mut().map(|one| &mut one.host);
-        reached.chain(silent).for_each(|host| self.mask_text(host));
-    }
-}
-
-/// The bytes of a text that belong to a value, one bit each, so that memory does not depend on the number
-/// of values.
-struct Covered {
-    bits: Vec<u64>,
-    bytes: usize,
-    /// The last added range, merged with adjacent ranges: all its bits are set.
-    solid: std::ops::Range<usize>,
-}
-
-impl Covered {
-    fn none_of(bytes: usize) -> Self {
-        Self {
-            bits: vec![0; bytes.div_ceil(64)],
-            bytes,
-            solid: 0..0,
-        }
-    }
-
-    /// Adds a range. Its end is not before the end of any earlier range.
-    fn add(&mut self, from: usize, to: usize) {
-        if self.solid.end < from {
-            self.set(from, to);
-            self.solid = from..to;
-            return;
-        }
-        self.set(from, self.solid.start);
-        self.set(self.solid.end, to);
-        self.solid = self.solid.start.min(from)..to.max(self.solid.end);
-    }
-
-    fn set(&mut self, from: usize, to: usize) {
-        for index in from..to {
-            self.bits[index / 64] |= 1 << (index % 64);
-        }
-    }
-
-    fn has(&self, index: usize) -> bool {
-        index < self.bytes && self.bits[index / 64] & (1 << (index % 64)) != 0
-    }
-
-    /// Replaces each run of set bytes by one mask.
-    fn replace_in(&self, text: &mut Vec<u8>) {
-        let mask = MASK.as_bytes();
-        let mut written = 0;
-        let mut read = 0;
-        while read < text.len() {
-            if !self.has(read) {
-                text[written] = text[read];
-                written += 1;
-                read += 1;
-                continue;
-            }
-            let mut end = read;
-            while self.has(end) {
-                end += 1;
-            }
-            if end == text.len() {
-                // A prefix of a value may be shorter than the mask.
-                text[written..].fill(0);
-                text.truncate(written);
-                text.extend_from_slice(mask);
-                return;
-            }
-            text[written..written + mask.len()].copy_from_slice(mask);
-            written += mask.len();
-            read = end;
-        }
-        text[written..].fill(0);
-        text.truncate(written);
+        let reached = hosts.iter_mut().map(|traffic| &mut traffic.host);
+        let unreached = unreachable.iter_mut().map(|entry| &mut entry.host);
+        reached
+            .chain(unreached)
+            .for_each(|host| self.mask_text(host));
     }
 }
 
@@ -554,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_of_a_value_is_masked_only_where_the_text_was_cut() {
+    fn a_prefix_of_a_value_is_masked_only_at_the_end_of_a_truncated_text() {
         for (text, expected) in [
             (&b"x s3cre"[..], "x ***"),
             (b"x s", "x ***"),
@@ -568,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_masked_before_anybody_encodes_them() {
+    fn bytes_that_are_not_utf_8_are_masked_before_they_are_encoded() {
         let value: &[u8] = b"\xff\xfe\x00\x80";
         let mut report = Report::new("id".to_owned(), Outcome::Exited);
         report.stdout.captured = Some([b"<", value, b">\xf0"].concat());
@@ -581,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_the_body_says_in_a_report_is_masked() {
+    fn all_texts_of_the_body_in_a_report_are_masked() {
         let secret = "can\"ary\n7f3a";
         let mut report = Report::new("id".to_owned(), Outcome::Failed);
         let said = |text: &str| format!("<{text}>");
@@ -628,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_was_put_into_a_name_is_masked_in_whatever_case_it_came() {
+    fn a_value_in_a_host_name_is_masked_in_either_case() {
         let name = |host: &str| format!("{host}.evil.com");
         let mut report = Report::new("id".to_owned(), Outcome::Exited);
         for host in ["S3cretValue", "s3cretvalue"] {
@@ -669,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_json_itself_or_a_number_is_not_found_in_the_output_document() {
+    fn json_values_and_numbers_are_masked_in_the_output_document() {
         let values: [(&[u8], _); 3] = [
             (br#"{"a":"b","c":1}"#, json!({"a": "b", "c": 1})),
             (br#"["a","b"]"#, json!({"x": ["a", "b"]})),
@@ -683,7 +631,53 @@ mod tests {
     }
 
     #[test]
-    fn short_values_are_not_looked_for() {
+    fn a_value_that_a_message_cuts_is_masked() {
+        use spec::io::contract::{Contract, read_document};
+        let contract = Contract::compile(&json!({"type": "array"})).expect("compiled");
+        let mismatch = |text: &str| {
+            let found = contract.validate(&json!(text)).expect_err("no list");
+            format!("/: {}; /: other", found[0].message)
+        };
+        let wide = |text: &str| match read_document(text.as_bytes(), usize::MAX) {
+            Ok(_) => unreachable!("it needs more than 64 bits"),
+            Err(error) => error.to_string(),
+        };
+        let cases = [
+            ("S\"cret/7f3a~12", "x", &mismatch as &dyn Fn(&str) -> String),
+            ("918273645564738291", "1", &wide),
+        ];
+        for (secret, filler, message_of) in cases {
+            let mut masks = Masks::default();
+            assert!(masks.add(secret.as_bytes()));
+            for length in 215..245 {
+                let message = message_of(&(filler.repeat(length) + secret));
+                let mut report = Report::new("id".to_owned(), Outcome::Failed);
+                report.warnings = vec![WarningReport::new("w", message.clone())];
+                report.error = Some(ErrorReport {
+                    code: "invalid-output".to_owned(),
+                    message: message.clone(),
+                    hint: Some(message),
+                });
+                masks.mask_report(&mut report);
+                let text = serde_json::to_string(&report).expect("serialised");
+                let start = format!("{filler}{}", &secret[..1]);
+                assert!(!text.contains(&start), "{length}: {text}");
+                assert!(text.contains(filler), "{length}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_in_a_json_pointer_is_masked() {
+        let secret = "a/b~c\\d\te";
+        let pointer = format!("/{}", spec::document::escape_pointer_step(secret));
+        for text in [&pointer, &escape(pointer.as_bytes())] {
+            assert_eq!(masked(&[secret.as_bytes()], text.as_bytes(), false), "/***");
+        }
+    }
+
+    #[test]
+    fn short_values_are_not_searched() {
         let mut masks = Masks::default();
         assert!(!masks.add(b"abc"));
         let mut report = Report::new("id".to_owned(), Outcome::Exited);
@@ -693,7 +687,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_of_repetitions_is_read_once() {
+    fn a_long_repetitive_text_is_masked_in_linear_time() {
         // With quadratic time in either size, this takes hours.
         let value = vec![b'a'; 64 << 10];
         let mut almost = vec![b'a'; 8 << 20];
@@ -717,7 +711,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_value_is_ever_left_in_a_masked_text(
+        fn a_masked_text_contains_no_value(
             values in prop::collection::vec(word(VALUE_BYTES_MIN), 1..4),
             pieces in prop::collection::vec(prop_oneof![
                 word(0).prop_map(Err),

@@ -1,7 +1,7 @@
 //! Runs a program of the host with a time limit and an output limit.
 //!
-//! The program runs in its own process group, which is killed before the function returns, and is started
-//! without a shell. Its standard error is discarded, since it may quote the value.
+//! The program is started without a shell, in its own process group, which is killed before [`run`]
+//! returns. Its standard error is discarded, because it may quote the value.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -25,88 +25,86 @@ use sys::file::errno_of;
 use sys::process::kill;
 use sys::signal;
 
-/// Interval between two checks whether to continue.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Interval between two calls of [`Invocation::is_cancelled`].
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The inputs of a program.
+/// A program and its inputs.
 #[derive(Clone, Copy)]
-pub struct Question<'run> {
-    /// The program and its arguments.
-    pub words: &'run [String],
+pub struct Invocation<'run> {
+    pub argv: &'run [String],
     /// The data on standard input.
     pub input: &'run [u8],
     /// The complete environment.
     pub environment: &'run [EnvironmentEntry],
-    /// The time limit.
-    pub deadline: Duration,
+    pub timeout: Duration,
     /// A signalfd: waiting stops when a signal arrives that ends the run.
     pub signals: Option<BorrowedFd<'run>>,
     /// Whether waiting must stop.
-    pub is_over: &'run dyn Fn() -> bool,
+    pub is_cancelled: &'run dyn Fn() -> bool,
 }
 
 /// Omits input and variables: they may contain secrets.
-impl std::fmt::Debug for Question<'_> {
+impl std::fmt::Debug for Invocation<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
-            .debug_struct("Question")
-            .field("words", &self.words)
+            .debug_struct("Invocation")
+            .field("argv", &self.argv)
             .finish_non_exhaustive()
     }
 }
 
-/// The output of a program.
+/// Exit status and output of a program.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ProgramOutput {
     pub status: ExitStatus,
-    /// Its standard output, at most [`VALUE_BYTES_MAX`] and a newline.
-    pub output: Secret,
+    /// At most [`VALUE_BYTES_MAX`] and a newline.
+    pub stdout: Secret,
 }
 
 /// Runs a program and returns its output.
 ///
 /// # Errors
-/// [`Unusable`]: the start failed, the output is too long, the time is over, or the caller requested an
-/// end.
-pub fn ask(question: &Question<'_>) -> Result<Answer, Unusable> {
-    let mut asked = start(question)?;
+/// [`Unusable`]: the start failed, the output is too long, the timeout has passed, or the caller
+/// cancelled.
+pub fn run(invocation: &Invocation<'_>) -> Result<ProgramOutput, Unusable> {
+    let mut program = start(invocation)?;
     // Allocated at full size: a growing vector leaves copies of the secret in freed memory.
     let mut bytes = Vec::with_capacity(VALUE_BYTES_MAX + 1);
-    let followed = asked.follow(&mut bytes, question);
+    let read = program.read_to_exit(&mut bytes, invocation);
     // The process group is gone when this returns, also after an error.
-    let ended = asked.end();
-    let output = Secret::new(bytes);
-    let status = followed.and(ended)?;
-    Ok(Answer { status, output })
+    let ended = program.end();
+    let stdout = Secret::new(bytes);
+    let status = read.and(ended)?;
+    Ok(ProgramOutput { status, stdout })
 }
 
-struct RunningProvider {
+struct RunningProgram {
     child: Child,
     pid: i32,
     pidfd: OwnedFd,
     output: File,
 }
 
-fn start(question: &Question<'_>) -> Result<RunningProvider, Unusable> {
-    let (program, rest) = question
-        .words
+fn start(invocation: &Invocation<'_>) -> Result<RunningProgram, Unusable> {
+    let (program, arguments) = invocation
+        .argv
         .split_first()
         .ok_or_else(|| Unusable::NotStarted(std::io::ErrorKind::InvalidInput.into()))?;
     let mut command = Command::new(program);
     command
-        .args(rest)
+        .args(arguments)
         .env_clear()
-        .stdin(input(question.input).map_err(Unusable::NotStarted)?)
+        .stdin(input(invocation.input).map_err(Unusable::NotStarted)?)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .process_group(0);
-    for (name, value) in question.environment {
+    for (name, value) in invocation.environment {
         command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
     }
     let mut child = command.spawn().map_err(Unusable::NotStarted)?;
     let pid = i32::try_from(child.id()).map_err(|_range| Unusable::Lost(Errno::RANGE))?;
     let output = child.stdout.take().map(OwnedFd::from);
-    let followed = Pid::from_raw(pid)
+    let opened = Pid::from_raw(pid)
         .ok_or(Errno::SRCH)
         .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()))
         .and_then(|pidfd| {
@@ -114,15 +112,15 @@ fn start(question: &Question<'_>) -> Result<RunningProvider, Unusable> {
             rustix::io::ioctl_fionbio(&output, true)?;
             Ok((pidfd, output))
         });
-    match followed {
-        Ok((pidfd, output)) => Ok(RunningProvider {
+    match opened {
+        Ok((pidfd, output)) => Ok(RunningProgram {
             child,
             pid,
             pidfd,
             output: File::from(output),
         }),
         Err(errno) => {
-            // The program cannot be monitored, so it is killed.
+            // Without a pidfd the program cannot be waited for with a timeout.
             let ended = kill(-pid, libc::SIGKILL)
                 .and_then(|()| child.wait().map_err(|error| errno_of(&error)));
             Err(Unusable::Lost(ended.err().unwrap_or(errno)))
@@ -130,7 +128,7 @@ fn start(question: &Question<'_>) -> Result<RunningProvider, Unusable> {
     }
 }
 
-/// A memory file instead of a pipe: no writer is needed while the program runs.
+/// Uses a memory file instead of a pipe: no writer is needed while the program runs.
 fn input(bytes: &[u8]) -> std::io::Result<Stdio> {
     if bytes.is_empty() {
         return Ok(Stdio::null());
@@ -141,32 +139,37 @@ fn input(bytes: &[u8]) -> std::io::Result<Stdio> {
     Ok(Stdio::from(file))
 }
 
-impl RunningProvider {
-    /// Reads until the program exits, the output is too long, the time is over, or a signal arrives.
-    fn follow(&mut self, bytes: &mut Vec<u8>, question: &Question<'_>) -> Result<(), Unusable> {
-        let (signals, deadline) = (question.signals, question.deadline);
+impl RunningProgram {
+    fn read_to_exit(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        invocation: &Invocation<'_>,
+    ) -> Result<(), Unusable> {
+        let (signals, timeout) = (invocation.signals, invocation.timeout);
         let started = Instant::now();
-        let mut open = true;
+        let mut is_open = true;
         loop {
-            let left = deadline.saturating_sub(started.elapsed());
+            let left = timeout.saturating_sub(started.elapsed());
             if left.is_zero() {
-                let seconds = deadline.as_secs();
-                return Err(Unusable::Late { seconds });
+                let seconds = timeout.as_secs();
+                return Err(Unusable::TimedOut { seconds });
             }
-            if (question.is_over)() {
+            if (invocation.is_cancelled)() {
                 return Err(Unusable::Interrupted);
             }
-            let piece = left.min(LOOK_EVERY);
-            let ready = self.wait(open, signals, piece).map_err(Unusable::Lost)?;
+            let interval = left.min(POLL_INTERVAL);
+            let ready = self
+                .wait(is_open, signals, interval)
+                .map_err(Unusable::Lost)?;
             if let (true, Some(signals)) = (ready.signal, signals) {
                 check_signals(signals)?;
             }
-            if ready.output && self.take(bytes)? == Taken::End {
-                open = false;
+            if ready.output && self.read_available(bytes)? == ReadResult::End {
+                is_open = false;
             }
             if ready.ended {
                 // All output of the program is in the pipe. Other holders of the pipe are ignored.
-                while open && self.take(bytes)? == Taken::Bytes {}
+                while is_open && self.read_available(bytes)? == ReadResult::Bytes {}
                 return Ok(());
             }
         }
@@ -174,20 +177,20 @@ impl RunningProvider {
 
     fn wait(
         &self,
-        open: bool,
+        is_open: bool,
         signals: Option<BorrowedFd<'_>>,
-        left: Duration,
+        timeout: Duration,
     ) -> Result<Ready, Errno> {
         let mut fds = vec![PollFd::new(&self.pidfd, PollFlags::IN)];
-        if open {
+        if is_open {
             fds.push(PollFd::new(&self.output, PollFlags::IN));
         }
         if let Some(signals) = signals {
             fds.push(PollFd::from_borrowed_fd(signals, PollFlags::IN));
         }
         let timeout = Timespec {
-            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
+            tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
         };
         match poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => (),
@@ -199,36 +202,35 @@ impl RunningProvider {
         };
         Ok(Ready {
             ended: is_ready(0),
-            output: open && is_ready(1),
-            signal: is_ready(usize::from(open) + 1),
+            output: is_open && is_ready(1),
+            signal: is_ready(usize::from(is_open) + 1),
         })
     }
 
-    /// Reads the available output.
-    fn take(&mut self, bytes: &mut Vec<u8>) -> Result<Taken, Unusable> {
+    fn read_available(&mut self, bytes: &mut Vec<u8>) -> Result<ReadResult, Unusable> {
         let mut chunk = [0; 4_096];
         let read = self.output.read(&mut chunk);
-        let taken = match read {
-            Ok(0) => Ok(Taken::End),
+        let result = match read {
+            Ok(0) => Ok(ReadResult::End),
             // Never exceed the reserved capacity.
-            Ok(count) if bytes.capacity() - bytes.len() < count => Err(Unusable::TooLong),
+            Ok(count) if count > bytes.capacity() - bytes.len() => Err(Unusable::TooLong),
             Ok(count) => {
                 bytes.extend_from_slice(&chunk[..count]);
-                Ok(Taken::Bytes)
+                Ok(ReadResult::Bytes)
             }
             Err(error) => match error.kind() {
                 std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted => {
-                    Ok(Taken::Nothing)
+                    Ok(ReadResult::Nothing)
                 }
                 _ => Err(Unusable::Lost(errno_of(&error))),
             },
         };
         chunk.fill(0);
         std::hint::black_box(&chunk);
-        taken
+        result
     }
 
-    /// Kills the process group and reaps the program; the pid identifies the group until then.
+    /// Kills the process group and reaps the program: until then the pid identifies the group.
     fn end(&mut self) -> Result<ExitStatus, Unusable> {
         match kill(-self.pid, libc::SIGKILL) {
             Ok(()) | Err(Errno::SRCH) => self.child.wait(),
@@ -242,15 +244,13 @@ impl RunningProvider {
     }
 }
 
-/// Result of reading the output.
 #[derive(PartialEq, Eq)]
-enum Taken {
+enum ReadResult {
     Bytes,
     Nothing,
     End,
 }
 
-/// The events that ended a wait.
 struct Ready {
     ended: bool,
     output: bool,
@@ -267,9 +267,9 @@ fn check_signals(signals: BorrowedFd<'_>) -> Result<(), Unusable> {
     Ok(())
 }
 
-/// Describes an exit status.
+/// Describes an exit status, for messages.
 #[must_use]
-pub fn described(status: ExitStatus) -> String {
+pub fn describe_status(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("signal {signal}"),

@@ -3,21 +3,20 @@
 use std::os::unix::ffi::OsStrExt as _;
 
 use crate::error::Unusable;
-use crate::{Around, VALUE_BYTES_MAX, command, directory};
+use crate::{Context, VALUE_BYTES_MAX, command, directory};
 use spec::path::escape;
 use spec::secret::Secret;
 use spec::sources_policy::SecretsProvider;
 
-/// The host's provider with its context.
 #[derive(Debug)]
 pub(super) struct Provider<'run> {
     kind: &'run SecretsProvider,
-    around: Around<'run>,
+    context: Context<'run>,
 }
 
 impl<'run> Provider<'run> {
-    pub(super) const fn new(kind: &'run SecretsProvider, around: Around<'run>) -> Self {
-        Self { kind, around }
+    pub(super) const fn new(kind: &'run SecretsProvider, context: Context<'run>) -> Self {
+        Self { kind, context }
     }
 
     /// The name of the provider in the report.
@@ -29,7 +28,8 @@ impl<'run> Provider<'run> {
         }
     }
 
-    pub(super) fn shown(&self) -> String {
+    /// Describes the provider, for messages.
+    pub(super) fn describe(&self) -> String {
         match self.kind {
             SecretsProvider::Directory(path) => {
                 format!("the directory {}", escape(path.as_os_str().as_bytes()))
@@ -48,20 +48,21 @@ impl<'run> Provider<'run> {
     pub(super) fn value(&self, slug: &str) -> Result<Secret, Unusable> {
         match self.kind {
             SecretsProvider::Directory(path) => directory::read(path, slug),
-            SecretsProvider::Environment { prefix } => self.of_environment(prefix, slug),
-            SecretsProvider::Command(words) => command::ask(words, slug, self.around),
+            SecretsProvider::Environment { prefix } => self.read_variable(prefix, slug),
+            SecretsProvider::Command(words) => {
+                command::read(words, slug, self.context, command::TIMEOUT)
+            }
         }
     }
 
-    fn of_environment(&self, prefix: &str, slug: &str) -> Result<Secret, Unusable> {
+    fn read_variable(&self, prefix: &str, slug: &str) -> Result<Secret, Unusable> {
         let variable = format!("{prefix}{}", variable_of_slug(slug));
-        let mut known = self.around.environment.iter();
-        let found = known.rfind(|(name, _)| name == variable.as_bytes());
-        match found {
+        let mut entries = self.context.environment.iter();
+        match entries.rfind(|(name, _)| name == variable.as_bytes()) {
             None => Err(Unusable::NoVariable {
                 variable: escape(variable.as_bytes()),
             }),
-            Some((_, value)) if VALUE_BYTES_MAX < value.len() => Err(Unusable::TooLong),
+            Some((_, value)) if value.len() > VALUE_BYTES_MAX => Err(Unusable::TooLong),
             Some((_, value)) => Ok(Secret::new(value.clone())),
         }
     }
@@ -86,11 +87,11 @@ mod tests {
             (b"VAULT_PROD_DB_PASSWORD".to_vec(), b"s3cret\n".to_vec()),
             (b"VAULT_LONG".to_vec(), vec![b'x'; VALUE_BYTES_MAX + 1]),
         ];
-        let around = Around {
+        let context = Context {
             environment: &environment,
             signals: None,
         };
-        let provider = Provider::new(&kind, around);
+        let provider = Provider::new(&kind, context);
         let value = provider.value("prod/db-password").expect("set");
         // Variables keep their trailing newline: only files get one from editors.
         assert_eq!(value.bytes(), b"s3cret\n");

@@ -1,13 +1,18 @@
 //! Sources of files: repositories of GitHub, OCI registries and OCI layouts.
 //!
-//! [`github`] and the registries of [`oci`] share one HTTP client. Downloads are verified before
-//! use and stored in a [`store::StoreDirectory`].
+//! [`github`] and the registries of [`oci`] share one HTTP client, whose requests a process without
+//! rights makes: servers are strangers. Downloads are verified before use and stored in a
+//! [`store::StoreDirectory`].
+//!
+//! The calling process must have one thread: the first request of a client forks it.
 #![forbid(unsafe_code)]
 
+mod answers;
 pub mod github;
 mod http;
 pub mod oci;
 pub mod progress;
+mod verified;
 
 pub use http::Timeouts;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use spec::digest::Digest;
 
-const BAR_COLUMNS: u64 = 24;
+const BAR_COLUMNS: usize = 24;
 /// Digits of an abbreviated digest or commit.
 const SHORT_DIGITS: usize = 12;
 
@@ -119,15 +119,13 @@ fn bar(
     bytes: u64,
     of_bytes: u64,
 ) -> fmt::Result {
-    let done = u128::from(bytes.min(of_bytes)) * u128::from(BAR_COLUMNS);
-    let done = usize::try_from(done / u128::from(of_bytes.max(1))).unwrap_or(0);
-    let columns = usize::try_from(BAR_COLUMNS).unwrap_or(0);
-    let bar = format!("{}{}", "#".repeat(done), "-".repeat(columns - done));
+    let done = u128::from(bytes.min(of_bytes)) * BAR_COLUMNS as u128 / u128::from(of_bytes.max(1));
+    let bar = "#".repeat(usize::try_from(done).unwrap_or(0));
     let digest = digest.to_string();
     let (short, bytes, of_bytes) = (short(&digest), kib(bytes), kib(of_bytes));
     write!(
         formatter,
-        "{activity} {short} [{bar}] {bytes} of {of_bytes}"
+        "{activity} {short} [{bar:-<BAR_COLUMNS$}] {bytes} of {of_bytes}"
     )
 }
 

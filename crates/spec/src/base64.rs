@@ -6,7 +6,7 @@ use ::base64::Engine as _;
 use ::base64::display::Base64Display;
 use ::base64::engine::general_purpose::STANDARD;
 
-/// Bytes, written.
+/// Displays bytes as Base64.
 #[derive(Clone, Copy)]
 pub struct Base64<'bytes>(pub &'bytes [u8]);
 
@@ -16,15 +16,15 @@ impl fmt::Display for Base64<'_> {
     }
 }
 
-/// Nothing of the bytes: they may be a credential.
+/// Omits the bytes: they may be a credential.
 impl fmt::Debug for Base64<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Base64({} bytes)", self.0.len())
     }
 }
 
-/// Reads it; `None` for anything but groups of four digits, of which the last may be padded. Other
-/// bits in the padding would be a second way to write the same: such texts are none either.
+/// Decodes padded Base64; `None` if it is invalid. Non-zero bits in the padding are invalid, so that
+/// bytes have one encoding.
 #[must_use]
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_vectors_are_written_and_read() {
+    fn the_published_vectors_are_encoded_and_decoded() {
         for (bytes, text) in [
             (&b""[..], ""),
             (b"f", "Zg=="),
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_otherwise_is_not_read() {
+    fn other_encodings_are_refused() {
         for text in [
             "Z", "Zg", "Zg=", "Zh==", "Zm9=", "Zg==Zg==", "====", "Z===", "Zm-v", "Zm9v\n", "Z g=",
             "=m9v",

@@ -32,15 +32,15 @@ pub struct CacheRemoval {
     pub bytes: u64,
 }
 
-/// `cache verify`: the result.
+/// `cache verify`: intact and damaged trees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CacheVerdict {
     pub whole: u64,
-    /// Trees that do not match their names. They are removed.
+    /// These trees are removed.
     pub damaged: Vec<DamagedTree>,
 }
 
-/// A tree that does not match its name.
+/// A tree that does not match its digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DamagedTree {
     pub entry: String,

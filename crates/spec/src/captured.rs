@@ -1,7 +1,7 @@
-//! Output of the body in the report. It is stored once and encoded while the report is written.
+//! Output of the body in the report. The bytes are encoded while the report is written.
 //!
-//! Text with replaced bytes is up to three times as long as the bytes, base64 a third longer.
-//! Neither is held in memory as a whole.
+//! Text with replaced bytes is up to three times as long as the bytes, Base64 a third longer.
+//! Neither is stored in memory as a whole.
 
 use std::fmt;
 
@@ -26,16 +26,10 @@ impl StreamReport {
         std::str::from_utf8(self.captured.as_deref()?).ok()
     }
 
-    /// The captured bytes.
+    /// The captured bytes; empty if the stream was not captured.
     #[must_use]
-    pub fn bytes_kept(&self) -> &[u8] {
+    pub fn captured_bytes(&self) -> &[u8] {
         self.captured.as_deref().unwrap_or_default()
-    }
-
-    /// Number of captured bytes.
-    #[must_use]
-    pub fn kept_bytes(&self) -> usize {
-        self.captured.as_ref().map_or(0, Vec::len)
     }
 }
 
@@ -52,20 +46,20 @@ impl Serialize for StreamReport {
     }
 }
 
-/// The document's shape, for the schema.
+/// The fields of the document, for the schema.
 #[cfg(test)]
 #[derive(schemars::JsonSchema)]
 #[schemars(rename = "StreamReport")]
-#[expect(dead_code, reason = "only its fields' names and types are looked at")]
+#[expect(dead_code, reason = "only the names and types of its fields are used")]
 /// One of the body's two output streams.
 pub(crate) struct StreamDocument {
     /// Bytes that the body wrote.
     bytes: u64,
-    /// Bytes of those that were thrown away.
+    /// Bytes of these that were dropped.
     dropped_bytes: u64,
-    /// The text, where it was captured; bytes that are not UTF-8 are replaced.
+    /// The captured text, with U+FFFD for bytes that are not UTF-8; `null`: not captured.
     text: Option<String>,
-    /// The exact bytes, where they were captured and are not UTF-8.
+    /// The captured bytes, if they are not UTF-8.
     text_base64: Option<String>,
 }
 
@@ -104,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exact_bytes_stand_beside_the_text_only_where_it_is_not_exact() {
+    fn bytes_that_are_not_utf_8_are_also_encoded_as_base64() {
         let document = |captured: Option<&[u8]>| {
             let report = StreamReport {
                 captured: captured.map(<[u8]>::to_vec),

@@ -13,36 +13,35 @@ use crate::report::WarningReport;
 pub struct CheckReport {
     /// Whether there are no errors.
     pub valid: bool,
-    /// What it is called: its `name`, else its `id`, else its folder. Absent where it cannot be
-    /// read.
+    /// The `name` of the manifest, else its `id`, else its folder; `null`: it cannot be read.
     pub name: Option<String>,
-    /// Everything that is not accepted: in the manifest, in the documents of its blocks, and in
-    /// the code-workspaces that it refers to.
+    /// Errors in the manifest, in its block documents, and in the code-workspaces that it refers
+    /// to.
     pub errors: Vec<CheckError>,
-    /// What a person should know.
+    /// Warnings.
     pub warnings: Vec<WarningReport>,
-    /// JSON Pointers of what is valid and not acted on, behind `FILE#` where it does not stand in
-    /// the manifest itself.
+    /// JSON Pointers of valid values that have no effect; in other files than the manifest with
+    /// `FILE#` in front.
     pub ignored: Vec<String>,
 }
 
-/// One thing that is not accepted.
+/// An error.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CheckError {
-    /// Stable.
+    /// Stable error code.
     pub code: String,
     /// What was found and what was expected.
     pub message: String,
     /// The file, relative to the workspace.
     pub file: Option<String>,
-    /// Counted from 1.
+    /// Line, counted from 1.
     pub line: Option<u32>,
-    /// Counted from 1, in characters.
+    /// Column in characters, counted from 1.
     pub column: Option<u32>,
-    /// JSON Pointer (RFC 6901) into the file; empty: the whole of it.
+    /// JSON Pointer (RFC 6901) into the file; empty: the whole file.
     pub pointer: Option<String>,
-    /// What to do.
+    /// How to correct the error.
     pub hint: Option<String>,
 }
 

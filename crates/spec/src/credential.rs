@@ -23,35 +23,23 @@ const PREFIXES: [&str; 19] = [
     "pypi-",
     "-----BEGIN",
 ];
-/// Least characters after the prefix: a prefix alone may be a word.
-const CREDENTIAL_CHARACTERS_MIN: usize = 12;
+/// Shorter texts are not credentials: a prefix alone may be a word.
+const CREDENTIAL_BYTES_MIN: usize = 12;
 
 /// The reason for values that are detected by their key.
-const NAMED: &str = "its key says so; the name of a secret ends in `_ref`";
+const BY_KEY: &str = "its key says so; the name of a secret ends in `_ref`";
+/// The reason for values that are detected by their prefix.
+const BY_PREFIX: &str = "it starts like an issued one";
 
-/// Finds the first value below `node` that looks like a credential, and the reason. The text is not
-/// returned.
+/// Finds the first value at or below `node` that looks like a credential, and the reason.
 pub fn find(node: &Node) -> Option<(&Node, &'static str)> {
-    match &node.value {
-        Value::Text(text) => looks_issued(text).then_some((node, "it starts like an issued one")),
-        Value::List(items) => items.iter().find_map(find),
-        Value::Map(entries) => entries.iter().find_map(|(key, value)| {
-            let named = matches!(&value.value, Value::Text(text) if !text.is_empty())
-                && names_a_credential(&key.name);
-            if named {
-                Some((value, NAMED))
-            } else {
-                find(value)
-            }
-        }),
-        Value::Null | Value::Bool(_) | Value::Number(_) => None,
-    }
+    all(node).into_iter().next()
 }
 
 /// Finds the first text at or below `node` with the prefix of an issued credential, under any key.
 pub(crate) fn find_issued(node: &Node) -> Option<(&Node, &'static str)> {
     match &node.value {
-        Value::Text(text) => looks_issued(text).then_some((node, "it starts like an issued one")),
+        Value::Text(text) => looks_issued(text).then_some((node, BY_PREFIX)),
         Value::List(items) => items.iter().find_map(find_issued),
         Value::Map(entries) => entries.iter().find_map(|(_, value)| find_issued(value)),
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
@@ -61,8 +49,7 @@ pub(crate) fn find_issued(node: &Node) -> Option<(&Node, &'static str)> {
 /// Whether `text` has the prefix of an issued credential.
 pub fn looks_issued(text: &str) -> bool {
     let text = text.trim();
-    CREDENTIAL_CHARACTERS_MIN <= text.len()
-        && PREFIXES.iter().any(|prefix| text.starts_with(prefix))
+    text.len() >= CREDENTIAL_BYTES_MIN && PREFIXES.iter().any(|prefix| text.starts_with(prefix))
 }
 
 fn names_a_credential(key: &str) -> bool {
@@ -86,8 +73,8 @@ fn names_a_credential(key: &str) -> bool {
     })
 }
 
-/// Finds all values below `node` that look like a credential, in the order of the text, with the
-/// reasons.
+/// Finds all values at or below `node` that look like a credential, in the order of the text, with
+/// the reasons.
 pub fn all(node: &Node) -> Vec<(&Node, &'static str)> {
     let mut found = Vec::new();
     collect(node, &mut found);
@@ -96,18 +83,19 @@ pub fn all(node: &Node) -> Vec<(&Node, &'static str)> {
 
 fn collect<'document>(node: &'document Node, found: &mut Vec<(&'document Node, &'static str)>) {
     match &node.value {
+        Value::Text(text) if looks_issued(text) => found.push((node, BY_PREFIX)),
         Value::List(items) => items.iter().for_each(|item| collect(item, found)),
         Value::Map(entries) => {
             for (key, value) in entries {
                 match &value.value {
                     Value::Text(text) if !text.is_empty() && names_a_credential(&key.name) => {
-                        found.push((value, NAMED));
+                        found.push((value, BY_KEY));
                     }
                     _ => collect(value, found),
                 }
             }
         }
-        _ => found.extend(find(node)),
+        _ => (),
     }
 }
 
@@ -142,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn issued_credentials_are_known_by_their_start() {
+    fn issued_credentials_are_detected_by_their_prefix() {
         assert!(looks_issued("sk-live-0123456789"));
         assert!(looks_issued("ghp_0123456789abcdef"));
         assert!(!looks_issued("sk-"));

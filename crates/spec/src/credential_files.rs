@@ -1,10 +1,10 @@
-//! Rules for files with credentials, by name and lines: `policies/credential-files.yaml` as data.
+//! Rules that detect files with credentials by name and content: `policies/credential-files.yaml`.
 
 use serde::Deserialize;
 
 const BUILT_IN: &str = include_str!("../../../policies/credential-files.yaml");
-/// Length of the start of a file that is searched, in bytes.
-pub const LOOKED_AT_BYTES: usize = 64 * 1024;
+/// Only this many bytes at the start of a file are searched.
+pub const SEARCHED_BYTES: usize = 64 * 1024;
 
 /// A kind of file with credentials.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -17,7 +17,7 @@ pub struct CredentialRule {
     pub lines: Option<Lines>,
 }
 
-/// Conditions on one line of a file.
+/// Matches a line that contains one of `any` and none of `none`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lines {
@@ -27,7 +27,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Whether a line of `start`, the first [`LOOKED_AT_BYTES`] of a file, matches.
+    /// Whether a line of `start`, the first [`SEARCHED_BYTES`] of a file, matches.
     #[must_use]
     pub fn are_in(&self, start: &[u8]) -> bool {
         let has = |line: &[u8], text: &String| {
@@ -41,10 +41,10 @@ impl Lines {
     }
 }
 
-/// The rules of every build.
+/// Parses the built-in rules.
 ///
 /// # Errors
-/// The parser's message for an invalid list. A test parses the built-in one.
+/// The parser's message; a test parses the built-in list.
 pub fn rules() -> Result<Vec<CredentialRule>, String> {
     serde_saphyr::from_str(BUILT_IN).map_err(|error| error.without_snippet().to_string())
 }
@@ -55,20 +55,20 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn the_list_is_read_and_every_rule_says_something_of_its_own() {
+    fn the_built_in_list_is_valid_and_its_ids_are_unique() {
         let rules = rules().expect("a list");
         let ids: BTreeSet<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
-        assert_eq!(ids.len(), rules.len(), "an id stands twice");
+        assert_eq!(ids.len(), rules.len(), "a duplicate id");
         for rule in &rules {
             assert!(!rule.paths.is_empty(), "{}", rule.id);
             let texts = rule.lines.iter().flat_map(|lines| &lines.any);
             assert!(texts.clone().all(|text| !text.is_empty()), "{}", rule.id);
-            assert!(rule.lines.is_none() || 0 < texts.count(), "{}", rule.id);
+            assert!(rule.lines.is_none() || texts.count() > 0, "{}", rule.id);
         }
     }
 
     #[test]
-    fn one_line_has_to_have_the_one_and_not_the_other() {
+    fn a_line_matches_with_one_of_any_and_none_of_none() {
         let lines = Lines {
             any: vec!["_authToken".to_owned()],
             none: vec!["${".to_owned()],

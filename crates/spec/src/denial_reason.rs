@@ -1,48 +1,49 @@
-//! Why the relay denies what a body tries: one table for reports, messages, schema and `docs/egress.md`.
+//! Why the relay denies a request of the body: one table for reports, messages, schema and
+//! `docs/egress.md`.
 //!
-//! A new reason is a variant and its [`Row`]. All that decides something of a reason matches without
+//! A new reason is a variant and its [`Row`]. Code that depends on the reason matches without
 //! wildcards: the hint of a denial, and the answer of the proxy.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Why something was denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename_all = "kebab-case"))]
 pub enum DenialReason {
-    /// The name is in no list. At the time of a question the port is not known.
+    /// The name is not in the egress list. A DNS query has no port.
     NameNotAllowed,
-    /// The name is allowed at other ports.
+    /// The name is allowed at other ports only.
     PortNotAllowed,
-    /// An address that no name was told, and that is not in the list itself.
+    /// An address that is neither in the egress list nor the synthetic address of a name.
     IpLiteral,
-    /// Outside, the name has no public address.
+    /// The name has no public address.
     ResolvesToPrivate,
-    /// The TLS name is another.
+    /// The TLS server name differs from the name that the body connected to.
     SniMismatch,
-    /// There is no TLS name.
+    /// The TLS ClientHello has no server name.
     NoSni,
-    /// Port 443, and no TLS.
+    /// A connection to port 443 without TLS.
     NotTls,
-    /// The Host header is another name.
+    /// The Host header differs from the name that the body connected to.
     HostMismatch,
-    /// An encrypted ClientHello, where those are refused.
+    /// The policy refuses an encrypted ClientHello.
     Ech,
-    /// Allowed, at a port for which there is no listener.
+    /// An allowed port without a listener.
     PortNotCaptured,
-    /// Neither TCP nor a question for a name.
+    /// Neither TCP nor a DNS query.
     #[cfg_attr(test, schemars(rename = "proto"))]
     Protocol,
-    /// A cap was reached.
+    /// A limit of the relay was reached.
     Limit,
 }
 
-/// What is said of a reason in more than one place.
+/// The texts of a reason.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
     /// The value in reports.
     pub code: &'static str,
-    /// In the line of standard error, after what was denied.
+    /// The reason in the message on standard error.
     pub words: &'static str,
 }
 
@@ -63,7 +64,7 @@ impl DenialReason {
         Self::Limit,
     ];
 
-    /// Its row of the table.
+    /// Its row of the table: how reports and messages name it.
     #[must_use]
     pub const fn row(self) -> Row {
         let (code, words) = match self {
@@ -93,12 +94,21 @@ impl Serialize for DenialReason {
     }
 }
 
+impl<'de> Deserialize<'de> for DenialReason {
+    fn deserialize<From: Deserializer<'de>>(from: From) -> Result<Self, From::Error> {
+        let code = String::deserialize(from)?;
+        let mut reasons = Self::ALL.into_iter();
+        let reason = reasons.find(|reason| reason.row().code == code);
+        reason.ok_or_else(|| de::Error::custom("unknown reason"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_has_each_code_and_the_guide_has_a_row_of_each_in_this_order() {
+    fn the_schema_and_the_guide_list_every_code() {
         let schema = schemars::schema_for!(DenialReason);
         let variants = schema.get("oneOf").and_then(|list| list.as_array());
         let variants = variants.expect("a list of variants");

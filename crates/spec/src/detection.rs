@@ -3,10 +3,10 @@
 //! The bundle and the host's interpreters are arguments: tests need no files.
 
 use crate::did_you_mean::difference;
-use crate::path::RelPath;
+use crate::path::{RelPath, quoted as shell_word};
 use crate::report::WarningReport;
 use crate::run_form::{Run, RunError, RunForm, TextForm, bundle_path, text_form};
-use crate::typescript::{NpmRegistry, TsxLack, typescript};
+use crate::typescript::{NpmRegistry, TsxLack, select_typescript};
 
 const NAMES_LISTED_MAX: usize = 10;
 const NAMES_COMPARED_MAX: usize = 10_000;
@@ -166,6 +166,9 @@ impl RunFormError {
             Self::TargetMissing { path, near, .. } => {
                 let program = format!("for a program of the host write `run: [\"{path}\"]`");
                 match near.as_slice() {
+                    [] if path.contains('/') => {
+                        "name a file by its path from the top of the bundle".to_owned()
+                    }
                     [] => program,
                     near if path.contains(['.', '/']) => {
                         format!("did you mean {}?", near.join(" or "))
@@ -214,12 +217,12 @@ pub fn resolve(
 ) -> Result<ResolvedForm, RunFormError> {
     match run.clone().checked()? {
         Run::Text(text) => match text_form(&text) {
-            TextForm::Shell => Ok(shell(&text, bundle, host, arguments, true)),
-            TextForm::Path => file(&text, bundle, host, arguments),
+            TextForm::Shell => Ok(resolve_shell(&text, bundle, host, arguments, true)),
+            TextForm::Path => resolve_file(&text, bundle, host, arguments),
         },
-        Run::Shell(text) => Ok(shell(&text, bundle, host, arguments, false)),
-        Run::File(path) => file(&path, bundle, host, arguments),
-        Run::Array(words) | Run::Exec(words) => Ok(exec(&words, host, arguments)),
+        Run::Shell(text) => Ok(resolve_shell(&text, bundle, host, arguments, false)),
+        Run::File(path) => resolve_file(&path, bundle, host, arguments),
+        Run::Array(words) | Run::Exec(words) => Ok(resolve_exec(&words, host, arguments)),
     }
 }
 
@@ -237,7 +240,7 @@ pub fn check_target(run: &Run, bundle: &dyn BundleView) -> Result<(), RunFormErr
     resolve(run, bundle, &everything, &[]).map(|_| ())
 }
 
-fn exec(words: &[String], host: &Interpreters, arguments: &[Vec<u8>]) -> ResolvedForm {
+fn resolve_exec(words: &[String], host: &Interpreters, arguments: &[Vec<u8>]) -> ResolvedForm {
     let mut argv: Vec<Vec<u8>> = words.iter().map(|word| word.clone().into_bytes()).collect();
     argv.extend_from_slice(arguments);
     let program = words.first().map_or("", String::as_str);
@@ -262,7 +265,7 @@ fn exec(words: &[String], host: &Interpreters, arguments: &[Vec<u8>]) -> Resolve
     }
 }
 
-fn shell(
+fn resolve_shell(
     text: &str,
     bundle: &dyn BundleView,
     host: &Interpreters,
@@ -313,6 +316,13 @@ fn looks_like_a_file(text: &str, bundle: &dyn BundleView) -> Option<String> {
         "js" | "mjs" | "cjs" => "node",
         _ => "tsx",
     };
+    if text
+        .split_ascii_whitespace()
+        .any(|word| shell_word(word) != word)
+    {
+        let command = quoted(&format!("{interpreter} {text}"));
+        return Some(format!("`run: {{shell: {command}}}`"));
+    }
     let words: Vec<String> = [interpreter, first]
         .into_iter()
         .chain(words)
@@ -321,7 +331,7 @@ fn looks_like_a_file(text: &str, bundle: &dyn BundleView) -> Option<String> {
     Some(format!("`run: [{}]`", words.join(", ")))
 }
 
-fn file(
+fn resolve_file(
     text: &str,
     bundle: &dyn BundleView,
     host: &Interpreters,
@@ -349,7 +359,7 @@ fn file(
     let (words, interpreter): (Vec<&str>, Option<Interpreter>) = match extension(&path) {
         Some(found @ ("ts" | "tsx" | "mts")) => {
             let (words, interpreter) =
-                typescript(found, bundle, host).map_err(|lack| RunFormError::NeedsTsx {
+                select_typescript(found, bundle, host).map_err(|lack| RunFormError::NeedsTsx {
                     path: path.to_string(),
                     lack,
                 })?;
@@ -644,6 +654,7 @@ mod tests {
             ("X.py", "run_target_missing", "`x.py`"),
             ("tol.ts", "run_target_missing", "`tool.ts`"),
             ("make", "run_target_missing", "run: [\"make\"]"),
+            ("a/gone", "run_target_missing", "from the top of the bundle"),
             ("tool.tsx", "run_needs_tsx", "tsx"),
             (r#"{"file":"gone.py"}"#, "run_target_missing", "gone.py"),
         ] {
@@ -660,6 +671,8 @@ mod tests {
             ("my tool.ts", r#"`run: {file: "my tool.ts"}`"#),
             ("tool.ts --flag", r#"`run: ["tsx", "tool.ts", "--flag"]`"#),
             ("x.py a b", r#"`run: ["python3", "x.py", "a", "b"]`"#),
+            ("x.py a | wc", r#"`run: {shell: "python3 x.py a | wc"}`"#),
+            ("x.py 'a b'", r#"`run: {shell: "python3 x.py 'a b'"}`"#),
         ] {
             let resolved = resolve_text(run).expect(run);
             assert_eq!(resolved.form, RunForm::Shell);
@@ -732,7 +745,7 @@ mod tests {
     }
 
     #[test]
-    fn python_falls_back_to_python3_for_a_file_and_says_so_for_a_program() {
+    fn python_falls_back_to_python3_for_a_file_and_is_a_warning_for_a_program() {
         let mut host = host();
         host.python = false;
         let script = Run::Text("x.py".to_owned());

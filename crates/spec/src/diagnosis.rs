@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::report::EnforcementState;
 
-/// Version of the document's shape. The number before the dot changes with incompatible changes.
+/// Version of the document format. The number before the dot changes with incompatible changes.
 pub const SCHEMA_VERSION: &str = "1.0";
 
 /// What a host can enforce, as `runner doctor --json` prints it.
@@ -15,50 +15,50 @@ pub const SCHEMA_VERSION: &str = "1.0";
 pub struct Diagnosis {
     /// [`SCHEMA_VERSION`].
     pub schema_version: &'static str,
-    /// All items together.
+    /// The result of all items.
     pub verdict: Verdict,
-    /// One by one, in the order in which a person should mend them.
+    /// The items, in the order in which to fix them.
     pub items: Vec<Item>,
 }
 
-/// All items together. The exit code of `runner doctor` says the same.
+/// The result of all items. The exit code of `runner doctor` matches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Bodies run, and everything is enforced. Exit code 0.
     Full,
-    /// Bodies run, and something is weaker or absent. Exit code 1.
+    /// Bodies run, but some items are weaker or absent. Exit code 1.
     Degraded,
-    /// No body can be run. Exit code 2.
+    /// Bodies cannot run. Exit code 2.
     CannotRun,
 }
 
-/// One thing that a host can or cannot do.
+/// A feature of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Item {
-    /// Stable, in snake case.
+    /// Stable id, in snake case.
     pub id: String,
-    /// How strongly it holds here.
+    /// How strongly it is enforced on this host.
     pub state: EnforcementState,
     /// What is lost without it.
     pub needed_for: Need,
-    /// What that means for a run.
+    /// The effect of the state on a run.
     pub effect: String,
-    /// The command that would mend it; absent where nothing is to be mended, or no command can.
+    /// The command that fixes it; `null`: nothing to fix, or no command can.
     pub mend: Option<String>,
 }
 
-/// What is lost where an item is not `enforced`.
+/// What is lost if an item is not `enforced`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Need {
-    /// No body can be run.
+    /// Bodies cannot run.
     Running,
     /// Bodies run with less confinement, or with weaker limits.
     Strength,
-    /// Nothing but some bundles: those that want this program.
+    /// Only bundles that need this program do not run.
     Convenience,
 }

@@ -1,16 +1,16 @@
-//! "Did you mean": the known word that a misspelt one is nearest to.
+//! "Did you mean": finds the known word that is most similar to an unknown one.
 
-/// Longer words are compared with nothing: the comparison is quadratic.
+/// Longer words match nothing, because the comparison is quadratic.
 const WORD_CHARACTERS_MAX: usize = 64;
 
-/// Shorter words are not taken for the start of another one.
+/// Shorter words do not match as the start of another word.
 const START_LETTERS_MIN: usize = 3;
 
-/// The word of `known` that `word` most likely stands for.
+/// Returns the word of `known` that is most similar to `word`.
 ///
-/// Words that differ only in their spelling style (`timeoutMs` and `timeout_ms`) are nearest of
-/// all; otherwise one is the start of the other, or at most a third of the letters are added,
-/// dropped, replaced or swapped.
+/// Words are similar if one is the start of the other, or if at most a third of the letters are
+/// added, dropped, replaced or swapped. Case, `_`, `-` and spaces do not count, so `timeoutMs` and
+/// `timeout_ms` are most similar.
 pub fn nearest<'known>(
     word: &str,
     known: impl IntoIterator<Item = &'known str>,
@@ -23,10 +23,10 @@ pub fn nearest<'known>(
         .map(|(_, candidate)| candidate)
 }
 
-/// How far apart two words are; `None` where one can hardly stand for the other.
+/// Returns the number of differences between similar words; `None` if they are not similar.
 #[must_use]
 pub fn difference(word: &str, other: &str) -> Option<usize> {
-    let too_long = |word: &str| WORD_CHARACTERS_MAX < word.chars().count();
+    let too_long = |word: &str| word.chars().count() > WORD_CHARACTERS_MAX;
     if too_long(word) || too_long(other) {
         return None;
     }
@@ -37,12 +37,12 @@ pub fn difference(word: &str, other: &str) -> Option<usize> {
     } else {
         (&other, &plain)
     };
-    // Letters that are added, dropped, replaced or swapped with their neighbour.
+    // Counts letters that are added, dropped, replaced or swapped with their neighbour.
     let distance = strsim::osa_distance(&plain, &other);
     if distance <= letters(longer) / 3 {
         return Some(distance);
     }
-    (START_LETTERS_MIN <= letters(shorter) && longer.starts_with(shorter.as_str()))
+    (letters(shorter) >= START_LETTERS_MIN && longer.starts_with(shorter.as_str()))
         .then_some(distance)
 }
 
@@ -59,9 +59,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelt_word_finds_the_one_that_was_meant() {
+    fn the_most_similar_word_is_found() {
         let known = ["timeout_ms", "memory_mb", "cpu_ms", "run"];
-        for (word, meant) in [
+        for (word, expected) in [
             ("timeuot_ms", Some("timeout_ms")),
             ("timeoutMs", Some("timeout_ms")),
             ("memory-mb", Some("memory_mb")),
@@ -72,7 +72,7 @@ mod tests {
             ("ru", Some("run")),
             ("", None),
         ] {
-            assert_eq!(nearest(word, known), meant, "{word}");
+            assert_eq!(nearest(word, known), expected, "{word}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! A SHA-256 digest in canonical form: `sha256:` and 64 lower-case hexadecimal digits.
+//! SHA-256 digests. The canonical form is `sha256:` and 64 lower-case hexadecimal digits.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use std::fmt;
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// Hashes `bytes`.
+    /// The digest of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self::from_hasher(<sha2::Sha256 as sha2::Digest>::new_with_prefix(bytes))
     }
 
-    /// Finishes `hasher`.
+    /// Returns the digest of `hasher`.
     #[must_use]
     pub fn from_hasher(hasher: sha2::Sha256) -> Self {
         Self(<sha2::Sha256 as sha2::Digest>::finalize(hasher).into())
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_read_in_its_one_written_form_only() {
+    fn only_the_canonical_form_of_a_digest_is_parsed() {
         let digest = Digest::of(b"x");
         let text = digest.to_string();
         assert_eq!(Digest::parse(&text), Some(digest));

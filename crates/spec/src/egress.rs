@@ -1,22 +1,26 @@
 //! An entry of an egress allowlist: `host`, `host:port`, `*.host`, or an IP address.
 //!
-//! Names have one form: lower case, letters, digits, `-` and `_`, no dot at the end. Checks,
-//! resolver and relay share it, so they cannot read a name differently. Numbers that C libraries
-//! accept as addresses (`127.1`, `0x7f.1`, `0177.0.0.1`) are refused.
+//! Names have one canonical form, [`HostName`], which checks, resolver and relay share. Numbers that C
+//! libraries accept as addresses (`127.1`, `0x7f.1`, `0177.0.0.1`) are refused.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::host_name::{HostName, is_numeric};
+use serde::Deserialize;
 
-/// An entry of an allowlist.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+use crate::host_name::{HostName, HostNameError, is_numeric};
+
+/// `host`, `host:port`, `*.host` (one or more labels, not the host itself), or an IP address. No
+/// URL, no range, no bare `*`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Rule", with = "String", extend("maxLength" = 262, "pattern" = r"^(?:(?:\*\.(?=[^:]*\.))?(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*(?!(?:[0-9]+|0[xX][0-9A-Fa-f]*)(?::|$))[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?|(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\.){3}(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?|(?!\[?::[fF]{4}:)(?:\[(?=[^\]]*:)[0-9A-Fa-f:.]{2,45}\](?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?|(?=[^:]*:[^:]*:)[0-9A-Fa-f:.]{2,45}))$")))]
+#[serde(try_from = "String")]
 pub struct EgressRule {
     pub host: EgressHost,
     /// TCP port; `None`: every port.
     pub port: Option<u16>,
 }
 
-/// The host of an entry.
+/// The host of an egress rule.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EgressHost {
     Name(HostName),
@@ -45,18 +49,17 @@ pub enum EgressError {
     #[error("the port is not a number from 1 to 65535")]
     Port,
     /// `127.1`, `0x7f.1`, `0177.0.0.1`, `2130706433`.
-    #[error("this is an address in a form that programs read differently")]
+    #[error("programs read this form of an address in different ways")]
     AmbiguousAddress,
     #[error("this is an IPv4 address written as IPv6")]
     MappedAddress,
     /// `fe80::1%eth0`, `[::1`.
-    #[error("this is not an IPv6 address; with a port it is written in brackets, without a zone")]
+    #[error("this is not an IPv6 address; a zone is refused, and a port needs brackets")]
     Ipv6,
     #[error("the name ends in a dot")]
     TrailingDot,
-    /// An invalid character, or an empty or too long label.
-    #[error("this is not a host name of letters, digits, `-` and `_`")]
-    Name,
+    #[error("this is not a host name: {0}")]
+    Name(HostNameError),
     #[error("the name is not ASCII; write its `xn--` form")]
     NotAscii,
 }
@@ -77,11 +80,11 @@ impl EgressRule {
             return Err(EgressError::Everything);
         }
         refuse_url(text)?;
-        if text.starts_with('[') || 1 < text.matches(':').count() {
+        if text.starts_with('[') || text.matches(':').count() > 1 {
             return Self::parse_ipv6(text);
         }
         let (host, port) = match text.split_once(':') {
-            Some((host, port)) => (host, Some(parse_port(port)?)),
+            Some((host, port)) => (host, Some(parse_port(port).ok_or(EgressError::Port)?)),
             None => (text, None),
         };
         Ok(Self {
@@ -95,7 +98,7 @@ impl EgressRule {
             Some(inner) => {
                 let (address, rest) = inner.split_once(']').ok_or(EgressError::Ipv6)?;
                 let port = match rest.strip_prefix(':') {
-                    Some(port) => Some(parse_port(port)?),
+                    Some(port) => Some(parse_port(port).ok_or(EgressError::Port)?),
                     None if rest.is_empty() => None,
                     None => return Err(EgressError::Ipv6),
                 };
@@ -103,7 +106,7 @@ impl EgressRule {
             }
             None => (text, None),
         };
-        let address: Ipv6Addr = address.parse().map_err(|_not_one| EgressError::Ipv6)?;
+        let address: Ipv6Addr = address.parse().map_err(|_invalid| EgressError::Ipv6)?;
         if address.to_ipv4_mapped().is_some() {
             return Err(EgressError::MappedAddress);
         }
@@ -115,33 +118,30 @@ impl EgressRule {
 }
 
 impl EgressHost {
-    /// The hosts that both allow. A name and an address never match: an entry allows a name, not
-    /// its addresses.
-    fn intersection(&self, other: &Self) -> Option<Self> {
+    /// Whether this host includes all of `other`. A name and an address never match: an entry allows
+    /// a name, not its addresses.
+    fn covers(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Name(one), Self::Name(two)) if one == two => Some(self.clone()),
-            (Self::Address(one), Self::Address(two)) if one == two => Some(self.clone()),
-            (Self::Name(name), Self::Below(parent)) if name.is_below(parent) => Some(self.clone()),
-            (Self::Below(parent), Self::Name(name)) if name.is_below(parent) => Some(other.clone()),
-            (Self::Below(one), Self::Below(two)) if one == two || one.is_below(two) => {
-                Some(self.clone())
-            }
-            (Self::Below(one), Self::Below(two)) if two.is_below(one) => Some(other.clone()),
-            _ => None,
+            (Self::Below(parent), Self::Name(name)) => name.is_below(parent),
+            (Self::Below(parent), Self::Below(name)) => name == parent || name.is_below(parent),
+            _ => self == other,
         }
     }
 }
 
 impl EgressRule {
-    /// What both rules allow: the narrower name and the narrower port; `None`: nothing.
+    /// Returns what both rules allow: the narrower name and the narrower port; `None`: nothing.
     #[must_use]
     pub(crate) fn intersection(&self, other: &Self) -> Option<Self> {
         let port = match (self.port, other.port) {
-            (one, None) => one,
-            (None, two) => two,
-            (Some(one), Some(two)) => Some((one == two).then_some(one)?),
+            (Some(left), Some(right)) if left != right => return None,
+            (left, right) => left.or(right),
         };
-        let host = self.host.intersection(&other.host)?;
+        let host = match (self.host.covers(&other.host), other.host.covers(&self.host)) {
+            (true, _) => other.host.clone(),
+            (false, true) => self.host.clone(),
+            (false, false) => return None,
+        };
         Some(Self { host, port })
     }
 
@@ -162,9 +162,9 @@ impl EgressRule {
     }
 }
 
-/// Suggests a valid entry for an invalid text: the host of a URL, the name without its last dot.
+/// Suggests a valid entry for an invalid text: the host of a URL, or the name without its last dot.
 #[must_use]
-pub fn meant(text: &str) -> Option<EgressRule> {
+pub fn suggest(text: &str) -> Option<EgressRule> {
     let text = text.trim();
     if EgressRule::parse(text) == Err(EgressError::Range) {
         return None;
@@ -177,23 +177,33 @@ pub fn meant(text: &str) -> Option<EgressRule> {
     EgressRule::parse(text).ok()
 }
 
-/// The intersection of two lists, in the order of the first, without redundant rules.
+/// Returns the intersection of two lists, in the order of the first, without redundant rules.
 #[must_use]
-pub fn intersect(one: &[EgressRule], two: &[EgressRule]) -> Vec<EgressRule> {
-    let mut both: Vec<EgressRule> = Vec::new();
-    for rule in one {
-        for common in two.iter().filter_map(|other| rule.intersection(other)) {
-            if both.iter().any(|kept| kept.covers(&common)) {
+pub fn intersect(left: &[EgressRule], right: &[EgressRule]) -> Vec<EgressRule> {
+    intersect_lists(left, right, EgressRule::intersection)
+}
+
+/// Intersects two lists of sets. Sets inside other sets are left out.
+pub(crate) fn intersect_lists<T: PartialEq>(
+    left: &[T],
+    right: &[T],
+    intersection: impl Fn(&T, &T) -> Option<T>,
+) -> Vec<T> {
+    let covers = |outer: &T, inner: &T| intersection(outer, inner).as_ref() == Some(inner);
+    let mut both: Vec<T> = Vec::new();
+    for item in left {
+        for common in right.iter().filter_map(|other| intersection(item, other)) {
+            if both.iter().any(|known| covers(known, &common)) {
                 continue;
             }
-            both.retain(|kept| !common.covers(kept));
+            both.retain(|known| !covers(&common, known));
             both.push(common);
         }
     }
     both
 }
 
-/// In the form that [`EgressRule::parse`] reads back.
+/// Writes the form that [`EgressRule::parse`] reads.
 impl std::fmt::Display for EgressRule {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.host {
@@ -223,11 +233,10 @@ fn refuse_url(text: &str) -> Result<(), EgressError> {
     Ok(())
 }
 
-fn parse_port(text: &str) -> Result<u16, EgressError> {
-    let plain = !text.is_empty()
-        && text.bytes().all(|byte| byte.is_ascii_digit())
-        && !text.starts_with('0');
-    text.parse().ok().filter(|_| plain).ok_or(EgressError::Port)
+/// Parses a port from 1 to 65535 without a sign and leading zeros.
+pub(crate) fn parse_port(text: &str) -> Option<u16> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    text.parse().ok().filter(|_| is_plain)
 }
 
 fn parse_host(text: &str) -> Result<EgressHost, EgressError> {
@@ -253,12 +262,12 @@ fn parse_host(text: &str) -> Result<EgressHost, EgressError> {
     if is_numeric(last) {
         let address: Ipv4Addr = text
             .parse()
-            .map_err(|_not_one| EgressError::AmbiguousAddress)?;
+            .map_err(|_invalid| EgressError::AmbiguousAddress)?;
         return Ok(EgressHost::Address(IpAddr::V4(address)));
     }
     HostName::parse(text.as_bytes())
         .map(EgressHost::Name)
-        .map_err(|_not_one| EgressError::Name)
+        .map_err(EgressError::Name)
 }
 
 #[cfg(test)]
@@ -266,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_has_one_written_form() {
+    fn an_entry_is_displayed_in_its_canonical_form() {
         for (text, written) in [
             ("api.example.com", "api.example.com"),
             ("API.Example.COM:443", "api.example.com:443"),
@@ -287,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_writes_a_url_is_told_its_host() {
+    fn the_host_of_a_url_is_suggested() {
         for (text, entry) in [
             ("https://a.com/x", Some("a.com")),
             ("https://A.com:8443/x?y#z", Some("a.com:8443")),
@@ -302,13 +311,13 @@ mod tests {
             ("10.0.0.0/8", None),
             ("m\u{fc}nchen.de", None),
         ] {
-            let found = meant(text).map(|rule| rule.to_string());
+            let found = suggest(text).map(|rule| rule.to_string());
             assert_eq!(found.as_deref(), entry, "{text}");
         }
     }
 
     #[test]
-    fn an_entry_that_could_be_read_in_two_ways_is_refused() {
+    fn ambiguous_entries_are_refused() {
         for (text, error) in [
             ("", EgressError::Empty),
             (":443", EgressError::Empty),
@@ -320,12 +329,12 @@ mod tests {
             ("*.*.com", EgressError::Wildcard),
             ("*.0.0.1", EgressError::AmbiguousAddress),
             ("*.127.0.0.1", EgressError::Wildcard),
-            (" host", EgressError::Name),
-            ("host ", EgressError::Name),
-            ("a\0b.com", EgressError::Name),
-            ("a..b", EgressError::Name),
-            (".a", EgressError::Name),
-            ("-a.com", EgressError::Name),
+            (" host", EgressError::Name(HostNameError::Character)),
+            ("host ", EgressError::Name(HostNameError::Character)),
+            ("a\0b.com", EgressError::Name(HostNameError::Character)),
+            ("a..b", EgressError::Name(HostNameError::EmptyLabel)),
+            (".a", EgressError::Name(HostNameError::EmptyLabel)),
+            ("-a.com", EgressError::Name(HostNameError::Hyphen)),
             ("host:", EgressError::Port),
             ("host:0", EgressError::Port),
             ("host:99999", EgressError::Port),
@@ -354,13 +363,15 @@ mod tests {
             assert_eq!(EgressRule::parse(text), Err(error), "{text}");
         }
         let long = format!("{}.com", "a".repeat(64));
-        assert_eq!(EgressRule::parse(&long), Err(EgressError::Name));
+        let error = EgressError::Name(HostNameError::LongLabel);
+        assert_eq!(EgressRule::parse(&long), Err(error));
         let long = "a.".repeat(130) + "com";
-        assert_eq!(EgressRule::parse(&long), Err(EgressError::Name));
+        let error = EgressError::Name(HostNameError::Long);
+        assert_eq!(EgressRule::parse(&long), Err(error));
     }
 
     #[test]
-    fn two_rules_allow_together_what_each_allows() {
+    fn two_rules_are_intersected() {
         for (one, two, both) in [
             ("a.com", "a.com", Some("a.com")),
             ("a.com", "b.com", None),
@@ -397,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn two_lists_allow_together_what_some_rule_of_each_allows() {
+    fn two_lists_are_intersected() {
         for (one, two, both) in [
             ("", "a.com", ""),
             ("a.com", "", ""),

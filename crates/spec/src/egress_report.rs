@@ -1,92 +1,92 @@
 //! The network of a run, in the report.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The network of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EgressReport {
-    /// How connections were caught.
+    /// How connections are redirected to the relay.
     pub capture: EgressCapture,
-    /// The list that counted: manifest and `--allow-net` together, as the host policy left it.
+    /// The effective egress list: manifest and `--allow-net`, limited by the host policy.
     pub allowed: Vec<String>,
-    /// Hosts that were reached, in the order in which each was first reached.
+    /// Reached hosts, in the order in which their first connections ended.
     pub hosts: Vec<HostTraffic>,
-    /// Allowed, and nobody answered outside: no denial.
+    /// Allowed hosts that could not be reached. They are not denials.
     pub unreachable: Vec<UnreachableHost>,
-    /// How often beyond those that are listed.
+    /// Number of failed attempts that `unreachable` does not list.
     pub unreachable_beyond: u64,
-    /// Denials beyond the kinds that `denials` lists.
+    /// Number of denials that `denials` does not list.
     pub denials_beyond: u64,
-    /// Questions for names that were dropped for want of room. Nothing answered them.
+    /// Number of DNS queries that were dropped because a buffer was full.
     pub lost_questions: u64,
-    /// Datagrams that were denied and could not be told of for want of room.
+    /// Number of denied datagrams that are not reported because a buffer was full.
     pub lost_datagrams: u64,
-    /// `--publish`.
+    /// Published ports (`--publish`).
     pub published: Vec<PublishedReport>,
 }
 
-/// How connections of the body came to the relay.
+/// How connections of the body are redirected to the relay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum EgressCapture {
-    /// By nf_tables: every port.
+    /// By nf_tables: all ports.
     Tproxy,
-    /// By listeners: ports 80 and 443 and those that the list states.
+    /// By listeners: ports 80, 443 and those in the egress list.
     AnyIp,
-    /// Not at all: there is nothing but the body's own loopback.
+    /// Not redirected: the body has only its own loopback.
     #[default]
     None,
 }
 
-/// What was exchanged with one host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// Traffic with one host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HostTraffic {
-    /// The name, or the address where that is in the list.
+    /// The name, or the address if the egress list has the address.
     pub host: String,
-    /// Connections that reached it.
+    /// Number of connections.
     pub connections: u64,
-    /// Bytes that it took.
+    /// Bytes that the host accepted.
     pub sent_bytes: u64,
-    /// Bytes that the body took from it.
+    /// Bytes of the host that the body accepted.
     pub received_bytes: u64,
 }
 
-/// A host at which nobody answered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// An allowed host that could not be reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UnreachableHost {
-    /// The name, or the address where that is in the list.
+    /// The name, or the address if the egress list has the address.
     pub host: String,
-    /// The port.
+    /// TCP port.
     pub port: u16,
-    /// Why, as far as its last address tells.
+    /// The cause for the last tried address.
     pub cause: UnreachableCause,
-    /// How often.
+    /// Number of attempts.
     pub count: u64,
 }
 
-/// Why nobody answered at a host that is allowed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// Why an allowed host could not be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum UnreachableCause {
     /// Neither the hosts file nor a name server has an address for the name.
     NoAddress,
-    /// No name server gave an answer that says so or otherwise.
+    /// No name server answered whether the name has an address.
     NoNameServer,
-    /// Its address has no open port there.
+    /// The port is closed: the connection was refused.
     Refused,
-    /// The runner's host has no way to its address.
+    /// This host has no route to the address.
     NoRoute,
-    /// Nothing came back in time.
+    /// The connection timed out.
     TimedOut,
 }
 
 impl UnreachableCause {
-    /// Describes it for people.
+    /// Describes the cause for messages.
     #[must_use]
     pub fn in_words(self) -> &'static str {
         match self {
@@ -103,10 +103,11 @@ impl UnreachableCause {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PublishedReport {
-    /// On 127.0.0.1 of the host.
+    /// Port on 127.0.0.1 of the host.
     pub host_port: u16,
-    /// On the body's loopback.
+    /// Port on the body's loopback.
     pub body_port: u16,
-    /// Connections that were led to the body; one that nothing there took was reset.
+    /// Number of connections that were forwarded to the body; a connection that the body did not
+    /// accept was reset.
     pub connections: u64,
 }

@@ -1,4 +1,4 @@
-//! Facts about the host, collected before planning.
+//! The parts of the host support that plans depend on. They are collected before planning.
 
 /// Type of a path of the host, without following a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub enum HostEntry {
     File,
 }
 
-/// Facts about the host that plans depend on.
+/// What the host supports.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HostSupport {
     /// Whether the supervisor can give the body its own uid: root with a mapped range.
@@ -18,13 +18,12 @@ pub struct HostSupport {
     /// Version of the Landlock ABI; 0: unsupported.
     pub landlock_abi: u32,
     pub time_namespace: bool,
-    /// The existing candidates for the base view: absolute path and type, in the order of the
-    /// candidates.
+    /// Paths of the base view that exist on this host: absolute path and type.
     pub entries: Vec<(&'static str, HostEntry)>,
 }
 
 impl HostSupport {
-    /// Finds `path` among the existing candidates.
+    /// Returns the type of a path of the base view; `None` if it does not exist.
     #[must_use]
     pub fn entry(&self, path: &str) -> Option<&HostEntry> {
         self.entries

@@ -1,17 +1,20 @@
-//! A host name in canonical form. Checks, resolver and relay use the same value.
+//! A host name in canonical form: lower-case letters, digits, `-` and `_`, no dot at the end, labels of
+//! 1 to 63 bytes, at most 253 bytes.
 //!
-//! Lower case, letters, digits, `-` and `_`, no dot at the end, labels of 1 to 63 bytes, at most
-//! 253 bytes. Parsers that read a name differently have been used to bypass checks, so only
-//! [`HostName::from_labels`] and [`HostName::parse`] make a value of this type.
+//! Parsers that read a name differently have been used to bypass checks. So checks, resolver and relay
+//! share this type, and only [`HostName::from_labels`] and [`HostName::parse`] create it.
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Longest host name, in bytes (RFC 1035, without the dot at the end).
-pub const NAME_BYTES_MAX: usize = 253;
-pub(crate) const LABEL_BYTES_MAX: usize = 63;
+const NAME_BYTES_MAX: usize = 253;
+const LABEL_BYTES_MAX: usize = 63;
 
 /// A host name in canonical form.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub struct HostName(String);
 
 /// Why bytes are not a host name.
@@ -23,9 +26,10 @@ pub enum HostNameError {
     LongLabel,
     #[error("the name has more than 253 bytes")]
     Long,
-    /// An invalid byte, or `-` at an end of a label.
-    #[error("this is not a name of letters, digits, `-` and `_`")]
+    #[error("a label has a character other than letters, digits, `-` and `_`")]
     Character,
+    #[error("a label starts or ends with `-`")]
+    Hyphen,
     /// The last label is a number, as in an address.
     #[error("the last label is a number, as in an address")]
     Numeric,
@@ -41,7 +45,7 @@ impl HostName {
         Self::from_labels(text.split(|byte| *byte == b'.'))
     }
 
-    /// Makes a name from the labels of a DNS message.
+    /// Creates a name from the labels of a DNS message.
     ///
     /// # Errors
     /// [`HostNameError`]: the first rule that it breaks.
@@ -59,15 +63,15 @@ impl HostName {
                     .iter()
                     .map(|byte| char::from(byte.to_ascii_lowercase())),
             );
-            if NAME_BYTES_MAX < name.len() {
+            if name.len() > NAME_BYTES_MAX {
                 return Err(HostNameError::Long);
             }
         }
-        let last = name.rsplit('.').next().unwrap_or_default();
-        if last.is_empty() {
+        // There was no label.
+        if name.is_empty() {
             return Err(HostNameError::EmptyLabel);
         }
-        if is_numeric(last) {
+        if name.rsplit('.').next().is_some_and(is_numeric) {
             return Err(HostNameError::Numeric);
         }
         Ok(Self(name))
@@ -79,12 +83,23 @@ impl HostName {
         &self.0
     }
 
-    /// Whether this name is a subdomain of `parent`. Not true for the parent itself.
+    /// Whether this name is a subdomain of `parent`; false for `parent` itself.
     #[must_use]
     pub fn is_below(&self, parent: &Self) -> bool {
         self.0
             .strip_suffix(&parent.0)
             .is_some_and(|rest| rest.ends_with('.'))
+    }
+}
+
+/// Only names in canonical form.
+impl TryFrom<String> for HostName {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let name = Self::parse(text.as_bytes()).ok();
+        let name = name.filter(|name| name.0 == text);
+        name.ok_or("not a host name in canonical form")
     }
 }
 
@@ -98,14 +113,15 @@ fn check_label(label: &[u8]) -> Result<(), HostNameError> {
     if label.is_empty() {
         return Err(HostNameError::EmptyLabel);
     }
-    if LABEL_BYTES_MAX < label.len() {
+    if label.len() > LABEL_BYTES_MAX {
         return Err(HostNameError::LongLabel);
     }
-    let plain = label
-        .iter()
-        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-    if !plain || label.starts_with(b"-") || label.ends_with(b"-") {
+    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if !label.iter().all(is_allowed) {
         return Err(HostNameError::Character);
+    }
+    if label.starts_with(b"-") || label.ends_with(b"-") {
+        return Err(HostNameError::Hyphen);
     }
     Ok(())
 }
@@ -127,7 +143,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_name_has_one_form() {
+    fn a_name_is_parsed_into_its_canonical_form() {
         for (text, form) in [
             ("api.openai.com", "api.openai.com"),
             ("API.OpenAI.com.", "api.openai.com"),
@@ -141,8 +157,8 @@ mod tests {
     }
 
     #[test]
-    fn what_others_might_read_differently_is_no_name() {
-        use HostNameError::{Character, EmptyLabel, Long, LongLabel, Numeric};
+    fn ambiguous_names_are_refused() {
+        use HostNameError::{Character, EmptyLabel, Hyphen, Long, LongLabel, Numeric};
         let long_label = "a".repeat(64);
         let long = ["a".repeat(63).as_str(); 4].join(".");
         for (text, error) in [
@@ -154,8 +170,8 @@ mod tests {
             ("a\0.com", Character),
             ("a b.com", Character),
             ("a/b.com", Character),
-            ("-a.com", Character),
-            ("a-.com", Character),
+            ("-a.com", Hyphen),
+            ("a-.com", Hyphen),
             ("b\u{fc}cher.example", Character),
             ("a.com:80", Character),
             ("127.0.0.1", Numeric),
@@ -170,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_below_another_by_whole_labels_only() {
+    fn a_subdomain_differs_by_whole_labels() {
         let name = |text: &str| HostName::parse(text.as_bytes()).expect(text);
         let parent = name("anthropic.com");
         for (text, below) in [
@@ -186,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reading_never_panics_and_what_is_read_reads_as_itself(text: Vec<u8>) {
+        fn parsing_is_idempotent_and_never_panics(text: Vec<u8>) {
             if let Ok(name) = HostName::parse(&text) {
                 prop_assert_eq!(HostName::parse(name.as_str().as_bytes()), Ok(name.clone()));
                 prop_assert!(name.as_str().len() <= NAME_BYTES_MAX);

@@ -1,35 +1,35 @@
-//! The host policy: what this host grants and the maxima it sets, merged from its files.
-//!
-//! Files are read in order: the host's, the user's, then `--policy`. See [`merge`] for the rules.
+//! The host policy, merged from its files: the host's, the user's, then `--policy`. See [`merge`] for
+//! the rules.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::egress::{self, EgressRule};
+use serde::Deserialize;
+
+use crate::egress;
+use crate::host_config::{Statement, WrittenUidRange};
 use crate::image::ImageTemplate;
-use crate::oci_policy::{OciPolicy, OciStatement};
-use crate::preparation::{self, PreparationPolicy, PreparationStatement};
-use crate::request::Grants;
+use crate::oci_policy::OciPolicy;
+use crate::preparation::{self, PreparationPolicy};
+use crate::request::{Grant, Grants};
 use crate::sources_policy::{
-    BundleCachePolicy, CachePolicy, EgressPolicy, GitHubPolicy, IpRange, SecretsPolicy,
-    SecretsProvider, intersect_ranges,
+    BundleCachePolicy, CachePolicy, EgressPolicy, GitHubPolicy, SecretsPolicy, intersect_ranges,
 };
 use crate::syscall_policy::SyscallPolicyName;
 
 /// The merged policy for every run on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostPolicy {
-    /// Maxima for a bundle's own manifest without any grant.
     pub maxima: Maxima,
     pub grants: Grants,
-    /// Grants that no flag and no later file may give.
+    /// Grants that neither a flag nor a later file may give.
     pub deny_grants: Grants,
-    /// Uids of the host, one for each concurrent run of root. Nothing else uses them.
+    /// Uids of bodies, one for each concurrent run of root. Nothing else on the host uses them.
     pub uid_range: UidRange,
-    /// Parent cgroup of the runs; `None`: found by the supervisor.
+    /// Parent cgroup of the runs; `None`: selected by the supervisor.
     pub cgroup_parent: Option<String>,
-    /// Absolute prefixes outside the system directories whose programs may be bound.
+    /// Absolute directories besides the system directories whose programs may be bound.
     pub interpreters: Vec<PathBuf>,
     pub unpack: UnpackCaps,
     pub runtime_directory: Option<PathBuf>,
@@ -62,18 +62,13 @@ pub struct Maxima {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Maximum<T> {
     pub value: T,
+    /// `FILE:LINE`; `None`: built in.
     pub stated_at: Option<String>,
 }
 
-/// A value of a configuration file and its line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AtLine<T> {
-    pub value: T,
-    pub line: u64,
-}
-
 /// A range of uids of the host, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "WrittenUidRange")]
 pub struct UidRange {
     pub first: u32,
     pub last: u32,
@@ -93,46 +88,7 @@ impl Default for HostPolicy {
     }
 }
 
-/// The contents of one file. Keys that it does not state are `None` or empty.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Statement {
-    pub origin: String,
-    pub memory_bytes: Option<AtLine<u64>>,
-    pub wall_time: Option<AtLine<Duration>>,
-    pub processes: Option<AtLine<u64>>,
-    pub grants: Grants,
-    pub deny_grants: Grants,
-    pub uid_range: Option<UidRange>,
-    pub cgroup_parent: Option<String>,
-    pub interpreters: Vec<PathBuf>,
-    pub archive_bytes: Option<u64>,
-    pub unpacked_bytes: Option<u64>,
-    pub entries: Option<u64>,
-    pub runtime_directory: Option<PathBuf>,
-    /// An empty list allows nothing.
-    pub egress_allow: Option<Vec<EgressRule>>,
-    /// An empty list allows nothing.
-    pub private_ranges: Option<Vec<IpRange>>,
-    /// `false` is the same as unset.
-    pub refuse_ech: bool,
-    pub secrets_provider: Option<SecretsProvider>,
-    pub secrets_inventory: Option<PathBuf>,
-    pub refs: BTreeMap<String, PathBuf>,
-    pub images: Vec<ImageTemplate>,
-    pub cache_directory: Option<PathBuf>,
-    pub cache_bytes: Option<u64>,
-    /// `off: false` and `copy: false` are the same as unset.
-    pub bundle_cache: BundleCachePolicy,
-    pub github_base_url: Option<String>,
-    pub github_token: Option<String>,
-    pub oci: OciStatement,
-    /// `false` is the same as unset.
-    pub require_pin: bool,
-    pub preparation: PreparationStatement,
-    pub syscalls: Option<SyscallPolicyName>,
-}
-
-/// A statement of one file that an earlier file forbids. It has no effect.
+/// A key or grant that an earlier file forbids. It has no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForbiddenGrant {
     pub origin: String,
@@ -141,9 +97,9 @@ pub struct ForbiddenGrant {
     pub forbidden_by: String,
 }
 
-/// A duplicate image template id.
+/// An image template id that is stated twice, and the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ImageTwice {
+pub struct DuplicateImage {
     pub id: String,
     pub first: String,
     pub again: String,
@@ -152,13 +108,13 @@ pub struct ImageTwice {
 /// Checks that no image template id is stated twice, in one file or in two.
 ///
 /// # Errors
-/// [`ImageTwice`]: the id and both files.
-pub fn check_images(statements: &[Statement]) -> Result<(), ImageTwice> {
-    let mut claimed: BTreeMap<&str, &str> = BTreeMap::new();
+/// [`DuplicateImage`].
+pub fn check_images(statements: &[Statement]) -> Result<(), DuplicateImage> {
+    let mut origins: BTreeMap<&str, &str> = BTreeMap::new();
     for statement in statements {
         for image in &statement.images {
-            if let Some(first) = claimed.insert(&image.id, &statement.origin) {
-                return Err(ImageTwice {
+            if let Some(first) = origins.insert(&image.id, &statement.origin) {
+                return Err(DuplicateImage {
                     id: image.id.clone(),
                     first: first.to_owned(),
                     again: statement.origin.clone(),
@@ -169,120 +125,72 @@ pub fn check_images(statements: &[Statement]) -> Result<(), ImageTwice> {
     Ok(())
 }
 
-/// Merges the files, earliest first, into one policy. Also returns the statements that have no
+/// Merges the files, earliest first, into one policy. Also returns the keys and grants that have no
 /// effect.
 ///
 /// - Maxima and limits: the smallest stated value, else the default.
 /// - System call policy: the strictest.
 /// - Denied grants, interpreters and images: the union. Grants: the union without all denied ones.
-///   Those that an earlier file denies are also returned.
+///   Grants that an earlier file denies are also returned.
 /// - Uid range, cgroup parent, runtime directory and cache: the last value.
 /// - Network: the intersection of all stated lists, see [`egress::intersect`] and
 ///   `intersect_ranges`.
-/// - `require_pin`, `egress.refuse_ech`, `cache.bundles.off`, `cache.bundles.copy` and `oci.copy`:
-///   true once stated.
+/// - `require_pin`, `egress.refuse_ech`, `cache.bundles.off`, `cache.bundles.copy`, `oci.copy` and
+///   `oci.root_read_only`: true once a file states it.
 /// - Provider and inventory of secrets: the last value, unless an earlier file denies the grant
 ///   `secrets`.
-/// - References, the service of `github` sources, CA certificates of registries (the last value)
-///   and registries without TLS (the union): unless an earlier file denies the grant `sources`.
+/// - References, the service of `github` sources, CA certificates of registries and the default
+///   registry (the last value), and registries without TLS (the union): unless an earlier file denies
+///   the grant `sources`.
 /// - A token belongs to the base URL of its own file: a later file with another base URL and no
 ///   token drops it.
 /// - `preparation`: see `preparation::merge`.
 #[must_use]
 pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
-    fn smallest<T: Ord + Copy>(
-        statements: &[Statement],
-        key: impl Fn(&Statement) -> Option<T>,
-        default: T,
-    ) -> T {
-        statements.iter().filter_map(key).min().unwrap_or(default)
-    }
-    fn last<T: Clone>(
-        statements: &[Statement],
-        key: impl Fn(&Statement) -> Option<&T>,
-    ) -> Option<T> {
-        statements.iter().rev().find_map(key).cloned()
-    }
-    let mut grants = Grants::default();
-    let mut deny_grants = Grants::default();
+    let mut grants = Vec::new();
     let mut forbidden = Vec::new();
-    for (index, statement) in statements.iter().enumerate() {
-        deny_grants = union(deny_grants, statement.deny_grants);
-        for name in names(statement.grants) {
-            let denier = statements[..=index]
-                .iter()
-                .find(|earlier| has(earlier.deny_grants, name));
-            match denier {
-                Some(denier) => forbidden.push(ForbiddenGrant {
-                    origin: statement.origin.clone(),
-                    grant: name,
-                    forbidden_by: denier.origin.clone(),
-                }),
-                None => grants = union(grants, only(name)),
-            }
-        }
+    for (index, file) in statements.iter().enumerate() {
+        let so_far = &statements[..=index];
+        grants.extend(
+            file.grants.iter().filter(|grant| {
+                is_permitted(file, so_far, grant.name(), &[*grant], &mut forbidden)
+            }),
+        );
     }
-    let elsewhere = sources(statements, &mut forbidden);
+    let denied = statements.iter().flat_map(|file| file.deny_grants.iter());
+    let deny_grants: Grants = denied.collect();
+    grants.retain(|grant| !deny_grants.has(*grant));
+    let external = merge_external(statements, &mut forbidden);
     let policy = HostPolicy {
-        maxima: Maxima {
-            memory_bytes: maximum(statements, |file| file.memory_bytes, 4 << 30),
-            wall_time: maximum(
-                statements,
-                |file| file.wall_time,
-                Duration::from_secs(3_600),
-            ),
-            processes: maximum(statements, |file| file.processes, 4_096),
-        },
-        grants: minus(grants, deny_grants),
+        maxima: merge_maxima(statements),
+        grants: Grants::from_iter(grants),
         deny_grants,
         uid_range: last(statements, |file| file.uid_range.as_ref()).unwrap_or(UidRange {
             first: 0x7000_0000,
             last: 0x7000_ffff,
         }),
-        cgroup_parent: last(statements, |file| file.cgroup_parent.as_ref()),
+        cgroup_parent: last(statements, |file| file.cgroup_parent.as_ref()).map(|path| path.0),
         interpreters: statements
             .iter()
-            .flat_map(|file| file.interpreters.iter().cloned())
+            .flat_map(|file| file.interpreters.iter().cloned().map(PathBuf::from))
             .collect(),
         unpack: UnpackCaps {
-            archive_bytes: smallest(statements, |file| file.archive_bytes, 100 << 20),
-            unpacked_bytes: smallest(statements, |file| file.unpacked_bytes, 1 << 30),
-            entries: smallest(statements, |file| file.entries, 100_000),
+            archive_bytes: smallest(statements, |file| Some(file.unpack.archive?.0), 100 << 20),
+            unpacked_bytes: smallest(statements, |file| Some(file.unpack.unpacked?.0), 1 << 30),
+            entries: smallest(statements, |file| Some(file.unpack.entries?.0), 100_000),
         },
-        runtime_directory: last(statements, |file| file.runtime_directory.as_ref()),
-        egress: EgressPolicy {
-            allow: common(
-                statements,
-                |file| file.egress_allow.as_deref(),
-                egress::intersect,
-            ),
-            private_ranges: common(
-                statements,
-                |file| file.private_ranges.as_deref(),
-                intersect_ranges,
-            )
-            .unwrap_or_default(),
-            refuse_ech: statements.iter().any(|file| file.refuse_ech),
-        },
-        secrets: elsewhere.secrets,
-        refs: elsewhere.refs,
+        runtime_directory: last(statements, |file| file.runtime_directory.as_ref())
+            .map(PathBuf::from),
+        egress: merge_egress(statements),
+        secrets: external.secrets,
+        refs: external.refs,
         images: statements
             .iter()
             .flat_map(|file| file.images.iter().cloned())
             .collect(),
-        cache: CachePolicy {
-            directory: last(statements, |file| file.cache_directory.as_ref()),
-            size_bytes: last(statements, |file| file.cache_bytes.as_ref())
-                .unwrap_or(CachePolicy::default().size_bytes),
-            bundles: BundleCachePolicy {
-                directory: last(statements, |file| file.bundle_cache.directory.as_ref()),
-                size_bytes: last(statements, |file| file.bundle_cache.size_bytes.as_ref()),
-                off: statements.iter().any(|file| file.bundle_cache.off),
-                copy: statements.iter().any(|file| file.bundle_cache.copy),
-            },
-        },
-        github: elsewhere.github,
-        oci: elsewhere.oci,
+        cache: merge_cache(statements),
+        github: external.github,
+        oci: external.oci,
         require_pin: statements.iter().any(|file| file.require_pin),
         preparation: preparation::merge(statements, &mut forbidden),
         syscalls: strictest(statements),
@@ -290,18 +198,51 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
     (policy, forbidden)
 }
 
-/// The smallest stated bound with its location, else the built-in one.
+pub(super) fn smallest<T: Ord + Copy>(
+    statements: &[Statement],
+    key: impl Fn(&Statement) -> Option<T>,
+    default: T,
+) -> T {
+    statements.iter().filter_map(key).min().unwrap_or(default)
+}
+
+fn last<T: Clone>(statements: &[Statement], key: impl Fn(&Statement) -> Option<&T>) -> Option<T> {
+    statements.iter().rev().find_map(key).cloned()
+}
+
+fn merge_maxima(statements: &[Statement]) -> Maxima {
+    Maxima {
+        memory_bytes: maximum(
+            statements,
+            |file| file.maxima.memory.map(|at| (at.value.0, at.line)),
+            4 << 30,
+        ),
+        wall_time: maximum(
+            statements,
+            |file| file.maxima.timeout.map(|at| (at.value.0, at.line)),
+            Duration::from_secs(3_600),
+        ),
+        processes: maximum(
+            statements,
+            |file| file.maxima.processes.map(|at| (at.value.0, at.line)),
+            4_096,
+        ),
+    }
+}
+
+/// The smallest stated bound with its location, else the built-in one. `key` returns the bound and its
+/// line.
 fn maximum<T: Ord + Copy>(
     statements: &[Statement],
-    key: impl Fn(&Statement) -> Option<AtLine<T>>,
+    key: impl Fn(&Statement) -> Option<(T, u64)>,
     built_in: T,
 ) -> Maximum<T> {
     let stated = statements
         .iter()
-        .filter_map(|file| key(file).map(|stated| (stated, &file.origin)))
-        .min_by_key(|(stated, _)| stated.value);
+        .filter_map(|file| key(file).map(|(value, line)| (value, line, &file.origin)))
+        .min_by_key(|(value, ..)| *value);
     match stated {
-        Some((AtLine { value, line }, origin)) => Maximum {
+        Some((value, line, origin)) => Maximum {
             value,
             stated_at: Some(format!("{origin}:{line}")),
         },
@@ -318,7 +259,7 @@ fn strictest(statements: &[Statement]) -> SyscallPolicyName {
 }
 
 /// The intersection of all stated lists; `None`: no list is stated.
-fn common<T: Clone>(
+pub(super) fn common<T: Clone>(
     statements: &[Statement],
     key: impl Fn(&Statement) -> Option<&[T]>,
     intersect: impl Fn(&[T], &[T]) -> Vec<T>,
@@ -327,148 +268,158 @@ fn common<T: Clone>(
         .iter()
         .filter_map(key)
         .map(<[T]>::to_vec)
-        .reduce(|one, two| intersect(&one, &two))
+        .reduce(|left, right| intersect(&left, &right))
+}
+
+fn merge_egress(statements: &[Statement]) -> EgressPolicy {
+    EgressPolicy {
+        allow: common(
+            statements,
+            |file| file.egress.allow.as_deref(),
+            egress::intersect,
+        ),
+        private_ranges: common(
+            statements,
+            |file| file.egress.private_ranges.as_deref(),
+            intersect_ranges,
+        )
+        .unwrap_or_default(),
+        refuse_ech: statements.iter().any(|file| file.egress.refuse_ech),
+    }
+}
+
+fn merge_cache(statements: &[Statement]) -> CachePolicy {
+    CachePolicy {
+        directory: last(statements, |file| file.cache.directory.as_ref()).map(PathBuf::from),
+        size_bytes: last(statements, |file| file.cache.size.as_ref())
+            .map_or(CachePolicy::default().size_bytes, |size| size.0),
+        bundles: BundleCachePolicy {
+            directory: last(statements, |file| file.cache.bundles.directory.as_ref())
+                .map(PathBuf::from),
+            size_bytes: last(statements, |file| file.cache.bundles.size.as_ref())
+                .map(|size| size.0),
+            off: statements.iter().any(|file| file.cache.bundles.off),
+            copy: statements.iter().any(|file| file.cache.bundles.copy),
+        },
+    }
+}
+
+/// Whether `file` may state `key`: no file of `earlier` denies one of `grants`. Otherwise `key` is
+/// added to `forbidden`.
+pub(super) fn is_permitted(
+    file: &Statement,
+    earlier: &[Statement],
+    key: &'static str,
+    grants: &[Grant],
+    forbidden: &mut Vec<ForbiddenGrant>,
+) -> bool {
+    let denies = |other: &&Statement| grants.iter().any(|grant| other.deny_grants.has(*grant));
+    let denier = earlier.iter().find(denies);
+    if let Some(denier) = denier {
+        forbidden.push(ForbiddenGrant {
+            origin: file.origin.clone(),
+            grant: key,
+            forbidden_by: denier.origin.clone(),
+        });
+    }
+    denier.is_none()
 }
 
 #[derive(Default)]
-struct Sources {
+struct ExternalPolicies {
     secrets: SecretsPolicy,
     refs: BTreeMap<String, PathBuf>,
     github: GitHubPolicy,
     oci: OciPolicy,
 }
 
-/// Takes the last value of each key that no earlier file denies. Denied ones are added to
+/// Takes the last value of each key that no earlier file denies. Denied keys are added to
 /// `forbidden`.
-fn sources(statements: &[Statement], forbidden: &mut Vec<ForbiddenGrant>) -> Sources {
-    let mut sources = Sources::default();
+fn merge_external(
+    statements: &[Statement],
+    forbidden: &mut Vec<ForbiddenGrant>,
+) -> ExternalPolicies {
+    let mut merged = ExternalPolicies::default();
     let mut trusted = Vec::with_capacity(statements.len());
     for (index, file) in statements.iter().enumerate() {
-        let mut counts = |stated: bool, key: &'static str, grant: &str| {
-            let denier = statements[..index]
-                .iter()
-                .find(|earlier| has(earlier.deny_grants, grant));
-            if let (true, Some(denier)) = (stated, denier) {
-                forbidden.push(ForbiddenGrant {
-                    origin: file.origin.clone(),
-                    grant: key,
-                    forbidden_by: denier.origin.clone(),
-                });
-            }
-            stated && denier.is_none()
-        };
-        if counts(
-            file.secrets_provider.is_some(),
-            "secrets.provider",
-            "secrets",
-        ) {
-            sources.secrets.provider.clone_from(&file.secrets_provider);
+        let mut permits =
+            |key, grant| is_permitted(file, &statements[..index], key, &[grant], forbidden);
+        if file.secrets.provider.is_some() && permits("secrets.provider", Grant::Secrets) {
+            merged.secrets.provider.clone_from(&file.secrets.provider);
         }
-        if counts(
-            file.secrets_inventory.is_some(),
-            "secrets.inventory",
-            "secrets",
-        ) {
-            sources
-                .secrets
-                .inventory
-                .clone_from(&file.secrets_inventory);
+        if file.secrets.inventory.is_some() && permits("secrets.inventory", Grant::Secrets) {
+            merged.secrets.inventory = file.secrets.inventory.clone().map(PathBuf::from);
         }
-        if counts(!file.refs.is_empty(), "refs", "sources") {
-            sources.refs.extend(file.refs.clone());
+        if !file.refs.is_empty() && permits("refs", Grant::Sources) {
+            let refs = file.refs.clone().into_iter();
+            merged
+                .refs
+                .extend(refs.map(|(slug, path)| (slug.0, path.into())));
         }
-        let states_service = file.github_base_url.is_some() || file.github_token.is_some();
-        if counts(states_service, "github", "sources") {
-            if let Some(base_url) = &file.github_base_url
-                && *base_url != sources.github.base_url
+        let states_service = file.github.base_url.is_some() || file.github.token.is_some();
+        if states_service && permits("github", Grant::Sources) {
+            if let Some(base_url) = &file.github.base_url
+                && base_url.0 != merged.github.base_url
             {
-                sources.github = GitHubPolicy {
-                    base_url: base_url.clone(),
+                merged.github = GitHubPolicy {
+                    base_url: base_url.0.clone(),
                     token: None,
                 };
             }
-            if file.github_token.is_some() {
-                sources.github.token.clone_from(&file.github_token);
+            if let Some(token) = &file.github.token {
+                merged.github.token = Some(token.0.clone());
             }
         }
-        trusted.push(counts(file.oci.states_trust(), "oci", "sources"));
+        trusted.push(file.oci.states_trust() && permits("oci", Grant::Sources));
     }
-    let files = statements.iter().map(|file| &file.oci);
-    sources.oci = OciPolicy::merged(files, |index| trusted[index]);
-    sources
+    merged.oci = OciPolicy::merge(statements, &trusted);
+    merged
 }
 
-/// The names of the grants in `--grant`, `grants` and `deny_grants`.
-pub const GRANT_NAMES: [&str; 7] = [
-    "egress", "secrets", "env", "mounts", "sources", "outputs", "policy",
-];
-
-/// The grants of `name`: one of [`GRANT_NAMES`], or `all`.
-#[must_use]
-pub fn grants_named(name: &str) -> Option<Grants> {
-    if name == "all" {
-        return Some(
-            GRANT_NAMES
-                .iter()
-                .fold(Grants::default(), |sum, one| union(sum, only(one))),
-        );
+/// The words of `--grant`, `grants` and `deny_grants`: the names of the grants, and `all`.
+pub const GRANT_WORDS: [&str; Grant::ALL.len() + 1] = {
+    let mut words = ["all"; Grant::ALL.len() + 1];
+    let mut index = 0;
+    while index < Grant::ALL.len() {
+        words[index] = Grant::ALL[index].name();
+        index += 1;
     }
-    GRANT_NAMES.contains(&name).then(|| only(name))
+    words
+};
+
+/// Returns the grants of one of [`GRANT_WORDS`].
+#[must_use]
+pub fn grants_named(word: &str) -> Option<Grants> {
+    if word == "all" {
+        return Some(Grants::from_iter(Grant::ALL));
+    }
+    let grant = Grant::ALL.into_iter().find(|grant| grant.name() == word)?;
+    Some(Grants::from_iter([grant]))
 }
 
 /// The names of the grants that are set.
 pub fn names(grants: Grants) -> impl Iterator<Item = &'static str> {
-    GRANT_NAMES
-        .into_iter()
-        .filter(move |name| has(grants, name))
+    grants.iter().map(Grant::name)
 }
 
 /// The union of two sets.
 #[must_use]
-pub fn union(one: Grants, other: Grants) -> Grants {
-    Grants {
-        egress: one.egress || other.egress,
-        secrets: one.secrets || other.secrets,
-        env: one.env || other.env,
-        mounts: one.mounts || other.mounts,
-        sources: one.sources || other.sources,
-        outputs: one.outputs || other.outputs,
-        policy: one.policy || other.policy,
-    }
-}
-
-#[must_use]
-pub(crate) fn minus(from: Grants, taken: Grants) -> Grants {
-    Grants {
-        egress: from.egress && !taken.egress,
-        secrets: from.secrets && !taken.secrets,
-        env: from.env && !taken.env,
-        mounts: from.mounts && !taken.mounts,
-        sources: from.sources && !taken.sources,
-        outputs: from.outputs && !taken.outputs,
-        policy: from.policy && !taken.policy,
-    }
-}
-
-fn only(name: &str) -> Grants {
-    Grants {
-        egress: name == "egress",
-        secrets: name == "secrets",
-        env: name == "env",
-        mounts: name == "mounts",
-        sources: name == "sources",
-        outputs: name == "outputs",
-        policy: name == "policy",
-    }
-}
-
-pub(super) fn has(grants: Grants, name: &str) -> bool {
-    minus(only(name), grants) == Grants::default()
+pub fn union(left: Grants, right: Grants) -> Grants {
+    left.iter().chain(right.iter()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::egress::EgressRule;
+    use crate::host_config::{
+        AbsolutePath, AtLine, BaseUrl, Count, RegistryHost, Size, Slug, Token, WrittenOci,
+    };
+    use crate::sources_policy::{IpRange, SecretsProvider};
+
+    fn path(text: &str) -> AbsolutePath {
+        AbsolutePath(text.to_owned())
+    }
 
     fn stating(origin: &str, state: impl Fn(&mut Statement)) -> Statement {
         let mut statement = Statement {
@@ -504,8 +455,8 @@ mod tests {
                 .iter()
                 .map(|bytes| {
                     stating("a file", |file| {
-                        file.memory_bytes = Some(AtLine {
-                            value: *bytes,
+                        file.maxima.memory = Some(AtLine {
+                            value: Size(*bytes),
                             line: 1,
                         })
                     })
@@ -521,11 +472,19 @@ mod tests {
 
     #[test]
     fn a_grant_counts_unless_an_earlier_file_denies_it() {
-        let deny = |origin: &str| stating(origin, |file| file.deny_grants = only("egress"));
-        let grant = |origin: &str| stating(origin, |file| file.grants = only("egress"));
+        let deny = |origin: &str| {
+            stating(origin, |file| {
+                file.deny_grants = Grants::from_iter([Grant::Egress])
+            })
+        };
+        let grant = |origin: &str| {
+            stating(origin, |file| {
+                file.grants = Grants::from_iter([Grant::Egress])
+            })
+        };
         let both = stating("both", |file| {
-            file.grants = only("egress");
-            file.deny_grants = only("egress");
+            file.grants = Grants::from_iter([Grant::Egress]);
+            file.deny_grants = Grants::from_iter([Grant::Egress]);
         });
         for (files, granted, forbidden_by) in [
             (vec![grant("user")], true, None),
@@ -550,16 +509,16 @@ mod tests {
     }
 
     #[test]
-    fn places_are_replaced_and_interpreters_add_up() {
+    fn directories_are_replaced_and_interpreters_add_up() {
         let (policy, _) = merge(&[
             stating("host", |file| {
-                file.interpreters = vec![PathBuf::from("/opt/a")];
-                file.cgroup_parent = Some("/one".to_owned());
-                file.runtime_directory = Some(PathBuf::from("/run/a"));
+                file.interpreters = vec![path("/opt/a")];
+                file.cgroup_parent = Some(path("/one"));
+                file.runtime_directory = Some(path("/run/a"));
             }),
             stating("user", |file| {
-                file.interpreters = vec![PathBuf::from("/opt/b")];
-                file.cgroup_parent = Some("/two".to_owned());
+                file.interpreters = vec![path("/opt/b")];
+                file.cgroup_parent = Some(path("/two"));
             }),
         ]);
         assert_eq!(
@@ -571,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn what_files_allow_of_the_network_is_what_all_of_them_allow() {
+    fn network_lists_are_intersected() {
         let rules = |texts: &[&str]| -> Vec<EgressRule> {
             texts
                 .iter()
@@ -587,15 +546,15 @@ mod tests {
         assert_eq!(HostPolicy::default().egress, EgressPolicy::default());
         let files = [
             stating("host", |file| {
-                file.egress_allow = Some(rules(&["*.a.com", "b.com"]));
+                file.egress.allow = Some(rules(&["*.a.com", "b.com"]));
             }),
             stating("user", |file| {
-                file.private_ranges = Some(ranges(&["10.0.0.0/8"]));
-                file.refuse_ech = true;
+                file.egress.private_ranges = Some(ranges(&["10.0.0.0/8"]));
+                file.egress.refuse_ech = true;
             }),
             stating("flag", |file| {
-                file.egress_allow = Some(rules(&["x.a.com:443", "c.com"]));
-                file.private_ranges = Some(ranges(&["10.1.0.0/16", "192.168.0.0/16"]));
+                file.egress.allow = Some(rules(&["x.a.com:443", "c.com"]));
+                file.egress.private_ranges = Some(ranges(&["10.1.0.0/16", "192.168.0.0/16"]));
             }),
         ];
         let (policy, forbidden) = merge(&files);
@@ -604,8 +563,8 @@ mod tests {
         assert_eq!(policy.egress.private_ranges, ranges(&["10.1.0.0/16"]));
         assert!(forbidden.is_empty());
         let nothing = stating("host", |file| {
-            file.egress_allow = Some(Vec::new());
-            file.private_ranges = Some(Vec::new());
+            file.egress.allow = Some(Vec::new());
+            file.egress.private_ranges = Some(Vec::new());
         });
         let (policy, _) = merge(&[nothing, files[2].clone()]);
         assert_eq!(policy.egress.allow, Some(Vec::new()));
@@ -613,28 +572,28 @@ mod tests {
     }
 
     #[test]
-    fn the_last_file_says_where_things_come_from_unless_an_earlier_one_denies() {
-        let asks = |origin: &str| {
+    fn the_last_file_decides_external_resources_unless_an_earlier_one_denies() {
+        let requests = |origin: &str| {
             stating(origin, |file| {
-                file.secrets_provider = Some(SecretsProvider::Directory(origin.into()));
-                file.secrets_inventory = Some(origin.into());
-                file.refs = [("@a/b".to_owned(), origin.into())].into();
-                file.github_base_url = Some(format!("https://{origin}"));
-                file.cache_directory = Some(origin.into());
-                file.oci = OciStatement {
-                    directory: Some(origin.into()),
-                    entries: Some(if origin == "one" { 9 } else { 7 }),
-                    ca_file: Some(origin.into()),
-                    insecure: vec![format!("{origin}.test")],
-                    default_registry: Some(format!("{origin}.test")),
+                file.secrets.provider = Some(SecretsProvider::Directory(origin.into()));
+                file.secrets.inventory = Some(path(origin));
+                file.refs = [(Slug("@a/b".to_owned()), path(origin))].into();
+                file.github.base_url = Some(BaseUrl(format!("https://{origin}")));
+                file.cache.directory = Some(path(origin));
+                file.oci = WrittenOci {
+                    directory: Some(path(origin)),
+                    entries: Some(Count(if origin == "one" { 9 } else { 7 })),
+                    ca_file: Some(path(origin)),
+                    insecure: vec![RegistryHost(format!("{origin}.test"))],
+                    default_registry: Some(RegistryHost(format!("{origin}.test"))),
                     copy: origin == "one",
-                    ..OciStatement::default()
+                    ..WrittenOci::default()
                 };
                 file.require_pin = origin == "one";
                 file.syscalls = Some(SyscallPolicyName::ALL[usize::from(origin == "one")]);
             })
         };
-        let (policy, forbidden) = merge(&[asks("one"), asks("two")]);
+        let (policy, forbidden) = merge(&[requests("one"), requests("two")]);
         let two = PathBuf::from("two");
         assert_eq!(
             policy.secrets.provider,
@@ -649,15 +608,15 @@ mod tests {
         assert_eq!(policy.oci.insecure, ["one.test", "two.test"]);
         assert_eq!(policy.oci.default_registry.as_deref(), Some("two.test"));
         assert_eq!(policy.oci.entries, 7);
-        assert!(policy.oci.copy, "once stated it stays");
+        assert!(policy.oci.copy, "true once stated");
         assert_eq!(policy.oci.archive_bytes, 4 << 30);
-        assert!(policy.require_pin, "once stated it stays");
+        assert!(policy.require_pin, "true once stated");
         assert_eq!(policy.syscalls, SyscallPolicyName::Strict);
         assert!(forbidden.is_empty());
 
-        let mut denying = asks("one");
-        denying.deny_grants = union(only("secrets"), only("sources"));
-        let (policy, forbidden) = merge(&[denying, asks("two")]);
+        let mut denying = requests("one");
+        denying.deny_grants = Grants::from_iter([Grant::Secrets, Grant::Sources]);
+        let (policy, forbidden) = merge(&[denying, requests("two")]);
         let one = PathBuf::from("one");
         assert_eq!(
             policy.secrets.provider,
@@ -689,8 +648,8 @@ mod tests {
     fn a_token_goes_only_to_the_service_that_it_was_stated_for() {
         let file = |url: Option<&str>, token: Option<&str>| {
             stating("a file", |file| {
-                file.github_base_url = url.map(str::to_owned);
-                file.github_token = token.map(str::to_owned);
+                file.github.base_url = url.map(|url| BaseUrl(url.to_owned()));
+                file.github.token = token.map(|token| Token(token.to_owned()));
             })
         };
         for (files, url, token) in [
@@ -772,7 +731,7 @@ mod tests {
         ] {
             assert_eq!(
                 check_images(&files),
-                Err(ImageTwice {
+                Err(DuplicateImage {
                     id: "a".to_owned(),
                     first: first.to_owned(),
                     again: again.to_owned(),
@@ -782,13 +741,19 @@ mod tests {
     }
 
     #[test]
-    fn every_grant_has_one_name_and_all_names_them_all() {
-        for name in GRANT_NAMES {
-            let one = grants_named(name).expect("a name");
-            assert_eq!(names(one).collect::<Vec<_>>(), [name]);
+    fn every_grant_has_a_name_and_all_means_every_grant() {
+        let words: Vec<_> = Grant::ALL
+            .into_iter()
+            .map(Grant::name)
+            .chain(["all"])
+            .collect();
+        assert_eq!(words, GRANT_WORDS);
+        for grant in Grant::ALL {
+            let set = grants_named(grant.name()).expect("a name");
+            assert_eq!(set.iter().collect::<Vec<_>>(), [grant]);
         }
         let all = grants_named("all").expect("a name");
-        assert_eq!(names(all).collect::<Vec<_>>(), GRANT_NAMES);
+        assert_eq!(all.iter().collect::<Vec<_>>(), Grant::ALL);
         assert_eq!(grants_named("everything"), None);
     }
 }

@@ -1,6 +1,7 @@
 //! Image templates: named root file systems of a registry, and how one is selected.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::did_you_mean::nearest;
 use crate::needs::{npm, pip};
@@ -10,65 +11,57 @@ use crate::runner_block::{Language, Needs};
 const BUILT_IN: &str = include_str!("../../../policies/images.yaml");
 pub(crate) const TEMPLATE_ID_BYTES_MAX: usize = 128;
 
-/// A template of the registry.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "Written"))]
-#[serde(try_from = "Written")]
-pub struct ImageTemplate {
-    pub id: String,
-    pub languages: Vec<Language>,
-    /// Installed OS packages, by Debian name.
-    pub native: Vec<String>,
-    /// Installed npm packages: `typescript`, `typescript@5.4.2`.
-    pub npm: Vec<String>,
-    pub pip: Vec<String>,
-    /// Start-up cost, 0 for the lightest.
-    pub cost_tier: u32,
-    /// Source of its root file system: `docker://…` or `oci:DIR`; `None`: not built yet.
-    pub source: Option<String>,
-}
-
-#[derive(Deserialize)]
+/// A named root file system.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-struct Written {
+#[serde(remote = "Self", deny_unknown_fields)]
+pub struct ImageTemplate {
     /// The name that `runner.image` uses: letters, digits, `-`, `_`, `.`; unique in all files.
     #[cfg_attr(
         test,
         schemars(length(max = 128), regex(pattern = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"))
     )]
-    id: String,
+    pub id: String,
     /// Runtimes that it contains.
     #[serde(default)]
-    languages: Vec<Language>,
+    pub languages: Vec<Language>,
     /// Installed OS packages, by Debian name.
     #[cfg_attr(test, schemars(inner(regex(pattern = r"^[a-z0-9][a-z0-9+.:-]*$"))))]
     #[serde(default)]
-    native: Vec<String>,
+    pub native: Vec<String>,
     /// Installed npm packages, where programs of a bundle find them: NAME or NAME@VERSION.
     #[cfg_attr(
         test,
         schemars(inner(regex(pattern = r"^(?:@[^@/]+/)?[^@/]+(?:@.+)?$")))
     )]
     #[serde(default)]
-    npm: Vec<String>,
+    pub npm: Vec<String>,
     /// Installed pip packages: NAME or NAME==VERSION.
     #[cfg_attr(
         test,
         schemars(inner(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]*(?:==.+)?$")))
     )]
     #[serde(default)]
-    pip: Vec<String>,
+    pub pip: Vec<String>,
     /// Start-up cost, 0 for the lightest.
-    cost_tier: u32,
+    pub cost_tier: u32,
     /// Source of its root file system: `docker://REFERENCE` or `oci:DIRECTORY`. Default: not built
     /// yet.
     #[cfg_attr(test, schemars(regex(pattern = r"^(?:docker://|oci:)\S+$")))]
     #[serde(default)]
-    source: Option<String>,
+    pub source: Option<String>,
 }
 
-/// Why an image cannot be selected.
+impl<'de> Deserialize<'de> for ImageTemplate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // With `remote`, serde derives this function instead of the trait.
+        let template = Self::deserialize(deserializer)?;
+        template.check().map_err(D::Error::custom)?;
+        Ok(template)
+    }
+}
+
+/// Why no image can be selected for a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
     #[error("the list of image templates cannot be read: {reason}")]
@@ -82,7 +75,7 @@ pub enum ImageError {
         near: Option<String>,
         available: Vec<String>,
     },
-    #[error("no image template has the language {}, expected one of {}", word(*language), available.join(", "))]
+    #[error("found no image template with the language {}, only {}", language.name(), available.join(", "))]
     NoneForLanguage {
         language: Language,
         available: Vec<String>,
@@ -90,7 +83,7 @@ pub enum ImageError {
 }
 
 impl ImageError {
-    /// Stable name of the problem.
+    /// Stable error code.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -100,7 +93,7 @@ impl ImageError {
         }
     }
 
-    /// A hint for the user.
+    /// What the user can change, if anything.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -109,8 +102,8 @@ impl ImageError {
                 near: Some(near), ..
             } => Some(format!("did you mean `{near}`?")),
             Self::Unknown { near: None, .. } => Some(
-                "leave `image` out to have one picked by `needs`, or add it to `images` of the \
-                 host configuration"
+                "leave `image` out to select one by `needs`, or add it to `images` of the host \
+                 configuration"
                     .to_owned(),
             ),
             Self::NoneForLanguage { .. } => {
@@ -122,10 +115,10 @@ impl ImageError {
 
 /// The template for a `runner` block, and the packages that it lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Picked {
+pub struct SelectedTemplate {
     pub id: String,
     pub source: Option<String>,
-    /// Packages of `needs.native` that it lacks, as written. A cold start has to install them.
+    /// Packages of `needs.native` that it lacks, as written. A preparation run installs them.
     pub install: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub npm: Vec<String>,
@@ -135,58 +128,48 @@ pub struct Picked {
     pub has_language: bool,
 }
 
-impl TryFrom<Written> for ImageTemplate {
-    type Error = String;
-
-    fn try_from(written: Written) -> Result<Self, String> {
-        let shown = escape(written.id.as_bytes());
-        if !is_template_id(&written.id) {
+impl ImageTemplate {
+    fn check(&self) -> Result<(), String> {
+        let id = escape(self.id.as_bytes());
+        if !is_template_id(&self.id) {
             return Err(format!(
-                "found the image id `{shown}`, expected at most {TEMPLATE_ID_BYTES_MAX} letters, \
+                "found the image id `{id}`, expected at most {TEMPLATE_ID_BYTES_MAX} letters, \
                  digits, `-`, `_` and `.`"
             ));
         }
-        for name in &written.native {
-            if !is_package_name(name) {
-                return Err(format!(
-                    "image {shown}: found the package `{}`, expected a Debian name such as ffmpeg",
-                    escape(name.as_bytes())
-                ));
-            }
-        }
-        let is_npm = |name: &&String| npm::Requirement::parse(name).is_err();
-        let is_pip = |name: &&String| pip::Requirement::parse(name).is_err();
-        for (found, expected) in [
-            (written.npm.iter().find(is_npm), "typescript@5.4.2"),
-            (written.pip.iter().find(is_pip), "requests==2.31.0"),
+        // A range would meet no need.
+        let is_npm = |name: &String| {
+            npm::Requirement::parse(name).is_ok_and(|package| package.is_met_by(name))
+        };
+        let is_pip = |name: &String| {
+            pip::Requirement::parse(name).is_ok_and(|package| package.is_met_by(name))
+        };
+        let native = self.native.iter().find(|name| !is_package_name(name));
+        let npm = self.npm.iter().find(|name| !is_npm(name));
+        let pip = self.pip.iter().find(|name| !is_pip(name));
+        let source = self.source.iter().find(|source| !is_source(source));
+        for (what, invalid, expected) in [
+            ("package", native, "a Debian name such as ffmpeg"),
+            ("package", npm, "one such as typescript@5.4.2"),
+            ("package", pip, "one such as requests==2.31.0"),
+            ("source", source, "docker://… or oci:DIRECTORY"),
         ] {
-            if let Some(found) = found {
+            if let Some(found) = invalid {
                 return Err(format!(
-                    "image {shown}: found the package `{}`, expected one such as {expected}",
+                    "image {id}: found the {what} `{}`, expected {expected}",
                     escape(found.as_bytes())
                 ));
             }
         }
-        let source = written.source.as_deref().unwrap_or("oci:x");
-        let place = source
-            .strip_prefix("docker://")
-            .or_else(|| source.strip_prefix("oci:"));
-        if place.is_none_or(|place| place.is_empty() || place.contains(char::is_whitespace)) {
-            return Err(format!(
-                "image {shown}: found the source `{}`, expected docker://… or oci:DIRECTORY",
-                escape(source.as_bytes())
-            ));
-        }
-        Ok(Self {
-            id: written.id,
-            languages: written.languages,
-            native: written.native,
-            npm: written.npm,
-            pip: written.pip,
-            cost_tier: written.cost_tier,
-            source: written.source,
-        })
+        Ok(())
     }
+}
+
+fn is_source(text: &str) -> bool {
+    let location = text
+        .strip_prefix("docker://")
+        .or_else(|| text.strip_prefix("oci:"));
+    location.is_some_and(|text| !text.is_empty() && !text.contains(char::is_whitespace))
 }
 
 #[must_use]
@@ -199,8 +182,8 @@ pub(crate) fn is_template_id(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
-/// Whether `name` has only the characters of Debian package names: lower-case letters, digits, `+`,
-/// `-`, `.`.
+/// Whether `name` is a Debian package name, with or without an architecture: lower-case letters,
+/// digits, `+`, `-`, `.`, `:`.
 pub fn is_package_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
         && name.bytes().all(|byte| {
@@ -234,9 +217,9 @@ pub(crate) fn parse_templates(text: &str) -> Result<Vec<ImageTemplate>, ImageErr
 ///
 /// # Errors
 /// [`ImageError::Registry`]: the built-in list is invalid; a test checks it.
-pub fn registry(of_host: &[ImageTemplate]) -> Result<Vec<ImageTemplate>, ImageError> {
+pub fn registry(host_templates: &[ImageTemplate]) -> Result<Vec<ImageTemplate>, ImageError> {
     let mut templates = parse_templates(BUILT_IN)?;
-    for template in of_host {
+    for template in host_templates {
         templates.retain(|known| known.id != template.id);
         templates.push(template.clone());
     }
@@ -246,31 +229,31 @@ pub fn registry(of_host: &[ImageTemplate]) -> Result<Vec<ImageTemplate>, ImageEr
 /// Selects the template for `needs`: the lightest that has its language and all native packages,
 /// else the lightest for the language. Templates with the npm and pip packages are preferred. Ties
 /// go to the first id in byte order, so the order of `templates` does not matter. Needs without a
-/// language match templates of several languages.
+/// language match [`Language::Multi`].
 ///
 /// # Errors
 /// [`ImageError::NoneForLanguage`].
-pub fn pick(needs: &Needs, templates: &[ImageTemplate]) -> Result<Picked, ImageError> {
+pub fn select(needs: &Needs, templates: &[ImageTemplate]) -> Result<SelectedTemplate, ImageError> {
     let language = needs.language.unwrap_or(Language::Multi);
     templates
         .iter()
         .filter(|template| template.languages.contains(&language))
-        .map(|template| (template, give(template, needs)))
-        .min_by_key(|(template, picked)| {
-            let complete = picked.install.is_empty();
-            // Only a preference: the bundle may bring these packages.
-            let has_packages = picked.npm.is_empty() && picked.pip.is_empty();
+        .map(|template| (template, SelectedTemplate::new(template, needs)))
+        .min_by_key(|(template, selected)| {
+            let lacks_native = !selected.install.is_empty();
+            // Only a preference: the bundle may contain these packages.
+            let lacks_packages = !selected.npm.is_empty() || !selected.pip.is_empty();
             let weight = (template.cost_tier, template.id.as_bytes());
-            (!complete, !has_packages, weight)
+            (lacks_native, lacks_packages, weight)
         })
-        .map(|(_, picked)| picked)
+        .map(|(_, selected)| selected)
         .ok_or_else(|| ImageError::NoneForLanguage {
             language,
             available: ids(templates),
         })
 }
 
-/// Returns the named template, else the one that [`pick`] selects.
+/// Returns the named template, else the result of [`select`].
 ///
 /// # Errors
 /// [`ImageError::Unknown`], [`ImageError::NoneForLanguage`].
@@ -278,12 +261,12 @@ pub fn resolve(
     image: Option<&str>,
     needs: &Needs,
     templates: &[ImageTemplate],
-) -> Result<Picked, ImageError> {
+) -> Result<SelectedTemplate, ImageError> {
     let Some(image) = image else {
-        return pick(needs, templates);
+        return select(needs, templates);
     };
     match templates.iter().find(|template| template.id == image) {
-        Some(template) => Ok(give(template, needs)),
+        Some(template) => Ok(SelectedTemplate::new(template, needs)),
         None => {
             let available = ids(templates);
             let known = available.iter().map(String::as_str);
@@ -296,49 +279,36 @@ pub fn resolve(
     }
 }
 
-fn give(template: &ImageTemplate, needs: &Needs) -> Picked {
-    Picked {
-        id: template.id.clone(),
-        source: template.source.clone(),
-        install: needs
-            .native
-            .iter()
-            .filter(|name| !template.native.contains(name))
-            .cloned()
-            .collect(),
-        npm: unsaid(&needs.npm, |need| {
-            npm::Requirement::parse(need)
-                .is_ok_and(|need| template.npm.iter().any(|had| need.is_met_by(had)))
-        }),
-        pip: unsaid(&needs.pip, |need| {
-            pip::Requirement::parse(need)
-                .is_ok_and(|need| template.pip.iter().any(|had| need.is_met_by(had)))
-        }),
-        has_language: needs
-            .language
-            .is_none_or(|language| template.languages.contains(&language)),
+impl SelectedTemplate {
+    fn new(template: &ImageTemplate, needs: &Needs) -> Self {
+        Self {
+            id: template.id.clone(),
+            source: template.source.clone(),
+            install: missing(&needs.native, |name| template.native.contains(name)),
+            npm: missing(&needs.npm, |need| {
+                npm::Requirement::parse(need)
+                    .is_ok_and(|need| template.npm.iter().any(|one| need.is_met_by(one)))
+            }),
+            pip: missing(&needs.pip, |need| {
+                pip::Requirement::parse(need)
+                    .is_ok_and(|need| template.pip.iter().any(|one| need.is_met_by(one)))
+            }),
+            has_language: needs
+                .language
+                .is_none_or(|language| template.languages.contains(&language)),
+        }
     }
 }
 
-fn unsaid(needs: &[String], is_had: impl Fn(&str) -> bool) -> Vec<String> {
-    let unsaid = needs.iter().filter(|need| !is_had(need));
-    unsaid.cloned().collect()
+fn missing(needs: &[String], is_installed: impl Fn(&String) -> bool) -> Vec<String> {
+    let missing = needs.iter().filter(|need| !is_installed(need));
+    missing.cloned().collect()
 }
 
 fn ids(templates: &[ImageTemplate]) -> Vec<String> {
     let mut ids: Vec<String> = templates.iter().map(|one| one.id.clone()).collect();
     ids.sort_unstable();
     ids
-}
-
-/// The name of the language.
-#[must_use]
-pub const fn word(language: Language) -> &'static str {
-    match language {
-        Language::Node => "node",
-        Language::Python => "python",
-        Language::Multi => "multi",
-    }
 }
 
 #[cfg(test)]
@@ -355,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_built_in_registry_is_read_and_has_something_for_each_language() {
+    fn the_built_in_templates_are_valid_and_sorted() {
         let templates = registry(&[]).expect("read");
         let known = ids(&templates);
         for id in [
@@ -374,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lightest_template_that_has_everything_is_picked() {
+    fn the_lightest_template_with_all_packages_is_selected() {
         use Language::{Multi, Node, Python};
         let templates = registry(&[]).expect("read");
         for (language, native, id, install) in [
@@ -387,7 +357,7 @@ mod tests {
             (Some(Node), &["chromium", "git"], "mcp-browser-server", &[]),
             (Some(Python), &["weasyprint"], "mcp-python-server", &[]),
             (Some(Python), &["ffmpeg"], "multi", &[]),
-            // Nobody has it: the lightest for the language, and it is to be installed.
+            // No template has it: the lightest for the language, and it is installed.
             (Some(Node), &["weasyprint"], "minimal-node", &["weasyprint"]),
             (
                 Some(Python),
@@ -396,9 +366,9 @@ mod tests {
                 &["git", "none-such", "chromium"],
             ),
         ] {
-            let picked = pick(&needs(language, native), &templates).expect("picked");
+            let selected = select(&needs(language, native), &templates).expect("selected");
             assert_eq!(
-                (picked.id.as_str(), picked.install.as_slice()),
+                (selected.id.as_str(), selected.install.as_slice()),
                 (
                     id,
                     install
@@ -409,12 +379,12 @@ mod tests {
                 ),
                 "{language:?} {native:?}"
             );
-            assert!(picked.has_language);
+            assert!(selected.has_language);
         }
     }
 
     #[test]
-    fn an_unknown_image_is_refused_with_the_list_and_the_one_that_was_meant() {
+    fn an_unknown_image_is_refused_with_the_list_and_a_suggestion() {
         let templates = registry(&[]).expect("read");
         let error = resolve(Some("mcp-node-sever"), &Needs::default(), &templates)
             .expect_err("a misspelt id");
@@ -430,26 +400,26 @@ mod tests {
     }
 
     #[test]
-    fn a_named_image_is_given_with_what_it_lacks() {
+    fn a_named_image_is_returned_with_its_missing_packages() {
         let templates = registry(&[]).expect("read");
-        let picked = resolve(
+        let selected = resolve(
             Some("minimal-node"),
             &needs(Some(Language::Python), &["git", "ca-certificates"]),
             &templates,
         )
         .expect("known");
-        assert_eq!(picked.install, ["git"]);
-        assert!(!picked.has_language);
+        assert_eq!(selected.install, ["git"]);
+        assert!(!selected.has_language);
     }
 
     #[test]
     fn a_language_that_no_template_has_is_refused() {
-        let error = pick(&Needs::default(), &[]).expect_err("an empty registry");
+        let error = select(&Needs::default(), &[]).expect_err("an empty registry");
         assert_eq!(error.code(), "needs_unsatisfied");
     }
 
     #[test]
-    fn what_a_template_says_that_it_bakes_in_is_believed() {
+    fn installed_packages_of_a_template_are_not_installed_again() {
         let templates = parse_templates(
             "- {id: a, languages: [multi], cost_tier: 0}\n\
              - {id: b, languages: [multi], cost_tier: 1, npm: ['@s/a@2.1.0', b], pip: [Six==1.16.0, x]}\n",
@@ -466,20 +436,20 @@ mod tests {
         for (npm, pip, id) in [
             (&["@s/a@^2", "b@7"][..], &["six>=1.2", "x==3"][..], "b"),
             (&[], &[], "a"),
-            // What neither has the bundle may bring: the lightest will do.
+            // No template has it: the lightest, because the bundle may contain it.
             (&["@s/a@3"], &[], "a"),
             (&["b-c"], &[], "a"),
             (&[], &["six<1"], "a"),
         ] {
-            let picked = pick(&needs(npm, pip), &templates).expect("picked");
-            assert_eq!(picked.id, id, "{npm:?} {pip:?}");
+            let selected = select(&needs(npm, pip), &templates).expect("selected");
+            assert_eq!(selected.id, id, "{npm:?} {pip:?}");
             let expected = if id == "a" {
                 (npm, pip)
             } else {
                 (&[][..], &[][..])
             };
             assert_eq!(
-                (&picked.npm[..], &picked.pip[..]),
+                (&selected.npm[..], &selected.pip[..]),
                 (
                     &needs(expected.0, &[]).npm[..],
                     &needs(&[], expected.1).pip[..]
@@ -489,19 +459,19 @@ mod tests {
     }
 
     #[test]
-    fn the_host_s_template_replaces_the_one_of_the_same_id() {
+    fn a_host_template_replaces_the_built_in_one_with_its_id() {
         let own = parse_templates(
             "[{id: multi, languages: [multi], native: [], cost_tier: 9, source: 'oci:/srv/m'}]",
         )
         .expect("read");
         let templates = registry(&own).expect("read");
-        let picked = resolve(Some("multi"), &Needs::default(), &templates).expect("known");
-        assert_eq!(picked.source.as_deref(), Some("oci:/srv/m"));
+        let selected = resolve(Some("multi"), &Needs::default(), &templates).expect("known");
+        assert_eq!(selected.source.as_deref(), Some("oci:/srv/m"));
         assert_eq!(templates.iter().filter(|one| one.id == "multi").count(), 1);
     }
 
     #[test]
-    fn a_template_that_is_none_is_refused() {
+    fn invalid_templates_are_refused() {
         for text in [
             "[{id: a b, cost_tier: 0}]",
             "[{id: ../a, cost_tier: 0}]",
@@ -512,7 +482,9 @@ mod tests {
             "[{id: a, cost_tier: 0, native: ['-y']}]",
             "[{id: a, cost_tier: 0, native: [Git]}]",
             "[{id: a, cost_tier: 0, npm: [A/b/c]}]",
+            "[{id: a, cost_tier: 0, npm: ['a@^1']}]",
             "[{id: a, cost_tier: 0, pip: ['six=1']}]",
+            "[{id: a, cost_tier: 0, pip: ['six>=1']}]",
             "[{id: a, cost_tier: 0, source: 'http://x'}]",
             "[{id: a, cost_tier: 0, source: 'oci:'}]",
             "[{id: a, cost_tier: 0, sauce: x}]",
@@ -549,7 +521,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_order_of_the_registry_changes_nothing(
+        fn the_order_of_the_templates_does_not_matter(
             (templates, shuffled) in prop::collection::vec(any_template(), 0..8)
                 .prop_map(|mut templates| {
                     templates.sort_by(|one, other| one.id.cmp(&other.id));
@@ -560,15 +532,15 @@ mod tests {
             native in prop::collection::vec("[a-d]", 0..3),
         ) {
             let wanted = Needs { language: Some(Language::Node), native, ..Needs::default() };
-            let picked = pick(&wanted, &templates);
-            prop_assert_eq!(&picked, &pick(&wanted, &shuffled));
-            if let Ok(picked) = picked {
-                let of_picked = templates.iter().find(|one| one.id == picked.id).expect("known");
+            let selected = select(&wanted, &templates);
+            prop_assert_eq!(&selected, &select(&wanted, &shuffled));
+            if let Ok(selected) = selected {
+                let template = templates.iter().find(|one| one.id == selected.id).expect("known");
                 for other in templates.iter().filter(|one| one.languages.contains(&Language::Node)) {
                     let complete = wanted.native.iter().all(|name| other.native.contains(name));
-                    prop_assert!(!complete || picked.install.is_empty());
-                    if complete || !picked.install.is_empty() {
-                        prop_assert!(of_picked.cost_tier <= other.cost_tier);
+                    prop_assert!(!complete || selected.install.is_empty());
+                    if complete || !selected.install.is_empty() {
+                        prop_assert!(template.cost_tier <= other.cost_tier);
                     }
                 }
             }

@@ -1,6 +1,6 @@
-//! Selects the image of a run: the named one, else the lightest that fits.
+//! Selects the image of a `runner` block: the named one, else the lightest that fits.
 
-use crate::image::{ImageError, ImageTemplate, Picked, resolve};
+use crate::image::{ImageError, ImageTemplate, SelectedTemplate, resolve};
 use crate::run_form::Run;
 use crate::runner_block::{Engine, Language, Needs, RunnerBlock};
 
@@ -22,7 +22,7 @@ pub fn image_of(
     block: &RunnerBlock,
     run: Option<&Run>,
     templates: &[ImageTemplate],
-) -> Result<Option<Picked>, ImageError> {
+) -> Result<Option<SelectedTemplate>, ImageError> {
     match block.engine {
         Engine::Subprocess => Ok(None),
         Engine::Sandbox => {
@@ -37,7 +37,7 @@ mod tests {
     use crate::image::registry;
 
     #[test]
-    fn the_language_of_run_decides_where_the_block_names_none() {
+    fn without_a_language_in_the_block_the_one_of_run_decides() {
         let templates = registry(&[]).expect("read");
         let mut block = RunnerBlock {
             engine: Engine::Sandbox,
@@ -45,8 +45,8 @@ mod tests {
         };
         let image = |block: &RunnerBlock, run: &str| {
             image_of(block, Some(&Run::Text(run.to_owned())), &templates)
-                .expect("picked")
-                .map(|picked| picked.id)
+                .expect("selected")
+                .map(|template| template.id)
         };
         assert_eq!(image(&block, "tool.ts").as_deref(), Some("minimal-node"));
         assert_eq!(image(&block, "tool.py").as_deref(), Some("minimal-python"));

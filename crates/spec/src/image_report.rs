@@ -8,20 +8,20 @@ use crate::digest::Digest;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ImageReport {
-    /// The template that names it; `null`: `--image` did.
+    /// Id of its template; `null`: the image of `--image`.
     pub id: Option<String>,
-    /// Where it lies: `docker://…` or `oci:DIR`.
+    /// Location: `docker://…` or `oci:DIR`.
     pub place: String,
-    /// Of its manifest; `null` where it is not here.
+    /// Digest of the manifest; `null`: the image is absent.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub digest: Option<Digest>,
-    /// How many layers were joined, prepared ones included; `null` where it is not here.
+    /// Number of layers, prepared layers included; `null`: the image is absent.
     pub layers: Option<u64>,
-    /// Where it was found.
+    /// Where the image was found.
     pub found: ImageFound,
-    /// Whether the body may write its root.
+    /// Whether the body may write to its root.
     pub root: RootKind,
-    /// Who the body is in it; `null` where it is not here.
+    /// Uid and gid of the body; `null`: the image is absent.
     pub user: Option<ImageUserReport>,
 }
 
@@ -30,22 +30,22 @@ pub struct ImageReport {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ImageFound {
-    /// All of it was in the store.
+    /// All layers were in the store, unpacked.
     Store,
-    /// Something of it was fetched or unpacked.
+    /// A part was fetched or unpacked.
     Pulled,
-    /// A plan: a run would have to fetch it.
+    /// In a plan: a run has to fetch it.
     Absent,
 }
 
-/// Whether the root can be written.
+/// Whether the root is writable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RootKind {
-    /// For this run only.
+    /// Writable; changes are removed with the run.
     Writable,
-    /// Not at all: the host's policy says so, or its kernel cannot.
+    /// Read-only, because of the host policy or of the kernel.
     ReadOnly,
 }
 
@@ -53,8 +53,8 @@ pub enum RootKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ImageUserReport {
-    /// Its uid.
+    /// User id.
     pub uid: u32,
-    /// Its gid.
+    /// Group id.
     pub gid: u32,
 }

@@ -1,5 +1,5 @@
-//! Pure types of specifications, requests and reports. No I/O, no unsafe, no dependency on other
-//! crates of the workspace.
+//! Types of specifications, requests and reports, without I/O. This crate depends on no other crate of
+//! the workspace.
 #![forbid(unsafe_code)]
 
 pub mod access_mode;

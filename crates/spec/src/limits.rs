@@ -1,9 +1,9 @@
 //! The limits of a run: one table for the command line, the manifest, the configuration, the
 //! report and the plan.
 //!
-//! A new limit is a variant of [`Limit`], its place in [`Limit::ALL`] and its [`Row`]. All that
-//! reads limits matches without wildcards, so that the compiler names the places that decide
-//! something of it: the default and the maximum of a run, and the mechanism.
+//! A new limit is a variant of [`Limit`], an entry of [`Limit::ALL`] and a [`Row`]. Code that depends
+//! on the limit matches without wildcards, so the compiler finds it: the default and the maximum of a
+//! run, and the mechanism.
 
 use core::time::Duration;
 
@@ -23,22 +23,22 @@ pub enum Limit {
     Processes,
     /// Open descriptors of each process.
     OpenFiles,
-    /// Bytes that the body may write into the writable space.
+    /// Bytes in the writable directories of the run.
     Disk,
-    /// Inodes that it may make there.
+    /// Inodes in the writable directories of the run.
     DiskInodes,
-    /// Bytes of each file that it writes, wherever it lies.
+    /// Bytes of each file that the body writes, in any directory.
     FileSize,
-    /// Bytes of each output stream that are passed on or kept.
+    /// Bytes of each output stream that are passed on or captured.
     Output,
 }
 
-/// What is said of a limit in more than one place.
+/// The properties of a limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
-    /// The name in reports, plans and errors. Its end is the unit, see [`crate::units::amount`].
+    /// The name in reports, plans and errors. It ends with the unit: see [`crate::units::amount`].
     pub name: &'static str,
-    /// The word of `runner plan`.
+    /// The label in the text of `runner plan`.
     pub word: &'static str,
     /// `None`: no flag sets it.
     pub flag: Option<Flag>,
@@ -46,12 +46,11 @@ pub struct Row {
     pub key: Option<Key>,
     /// The key of `maxima` in the configuration.
     pub maximum: Option<&'static str>,
-    /// Where nobody states it, in the unit of the name; `None`: no limit, or one that depends on
-    /// the run.
+    /// In the unit of the name; `None`: no limit, or a default that depends on the run.
     pub default: Option<u64>,
-    /// Below this no program starts.
-    pub least: u64,
-    pub held_by: HeldBy,
+    /// The smallest value with which a program starts.
+    pub min: u64,
+    pub enforced_by: EnforcedBy,
 }
 
 /// A flag of `runner run` and `runner exec`.
@@ -73,12 +72,12 @@ pub enum FlagValue {
     SizeOrZero,
     /// `1m30s`, at least 1 ms.
     Time,
-    /// `1m30s` or `none`, which is [`UNLIMITED`].
+    /// `1m30s`, or `none` for [`UNLIMITED`].
     TimeOrNone,
-    /// `1.5`, kept in thousandths.
+    /// `1.5`, stored in thousandths.
     Cpus,
-    /// A number not below this.
-    Count(u64),
+    /// A whole number of this range. [`UNLIMITED`] is in none.
+    Count { min: u64, max: u64 },
 }
 
 /// A key of a manifest. Its value is a whole number of at least 1.
@@ -86,25 +85,29 @@ pub enum FlagValue {
 pub struct Key {
     pub name: &'static str,
     pub description: &'static str,
-    /// The largest number that the key takes.
-    pub most: u64,
+    /// The largest accepted number.
+    pub max: u64,
     /// The value of 1 in the unit of the limit.
     pub unit: u64,
 }
 
-/// What holds a limit.
+/// What enforces a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HeldBy {
-    /// The axis of the host's coverage with this name: a cgroup, or what is weaker without one.
+pub enum EnforcedBy {
+    /// The axis of [`Coverage`] with this name: a cgroup, or a weaker mechanism without one.
     Axis(&'static str),
     /// The same mechanism on every host.
     Always(&'static str),
 }
 
-/// The value of a flag that asks for no limit.
+/// The value of a flag that removes the limit.
 pub const UNLIMITED: u64 = u64::MAX;
-/// Wall time where a `sandbox` block is present and nobody states it (AIP-36), milliseconds.
+/// Default wall time with a `sandbox` block (AIP-36), in milliseconds.
 pub const WALL_TIME_SANDBOX_DEFAULT_MS: u64 = 30_000;
+/// The kernel's PID_MAX_LIMIT. A larger pids.max fails (EINVAL).
+const PIDS_MAX: u64 = 4_194_304;
+/// No kernel allows more descriptors: its largest fs.nr_open, rounded up.
+const OPEN_FILES_MAX: u64 = 1 << 31;
 /// Largest `memory_mb`: its bytes must fit 63 bits.
 pub(crate) const MEMORY_MIB_MAX: u64 = i64::MAX.unsigned_abs() >> 20;
 /// Largest `timeout_ms` and `cpu_ms`: 100 years. With a grace period, nanoseconds still fit 63
@@ -114,7 +117,7 @@ pub(crate) const TIME_MS_MAX: u64 = 100 * 365 * 24 * 3_600 * 1_000;
 const MEMORY_KEY: Key = Key {
     name: "memory_mb",
     description: "Memory of all processes together, in MiB. Default: 256.",
-    most: MEMORY_MIB_MAX,
+    max: MEMORY_MIB_MAX,
     unit: 1 << 20,
 };
 
@@ -122,7 +125,7 @@ const fn time_key(name: &'static str, description: &'static str) -> Key {
     Key {
         name,
         description,
-        most: TIME_MS_MAX,
+        max: TIME_MS_MAX,
         unit: 1,
     }
 }
@@ -151,7 +154,7 @@ impl Limit {
         Self::Output,
     ];
 
-    /// Its row of the table.
+    /// Its row of the table: flag, keys, unit, default and maximum.
     #[must_use]
     #[expect(clippy::too_many_lines, reason = "one table")]
     pub const fn row(self) -> Row {
@@ -164,16 +167,16 @@ impl Limit {
                     ..flag(
                         "memory",
                         FlagValue::Size,
-                        "Memory of the whole tree [default: 256m]",
+                        "Memory of all processes together [default: 256m]",
                     )
                 }),
                 key: Some(MEMORY_KEY),
                 maximum: Some("memory"),
-                // AIP-17 recommends it, and the wall time.
+                // Recommended by AIP-17, as is the wall time.
                 default: Some(256 << 20),
-                // The runner's own part of the body's start has to fit.
-                least: 4 << 20,
-                held_by: HeldBy::Axis("memory"),
+                // The runner's code between clone and exec has to fit.
+                min: 4 << 20,
+                enforced_by: EnforcedBy::Axis("memory"),
             },
             Self::WallTime => Row {
                 name: "wall_time_ms",
@@ -190,8 +193,8 @@ impl Limit {
                 )),
                 maximum: Some("timeout"),
                 default: Some(600_000),
-                least: 1,
-                held_by: HeldBy::Always("supervisor"),
+                min: 1,
+                enforced_by: EnforcedBy::Always("supervisor"),
             },
             Self::CpuTime => Row {
                 name: "cpu_time_ms",
@@ -199,7 +202,7 @@ impl Limit {
                 flag: Some(flag(
                     "cpu-time",
                     FlagValue::Time,
-                    "CPU time of the whole tree",
+                    "CPU time of all processes together",
                 )),
                 key: Some(time_key(
                     "cpu_ms",
@@ -207,8 +210,8 @@ impl Limit {
                 )),
                 maximum: None,
                 default: None,
-                least: 0,
-                held_by: HeldBy::Axis("cpu_time"),
+                min: 0,
+                enforced_by: EnforcedBy::Axis("cpu_time"),
             },
             Self::Cpus => Row {
                 name: "cpu_millis",
@@ -221,36 +224,42 @@ impl Limit {
                 key: None,
                 maximum: None,
                 default: None,
-                least: 0,
-                held_by: HeldBy::Axis("cpu_share"),
+                min: 0,
+                enforced_by: EnforcedBy::Axis("cpu_share"),
             },
             Self::Processes => Row {
                 name: "processes",
                 word: "processes",
                 flag: Some(flag(
                     "pids",
-                    FlagValue::Count(1),
+                    FlagValue::Count {
+                        min: 1,
+                        max: PIDS_MAX,
+                    },
                     "Processes and threads at once [default: 512]",
                 )),
                 key: None,
                 maximum: Some("processes"),
                 default: Some(512),
-                least: 0,
-                held_by: HeldBy::Axis("processes"),
+                min: 0,
+                enforced_by: EnforcedBy::Axis("processes"),
             },
             Self::OpenFiles => Row {
                 name: "open_files",
                 word: "descriptors",
                 flag: Some(flag(
                     "nofile",
-                    FlagValue::Count(16),
+                    FlagValue::Count {
+                        min: 16,
+                        max: OPEN_FILES_MAX,
+                    },
                     "Open descriptors of each process [default: 1024]",
                 )),
                 key: None,
                 maximum: None,
                 default: Some(1024),
-                least: 0,
-                held_by: HeldBy::Always("rlimit"),
+                min: 0,
+                enforced_by: EnforcedBy::Always("rlimit"),
             },
             Self::Disk => Row {
                 name: "disk_bytes",
@@ -263,10 +272,10 @@ impl Limit {
                 key: None,
                 maximum: None,
                 default: None,
-                // The kernel counts what a tmpfs holds in portions for each processor: a limit as
-                // near to what is in it already as that is sometimes refused.
-                least: 64 << 10,
-                held_by: HeldBy::Always("tmpfs"),
+                // The kernel counts the blocks of a tmpfs in batches per processor. It may refuse a
+                // limit that is within such a batch of the used blocks.
+                min: 64 << 10,
+                enforced_by: EnforcedBy::Always("tmpfs"),
             },
             Self::DiskInodes => Row {
                 name: "disk_inodes",
@@ -275,8 +284,8 @@ impl Limit {
                 key: None,
                 maximum: None,
                 default: Some(65_536),
-                least: 0,
-                held_by: HeldBy::Always("tmpfs"),
+                min: 0,
+                enforced_by: EnforcedBy::Always("tmpfs"),
             },
             Self::FileSize => Row {
                 name: "file_bytes",
@@ -289,8 +298,8 @@ impl Limit {
                 key: None,
                 maximum: None,
                 default: None,
-                least: 0,
-                held_by: HeldBy::Always("rlimit"),
+                min: 0,
+                enforced_by: EnforcedBy::Always("rlimit"),
             },
             Self::Output => Row {
                 name: "output_bytes",
@@ -303,32 +312,26 @@ impl Limit {
                 key: None,
                 maximum: None,
                 default: None,
-                least: 0,
-                held_by: HeldBy::Always("supervisor"),
+                min: 0,
+                enforced_by: EnforcedBy::Always("supervisor"),
             },
         }
     }
 
-    /// The name in reports, plans and errors, unit last.
+    /// The name in reports, plans and errors, unit last: `memory_bytes`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// The limit of that name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|limit| limit.name() == name)
-    }
-
-    /// The limit that the flag `--long` sets.
+    /// Finds the limit by its flag, without the dashes.
     #[must_use]
     pub fn of_flag(long: &str) -> Option<Self> {
-        let is_it = |limit: &Self| limit.row().flag.is_some_and(|flag| flag.long == long);
-        Self::ALL.into_iter().find(is_it)
+        let has_flag = |limit: &Self| limit.row().flag.is_some_and(|flag| flag.long == long);
+        Self::ALL.into_iter().find(has_flag)
     }
 
-    /// The flag that sets it, with its dashes, for messages.
+    /// The flag with its dashes, for messages.
     #[must_use]
     pub fn flag(self) -> String {
         match self.row().flag {
@@ -337,29 +340,43 @@ impl Limit {
         }
     }
 
-    /// The axis of the host's coverage that holds it; `None`: every host holds it.
+    /// The axis of [`Coverage`] that enforces it; `None`: every host enforces it.
     #[must_use]
     pub const fn axis(self) -> Option<&'static str> {
-        match self.row().held_by {
-            HeldBy::Axis(axis) => Some(axis),
-            HeldBy::Always(_) => None,
+        match self.row().enforced_by {
+            EnforcedBy::Axis(axis) => Some(axis),
+            EnforcedBy::Always(_) => None,
         }
     }
 
-    /// A value with its unit.
+    /// Describes a `value` with which no program starts.
+    #[must_use]
+    pub fn too_small(self, value: u64) -> Option<String> {
+        let least = self.row().min;
+        (value < least).then(|| {
+            format!(
+                "{} of {} is below {}, under which no program starts",
+                self.name(),
+                self.amount(value),
+                self.amount(least)
+            )
+        })
+    }
+
+    /// Formats a value with its unit.
     #[must_use]
     pub fn amount(self, value: u64) -> String {
         crate::units::amount(self.name(), value)
     }
 }
 
-// A variant that is missing in the list moves the last one.
+// Fails if a variant is missing in the list.
 const _: () = assert!(Limit::ALL.len() == Limit::Output as usize + 1);
 
-/// How strongly a host holds the limits of one axis, and through what.
+/// How strongly a host enforces the limits of one axis, and with which mechanism.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Coverage {
-    /// As in [`HeldBy::Axis`].
+    /// As in [`EnforcedBy::Axis`].
     pub axis: &'static str,
     pub state: EnforcementState,
     /// `cgroup-v1`, `cgroup-v2`, `rlimit`, `poll`, `none`.
@@ -367,12 +384,12 @@ pub struct Coverage {
     pub reason: Option<String>,
 }
 
-/// A value for each limit, in the units of their names; `None`: not stated.
+/// The stated values of the limits, in the units of their names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LimitValues([Option<u64>; Limit::ALL.len()]);
 
 impl LimitValues {
-    /// The value of `limit`.
+    /// The value of `limit`; `None`: not stated.
     #[must_use]
     pub const fn get(&self, limit: Limit) -> Option<u64> {
         self.0[limit as usize]
@@ -394,7 +411,7 @@ impl<const COUNT: usize> From<[(Limit, u64); COUNT]> for LimitValues {
     }
 }
 
-/// Whole milliseconds, the unit of limits of time.
+/// Converts to whole milliseconds, the unit of time limits.
 #[must_use]
 pub fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -405,10 +422,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_limit_is_listed_once_where_its_value_lies() {
+    fn each_limit_is_listed_once_at_its_index() {
         for (index, limit) in Limit::ALL.into_iter().enumerate() {
             assert_eq!(limit as usize, index, "{limit:?}");
-            assert_eq!(Limit::named(limit.name()), Some(limit));
+            let mut limits = Limit::ALL.into_iter();
+            let first = limits.find(|other| other.name() == limit.name());
+            assert_eq!(first, Some(limit));
             if let Some(flag) = limit.row().flag {
                 assert_eq!(Limit::of_flag(flag.long), Some(limit));
             }

@@ -4,60 +4,56 @@ use crate::path::{PathError, RelPath};
 
 pub(crate) const MOUNT_TARGET_BYTES_MAX: usize = 4_096;
 
-/// Directories without mounts, and why: completes "the mount point …".
+/// Directories in which nothing can be mounted, and why. Completes "the mount point …".
 const RESERVED_TREES: [(&str, &str); 8] = [
     (
         "/proc",
-        "is in /proc, where the processes of the sandbox are shown",
+        "is in /proc, which shows the processes of the sandbox",
     ),
-    (
-        "/dev",
-        "is in /dev, where the sandbox has devices of its own",
-    ),
-    ("/sys", "is in /sys, which no sandbox has"),
-    ("/usr", "is in /usr, where the programs of the sandbox lie"),
-    ("/bin", "is in /bin, where the programs of the sandbox lie"),
+    ("/dev", "is in /dev, which has the devices of the sandbox"),
+    ("/sys", "is in /sys, which does not exist in a sandbox"),
+    ("/usr", "is in /usr, which has the programs of the sandbox"),
+    ("/bin", "is in /bin, which has the programs of the sandbox"),
     (
         "/sbin",
-        "is in /sbin, where the programs of the sandbox lie",
+        "is in /sbin, which has the programs of the sandbox",
     ),
-    ("/etc", "is in /etc, where the sandbox has files of its own"),
+    ("/etc", "is in /etc, which has the files of the sandbox"),
     (
         "/runner",
-        "is in /runner, where the body's input and output lie",
+        "is in /runner, which has the body's input and output",
     ),
 ];
 
-/// Paths that are in use, and why. Mounts below them are possible.
-const RESERVED: [(&str, &str); 3] = [
+/// Paths that cannot be mount points, and why. Mounts below them are possible.
+const RESERVED: [(&str, &str); 5] = [
     ("/bundle", "is where the bundle is unpacked"),
-    ("/scratch", "is where input and output files lie"),
+    ("/scratch", "is where input and output files are"),
     (
         "/tmp",
-        "is the sandbox's own directory for temporary files, empty at the start",
+        "is the sandbox's directory for temporary files, empty at the start",
     ),
+    ("/home", "contains the home directory of the body"),
+    ("/home/runner", "is the home directory of the body"),
 ];
 
-/// The absolute path of a mount point inside.
+/// The absolute path of a mount point inside the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MountTarget(String);
 
-/// Why a path is not a mount point: completes "the mount point …".
+/// Why a path is not a mount point. Completes "the mount point …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MountTargetError {
     #[error("is not absolute")]
     Relative,
-    #[error("is the root of the body's own file system")]
+    #[error("is the root directory of the body")]
     WholeView,
     #[error("{0}")]
     Path(PathError),
     #[error("is longer than 4096 bytes")]
     TooLong,
     #[error("{why}")]
-    Reserved {
-        /// The reason: completes "the mount point …".
-        why: &'static str,
-    },
+    Reserved { why: &'static str },
 }
 
 impl MountTarget {
@@ -70,7 +66,7 @@ impl MountTarget {
         if inside.is_empty() {
             return Err(MountTargetError::WholeView);
         }
-        if MOUNT_TARGET_BYTES_MAX < text.len() {
+        if text.len() > MOUNT_TARGET_BYTES_MAX {
             return Err(MountTargetError::TooLong);
         }
         if inside.starts_with('/') {
@@ -79,14 +75,14 @@ impl MountTarget {
         RelPath::parse(inside.as_bytes()).map_err(MountTargetError::Path)?;
         let first = inside.split('/').next().unwrap_or(inside);
         if first.starts_with("lib") {
-            let why = "is in /lib*, where the programs of the sandbox lie";
+            let why = "is in /lib*, which has the libraries of the sandbox";
             return Err(MountTargetError::Reserved { why });
         }
         let tree = RESERVED_TREES
             .iter()
             .find(|(tree, _)| tree.strip_prefix('/') == Some(first));
-        let place = RESERVED.iter().find(|(place, _)| *place == text);
-        match tree.or(place) {
+        let path = RESERVED.iter().find(|(path, _)| *path == text);
+        match tree.or(path) {
             Some((_, why)) => Err(MountTargetError::Reserved { why }),
             None => Ok(Self(text.to_owned())),
         }
@@ -123,6 +119,8 @@ mod tests {
             "/tmp/x",
             "/bundle/data",
             "/opt",
+            "/home/other",
+            "/home/runner/.cache",
         ] {
             assert!(MountTarget::parse(text).is_ok(), "{text}");
         }
@@ -143,6 +141,8 @@ mod tests {
             "/bundle",
             "/scratch",
             "/tmp",
+            "/home",
+            "/home/runner",
             "/sbin/init",
         ] {
             assert!(

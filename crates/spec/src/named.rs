@@ -8,10 +8,10 @@ pub trait Named {
     fn name(&self) -> &str;
 }
 
-/// Serializes a list as an object, in the list's order. The values leave out the name.
+/// Serializes a list as an object, in the order of the list.
 ///
 /// # Errors
-/// From the serializer.
+/// The error of the serializer.
 pub fn by_name<Entry, Into>(list: &[Entry], into: Into) -> Result<Into::Ok, Into::Error>
 where
     Entry: Named + Serialize,

@@ -3,18 +3,18 @@
 use core::net::IpAddr;
 use std::path::PathBuf;
 
-use crate::egress::EgressRule;
-use crate::host_name::HostName;
+use crate::egress::{EgressRule, parse_port};
+use crate::host_name::{HostName, HostNameError};
 
-/// The network flags.
+/// What the network flags of the command line request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NetworkOptions {
     pub allow: Vec<EgressRule>,
-    /// In order; host ports are unique except 0.
+    /// In order. Host ports other than 0 are unique.
     pub publish: Vec<PublishedPort>,
     pub publish_file: Option<PathBuf>,
     pub added_hosts: Vec<AddedHost>,
-    /// `--report-denials`: report attempts even if nothing is allowed.
+    /// `--report-denials`: report denials even if nothing is allowed.
     pub report_denials: bool,
     pub capture: CaptureChoice,
 }
@@ -28,7 +28,7 @@ pub struct PublishedPort {
     pub body_port: u16,
 }
 
-/// `--add-host HOST:IP`: the external address of a name. Wins over the host's hosts file.
+/// `--add-host HOST:IP`: the external address of a name. It overrides the host's hosts file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddedHost {
     pub name: HostName,
@@ -36,13 +36,13 @@ pub struct AddedHost {
     pub address: IpAddr,
 }
 
-/// How to redirect connections of the body to the relay.
+/// The requested [`Capture`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CaptureChoice {
-    /// nf_tables if the kernel accepts the rules, else listeners.
+    /// [`Capture::Tproxy`] if the kernel accepts the rules, else [`Capture::AnyIp`].
     #[default]
     Auto,
-    /// nf_tables, every port; refused if the kernel does not accept the rules.
+    /// The run is refused if the kernel does not accept the rules.
     Tproxy,
     AnyIp,
 }
@@ -50,9 +50,9 @@ pub enum CaptureChoice {
 /// How connections of the body are redirected to the relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capture {
-    /// An nf_tables rule redirects all connections to one listener per address family.
+    /// An nf_tables rule redirects connections to any port to one listener per address family.
     Tproxy,
-    /// Listeners on every address, one per address family and known port.
+    /// Listeners on all addresses, one per address family and known port.
     AnyIp,
 }
 
@@ -67,8 +67,8 @@ pub enum NetworkFlagError {
         "expected HOST:IP, such as api.example.com:203.0.113.7 or api.example.com:[2001:db8::7]"
     )]
     NoAddedHost,
-    #[error("the text before the first `:` is not a host name of letters, digits, `-` and `_`")]
-    Name,
+    #[error("the text before the first `:` is not a host name: {0}")]
+    Name(HostNameError),
     #[error("the text after the first `:` is not an IP address")]
     Address,
 }
@@ -80,11 +80,9 @@ impl PublishedPort {
     /// [`NetworkFlagError::NoPorts`], [`NetworkFlagError::Port`].
     pub fn parse(text: &str) -> Result<Self, NetworkFlagError> {
         let (host, body) = text.split_once(':').ok_or(NetworkFlagError::NoPorts)?;
+        let port = |text| parse_port(text).ok_or(NetworkFlagError::Port);
         Ok(Self {
-            host_port: match host {
-                "0" => 0,
-                host => port(host)?,
-            },
+            host_port: if host == "0" { 0 } else { port(host)? },
             body_port: port(body)?,
         })
     }
@@ -103,7 +101,7 @@ impl AddedHost {
     /// [`NetworkFlagError`]: the first rule that it breaks.
     pub fn parse(text: &str) -> Result<Self, NetworkFlagError> {
         let (name, address) = text.split_once(':').ok_or(NetworkFlagError::NoAddedHost)?;
-        let name = HostName::parse(name.as_bytes()).map_err(|_no_name| NetworkFlagError::Name)?;
+        let name = HostName::parse(name.as_bytes()).map_err(NetworkFlagError::Name)?;
         let inner = address
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'));
@@ -116,7 +114,7 @@ impl AddedHost {
         }
         Ok(Self {
             name,
-            // IPv4-mapped addresses become IPv4.
+            // Turns an IPv4-mapped address into an IPv4 address.
             address: parsed.to_canonical(),
         })
     }
@@ -129,7 +127,7 @@ impl std::fmt::Display for AddedHost {
 }
 
 impl CaptureChoice {
-    /// The value of the flag.
+    /// The value of `--egress-capture`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -140,20 +138,12 @@ impl CaptureChoice {
     }
 }
 
-fn port(text: &str) -> Result<u16, NetworkFlagError> {
-    let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
-    text.parse()
-        .ok()
-        .filter(|_| plain)
-        .ok_or(NetworkFlagError::Port)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_published_port_is_two_plain_numbers() {
+    fn a_published_port_is_two_decimal_numbers() {
         let ports = PublishedPort::parse("8080:80").expect("two");
         assert_eq!((ports.host_port, ports.body_port), (8080, 80));
         assert_eq!(ports.to_string(), "8080:80");
@@ -197,9 +187,18 @@ mod tests {
             ("a.example.com:[127.0.0.1]", NetworkFlagError::Address),
             ("a.example.com:[::1", NetworkFlagError::Address),
             ("a.example.com:fe80::1%eth0", NetworkFlagError::Address),
-            (":127.0.0.1", NetworkFlagError::Name),
-            ("*.example.com:127.0.0.1", NetworkFlagError::Name),
-            ("127.0.0.1:127.0.0.1", NetworkFlagError::Name),
+            (
+                ":127.0.0.1",
+                NetworkFlagError::Name(HostNameError::EmptyLabel),
+            ),
+            (
+                "*.example.com:127.0.0.1",
+                NetworkFlagError::Name(HostNameError::Character),
+            ),
+            (
+                "127.0.0.1:127.0.0.1",
+                NetworkFlagError::Name(HostNameError::Numeric),
+            ),
         ] {
             assert_eq!(AddedHost::parse(text), Err(error), "{text}");
         }

@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::host_config::{Statement, WrittenOci};
+use crate::host_policy::smallest;
+
 /// The policy for images and workspace sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OciPolicy {
@@ -10,8 +13,11 @@ pub struct OciPolicy {
     /// Above this size the least recently used artifacts are removed; `None`: a share of the file
     /// system.
     pub size_bytes: Option<u64>,
+    /// Of one compressed layer.
     pub archive_bytes: u64,
+    /// Of one unpacked layer.
     pub unpacked_bytes: u64,
+    /// Of one layer.
     pub entries: u64,
     /// CA certificates that are trusted besides those of the host, absolute.
     pub ca_file: Option<PathBuf>,
@@ -19,7 +25,9 @@ pub struct OciPolicy {
     pub insecure: Vec<String>,
     /// Registry of short image names: `HOST` or `HOST:PORT`; `None`: short names are refused.
     pub default_registry: Option<String>,
+    /// Each body gets a copy of a source, even if an overlayfs could be used.
     pub copy: bool,
+    /// Image roots are mounted read-only.
     pub root_read_only: bool,
 }
 
@@ -40,26 +48,9 @@ impl Default for OciPolicy {
     }
 }
 
-/// The contents of `oci` in one file. Keys that it does not state are `None` or empty.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OciStatement {
-    pub directory: Option<PathBuf>,
-    pub size_bytes: Option<u64>,
-    pub archive_bytes: Option<u64>,
-    pub unpacked_bytes: Option<u64>,
-    pub entries: Option<u64>,
-    pub ca_file: Option<PathBuf>,
-    pub insecure: Vec<String>,
-    pub default_registry: Option<String>,
-    /// `false` is the same as unset.
-    pub copy: bool,
-    /// `false` is the same as unset.
-    pub root_read_only: bool,
-}
-
-impl OciStatement {
-    /// Whether it states trusted registries or certificates. A denied grant `sources` forbids that
-    /// for later files.
+impl WrittenOci {
+    /// Whether it states trusted registries or certificates. They have no effect if an earlier file
+    /// denies the grant `sources`.
     pub(super) fn states_trust(&self) -> bool {
         self.ca_file.is_some() || !self.insecure.is_empty() || self.default_registry.is_some()
     }
@@ -72,42 +63,45 @@ impl OciPolicy {
         self.insecure.iter().any(|known| known == registry)
     }
 
-    /// Merges several files, earliest first. Limits: the smallest. Directory and size: the last.
-    /// `copy` and `root_read_only`: true once stated. CA certificates and default registry (the
-    /// last) and registries without TLS (the union): only from the files in `trusts`.
-    pub(super) fn merged<'file>(
-        files: impl Iterator<Item = &'file OciStatement> + Clone,
-        trusts: impl Fn(usize) -> bool,
-    ) -> Self {
+    /// Merges several files, earliest first:
+    ///
+    /// - limits: the smallest;
+    /// - directory and size: the last;
+    /// - `copy` and `root_read_only`: true if any file sets it;
+    /// - only of files that are `trusted`: the last CA certificates and the last default registry, and
+    ///   all registries without TLS.
+    pub(super) fn merge(statements: &[Statement], trusted: &[bool]) -> Self {
         let default = Self::default();
-        let smallest = |key: fn(&OciStatement) -> Option<u64>, default: u64| {
-            files.clone().filter_map(key).min().unwrap_or(default)
+        let limit = |key: fn(&WrittenOci) -> Option<u64>, default| {
+            smallest(statements, |file| key(&file.oci), default)
         };
         let mut merged = Self {
-            archive_bytes: smallest(|file| file.archive_bytes, default.archive_bytes),
-            unpacked_bytes: smallest(|file| file.unpacked_bytes, default.unpacked_bytes),
-            entries: smallest(|file| file.entries, default.entries),
-            copy: files.clone().any(|file| file.copy),
+            archive_bytes: limit(|file| Some(file.layer?.0), default.archive_bytes),
+            unpacked_bytes: limit(|file| Some(file.unpacked?.0), default.unpacked_bytes),
+            entries: limit(|file| Some(file.entries?.0), default.entries),
             ..default
         };
-        for (index, file) in files.enumerate() {
+        for (file, is_trusted) in statements.iter().map(|file| &file.oci).zip(trusted) {
+            merged.copy |= file.copy;
             merged.root_read_only |= file.root_read_only;
-            if file.directory.is_some() {
-                merged.directory.clone_from(&file.directory);
+            if let Some(directory) = &file.directory {
+                merged.directory = Some(directory.clone().into());
             }
-            merged.size_bytes = file.size_bytes.or(merged.size_bytes);
-            if !trusts(index) {
+            if let Some(size) = file.size {
+                merged.size_bytes = Some(size.0);
+            }
+            if !is_trusted {
                 continue;
             }
-            if file.ca_file.is_some() {
-                merged.ca_file.clone_from(&file.ca_file);
+            if let Some(ca_file) = &file.ca_file {
+                merged.ca_file = Some(ca_file.clone().into());
             }
-            if file.default_registry.is_some() {
-                merged.default_registry.clone_from(&file.default_registry);
+            if let Some(registry) = &file.default_registry {
+                merged.default_registry = Some(registry.0.clone());
             }
             for registry in &file.insecure {
-                if !merged.insecure.contains(registry) {
-                    merged.insecure.push(registry.clone());
+                if !merged.insecure.contains(&registry.0) {
+                    merged.insecure.push(registry.0.clone());
                 }
             }
         }

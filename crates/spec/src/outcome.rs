@@ -1,26 +1,26 @@
 //! The outcome of a run.
 
-/// What became of the body: one run has exactly one.
+/// How a run ended. Each run has one outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The body ended by itself with an exit code.
+    /// The body exited with an exit code.
     Exited,
-    /// A signal ended the body, and none of the limits sent it.
+    /// A signal ended the body, but not because of a limit.
     Signaled,
-    /// The wall time limit ended it.
+    /// The body reached the wall time limit.
     TimedOut,
-    /// The CPU time limit ended it.
+    /// The body reached the CPU time limit.
     CpuExhausted,
-    /// The memory limit ended it.
+    /// The body reached the memory limit.
     OutOfMemory,
-    /// It wrote more than `--max-output` under `--on-output-limit=kill`.
+    /// The body wrote more than `--max-output` with `--on-output-limit=kill`.
     OutputLimit,
-    /// The caller ended it by a signal to the runner.
+    /// The caller cancelled the run by a signal to the runner.
     Cancelled,
-    /// The request was refused; the body did not run.
+    /// The request was refused. The body did not run.
     Refused,
-    /// The runner, the host or the contract for outputs failed.
+    /// The runner or the host failed, or the outputs do not match their contract.
     Failed,
 }

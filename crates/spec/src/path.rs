@@ -1,4 +1,4 @@
-//! Relative paths inside a bundle, a workspace or a scratch root. They cannot leave it.
+//! Relative paths that cannot leave their directory: a bundle, a workspace or a scratch root.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ pub const SEGMENT_BYTES_MAX: usize = 255;
 
 /// A relative path of one or more segments, none of them empty, `.` or `..`, without a NUL byte.
 ///
-/// Bytes, not text: archives may have names that are not UTF-8. Symbolic links are not checked
-/// here; use `openat2` with `RESOLVE_BENEATH`.
+/// Bytes, because names in archives may not be UTF-8. Symbolic links are not checked: open the path
+/// with `openat2` and `RESOLVE_BENEATH`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelPath(Vec<u8>);
 
@@ -49,14 +49,14 @@ impl RelPath {
         if bytes[0] == b'/' {
             return Err(PathError::Absolute);
         }
-        if PATH_BYTES_MAX < bytes.len() {
+        if bytes.len() > PATH_BYTES_MAX {
             return Err(PathError::TooLong);
         }
         for segment in bytes.split(|byte| *byte == b'/') {
             match segment {
                 b"" | b"." => return Err(PathError::EmptySegment),
                 b".." => return Err(PathError::Parent),
-                long if SEGMENT_BYTES_MAX < long.len() => return Err(PathError::SegmentTooLong),
+                long if long.len() > SEGMENT_BYTES_MAX => return Err(PathError::SegmentTooLong),
                 _ => (),
             }
         }
@@ -74,7 +74,7 @@ impl RelPath {
         self.0.split(|byte| *byte == b'/')
     }
 
-    /// The path without its last segment; `None`: there is only one.
+    /// The path without its last segment; `None` if it has only one.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         let cut = self.0.iter().rposition(|byte| *byte == b'/')?;
@@ -98,7 +98,7 @@ impl RelPath {
         let mut bytes = self.0.clone();
         bytes.push(b'/');
         bytes.extend_from_slice(&other.0);
-        if PATH_BYTES_MAX < bytes.len() {
+        if bytes.len() > PATH_BYTES_MAX {
             return Err(PathError::TooLong);
         }
         Ok(Self(bytes))
@@ -119,7 +119,7 @@ impl fmt::Debug for RelPath {
 
 /// Whether `character` is invisible or controls the terminal: control characters, line and
 /// paragraph separators, bidirectional controls, and Unicode default ignorables (joiners, fillers,
-/// variation selectors, tags), which make different names look alike.
+/// variation selectors, tags). With these, different names look the same.
 #[must_use]
 pub const fn is_hidden(character: char) -> bool {
     matches!(
@@ -176,9 +176,10 @@ pub fn escape(bytes: &[u8]) -> String {
 #[must_use]
 pub fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:@%+,".contains(&byte);
-    match !word.is_empty() && word.bytes().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+    if !word.is_empty() && word.bytes().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 
@@ -187,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_that_could_leave_or_be_read_two_ways_are_refused() {
+    fn absolute_leaving_and_ambiguous_paths_are_refused() {
         for (bytes, error) in [
             (&b""[..], PathError::Empty),
             (b"/a", PathError::Absolute),
@@ -208,13 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_escaped_before_a_terminal_sees_it() {
+    fn control_characters_and_invalid_utf_8_are_escaped() {
         assert_eq!(escape(b"a\x1b[31mb\xff\n"), "a\\x1b[31mb\\xff\\x0a");
         assert_eq!(escape("ab\u{202e}c ü".as_bytes()), "ab\\u{202e}c ü");
     }
 
     #[test]
-    fn what_a_terminal_obeys_or_does_not_show_is_escaped() {
+    fn hidden_characters_are_escaped() {
         for hidden in [
             0xad, 0x34f, 0x61c, 0x115f, 0x180e, 0x200b, 0x200e, 0x2028, 0x202a, 0x2060, 0x2062,
             0x2064, 0x2066, 0x206f, 0x3164, 0xfe0f, 0xfeff, 0xffa0, 0xfffb, 0x1d173, 0xe0000,

@@ -2,16 +2,16 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// What is encoded in a part that holds no separator: everything but what is unreserved.
+/// Encodes all characters except the unreserved ones of RFC 3986.
 pub const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
-/// The same in a path, which keeps its `/`.
+/// As [`COMPONENT`], but keeps `/`.
 pub const PATH: &AsciiSet = &COMPONENT.remove(b'/');
 
-/// `text` as a part of a URL, with the bytes in `encoded` encoded, and all beyond ASCII.
+/// Encodes `text` as a part of a URL: the bytes in `encoded`, and all that are not ASCII.
 #[must_use]
 pub fn percent_encoded(text: &str, encoded: &'static AsciiSet) -> String {
     utf8_percent_encode(text, encoded).to_string()

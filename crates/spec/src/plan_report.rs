@@ -9,11 +9,12 @@ use serde::Serialize;
 
 use crate::digest::Digest;
 use crate::report::{ErrorReport, Plan, WarningReport};
+use crate::tokens::Token;
 
-/// Version of the document's shape. The number before the dot changes with incompatible changes.
+/// Version of the document format. The number before the dot changes with incompatible changes.
 pub const SCHEMA_VERSION: &str = "3.0";
 /// Placeholder for the run id.
-pub const RUN_ID: &str = "<runId>";
+pub const RUN_ID: &str = Token::RunId.written();
 /// Source of values that this program fixes.
 pub const FIXED: &str = "fixed";
 /// Source of default values.
@@ -25,7 +26,7 @@ pub const BUILT_IN_MAXIMUM: &str = "built-in-maximum";
 /// Source of values from a flag of the caller, or its variable.
 pub const FLAG: &str = "flag";
 
-/// What a run would be.
+/// A run that was not started.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(extend("$id" = "urn:runner:schema:plan")))]
@@ -34,58 +35,59 @@ pub struct PlanReport {
     pub schema_version: &'static str,
     /// Whether the run would be started.
     pub verdict: PlanVerdict,
-    /// What the report of the run would say too.
+    /// The part that the report of the run has too.
     #[serde(flatten)]
     pub plan: Plan,
-    /// The first reason why it would not: `exec` or `run` would report the same code.
+    /// The first reason why the run would not be started; a run would report the same code.
     pub error: Option<ErrorReport>,
-    /// All further reasons, in the order in which they would come up.
+    /// All further reasons, in the order of the checks of a run.
     pub further_errors: Vec<ErrorReport>,
-    /// What the bundle's manifest asks for and nobody granted.
+    /// What the bundle's manifest asks for without a grant.
     pub missing_grants: Vec<MissingGrant>,
-    /// What was granted, and by whom.
+    /// Grants and their sources.
     pub grants: Vec<PlannedGrant>,
-    /// What could not be looked at here, so that only a run tells.
+    /// What only a run can check.
     pub unchecked: Vec<String>,
-    /// The bundle; absent for a command and for a manifest that is in no bundle yet.
+    /// The bundle; `null` for a command and for a manifest without a bundle.
     pub bundle: Option<PlannedBundle>,
-    /// The manifest; absent for a command.
+    /// The manifest; `null` for a command.
     pub manifest: Option<PlannedManifest>,
-    /// What would be started; absent where that could not be found out.
+    /// The program; `null`: it could not be determined.
     pub program: Option<PlannedProgram>,
-    /// Where it would run.
+    /// The engine.
     pub engine: PlannedEngine,
-    /// What the body would see, parents first.
+    /// The paths that the body would see, parents first.
     pub view: Vec<PlannedPath>,
     /// The body's variables, in order, without their values.
     pub environment: Vec<PlannedVariable>,
-    /// What the body would read on its standard input.
+    /// The standard input of the body.
     pub stdin: PlannedStdin,
-    /// Whether the structured input would be there, at `/runner/input.json`.
+    /// Whether the structured input would be at `/runner/input.json`.
     pub input_document: bool,
-    /// Workspace sources that the manifest names, in its order.
+    /// Workspace sources, in the order of the manifest.
     pub workspace_sources: Vec<PlannedSource>,
     /// Files that would be staged.
     pub inputs: Vec<PlannedFile>,
     /// Files that would be synced.
     pub outputs: Vec<PlannedFile>,
-    /// Hosts that the body could reach, or that somebody asks for.
+    /// Requested hosts.
     pub egress: Vec<PlannedHost>,
-    /// How the body would be connected to them, and what else there would be of a network.
+    /// The network of the body.
     pub network: PlannedNetwork,
     /// Variables whose values are secrets.
     pub secrets: Vec<PlannedSecret>,
-    /// Time between the stop signal and SIGKILL, milliseconds; absent where the limits are refused.
+    /// Time between the stop signal and SIGKILL, in milliseconds; `null`: the limits are refused.
     pub grace_ms: Option<u64>,
-    /// `default` or `flag`.
+    /// Source of `grace_ms`: `default` or `flag`.
     pub grace_by: &'static str,
-    /// `default`, `--syscalls` or `host-policy`; absent where the policy was not decided.
+    /// Source of the system call policy: `default`, `--syscalls` or `host-policy`; `null`: it was
+    /// not decided.
     pub syscall_policy_by: Option<&'static str>,
-    /// JSON Pointers of what the manifest says and nothing acts on.
+    /// JSON Pointers of valid values of the manifest that have no effect.
     pub ignored: Vec<String>,
-    /// What a person should know.
+    /// Warnings.
     pub warnings: Vec<WarningReport>,
-    /// Each value of the host policy, and the file that decided it.
+    /// Each value of the host policy, and the files that decided it.
     pub host_policy: Vec<PolicyValue>,
 }
 
@@ -94,32 +96,31 @@ pub struct PlanReport {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PlanVerdict {
-    /// It would. Exit code 0.
+    /// It would be started. Exit code 0.
     WouldStart,
     /// The request would be refused. Exit code 125.
     WouldBeRefused,
-    /// It would be tried and not come to a start: the program is not there, the host cannot. Exit
-    /// code 125.
+    /// The start would fail, because of a missing program or of the host. Exit code 125.
     WouldFail,
 }
 
-/// One thing that nobody granted.
+/// A missing grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MissingGrant {
-    /// What, with the key that asks.
+    /// What the manifest asks for, with the key.
     pub what: String,
-    /// The flag that would grant it.
+    /// The flag that grants it.
     pub flag: String,
 }
 
-/// One thing that was granted.
+/// A grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedGrant {
-    /// As `--grant` names it.
+    /// The name in `--grant`.
     pub grant: String,
-    /// `--grant` or `host-policy`.
+    /// Its source: `--grant` or `host-policy`.
     pub granted_by: String,
 }
 
@@ -127,15 +128,15 @@ pub struct PlannedGrant {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedBundle {
-    /// SHA-256 of the canonical tar; absent where only unpacking tells.
+    /// SHA-256 of the canonical tar; `null`: only unpacking determines it.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub content_digest: Option<Digest>,
-    /// SHA-256 of the archive's bytes; absent for a directory.
+    /// SHA-256 of the archive; `null`: the bundle is a directory.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub archive_digest: Option<Digest>,
-    /// Bytes of all files.
+    /// Size of all files.
     pub bytes: u64,
-    /// Files, directories and links.
+    /// Number of files, directories and links.
     pub entries: u64,
 }
 
@@ -143,75 +144,74 @@ pub struct PlannedBundle {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedManifest {
-    /// Where it lies: a path of the bundle or of the host; empty where there is none and `--run`
-    /// stands for it.
+    /// Its path in the bundle or on the host; empty: there is none, and `--run` replaces it.
     pub file: String,
-    /// `caller` where it grants what it says, `bundle` where it only asks.
+    /// `caller`: it grants what it asks for; `bundle`: it only asks.
     pub trust: &'static str,
-    /// What `<toolId>` and `<workflowId>` stand for.
+    /// The value of `<toolId>` and `<workflowId>`.
     pub token_id: Option<String>,
-    /// Its `version`.
+    /// `version` of the manifest.
     pub version: Option<String>,
 }
 
-/// What would be started.
+/// The program that would be started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedProgram {
-    /// `run` of the manifest, `--run`, or the command line.
+    /// Source: `run` of the manifest, `--run`, or the command line.
     pub decided_by: String,
-    /// Who runs the file: `node`, `python` …
+    /// Interpreter of the file: `node`, `python` …
     pub interpreter: Option<String>,
-    /// The program inside; absent where it is not found.
+    /// Path inside; `null`: it is not found.
     pub path: Option<String>,
-    /// The same on the host; absent for a program of the bundle.
+    /// Path on the host; `null`: it is a program of the bundle or of the image.
     pub host_path: Option<String>,
-    /// The directories inside in which it is looked for, in order; empty where `argv` has a path.
+    /// Directories inside that are searched, in order; empty: `argv` has a path.
     pub looked_for_in: Vec<String>,
-    /// Where it starts, inside.
+    /// Working directory inside.
     pub working_directory: String,
-    /// `fixed`, `--workdir`, or the key.
+    /// Source of the working directory: `fixed`, `--workdir`, `image`, or the key.
     pub working_directory_by: String,
 }
 
-/// Who decided where the body would run.
+/// The source of the engine and of its image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedEngine {
-    /// `default`, `--image`, or the key.
+    /// Source of the engine: `default`, `--image`, or the key.
     pub decided_by: String,
-    /// The key that names the template, or `picked`; absent where none is needed.
+    /// Source of the template: the key, or `picked`; `null`: there is no template.
     pub image_by: Option<String>,
-    /// `local`, `node-permission` …; absent without a `sandbox` block.
+    /// `local`, `node-permission` …; `null`: there is no `sandbox` block.
     pub provider: Option<&'static str>,
 }
 
-/// One path that the body would see.
+/// A path that the body would see.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedPath {
-    /// Inside.
+    /// Path inside.
     pub path: String,
-    /// What it is.
+    /// Type of the entry.
     pub what: PlannedEntry,
-    /// The path of the host that is shown, or what a link says.
+    /// The path on the host, or the target of a link.
     pub from: Option<String>,
     /// Whether the body may write there.
     pub writable: bool,
-    /// The size of a tmpfs of its own; other writable directories share the disk limit.
+    /// Size of a separate tmpfs; other writable directories share the disk limit.
     pub size_bytes: Option<u64>,
-    /// `fixed`, the flag, the key, or `program`.
+    /// Source: `fixed`, the flag, the key, or `program`.
     pub decided_by: String,
 }
 
-/// What a path of the view is.
+/// Type of a path that the body sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PlannedEntry {
     /// A path of the host.
     Host,
-    /// The root of an image, of this run's own.
+    /// The root of an image.
     Image,
     /// A device node of the host.
     Device,
@@ -219,29 +219,29 @@ pub enum PlannedEntry {
     Source,
     /// An empty private directory.
     Tmpfs,
-    /// A file of this program's own.
+    /// A file that the runner writes.
     File,
     /// A symbolic link.
     Link,
-    /// proc of the body's own pid namespace.
+    /// proc of the body's pid namespace.
     Proc,
-    /// Terminals of the body's own.
+    /// Pseudo-terminals of the body.
     Devpts,
-    /// Something of proc that is covered.
+    /// A masked path of proc.
     Mask,
 }
 
-/// One variable of the body.
+/// A variable of the body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedVariable {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// `fixed`, `-e`, `--secret`, `sandbox.env.passthrough`, or the key that asks for a secret.
+    /// Source: `fixed`, `-e`, `--secret`, `sandbox.env.passthrough`, or the key of a secret.
     pub given_by: String,
 }
 
-/// What the body would read on its standard input.
+/// The standard input of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -254,60 +254,60 @@ pub enum PlannedStdin {
     Caller,
 }
 
-/// One workspace source.
+/// A workspace source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedSource {
-    /// As the manifest calls it.
+    /// Id in the manifest.
     pub id: String,
-    /// As the manifest names it.
+    /// Reference in the manifest.
     pub reference: String,
-    /// Where it would appear inside.
+    /// Mount point inside.
     pub mount_path: String,
-    /// The directory of it that would appear there; absent: all of it.
+    /// Mounted directory of the source; `null`: the whole source.
     pub subpath: Option<String>,
     /// Whether the body could write there.
     pub writable: bool,
-    /// Whether there would be no run without it.
+    /// Whether the run fails without it.
     pub required: bool,
-    /// Whether it is kept, so that nobody would be asked for it; absent where only a registry knows
-    /// what a tag points to.
+    /// Whether it is in the store, so that no request is sent; `null`: the reference has no
+    /// digest, and only the registry can resolve it.
     pub is_kept: Option<bool>,
     /// JSON Pointer of the entry.
     pub asked_by: String,
-    /// Who grants it; absent where nobody does.
+    /// What grants it; `null`: nothing.
     pub granted_by: Option<String>,
 }
 
-/// One file that would be staged or synced.
+/// A file that would be staged or synced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedFile {
-    /// Its key.
+    /// Key.
     pub key: String,
-    /// Inside.
+    /// Path inside.
     pub path: String,
-    /// In the workspace, tokens as they are written.
+    /// Path in the workspace, with tokens not replaced.
     pub workspace_path: String,
-    /// The workspace; absent where none is known.
+    /// The workspace; `null`: it is unknown.
     pub workspace: Option<String>,
-    /// Its size now; only of an input that is there.
+    /// Current size; `null`: it is an output, or a missing input.
     pub bytes: Option<u64>,
-    /// JSON Pointer of the entry, or the flag.
+    /// Source: JSON Pointer of the entry, or the flag.
     pub decided_by: String,
 }
 
-/// One host that somebody asks for.
+/// A requested host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedHost {
-    /// As the allowlist has it.
+    /// The entry of the allowlist.
     pub host: String,
-    /// The keys that ask, with the file that a key was inherited from, and `--allow-net`.
+    /// The keys that ask for it, with the file that a key is inherited from, and `--allow-net`.
     pub asked_by: Vec<String>,
-    /// Who grants it; absent where nobody does.
+    /// What grants it; `null`: nothing.
     pub granted_by: Option<String>,
-    /// What the host policy's own list leaves of it.
+    /// The part of it that the list of the host policy allows.
     pub host_policy_leaves: Vec<String>,
 }
 
@@ -315,21 +315,21 @@ pub struct PlannedHost {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedNetwork {
-    /// The list that counts: what is asked for, as the host policy leaves it.
+    /// The effective egress list: manifest and `--allow-net`, limited by the host policy.
     pub allowed: Vec<String>,
-    /// `none` where nothing is laid out, else `auto`, `tproxy` or `anyip`.
+    /// `none`: no network is set up; else `auto`, `tproxy` or `anyip`.
     pub capture: String,
-    /// `default`, `--egress-capture`, `--report-denials`.
+    /// Source of `capture`: `default`, `--egress-capture`, `--report-denials`.
     pub capture_by: String,
-    /// `--publish`.
+    /// Ports of `--publish`.
     pub published: Vec<PlannedPort>,
-    /// `--add-host`.
+    /// Addresses of `--add-host`.
     pub added_hosts: Vec<PlannedAddress>,
-    /// Addresses that are not public and may nevertheless be dialled: `egress.private_ranges`.
+    /// Private addresses that names may resolve to: `egress.private_ranges`.
     pub private_ranges: Vec<String>,
-    /// Whether a TLS hello that hides another one inside is refused.
+    /// Whether TLS with Encrypted Client Hello is refused.
     pub refuse_ech: bool,
-    /// `default`, `--strict` or `host-policy`.
+    /// Source of `refuse_ech`: `default`, `--strict` or `host-policy`.
     pub refuse_ech_by: String,
 }
 
@@ -348,17 +348,17 @@ impl Default for PlannedNetwork {
     }
 }
 
-/// A port of the host that would lead to one of the body.
+/// A published port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedPort {
-    /// On 127.0.0.1 of the host; 0 for one that the run chooses.
+    /// Port on 127.0.0.1 of the host; 0: any free port.
     pub host_port: u16,
-    /// On the body's loopback.
+    /// Port on the body's loopback.
     pub body_port: u16,
 }
 
-/// Where a name would be dialled.
+/// The fixed address of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedAddress {
@@ -368,31 +368,31 @@ pub struct PlannedAddress {
     pub address: String,
 }
 
-/// One variable whose value is a secret.
+/// A variable whose value is a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedSecret {
     /// Name of the variable.
     pub variable: String,
-    /// What the manifest names.
+    /// Reference in the manifest, or of `--secret`.
     pub reference: Option<String>,
-    /// The key that asks; absent where only the caller gives it.
+    /// The key that asks for it; `null`: only the caller sets it.
     pub asked_by: Option<String>,
-    /// Who grants it; absent where nobody does.
+    /// What grants it; `null`: nothing.
     pub granted_by: Option<String>,
-    /// Who would be asked for the value; absent where nobody knows one.
+    /// Source of the value; `null`: there is none.
     pub provider: Option<String>,
 }
 
-/// One value of the host policy.
+/// A value of the host policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PolicyValue {
-    /// As configuration files name it.
+    /// The key in configuration files.
     pub key: String,
-    /// In short.
+    /// The value, shortened.
     pub value: String,
-    /// The files that decided it, earliest first; `default` where none did.
+    /// The files that decided it, earliest first; `default`: none of them.
     pub decided_by: Vec<String>,
 }
 

@@ -1,17 +1,20 @@
 //! Each value of the host policy, and the files that decided it.
 //!
 //! The files are merged one after the other: a file decided a value if merging it changed the value.
-//! So [`merge`] has the only set of rules.
+//! So only [`merge`] has the rules.
 
-use crate::host_policy::{HostPolicy, Statement, merge, names};
+use std::path::Path;
+
+use crate::host_config::Statement;
+use crate::host_policy::{HostPolicy, merge, names};
 use crate::oci_policy::OciPolicy;
 use crate::path::escape;
 use crate::plan_report::{DEFAULT, PolicyValue};
 use crate::preparation::{IndexPolicy, PreparationPolicy};
 use crate::sources_policy::SecretsProvider;
 
-/// Lists the values of the merged policy, each with its files. `statements` start with the
-/// earliest.
+/// Lists the values of the merged policy, each with its files. `statements` are ordered earliest
+/// first.
 #[must_use]
 pub fn policy_values(statements: &[Statement]) -> Vec<PolicyValue> {
     let mut before = values(&merge(&[]).0);
@@ -31,9 +34,10 @@ pub fn policy_values(statements: &[Statement]) -> Vec<PolicyValue> {
         .map(|((key, value), files)| PolicyValue {
             key: key.to_owned(),
             value,
-            decided_by: match files.is_empty() {
-                true => vec![DEFAULT.to_owned()],
-                false => files,
+            decided_by: if files.is_empty() {
+                vec![DEFAULT.to_owned()]
+            } else {
+                files
             },
         })
         .collect()
@@ -41,17 +45,24 @@ pub fn policy_values(statements: &[Statement]) -> Vec<PolicyValue> {
 
 fn list(items: impl Iterator<Item = String>) -> String {
     let items: Vec<String> = items.collect();
-    match items.is_empty() {
-        true => "none".to_owned(),
-        false => items.join(", "),
+    if items.is_empty() {
+        "none".to_owned()
+    } else {
+        items.join(", ")
     }
+}
+
+fn path(path: &Path) -> String {
+    escape(path.as_os_str().as_encoded_bytes())
+}
+
+fn optional(text: Option<String>, absent: &str) -> String {
+    text.unwrap_or_else(|| absent.to_owned())
 }
 
 /// Every key in the order of the documentation, with a short value. The keys are the same for every
 /// policy.
 fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
-    let path = |path: &std::path::Path| escape(path.as_os_str().as_encoded_bytes());
-    let optional = |text: Option<String>, absent: &str| text.unwrap_or_else(|| absent.to_owned());
     let secrets = &policy.secrets;
     let provider = secrets.provider.as_ref().map(|provider| match provider {
         SecretsProvider::Directory(directory) => format!("directory {}", path(directory)),
@@ -114,13 +125,7 @@ fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
         ),
         (
             "egress.private_ranges",
-            list(
-                policy
-                    .egress
-                    .private_ranges
-                    .iter()
-                    .map(|range| format!("{}/{}", range.address, range.prefix_bits)),
-            ),
+            list(policy.egress.private_ranges.iter().map(ToString::to_string)),
         ),
         ("egress.refuse_ech", policy.egress.refuse_ech.to_string()),
         ("secrets.provider", optional(provider, "none")),
@@ -134,11 +139,16 @@ fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
         ),
         (
             "images",
-            list(policy.images.iter().map(|one| escape(one.id.as_bytes()))),
+            list(
+                policy
+                    .images
+                    .iter()
+                    .map(|image| escape(image.id.as_bytes())),
+            ),
         ),
     ];
-    values.extend(fetching(policy));
-    values.extend(artifacts(&policy.oci));
+    values.extend(cache_and_github(policy));
+    values.extend(oci(&policy.oci));
     values.push(("require_pin", policy.require_pin.to_string()));
     values.extend(preparation(&policy.preparation));
     values.push(("syscalls", policy.syscalls.name().to_owned()));
@@ -146,12 +156,15 @@ fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
 }
 
 fn preparation(policy: &PreparationPolicy) -> [(&'static str, String); 8] {
-    let path = |path: &std::path::Path| escape(path.as_os_str().as_encoded_bytes());
-    let none = || "none".to_owned();
+    const OF_IMAGE: &str = "the image's own";
     let index = |index: &Option<IndexPolicy>| {
         let url = index.as_ref().map(|index| index.url.text.as_bytes());
-        url.map_or_else(none, escape)
+        optional(url.map(escape), "none")
     };
+    let trusted_keys = policy
+        .apt
+        .as_ref()
+        .and_then(|apt| apt.trusted_keys.as_deref());
     let reach = [&policy.npm, &policy.pip].into_iter().flatten();
     let reach = reach.flat_map(|index| &index.reach);
     let mut reach: Vec<String> = policy
@@ -168,21 +181,18 @@ fn preparation(policy: &PreparationPolicy) -> [(&'static str, String); 8] {
         (
             "preparation.apt",
             match &policy.apt {
-                None => none(),
+                None => "none".to_owned(),
                 Some(apt) if apt.sources.is_empty() => "the image's own lists".to_owned(),
-                Some(apt) => list(apt.sources.iter().map(|one| escape(one.line.as_bytes()))),
+                Some(apt) => list(
+                    apt.sources
+                        .iter()
+                        .map(|source| escape(source.line.as_bytes())),
+                ),
             },
         ),
         (
             "preparation.apt.trusted_keys",
-            match policy
-                .apt
-                .as_ref()
-                .and_then(|apt| apt.trusted_keys.as_deref())
-            {
-                Some(keys) => path(keys),
-                None => "the image's own".to_owned(),
-            },
+            optional(trusted_keys.map(path), OF_IMAGE),
         ),
         ("preparation.npm", index(&policy.npm)),
         ("preparation.pip", index(&policy.pip)),
@@ -193,10 +203,7 @@ fn preparation(policy: &PreparationPolicy) -> [(&'static str, String); 8] {
         ),
         (
             "preparation.ca_file",
-            match policy.ca_file.as_deref() {
-                Some(file) => path(file),
-                None => "the image's own".to_owned(),
-            },
+            optional(policy.ca_file.as_deref().map(path), OF_IMAGE),
         ),
         (
             "preparation.limits",
@@ -210,9 +217,7 @@ fn preparation(policy: &PreparationPolicy) -> [(&'static str, String); 8] {
     ]
 }
 
-fn fetching(policy: &HostPolicy) -> [(&'static str, String); 8] {
-    let path = |path: &std::path::Path| escape(path.as_os_str().as_encoded_bytes());
-    let optional = |text: Option<String>, absent: &str| text.unwrap_or_else(|| absent.to_owned());
+fn cache_and_github(policy: &HostPolicy) -> [(&'static str, String); 8] {
     [
         (
             "cache.directory",
@@ -247,22 +252,26 @@ fn fetching(policy: &HostPolicy) -> [(&'static str, String); 8] {
     ]
 }
 
-fn artifacts(oci: &OciPolicy) -> [(&'static str, String); 9] {
-    let path = |path: &std::path::PathBuf| escape(path.as_os_str().as_encoded_bytes());
-    let or = |text: Option<String>, absent: &str| text.unwrap_or_else(|| absent.to_owned());
+fn oci(oci: &OciPolicy) -> [(&'static str, String); 10] {
     let size = oci.size_bytes.map(|size| size.to_string());
     let insecure = oci.insecure.iter().map(|name| escape(name.as_bytes()));
+    let registry = oci.default_registry.as_deref().map(str::as_bytes);
+    let registry = registry.map(escape);
     [
         (
             "oci.directory",
-            or(oci.directory.as_ref().map(path), "found"),
+            optional(oci.directory.as_deref().map(path), "found"),
         ),
-        ("oci.size", or(size, "a part of its file system")),
+        ("oci.size", optional(size, "a part of its file system")),
         ("oci.layer", oci.archive_bytes.to_string()),
         ("oci.unpacked", oci.unpacked_bytes.to_string()),
         ("oci.entries", oci.entries.to_string()),
-        ("oci.ca_file", or(oci.ca_file.as_ref().map(path), "none")),
+        (
+            "oci.ca_file",
+            optional(oci.ca_file.as_deref().map(path), "none"),
+        ),
         ("oci.insecure", list(insecure)),
+        ("oci.default_registry", optional(registry, "none")),
         ("oci.copy", oci.copy.to_string()),
         ("oci.root_read_only", oci.root_read_only.to_string()),
     ]
@@ -271,21 +280,27 @@ fn artifacts(oci: &OciPolicy) -> [(&'static str, String); 9] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host_policy::{AtLine, grants_named};
+    use crate::host_config::{AtLine, Size, WrittenMaxima};
+    use crate::host_policy::grants_named;
 
     #[test]
-    fn a_value_names_the_file_that_made_it_what_it_is() {
-        let at_line = |value| Some(AtLine { value, line: 1 });
+    fn a_value_names_the_files_that_decided_it() {
         let stating = |origin: &str, memory_bytes, grant: &str| Statement {
             origin: origin.to_owned(),
-            memory_bytes,
+            maxima: WrittenMaxima {
+                memory: Some(AtLine {
+                    value: Size(memory_bytes),
+                    line: 1,
+                }),
+                ..WrittenMaxima::default()
+            },
             grants: grants_named(grant).expect("a name"),
             ..Statement::default()
         };
         let values = policy_values(&[
-            stating("host", at_line(2 << 30), "env"),
-            stating("user", at_line(8 << 30), "env"),
-            stating("flag", at_line(1 << 30), "egress"),
+            stating("host", 2 << 30, "env"),
+            stating("user", 8 << 30, "env"),
+            stating("flag", 1 << 30, "egress"),
         ]);
         let found = |key: &str| {
             let value = values.iter().find(|value| value.key == key).expect(key);
@@ -294,6 +309,31 @@ mod tests {
         assert_eq!(found("maxima.memory"), ("1073741824", "host flag".into()));
         assert_eq!(found("grants"), ("egress, env", "host flag".into()));
         assert_eq!(found("maxima.processes"), ("4096", DEFAULT.into()));
+    }
+
+    #[test]
+    fn each_key_of_a_configuration_is_listed() {
+        let values = values(&HostPolicy::default());
+        let schema = schemars::schema_for!(Statement);
+        let properties = |schema: &serde_json::Value| -> Vec<String> {
+            let keys = schema["properties"]
+                .as_object()
+                .map(|map| map.keys().cloned());
+            keys.into_iter().flatten().collect()
+        };
+        for key in properties(schema.as_value()) {
+            let reference = &schema.as_value()["properties"][&key]["$ref"];
+            let name = reference.as_str().unwrap_or_default().rsplit('/').next();
+            let parts = properties(&schema.as_value()["$defs"][name.unwrap_or_default()]);
+            let paths: Vec<String> = match parts.as_slice() {
+                [] => vec![key],
+                parts => parts.iter().map(|part| format!("{key}.{part}")).collect(),
+            };
+            for path in paths {
+                let is_listed = values.iter().any(|(listed, _)| listed.starts_with(&path));
+                assert!(is_listed, "{path}");
+            }
+        }
     }
 
     #[test]

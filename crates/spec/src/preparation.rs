@@ -3,18 +3,22 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Deserialize;
+
 use crate::egress::{EgressRule, intersect};
-use crate::host_policy::{ForbiddenGrant, Statement, has};
+use crate::host_config::{Size, Statement, WrittenApt, WrittenLimits, WrittenPreparation};
+use crate::host_policy::{ForbiddenGrant, common, is_permitted, smallest};
+use crate::request::Grant;
 use crate::sources_policy::{IpRange, intersect_ranges};
 
-/// The policy for preparation runs of this host. Kinds without an index cannot be installed.
+/// The policy for preparation runs. Packages of a kind without an index cannot be installed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PreparationPolicy {
     pub apt: Option<AptPolicy>,
     pub npm: Option<IndexPolicy>,
     pub pip: Option<IndexPolicy>,
     pub allow_private: Vec<IpRange>,
-    /// CA certificates for the indexes, instead of the image's own; absolute.
+    /// Absolute path of CA certificates for the indexes, instead of those of the image.
     pub ca_file: Option<PathBuf>,
     pub limits: PreparationLimits,
 }
@@ -22,14 +26,14 @@ pub struct PreparationPolicy {
 /// Source of native packages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AptPolicy {
-    /// Lines as in sources.list(5); empty: the image's own lists.
+    /// Lines as in sources.list(5); empty: the lists of the image.
     pub sources: Vec<AptSource>,
-    /// Signing keys of the sources, instead of the image's own; absolute.
+    /// Absolute path of the signing keys of the sources, instead of those of the image.
     pub trusted_keys: Option<PathBuf>,
     pub reach: Vec<EgressRule>,
 }
 
-/// A package index.
+/// A package index that installations may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexPolicy {
     pub url: IndexUrl,
@@ -39,27 +43,22 @@ pub struct IndexPolicy {
 /// Limits of one preparation run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PreparationLimits {
-    /// Memory of the whole process tree, written files included.
+    /// Memory of all processes, written files included.
     pub memory_bytes: u64,
     pub wall_time: Duration,
-    /// Bytes that it may write. They count as memory too, so less than `memory_bytes` is usable.
+    /// Bytes of written files. They count as memory too, so less than `memory_bytes` is usable.
     pub disk_bytes: u64,
 }
 
-/// Memory per inode: the kernel uses about half of it for one.
-const BYTES_FOR_AN_INODE: u64 = 2048;
+/// About twice the memory that the kernel uses for an inode.
+const BYTES_PER_INODE: u64 = 2048;
 
 impl PreparationLimits {
-    /// Most files and directories of a run: as many as its memory can hold, and at most
-    /// `entries_max`, the limit of the layer that it leaves.
+    /// Maximum number of files and directories: limited by the memory and by `entries_max`, the limit
+    /// of the resulting layer.
     #[must_use]
-    pub const fn inodes(&self, entries_max: u64) -> u64 {
-        let room = self.memory_bytes / BYTES_FOR_AN_INODE;
-        if room < entries_max {
-            room
-        } else {
-            entries_max
-        }
+    pub fn inodes(&self, entries_max: u64) -> u64 {
+        (self.memory_bytes / BYTES_PER_INODE).min(entries_max)
     }
 }
 
@@ -73,38 +72,24 @@ impl Default for PreparationLimits {
     }
 }
 
-/// The contents of `preparation` in one file; `None`: not stated.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PreparationStatement {
-    pub apt: Option<(Vec<AptSource>, Option<PathBuf>)>,
-    pub npm: Option<IndexUrl>,
-    pub pip: Option<IndexUrl>,
-    /// An empty list allows nothing.
-    pub allow: Option<Vec<EgressRule>>,
-    /// An empty list allows nothing.
-    pub allow_private: Option<Vec<IpRange>>,
-    pub ca_file: Option<PathBuf>,
-    pub memory_bytes: Option<u64>,
-    pub wall_time: Option<Duration>,
-    pub disk_bytes: Option<u64>,
-}
-
-/// Why a text is not an index; completes "`TEXT` …".
+/// Why a text is not an index. Completes "`TEXT` …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
     #[error("is not an https:// or http:// URL of a host")]
     Url,
-    #[error("has a user in it, which every package's own scripts could read")]
+    #[error("has a user in it, which the scripts of every package could read")]
     User,
-    /// White space, control characters or non-ASCII bytes.
-    #[error("has a character that URLs do not have")]
+    /// White space, control characters, `\` or non-ASCII bytes.
+    #[error("has a character that is not allowed in URLs")]
     Character,
     #[error("is not a line such as `deb https://deb.example.org/debian trixie main`")]
     Line,
 }
 
-/// The URL of an index.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An http or https URL without a user.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Index", with = "String", extend("pattern" = r"^https?://(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?(?:[/?#][!-\[\]-~]*)?$")))]
+#[serde(try_from = "String")]
 pub struct IndexUrl {
     pub text: String,
     pub rule: EgressRule,
@@ -142,7 +127,7 @@ impl IndexUrl {
         })
     }
 
-    /// Whether the index is reached over plain HTTP, without TLS.
+    /// Whether the URL is plain HTTP, without TLS.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.text.starts_with("http:")
@@ -159,8 +144,10 @@ impl IndexUrl {
     }
 }
 
-/// A line of apt's sources.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A line of sources.list(5): `deb [OPTIONS] URL SUITE [COMPONENT…]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Source", with = "String", extend("pattern" = r"^deb +(?:\[[ -\\^-~]*\] *)?https?://(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?(?:[/?#][!-\[\]-~]*)? +[!-~][ -~]*$")))]
+#[serde(try_from = "String")]
 pub struct AptSource {
     pub line: String,
     pub url: IndexUrl,
@@ -196,11 +183,11 @@ impl AptSource {
 /// Merges the files, earliest first.
 ///
 /// - Indexes, keys and certificates: the last value, unless an earlier file denies the grant
-///   `sources` or `egress`; then it is added to `forbidden`. The same holds for the first `allow`
-///   and `allow_private`, because they widen access.
+///   `sources` or `egress`. Such values are added to `forbidden`. The same applies to the first
+///   `allow` and `allow_private`, because they widen access.
 /// - `allow` and `allow_private`: the intersection of all stated lists. Without `allow` a run
 ///   reaches the hosts of its own indexes.
-/// - `egress` of an earlier file bounds the values of later files.
+/// - `egress` of an earlier file limits the values of later files.
 /// - Limits: the smallest value.
 pub(super) fn merge(
     statements: &[Statement],
@@ -210,28 +197,31 @@ pub(super) fn merge(
     for (index, file) in statements.iter().enumerate() {
         merging.add(file, &statements[..index], forbidden);
     }
-    let smallest = |key: fn(&PreparationStatement) -> Option<u64>, default| {
-        let stated = statements.iter().filter_map(|file| key(&file.preparation));
-        stated.min().unwrap_or(default)
+    let default = PreparationLimits::default();
+    let bytes = |key: fn(&WrittenLimits) -> Option<Size>, default| {
+        smallest(
+            statements,
+            |file| Some(key(&file.preparation.limits)?.0),
+            default,
+        )
     };
-    let usual = PreparationLimits::default();
-    let times = statements
-        .iter()
-        .filter_map(|file| file.preparation.wall_time);
-    let limits = PreparationLimits {
-        memory_bytes: smallest(|stated| stated.memory_bytes, usual.memory_bytes),
-        wall_time: times.min().unwrap_or(usual.wall_time),
-        disk_bytes: smallest(|stated| stated.disk_bytes, usual.disk_bytes),
-    };
-    merging.policy(limits)
+    merging.policy(PreparationLimits {
+        memory_bytes: bytes(|limits| limits.memory, default.memory_bytes),
+        wall_time: smallest(
+            statements,
+            |file| Some(file.preparation.limits.timeout?.0),
+            default.wall_time,
+        ),
+        disk_bytes: bytes(|limits| limits.disk, default.disk_bytes),
+    })
 }
 
-/// A value with the egress rules that bound it.
+/// A value with the egress rules that limit it.
 type Bounded<T> = (T, Option<Vec<EgressRule>>);
 
 #[derive(Default)]
 struct Merging {
-    apt: Option<Bounded<(Vec<AptSource>, Option<PathBuf>)>>,
+    apt: Option<Bounded<WrittenApt>>,
     npm: Option<Bounded<IndexUrl>>,
     pip: Option<Bounded<IndexUrl>>,
     allow: Option<Vec<EgressRule>>,
@@ -246,54 +236,57 @@ impl Merging {
         earlier: &[Statement],
         forbidden: &mut Vec<ForbiddenGrant>,
     ) {
-        let stated = &file.preparation;
-        let denier = earlier
-            .iter()
-            .find(|one| has(one.deny_grants, "sources") || has(one.deny_grants, "egress"));
-        let mut counts = |is_stated: bool, key: &'static str| {
-            if let (true, Some(denier)) = (is_stated, denier) {
-                forbidden.push(ForbiddenGrant {
-                    origin: file.origin.clone(),
-                    grant: key,
-                    forbidden_by: denier.origin.clone(),
-                });
-            }
-            is_stated && denier.is_none()
+        let WrittenPreparation {
+            apt,
+            npm,
+            pip,
+            allow,
+            allow_private,
+            ca_file,
+            limits: _,
+        } = &file.preparation;
+        let mut permits = |key| {
+            let grants = [Grant::Sources, Grant::Egress];
+            is_permitted(file, earlier, key, &grants, forbidden)
         };
-        let bound = || {
-            let lists = earlier.iter().filter_map(|one| one.egress_allow.clone());
-            lists.reduce(|one, two| intersect(&one, &two))
-        };
-        if counts(stated.apt.is_some(), "preparation.apt") {
-            self.apt = stated.apt.clone().map(|apt| (apt, bound()));
+        let bound = || common(earlier, |file| file.egress.allow.as_deref(), intersect);
+        if let Some(apt) = apt
+            && permits("preparation.apt")
+        {
+            self.apt = Some((apt.clone(), bound()));
         }
-        if counts(stated.npm.is_some(), "preparation.npm") {
-            self.npm = stated.npm.clone().map(|url| (url, bound()));
+        if let Some(npm) = npm
+            && permits("preparation.npm")
+        {
+            self.npm = Some((npm.registry.clone(), bound()));
         }
-        if counts(stated.pip.is_some(), "preparation.pip") {
-            self.pip = stated.pip.clone().map(|url| (url, bound()));
+        if let Some(pip) = pip
+            && permits("preparation.pip")
+        {
+            self.pip = Some((pip.index.clone(), bound()));
         }
-        if counts(stated.ca_file.is_some(), "preparation.ca_file") {
-            self.ca_file.clone_from(&stated.ca_file);
+        if let Some(ca_file) = ca_file
+            && permits("preparation.ca_file")
+        {
+            self.ca_file = Some(ca_file.clone().into());
         }
         // The first list widens: without it only the hosts of the indexes are reachable.
-        let widens = stated.allow.is_some() && self.allow.is_none();
-        let is_counted = counts(widens, "preparation.allow") || !widens;
-        if let (Some(allow), true) = (&stated.allow, is_counted) {
+        if let Some(allow) = allow
+            && (self.allow.is_some() || permits("preparation.allow"))
+        {
             let allow = within(allow, bound().as_deref());
             self.allow = Some(within(&allow, self.allow.as_deref()));
         }
-        let widens = self.allow_private.is_none()
-            && stated
-                .allow_private
-                .as_ref()
-                .is_some_and(|ranges| !ranges.is_empty());
-        let is_counted = counts(widens, "preparation.allow_private") || !widens;
-        if let (Some(mut ranges), true) = (stated.allow_private.clone(), is_counted) {
-            let known = earlier
+        if let Some(ranges) = allow_private
+            && (self.allow_private.is_some()
+                || ranges.is_empty()
+                || permits("preparation.allow_private"))
+        {
+            let mut ranges = ranges.clone();
+            let bounds = earlier
                 .iter()
-                .filter_map(|one| one.private_ranges.as_deref());
-            for bound in known.chain(self.allow_private.as_deref()) {
+                .filter_map(|file| file.egress.private_ranges.as_deref());
+            for bound in bounds.chain(self.allow_private.as_deref()) {
                 ranges = intersect_ranges(&ranges, bound);
             }
             self.allow_private = Some(ranges);
@@ -302,20 +295,20 @@ impl Merging {
 
     fn policy(self, limits: PreparationLimits) -> PreparationPolicy {
         let allow = self.allow;
-        let reach = |own: Vec<EgressRule>, bound: Option<Vec<EgressRule>>| {
-            within(allow.as_deref().unwrap_or(&own), bound.as_deref())
+        let reach = |hosts: Vec<EgressRule>, bound: Option<Vec<EgressRule>>| {
+            within(allow.as_deref().unwrap_or(&hosts), bound.as_deref())
         };
         let index = |(url, bound): Bounded<IndexUrl>| IndexPolicy {
             reach: reach(vec![url.rule.clone()], bound),
             url,
         };
         PreparationPolicy {
-            apt: self.apt.map(|((sources, trusted_keys), bound)| {
-                let own = sources.iter().map(|source| source.url.rule.clone());
+            apt: self.apt.map(|(apt, bound)| {
+                let hosts = apt.sources.iter().map(|source| source.url.rule.clone());
                 AptPolicy {
-                    reach: reach(own.collect(), bound),
-                    sources,
-                    trusted_keys,
+                    reach: reach(hosts.collect(), bound),
+                    sources: apt.sources,
+                    trusted_keys: apt.trusted_keys.map(PathBuf::from),
                 }
             }),
             npm: self.npm.map(index),
@@ -337,6 +330,7 @@ fn within(rules: &[EgressRule], bound: Option<&[EgressRule]>) -> Vec<EgressRule>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host_config::{AbsolutePath, Time, WrittenNpm, WrittenPip};
     use crate::host_policy::{self, grants_named};
 
     fn rule(text: &str) -> EgressRule {
@@ -353,11 +347,14 @@ mod tests {
     }
 
     fn npm(url: &str) -> impl Fn(&mut Statement) {
-        move |file| file.preparation.npm = Some(IndexUrl::parse(url).expect(url))
+        move |file| {
+            let registry = IndexUrl::parse(url).expect(url);
+            file.preparation.npm = Some(WrittenNpm { registry });
+        }
     }
 
     #[test]
-    fn the_url_of_an_index_names_its_host_and_its_port_and_nobody_else() {
+    fn the_url_of_an_index_is_parsed_into_host_and_port() {
         for (text, reach) in [
             ("https://registry.example.org/", "registry.example.org:443"),
             ("http://registry.example.org", "registry.example.org:80"),
@@ -390,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_sources_is_one_line_of_binary_packages() {
+    fn a_source_is_one_line_of_type_deb() {
         for line in [
             "deb https://deb.example.org/debian trixie main",
             "deb [arch=amd64 trusted=yes] http://deb.example.org/debian ./",
@@ -422,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_reaches_the_hosts_of_its_indexes_unless_a_list_says_whom() {
+    fn without_a_list_a_run_reaches_the_hosts_of_its_indexes() {
         let url = "https://registry.example.org/";
         let (policy, _) = host_policy::merge(&[file("host", npm(url))]);
         let npm_policy = policy.preparation.npm.expect("stated");
@@ -437,10 +434,10 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_file_says_of_egress_bounds_a_later_files_indexes() {
+    fn egress_of_an_earlier_file_limits_the_indexes_of_a_later_file() {
         let bound = file("host", |file| {
-            file.egress_allow = Some(vec![rule("*.example.org")]);
-            file.private_ranges = Some(vec![IpRange::parse("10.0.0.0/8").expect("a range")]);
+            file.egress.allow = Some(vec![rule("*.example.org")]);
+            file.egress.private_ranges = Some(vec![IpRange::parse("10.0.0.0/8").expect("a range")]);
         });
         let later = |url: &'static str| {
             file("user", move |file| {
@@ -470,16 +467,16 @@ mod tests {
                 .map(ToString::to_string)
                 .collect();
             assert_eq!(ranges, ["10.1.0.0/16"]);
-            // Who bounds the body's egress in the same file means the body's.
+            // `egress` of the same file does not limit the preparation.
             let mut both = later(url);
-            both.egress_allow = Some(Vec::new());
+            both.egress.allow = Some(Vec::new());
             let (policy, _) = host_policy::merge(&[both]);
             assert_eq!(policy.preparation.npm.expect("stated").reach.len(), 1);
         }
     }
 
     #[test]
-    fn indexes_are_not_asked_of_files_after_one_that_denies() {
+    fn indexes_after_a_file_that_denies_have_no_effect() {
         for grant in ["sources", "egress"] {
             let denying = file("host", |file| {
                 npm("https://one.example.org/")(file);
@@ -487,9 +484,10 @@ mod tests {
             });
             let asking = file("user", |file| {
                 npm("https://two.example.org/")(file);
-                file.preparation.ca_file = Some("/two.pem".into());
-                file.preparation.apt = Some((Vec::new(), None));
-                file.preparation.pip = file.preparation.npm.clone();
+                file.preparation.ca_file = Some(AbsolutePath("/two.pem".to_owned()));
+                file.preparation.apt = Some(WrittenApt::default());
+                let index = IndexUrl::parse("https://two.example.org/").expect("a URL");
+                file.preparation.pip = Some(WrittenPip { index });
             });
             let (policy, forbidden) = host_policy::merge(&[denying, asking]);
             let found = policy.preparation;
@@ -504,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_reaches_more_by_a_file_after_one_that_denies() {
+    fn lists_after_a_file_that_denies_widen_nothing() {
         let ranges = || Some(vec![IpRange::parse("10.0.0.0/8").expect("a range")]);
         for grant in ["sources", "egress"] {
             let denying = |listing: bool| {
@@ -533,7 +531,7 @@ mod tests {
             assert_eq!(found.allow_private, []);
             let keys: Vec<&str> = forbidden.iter().map(|one| one.grant).collect();
             assert_eq!(keys, ["preparation.allow", "preparation.allow_private"]);
-            // What is listed already, a list can only shorten.
+            // A later list only shortens an earlier one.
             let (policy, forbidden) = host_policy::merge(&[denying(true), asking()]);
             assert_eq!(forbidden.len(), 0);
             let reach = policy.preparation.npm.expect("stated").reach;
@@ -545,8 +543,11 @@ mod tests {
     fn the_smallest_limits_count_and_lists_only_shrink() {
         let stating = |bytes: u64, seconds: u64, hosts: &[&str]| {
             file("a file", |file| {
-                file.preparation.memory_bytes = Some(bytes);
-                file.preparation.wall_time = Some(Duration::from_secs(seconds));
+                file.preparation.limits = WrittenLimits {
+                    memory: Some(Size(bytes)),
+                    timeout: Some(Time(Duration::from_secs(seconds))),
+                    disk: None,
+                };
                 file.preparation.allow = Some(hosts.iter().map(|host| rule(host)).collect());
                 npm("https://a.example.org/")(file);
             })

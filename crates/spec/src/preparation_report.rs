@@ -1,4 +1,4 @@
-//! Preparation runs in the report: what was installed before the body started.
+//! Preparation runs in the report.
 
 use serde::Serialize;
 
@@ -6,46 +6,46 @@ use crate::digest::Digest;
 use crate::egress_report::HostTraffic;
 use crate::report::Denial;
 
-/// One layer of packages that the body's root has.
+/// A layer of packages in the body's root, which a preparation run installed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PreparationReport {
     /// `native`, `npm` or `pip`.
     pub kind: &'static str,
-    /// What it is for, as the manifest says it, escaped; empty where only the bundle's own lists ask.
+    /// Needs of the manifest, escaped; empty: only the package lists of the bundle require it.
     pub needs: Vec<String>,
-    /// Where the packages come from, as the host configuration says it.
+    /// Sources of the packages in the host configuration.
     pub from: Vec<String>,
-    /// Whom its run may reach.
+    /// Hosts that the preparation run may reach.
     pub allowed: Vec<String>,
-    /// What the layer is kept under: the digest of all that decides what is in it.
+    /// Key of the layer in the store: the digest of everything that determines its content.
     #[cfg_attr(test, schemars(with = "String"))]
     pub key: Digest,
-    /// Whether it was there.
+    /// Where the layer was found.
     pub found: PreparationFound,
-    /// Bytes of all its files; absent where nothing was installed yet.
+    /// Size of all files; `null`: nothing was installed yet.
     pub bytes: Option<u64>,
-    /// Native packages, each with its version, in the order in which they were unpacked.
+    /// Native packages with their versions, in the order of unpacking.
     pub packages: Vec<String>,
-    /// Those among them that bring scripts for their installation. The scripts were not run.
+    /// Native packages with installation scripts. The scripts were not run.
     pub scripts_not_run: Vec<String>,
-    /// Hosts that its run reached.
+    /// Hosts that the preparation run reached.
     pub hosts: Vec<HostTraffic>,
-    /// What its run tried and was refused.
+    /// Denials of the preparation run.
     pub denials: Vec<Denial>,
-    /// How long its run took; absent where there was none.
+    /// Duration of the preparation run; `null`: there was none.
     pub duration_ms: Option<u64>,
 }
 
-/// Where a prepared layer came from.
+/// Where a prepared layer was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PreparationFound {
-    /// It was made before.
+    /// It was in the store.
     Store,
     /// It was made for this run.
     Made,
-    /// It is not there: a plan makes none, and a run that failed has none.
+    /// It does not exist: in a plan, or after a failed preparation run.
     Absent,
 }

@@ -1,4 +1,4 @@
-//! The sandbox providers as data: names, keys of `config`, and why one is refused.
+//! The table of sandbox providers: names, keys of `config`, and availability.
 
 use serde_json::{Value as Json, json};
 
@@ -6,29 +6,28 @@ use crate::manifest::fields::{Field, Kind, LINE, object};
 use crate::manifest::schema::reference;
 use crate::sandbox_block::{LocalConfig, Shell};
 
-/// A sandbox provider.
+/// A sandbox provider that a manifest can name (AIP-36).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Provider {
     #[default]
     Local,
-    /// This program, with Node's permission flags inside.
+    /// This program, with Node's permission flags inside the sandbox.
     NodePermission,
     /// An external service; refused before anything is started.
     Remote,
 }
 
-/// An entry of the provider list.
 pub(crate) struct ProviderEntry {
     pub(crate) name: &'static str,
     pub(crate) provider: Provider,
     description: &'static str,
     /// The keys of its `config`.
     pub(crate) config: &'static [Field<LocalConfig>],
-    /// Why it is unavailable: completes "the provider is not available: …".
+    /// Why it is unavailable. Completes "the provider is not available: …".
     pub(crate) unavailable: Option<&'static str>,
 }
 
-const ELSEWHERE: &str = "it is a service elsewhere, and the runner starts bodies here";
+const EXTERNAL: &str = "it is an external service; the runner starts bodies on this host only";
 const REGIONS: [(&str, ()); 2] = [("us-east-1", ()), ("eu-west-1", ())];
 const SHELLS: [(&str, Shell); 2] = [
     (Shell::Sh.path(), Shell::Sh),
@@ -137,12 +136,11 @@ const fn remote(name: &'static str, config: &'static [Field<LocalConfig>]) -> Pr
         provider: Provider::Remote,
         description: "an external service, which is refused before anything is started",
         config,
-        unavailable: Some(ELSEWHERE),
+        unavailable: Some(EXTERNAL),
     }
 }
 
 impl ProviderEntry {
-    /// The schema of its `config`.
     pub(crate) fn schema(&self) -> Json {
         let Self {
             name, description, ..

@@ -1,4 +1,4 @@
-//! Generates the schemas of `schemas/` from their types.
+//! Compares the files of `schemas/` with the types that they are generated from.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::check::CheckReport;
 use crate::diagnosis::Diagnosis;
-use crate::host_config::written::Written;
+use crate::host_config::Statement;
 use crate::manifest;
 use crate::plan_report::PlanReport;
 use crate::report::Report;
@@ -31,37 +31,37 @@ fn check_text(generated: &str, name: &str) {
 }
 
 #[test]
-fn the_published_schema_of_the_report_is_the_one_of_its_types() {
+fn the_schema_of_the_report_is_current() {
     check::<Report>("report");
 }
 
 #[test]
-fn the_published_schema_of_what_check_found_is_the_one_of_its_types() {
+fn the_schema_of_check_is_current() {
     check::<CheckReport>("check");
 }
 
 #[test]
-fn the_published_schema_of_the_diagnosis_is_the_one_of_its_types() {
+fn the_schema_of_doctor_is_current() {
     check::<Diagnosis>("doctor");
 }
 
 #[test]
-fn the_published_schema_of_the_plan_is_the_one_of_its_types() {
+fn the_schema_of_the_plan_is_current() {
     check::<PlanReport>("plan");
 }
 
 #[test]
-fn the_published_schema_of_what_was_built_is_the_one_of_its_types() {
+fn the_schema_of_source_build_is_current() {
     check::<SourceBuilt>("source-build");
 }
 
 #[test]
-fn the_published_schemas_of_manifests_and_sandboxes_are_those_of_the_tables_of_their_keys() {
+fn the_schemas_of_manifest_and_sandbox_are_current() {
     check_text(&manifest::schema::of_manifest(), "manifest");
     check_text(&manifest::schema::of_sandbox(), "sandbox");
 }
 
-/// A key without a value is refused: `null` is not a value of an optional key.
+/// Removes `null` from the types of optional keys: a key without a value is refused.
 fn remove_null(schema: &mut Schema) {
     if let Some(Value::Array(types)) = schema.get_mut("type") {
         types.retain(|name| name != "null");
@@ -83,7 +83,7 @@ fn remove_null(schema: &mut Schema) {
 }
 
 #[test]
-fn the_published_schemas_of_configuration_and_policy_are_those_of_their_types() {
+fn the_schemas_of_configuration_and_policy_are_current() {
     for (name, title, description) in [
         (
             "config",
@@ -98,12 +98,12 @@ fn the_published_schemas_of_configuration_and_policy_are_those_of_their_types() 
              configuration denies.",
         ),
     ] {
-        let mut schema = schema_for!(Written);
+        let mut schema = schema_for!(Statement);
         RecursiveTransform(remove_null).transform(&mut schema);
         schema.insert("$id".to_owned(), json!(format!("urn:runner:schema:{name}")));
         schema.insert("title".to_owned(), json!(title));
         schema.insert("description".to_owned(), json!(description));
-        // A file of comments is `null`.
+        // A file with only comments is `null` in YAML.
         schema.insert("type".to_owned(), json!(["object", "null"]));
         check_schema(&schema, name);
     }

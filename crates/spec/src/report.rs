@@ -1,7 +1,8 @@
 //! The report: the JSON document about one run. Its schema is `schemas/report.schema.json`.
 
-use serde::{Serialize, Serializer};
 use std::borrow::Cow;
+
+use serde::{Serialize, Serializer};
 
 #[cfg(test)]
 use crate::captured::StreamDocument;
@@ -20,7 +21,7 @@ pub use crate::runner_report::RunnerReport;
 use crate::syscall_policy::SyscallPolicyName;
 use crate::workspace_source_report::WorkspaceSourceReport;
 
-/// Version of the document's shape. The number before the dot changes with incompatible changes.
+/// Version of the document format. The number before the dot changes with incompatible changes.
 pub const SCHEMA_VERSION: &str = "2.1";
 
 pub(crate) const RUNNER_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -34,30 +35,30 @@ pub struct Report {
     pub schema_version: &'static str,
     /// Lower-case ULID.
     pub run_id: String,
-    /// Version of the program that wrote this.
+    /// Version of the runner.
     pub runner_version: &'static str,
-    /// When the run began: UTC, RFC 3339, to the millisecond.
+    /// Start of the run: UTC, RFC 3339, to the millisecond.
     pub started_at: String,
-    /// What became of the body.
+    /// How the run ended.
     pub outcome: Outcome,
-    /// How the body's first process ended; absent where it never ran.
+    /// How the body's first process ended; `null`: it never ran.
     pub exit: Option<Exit>,
-    /// The signal to the runner that ended the run; only when `cancelled`.
+    /// The signal to the runner that cancelled the run; `null`: the outcome is not `cancelled`.
     pub cancelled_by: Option<i32>,
-    /// Why the outcome is `refused` or `failed`.
+    /// Why the outcome is `refused` or `failed`; `null`: it is neither.
     pub error: Option<ErrorReport>,
     /// Wall time of each phase by its name, in order, milliseconds: `prepare`, `unpack`, `sources`,
     /// `plan`, `stage`, `launch`, `body`, `sync`, `clean`.
     #[serde(rename = "timings_ms", serialize_with = "by_name")]
     #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, f64>"))]
     pub timings: Vec<Timing>,
-    /// What the child did when, for `-vv`: not part of the document.
+    /// Steps of the child, for `-vv`. Not part of the document.
     #[serde(skip)]
     #[cfg_attr(test, schemars(skip))]
     pub steps: Vec<StepEnd>,
-    /// What the body used.
+    /// Resources that the body used.
     pub usage: Usage,
-    /// What was decided before the body started.
+    /// Decisions before the body was started.
     #[serde(flatten)]
     pub plan: Plan,
     /// The body's standard output.
@@ -72,24 +73,23 @@ pub struct Report {
     pub outputs: Vec<SyncedReport>,
     /// The structured output of the body.
     pub output: Option<serde_json::Value>,
-    /// What the body tried and was refused.
+    /// Denied operations of the body.
     pub denials: Vec<Denial>,
     /// The network.
     pub egress: EgressReport,
-    /// The bundle; absent for `runner run`.
+    /// The bundle; `null` for `runner run`.
     pub bundle: Option<BundleReport>,
-    /// Workspace sources that the manifest names, in its order.
+    /// Workspace sources, in the order of the manifest.
     pub workspace_sources: Vec<WorkspaceSourceReport>,
-    /// Where `--keep` left a copy of the scratch root.
+    /// Path of the copy of the scratch root that `--keep` made.
     pub kept: Option<String>,
-    /// Each secret whose value the body was given: never the value.
+    /// Secrets whose values the body received, without the values.
     pub secrets: Vec<SecretReport>,
-    /// What a person should know and need not act on.
+    /// Warnings.
     pub warnings: Vec<WarningReport>,
 }
 
-/// What is decided before a body starts: the part that the report of a run and the document of
-/// `runner plan` have in common.
+/// Decisions before the body is started, in the report of a run and in the plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Plan {
@@ -103,7 +103,7 @@ pub struct Plan {
         )
     )]
     pub limits: Vec<LimitReport>,
-    /// Each axis of the confinement by its name, and how strongly it holds: `user_namespace`,
+    /// How strongly each part of the isolation is enforced, by its name: `user_namespace`,
     /// `landlock`, `seccomp`, `memory` …
     #[serde(serialize_with = "by_name")]
     #[cfg_attr(
@@ -113,24 +113,24 @@ pub struct Plan {
     pub enforcement: Vec<Enforcement>,
     /// Name of the cgroup back end: `v2`, `v2-scope`, `v1`, `none`.
     pub cgroup_backend: String,
-    /// Which system calls the body may make; absent where it never came to that.
+    /// The system call policy; `null`: it was not decided.
     pub syscall_policy: Option<SyscallPolicyName>,
-    /// `file`, `exec` or `shell`.
+    /// The form of `run`; `null` for `runner run`.
     pub run_form: Option<RunForm>,
-    /// The argument vector that was executed.
+    /// The argument vector of the body.
     pub argv: Vec<String>,
-    /// Host directories that were made visible for a program outside the system directories.
+    /// Host directories that are visible for a program outside the system directories.
     pub bound_programs: Vec<String>,
-    /// Engine, image and needs; absent for `runner run`.
+    /// Engine, image and needs; `null` for `runner run`.
     pub runner: Option<RunnerReport>,
-    /// The image that was the body's root; absent where the host's programs were.
+    /// The image of the body's root; `null`: the body uses the host's programs.
     pub image: Option<ImageReport>,
-    /// What was installed for the body before it started, in order.
+    /// Packages that are installed before the body is started, in order.
     pub preparation: Vec<PreparationReport>,
 }
 
 impl Plan {
-    /// What holds of `limit`; `None` before the limits are decided.
+    /// The report of `limit`; `None`: the limits are not decided.
     #[must_use]
     pub fn limit(&self, limit: Limit) -> Option<&LimitReport> {
         self.limits.iter().find(|found| found.limit == limit)
@@ -158,25 +158,25 @@ impl Default for Plan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Exit {
-    /// Its exit code, where it exited.
+    /// Exit code; `null`: a signal ended it.
     pub code: Option<i32>,
-    /// The signal, where one ended it.
+    /// Signal that ended it; `null`: it exited.
     pub signal: Option<i32>,
-    /// Whether the kernel says that a core was dumped.
+    /// Whether the kernel reported a core dump.
     pub core_dump: bool,
-    /// The wait status as wait(2) gave it.
+    /// Wait status (wait(2)).
     pub raw_status: i32,
 }
 
-/// An error that a program can match on and a person can act on.
+/// An error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ErrorReport {
-    /// Stable, in snake case or as the specifications write it.
+    /// Stable error code, in snake case or as in the specifications.
     pub code: String,
-    /// What was found where, and what was expected.
+    /// What was found and what was expected.
     pub message: String,
-    /// What to do.
+    /// How to fix it.
     pub hint: Option<String>,
 }
 
@@ -229,23 +229,23 @@ pub struct StepEnd {
     pub at_us: u64,
 }
 
-/// What the body used; `None` where this host cannot say.
+/// Resources that the body used; `null`: this host does not measure it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Usage {
-    /// From launch to the end of the body.
+    /// Time from the launch to the end of the body.
     pub wall_time_ms: u64,
-    /// CPU time in user mode, whole tree.
+    /// CPU time of all processes in user mode.
     pub user_time_ms: Option<u64>,
-    /// CPU time in the kernel, whole tree.
+    /// CPU time of all processes in the kernel.
     pub system_time_ms: Option<u64>,
-    /// Highest memory of the whole tree, files in memory included.
+    /// Peak memory of all processes, files in memory included.
     pub memory_peak_bytes: Option<u64>,
-    /// Highest number of processes and threads at once.
+    /// Peak number of processes and threads.
     pub processes_peak: Option<u64>,
-    /// Bytes in the writable space at the end beyond what was there at launch.
+    /// Growth of the writable directories from the launch to the end.
     pub written_bytes: Option<u64>,
-    /// Processes that the memory limit ended, the first process or another.
+    /// Number of processes that were killed because of the memory limit.
     pub oom_kills: Option<u64>,
 }
 
@@ -255,15 +255,15 @@ pub struct Usage {
 pub struct LimitReport {
     #[serde(skip)]
     pub limit: Limit,
-    /// What was asked; `None` where nobody asked.
+    /// Requested value; `null`: none was requested.
     pub requested: Option<u64>,
-    /// What held; `None`: unlimited.
+    /// Effective value; `null`: unlimited.
     pub effective: Option<u64>,
     /// The mechanism: `cgroup-v1`, `cgroup-v2`, `rlimit`, `tmpfs`, `supervisor`, `poll`, `none`.
     pub enforced_by: &'static str,
-    /// What decided it: `default`, `flag`, a key of the manifest, `host-policy` …
+    /// Source of the effective value: `default`, `flag`, a key of the manifest, `host-policy` …
     pub source: String,
-    /// Every source of a value, the one that decided included.
+    /// All sources of values, the deciding one included.
     pub sources: Vec<LimitSource>,
 }
 
@@ -271,22 +271,22 @@ pub struct LimitReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LimitSource {
-    /// `default`, `flag`, the key, or `host-policy` and `built-in-maximum`, whose values are maxima.
+    /// `default`, `flag` or the key; `host-policy` and `built-in-maximum` are maxima.
     pub source: String,
-    /// In the unit of the limit.
+    /// Value in the unit of the limit.
     pub value: u64,
 }
 
-/// How strongly an axis of the confinement holds.
+/// How strongly a part of the isolation is enforced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Enforcement {
     /// Its name.
     #[serde(skip)]
     pub axis: String,
-    /// How strongly.
+    /// How strongly it is enforced.
     pub state: EnforcementState,
-    /// Why it is not `enforced`, or what it does not reach.
+    /// Why it is not `enforced`, or what it does not cover.
     pub reason: Option<String>,
 }
 
@@ -302,21 +302,21 @@ impl Named for Enforcement {
     }
 }
 
-/// How strongly an axis holds.
+/// How strongly something is enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EnforcementState {
-    /// By the kernel, for the whole tree.
+    /// By the kernel, for all processes.
     Enforced,
-    /// A bound that a body can partly evade: per process, or polled.
+    /// A body can partly evade it: it applies to each process, or is polled.
     Weaker,
     /// Not at all.
     Absent,
 }
 
 impl EnforcementState {
-    /// As in reports.
+    /// The value in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -331,11 +331,11 @@ impl EnforcementState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StagedReport {
-    /// The key; the file lies at `/scratch/<key>`.
+    /// The key. Inside, the file is at `/scratch/<key>`.
     pub key: String,
     /// Relative to the workspace.
     pub path: String,
-    /// Of the bytes that were staged.
+    /// SHA-256 of the staged bytes.
     #[cfg_attr(test, schemars(with = "String"))]
     pub sha256: Digest,
     /// Size.
@@ -346,62 +346,62 @@ pub struct StagedReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SyncedReport {
-    /// The key; the body wrote `/scratch/<key>`.
+    /// The key. Inside, the file is at `/scratch/<key>`.
     pub key: String,
-    /// Relative to the workspace, tokens replaced.
+    /// Relative to the workspace, with tokens replaced.
     pub path: String,
-    /// What became of it.
+    /// The result.
     pub state: SyncState,
-    /// Of the bytes that were written; only when `synced`.
+    /// SHA-256 of the written bytes; `null`: not `synced`.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub sha256: Option<Digest>,
-    /// Size; only when `synced`.
+    /// Size; `null`: not `synced`.
     pub bytes: Option<u64>,
-    /// Why it is `failed`.
+    /// Why it is `failed`; `null`: it is not.
     pub error: Option<ErrorReport>,
 }
 
-/// What became of a declared output file.
+/// The result for a declared output file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SyncState {
     /// Written to the workspace.
     Synced,
-    /// The body did not make it.
+    /// The body did not write it.
     Missing,
-    /// It could not or must not be written.
+    /// It could not be written, or writing it is not allowed.
     Failed,
-    /// Not tried: the run was cancelled.
+    /// Not copied: the run was cancelled.
     Skipped,
 }
 
-/// One thing that the body tried and was refused.
+/// A denied operation of the body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Denial {
     /// `syscall`, `file`, `net`, `exec`.
     pub kind: String,
-    /// What it was aimed at.
+    /// What the body tried to use, such as `example.org:443`.
     pub object: String,
-    /// Which rule refused it.
+    /// The rule that denied it.
     pub rule: String,
-    /// Why, of `net`.
+    /// Why it was denied; only of `net`.
     pub reason: Option<DenialReason>,
-    /// How, of `net`: `dns` for a question, `tcp`, `udp`, `icmp`, `sctp`, `udplite`, or a number
-    /// of IP.
+    /// `dns`, `tcp`, `udp`, `icmp`, `sctp`, `udplite`, or the number of an IP protocol; only of
+    /// `net`.
     pub protocol: Option<String>,
-    /// Whom, of `net`, where a name is known.
+    /// Name of the host, if known; only of `net`.
     pub host: Option<String>,
-    /// At which address, of `net`, where one is known.
+    /// Address, if known; only of `net`.
     pub ip: Option<String>,
-    /// At which port, of `net`, where one is known.
+    /// Port, if known; only of `net`.
     pub port: Option<u16>,
-    /// What to change.
+    /// How to fix it.
     pub hint: Option<String>,
-    /// How often.
+    /// Number of attempts.
     pub count: u64,
-    /// When it was first tried: milliseconds since the body was started.
+    /// Time of the first attempt, in milliseconds since the body was started.
     pub first_ms: u64,
 }
 
@@ -409,23 +409,23 @@ pub struct Denial {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BundleReport {
-    /// Name and version that the manifest gives it; absent where it gives none.
+    /// `name` of the manifest.
     pub name: Option<String>,
-    /// See `name`.
+    /// `version` of the manifest.
     pub version: Option<String>,
     /// SHA-256 of the canonical tar: the bundle's identity.
     #[cfg_attr(test, schemars(with = "String"))]
     pub content_digest: Digest,
-    /// SHA-256 of the archive's bytes as they were read; absent for a directory.
+    /// SHA-256 of the archive; `null`: the bundle is a directory.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub archive_digest: Option<Digest>,
-    /// Bytes of all files.
+    /// Size of all files.
     pub bytes: u64,
-    /// Files, directories and links.
+    /// Number of files, directories and links.
     pub entries: u64,
     /// What the cache of bundles did.
     pub cache: BundleCacheReport,
-    /// Which commits its files are of: the bundle's own word.
+    /// Commits of its files, as the bundle states them.
     pub sources: Vec<SourceCommit>,
 }
 
@@ -433,71 +433,70 @@ pub struct BundleReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BundleCacheReport {
-    /// Where the tree came from.
+    /// Where the tree was found.
     pub found: CacheFound,
-    /// Why it was `off`, or why a tree was not kept or not found by its file's identity: `flag`,
-    /// `policy`, `directory`, `stdin`, `small`, `too_large`, `full`, `unsafe`, `unusable`,
+    /// Why the cache was `off`, or why the tree was not kept or not found by its file's identity:
+    /// `flag`, `policy`, `directory`, `stdin`, `small`, `too_large`, `full`, `unsafe`, `unusable`,
     /// `others_may_write`, `others_may_replace`, `young`, `untrusted`.
     pub reason: Option<&'static str>,
-    /// `overlayfs`: the kept tree lies below what the body changes; `copy`: the body has a copy of
-    /// it; `own`: it was unpacked for this run alone.
+    /// How the body sees the tree.
     pub view: BundleView,
 }
 
-/// Where the tree of a bundle came from.
+/// Where the tree of a bundle was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CacheFound {
-    /// The file has not changed since it was hashed.
+    /// By the archive's identity: it has not changed since it was hashed.
     Identity,
-    /// The file was hashed, and an archive with these bytes was unpacked before.
+    /// By the archive's digest: an archive with the same bytes was unpacked before.
     Digest,
-    /// It was unpacked, and is kept.
+    /// It was unpacked and is kept in the cache.
     Miss,
-    /// It was unpacked, and is not kept.
+    /// It was unpacked and is not kept.
     Off,
 }
 
-/// How the body has the tree of its bundle.
+/// How the body sees the tree of its bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BundleView {
-    /// The kept tree lies below what the body changes.
+    /// An overlayfs with the kept tree as its lower layer.
     Overlayfs,
-    /// The body has a copy of the kept tree.
+    /// A copy of the kept tree.
     Copy,
-    /// It was unpacked for this run alone.
+    /// A tree that was unpacked for this run only.
     Own,
 }
 
-/// One secret whose value the body was given.
+/// A secret whose value the body received.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SecretReport {
-    /// The variable that holds it.
+    /// Name of the variable with the value.
     pub variable: String,
-    /// What it was asked for as: `vault SLUG`, `oauth ID`, or the caller's own `env:NAME`, `file:PATH`.
+    /// `vault SLUG` or `oauth ID` of the manifest, `env:NAME` or `file:PATH` of the caller.
     pub reference: String,
-    /// Who knew the value: `caller`, `directory`, `environment` or `command`.
+    /// Source of the value: `caller`, `directory`, `environment` or `command`.
     pub provider: String,
-    /// Whose word let the body have it.
+    /// What granted it.
     pub granted_by: String,
 }
 
-/// Something a person should know.
+/// A warning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WarningReport {
-    /// Stable.
+    /// Stable warning code.
     pub code: String,
-    /// For people.
+    /// Message for people.
     pub message: String,
 }
 
 impl WarningReport {
-    /// Makes a warning.
+    /// Creates a warning.
     #[must_use]
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         Self {
@@ -555,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_with_its_causes_and_each_of_them_once() {
+    fn an_error_is_formatted_with_each_cause_once() {
         let above = || Fault::Above(Box::new(Fault::Below));
         let expected = "the folder cannot be read: no file";
         assert_eq!(with_causes(&above()), expected);

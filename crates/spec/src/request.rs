@@ -1,4 +1,4 @@
-//! The caller's request: flags and variables after parsing, before any file is opened.
+//! The caller's request: parsed flags and variables, before any file is opened.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::syscall_policy::SyscallPolicyName;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     Bundle(BundleArgument),
-    /// `runner run -- CMD ARGS…`: argv, never empty.
+    /// `runner run -- CMD ARGS…`: argv, not empty.
     Command(Vec<Vec<u8>>),
 }
 
@@ -55,7 +55,7 @@ pub enum InputsArgument {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ViewEntry {
     Bind {
-        /// Path on the host; absolute (the command line makes it so).
+        /// Absolute path on the host.
         source: PathBuf,
         target: PathBuf,
         writable: bool,
@@ -79,10 +79,9 @@ pub struct GivenSecret {
     pub value: Secret,
 }
 
-/// The limits on the command line; `None`: not stated.
+/// The limits on the command line.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LimitOptions {
-    /// What the flags state.
     pub values: LimitValues,
     pub grace: Option<Duration>,
     pub mode: LimitsMode,
@@ -120,18 +119,57 @@ pub enum OnOutputLimit {
     Kill,
 }
 
-/// Where the body's standard streams are connected.
+/// How the body's standard streams are connected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StreamOptions {
     /// `-i`: pass on the caller's standard input.
     pub interactive: bool,
-    /// `-t`: give the body a pseudo-terminal of its own.
+    /// `-t`: give the body its own pseudo-terminal.
     pub terminal: bool,
     /// Put the body's output into the report instead of passing it on.
     pub capture: bool,
 }
 
-/// The grants of `--grant`.
+/// What a bundle's own manifest may ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grant {
+    Egress,
+    Secrets,
+    Env,
+    Mounts,
+    Sources,
+    Outputs,
+    Policy,
+}
+
+impl Grant {
+    /// In the order of messages and plans.
+    pub const ALL: [Self; 7] = [
+        Self::Egress,
+        Self::Secrets,
+        Self::Env,
+        Self::Mounts,
+        Self::Sources,
+        Self::Outputs,
+        Self::Policy,
+    ];
+
+    /// The name in `--grant`, `grants` and `deny_grants`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Egress => "egress",
+            Self::Secrets => "secrets",
+            Self::Env => "env",
+            Self::Mounts => "mounts",
+            Self::Sources => "sources",
+            Self::Outputs => "outputs",
+            Self::Policy => "policy",
+        }
+    }
+}
+
+/// A set of grants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -145,8 +183,40 @@ pub struct Grants {
     pub sources: bool,
     /// Destinations that are executed later (`.git/hooks`, shell start-up files).
     pub outputs: bool,
-    /// `sandbox.policy` and `approval` other than `auto`.
+    /// `sandbox.policy`, and `approval` other than `auto`.
     pub policy: bool,
+}
+
+impl Grants {
+    const fn field(&mut self, grant: Grant) -> &mut bool {
+        match grant {
+            Grant::Egress => &mut self.egress,
+            Grant::Secrets => &mut self.secrets,
+            Grant::Env => &mut self.env,
+            Grant::Mounts => &mut self.mounts,
+            Grant::Sources => &mut self.sources,
+            Grant::Outputs => &mut self.outputs,
+            Grant::Policy => &mut self.policy,
+        }
+    }
+
+    pub(crate) const fn has(mut self, grant: Grant) -> bool {
+        *self.field(grant)
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = Grant> {
+        Grant::ALL.into_iter().filter(move |grant| self.has(*grant))
+    }
+}
+
+impl FromIterator<Grant> for Grants {
+    fn from_iter<Items: IntoIterator<Item = Grant>>(items: Items) -> Self {
+        let mut set = Self::default();
+        for grant in items {
+            *set.field(grant) = true;
+        }
+        set
+    }
 }
 
 /// `--image`, `--allow-tags`, `--insecure`.
@@ -164,7 +234,7 @@ pub struct Request {
     pub bundle: BundleOptions,
     /// Entries of the view besides the system directories.
     pub view: Vec<ViewEntry>,
-    /// `-w`: absolute, inside.
+    /// `-w`: absolute path inside.
     pub workdir: Option<PathBuf>,
     /// In order; a later entry replaces an earlier one of the same name.
     pub environment: Vec<EnvironmentEntry>,
@@ -191,7 +261,7 @@ impl Request {
     /// The default of `stop_signal`.
     pub const SIGTERM: i32 = 15;
 
-    /// A request with only a subject: no input, output captured.
+    /// A request with default options and captured output.
     #[must_use]
     pub fn captured(subject: Subject, caller: Caller) -> Self {
         Self {
@@ -233,14 +303,16 @@ pub struct Caller {
     /// Where run records are stored: see `sandbox::records`.
     pub runtime_directory: Option<PathBuf>,
     pub cache_directory: PathBuf,
-    /// `RUNNER_OPT_CACHE_DIRECTORY`: where unpacked bundles are cached. Wins over the policy.
+    /// Directories of the configuration files and of fetched sources. No output may change them.
+    pub directories_without_outputs: Vec<PathBuf>,
+    /// `RUNNER_OPT_CACHE_DIRECTORY`: where unpacked bundles are cached. It overrides the policy.
     pub bundle_cache_directory: Option<PathBuf>,
-    /// `RUNNER_OPT_OCI_DIRECTORY`: where registry artifacts are cached. Wins over the policy.
+    /// `RUNNER_OPT_OCI_DIRECTORY`: where registry artifacts are cached. It overrides the policy.
     pub oci_directory: Option<PathBuf>,
     /// `DOCKER_CONFIG`, else `.docker` of the home: where registry credentials are.
     pub docker_config: Option<PathBuf>,
     /// `cgroup_parent` or `RUNNER_OPT_CGROUP_PARENT`.
     pub cgroup_parent: Option<String>,
-    /// Set when the process was started again through systemd-run, to prevent a loop.
+    /// Whether this process was already started again through systemd-run, to prevent a loop.
     pub in_delegated_scope: bool,
 }

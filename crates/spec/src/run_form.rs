@@ -22,7 +22,6 @@ pub enum Run {
     Shell(String),
 }
 
-// A new form is a variant, its place in `ALL` and its name.
 /// How the body is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -190,7 +189,7 @@ impl Run {
 /// Decides by its characters whether `text` is a path or a shell command.
 ///
 /// A shell command has `|`, `;`, `>`, `<`, `&`, a backtick, `$(`, `${`, a line break, or a space or
-/// a tab outside quotes.
+/// a tab outside quotes, or is one quoted string.
 #[must_use]
 pub fn text_form(text: &str) -> TextForm {
     let shell_signs = text.contains(['|', ';', '>', '<', '`', '&', '\n', '\r'])

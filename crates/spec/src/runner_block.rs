@@ -19,6 +19,17 @@ pub enum Engine {
     Sandbox,
 }
 
+impl Engine {
+    /// Returns the name in a manifest.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Subprocess => "subprocess",
+            Self::Sandbox => "sandbox",
+        }
+    }
+}
+
 /// The language of `needs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -27,6 +38,20 @@ pub enum Language {
     Node,
     Python,
     Multi,
+}
+
+impl Language {
+    const ALL: [Self; 3] = [Self::Node, Self::Python, Self::Multi];
+
+    /// Returns the name in a manifest or an image template.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Node => "node",
+            Self::Python => "python",
+            Self::Multi => "multi",
+        }
+    }
 }
 
 /// The needs of a `runner` block.
@@ -108,9 +133,10 @@ const NEEDS: [Field<Needs>; 4] = [
         "language",
         "The language of the program.",
         Kind::Other(
-            || json!({"enum": LANGUAGES.map(|(word, _)| word)}),
+            || json!({"enum": Language::ALL.map(Language::name)}),
             |reader, node, needs| {
-                needs.language = Some(reader.word(node, &LANGUAGES)?);
+                let languages = Language::ALL.map(|language| (language.name(), language));
+                needs.language = Some(reader.word(node, &languages)?);
                 Ok(())
             },
         ),
@@ -132,16 +158,13 @@ const NEEDS: [Field<Needs>; 4] = [
     ),
 ];
 
+/// The values of `engine`, and whether the engine is another one than stated.
 pub(crate) const ENGINES: [(&str, (Engine, bool)); 3] = [
-    ("subprocess", (Engine::Subprocess, false)),
-    ("sandbox", (Engine::Sandbox, false)),
-    ("in-process", (Engine::Subprocess, true)),
+    (Engine::Subprocess.name(), (Engine::Subprocess, false)),
+    (Engine::Sandbox.name(), (Engine::Sandbox, false)),
+    (IN_PROCESS, (Engine::Subprocess, true)),
 ];
-const LANGUAGES: [(&str, Language); 3] = [
-    ("node", Language::Node),
-    ("python", Language::Python),
-    ("multi", Language::Multi),
-];
+pub(crate) const IN_PROCESS: &str = "in-process";
 
 static IMAGE: Text = Text {
     schema: || json!({"type": "string", "pattern": "^[A-Za-z0-9_][A-Za-z0-9._-]*$"}),
@@ -248,9 +271,7 @@ pub(crate) fn read_limit(
     let Some(key) = limit.row().key else {
         return Err(reader.wrong_type(node, "a limit"));
     };
-    let value = reader
-        .whole_number(node, key.most)?
-        .saturating_mul(key.unit);
+    let value = reader.whole_number(node, key.max)?.saturating_mul(key.unit);
     Ok(StatedLimit {
         limit,
         value,
@@ -271,7 +292,10 @@ pub(crate) fn read_limits<'document>(
         "disk_mb",
         "ephemeral_storage_mb",
     ];
-    let is_flag = |name: &str| OTHER_NAMES.contains(&name) || Limit::of_flag(name).is_some();
+    let is_flag = |name: &str| {
+        let limit = Limit::of_flag(name);
+        OTHER_NAMES.contains(&name) || limit.is_some_and(|limit| limit.row().key.is_none())
+    };
     let known = limit_keys();
     let mut limits = Vec::new();
     for (key, value) in reader.map(node)? {

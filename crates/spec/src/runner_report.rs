@@ -8,36 +8,36 @@ use crate::runner_block::Engine;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RunnerReport {
-    /// `subprocess` or `sandbox`: what is given, not what was asked.
+    /// The effective engine.
     pub engine: EngineName,
-    /// Template id, named or picked, for `sandbox`; absent for `subprocess`.
+    /// Id of the named or selected image template; `null` for `subprocess`.
     pub image: Option<String>,
-    /// Whether `in-process` was asked for.
+    /// Whether the manifest requests `in-process`, which runs as `subprocess`.
     pub downgraded: bool,
-    /// What the body wants to find and will not.
+    /// Needs of the body that the run does not satisfy.
     pub needs_unsatisfied: Vec<UnsatisfiedNeed>,
 }
 
-/// An engine, as it is written.
+/// An engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EngineName {
-    /// The host's toolchain, confined.
+    /// A sandbox with the toolchain of the host.
     Subprocess,
-    /// A root file system of its own.
+    /// A sandbox with its own root file system, from an image.
     Sandbox,
 }
 
-/// Something that `needs` names and that is not there.
+/// An entry of `needs` that is not satisfied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UnsatisfiedNeed {
     /// `language`, `native`, `npm` or `pip`.
     pub kind: &'static str,
-    /// As the manifest says it, escaped.
+    /// The entry, escaped.
     pub need: String,
-    /// What was found instead.
+    /// Why it is not satisfied.
     pub reason: String,
 }
 

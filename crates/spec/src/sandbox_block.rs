@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use crate::credential;
 use crate::document::Node;
-use crate::inventory::{self, Consumer, Inventory};
+use crate::inventory::{self, Inventory};
 use crate::limits::TIME_MS_MAX;
 use crate::manifest::fields::{Field, Kind, LINE, Resolution, Text, VARIABLE, keys, object};
 use crate::manifest::reader::Reader;
@@ -17,6 +17,9 @@ use crate::path::RelPath;
 pub use crate::provider::Provider;
 use crate::provider::REGISTRY;
 use crate::runner_block::{limit_keys, read_limits};
+
+/// The source of secrets that are requested by variable only.
+pub(crate) const SANDBOX_AUTH: &str = "sandbox.env.auth";
 
 /// The shell of `config.shell`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -284,7 +287,10 @@ const LIFECYCLE_DEPRECATED: [(&str, &str); 2] = [
 ];
 
 static SLUG: Text = Text {
-    schema: || json!({"type": "string", "pattern": "^@[a-z0-9][a-z0-9-]*(?:/[a-z0-9][a-z0-9-]*)+$"}),
+    schema: || {
+        let segment = "[a-z0-9][a-z0-9._-]*";
+        json!({"type": "string", "pattern": format!("^@{segment}(?:/{segment}){{1,2}}$")})
+    },
     read: |reader, node| {
         let text = reader.name(node)?;
         if is_slug(text) {
@@ -423,22 +429,15 @@ fn read_auth<'document>(
         let entries = inventory::read(reader, document);
         Inventory::new(reader.file_of(document), entries)
     });
-    reader.inventories.extend(inventory.clone());
+    reader.inventories.extend(inventory);
     read?;
     Ok(variables
         .into_iter()
         .map(|variable| SecretRequest {
-            reference: SecretReference::Vault(
-                // The kind of the manifest may not have been read yet. It is checked later.
-                inventory
-                    .as_ref()
-                    .and_then(|inventory| {
-                        inventory.entry_of_variable(&variable, &Consumer::default())
-                    })
-                    .map_or_else(|| slug_of_variable(&variable), |entry| entry.slug.clone()),
-            ),
+            // An inventory may set another slug: see `Manifest::look_up_variables`.
+            reference: SecretReference::Vault(slug_of_variable(&variable)),
             variable,
-            source: "sandbox.env.auth".to_owned(),
+            source: SANDBOX_AUTH.to_owned(),
         })
         .collect())
 }
@@ -457,4 +456,19 @@ fn read_lifecycle<'document>(
     reader.fields(node, &LIFECYCLE, block)?;
     reader.ignore(node);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_of_an_id_accepts_the_same_as_its_reader() {
+        let validator = jsonschema::validator_for(&(SLUG.schema)()).expect("a schema");
+        for id in [
+            "@a/b", "@a/b_1.2", "@a/b/c", "@a/b/c/d", "@a", "@a/-b", "@A/b", "a/b",
+        ] {
+            assert_eq!(validator.is_valid(&json!(id)), is_slug(id), "{id}");
+        }
+    }
 }

@@ -4,8 +4,8 @@ use std::fmt;
 
 /// The value of a secret.
 ///
-/// There is no `Display`, `Debug` shows nothing, and drop overwrites the bytes. This is best
-/// effort: copies of [`Secret::bytes`] and pages in swap are not overwritten.
+/// It has no `Display`, `Debug` omits the value, and dropping overwrites the bytes. Copies of
+/// [`Secret::bytes`] and pages in swap are not overwritten.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
@@ -22,7 +22,7 @@ impl Secret {
         &self.0
     }
 
-    /// Takes the value out, to change it and make a new [`Secret`].
+    /// Returns the bytes, which are not overwritten any more.
     #[must_use]
     pub fn into_bytes(mut self) -> Vec<u8> {
         std::mem::take(&mut self.0)
@@ -41,11 +41,11 @@ impl Drop for Secret {
     }
 }
 
-/// Overwrites bytes of a secret, with the unused capacity of the vector.
+/// Overwrites bytes of a secret, including the unused capacity of the vector.
 pub fn overwrite(bytes: &mut Vec<u8>) {
     bytes.resize(bytes.capacity(), 0);
     bytes.fill(0);
-    // Prevents the compiler from removing the stores.
+    // Prevents the compiler from removing the writes.
     std::hint::black_box(bytes.as_slice());
     bytes.clear();
 }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_of_a_secret_shows_in_debug_output() {
+    fn debug_output_omits_the_secret() {
         let secret = Secret::new(b"canary-7f3a".to_vec());
         for text in [
             format!("{secret:?}"),
@@ -66,22 +66,24 @@ mod tests {
         }
     }
 
-    /// F-12: where they lay, and behind their end, which the vector itself shows to nobody.
+    /// F-12: the whole allocation, including the unused capacity.
     #[test]
     fn overwritten_bytes_are_gone() {
         use std::os::unix::fs::FileExt as _;
         let memory = std::fs::File::open("/proc/self/mem").expect("this process's own");
         let mut bytes = b"canary-and-another-canary".to_vec();
         bytes.truncate(6);
-        let (place, held) = (bytes.as_ptr().addr() as u64, bytes.capacity());
-        let seen = || {
-            let mut seen = vec![1; held];
-            memory.read_exact_at(&mut seen, place).expect("read");
-            seen
+        let (address, capacity) = (bytes.as_ptr().addr() as u64, bytes.capacity());
+        let read = || {
+            let mut allocation = vec![1; capacity];
+            memory
+                .read_exact_at(&mut allocation, address)
+                .expect("read");
+            allocation
         };
-        assert_eq!(seen(), b"canary-and-another-canary");
+        assert_eq!(read(), b"canary-and-another-canary");
         overwrite(&mut bytes);
         assert!(bytes.is_empty());
-        assert_eq!(seen(), [0; 25]);
+        assert_eq!(read(), [0; 25]);
     }
 }

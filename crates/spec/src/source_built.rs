@@ -6,35 +6,34 @@ use crate::digest::Digest;
 use crate::oci::source_config::SourceConfig;
 use crate::report::WarningReport;
 
-/// What was built.
+/// The built artifact.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(extend("$id" = "urn:runner:schema:source-build")))]
 pub struct SourceBuilt {
-    /// What the store calls it: `NAME:VERSION`.
+    /// Name in the store: `NAME:VERSION`.
     pub name: String,
-    /// Of the manifest: what the artifact is called by.
+    /// Digest of the manifest, which identifies the artifact.
     #[cfg_attr(test, schemars(with = "String"))]
     pub digest: Digest,
-    /// Where it can be pulled from, pinned: for `workspaceSources` of a manifest. Absent where it
-    /// was not pushed.
+    /// Pinned reference in the registry, for `workspaceSources` of a manifest; `null`: not pushed.
     pub reference: Option<String>,
-    /// The layout that it was written into.
+    /// The OCI layout that it was written to.
     pub layout: Option<String>,
-    /// When it was created: UTC, RFC 3339.
+    /// Creation time: UTC, RFC 3339.
     pub created: String,
-    /// Its config.
+    /// The config.
     pub config: SourceConfig,
-    /// Of the config.
+    /// Digest of the config.
     #[cfg_attr(test, schemars(with = "String"))]
     pub config_digest: Digest,
     /// The snapshot.
     pub layer: BuiltLayer,
-    /// What is left out although nobody asked for it: the first hundred.
+    /// Entries that are left out without a flag of the caller; at most 100.
     pub left_out: Vec<LeftOutEntry>,
-    /// How many those are in all.
+    /// Number of all entries that are left out without a flag.
     pub left_out_count: u64,
-    /// What a person should know.
+    /// Warnings.
     pub warnings: Vec<WarningReport>,
 }
 
@@ -42,26 +41,26 @@ pub struct SourceBuilt {
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BuiltLayer {
-    /// Of the archive.
+    /// Digest of the archive.
     #[cfg_attr(test, schemars(with = "String"))]
     pub digest: Digest,
-    /// Of the tar in it: the identity of the files.
+    /// Digest of the tar in the archive, which identifies the files.
     #[cfg_attr(test, schemars(with = "String"))]
     pub content_digest: Digest,
-    /// Of the archive.
+    /// Size of the archive.
     pub archive_bytes: u64,
-    /// Of all files.
+    /// Size of all files.
     pub bytes: u64,
-    /// Files and directories.
+    /// Number of files and directories.
     pub entries: u64,
 }
 
-/// Something that is left out.
+/// An entry of the source that is left out.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LeftOutEntry {
-    /// Where, in the source, escaped.
+    /// Path in the source, escaped.
     pub path: String,
-    /// What it is.
+    /// Kind of the entry.
     pub what: String,
 }

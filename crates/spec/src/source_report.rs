@@ -12,14 +12,14 @@ use crate::report::WarningReport;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SourcePulled {
     pub reference: String,
-    /// Digest of the manifest, which pins it.
+    /// Digest of the manifest.
     pub digest: Digest,
     pub found: SourceFound,
     pub config: Option<SourceConfig>,
     pub layer: SourceLayer,
     pub bytes: u64,
     pub files: Option<u64>,
-    /// Warnings of unpacking, and contradictions to the config.
+    /// Warnings of unpacking, and differences from the config.
     pub warnings: Vec<WarningReport>,
 }
 
@@ -35,7 +35,7 @@ pub struct SourcePushed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceFound {
-    /// All of it was in the store. Nothing was requested.
+    /// All of it was in the store. No request was sent.
     Store,
     Pulled,
 }
@@ -77,7 +77,7 @@ pub struct SourceKept {
     pub name: String,
     pub digest: Digest,
     pub layer_bytes: u64,
-    /// If false, the layer is fetched when it is needed.
+    /// Whether the layer is in the store. Otherwise it is fetched when it is needed.
     pub layer_in_store: bool,
     pub used_unix_s: u64,
 }

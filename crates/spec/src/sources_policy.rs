@@ -3,26 +3,30 @@
 use core::net::IpAddr;
 use std::path::PathBuf;
 
-use crate::egress::EgressRule;
+use serde::Deserialize;
 
-/// Maximum of all egress lists.
+use crate::egress::{EgressRule, intersect_lists};
+
+/// Limits of all egress lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EgressPolicy {
-    /// `None`: no limit besides the caller's grants.
+    /// `None`: any host that the caller grants.
     pub allow: Option<Vec<EgressRule>>,
     pub private_ranges: Vec<IpRange>,
     /// Whether to refuse TLS with Encrypted Client Hello.
     pub refuse_ech: bool,
 }
 
-/// A block of addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A block of addresses such as 10.0.0.0/8 or fd00::/8, without bits behind the prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Range", with = "String", extend("pattern" = r"^(?:(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\.){3}(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])/(?:3[0-2]|[12]?[0-9])|(?!::[fF]{4}:)(?=[^:]*:[^:]*:)[0-9A-Fa-f:.]{2,45}/(?:12[0-8]|1[01][0-9]|[1-9]?[0-9]))$")))]
+#[serde(try_from = "String")]
 pub struct IpRange {
     pub address: IpAddr,
     pub prefix_bits: u8,
 }
 
-/// Why a text is not a block of addresses: completes "`TEXT` …".
+/// Why a text is not a block of addresses. Completes "`TEXT` …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IpRangeError {
     #[error("is not a block of addresses such as 10.0.0.0/8 or fd00::/8")]
@@ -46,14 +50,10 @@ impl IpRange {
         let address: IpAddr = address
             .parse()
             .map_err(|_no_address| IpRangeError::Malformed)?;
-        let plain = !bits.is_empty()
-            && bits.bytes().all(|byte| byte.is_ascii_digit())
+        let is_plain = bits.bytes().all(|byte| byte.is_ascii_digit())
             && (bits == "0" || !bits.starts_with('0'));
-        let prefix_bits = bits
-            .parse()
-            .ok()
-            .filter(|_| plain)
-            .ok_or(IpRangeError::Malformed)?;
+        let prefix_bits = bits.parse().ok().filter(|_| is_plain);
+        let prefix_bits = prefix_bits.ok_or(IpRangeError::Malformed)?;
         if matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some()) {
             return Err(IpRangeError::MappedAddress);
         }
@@ -72,7 +72,7 @@ impl IpRange {
         }
     }
 
-    /// Whether the block has `address`. IPv4 addresses match IPv4 blocks only.
+    /// Whether the block contains `address`. IPv4 addresses match IPv4 blocks only.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.address.is_ipv4() == address.is_ipv4()
@@ -85,7 +85,7 @@ impl IpRange {
         self.address == address && self.prefix_bits == address_bits(address)
     }
 
-    /// The smaller block if one contains the other.
+    /// Returns the smaller block if one contains the other.
     #[must_use]
     pub(crate) fn intersection(&self, other: &Self) -> Option<Self> {
         let (wider, narrower) = if self.prefix_bits < other.prefix_bits {
@@ -123,21 +123,10 @@ fn first_address(address: IpAddr, prefix_bits: u8) -> IpAddr {
     }
 }
 
-/// The intersection of two lists, without blocks inside other blocks.
+/// Returns the intersection of two lists, without blocks inside other blocks.
 #[must_use]
-pub(crate) fn intersect_ranges(one: &[IpRange], two: &[IpRange]) -> Vec<IpRange> {
-    let mut both: Vec<IpRange> = Vec::new();
-    for range in one {
-        for common in two.iter().filter_map(|other| range.intersection(other)) {
-            let held = |by: &IpRange, inner: &IpRange| by.intersection(inner) == Some(*inner);
-            if both.iter().any(|kept| held(kept, &common)) {
-                continue;
-            }
-            both.retain(|kept| !held(&common, kept));
-            both.push(common);
-        }
-    }
-    both
+pub(crate) fn intersect_ranges(left: &[IpRange], right: &[IpRange]) -> Vec<IpRange> {
+    intersect_lists(left, right, IpRange::intersection)
 }
 
 /// Source of secret values.
@@ -147,8 +136,10 @@ pub struct SecretsPolicy {
     pub inventory: Option<PathBuf>,
 }
 
-/// A provider of secret values.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One of `directory`, `environment` and `command`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Provider", with = "crate::host_config::WrittenProvider", extend("minProperties" = 1, "maxProperties" = 1)))]
+#[serde(try_from = "crate::host_config::WrittenProvider")]
 pub enum SecretsProvider {
     /// An absolute directory with one file per slug.
     Directory(PathBuf),
@@ -222,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_holds_addresses_of_its_family_and_is_one_only_where_it_holds_no_other() {
+    fn a_block_contains_addresses_of_its_family() {
         let address = |text: &str| text.parse::<IpAddr>().expect(text);
         for (block, inside, holds, is_exactly) in [
             ("10.0.0.0/8", "10.1.2.3", true, false),
@@ -246,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_written_as_it_is_meant() {
+    fn only_the_canonical_form_of_a_block_is_parsed() {
         for text in [
             "10.0.0.0/8",
             "0.0.0.0/0",
@@ -291,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_holds_the_addresses_that_start_like_it() {
+    fn a_block_contains_the_addresses_with_its_prefix() {
         for (block, address, holds) in [
             ("10.0.0.0/8", "10.255.255.255", true),
             ("10.0.0.0/8", "11.0.0.0", false),
@@ -309,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn two_lists_of_blocks_hold_together_what_a_block_of_each_holds() {
+    fn two_lists_of_blocks_are_intersected() {
         for (one, two, both) in [
             ("10.0.0.0/8", "10.1.0.0/16 192.168.0.0/16", "10.1.0.0/16"),
             ("10.1.0.0/16", "10.0.0.0/8", "10.1.0.0/16"),

@@ -2,17 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A built-in system call policy, the looser one first: of two that are stated the later holds.
+/// A built-in system call policy, ordered from loose to strict. Of two stated policies the stricter
+/// one applies.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SyscallPolicyName {
-    /// `policies/syscalls-default.yaml`: what programs in use need.
+    /// `policies/syscalls-default.yaml`: the system calls that common programs need.
     #[default]
     Default,
-    /// The same without what `policies/syscalls-strict.yaml` refuses.
+    /// `default` without the system calls that `policies/syscalls-strict.yaml` removes.
     Strict,
 }
 

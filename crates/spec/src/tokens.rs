@@ -14,15 +14,10 @@ pub enum Token {
     IsoDate,
 }
 
-const TOKENS: [(&str, Token); 4] = [
-    ("<runId>", Token::RunId),
-    ("<workflowId>", Token::WorkflowId),
-    ("<toolId>", Token::ToolId),
-    ("<isoDate>", Token::IsoDate),
-];
-
 impl Token {
-    /// The token as written.
+    const ALL: [Self; 4] = [Self::RunId, Self::WorkflowId, Self::ToolId, Self::IsoDate];
+
+    /// The token in a path.
     #[must_use]
     pub const fn written(self) -> &'static str {
         match self {
@@ -46,12 +41,13 @@ pub enum TokenError {
     Unclosed,
     #[error("`{token}` is `{value}`, which is not one path segment")]
     Value { token: &'static str, value: String },
+    /// `path`: with its tokens as written, escaped.
     #[error("the path `{path}` {reason}")]
     Path { path: String, reason: PathError },
 }
 
 impl TokenError {
-    /// Stable name of the problem.
+    /// Stable error code.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -68,10 +64,12 @@ impl TokenError {
             Self::Unknown {
                 near: Some(near), ..
             } => Some(format!("did you mean `{near}`?")),
-            Self::Unknown { near: None, .. } | Self::Unclosed => {
-                Some("remove `<` and `>`".to_owned())
-            }
-            Self::Value { .. } => Some("set `id` to a name without `/`".to_owned()),
+            Self::Unknown { near: None, .. } => Some("remove `<` and `>`".to_owned()),
+            Self::Unclosed => Some("add `>`, or remove `<`".to_owned()),
+            Self::Value { .. } => Some(
+                "set `id` to a single path segment: no `/`, not `.` or `..`, at most 255 bytes"
+                    .to_owned(),
+            ),
             Self::Path { .. } => None,
         }
     }
@@ -109,15 +107,14 @@ impl TokenPath {
         let mut parts = Vec::new();
         let mut rest = text.strip_prefix("./").unwrap_or(text);
         while let Some(start) = rest.find('<') {
-            if 0 < start {
+            if start > 0 {
                 parts.push(Part::Text(rest[..start].to_owned()));
             }
             let end = rest[start..].find('>').ok_or(TokenError::Unclosed)? + start + 1;
             let written = &rest[start..end];
-            let token = TOKENS
-                .iter()
-                .find(|(name, _)| *name == written)
-                .map(|(_, token)| *token);
+            let token = Token::ALL
+                .into_iter()
+                .find(|token| token.written() == written);
             parts.push(Part::Token(token.ok_or_else(|| unknown(written))?));
             rest = &rest[end..];
         }
@@ -137,8 +134,7 @@ impl TokenPath {
         })
     }
 
-    /// The path as written, for documents. [`TokenPath::parse`] reads it back. Not escaped for
-    /// messages.
+    /// The path for documents: [`TokenPath::parse`] reads it. It is not escaped for messages.
     #[must_use]
     pub fn written(&self) -> String {
         let parts = self.parts.iter().map(|part| match part {
@@ -180,7 +176,7 @@ impl TokenPath {
             }
         }
         RelPath::parse(path.as_bytes()).map_err(|reason| TokenError::Path {
-            path: escape(path.as_bytes()),
+            path: self.to_string(),
             reason,
         })
     }
@@ -205,7 +201,7 @@ fn unknown(written: &str) -> TokenError {
     let word: String = written.chars().take(60).collect();
     TokenError::Unknown {
         found: escape(word.as_bytes()),
-        near: nearest(written, TOKENS.iter().map(|(name, _)| *name)),
+        near: nearest(written, Token::ALL.map(Token::written)),
     }
 }
 
@@ -257,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_token_stands_for_is_not_looked_at_again() {
+    fn the_values_of_tokens_are_not_parsed_again() {
         let path = TokenPath::parse("out/<isoDate>/<toolId>-<runId>.csv").expect("a path");
         let values = TokenValues {
             run_id: "<toolId>",
@@ -271,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_cannot_leave_the_folder() {
+    fn an_id_is_one_path_segment() {
         let path = TokenPath::parse("out/<workflowId>/x").expect("a path");
         for id in ["..", ".", "", "a/b", "/", "a\0b"] {
             let values = TokenValues {
@@ -287,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_tokens_and_paths_that_leave_are_found_without_a_run() {
+    fn unknown_tokens_and_invalid_paths_are_refused_by_the_parser() {
         assert!(matches!(
             TokenPath::parse("<runid>.txt"),
             Err(TokenError::Unknown {
@@ -303,5 +299,17 @@ mod tests {
             );
         }
         assert!(TokenPath::parse("./a/<runId>").is_ok());
+    }
+
+    #[test]
+    fn an_invalid_path_is_shown_as_written() {
+        let error = TokenPath::parse("../<runId>").expect_err("outside");
+        assert!(error.to_string().contains("`../<runId>`"), "{error}");
+    }
+
+    #[test]
+    fn the_hint_for_an_unclosed_token_does_not_name_a_bracket_that_is_missing() {
+        let hint = TokenPath::parse("a<b").expect_err("unclosed").hint();
+        assert_eq!(hint.as_deref(), Some("add `>`, or remove `<`"));
     }
 }

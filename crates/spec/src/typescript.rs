@@ -1,15 +1,15 @@
-//! Selects the interpreter for TypeScript, or tells what is missing.
+//! Selects the interpreter for TypeScript.
 
 use crate::detection::{BUNDLED_TSX, BundleView, Interpreter, Interpreters, NodeVersion, is_file};
 use crate::path::RelPath;
 
-/// The registry that npm's programs download from, from the body's environment.
+/// The npm registry in the body's environment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NpmRegistry {
     /// Not set; there is no default.
     #[default]
     Unnamed,
-    /// This `HOST:PORT` is not in the egress list of the run.
+    /// The egress list of the run does not have this `HOST:PORT`.
     Refused(String),
     Allowed,
 }
@@ -27,38 +27,41 @@ impl TsxLack {
         match &host.npm_registry {
             _ if !host.npx => Some(Self::Npx),
             NpmRegistry::Unnamed => Some(Self::Registry),
-            NpmRegistry::Refused(place) => Some(Self::Host(place.clone())),
+            NpmRegistry::Refused(host) => Some(Self::Host(host.clone())),
             NpmRegistry::Allowed => None,
         }
     }
 
     pub(super) fn why(&self) -> String {
         match self {
-            Self::Npx => "no tsx, no Node that strips types (22.18 and later; of .tsx none does), \
-                          and no npx that could fetch tsx"
-                .to_owned(),
-            Self::Registry => "npx could fetch tsx, and no registry is named for it".to_owned(),
-            Self::Host(place) => {
-                format!("npx could fetch tsx from {place}, where this run may not go")
+            Self::Npx => {
+                "found neither tsx, nor a Node that strips types (22.18 or later, and not \
+                          for .tsx), nor npx to download tsx"
+                    .to_owned()
+            }
+            Self::Registry => "npx could download tsx, but no npm registry is set".to_owned(),
+            Self::Host(host) => {
+                format!("npx could download tsx from {host}, but the egress list denies that host")
             }
         }
     }
 
     pub(super) fn hint(&self) -> String {
-        let fetch = match self {
-            Self::Npx => return OWN_TSX.to_owned(),
+        let flags = match self {
+            Self::Npx => return BUNDLE_TSX.to_owned(),
             Self::Registry => "-e npm_config_registry=URL --allow-net HOST:PORT".to_owned(),
-            Self::Host(place) => format!("--allow-net {place}"),
+            Self::Host(host) => format!("--allow-net {host}"),
         };
-        format!("let it be fetched: {fetch}; or {OWN_TSX}")
+        format!("allow the download: {flags}; or {BUNDLE_TSX}")
     }
 }
 
-const OWN_TSX: &str =
-    "pack tsx with the bundle (npm install tsx), or use Node 22.18 or later for .ts";
+const BUNDLE_TSX: &str =
+    "add tsx to the bundle (npm install tsx), or use Node 22.18 or later for .ts";
 
-/// Selects the interpreter. Node strips types but does not support JSX, so `.tsx` needs `tsx`.
-pub(super) fn typescript(
+/// Selects the interpreter and its command. Node strips types but does not support JSX, so `.tsx` needs
+/// `tsx`.
+pub(super) fn select_typescript(
     extension: &str,
     bundle: &dyn BundleView,
     host: &Interpreters,

@@ -1,10 +1,10 @@
-//! Run ids: lower-case ULIDs, which sort by time and have no secret.
+//! Run ids: lower-case ULIDs, which sort by time. They are not secret.
 
 /// Crockford's base 32: no `i`, `l`, `o`, `u`.
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// Formats ten digits of milliseconds since 1970 (48 bits) and sixteen digits of `random` (80
-/// bits).
+/// Formats a ULID: ten digits of milliseconds since 1970 (48 bits) and sixteen digits of `random`
+/// (80 bits).
 #[must_use]
 pub fn ulid(unix_time_ms: u64, random: [u8; 10]) -> String {
     let time = u128::from(unix_time_ms & 0xffff_ffff_ffff);
@@ -13,8 +13,8 @@ pub fn ulid(unix_time_ms: u64, random: [u8; 10]) -> String {
         .fold(time, |bits, byte| (bits << 8) | u128::from(*byte));
     (0..26_u32)
         .rev()
-        .map(|place| {
-            let digit = usize::try_from((bits >> (place * 5)) & 31).unwrap_or_default();
+        .map(|position| {
+            let digit = usize::try_from((bits >> (position * 5)) & 31).unwrap_or_default();
             char::from(DIGITS[digit])
         })
         .collect()
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_example_comes_out_in_lower_case() {
+    fn the_example_of_the_specification_is_formatted_in_lower_case() {
         // 01ARYZ6S41 is 1469918176385 in the text of the ULID specification.
         let name = ulid(1_469_918_176_385, [0xff; 10]);
         assert_eq!(name, "01aryz6s41zzzzzzzzzzzzzzzz");

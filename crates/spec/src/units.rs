@@ -5,27 +5,29 @@ use std::time::Duration;
 /// Why a size or a duration is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    #[error("`{found}` is not {expected}{}", meant(found, expected))]
+    #[error("`{found}` is not {expected}{}", suggestion(found, expected))]
     Malformed {
         found: String,
         expected: &'static str,
     },
     /// More than 63 bits of bytes or nanoseconds.
     #[error("`{found}` is too large")]
-    TooLarge {
-        /// The whole text.
-        found: String,
-    },
+    TooLarge { found: String },
 }
 
 const SIZE: &str = "a size such as 512k, 64m or 1g (powers of 1024)";
 const DURATION: &str = "a duration such as 300ms, 2s, 5m, 1h30m or 1d";
 
-fn meant(found: &str, expected: &str) -> String {
+/// Completes the message with the number and a valid unit that starts like the invalid one.
+fn suggestion(found: &str, expected: &str) -> String {
     let unit_at = found
         .find(|sign: char| !sign.is_ascii_digit())
         .unwrap_or(found.len());
     let (number, unit) = found.split_at(unit_at);
+    // `1h30`: what the second number means is unclear.
+    if unit.contains(|sign: char| sign.is_ascii_digit()) {
+        return String::new();
+    }
     let first = unit.trim_start().to_ascii_lowercase().chars().next();
     let unit = match (expected == SIZE, first) {
         (true, Some(first @ ('k' | 'm' | 'g' | 't')))
@@ -33,9 +35,22 @@ fn meant(found: &str, expected: &str) -> String {
         (false, None) => 's',
         _ => return String::new(),
     };
-    match number {
+    // Every flag refuses 0 with a reason of its own.
+    match number.trim_start_matches('0') {
         "" => String::new(),
-        number => format!("; did you mean {number}{unit}?"),
+        _ => format!("; did you mean {number}{unit}?"),
+    }
+}
+
+/// Writes a number with its noun, which `noun` has in the singular: `1 entry`, `2 entries`.
+#[must_use]
+pub fn count(number: impl TryInto<u64>, noun: &str) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
+    match (number, noun.strip_suffix('y')) {
+        (1, _) => format!("1 {noun}"),
+        (_, Some(stem)) => format!("{number} {stem}ies"),
+        _ if noun.ends_with('s') => format!("{number} {noun}es"),
+        _ => format!("{number} {noun}s"),
     }
 }
 
@@ -125,8 +140,8 @@ fn malformed(text: &str, expected: &'static str) -> UnitError {
     }
 }
 
-/// Formats a value. The end of `name` gives the unit: `memory_bytes`, `wall_time_ms`, `cpu_millis`,
-/// else a count.
+/// Formats a value. `name` ends with the unit: `memory_bytes`, `wall_time_ms`, `cpu_millis`, else a
+/// count.
 #[must_use]
 pub fn amount(name: &str, value: u64) -> String {
     match name.rsplit('_').next() {
@@ -143,17 +158,17 @@ pub fn bytes(value: u64) -> String {
     let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let whole = units
         .into_iter()
-        .find(|(_, unit)| 0 < value && value.is_multiple_of(*unit));
+        .find(|(_, unit)| value > 0 && value.is_multiple_of(*unit));
     match whole {
         Some((name, unit)) => format!("{} {name}", value / unit),
         None => format!("{value} bytes"),
     }
 }
 
-/// Formats a limit for messages.
+/// Formats a limit in bytes for messages.
 #[must_use]
-pub fn limit<Number: Copy + TryInto<u64>>(most: &Number) -> String {
-    bytes((*most).try_into().unwrap_or(u64::MAX))
+pub fn limit<Number: Copy + TryInto<u64>>(max: &Number) -> String {
+    bytes((*max).try_into().unwrap_or(u64::MAX))
 }
 
 /// Formats milliseconds in the largest unit without a fraction: `90 s`.
@@ -162,7 +177,7 @@ pub fn milliseconds(value: u64) -> String {
     let units = [("h", 3_600_000), ("min", 60_000), ("s", 1_000)];
     let whole = units
         .into_iter()
-        .find(|(_, unit)| 0 < value && value.is_multiple_of(*unit));
+        .find(|(_, unit)| value > 0 && value.is_multiple_of(*unit));
     match whole {
         Some((name, unit)) => format!("{} {name}", value / unit),
         None => format!("{value} ms"),
@@ -174,33 +189,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_unit_that_there_is_not_gets_the_one_that_was_meant() {
-        for (text, meant) in [
+    fn a_number_agrees_with_its_noun() {
+        let written = [0, 1, 2].map(|number: u64| count(number, "file"));
+        assert_eq!(written, ["0 files", "1 file", "2 files"]);
+        assert_eq!(
+            [count(1, "entry"), count(3, "entry")],
+            ["1 entry", "3 entries"]
+        );
+        assert_eq!(count(2, "process"), "2 processes");
+        assert_eq!(count(2, "byte"), "2 bytes");
+    }
+
+    #[test]
+    fn a_known_unit_is_suggested_for_an_unknown_one() {
+        for (text, suggested) in [
             ("64mbb", Some("64m")),
             ("2 GB", Some("2g")),
             ("lots", None),
             ("5x", None),
         ] {
-            let told = parse_size_bytes(text).expect_err(text).to_string();
-            let expected = meant.map(|meant| format!("did you mean {meant}?"));
+            let error = parse_size_bytes(text).expect_err(text).to_string();
+            let expected = suggested.map(|text| format!("did you mean {text}?"));
             assert_eq!(
-                told.split_once("; ").map(|(_, meant)| meant),
+                error.split_once("; ").map(|(_, question)| question),
                 expected.as_deref(),
-                "{told}"
+                "{error}"
             );
         }
-        for (text, meant) in [
+        for (text, suggested) in [
             ("5", Some("5s")),
             ("5min", Some("5m")),
             ("2 hours", Some("2h")),
             ("soon", None),
+            ("0", None),
+            ("1h30", None),
+            ("30m1h", None),
         ] {
-            let told = parse_duration(text).expect_err(text).to_string();
-            let expected = meant.map(|meant| format!("did you mean {meant}?"));
+            let error = parse_duration(text).expect_err(text).to_string();
+            let expected = suggested.map(|text| format!("did you mean {text}?"));
             assert_eq!(
-                told.split_once("; ").map(|(_, meant)| meant),
+                error.split_once("; ").map(|(_, question)| question),
                 expected.as_deref(),
-                "{told}"
+                "{error}"
             );
         }
     }

@@ -4,26 +4,26 @@ use serde::Serialize;
 
 use crate::digest::Digest;
 
-/// One workspace source.
+/// A workspace source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WorkspaceSourceReport {
-    /// As the manifest calls it.
+    /// Id in the manifest.
     pub id: String,
-    /// As the manifest names it.
+    /// Reference in the manifest.
     pub reference: String,
-    /// Of its OCI manifest, also where a tag named it; absent where it could not be had.
+    /// Digest of the OCI manifest, also of a tag; `null`: the source is absent.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub digest: Option<Digest>,
-    /// Where it appears inside.
+    /// Mount point inside.
     pub mount_path: String,
-    /// The directory of it that appears there; absent: all of it.
+    /// Mounted directory of the source; `null`: the whole source.
     pub subpath: Option<String>,
-    /// Whether the body may write there, for this run only.
+    /// Whether the body may write there. Changes are removed with the run.
     pub writable: bool,
-    /// How the body sees it; absent where it is left out.
+    /// How the body sees the source; `null`: it is left out.
     pub view: Option<SourceView>,
-    /// Where it came from.
+    /// Where the source was found.
     pub found: SourceFound,
 }
 
@@ -32,23 +32,23 @@ pub struct WorkspaceSourceReport {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SourceView {
-    /// The kept tree itself, read-only.
+    /// The kept tree, mounted read-only.
     ReadOnly,
-    /// The kept tree lies below what belongs to this run.
+    /// An overlayfs with the kept tree as its lower layer.
     Overlayfs,
     /// A copy of the kept tree.
     Copy,
 }
 
-/// Where a workspace source came from.
+/// Where a workspace source was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SourceFound {
-    /// It was kept, unpacked, from an earlier time.
+    /// It was in the store, unpacked.
     Store,
-    /// It was pulled, or unpacked, for this run.
+    /// It was pulled or unpacked for this run.
     Pulled,
-    /// It could not be had, and is not required.
+    /// It could not be pulled and is optional.
     Absent,
 }

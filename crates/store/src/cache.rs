@@ -9,22 +9,21 @@ use serde::{Deserialize, Serialize};
 use crate::UNPACK_RULES;
 use crate::checking::check_tree;
 use crate::directory::StoreDirectory;
-use crate::entries::{Building, EntryUse, HeldEntry, TREE, TREES};
+use crate::entries::{Building, EntryUse, LockedEntry, TREE, TREES};
 use crate::error::CacheError;
 use crate::facts::{FACTS, Facts, read_listing};
 use crate::files::OpenDirectory;
 use crate::identity::{Identity, archive_key};
-use crate::place::Place;
+use crate::location::CacheLocation;
 use archive::{Tree, UnpackLimits, Unpacked, listing};
 use spec::digest::Digest;
 use spec::report::WarningReport;
 
 pub(super) const ARCHIVES: &str = "archives";
 pub(super) const IDENTITIES: &str = "identities";
-/// Maximum size of an index entry.
 pub(super) const RECORD_BYTES_MAX: u64 = 64 << 10;
 
-/// An opened cache.
+/// An open cache of unpacked bundles.
 #[derive(Debug)]
 pub struct Cache {
     pub(super) directory: StoreDirectory,
@@ -41,14 +40,14 @@ pub struct Record {
     pub(super) warnings: Vec<(String, String)>,
 }
 
-/// A tree in use with its list: it is not removed while this value exists.
+/// A tree in use with its list. This value prevents its removal.
 #[derive(Debug)]
 pub struct ListedTree {
     pub unpacked: Unpacked,
     pub in_use: InUse,
 }
 
-/// A tree in use without its list, whose reading costs time in proportion to the tree.
+/// A tree in use without its list: reading the list takes longer for a larger tree.
 #[derive(Debug)]
 pub struct CachedTree {
     pub in_use: InUse,
@@ -58,37 +57,37 @@ pub struct CachedTree {
     pub bytes: u64,
     /// Number of regular files; `None` if an earlier version of this program stored the tree.
     pub files: Option<u64>,
-    /// Warnings of the unpacking.
     pub warnings: Vec<WarningReport>,
 }
 
-/// Keeps a tree from being removed.
+/// A tree in use. This value prevents its removal.
 #[derive(Debug)]
 pub struct InUse {
     /// The directory that holds the tree.
     pub root: OwnedFd,
     /// Its path, free of links.
     pub path: PathBuf,
-    source: Source,
+    owner: Owner,
 }
 
 #[derive(Debug)]
-enum Source {
+pub(super) enum Owner {
     /// An entry of the cache, with the lock.
     Entry(OpenDirectory),
-    /// Not kept: dropping it removes the tree.
-    Once(Building),
+    /// A tree that is not kept: dropping it removes the tree.
+    Temporary(Building),
 }
 
 impl Cache {
-    /// Opens the cache at `place` and creates missing parts.
+    /// Opens the cache at `location` and creates missing parts.
     ///
     /// # Errors
     /// [`CacheError::Unsafe`], [`CacheError::Call`].
-    pub fn open(place: &Place) -> Result<Self, CacheError> {
+    pub fn open(location: &CacheLocation) -> Result<Self, CacheError> {
+        let (directory, in_memory) = (&location.directory, location.in_memory);
         Ok(Self {
-            directory: StoreDirectory::open(&place.directory, UNPACK_RULES, place.in_memory)?,
-            size_bytes: place.size_bytes,
+            directory: StoreDirectory::open(directory, UNPACK_RULES, in_memory)?,
+            size_bytes: location.size_bytes,
         })
     }
 
@@ -119,10 +118,10 @@ impl Cache {
         limits: &UnpackLimits,
     ) -> Result<Option<ListedTree>, CacheError> {
         let name = format!("{IDENTITIES}/{}", identity.key(limits));
-        Ok(self.recorded(&name)?.map(|(held, _)| held))
+        Ok(self.find_recorded(&name)?.map(|(tree, _)| tree))
     }
 
-    /// Whether an archive of this size is known: otherwise hashing one is useless.
+    /// Whether an archive of this size is known. If not, hashing an archive to find it is useless.
     #[must_use]
     pub fn knows_size(&self, bytes: u64) -> bool {
         let name = format!("{ARCHIVES}/{bytes}");
@@ -139,40 +138,37 @@ impl Cache {
         archive: &Digest,
         limits: &UnpackLimits,
     ) -> Result<Option<(ListedTree, Record)>, CacheError> {
-        self.recorded(&archive_name(bytes, archive, limits))
+        self.find_recorded(&archive_name(bytes, archive, limits))
     }
 
-    /// As [`Cache::by_digest`], without reading the list of the tree. Only a tree of an earlier boot
-    /// is read, to verify it.
+    /// As [`Cache::by_digest`], without reading the list of the tree. A tree of an earlier boot is
+    /// read, to verify it.
     ///
     /// # Errors
     /// [`CacheError`].
-    pub fn kept(
+    pub fn by_digest_without_list(
         &self,
         bytes: u64,
         archive: &Digest,
         limits: &UnpackLimits,
     ) -> Result<Option<CachedTree>, CacheError> {
         let name = archive_name(bytes, archive, limits);
-        let record = self.record(&name)?;
-        let Some(record) = record.filter(|record| record.archive == *archive) else {
+        let found = self.lock_recorded(&name)?;
+        let Some((locked, record)) = found.filter(|(_, record)| record.archive == *archive) else {
             return Ok(None);
         };
         let content = record.content;
-        let Some(held) = self.directory.hold(&content.hexadecimal())? else {
-            return Ok(None);
-        };
-        if held.head.boot != self.directory.boot {
-            let Some(mut tree) = self.listed(held, &content)? else {
+        if locked.head.boot != self.directory.boot {
+            let Some(mut tree) = self.read_list(locked, &content)? else {
                 return Ok(None);
             };
             tree.unpacked.warnings = record.warnings();
-            return Ok(Some(CachedTree::of(tree)));
+            return Ok(Some(CachedTree::without_list(tree)));
         }
-        held.touch()?;
-        let HeldEntry { entry, head } = held;
+        locked.touch()?;
+        let LockedEntry { entry, head } = locked;
         Ok(Some(CachedTree {
-            in_use: InUse::of(entry)?,
+            in_use: InUse::new(Owner::Entry(entry))?,
             content_digest: content,
             bytes: head.bytes,
             files: head.files,
@@ -184,15 +180,15 @@ impl Cache {
     ///
     /// # Errors
     /// [`CacheError`]; the built tree is removed.
-    pub fn publish_kept(
+    pub fn publish_without_list(
         &self,
         building: Building,
         unpacked: Unpacked,
         archive_bytes: u64,
         limits: &UnpackLimits,
     ) -> Result<CachedTree, CacheError> {
-        let (held, _record) = self.publish(building, unpacked, archive_bytes, limits)?;
-        Ok(CachedTree::of(held))
+        let (tree, _record) = self.publish(building, unpacked, archive_bytes, limits)?;
+        Ok(CachedTree::without_list(tree))
     }
 
     fn record(&self, name: &str) -> Result<Option<Record>, CacheError> {
@@ -206,62 +202,81 @@ impl Cache {
         Ok(parsed)
     }
 
-    fn recorded(&self, name: &str) -> Result<Option<(ListedTree, Record)>, CacheError> {
+    fn lock_recorded(&self, name: &str) -> Result<Option<(LockedEntry, Record)>, CacheError> {
         let Some(record) = self.record(name)? else {
             return Ok(None);
         };
-        let Some(held) = self.directory.hold(&record.content.hexadecimal())? else {
-            return Ok(None);
-        };
-        let Some(mut held) = self.listed(held, &record.content)? else {
-            return Ok(None);
-        };
-        held.unpacked.archive_digest = Some(record.archive);
-        held.unpacked.warnings = record.warnings();
-        Ok(Some((held, record)))
+        let locked = self.directory.lock_entry(&record.content.hexadecimal())?;
+        Ok(locked.map(|locked| (locked, record)))
     }
 
-    /// Returns the tree of an entry with its list, and marks it as used now.
-    fn listed(&self, held: HeldEntry, content: &Digest) -> Result<Option<ListedTree>, CacheError> {
-        let Some(tree) = read_listing(&held.entry)? else {
-            drop(held);
-            self.directory.discard(&content.hexadecimal())?;
+    fn find_recorded(&self, name: &str) -> Result<Option<(ListedTree, Record)>, CacheError> {
+        let Some((locked, record)) = self.lock_recorded(name)? else {
             return Ok(None);
         };
-        if held.head.boot == self.directory.boot {
-            held.touch()?;
-        } else if !self.verify_earlier_boot(&held, content, &tree)? {
-            drop(held);
-            self.directory.discard(&content.hexadecimal())?;
+        let Some(mut tree) = self.read_list(locked, &record.content)? else {
+            return Ok(None);
+        };
+        tree.unpacked.archive_digest = Some(record.archive);
+        tree.unpacked.warnings = record.warnings();
+        Ok(Some((tree, record)))
+    }
+
+    /// Reads the list of an entry and marks the entry as used now.
+    fn read_list(
+        &self,
+        locked: LockedEntry,
+        content: &Digest,
+    ) -> Result<Option<ListedTree>, CacheError> {
+        let Some(tree) = read_listing(&locked.entry)? else {
+            let key = content.hexadecimal();
+            self.directory.discard_judged(&key, &locked.entry)?;
+            return Ok(None);
+        };
+        if locked.head.boot == self.directory.boot {
+            locked.touch()?;
+        } else if !self.verify_earlier_boot(&locked, content, &tree)? {
+            let key = content.hexadecimal();
+            self.directory.discard_judged(&key, &locked.entry)?;
             return Ok(None);
         }
-        ListedTree::new(held.entry, content, held.head.bytes, tree).map(Some)
+        Ok(Some(ListedTree {
+            unpacked: Unpacked {
+                content_digest: *content,
+                archive_digest: None,
+                bytes: locked.head.bytes,
+                entries: tree.len() as u64,
+                tree,
+                warnings: Vec::new(),
+            },
+            in_use: InUse::new(Owner::Entry(locked.entry))?,
+        }))
     }
 
     /// Verifies a tree that a crash may have left incomplete, and records this boot.
     fn verify_earlier_boot(
         &self,
-        held: &HeldEntry,
+        locked: &LockedEntry,
         content: &Digest,
         tree: &Tree,
     ) -> Result<bool, CacheError> {
-        let HeldEntry { entry, head } = held;
+        let LockedEntry { entry, head } = locked;
         let root = entry.existing_directory(TREE)?;
-        if check_tree(root.as_fd(), tree, content)?.is_some() {
+        if check_tree(root.as_fd(), tree, content).is_some() {
             return Ok(false);
         }
         let facts = Facts {
             boot: self.directory.boot.clone(),
             ..head.clone()
         };
-        let bytes = facts.with_body(entry, &listing::write(tree))?;
+        let bytes = facts.with_body(&listing::write(tree));
         let name = format!("{TREES}/{}/{FACTS}", content.hexadecimal());
         let names = self.directory.lock_names()?;
         self.directory.write_at(&names, &name, &bytes)?;
         Ok(true)
     }
 
-    /// Lists its trees, the least recently used first.
+    /// Lists the trees, the least recently used first.
     ///
     /// # Errors
     /// [`CacheError`].
@@ -278,31 +293,9 @@ impl Cache {
     }
 }
 
-impl ListedTree {
-    pub(super) fn new(
-        entry: OpenDirectory,
-        content: &Digest,
-        bytes: u64,
-        tree: Tree,
-    ) -> Result<Self, CacheError> {
-        Ok(Self {
-            unpacked: Unpacked {
-                content_digest: *content,
-                archive_digest: None,
-                bytes,
-                entries: tree.len() as u64,
-                tree,
-                warnings: Vec::new(),
-            },
-            in_use: InUse::of(entry)?,
-        })
-    }
-}
-
 impl CachedTree {
-    /// Drops the list.
-    fn of(held: ListedTree) -> Self {
-        let ListedTree { unpacked, in_use } = held;
+    fn without_list(tree: ListedTree) -> Self {
+        let ListedTree { unpacked, in_use } = tree;
         Self {
             in_use,
             content_digest: unpacked.content_digest,
@@ -322,31 +315,29 @@ impl Record {
     }
 }
 
+impl Owner {
+    fn entry(&self) -> &OpenDirectory {
+        match self {
+            Self::Entry(entry) => entry,
+            Self::Temporary(building) => &building.entry,
+        }
+    }
+}
+
 impl InUse {
-    /// Of an entry that is locked.
-    pub(super) fn of(entry: OpenDirectory) -> Result<Self, CacheError> {
-        let tree = entry.existing_directory(TREE)?;
+    pub(super) fn new(owner: Owner) -> Result<Self, CacheError> {
+        let tree = owner.entry().existing_directory(TREE)?;
         Ok(Self {
             path: tree.path().to_owned(),
             root: tree.into_descriptor(),
-            source: Source::Entry(entry),
+            owner,
         })
     }
 
-    /// Of a tree that is removed after this use.
-    pub(super) fn once(building: Building) -> Result<Self, CacheError> {
-        let tree = building.entry.existing_directory(TREE)?;
-        Ok(Self {
-            path: tree.path().to_owned(),
-            root: tree.into_descriptor(),
-            source: Source::Once(building),
-        })
-    }
-
-    /// Whether it is kept for the next run.
+    /// Whether the tree is kept for the next run.
     #[must_use]
     pub fn is_kept(&self) -> bool {
-        matches!(self.source, Source::Entry(_))
+        matches!(self.owner, Owner::Entry(_))
     }
 
     /// Reads the list of the tree, which takes longer for a larger tree.
@@ -354,13 +345,9 @@ impl InUse {
     /// # Errors
     /// [`CacheError::Damaged`]: the list is missing or invalid.
     pub fn tree(&self) -> Result<Tree, CacheError> {
-        let entry = match &self.source {
-            Source::Entry(entry) => entry,
-            Source::Once(building) => &building.entry,
-        };
-        read_listing(entry)?.ok_or_else(|| CacheError::Damaged {
+        read_listing(self.owner.entry())?.ok_or_else(|| CacheError::Damaged {
             entry: spec::path::escape(self.path.as_os_str().as_encoded_bytes()),
-            problem: "has no list of its files".to_owned(),
+            problem: "has no valid list of its files".to_owned(),
         })
     }
 }

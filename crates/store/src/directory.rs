@@ -1,4 +1,4 @@
-//! A private directory that several processes fill and empty: locks, names, garbage.
+//! A private directory that several processes add to and remove from: locks, names, garbage.
 
 use std::fmt;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -9,30 +9,31 @@ use rustix::fs::OFlags;
 
 use crate::error::{CacheError, failed};
 use crate::files::{OpenDirectory, remove};
-use crate::locks::claim;
+use crate::locks::lock;
 use crate::private::{open_private, open_private_in};
 use sys::file::errno_of;
 use sys::lock::try_claim_file;
+use sys::process::random;
 
 pub(crate) const BUILDING: &str = "building";
 const CLAIMS: &str = "claims";
 const LOCK: &str = "lock";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Interval between attempts on a claim. flock(2) has no time limit, and cancellation does not
-/// interrupt it.
-const CLAIMED_EVERY: Duration = Duration::from_millis(50);
+/// Interval between attempts on a claim. flock(2) has no timeout, and cancellation does not interrupt
+/// it.
+const CLAIM_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A private directory under one version of its layout. See the header of the crate.
+/// A private directory under one version of its layout: see the documentation of the crate.
 #[derive(Debug)]
 pub struct StoreDirectory {
     pub(crate) root: OpenDirectory,
-    /// The boot that facts name; empty if nothing outlives the boot anyway.
+    /// The boot that facts name; empty for a directory in memory, whose content ends with the boot.
     pub(crate) boot: String,
 }
 
-/// The lock on the names of a store: while it lives, no other process renames or removes.
+/// The lock on the names of a store. Other processes neither rename nor remove while it exists.
 #[derive(Debug)]
-pub struct Names {
+pub struct NamesLock {
     _lock: OwnedFd,
 }
 
@@ -51,11 +52,9 @@ impl fmt::Debug for Claim<'_> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        // Unlinked while locked: a waiting process notices that the name is gone and makes a new
-        // file.
-        if self.root.unlink(&self.name).is_err() {
-            // The next cleanup removes the empty file.
-        }
+        // Unlinked while locked: a waiting process notices that the name is gone and creates a new
+        // file. If unlinking fails, the next sweep removes the file.
+        let _left = self.root.unlink(&self.name);
     }
 }
 
@@ -67,10 +66,11 @@ impl StoreDirectory {
     /// [`CacheError::Unsafe`], [`CacheError::Call`].
     pub fn open(directory: &Path, version: u32, in_memory: bool) -> Result<Self, CacheError> {
         let directory = open_private(directory)?;
-        let boot = match in_memory {
-            true => String::new(),
-            false => std::fs::read_to_string(BOOT_ID)
-                .map_err(|error| failed("read", Path::new(BOOT_ID))(errno_of(&error)))?,
+        let boot = if in_memory {
+            String::new()
+        } else {
+            std::fs::read_to_string(BOOT_ID)
+                .map_err(|error| failed("read", Path::new(BOOT_ID))(errno_of(&error)))?
         };
         Self::in_directory(&directory, version, boot.trim_end().to_owned())
     }
@@ -100,7 +100,7 @@ impl StoreDirectory {
         Ok(Self { root, boot })
     }
 
-    /// Returns the open directory.
+    /// The open directory of the store.
     #[must_use]
     pub fn root(&self) -> &OpenDirectory {
         &self.root
@@ -116,27 +116,26 @@ impl StoreDirectory {
     ///
     /// # Errors
     /// [`CacheError::Locked`], [`CacheError::Call`].
-    pub fn lock_names(&self) -> Result<Names, CacheError> {
+    pub fn lock_names(&self) -> Result<NamesLock, CacheError> {
         let flags = OFlags::RDWR | OFlags::CREATE;
-        let lock = self.root.file(LOCK, flags)?;
-        let lock =
-            lock.ok_or_else(|| self.root.failed("openat", LOCK)(rustix::io::Errno::NOENT))?;
-        claim(lock.as_fd(), &self.path().join(LOCK))?;
-        Ok(Names { _lock: lock })
+        let file = self.root.file(LOCK, flags)?;
+        let file =
+            file.ok_or_else(|| self.root.failed("openat", LOCK)(rustix::io::Errno::NOENT))?;
+        lock(file.as_fd(), &self.path().join(LOCK))?;
+        Ok(NamesLock { _lock: file })
     }
 
     /// Returns an unused name in `building`.
     ///
     /// # Errors
     /// [`CacheError::Call`].
-    pub fn draft(&self) -> Result<String, CacheError> {
+    pub fn draft_name(&self) -> Result<String, CacheError> {
         let mut bytes = [0_u8; 8];
-        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-            .map_err(failed("getrandom", self.path()))?;
+        random(&mut bytes).map_err(failed("getrandom", self.path()))?;
         Ok(format!("{BUILDING}/{:016x}", u64::from_ne_bytes(bytes)))
     }
 
-    /// Replaces the file `part/name` as a whole.
+    /// Replaces the file `part/name` atomically.
     ///
     /// # Errors
     /// [`CacheError`].
@@ -149,18 +148,18 @@ impl StoreDirectory {
 
     pub(crate) fn write_at(
         &self,
-        // The draft needs no lock: cleanup waits while the names are locked.
-        _names: &Names,
+        // The draft needs no lock of its own: a sweep waits for the lock on the names.
+        _names: &NamesLock,
         name: &str,
         bytes: &[u8],
     ) -> Result<(), CacheError> {
-        let draft = self.draft()?;
+        let draft = self.draft_name()?;
         self.root.write_new(&draft, bytes)?;
         self.root.rename(&draft, name)
     }
 
-    /// Claims `name`, a plain file name. `wait` is called before each further attempt while another
-    /// process holds it, with the time to sleep.
+    /// Claims `name`, a plain file name. While another process has the claim, `wait` is called before
+    /// each further attempt with the time to sleep.
     ///
     /// # Errors
     /// [`CacheError::Call`], or the error of `wait`.
@@ -179,11 +178,11 @@ impl StoreDirectory {
                     _lock: lock,
                 });
             }
-            wait(CLAIMED_EVERY)?;
+            wait(CLAIM_INTERVAL)?;
         }
     }
 
-    /// Opens or makes the file `name` and locks it; `None` if another process holds the lock.
+    /// Opens or creates the file `name` and locks it; `None` if another process has the lock.
     ///
     /// # Errors
     /// [`CacheError::Call`].
@@ -200,12 +199,12 @@ impl StoreDirectory {
     ///
     /// # Errors
     /// [`CacheError::Call`].
-    pub fn sweep(&self, _names: &Names) -> Result<(), CacheError> {
+    pub fn sweep(&self, _names: &NamesLock) -> Result<(), CacheError> {
         for part in [BUILDING, CLAIMS] {
             for name in self.root.names(part)? {
                 let name = format!("{part}/{name}");
-                // Makers and claimants remove their names without the lock on the names: the name may
-                // be gone, or be the one of another process.
+                // Other processes remove their drafts and claims without the lock on the names: the
+                // name may be gone, or belong to another process by now.
                 if let Some(left) = self.root.file(&name, OFlags::RDONLY)?
                     && try_claim_file(left.as_fd()).map_err(self.root.failed("flock", &name))?
                     && self.root.is_still(&left, &name)?
@@ -217,7 +216,7 @@ impl StoreDirectory {
         Ok(())
     }
 
-    /// Removes directories of other versions of the layout, which would create them again.
+    /// Removes directories of other versions of the layout. Those versions create them again.
     ///
     /// # Errors
     /// [`CacheError::Call`].

@@ -7,9 +7,9 @@ use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, Mode};
 
-use crate::directory::{BUILDING, Names, StoreDirectory};
+use crate::directory::{BUILDING, NamesLock, StoreDirectory};
 use crate::error::{CacheError, failed};
-use crate::facts::{FACTS, Facts, read_body};
+use crate::facts::{FACTS, Facts, last_use, read_body};
 use crate::files::OpenDirectory;
 use spec::digest::Digest;
 
@@ -18,28 +18,28 @@ pub(crate) const TREE: &str = "tree";
 const TREE_MODE: u32 = 0o755;
 /// Maximum of attempts to open an entry that another process replaces.
 const ATTEMPTS_MAX: u32 = 8;
-/// Value in the facts of a keyed tree in place of a boot.
-const WRITTEN: &str = "written";
+/// The facts of a keyed tree have this value instead of a boot.
+const ANY_BOOT: &str = "written";
 
-/// An entry that is being built. Dropping it unpublished removes it.
+/// An entry that is being built. Dropping it before it is published removes it.
 #[derive(Debug)]
 pub struct Building {
     pub(crate) entry: OpenDirectory,
     tree: OpenDirectory,
     /// In the root of the store.
     name: String,
-    published: bool,
+    is_published: bool,
 }
 
 /// An entry in use, with the first line of its facts.
 #[derive(Debug)]
-pub(crate) struct HeldEntry {
+pub(crate) struct LockedEntry {
     /// Its directory, with the lock.
     pub(crate) entry: OpenDirectory,
     pub(crate) head: Facts,
 }
 
-/// A tree under a key chosen by the caller, with a note. It is not removed while this value exists.
+/// A tree under a key of the caller, with a note. This value prevents its removal.
 #[derive(Debug)]
 pub struct KeyedTree {
     /// The directory that holds the tree.
@@ -59,23 +59,22 @@ pub struct Label<'note> {
     pub bytes: u64,
     pub disk_bytes: u64,
     pub note: &'note [u8],
-    /// Whether the caller verifies the tree on each use. Other trees cannot be verified, so they are
-    /// synced to disk before the rename.
+    /// Whether the caller verifies the tree on each use. Other trees are synced to disk before the
+    /// rename.
     pub is_verified_on_use: bool,
 }
 
-/// An entry and its last use; orders by that.
+/// An entry and its last use. The order is that of the last use.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EntryUse {
-    pub used: SystemTime,
+    pub last_use: SystemTime,
     pub disk_bytes: u64,
     pub key: String,
 }
 
-/// Result of a collection.
+/// What a collection removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// Trees that were not in use.
     pub trees: u64,
     pub bytes: u64,
 }
@@ -96,14 +95,14 @@ impl Building {
 
 impl Drop for Building {
     fn drop(&mut self) {
-        if !self.published && std::fs::remove_dir_all(self.entry.path()).is_err() {
-            // Closing the descriptor releases the lock: the next sweep removes the rest.
+        if !self.is_published {
+            // Closing the descriptor releases the lock: the next sweep removes what is left.
+            let _left = std::fs::remove_dir_all(self.entry.path());
         }
     }
 }
 
-impl HeldEntry {
-    /// Marks it as used now.
+impl LockedEntry {
     pub(crate) fn touch(&self) -> Result<(), CacheError> {
         self.entry.touch(FACTS)
     }
@@ -124,19 +123,19 @@ impl KeyedTree {
         (self.root, self.entry.into_descriptor())
     }
 
-    fn new(held: HeldEntry, tree: OpenDirectory) -> Self {
+    fn new(locked: LockedEntry, tree: OpenDirectory) -> Self {
         Self {
             path: tree.path().to_owned(),
             root: tree.into_descriptor(),
-            bytes: held.head.bytes,
-            disk_bytes: held.head.disk_bytes,
-            entry: held.entry,
+            bytes: locked.head.bytes,
+            disk_bytes: locked.head.disk_bytes,
+            entry: locked.entry,
         }
     }
 }
 
 impl StoreDirectory {
-    /// Begins an entry. First removes leftovers of killed processes.
+    /// Begins an entry, after removing leftovers of killed processes.
     ///
     /// # Errors
     /// [`CacheError`].
@@ -146,13 +145,13 @@ impl StoreDirectory {
         }
         let names = self.lock_names()?;
         self.sweep(&names)?;
-        let name = self.draft()?;
+        let name = self.draft_name()?;
         self.root.make_directory(&name)?;
         let entry = self.root.existing_directory(&name)?;
-        entry.claim()?;
+        entry.lock()?;
         entry.make_directory(TREE)?;
         let tree = entry.existing_directory(TREE)?;
-        // Independent of the umask: the body sees this mode.
+        // The body sees this mode, so it must not depend on the umask.
         rustix::fs::chmodat(
             &entry,
             TREE,
@@ -164,7 +163,7 @@ impl StoreDirectory {
             entry,
             tree,
             name,
-            published: false,
+            is_published: false,
         })
     }
 
@@ -174,24 +173,24 @@ impl StoreDirectory {
     /// [`CacheError`].
     pub fn find(&self, key: &Digest) -> Result<Option<KeyedTree>, CacheError> {
         let key = key.hexadecimal();
-        let Some(held) = self.hold(&key)? else {
+        let Some(locked) = self.lock_entry(&key)? else {
             return Ok(None);
         };
-        let tree = match held.head.boot == WRITTEN {
-            true => held.entry.directory(TREE),
-            false => Ok(None),
+        let tree = if locked.head.boot == ANY_BOOT {
+            locked.entry.directory(TREE)
+        } else {
+            Ok(None)
         };
         let tree = match tree {
             Err(error) if error.is_other_file() => None,
             tree => tree?,
         };
         let Some(tree) = tree else {
-            drop(held);
-            self.discard(&key)?;
+            self.discard_judged(&key, &locked.entry)?;
             return Ok(None);
         };
-        held.touch()?;
-        Ok(Some(KeyedTree::new(held, tree)))
+        locked.touch()?;
+        Ok(Some(KeyedTree::new(locked, tree)))
     }
 
     /// Publishes the built tree as `key`, unless it exists already.
@@ -208,78 +207,77 @@ impl StoreDirectory {
             content: *key,
             bytes: label.bytes,
             disk_bytes: label.disk_bytes,
-            boot: WRITTEN.to_owned(),
+            boot: ANY_BOOT.to_owned(),
             files: None,
         };
         let key = key.hexadecimal();
-        let facts = head.with_body(&building.entry, label.note)?;
+        let facts = head.with_body(label.note);
         building.entry.write_new(FACTS, &facts)?;
         if !label.is_verified_on_use {
             rustix::fs::syncfs(&building.entry).map_err(failed("syncfs", building.entry.path()))?;
         }
         let names = self.lock_names()?;
-        let entry = self.place(&names, building, &key, |existing| {
-            Ok(Facts::read(existing, &key)?.is_some_and(|head| head.boot == WRITTEN))
+        let entry = self.publish_entry(&names, building, &key, |existing| {
+            Ok(Facts::read(existing, &key)?.is_some_and(|head| head.boot == ANY_BOOT))
         })?;
         drop(names);
         let tree = entry.existing_directory(TREE)?;
-        Ok(KeyedTree::new(HeldEntry { entry, head }, tree))
+        Ok(KeyedTree::new(LockedEntry { entry, head }, tree))
     }
 
-    /// Opens the entry `key` and marks it as in use. Removes one without valid facts.
-    pub(crate) fn hold(&self, key: &str) -> Result<Option<HeldEntry>, CacheError> {
+    /// Opens the entry `key` and marks it as in use. Removes an entry without valid facts.
+    pub(crate) fn lock_entry(&self, key: &str) -> Result<Option<LockedEntry>, CacheError> {
         let name = format!("{TREES}/{key}");
         for _ in 0..ATTEMPTS_MAX {
             let Some(entry) = self.root.directory(&name)? else {
                 return Ok(None);
             };
-            entry.share()?;
+            entry.lock_shared()?;
             // Removed or replaced before it was locked.
             if !self.root.is_still(&entry, &name)? {
                 continue;
             }
             let Some(head) = Facts::read(&entry, key)? else {
-                drop(entry);
-                self.discard(key)?;
+                self.discard_judged(key, &entry)?;
                 return Ok(None);
             };
-            return Ok(Some(HeldEntry { entry, head }));
+            return Ok(Some(LockedEntry { entry, head }));
         }
         Ok(None)
     }
 
-    /// Renames the built tree to the entry `key`, unless one that `is_whole` exists. The entry
-    /// is then in use.
-    pub(crate) fn place(
+    /// Renames the built tree to the entry `key`, unless an entry that `is_valid` exists. The
+    /// returned entry is in use.
+    pub(crate) fn publish_entry(
         &self,
-        _names: &Names,
+        _names: &NamesLock,
         mut building: Building,
         key: &str,
-        is_whole: impl Fn(&OpenDirectory) -> Result<bool, CacheError>,
+        is_valid: impl Fn(&OpenDirectory) -> Result<bool, CacheError>,
     ) -> Result<OpenDirectory, CacheError> {
         let name = format!("{TREES}/{key}");
         let existing = self.root.directory(&name)?;
-        let is_whole = match &existing {
-            Some(entry) => is_whole(entry)?,
+        let is_valid = match &existing {
+            Some(entry) => is_valid(entry)?,
             None => false,
         };
-        let entry = match existing.filter(|_| is_whole) {
+        let entry = match existing.filter(|_| is_valid) {
             Some(entry) => entry,
             None => {
                 self.move_away(&name)?;
                 self.root.rename(&building.name, &name)?;
-                building.published = true;
+                building.is_published = true;
                 let descriptor = rustix::io::fcntl_dupfd_cloexec(&building.entry, 0)
                     .map_err(self.root.failed("fcntl", &name))?;
                 OpenDirectory::new(descriptor, self.path().join(&name))
             }
         };
-        // Converting the lock is not atomic, but removal needs the lock on the names.
-        entry.share()?;
+        // The conversion of the lock is not atomic (flock(2)), but removal needs the lock on the names.
+        entry.lock_shared()?;
         Ok(entry)
     }
 
-    /// Removes the damaged entry `key`; current users keep it.
+    /// Removes the damaged entry `key`. Processes that use it keep it.
     ///
     /// # Errors
     /// [`CacheError`].
@@ -288,22 +286,38 @@ impl StoreDirectory {
         self.move_away(&format!("{TREES}/{key}"))
     }
 
-    /// Moves an entry out of the way. Requires the lock on the names. An entry in use stays in
-    /// `building` until a later sweep.
+    /// Removes the entry `key` as [`StoreDirectory::discard`], unless another process has replaced
+    /// `judged`, which has a shared lock, by now.
+    pub(crate) fn discard_judged(
+        &self,
+        key: &str,
+        judged: &OpenDirectory,
+    ) -> Result<(), CacheError> {
+        judged.unlock()?;
+        let _names = self.lock_names()?;
+        let name = format!("{TREES}/{key}");
+        if self.root.is_still(judged, &name)? {
+            self.move_away(&name)?;
+        }
+        Ok(())
+    }
+
+    /// Removes an entry. An entry in use moves to `building`, where a later sweep removes it.
+    /// Requires the lock on the names.
     fn move_away(&self, name: &str) -> Result<(), CacheError> {
         let Some(entry) = self.root.directory(name)? else {
             return Ok(());
         };
-        let is_free = entry.try_claim()?;
-        let away = self.draft()?;
+        let is_free = entry.try_lock()?;
+        let away = self.draft_name()?;
         self.root.rename(name, &away)?;
-        match is_free {
-            true => self.root.remove(&away),
-            false => Ok(()),
+        if is_free {
+            self.root.remove(&away)?;
         }
+        Ok(())
     }
 
-    /// Lists the entries, the least recently used first. Writes nothing.
+    /// Lists the entries, the least recently used first.
     ///
     /// # Errors
     /// [`CacheError`].
@@ -319,11 +333,9 @@ impl StoreDirectory {
             let Some(entry) = self.root.directory(&name)? else {
                 continue;
             };
-            let used = std::fs::metadata(entry.path().join(FACTS));
-            let used = used.and_then(|status| status.modified());
-            match (Facts::read(&entry, &key)?, used) {
-                (Some(Facts { disk_bytes, .. }), Ok(used)) => entries.push(EntryUse {
-                    used,
+            match (Facts::read(&entry, &key)?, last_use(&entry)) {
+                (Some(Facts { disk_bytes, .. }), Ok(last_use)) => entries.push(EntryUse {
+                    last_use,
                     disk_bytes,
                     key,
                 }),
@@ -334,8 +346,8 @@ impl StoreDirectory {
         Ok((entries, invalid))
     }
 
-    /// As [`StoreDirectory::entries`]; removes those without valid facts.
-    fn valid_entries(&self, _names: &Names) -> Result<Vec<EntryUse>, CacheError> {
+    /// As [`StoreDirectory::entries`]. Removes entries without valid facts.
+    fn valid_entries(&self, _names: &NamesLock) -> Result<Vec<EntryUse>, CacheError> {
         let (entries, invalid) = self.scan()?;
         for name in invalid {
             self.move_away(&name)?;
@@ -348,17 +360,14 @@ impl StoreDirectory {
     /// # Errors
     /// [`CacheError`].
     pub fn remove(&self, key: &str) -> Result<bool, CacheError> {
-        self.remove_unused(&self.lock_names()?, key)
-    }
-
-    fn remove_unused(&self, _names: &Names, key: &str) -> Result<bool, CacheError> {
+        let _names = self.lock_names()?;
         let name = format!("{TREES}/{key}");
         let Some(entry) = self.root.directory(&name)? else {
             return Ok(true);
         };
-        let is_free = entry.try_claim()?;
+        let is_free = entry.try_lock()?;
         if is_free {
-            let away = self.draft()?;
+            let away = self.draft_name()?;
             self.root.rename(&name, &away)?;
             self.root.remove(&away)?;
         }
@@ -382,15 +391,7 @@ impl StoreDirectory {
     /// # Errors
     /// [`CacheError`].
     pub fn shrink(&self, size_bytes: u64) -> Result<Collected, CacheError> {
-        self.shrink_to(&self.lock_names()?, size_bytes)
-    }
-
-    pub(crate) fn shrink_to(
-        &self,
-        names: &Names,
-        size_bytes: u64,
-    ) -> Result<Collected, CacheError> {
-        let entries = self.valid_entries(names)?;
+        let entries = self.valid_entries(&self.lock_names()?)?;
         let sizes = entries.iter().map(|entry| entry.disk_bytes);
         let mut total = sizes.fold(0, u64::saturating_add);
         let mut removed = Collected::default();
@@ -398,7 +399,8 @@ impl StoreDirectory {
             if total <= size_bytes {
                 break;
             }
-            if self.remove_unused(names, &entry.key)? {
+            // Locks the names for each entry: together the removals may take minutes.
+            if self.remove(&entry.key)? {
                 total = total.saturating_sub(entry.disk_bytes);
                 removed.trees += 1;
                 removed.bytes = removed.bytes.saturating_add(entry.disk_bytes);

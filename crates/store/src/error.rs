@@ -4,11 +4,10 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-use archive::UnpackError;
 use spec::path::escape;
 use sys::file::CallError;
 
-/// Error of a store. A run does not fail because of the cache of bundles: it unpacks the bundle.
+/// Error of a store. The cache of bundles never fails a run: the run unpacks the bundle instead.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// A system call on a file of the store failed.
@@ -21,40 +20,31 @@ pub enum CacheError {
         found: String,
         expected: &'static str,
     },
-    /// Another process keeps a lock.
+    /// Another process has not released a lock in time.
     #[error(
-        "the cache cannot be used: {path} is locked by another process, or by a body that it was lent to"
+        "the cache cannot be used: {path} is locked by another process, or by a body that sees it"
     )]
     Locked { path: String },
     /// The content of an entry does not match its name.
     #[error("the entry {entry} of the cache is damaged: {problem}")]
     Damaged {
         entry: String,
-        /// What is wrong with it, escaped.
+        /// Escaped.
         problem: String,
     },
-    /// A tree could not be read.
-    #[error("a tree of the cache cannot be read")]
-    Read(#[source] Box<UnpackError>),
 }
 
 impl CacheError {
     /// Whether the file system is full: the bundle may still fit elsewhere.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        matches!(self, Self::Call(error) if is_full(error.errno))
+        matches!(self, Self::Call(error) if sys::file::is_full(error.errno))
     }
 
     /// Whether a file or a link was found where a directory was expected.
     pub(crate) fn is_other_file(&self) -> bool {
         matches!(self, Self::Call(error) if [Errno::NOTDIR, Errno::LOOP].contains(&error.errno))
     }
-}
-
-/// Whether `errno` says that the file system or the quota is full.
-#[must_use]
-pub fn is_full(errno: Errno) -> bool {
-    [Errno::NOSPC, Errno::DQUOT].contains(&errno)
 }
 
 /// Maps the error of `call` on `path`.

@@ -1,4 +1,7 @@
-//! Facts of an entry: one line of JSON, and a body in a format of the caller.
+//! Facts of an entry: one line of JSON, and a body in a format of the caller. The mtime of the file is
+//! the last use of the entry.
+
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -23,23 +26,19 @@ pub(crate) struct Facts {
     pub(crate) disk_bytes: u64,
     pub(crate) boot: String,
     /// Number of regular files; `None` in facts of an earlier version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) files: Option<u64>,
 }
 
 impl Facts {
-    pub(crate) fn with_body(
-        &self,
-        entry: &OpenDirectory,
-        body: &[u8],
-    ) -> Result<Vec<u8>, CacheError> {
-        let mut bytes = json(self, &entry.path().join(FACTS))?;
+    pub(crate) fn with_body(&self, body: &[u8]) -> Vec<u8> {
+        let mut bytes = json(self);
         bytes.push(b'\n');
         bytes.extend_from_slice(body);
-        Ok(bytes)
+        bytes
     }
 
-    /// Reads the first line only; `None` if it is incomplete or of another entry than `key`.
+    /// Reads the first line; `None` if it is incomplete or of another entry than `key`.
     pub(crate) fn read(entry: &OpenDirectory, key: &str) -> Result<Option<Self>, CacheError> {
         let bytes = entry.read(FACTS, HEAD_BYTES_MAX)?;
         Ok(bytes.and_then(|bytes| Some(Self::parse(&bytes, key)?.0)))
@@ -63,7 +62,11 @@ impl Facts {
     }
 }
 
-/// Reads the rest of the first line; `None` if it is missing.
+pub(crate) fn last_use(entry: &OpenDirectory) -> std::io::Result<SystemTime> {
+    std::fs::metadata(entry.path().join(FACTS))?.modified()
+}
+
+/// Reads the lines after the first; `None` if there is no first line.
 pub(crate) fn read_body(entry: &OpenDirectory) -> Result<Option<Vec<u8>>, CacheError> {
     let bytes = entry.read(FACTS, FACTS_BYTES_MAX)?;
     Ok(bytes.and_then(|mut bytes| {
@@ -73,7 +76,7 @@ pub(crate) fn read_body(entry: &OpenDirectory) -> Result<Option<Vec<u8>>, CacheE
     }))
 }
 
-/// Reads the list of a tree; `None` if it is missing.
+/// Reads the list of a tree; `None` if it is missing or invalid.
 pub(crate) fn read_listing(entry: &OpenDirectory) -> Result<Option<Tree>, CacheError> {
     Ok(read_body(entry)?.and_then(|bytes| listing::read(&bytes)))
 }

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 
@@ -70,7 +70,6 @@ impl OpenDirectory {
         }
     }
 
-    /// Opens a directory that must exist.
     pub(crate) fn existing_directory(&self, name: &str) -> Result<Self, CacheError> {
         let opened = self.directory(name)?;
         opened.ok_or_else(|| self.failed("openat", name)(Errno::NOENT))
@@ -209,22 +208,26 @@ impl OpenDirectory {
     }
 
     /// Locks this directory exclusively; `false` if it is in use.
-    pub(crate) fn try_claim(&self) -> Result<bool, CacheError> {
+    pub(crate) fn try_lock(&self) -> Result<bool, CacheError> {
         try_claim_file(self.as_fd()).map_err(failed("flock", &self.path))
     }
 
-    pub(crate) fn claim(&self) -> Result<(), CacheError> {
-        locks::claim(self.as_fd(), &self.path)
+    pub(crate) fn lock(&self) -> Result<(), CacheError> {
+        locks::lock(self.as_fd(), &self.path)
     }
 
-    pub(crate) fn share(&self) -> Result<(), CacheError> {
-        locks::share(self.as_fd(), &self.path)
+    pub(crate) fn unlock(&self) -> Result<(), CacheError> {
+        rustix::fs::flock(self, FlockOperation::Unlock).map_err(failed("flock", &self.path))
+    }
+
+    pub(crate) fn lock_shared(&self) -> Result<(), CacheError> {
+        locks::lock_shared(self.as_fd(), &self.path)
     }
 }
 
-/// Serializes `value` for the file `path`.
-pub(crate) fn json(value: &impl Serialize, path: &Path) -> Result<Vec<u8>, CacheError> {
-    serde_json::to_vec(value).map_err(|_never| failed("write", path)(Errno::INVAL))
+pub(crate) fn json(value: &impl Serialize) -> Vec<u8> {
+    // Serialization of the types of this crate cannot fail.
+    serde_json::to_vec(value).unwrap_or_default()
 }
 
 pub(crate) fn remove(path: &Path) -> Result<(), CacheError> {

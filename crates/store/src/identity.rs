@@ -1,4 +1,4 @@
-//! Identity of a file without reading it: device, inode, size and both times.
+//! Identity of a file without reading it: device, inode, size, times, owner and mode.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,8 +17,8 @@ use archive::UnpackLimits;
 use spec::digest::Digest;
 use sys::credentials::is_ours_or_roots;
 
-/// A file that changed less than this before it was read may change again without a trace: the
-/// granularity of file times is a clock tick, on some file systems a second or two.
+/// A file that changed less than this before it was read may change again with the same times: their
+/// granularity is a clock tick, on some file systems a second or two.
 const SETTLED_AFTER_S: i64 = 2;
 const OTHERS_MAY_WRITE: u32 = 0o022;
 
@@ -43,7 +43,7 @@ pub enum Distrust {
     /// Others can replace it, or a directory above it.
     OthersMayReplace,
     /// It changed less than two seconds ago, or its ctime is unreliable.
-    Young,
+    TooRecent,
 }
 
 impl Identity {
@@ -74,7 +74,7 @@ impl Identity {
         }
     }
 
-    /// Returns the size of the file.
+    /// The size of the file, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -92,7 +92,7 @@ impl Identity {
         if replaceable_above(&path)?.is_some() {
             return Ok(Some(Distrust::OthersMayReplace));
         }
-        Ok((!self.is_settled(SystemTime::now())).then_some(Distrust::Young))
+        Ok((!self.is_settled(SystemTime::now())).then_some(Distrust::TooRecent))
     }
 
     fn is_settled(&self, now: SystemTime) -> bool {
@@ -100,8 +100,8 @@ impl Identity {
         let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         // Whole seconds, rounded down. A time in the future is not settled.
         let latest_s = self.modified.0.max(self.changed.0);
-        // A ctime in whole seconds is of a file system image (squashfs, ISO 9660), whose creator chose
-        // it, or of a file system without ctime (FAT). In two images mounted one after the
+        // A ctime in whole seconds comes from a file system image (squashfs, ISO 9660), whose creator
+        // chose it, or from a file system without ctime (FAT). In two images mounted one after the
         // other a file may have the same device, inode, size and times.
         self.changed.1 != 0 && latest_s.saturating_add(SETTLED_AFTER_S) < now_s
     }
@@ -223,7 +223,7 @@ mod tests {
         std::fs::write(&path, b"one").expect("written");
         let file = opened(&path);
         let judged = || Identity::of(&file).and_then(|identity| identity.distrust(&file));
-        assert_eq!(judged().expect("judged"), Some(Distrust::Young));
+        assert_eq!(judged().expect("judged"), Some(Distrust::TooRecent));
         let mode = |path: &Path, bits| {
             let mode = std::fs::Permissions::from_mode(bits);
             std::fs::set_permissions(path, mode).expect("set");
@@ -234,7 +234,7 @@ mod tests {
         mode(directory.path(), 0o777);
         assert_eq!(judged().expect("judged"), Some(Distrust::OthersMayReplace));
         mode(directory.path(), 0o700);
-        assert_eq!(judged().expect("judged"), Some(Distrust::Young));
+        assert_eq!(judged().expect("judged"), Some(Distrust::TooRecent));
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Data stored for later runs, by one protocol: unpacked bundles, unpacked snapshots of sources,
-//! layers of images, archives and folders of github, blobs.
+//! Stores on disk for data that later runs use again: unpacked bundles, unpacked snapshots of sources,
+//! layers of images, archives and folders of GitHub, blobs. All follow one protocol.
 //!
 //! ```text
-//! DIRECTORY/VERSION/lock               held while names change
+//! DIRECTORY/VERSION/lock               locked while names change
 //!                   trees/KEY/facts    size, list and digests: read instead of walking the tree
-//!                             tree/    the tree itself, never written again
+//!                             tree/    the tree, never written again
 //!                   building/RANDOM    trees that are being built or removed
 //!                   claims/NAME        locked for single flight
 //!                   …                  files and stores of the owner of the directory
@@ -14,26 +14,26 @@
 //!
 //! - The directory has mode 0700 and belongs to this uid; no other user can replace a directory
 //!   above it.
-//! - An entry is made in `building` under a lock and renamed when it is complete. What lies in
-//!   `building` without a lock is garbage of a killed process, which the next maker removes.
-//! - A user of an entry shares the lock on its directory, which prevents removal and ends with the
-//!   process.
+//! - An entry is created in `building` under a lock and renamed when it is complete. An unlocked
+//!   entry of `building` is garbage of a killed process. The next process that builds removes it.
+//! - A user of an entry holds a shared lock on its directory. The lock prevents removal and ends with
+//!   the process.
 //! - If several processes need the same entry, one claims its name and builds it; the others wait.
-//! - Above the size limit the least recently used entries are removed, those in use never.
+//! - Above the size limit the least recently used entries are removed. Entries in use stay.
 //! - A crash of the machine may leave incomplete files. Facts name the boot in which they were
 //!   written, and a tree of an earlier boot is verified before use. A tree that cannot be verified
-//!   against its key is written to the disk before it gets its name ([`Label`]).
+//!   against its key is synced to disk before it gets its name ([`Label`]).
 //!
-//! [`Cache`] has bundles and snapshots. Their key is the content digest, and two indexes find it:
+//! [`Cache`] stores bundles and snapshots. Their key is the content digest. Two indexes find it:
 //!
 //! ```text
 //! archives/SIZE/KEY        an archive's digest, and the content that it unpacks to
 //! identities/KEY           the same, for a file that has not changed since
 //! ```
 //!
-//! The keys of both indexes include the limits of the unpacking: under other limits the archive
-//! might be refused. An index entry without its tree is ignored; a tree without an index entry is
-//! found again by its content.
+//! The keys of both indexes include the unpack limits, because other limits may refuse the archive.
+//! An index entry without its tree is ignored; a tree without an index entry is found again by its
+//! content.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -45,23 +45,23 @@ mod error;
 mod facts;
 mod files;
 mod identity;
+mod location;
 mod locks;
-mod place;
 mod private;
 mod publishing;
 
 pub use cache::{Cache, CachedTree, InUse, ListedTree, Record};
 pub use checking::{Damaged, Listed, check_tree, verify};
 pub use copy::copy_into;
-pub use directory::{Claim, Names, StoreDirectory};
+pub use directory::{Claim, NamesLock, StoreDirectory};
 pub use entries::{Building, Collected, EntryUse, KeyedTree, Label};
-pub use error::{CacheError, is_full};
+pub use error::CacheError;
 pub use files::OpenDirectory;
 pub use identity::{Distrust, Identity, hash};
-pub use locks::share;
-pub use place::{Place, choose, file_system};
+pub use location::{CacheLocation, file_system, select_location};
+pub use locks::lock_shared;
 pub use publishing::disk_bytes;
 
-/// Version of unpacking. It changes when any archive is unpacked differently: names, modes, links,
-/// skipped entries or refusals.
+/// Version of the unpacking rules. It changes when any archive is unpacked differently: names, modes,
+/// links, skipped entries or refusals.
 pub const UNPACK_RULES: u32 = 1;

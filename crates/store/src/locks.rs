@@ -1,7 +1,7 @@
-//! Locks with a time limit.
+//! Locks of files (flock(2)) with a timeout.
 //!
-//! Every process that can read a file can lock it, and a body can read its read-only mounts. A
-//! process of the runner holds a lock while it changes names.
+//! Every process that can open a file can lock it. A body can open the files of its read-only mounts
+//! and keep such a lock until it ends.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -13,40 +13,41 @@ use crate::error::{CacheError, failed};
 use spec::path::escape;
 use sys::lock::{try_claim_file, try_share_file};
 
-/// Longer than the removal of a large tree takes.
-const TIME_LIMIT: Duration = Duration::from_secs(30);
-/// Interval between attempts: flock(2) has no time limit.
-const TRIED_EVERY: Duration = Duration::from_millis(5);
+/// Longer than the removal of a large tree; eviction locks the names for each tree anew.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Interval between attempts: flock(2) has no timeout.
+const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Locks the whole file at `path` exclusively.
+/// Locks `file` exclusively; `path` is for errors.
 ///
 /// # Errors
-/// [`CacheError::Locked`]: another process keeps it; [`CacheError::Call`].
-pub(super) fn claim(file: BorrowedFd<'_>, path: &Path) -> Result<(), CacheError> {
-    wait(path, TIME_LIMIT, || try_claim_file(file))
+/// [`CacheError::Locked`]: it is still locked after the timeout; [`CacheError::Call`].
+pub(super) fn lock(file: BorrowedFd<'_>, path: &Path) -> Result<(), CacheError> {
+    wait(path, TIMEOUT, || try_claim_file(file))
 }
 
-/// Locks the whole file at `path` shared.
+/// Locks `file` shared; `path` is for errors.
 ///
 /// # Errors
-/// [`CacheError::Locked`]: another process keeps it; [`CacheError::Call`].
-pub fn share(file: BorrowedFd<'_>, path: &Path) -> Result<(), CacheError> {
-    wait(path, TIME_LIMIT, || try_share_file(file))
+/// [`CacheError::Locked`]: it is still locked exclusively after the timeout;
+/// [`CacheError::Call`].
+pub fn lock_shared(file: BorrowedFd<'_>, path: &Path) -> Result<(), CacheError> {
+    wait(path, TIMEOUT, || try_share_file(file))
 }
 
 fn wait(
     path: &Path,
-    time_limit: Duration,
+    timeout: Duration,
     mut attempt: impl FnMut() -> Result<bool, Errno>,
 ) -> Result<(), CacheError> {
     let started = Instant::now();
     while !attempt().map_err(failed("flock", path))? {
-        if started.elapsed() >= time_limit {
+        if started.elapsed() >= timeout {
             return Err(CacheError::Locked {
                 path: escape(path.as_os_str().as_encoded_bytes()),
             });
         }
-        std::thread::sleep(TRIED_EVERY);
+        std::thread::sleep(INTERVAL);
     }
     Ok(())
 }
@@ -57,23 +58,23 @@ mod tests {
     use std::os::fd::AsFd as _;
 
     #[test]
-    fn a_lock_that_somebody_keeps_is_given_up_and_named() {
+    fn waiting_for_a_lock_times_out_with_its_path() {
         let directory = tempfile::tempdir().expect("a directory");
         let open = || std::fs::File::open(directory.path()).expect("opened");
-        let (keeper, asker) = (open(), open());
-        rustix::fs::flock(&keeper, rustix::fs::FlockOperation::LockExclusive).expect("locked");
-        let ask = || try_share_file(asker.as_fd());
-        let error = wait(Path::new("/kept\n"), Duration::ZERO, ask).expect_err("kept");
+        let (locked, second) = (open(), open());
+        rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).expect("locked");
+        let attempt = || try_share_file(second.as_fd());
+        let error = wait(Path::new("/locked\n"), Duration::ZERO, attempt).expect_err("locked");
         assert!(
-            error.to_string().contains("/kept\\x0a is locked"),
+            error.to_string().contains("/locked\\x0a is locked"),
             "{error}"
         );
-        drop(keeper);
-        wait(Path::new("/kept"), Duration::ZERO, ask).expect("free");
+        drop(locked);
+        wait(Path::new("/locked"), Duration::ZERO, attempt).expect("free");
         // A shared lock admits other readers but is not free.
-        let other = open();
-        share(other.as_fd(), directory.path()).expect("shared");
-        let ask = || try_claim_file(other.as_fd());
-        assert!(wait(Path::new("/kept"), Duration::ZERO, ask).is_err());
+        let third = open();
+        lock_shared(third.as_fd(), directory.path()).expect("shared");
+        let attempt = || try_claim_file(third.as_fd());
+        assert!(wait(Path::new("/locked"), Duration::ZERO, attempt).is_err());
     }
 }

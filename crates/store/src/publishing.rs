@@ -1,4 +1,4 @@
-//! Fills and shrinks the cache of bundles: trees and their indexes.
+//! Adds trees to the cache of bundles, and removes trees and entries of its indexes.
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -7,9 +7,9 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use crate::cache::{
-    ARCHIVES, Cache, IDENTITIES, InUse, ListedTree, RECORD_BYTES_MAX, Record, archive_name,
+    ARCHIVES, Cache, IDENTITIES, InUse, ListedTree, Owner, RECORD_BYTES_MAX, Record, archive_name,
 };
-use crate::directory::Names;
+use crate::directory::NamesLock;
 use crate::entries::{Building, Collected, TREES};
 use crate::error::CacheError;
 use crate::facts::{FACTS, Facts};
@@ -17,11 +17,11 @@ use crate::files::json;
 use crate::identity::Identity;
 use archive::{Entry, Tree, UnpackLimits, Unpacked, listing};
 
-/// Maximum of files recorded by their identity; each costs a page.
+/// Maximum number of archives recorded by the identity of their file; each takes a page.
 const IDENTITIES_MAX: usize = 4096;
 
 impl Cache {
-    /// Begins a tree. First removes leftovers of killed processes.
+    /// Begins a tree, after removing leftovers of killed processes.
     ///
     /// # Errors
     /// [`CacheError`].
@@ -32,8 +32,8 @@ impl Cache {
         self.directory.begin()
     }
 
-    /// Publishes the built tree, unless a tree with that content exists, and records the archive. A
-    /// tree that is larger than the whole cache is used once and not kept.
+    /// Publishes the built tree, unless a tree with that content exists, and records the digest of its
+    /// archive. A tree larger than the size limit of the cache is used once and not kept.
     ///
     /// # Errors
     /// [`CacheError`]; the built tree is removed.
@@ -53,36 +53,38 @@ impl Cache {
             boot: self.directory.boot.clone(),
             files: Some(unpacked.tree.file_count()),
         };
-        let bytes = facts.with_body(&building.entry, &listing::write(&unpacked.tree))?;
+        let bytes = facts.with_body(&listing::write(&unpacked.tree));
         building.entry.write_new(FACTS, &bytes)?;
         if facts.disk_bytes > self.size_bytes {
-            let in_use = InUse::once(building)?;
+            let in_use = InUse::new(Owner::Temporary(building))?;
             return Ok((ListedTree { unpacked, in_use }, None));
         }
         let record = Record::of(&unpacked);
         let names = self.directory.lock_names()?;
-        let entry = self.directory.place(&names, building, &key, |existing| {
-            Ok(Facts::read_with_tree(existing, &key)?
-                .is_some_and(|(facts, _)| facts.boot == self.directory.boot))
-        })?;
+        let entry = self
+            .directory
+            .publish_entry(&names, building, &key, |existing| {
+                Ok(Facts::read_with_tree(existing, &key)?
+                    .is_some_and(|(facts, _)| facts.boot == self.directory.boot))
+            })?;
         if let Some(record) = &record {
-            let of_size = format!("{ARCHIVES}/{archive_bytes}");
-            self.directory.root.make_directory(&of_size)?;
+            let by_size = format!("{ARCHIVES}/{archive_bytes}");
+            self.directory.root.make_directory(&by_size)?;
             let name = archive_name(archive_bytes, &record.archive, limits);
             self.put(&names, &name, record)?;
         }
-        self.shrink(&names)?;
         drop(names);
         let unpacked = Unpacked {
-            // As a later use of the tree counts them.
+            // As a later use of the tree reports them.
             entries: unpacked.tree.len() as u64,
             ..unpacked
         };
-        let in_use = InUse::of(entry)?;
+        let in_use = InUse::new(Owner::Entry(entry))?;
+        self.shrink()?;
         Ok((ListedTree { unpacked, in_use }, record))
     }
 
-    /// Records that the file with this identity holds that archive.
+    /// Records which archive the file with this identity is.
     ///
     /// # Errors
     /// [`CacheError::Call`].
@@ -97,23 +99,24 @@ impl Cache {
         self.put(&names, &name, record)
     }
 
-    fn put(&self, names: &Names, name: &str, record: &Record) -> Result<(), CacheError> {
-        let bytes = json(record, &self.directory.path().join(name))?;
-        self.directory.write_at(names, name, &bytes)
+    fn put(&self, names: &NamesLock, name: &str, record: &Record) -> Result<(), CacheError> {
+        self.directory.write_at(names, name, &json(record))
     }
 
-    /// Removes unused trees, the least recently used first, until the rest fits, and what the
-    /// indexes know of them.
-    fn shrink(&self, names: &Names) -> Result<(), CacheError> {
-        let removed = self.directory.shrink_to(names, self.size_bytes)?;
+    /// Removes unused trees, the least recently used first, until the rest fits, and their index
+    /// entries.
+    fn shrink(&self) -> Result<(), CacheError> {
+        let removed = self.directory.shrink(self.size_bytes)?;
         if removed.trees > 0 || self.directory.root.names(IDENTITIES)?.len() > IDENTITIES_MAX {
             self.shrink_indexes()?;
         }
         Ok(())
     }
 
-    /// Removes entries of the indexes whose tree is gone, and the older half of too many.
+    /// Removes index entries without a tree, and the older half of more than [`IDENTITIES_MAX`]
+    /// identities.
     fn shrink_indexes(&self) -> Result<(), CacheError> {
+        let _names = self.directory.lock_names()?;
         let root = &self.directory.root;
         let trees: BTreeSet<String> = root.names(TREES)?.into_iter().collect();
         let has_tree = |name: &str| -> Result<bool, CacheError> {
@@ -123,16 +126,16 @@ impl Cache {
             Ok(record.is_some_and(|record| trees.contains(&record.content.hexadecimal())))
         };
         for size in root.names(ARCHIVES)? {
-            let of_size = format!("{ARCHIVES}/{size}");
-            for key in root.names(&of_size)? {
-                let name = format!("{of_size}/{key}");
+            let by_size = format!("{ARCHIVES}/{size}");
+            for key in root.names(&by_size)? {
+                let name = format!("{by_size}/{key}");
                 if !has_tree(&name)? {
                     root.unlink(&name)?;
                 }
             }
-            match rustix::fs::unlinkat(root, &of_size, AtFlags::REMOVEDIR) {
+            match rustix::fs::unlinkat(root, &by_size, AtFlags::REMOVEDIR) {
                 Ok(()) | Err(Errno::NOTEMPTY | Errno::NOENT) => (),
-                Err(errno) => return Err(root.failed("unlinkat", &of_size)(errno)),
+                Err(errno) => return Err(root.failed("unlinkat", &by_size)(errno)),
             }
         }
         let mut kept: Vec<(SystemTime, String)> = Vec::new();
@@ -154,16 +157,14 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes garbage and unused trees: all if `all`, else until the cache fits its size
-    /// limit.
+    /// Removes garbage and unused trees: all trees if `all`, else until the cache fits its size limit.
     ///
     /// # Errors
     /// [`CacheError`].
     pub fn collect(&self, all: bool) -> Result<Collected, CacheError> {
-        let names = self.directory.lock_names()?;
-        self.directory.sweep(&names)?;
+        self.directory.sweep(&self.directory.lock_names()?)?;
         let size_bytes = if all { 0 } else { self.size_bytes };
-        let removed = self.directory.shrink_to(&names, size_bytes)?;
+        let removed = self.directory.shrink(size_bytes)?;
         self.shrink_indexes()?;
         self.directory.remove_other_versions()?;
         Ok(removed)
@@ -171,7 +172,7 @@ impl Cache {
 }
 
 impl Record {
-    /// Returns `None` for a tree that is not of an archive.
+    /// Returns `None` for a tree that does not come from an archive.
     fn of(unpacked: &Unpacked) -> Option<Self> {
         let warnings = unpacked.warnings.iter();
         Some(Self {
@@ -184,15 +185,16 @@ impl Record {
     }
 }
 
-/// Returns the size of a tree on the disk: files in whole pages, and about 1 KiB for each inode.
+/// Estimates the size of a tree on disk: files in whole pages, and 1 KiB for each inode.
 #[must_use]
 pub fn disk_bytes(tree: &Tree) -> u64 {
     const PAGE_BYTES: u64 = 4096;
     const INODE_BYTES: u64 = 1024;
-    let of_entry = |entry: &Entry| match entry {
+    let content_bytes = |entry: &Entry| match entry {
         Entry::File { bytes, .. } => bytes.next_multiple_of(PAGE_BYTES),
         Entry::Directory | Entry::Symlink { .. } => 0,
     };
-    let all = tree.iter().map(|(_, entry)| of_entry(entry) + INODE_BYTES);
-    all.fold(INODE_BYTES, u64::saturating_add)
+    tree.iter()
+        .map(|(_, entry)| content_bytes(entry) + INODE_BYTES)
+        .fold(INODE_BYTES, u64::saturating_add)
 }

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 /// A shared anonymous mapping that is filled from its start and never moves.
 #[derive(Debug)]
@@ -64,6 +64,14 @@ impl Arena {
             used_bytes: Cell::new(PLAN_AT),
             behind_ns: Cell::new(0),
         })
+    }
+
+    /// Keeps the mapping from processes that are forked from now on (madvise(2)): one that a stranger's
+    /// data has taken over would change the plan.
+    pub fn keep_from_later_children(&self) -> Result<(), Errno> {
+        let start = self.base.as_ptr().cast();
+        // SAFETY: the range is the mapping, which stays as it is in this process.
+        unsafe { rustix::mm::madvise(start, self.size_bytes, Advice::LinuxDontFork) }
     }
 
     /// Copies `items` into the arena. Fails with ENOMEM if it is full.
@@ -121,7 +129,7 @@ impl Arena {
         }
     }
 
-    /// Stores `value`, which the other process reads with [`Arena::published`]. Fails with E2BIG if
+    /// Stores `value`, which the other process reads with [`Arena::read_published`]. Fails with E2BIG if
     /// it is larger than the slot.
     pub fn publish<'arena, T: Copy + 'arena>(
         &'arena self,
@@ -182,7 +190,7 @@ impl Arena {
     /// # Safety
     /// The other process must have published a value of exactly this type and have sent a message
     /// afterwards.
-    pub unsafe fn published<'arena, T: Copy + 'arena>(&'arena self, slot: Slot) -> T {
+    pub unsafe fn read_published<'arena, T: Copy + 'arena>(&'arena self, slot: Slot) -> T {
         // SAFETY: the caller guarantees that a `T` was written, and its references point into this
         // mapping, which has the same address in both processes.
         unsafe { self.slot::<T>(slot).read_volatile() }
@@ -212,10 +220,10 @@ mod tests {
         arena.store_timestamp(TIMESTAMPS_MAX - 1, 6);
         arena.store_timestamp(TIMESTAMPS_MAX, 7);
         // SAFETY: the very type that was published.
-        let (name, numbers): (&CStr, &[u64]) = unsafe { arena.published(Slot::Base) };
+        let (name, numbers): (&CStr, &[u64]) = unsafe { arena.read_published(Slot::Base) };
         assert_eq!((name.to_bytes(), numbers), (&b"name"[..], &[1, 2, 3][..]));
         // SAFETY: the very type that was published.
-        assert_eq!(unsafe { arena.published::<u64>(Slot::Launch) }, 7);
+        assert_eq!(unsafe { arena.read_published::<u64>(Slot::Launch) }, 7);
         let numbers = [0, 1, TIMESTAMPS_MAX - 1, TIMESTAMPS_MAX];
         let timestamps = numbers.map(|number| arena.timestamp(number));
         assert_eq!(timestamps, [Some(5), None, Some(6), None]);
@@ -247,7 +255,39 @@ mod tests {
         assert_eq!(read_plan(&arena), vec![0; plan.len()]);
         assert_eq!(arena.timestamp(TIMESTAMPS_MAX - 1), Some(6));
         // SAFETY: the very type that was published.
-        assert_eq!(unsafe { arena.published::<u64>(Slot::Launch) }, 7);
+        assert_eq!(unsafe { arena.read_published::<u64>(Slot::Launch) }, 7);
+    }
+
+    #[test]
+    fn a_process_that_is_forked_later_cannot_reach_the_plan() {
+        use crate::worker::{Sent, Work, WorkerError, WorkerLimits, run_in_child};
+        let arena = Arena::new(1 << 16).expect("mapped");
+        let change = || {
+            let limits = WorkerLimits {
+                time: None,
+                memory_bytes: 64 << 20,
+                file_bytes: 0,
+                answer_bytes: 100,
+            };
+            let work = Work {
+                confine: &|_keep| Ok(()),
+                run: &|_source, _answer| {
+                    arena.publish(Slot::Launch, 7_u64).expect("fits");
+                    b"changed".to_vec()
+                },
+            };
+            let sent = Sent {
+                source: &mut std::io::empty(),
+                descriptor: None,
+            };
+            run_in_child(limits, None, sent, &work)
+        };
+        assert_eq!(change(), Ok(b"changed".to_vec()));
+        arena.publish(Slot::Launch, 1_u64).expect("fits");
+        arena.keep_from_later_children().expect("kept");
+        assert_eq!(change(), Err(WorkerError::Exited));
+        // SAFETY: the very type that was published.
+        assert_eq!(unsafe { arena.read_published::<u64>(Slot::Launch) }, 1);
     }
 
     #[test]

@@ -3,9 +3,7 @@
 //! Sources: cgroups(7), Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/ of the kernel.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -102,13 +100,12 @@ impl Group {
         Ok(Some(String::from_utf8_lossy(&text).into_owned()))
     }
 
-    /// Reads a file that holds one number; `None` if it is missing or says
-    /// `max`.
+    /// Reads a file that contains one number; `None` if it is missing or contains `max`.
     pub fn read_number(&self, file: &'static str) -> Result<Option<u64>, CallError> {
         Ok(self.read(file)?.and_then(|text| text.trim().parse().ok()))
     }
 
-    /// Reads the number of `key` in a flat-keyed file such as `cgroup.events`.
+    /// Reads the number of `key` in a flat-keyed file such as `memory.events`.
     pub fn read_keyed(&self, file: &'static str, key: &str) -> Result<Option<u64>, CallError> {
         Ok(self.read(file)?.and_then(|text| keyed(&text, key)))
     }
@@ -128,8 +125,7 @@ impl Group {
         }
     }
 
-    /// Opens `tasks` of version 1 for writing. A thread that writes `0` to it joins the
-    /// cgroup.
+    /// Opens `tasks` of version 1 for writing. A thread that writes `0` to it joins the cgroup.
     ///
     /// The kernel checks the permission of the opener, so a child without capabilities can join
     /// through an inherited descriptor. Unlike `cgroup.procs`, `tasks` avoids the lock over all
@@ -147,8 +143,7 @@ impl Group {
         self.write("cgroup.procs", "0")
     }
 
-    /// Processes of the cgroup itself. `0` is a process outside our pid
-    /// namespace.
+    /// Processes of the cgroup itself. `0` is a process outside our pid namespace.
     pub fn processes(&self) -> Result<Vec<i32>, CallError> {
         let text = self.read("cgroup.procs")?.unwrap_or_default();
         Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
@@ -174,7 +169,7 @@ impl Group {
         let mut opened = Vec::new();
         for number in self.processes()? {
             // 0 is a process outside our pid namespace.
-            let Some(pid) = Pid::from_raw(number).filter(|_| number > 0) else {
+            let Some(pid) = Pid::from_raw(number) else {
                 continue;
             };
             match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
@@ -194,44 +189,6 @@ impl Group {
             }
         }
         Ok(listed.len())
-    }
-
-    /// Whether the cgroup or one below it contains a process. Version 1 reads
-    /// the process list.
-    pub fn is_populated(&self) -> Result<bool, CallError> {
-        match self.read_keyed("cgroup.events", "populated")? {
-            Some(populated) => Ok(populated != 0),
-            None => Ok(!self.processes()?.is_empty()),
-        }
-    }
-
-    /// Waits at most `patience` until `cgroup.events` changes. In version 1 it
-    /// always sleeps that long.
-    pub fn wait_for_change(&self, patience: Duration) -> Result<(), CallError> {
-        let events = match self.open_file("cgroup.events", OFlags::RDONLY) {
-            Ok(events) => events,
-            Err(error) if error.errno == Errno::NOENT => {
-                std::thread::sleep(patience);
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        };
-        // kernfs reports a change only if the file was read before.
-        let mut text = [0_u8; 256];
-        let count = rustix::io::read(&events, &mut text)
-            .map_err(|errno| self.failed("read", "cgroup.events", errno))?;
-        if keyed(&String::from_utf8_lossy(&text[..count]), "populated") == Some(0) {
-            return Ok(());
-        }
-        let timeout = rustix::time::Timespec {
-            tv_sec: patience.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: patience.subsec_nanos().into(),
-        };
-        let mut watched = [PollFd::new(&events, PollFlags::PRI)];
-        match rustix::event::poll(&mut watched, Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(self.failed("poll", "cgroup.events", errno)),
-        }
     }
 
     fn open_file(&self, file: &'static str, access: OFlags) -> Result<OwnedFd, CallError> {

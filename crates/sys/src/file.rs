@@ -37,7 +37,7 @@ const BENEATH: ResolveFlags = ResolveFlags::BENEATH
 /// EXDEV for a link or a path out of the directory.
 ///
 /// If openat2 returns ENOSYS (with systemd's `RestrictSUIDSGID=` and `DynamicUser=`), walks the path
-/// by component with `O_NOFOLLOW`, with the same result.
+/// by component with `O_NOFOLLOW`. The result is the same, except that `O_PATH` opens a link itself.
 pub fn open_beneath(
     directory: BorrowedFd<'_>,
     path: &[u8],
@@ -163,6 +163,12 @@ pub const fn type_name(file_type: FileType) -> &'static str {
 #[must_use]
 pub fn errno_of(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+/// Whether `errno` means that the file system or the quota is full.
+#[must_use]
+pub fn is_full(errno: Errno) -> bool {
+    [Errno::NOSPC, Errno::DQUOT].contains(&errno)
 }
 
 #[cfg(test)]

@@ -19,3 +19,18 @@ pub fn abi() -> Result<u32, Errno> {
         Err(errno) => Err(errno),
     }
 }
+
+/// The errno of a failed call in the causes of `error`; EINVAL if a package refused before the call.
+pub fn errno_in(error: &(dyn std::error::Error + 'static)) -> Errno {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(errno) = error
+            .downcast_ref::<std::io::Error>()
+            .and_then(Errno::from_io_error)
+        {
+            return errno;
+        }
+        cause = error.source();
+    }
+    Errno::INVAL
+}

@@ -16,7 +16,6 @@ pub mod landlock;
 pub mod link;
 pub mod lock;
 pub mod mount;
-pub mod name_lookup;
 pub mod namespace;
 pub mod netlink;
 pub mod nofollow;

@@ -100,7 +100,8 @@ pub fn map_owners(tree: BorrowedFd<'_>, user_namespace: BorrowedFd<'_>) -> Resul
     set_attributes(tree.as_raw_fd(), c"", AT_EMPTY_PATH | AT_RECURSIVE, &attr)
 }
 
-/// Clones the mount at `path` as a detached tree (open_tree(2), OPEN_TREE_CLONE).
+/// Clones the mount at `path` and those beneath it as a detached tree (open_tree(2),
+/// OPEN_TREE_CLONE). Follows links.
 pub fn clone_tree(path: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -117,7 +118,8 @@ pub fn clone_directory(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(directory, c"", flags)
 }
 
-/// Clones the mount at `source` and those beneath it as a detached tree (open_tree(2)).
+/// Clones the mount of `source`, from there on, and those beneath it as a detached tree
+/// (open_tree(2)).
 pub fn clone_all(source: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -277,7 +279,8 @@ pub fn devpts_at(target: &CStr) -> Result<(), Errno> {
         target,
         c"devpts",
         flags,
-        c"newinstance,ptmxmode=0666,mode=0620",
+        // All terminals of the host count against one limit (kernel.pty.max).
+        c"newinstance,ptmxmode=0666,mode=0620,max=64",
     )
 }
 

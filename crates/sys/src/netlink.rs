@@ -6,12 +6,14 @@ use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-const HEADER_BYTES: usize = 16;
+use super::link::errno_from_peer;
+
+pub(super) const HEADER_BYTES: usize = 16;
 const ATTRIBUTE_HEADER_BYTES: usize = 4;
 /// `NLMSG_ERROR`; with errno 0 an acknowledgement.
-const MESSAGE_ERROR: u16 = 2;
+pub(super) const MESSAGE_ERROR: u16 = 2;
 /// `NLM_F_REQUEST`.
-pub const REQUEST: u16 = 0x1;
+const REQUEST: u16 = 0x1;
 /// `NLM_F_ACK`.
 pub const ACKNOWLEDGE: u16 = 0x4;
 /// `NLM_F_EXCL`.
@@ -70,7 +72,7 @@ fn pad(out: &mut Vec<u8>) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// Messages that are sent together, and the number of acknowledgements to expect.
+/// Messages that are sent together, and the number of acknowledgements that they request.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     bytes: Vec<u8>,
@@ -79,8 +81,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Appends a message: type, flags, fixed part, attributes. Fails with EMSGSIZE for an attribute
-    /// of more than 64 KiB.
+    /// Appends a message: type, flags besides NLM_F_REQUEST, fixed part, attributes. Fails with
+    /// EMSGSIZE for an attribute of 64 KiB or more with its header.
     pub fn push(
         &mut self,
         kind: u16,
@@ -116,7 +118,7 @@ impl Batch {
         &self.bytes
     }
 
-    /// Number of acknowledgements to expect.
+    /// Number of messages with [`ACKNOWLEDGE`].
     #[must_use]
     pub fn acknowledged(&self) -> u32 {
         self.acknowledged
@@ -163,15 +165,18 @@ fn read_acknowledgement(bytes: &[u8]) -> Result<&[u8], Errno> {
     };
     let [l0, l1, l2, l3, k0, k1, ..] = *header;
     let length = usize::try_from(u32::from_ne_bytes([l0, l1, l2, l3])).unwrap_or(usize::MAX);
-    let code = after
-        .first_chunk::<4>()
-        .map(|code| i32::from_ne_bytes(*code));
     if u16::from_ne_bytes([k0, k1]) != MESSAGE_ERROR || length < HEADER_BYTES {
         return Err(Errno::PROTO);
     }
-    match code {
-        Some(0) => Ok(bytes.get(length.next_multiple_of(4)..).unwrap_or_default()),
-        Some(code) => Err(Errno::from_raw_os_error(-code)),
+    read_error(after)?;
+    Ok(bytes.get(length.next_multiple_of(4)..).unwrap_or_default())
+}
+
+/// Reads the payload of `NLMSG_ERROR`: 0 or a negative errno. Fails with EPROTO for any other number.
+pub(super) fn read_error(payload: &[u8]) -> Result<(), Errno> {
+    match payload.first_chunk().copied().map(i32::from_ne_bytes) {
+        Some(0) => Ok(()),
+        Some(code) => Err(errno_from_peer(code.wrapping_neg())),
         None => Err(Errno::PROTO),
     }
 }
@@ -196,6 +201,21 @@ mod tests {
         assert_eq!(batch.bytes()[22..24], 0x8003_u16.to_ne_bytes());
         assert_eq!(batch.bytes()[24..26], 7_u16.to_ne_bytes());
         assert_eq!(batch.acknowledged(), 1);
+    }
+
+    #[test]
+    fn a_malformed_error_code_is_refused_without_a_panic() {
+        let answer = |code: i32| {
+            let header = [20, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+            [&header[..], &code.to_ne_bytes()].concat()
+        };
+        assert_eq!(read_acknowledgement(&answer(0)), Ok(&[][..]));
+        assert_eq!(read_acknowledgement(&answer(-13)), Err(Errno::ACCESS));
+        for code in [1, -4096, i32::MIN, i32::MAX] {
+            assert_eq!(read_acknowledgement(&answer(code)), Err(Errno::PROTO));
+        }
+        let short = &answer(0)[..18];
+        assert_eq!(read_acknowledgement(short), Err(Errno::PROTO));
     }
 
     #[test]

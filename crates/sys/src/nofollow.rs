@@ -1,5 +1,5 @@
 //! Opens paths without following links, for mounts in directories that other users may write.
-//! Allocates nothing, so that a child may call it.
+//! Allocates nothing, so that a child may call it between fork(2) and execve(2).
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -12,8 +12,8 @@ const NAME_MAX: usize = 255;
 /// Opens the parent directory of `path` by component. Returns it with the last component.
 ///
 /// # Errors
-/// The errno of openat(2), ENOTDIR for a link on the way; EXDEV for `..`, ENAMETOOLONG, ENOENT for
-/// an empty path.
+/// The errno of openat(2), with ENOTDIR for a link before the last component. EXDEV for a component
+/// `..`, ENAMETOOLONG, ENOENT for an empty path or a final `/`.
 pub fn open_parent(path: &CStr) -> Result<(OwnedFd, &CStr), Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let bytes = path.to_bytes_with_nul();
@@ -57,8 +57,8 @@ pub fn open(path: &CStr) -> Result<(OwnedFd, FileType), Errno> {
     }
 }
 
-/// Opens `path` with `O_PATH`, in one call where openat2(2) exists. Fails with ENOENT if the path
-/// does not exist, ELOOP or ENOTDIR for a link on the way.
+/// Opens `path` with `O_PATH` by openat2(2), or by component as [`open`] if a seccomp filter answers
+/// ENOSYS. Fails with ENOENT if the path does not exist, ELOOP or ENOTDIR for a link.
 pub fn open_without_links(path: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;

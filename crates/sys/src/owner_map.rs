@@ -17,7 +17,8 @@ impl OwnerMap {
     /// Creates a map with which files of `owner` appear as files of `body`, and files that `body`
     /// creates are stored as files of `owner` (clone3(2), open(2), write(2)).
     ///
-    /// The calling process must have one thread and CAP_SETUID over the initial ids.
+    /// The calling process must have one thread, and CAP_SETUID and CAP_SETGID over the
+    /// initial ids.
     pub fn new(owner: HostIds, body: HostIds) -> Result<Self, Errno> {
         let parent = rustix::process::getpid();
         // SAFETY: the caller has one thread, and the child only waits to be killed.

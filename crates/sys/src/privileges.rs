@@ -31,14 +31,8 @@ pub fn drop_all() -> Result<(), Errno> {
         .union(CapabilitiesSecureBits::KEEP_CAPS_LOCKED)
         .union(CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE)
         .union(CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED);
-    const NONE: CapabilitySets = CapabilitySets {
-        effective: CapabilitySet::empty(),
-        permitted: CapabilitySet::empty(),
-        inheritable: CapabilitySet::empty(),
-    };
     rustix::thread::set_capabilities_secure_bits(SECURE_BITS)?;
-    rustix::thread::clear_ambient_capability_set()?;
-    rustix::thread::set_capabilities(None, NONE)
+    give_up_capabilities()
 }
 
 /// Requests SIGKILL when the thread that cloned this process ends (prctl(2)). A change of ids
@@ -54,4 +48,25 @@ pub fn become_ids(uid: u32, gid: u32) -> Result<(), Errno> {
     rustix::thread::set_thread_groups(&[])?;
     rustix::thread::set_thread_res_gid(gid, gid, gid)?;
     rustix::thread::set_thread_res_uid(uid, uid, uid)
+}
+
+/// Empties the capability sets. For a process that cannot execute a program; others also need
+/// [`drop_bounding_set`] and [`drop_all`].
+pub fn give_up_capabilities() -> Result<(), Errno> {
+    keep_capabilities(CapabilitySet::empty())
+}
+
+/// Gives up all capabilities but those in `kept`. Like [`give_up_capabilities`], not for a process that
+/// can execute a program.
+pub fn keep_capabilities(kept: CapabilitySet) -> Result<(), Errno> {
+    rustix::thread::clear_ambient_capability_set()?;
+    let present = rustix::thread::capabilities(None)?;
+    rustix::thread::set_capabilities(
+        None,
+        CapabilitySets {
+            effective: present.effective & kept,
+            permitted: present.permitted & kept,
+            inheritable: CapabilitySet::empty(),
+        },
+    )
 }

@@ -3,12 +3,14 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
 use super::arena::StringArray;
 use super::cgroup::CLONE_INTO_CGROUP;
 use super::file::errno_of;
+use super::mount::c_string;
 
 /// Result of [`fork_into`]: parent or child.
 #[derive(Debug)]
@@ -255,6 +257,52 @@ pub fn request_short_slice() {
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
 
+/// A raised OOM score adjustment of this process (proc_pid_oom_score_adj(5)), which a clone inherits.
+///
+/// If this process has CAP_SYS_RESOURCE, the raised value is also the least that the clone can set.
+#[derive(Debug)]
+pub struct RaisedOomScore {
+    file: OwnedFd,
+    before: i32,
+}
+
+impl RaisedOomScore {
+    /// Raises it to `by` above the present one or 0, at most to 1000. Needs no privilege.
+    ///
+    /// # Errors
+    /// The errno of open(2), read(2) or write(2); EPROTO for a malformed file.
+    pub fn raise(by: i32) -> Result<Self, Errno> {
+        let path = c"/proc/self/oom_score_adj";
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(rustix::fs::CWD, path, flags, Mode::empty())?;
+        let mut text = [0; 16];
+        let count = rustix::io::read(&file, &mut text)?;
+        let before = str::from_utf8(&text[..count]).map_err(|_not_text| Errno::PROTO)?;
+        let before = before.trim().parse().map_err(|_malformed| Errno::PROTO)?;
+        let raised = Self { file, before };
+        raised.set(raised_oom_score(before, by))?;
+        Ok(raised)
+    }
+
+    /// Restores the former value.
+    ///
+    /// # Errors
+    /// The errno of write(2).
+    pub fn restore(self) -> Result<(), Errno> {
+        self.set(self.before)
+    }
+
+    fn set(&self, value: i32) -> Result<(), Errno> {
+        let mut text = [0; 16];
+        let text = c_string(&mut text, format_args!("{value}"))?;
+        rustix::io::write(&self.file, text.to_bytes()).map(|_written| ())
+    }
+}
+
+fn raised_oom_score(present: i32, by: i32) -> i32 {
+    present.max(0).saturating_add(by).min(1000)
+}
+
 pub(super) fn check(result: libc::c_long) -> Result<libc::c_long, Errno> {
     if result < 0 {
         Err(last_errno())
@@ -346,5 +394,16 @@ impl ArgumentArea {
                 unsafe { area.wrapping_add(offset).write_volatile(byte) };
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_oom_score_is_never_lowered() {
+        let scores = [-1000, -500, 0, 200, 937, 1000].map(|present| raised_oom_score(present, 300));
+        assert_eq!(scores, [300, 300, 300, 500, 1000, 1000]);
     }
 }

@@ -7,15 +7,13 @@ use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{RecvFlags, SendFlags};
 
-use super::netlink::{self, Attribute, Batch};
+use super::netlink::{self, Attribute, Batch, HEADER_BYTES, MESSAGE_ERROR, read_error};
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
-const NLMSG_ERROR: u16 = 2;
 const RTA_DST: u16 = 1;
-const HEADER_BYTES: usize = 16;
 /// Offset of `rtm_type` in `struct rtmsg`.
 const KIND_AT: usize = HEADER_BYTES + 7;
 /// Maximum answers to earlier, failed requests that are skipped.
@@ -105,13 +103,8 @@ fn read_answer(answer: &[u8], sequence: u32) -> Result<Option<RouteKind>, Errno>
             Some(other) => Ok(Some(RouteKind::Other(*other))),
             None => Err(Errno::PROTO),
         },
-        NLMSG_ERROR => {
-            let code = answer[HEADER_BYTES..].first_chunk::<4>();
-            match code.map(|code| i32::from_ne_bytes(*code)) {
-                Some(code) if code < 0 && code != i32::MIN => Err(Errno::from_raw_os_error(-code)),
-                _ => Err(Errno::PROTO),
-            }
-        }
+        // An acknowledgement, which was not requested.
+        MESSAGE_ERROR => read_error(&answer[HEADER_BYTES..]).and(Err(Errno::PROTO)),
         _ => Err(Errno::PROTO),
     }
 }
@@ -143,9 +136,11 @@ mod tests {
         assert_eq!(read_answer(&answer, 8), Ok(None));
         assert_eq!(read_answer(&answer[..KIND_AT], 7), Err(Errno::PROTO));
         assert_eq!(read_answer(&answer[..3], 7), Err(Errno::PROTO));
-        answer[4..6].copy_from_slice(&NLMSG_ERROR.to_ne_bytes());
+        answer[4..6].copy_from_slice(&MESSAGE_ERROR.to_ne_bytes());
         answer[16..20].copy_from_slice(&(-101_i32).to_ne_bytes());
         assert_eq!(read_answer(&answer, 7), Err(Errno::NETUNREACH));
         assert_eq!(read_answer(&answer[..18], 7), Err(Errno::PROTO));
+        answer[16..20].copy_from_slice(&(-4096_i32).to_ne_bytes());
+        assert_eq!(read_answer(&answer, 7), Err(Errno::PROTO));
     }
 }

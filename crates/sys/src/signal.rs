@@ -121,26 +121,16 @@ pub fn take(descriptor: std::os::fd::BorrowedFd<'_>) -> Result<Option<i32>, Errn
 }
 
 /// Sets SIGCHLD to default, because children of a process that ignores it leave no status
-/// (sigaction(2)). Ignores SIGPIPE, so that writing to a closed pipe returns EPIPE.
+/// (sigaction(2)). Ignores SIGPIPE and SIGXFSZ, so that writing to a closed pipe returns EPIPE, and
+/// beyond RLIMIT_FSIZE EFBIG.
 pub fn own_dispositions() -> Result<(), Errno> {
     for (signal, handler) in [
         (libc::SIGCHLD, libc::SIG_DFL),
         (libc::SIGPIPE, libc::SIG_IGN),
+        (libc::SIGXFSZ, libc::SIG_IGN),
     ] {
         // SAFETY: no handler function is installed, only one of the two constants.
         if unsafe { libc::signal(signal, handler) } == libc::SIG_ERR {
-            return Err(last_errno());
-        }
-    }
-    Ok(())
-}
-
-/// Sets SIGSEGV and SIGBUS to default, so that they end this process (sigaction(2)). The handlers
-/// of Rust's `main` ignore the first one that another process sends.
-pub fn default_faults() -> Result<(), Errno> {
-    for signal in [libc::SIGSEGV, libc::SIGBUS] {
-        // SAFETY: no handler function is installed.
-        if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
             return Err(last_errno());
         }
     }
@@ -169,4 +159,25 @@ pub fn default_dispositions() -> Result<(), Errno> {
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writing_beyond_a_limit_or_to_a_closed_pipe_is_an_error_and_no_signal() {
+        own_dispositions().expect("set");
+        let status = std::fs::read_to_string("/proc/self/status").expect("read");
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let ignored = u64::from_str_radix(mask.expect("a mask").trim(), 16).expect("hexadecimal");
+        for (signal, is_ignored) in [
+            (libc::SIGPIPE, true),
+            (libc::SIGXFSZ, true),
+            (libc::SIGCHLD, false),
+        ] {
+            let bit = SignalSet::of(&[signal]).0;
+            assert_eq!(ignored & bit != 0, is_ignored, "signal {signal}");
+        }
+    }
 }

@@ -27,8 +27,7 @@ pub fn set_packet_info_v4(socket: impl AsFd) -> Result<(), Errno> {
     set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO)
 }
 
-/// Enables the destination address of datagrams for IPv6 (IPV6_RECVPKTINFO, ipv6(7))
-///.
+/// Enables the destination address of datagrams for IPv6 (IPV6_RECVPKTINFO, ipv6(7)).
 pub fn set_packet_info_v6(socket: impl AsFd) -> Result<(), Errno> {
     set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)
 }

@@ -1,5 +1,5 @@
-//! Reserves the main thread's stack. The kernel allocates it on first write and sends SIGSEGV if it
-//! cannot.
+//! Checks at the start that the main thread's stack can grow. The kernel allocates it on first use and
+//! sends SIGSEGV if it cannot.
 
 use std::hint::black_box;
 use std::ptr::null_mut;
@@ -9,9 +9,9 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use super::rlimit::{resource, soft};
 
-/// Guaranteed stack: several times the highest use measured.
+/// Several times the highest use measured.
 const STACK_BYTES: usize = 1 << 20;
-/// Minimum stack limit: arguments and environment may take a quarter of it.
+/// Minimum stack limit: arguments and environment take up to a quarter of it.
 const LIMIT_BYTES_MIN: u64 = 2 << 20;
 
 /// A limit that prevents the stack from growing to its required size.
@@ -27,9 +27,9 @@ pub enum StackError {
     AddressSpace(#[source] Errno),
 }
 
-/// Ensures that the stack can grow to 1 MiB. If the address space is limited, allocates the stack
-/// immediately. With vm.overcommit_memory=2 growing may still fail later. Ignores unreadable limits:
-/// setting limits fails later in the run.
+/// Checks the limit on the stack. If the address space is limited, checks that 1 MiB of it is left and
+/// lets the stack grow by that, before anything else uses it up. Ignores unreadable limits: setting
+/// limits fails later in the run.
 ///
 /// # Errors
 /// The limit that is too low.
@@ -44,6 +44,8 @@ pub fn reserve() -> Result<(), StackError> {
     if space_bytes == u64::MAX {
         return Ok(());
     }
+    // A probe, because growing beyond the limit is a SIGSEGV. Without access it does not count as
+    // committed memory, so with vm.overcommit_memory=2 growing can still fail.
     // SAFETY: a null hint and no MAP_FIXED: the kernel picks an address that nothing uses.
     let mapped = unsafe {
         mmap_anonymous(
@@ -60,7 +62,7 @@ pub fn reserve() -> Result<(), StackError> {
     Ok(())
 }
 
-/// Writes to the stack, so that the kernel allocates it.
+/// Writes to the stack, so that the kernel extends it.
 #[inline(never)]
 fn grow() {
     black_box(&mut [1_u8; STACK_BYTES]);

@@ -1,7 +1,8 @@
 //! Inherited descriptors.
 
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::process::last_errno;
@@ -15,6 +16,23 @@ pub fn duplicate_inherited(fd: RawFd) -> Result<OwnedFd, Errno> {
     }
     // SAFETY: the kernel just made this descriptor; it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// Opens /dev/null in place of each standard descriptor that is closed: a file that is opened later
+/// would get its number, and what is printed. Call it before anything else is opened. Fails with the
+/// errno of open(2).
+pub fn open_closed_standard_descriptors() -> Result<(), Errno> {
+    for standard in 0..=2 {
+        // SAFETY: fcntl F_GETFD takes plain integers and accesses no memory.
+        let flags = unsafe { libc::fcntl(standard, libc::F_GETFD) };
+        if flags >= 0 || last_errno() != Errno::BADF {
+            continue;
+        }
+        // It gets the lowest free number, and those below are open.
+        let opened = rustix::fs::open(c"/dev/null", OFlags::RDWR, Mode::empty())?.into_raw_fd();
+        debug_assert_eq!(opened, standard);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Opens paths of the caller, following only links that belong to the caller or root. Links of other
-//! users would redirect the caller's rights. This is the rule of `fs.protected_symlinks`, for every
-//! directory.
+//! users would redirect the caller's rights. Unlike `fs.protected_symlinks` this holds in every
+//! directory, and a link is accepted if root owns it, but not because the directory's owner owns it.
 
 use std::os::fd::OwnedFd;
 
@@ -13,7 +13,7 @@ const LINKS_MAX: u32 = 40;
 /// Reason why a path was not opened.
 #[derive(Debug)]
 pub enum Unopened {
-    /// The link belongs neither to root nor to the effective uid.
+    /// `link` is the component that is a link; its owner `uid` is neither root nor the effective uid.
     Link { link: Vec<u8>, uid: u32 },
     /// Errno of openat(2), fstat(2) or readlinkat(2).
     Call(Errno),
@@ -25,8 +25,8 @@ impl From<Errno> for Unopened {
     }
 }
 
-/// Opens `path` with `O_PATH` by component, so that no component can change between check and use.
-/// Follows links of /proc by their text.
+/// Opens `path` with `O_PATH` by component, so that no component can be replaced between check and
+/// use. Follows magic links of /proc by the text that readlink(2) returns.
 pub fn open(path: &[u8]) -> Result<OwnedFd, Unopened> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open_start = |start: &str| rustix::fs::openat(CWD, start, flags, Mode::empty());

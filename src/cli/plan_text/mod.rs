@@ -1,8 +1,8 @@
-//! The plan for a person: nothing wider than a terminal, what is everywhere the same in short.
+//! `runner plan` as text, within the width of a terminal. What is the same for every run is brief.
 
 mod reach;
 
-use crate::cli::print::{Printer, Tone, columns, harmless, wrap};
+use crate::cli::print::{Printer, Tone, columns, escape_hidden, wrap};
 use spec::image_report::{ImageFound, ImageReport, RootKind};
 use spec::limits::Limit;
 use spec::path::quoted;
@@ -13,11 +13,11 @@ use spec::plan_report::{
 use spec::report::{EnforcementState, LimitReport, LimitSource, Plan};
 use spec::run_form::RunForm;
 use spec::runner_report::EngineName;
-use spec::units::{bytes, milliseconds};
+use spec::units::{bytes, count, milliseconds};
 
 const LABEL_COLUMNS: usize = 14;
 
-/// The plan as text. With `-v` also what is the same for every run.
+/// With `-v` also what is the same for every run.
 #[must_use]
 pub(crate) fn text(document: &PlanReport, printer: &Printer) -> String {
     let mut page = Page {
@@ -49,29 +49,28 @@ impl Page<'_> {
         self.text.push('\n');
     }
 
-    /// A label and what stands beside it.
     fn row(&mut self, label: &str, value: &str) {
         self.toned(label, None, value);
     }
 
     fn toned(&mut self, label: &str, tone: Option<Tone>, value: &str) {
         let indent = LABEL_COLUMNS + 2;
-        let label = harmless(label);
-        let told = match label.chars().count() < LABEL_COLUMNS {
-            true => format!("  {}", columns(&label, LABEL_COLUMNS)),
-            // Too long for its column: on a line of its own, whole, so that it can be copied.
-            false => format!("  {label}\n{}", " ".repeat(indent)),
+        let label = escape_hidden(label);
+        let label = if label.chars().count() < LABEL_COLUMNS {
+            format!("  {}", columns(&label, LABEL_COLUMNS))
+        } else {
+            // Too long for its column: on a line of its own, not cut, so that it can be copied.
+            format!("  {label}\n{}", " ".repeat(indent))
         };
-        let told = tone.map_or(told.clone(), |tone| self.printer.coloured(tone, &told));
-        let value = wrap(&harmless(value), indent);
-        self.text.push_str(&told);
+        let label = tone.map_or(label.clone(), |tone| self.printer.coloured(tone, &label));
+        let value = wrap(&escape_hidden(value), indent);
+        self.text.push_str(&label);
         self.text.push_str(&value);
         self.text.push('\n');
     }
 
-    /// A line of its own, wrapped.
     fn line(&mut self, tone: Option<Tone>, line: &str) {
-        let line = wrap(&harmless(line), 0);
+        let line = wrap(&escape_hidden(line), 0);
         let line = tone.map_or(line.clone(), |tone| self.printer.coloured(tone, &line));
         self.text.push_str(&line);
         self.text.push('\n');
@@ -83,19 +82,23 @@ impl Page<'_> {
         }
         self.title("What runs");
         if let Some(manifest) = &document.manifest {
-            let whose = match manifest.trust {
-                "caller" => "the caller's: it grants what it says",
+            let trust = match manifest.trust {
+                "caller" => "the caller's: it grants what it asks for",
                 _ => "the bundle's: it only asks",
             };
             match manifest.file.as_str() {
                 "" => self.row("manifest", "none: everything by default"),
-                file => self.row("manifest", &format!("{file}, {whose}")),
+                file => self.row("manifest", &format!("{file}, {trust}")),
             }
         }
         if let Some(bundle) = &document.bundle {
             self.row(
                 "bundle",
-                &format!("{} entries, {}", bundle.entries, bytes(bundle.bytes)),
+                &format!(
+                    "{}, {}",
+                    count(bundle.entries, "entry"),
+                    bytes(bundle.bytes)
+                ),
             );
             match bundle.content_digest {
                 // Beside its label it would be wider than a terminal.
@@ -110,12 +113,8 @@ impl Page<'_> {
         if let Some(image) = &document.plan.image {
             self.image(image);
         }
-        for need in document
-            .plan
-            .runner
-            .iter()
-            .flat_map(|one| &one.needs_unsatisfied)
-        {
+        let runner = document.plan.runner.iter();
+        for need in runner.flat_map(|runner| &runner.needs_unsatisfied) {
             self.row("not met", &need.to_string());
         }
         self.installs(document);
@@ -127,26 +126,26 @@ impl Page<'_> {
             (Some(runner), _) => runner.engine,
             (None, Some(_)) => EngineName::Sandbox,
             (None, None) if document.manifest.is_none() => EngineName::Subprocess,
-            // The run was refused before the engine was decided.
+            // The run is refused before the engine is decided.
             (None, None) => return,
         };
         let engine = match engine {
             EngineName::Subprocess => "subprocess",
             EngineName::Sandbox => "sandbox",
         };
-        let mut told = format!("{engine} ({})", by.decided_by);
+        let mut text = format!("{engine} ({})", by.decided_by);
         let runner = plan.runner.as_ref();
         if runner.is_some_and(|runner| runner.downgraded) {
-            told.push_str(", downgraded from in-process");
+            text.push_str(", downgraded from in-process");
         }
         let image = runner.and_then(|runner| runner.image.as_ref());
         if let (Some(image), Some(by)) = (image, &by.image_by) {
-            told.push_str(&format!(", image {image} ({by})"));
+            text.push_str(&format!(", image {image} ({by})"));
         }
         if let Some(provider) = by.provider {
-            told.push_str(&format!(", provider {provider}"));
+            text.push_str(&format!(", provider {provider}"));
         }
-        self.row("engine", &told);
+        self.row("engine", &text);
     }
 
     fn image(&mut self, image: &ImageReport) {
@@ -176,13 +175,13 @@ impl Page<'_> {
         self.row("run form", &format!("{form}{by} ({})", program.decided_by));
         let words: Vec<String> = plan.argv.iter().map(|word| quoted(word)).collect();
         self.row("argv", &words.join(" "));
-        let place = match (&program.path, &program.host_path) {
+        let path = match (&program.path, &program.host_path) {
             (Some(path), Some(host)) if path == host => format!("{path}, the host's"),
             (Some(path), Some(host)) => format!("{path}, on the host {host}"),
             (Some(path), None) => path.clone(),
             (None, _) => "not found".to_owned(),
         };
-        self.row("program", &place);
+        self.row("program", &path);
         for bound in &plan.bound_programs {
             self.row("", &format!("made visible for it: {bound}"));
         }
@@ -206,13 +205,13 @@ impl Page<'_> {
         self.title("What it sees");
         if self.printer.is_verbose() {
             for path in &document.view {
-                self.row(&path.path, &described(path));
+                self.row(&path.path, &describe(path));
             }
         } else {
-            let fixed = |wanted: fn(&PlannedPath) -> bool| {
-                let found = document.view.iter().filter(|path| path.decided_by == FIXED);
-                let paths: Vec<&str> = found
-                    .filter(|path| wanted(path))
+            let fixed = |is_shown: fn(&PlannedPath) -> bool| {
+                let fixed = document.view.iter().filter(|path| path.decided_by == FIXED);
+                let paths: Vec<&str> = fixed
+                    .filter(|path| is_shown(path))
                     .map(|path| path.path.as_str())
                     .collect();
                 paths.join(" ")
@@ -230,21 +229,24 @@ impl Page<'_> {
                 "/proc /dev, and a few files of /etc; -v lists them",
             );
             for path in document.view.iter().filter(|path| path.decided_by != FIXED) {
-                self.row(&path.path, &described(path));
+                self.row(&path.path, &describe(path));
             }
         }
         for source in &document.workspace_sources {
-            self.row("source", &described_source(source));
+            self.row("source", &describe_source(source));
         }
-        let mut givers: Vec<(&str, Vec<&str>)> = Vec::new();
+        let mut by_origin: Vec<(&str, Vec<&str>)> = Vec::new();
         for variable in &document.environment {
             let name = variable.name.as_str();
-            match givers.iter_mut().find(|(by, _)| *by == variable.given_by) {
+            match by_origin
+                .iter_mut()
+                .find(|(by, _)| *by == variable.given_by)
+            {
                 Some((_, names)) => names.push(name),
-                None => givers.push((&variable.given_by, vec![name])),
+                None => by_origin.push((&variable.given_by, vec![name])),
             }
         }
-        for (index, (by, names)) in givers.iter().enumerate() {
+        for (index, (by, names)) in by_origin.iter().enumerate() {
             let label = if index == 0 { "variables" } else { "" };
             self.row(label, &format!("{} ({by})", names.join(" ")));
         }
@@ -289,27 +291,27 @@ impl Page<'_> {
             self.limit(&document.plan, limit);
         }
         if let Some(grace) = document.grace_ms {
-            let told = format!(
+            let text = format!(
                 "{} ({}), by supervisor",
                 milliseconds(grace),
                 document.grace_by
             );
-            self.row("grace", &told);
+            self.row("grace", &text);
         }
         self.title(&format!(
             "Confinement (cgroup back end: {})",
             document.plan.cgroup_backend
         ));
-        let held = document.plan.enforcement.iter();
-        let held: Vec<&str> = held
+        let enforced = document.plan.enforcement.iter();
+        let enforced: Vec<&str> = enforced
             .filter(|axis| axis.state == EnforcementState::Enforced)
             .map(|axis| axis.axis.as_str())
             .collect();
-        self.toned("enforced", Some(Tone::Good), &held.join(" "));
+        self.toned("enforced", Some(Tone::Good), &enforced.join(" "));
         let policy = document.plan.syscall_policy.zip(document.syscall_policy_by);
         if let Some((policy, by)) = policy {
-            let told = format!("{} policy ({by})", policy.name());
-            self.row("system calls", &told);
+            let text = format!("{} policy ({by})", policy.name());
+            self.row("system calls", &text);
         }
         for axis in &document.plan.enforcement {
             let (state, tone) = match axis.state {
@@ -325,19 +327,19 @@ impl Page<'_> {
     fn limit(&mut self, plan: &Plan, limit: &LimitReport) {
         let name = limit.limit.row().word;
         let Some(value) = limit.effective else {
-            self.row(name, "unlimited (default)");
+            self.row(name, &format!("unlimited ({})", limit.source));
             return;
         };
         let shown = limit.limit.amount(value);
-        let mut told = format!("{shown} ({}), by {}", limit.source, limit.enforced_by);
+        let mut text = format!("{shown} ({}), by {}", limit.source, limit.enforced_by);
         let axis = limit.limit.axis();
         let mut axes = plan.enforcement.iter();
         match axes
             .find(|found| Some(found.axis.as_str()) == axis)
             .map(|found| found.state)
         {
-            Some(EnforcementState::Weaker) => told.push_str(", weaker"),
-            Some(EnforcementState::Absent) => told.push_str(", not held here"),
+            Some(EnforcementState::Weaker) => text.push_str(", weaker"),
+            Some(EnforcementState::Absent) => text.push_str(", not enforced here"),
             Some(EnforcementState::Enforced) | None => (),
         }
         let others = limit.sources.iter().filter(|other| other.value != value);
@@ -345,23 +347,23 @@ impl Page<'_> {
             .map(|other| other_source(limit.limit, other))
             .collect();
         if !others.is_empty() {
-            told.push_str(&format!("; also {}", others.join(", ")));
+            text.push_str(&format!("; also {}", others.join(", ")));
         }
-        self.row(name, &told);
+        self.row(name, &text);
     }
 
     fn host_policy(&mut self, document: &PlanReport) {
         let all = self.printer.is_verbose();
-        let told: Vec<_> = document
+        let values: Vec<_> = document
             .host_policy
             .iter()
             .filter(|value| all || value.decided_by != [DEFAULT])
             .collect();
-        if told.is_empty() {
+        if values.is_empty() {
             return;
         }
         self.title("Host policy");
-        for value in told {
+        for value in values {
             let by = value.decided_by.join(", ");
             self.row(&value.key, &format!("{} ({by})", value.value));
         }
@@ -374,7 +376,7 @@ impl Page<'_> {
         {
             return;
         }
-        self.title("To know");
+        self.title("Notes");
         if !document.ignored.is_empty() {
             self.row("ignored", &document.ignored.join(" "));
         }
@@ -382,8 +384,8 @@ impl Page<'_> {
             self.row("not checked", unchecked);
         }
         for warning in &document.warnings {
-            let told = format!("{} ({})", warning.message, warning.code);
-            self.toned("warning", Some(Tone::Warning), &told);
+            let text = format!("{} ({})", warning.message, warning.code);
+            self.toned("warning", Some(Tone::Warning), &text);
         }
     }
 
@@ -400,23 +402,27 @@ impl Page<'_> {
             self.line(Some(tone), verdict);
             return;
         };
-        let told = format!("{verdict}: {} ({})", error.message, error.code);
-        self.line(Some(tone), &told);
+        let text = format!("{verdict}: {} ({})", error.message, error.code);
+        self.line(Some(tone), &text);
         match &error.hint {
-            // Whole, so that it can be pasted.
-            Some(_) if error.code == "grant_required" => self.paste(document),
-            Some(hint) => self.line(Some(Tone::Hint), &format!("hint: {hint}")),
+            Some(_) if error.code == "grant_required" => self.missing_flags(document),
+            Some(hint) => {
+                // Not wrapped: it may contain a command to copy.
+                let hint = escape_hidden(&format!("hint: {hint}"));
+                self.text
+                    .push_str(&self.printer.coloured(Tone::Hint, &hint));
+                self.text.push('\n');
+            }
             None => (),
         }
         for further in &document.further_errors {
-            let told = format!("and then: {} ({})", further.message, further.code);
-            self.line(None, &told);
+            let text = format!("and then: {} ({})", further.message, further.code);
+            self.line(None, &text);
         }
     }
-}
 
-impl Page<'_> {
-    fn paste(&mut self, document: &PlanReport) {
+    /// One flag per line, not wrapped, so that it can be copied.
+    fn missing_flags(&mut self, document: &PlanReport) {
         self.line(
             Some(Tone::Hint),
             "hint: if you trust the bundle that far, add:",
@@ -428,12 +434,12 @@ impl Page<'_> {
             }
         }
         for flag in flags {
-            self.text.push_str(&format!("  {}\n", harmless(flag)));
+            self.text.push_str(&format!("  {}\n", escape_hidden(flag)));
         }
     }
 }
 
-fn described(path: &PlannedPath) -> String {
+fn describe(path: &PlannedPath) -> String {
     let access = if path.writable {
         "writable"
     } else {
@@ -442,11 +448,11 @@ fn described(path: &PlannedPath) -> String {
     let what = match (path.what, &path.from) {
         (PlannedEntry::Link, Some(to)) => format!("link to {to}"),
         (PlannedEntry::Host, Some(from)) => format!("{access}, {from} of the host"),
-        (PlannedEntry::Host | PlannedEntry::Link, None) => access.to_owned(),
-        (PlannedEntry::Image, Some(from)) => format!("{access}, {from}"),
-        (PlannedEntry::Image, None) => access.to_owned(),
-        (PlannedEntry::Source, Some(from)) => format!("{access}, {from}"),
-        (PlannedEntry::Source, None) => access.to_owned(),
+        (PlannedEntry::Image | PlannedEntry::Source, Some(from)) => format!("{access}, {from}"),
+        (
+            PlannedEntry::Host | PlannedEntry::Link | PlannedEntry::Image | PlannedEntry::Source,
+            None,
+        ) => access.to_owned(),
         (PlannedEntry::Device, _) => "device".to_owned(),
         (PlannedEntry::Tmpfs, _) => match path.size_bytes {
             Some(size) => format!("private, writable, {}", bytes(size)),
@@ -460,26 +466,31 @@ fn described(path: &PlannedPath) -> String {
     format!("{what} ({})", path.decided_by)
 }
 
-fn described_source(source: &PlannedSource) -> String {
+fn describe_source(source: &PlannedSource) -> String {
     let part = source.subpath.as_deref();
     let part = part.map_or_else(String::new, |part| format!(", {part} of it"));
     let kept = match source.is_kept {
         Some(true) => "kept here",
         Some(false) => "would be pulled",
-        None => "would be asked for, a tag says nothing of what it points to",
+        None => "would be resolved, since a tag does not fix its content",
     };
-    let without = match source.required {
-        true => "",
-        false => ", left out where it cannot be had",
+    let without = if source.required {
+        ""
+    } else {
+        ", left out if it is not available"
     };
     format!(
-        "{} at {}{part}: {}; {kept}{without}; asked by {}; granted by {}",
+        "{} at {}{part}: {}; {kept}{without}; asked by {}; {}",
         source.id,
         source.mount_path,
         source.reference,
         source.asked_by,
-        source.granted_by.as_deref().unwrap_or("nobody"),
+        granted(source.granted_by.as_deref()),
     )
+}
+
+fn granted(by: Option<&str>) -> String {
+    by.map_or_else(|| "not granted".to_owned(), |by| format!("granted by {by}"))
 }
 
 fn other_source(limit: Limit, LimitSource { source, value }: &LimitSource) -> String {
@@ -487,5 +498,33 @@ fn other_source(limit: Limit, LimitSource { source, value }: &LimitSource) -> St
     match source.as_str() {
         HOST_POLICY | BUILT_IN_MAXIMUM => format!("at most {value} by {source}"),
         _ => format!("{value} by {source}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::MessageFlags;
+    use crate::cli::context::ProcessContext;
+    use spec::report::ErrorReport;
+
+    #[test]
+    fn a_limit_that_a_flag_lifts_is_the_flags() {
+        let mut document = PlanReport::refused(ErrorReport {
+            code: "usage".to_owned(),
+            message: "wrong".to_owned(),
+            hint: None,
+        });
+        document.plan.limits.push(LimitReport {
+            limit: Limit::WallTime,
+            requested: None,
+            effective: None,
+            enforced_by: "none",
+            source: "flag".to_owned(),
+            sources: Vec::new(),
+        });
+        let printer = Printer::new(MessageFlags::default(), &ProcessContext::default());
+        let text = text(&document, &printer);
+        assert!(text.contains("wall time     unlimited (flag)"), "{text}");
     }
 }

@@ -1,35 +1,32 @@
-//! Whom the body may reach, and what it may know.
+//! The hosts that the body may reach, the packages to install, and the secrets.
 
-use crate::cli::plan_text::Page;
+use crate::cli::plan_text::{Page, granted};
 use spec::plan_report::{DEFAULT, PlanReport, PlannedHost, PlannedNetwork};
 
 impl Page<'_> {
-    /// What would be installed, and from where: the host's word, beside the stranger's wish.
     pub(super) fn installs(&mut self, document: &PlanReport) {
-        for one in &document.plan.preparation {
-            let wanted = match one.needs.is_empty() {
-                true => "what the bundle lists".to_owned(),
-                false => one.needs.join(", "),
+        for preparation in &document.plan.preparation {
+            let or_default = |list: &[String], default: &str| match list {
+                [] => default.to_owned(),
+                list => list.join(", "),
             };
-            let from = match one.from.is_empty() {
-                true => "the image's own lists".to_owned(),
-                false => one.from.join(", "),
-            };
-            let told = format!(
-                "{} {wanted}, from {from}; reaches {}",
-                one.kind,
-                one.allowed.join(", ")
+            let packages = or_default(&preparation.needs, "what the bundle lists");
+            let from = or_default(&preparation.from, "the image's own lists");
+            let text = format!(
+                "{} {packages}, from {from}; reaches {}",
+                preparation.kind,
+                preparation.allowed.join(", ")
             );
-            self.row("installs", &told);
+            self.row("installs", &text);
         }
     }
 
     pub(super) fn reaches(&mut self, document: &PlanReport) {
         let network = &document.network;
-        let says_nothing = document.egress.is_empty()
+        let is_empty = document.egress.is_empty()
             && document.secrets.is_empty()
             && network.published.is_empty();
-        if document.program.is_none() && says_nothing {
+        if document.program.is_none() && is_empty {
             return;
         }
         self.title("What it may reach");
@@ -37,25 +34,22 @@ impl Page<'_> {
             self.row("network", "its own loopback only");
         }
         for host in &document.egress {
-            self.row(&host.host, &asked(host));
+            self.row(&host.host, &describe_host(host));
         }
         self.network(network);
         for secret in &document.secrets {
-            let mut told = vec![];
+            let mut parts = vec![];
             if let Some(by) = &secret.asked_by {
                 let reference = secret.reference.as_deref();
                 let reference = reference.map(|reference| format!(": {reference}"));
-                told.push(format!("asked by {by}{}", reference.unwrap_or_default()));
+                parts.push(format!("asked by {by}{}", reference.unwrap_or_default()));
             }
-            told.push(match &secret.granted_by {
-                Some(by) => format!("granted by {by}"),
-                None => "granted by nobody".to_owned(),
-            });
-            told.push(match &secret.provider {
+            parts.push(granted(secret.granted_by.as_deref()));
+            parts.push(match &secret.provider {
                 Some(provider) => format!("value from {provider}"),
-                None => "nobody knows its value".to_owned(),
+                None => "no provider has its value".to_owned(),
             });
-            self.row(&format!("${}", secret.variable), &told.join("; "));
+            self.row(&format!("${}", secret.variable), &parts.join("; "));
         }
         if !document.grants.is_empty() {
             let grants = document.grants.iter();
@@ -68,32 +62,29 @@ impl Page<'_> {
 
     fn network(&mut self, network: &PlannedNetwork) {
         for added in &network.added_hosts {
-            let told = format!("is dialled at {} (--add-host)", added.address);
-            self.row(&added.host, &told);
+            let text = format!("has the address {} (--add-host)", added.address);
+            self.row(&added.host, &text);
         }
         if network.capture != "none" {
-            self.row("capture", &captured(network));
-            self.row("guard", &guard(network));
+            self.row("capture", &describe_capture(network));
+            self.row("guard", &describe_guard(network));
         }
         for ports in &network.published {
-            let place = match ports.host_port {
+            let address = match ports.host_port {
                 0 => "a free port of 127.0.0.1".to_owned(),
                 port => format!("127.0.0.1:{port}"),
             };
             let body_port = ports.body_port;
-            let told =
-                format!("{place} of this host leads to port {body_port} of the body (--publish)");
-            self.row("published", &told);
+            let text =
+                format!("{address} of this host leads to port {body_port} of the body (--publish)");
+            self.row("published", &text);
         }
     }
 }
 
-fn asked(host: &PlannedHost) -> String {
+fn describe_host(host: &PlannedHost) -> String {
     let asked = host.asked_by.join(", ");
-    let granted = match &host.granted_by {
-        Some(by) => format!("granted by {by}"),
-        None => "granted by nobody".to_owned(),
-    };
+    let granted = granted(host.granted_by.as_deref());
     let left = match host.host_policy_leaves.as_slice() {
         [] => "; the host policy (egress.allow) leaves nothing of it".to_owned(),
         [only] if *only == host.host => String::new(),
@@ -102,11 +93,11 @@ fn asked(host: &PlannedHost) -> String {
     format!("asked by {asked}; {granted}{left}")
 }
 
-fn captured(network: &PlannedNetwork) -> String {
+fn describe_capture(network: &PlannedNetwork) -> String {
     let how = match network.capture.as_str() {
         "tproxy" => "every TCP port, by nf_tables",
-        "anyip" => "TCP ports 80, 443 and those that are listed, by listeners",
-        _ => "every TCP port where nf_tables works, else 80, 443 and those that are listed",
+        "anyip" => "TCP ports 80, 443 and the listed ones, by listeners",
+        _ => "every TCP port if nf_tables works, else 80, 443 and the listed ones",
     };
     match network.capture_by.as_str() {
         DEFAULT => how.to_owned(),
@@ -114,17 +105,17 @@ fn captured(network: &PlannedNetwork) -> String {
     }
 }
 
-fn guard(network: &PlannedNetwork) -> String {
-    let mut told = "names only as they stand above; TLS on 443 and the first HTTP head on 80 have \
-                    to name the same host; only public addresses are dialled"
+fn describe_guard(network: &PlannedNetwork) -> String {
+    let mut text = "only the names above; TLS on 443 and the first HTTP head on 80 must name the \
+                    same host; only public addresses are dialled"
         .to_owned();
     if !network.private_ranges.is_empty() {
         let ranges = network.private_ranges.join(", ");
-        told.push_str(&format!(", and {ranges} (egress.private_ranges)"));
+        text.push_str(&format!(", and {ranges} (egress.private_ranges)"));
     }
     if network.refuse_ech {
         let by = &network.refuse_ech_by;
-        told.push_str(&format!("; encrypted TLS hellos are refused ({by})"));
+        text.push_str(&format!("; encrypted TLS hellos are refused ({by})"));
     }
-    told
+    text
 }

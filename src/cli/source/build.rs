@@ -1,16 +1,15 @@
-//! `runner source build`: from a directory or a checkout of git to a source artifact.
+//! `runner source build`: makes a source artifact of a directory or a git checkout.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::cli::args::with_variable;
-use crate::cli::found::{FoundFlags, text};
+use crate::cli::context::ProcessContext;
+use crate::cli::output::{OutputFlags, render};
 use crate::cli::print::Printer;
-use crate::cli::source::ending::{Heeding, Held};
+use crate::cli::source::cancel::{BlockedSignals, CancellableWriter};
 use crate::cli::source::error::SourceError;
-use crate::cli::source::push::{Target, keep_name, push, target};
-use crate::cli::surroundings::Surroundings;
+use crate::cli::source::push::{Target, parse_target, push, set_name};
 use bundler::files::FileIdentity;
 use bundler::source::{BuildHost, BuildRequest, Snapshot, SourceDirectory, documents};
 use bundler::write::WrittenBundle;
@@ -22,16 +21,16 @@ use spec::digest::Digest;
 use spec::host_policy::UnpackCaps;
 use spec::path::{RelPath, escape};
 use spec::source_built::{BuiltLayer, LeftOutEntry, SourceBuilt};
+use spec::units::count;
 use spec::utc::text_of_seconds;
 
-/// What `runner source build --help` says besides its flags.
 pub(crate) const BUILD_HELP: &str = "\
-`.git`, `.hg`, `.svn` and `.stax` are always left out, and what a .staxignore names (the syntax is
-that of .gitignore). Links, devices and files that look like credentials are left out with a
+`.git`, `.hg`, `.svn` and `.stax` are always left out, and files that a .staxignore names (in the
+syntax of .gitignore). Links, devices and files that look like credentials are left out with a
 warning; --strict refuses instead.
 
-The artifact lies in the store afterwards, as NAME:VERSION. With SOURCE_DATE_EPOCH that is when it
-was created, else when the commit was: the same sources are the same artifact.
+The artifact is NAME:VERSION in the store. Its time of creation is SOURCE_DATE_EPOCH, else that of
+the commit: the same sources give the same artifact.
 
 Examples:
   runner source build ./models
@@ -39,61 +38,57 @@ Examples:
 
 Exit codes: 0 done; 125 refused, failed or wrong usage, and nothing was written.";
 
-/// Make a source artifact of a directory or a checkout of git.
 #[derive(Debug, clap::Args)]
-// Each is one flag of the command line.
-#[expect(clippy::struct_excessive_bools, reason = "flags that are given or not")]
-#[command(mut_args = with_variable)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each switch")]
 pub struct Build {
-    /// A directory, or one in a checkout of git
+    /// A directory, which may be in a git checkout
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
-    /// What it is called [default: the name of the directory]
+    /// Its name [default: the name of the directory]
     #[arg(long)]
     pub name: Option<String>,
-    /// Which version of it this is [default: day and number of the commit]
+    /// Its version [default: day and number of the commit]
     #[arg(long)]
     pub version: Option<String>,
-    /// What it is, for people
+    /// A description for people
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
-    /// Write it into this directory in the OCI layout too
+    /// Write it also into this directory, in the OCI layout
     #[arg(short, long, value_name = "DIR.oci")]
     pub output: Option<PathBuf>,
-    /// Send it there too, HOST/REPOSITORY or HOST/REPOSITORY:TAG; without a tag its version is one
+    /// Push it also to HOST/REPOSITORY or HOST/REPOSITORY:TAG; without a tag the version is the tag
     #[arg(long, value_name = "REF")]
     pub push: Option<String>,
     /// Only this file or directory of it; may be repeated
     #[arg(long, value_name = "PATH")]
     pub sparse: Vec<OsString>,
-    /// Take this although it looks like credentials; may be repeated
+    /// Include this file although it looks like credentials; may be repeated
     #[arg(long, value_name = "PATH")]
     pub include: Vec<OsString>,
-    /// Take the files of submodules too
+    /// Include the files of submodules
     #[arg(long)]
     pub submodules: bool,
-    /// Refuse where something would be left out that no .staxignore names
+    /// Refuse to leave out anything that no .staxignore names
     #[arg(long)]
     pub strict: bool,
-    /// Take it as a directory, whatever git knows of it
+    /// Treat it as a plain directory, without git
     #[arg(long)]
     pub no_git: bool,
-    /// Speak plain HTTP to the registry
+    /// Use plain HTTP for the registry
     #[arg(long)]
     pub insecure: bool,
-    /// What the other verbs have too.
     #[command(flatten)]
-    pub flags: FoundFlags,
+    pub flags: OutputFlags,
 }
 
-/// Builds it; what is to be printed on standard output.
+/// Returns the text for standard output.
 pub(super) fn build(
     args: &Build,
-    surroundings: &Surroundings,
+    context: &ProcessContext,
     terms: &Terms<'_>,
     printer: &Printer,
 ) -> Result<String, SourceError> {
-    let target = target(args.push.as_deref())?;
+    let target = args.push.as_deref().map(parse_target).transpose()?;
     let (store, caller, oci) = (terms.store()?, terms.caller, &terms.policy.oci);
     let request = BuildRequest {
         name: args.name.as_deref(),
@@ -104,8 +99,8 @@ pub(super) fn build(
         include: paths("--include", &args.include)?,
         strict: args.strict,
         no_git: args.no_git,
-        created_s: created_s(surroundings)?,
-        exclude: written_to(args, &store),
+        created_s: created_s(context)?,
+        exclude: output_directories(args, &store),
     };
     let directory = SourceDirectory::open(&args.directory)?;
     let snapshot = directory.gather(
@@ -118,12 +113,12 @@ pub(super) fn build(
             },
             path: &caller.path,
             temporary_directory: &caller.temporary_directory,
-            caller_uid: surroundings.uid,
+            caller_uid: context.uid,
         },
     )?;
     printer.warnings(&snapshot.warnings);
-    let held = Held::back().map_err(SourceError::Signals)?;
-    let mut built = keep(&snapshot, &store)?;
+    let blocked = BlockedSignals::block().map_err(SourceError::Signals)?;
+    let mut built = store_snapshot(&snapshot, &store)?;
     if let Some(output) = &args.output {
         let version = &snapshot.config.version;
         find(&store, &built.digest)?.write_layout(output, version, terms.observer.as_ref())?;
@@ -134,20 +129,19 @@ pub(super) fn build(
         let artifact = find(&store, &built.digest)?;
         let digest = built.digest;
         push(artifact, &target, terms)?;
-        keep_name(&store, &target.tagged(), &digest)?;
+        set_name(&store, &target.name(&digest), &digest)?;
         built.reference = Some(target.pinned(&digest));
     }
-    drop(held);
-    Ok(text(args.flags.json, &built, plain))
+    drop(blocked);
+    Ok(render(args.flags.json, &built, to_text))
 }
 
-/// Puts the artifact into the store.
-fn keep(snapshot: &Snapshot<'_>, store: &Store) -> Result<SourceBuilt, SourceError> {
+fn store_snapshot(snapshot: &Snapshot<'_>, store: &Store) -> Result<SourceBuilt, SourceError> {
     let of_store = |error: StoreError| SourceError::from(OciError::from(error));
     let mut draft = store.draft().map_err(of_store)?;
     let layer = {
-        let mut heeding = Heeding::new(&mut draft);
-        snapshot.write(&mut heeding, "the store")?
+        let mut writer = CancellableWriter::new(&mut draft);
+        snapshot.write(&mut writer, "the store")?
     };
     draft.finish().map_err(of_store)?;
     let documents = documents(&snapshot.config, &layer, snapshot.created_s)
@@ -155,7 +149,7 @@ fn keep(snapshot: &Snapshot<'_>, store: &Store) -> Result<SourceBuilt, SourceErr
     store.put(&documents.config).map_err(of_store)?;
     let digest = store.put(&documents.manifest).map_err(of_store)?;
     let name = format!("{}:{}", snapshot.config.name, snapshot.config.version);
-    keep_name(store, &name, &digest)?;
+    set_name(store, &name, &digest)?;
     Ok(report(
         snapshot,
         &layer,
@@ -202,21 +196,18 @@ pub(super) fn find(store: &Store, digest: &Digest) -> Result<StoredArtifact, Sou
     found.ok_or_else(|| OciError::from(StoreError::Gone { digest: *digest }).into())
 }
 
-/// What is written to lies perhaps in the directory, from an earlier build.
-fn written_to(args: &Build, store: &Store) -> Vec<FileIdentity> {
-    let places = args
-        .output
-        .iter()
-        .map(PathBuf::as_path)
-        .chain([store.path()]);
-    places
-        .filter_map(|place| FileIdentity::at(place).ok())
+/// Directories that are written and may be in the source directory, from an earlier build.
+fn output_directories(args: &Build, store: &Store) -> Vec<FileIdentity> {
+    let output = args.output.iter().map(PathBuf::as_path);
+    output
+        .chain([store.path()])
+        .filter_map(|path| FileIdentity::at(path).ok())
         .collect()
 }
 
-/// Paths beneath the directory, as people type them: `./a/`.
-fn paths(flag: &'static str, written: &[OsString]) -> Result<Vec<RelPath>, SourceError> {
-    written
+/// Paths beneath the directory, as typed, such as `./a/`.
+fn paths(flag: &'static str, typed: &[OsString]) -> Result<Vec<RelPath>, SourceError> {
+    typed
         .iter()
         .map(|path| {
             let plain: PathBuf = Path::new(path).components().collect();
@@ -231,9 +222,9 @@ fn paths(flag: &'static str, written: &[OsString]) -> Result<Vec<RelPath>, Sourc
         .collect()
 }
 
-/// What `SOURCE_DATE_EPOCH` says: seconds since 1970.
-fn created_s(surroundings: &Surroundings) -> Result<Option<i64>, SourceError> {
-    let Some(value) = surroundings.variable("SOURCE_DATE_EPOCH") else {
+/// `SOURCE_DATE_EPOCH`, in seconds since 1970.
+fn created_s(context: &ProcessContext) -> Result<Option<i64>, SourceError> {
+    let Some(value) = context.variable("SOURCE_DATE_EPOCH") else {
         return Ok(None);
     };
     let seconds = value.to_str().and_then(|value| value.parse::<u32>().ok());
@@ -243,21 +234,19 @@ fn created_s(surroundings: &Surroundings) -> Result<Option<i64>, SourceError> {
     seconds.map(i64::from).map(Some).ok_or_else(refused)
 }
 
-fn plain(built: &SourceBuilt) -> String {
+fn to_text(built: &SourceBuilt) -> String {
     let config = &built.config;
     let layer = &built.layer;
+    let snapshot = config.snapshot.as_ref();
+    let files = snapshot.and_then(|snapshot| snapshot.file_count);
     let mut lines = vec![
         format!("name       {}", config.name),
         format!("version    {}", config.version),
         format!("digest     {}", built.digest),
         format!(
-            "snapshot   {} files, {} bytes in {}",
-            config
-                .snapshot
-                .as_ref()
-                .and_then(|snapshot| snapshot.file_count)
-                .unwrap_or_default(),
-            layer.bytes,
+            "snapshot   {}, {} in {}",
+            count(files.unwrap_or_default(), "file"),
+            count(layer.bytes, "byte"),
             layer.archive_bytes
         ),
     ];
@@ -276,7 +265,7 @@ fn plain(built: &SourceBuilt) -> String {
 }
 
 impl Target {
-    /// The same, with this tag where it has none.
+    /// Uses this tag if it has none.
     fn or_tag(mut self, version: &str) -> Self {
         self.tag.get_or_insert_with(|| version.to_owned());
         self

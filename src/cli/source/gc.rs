@@ -1,35 +1,33 @@
 //! `runner source gc`.
 
-use crate::cli::found::{FoundFlags, text};
-use crate::run::source_verbs;
+use crate::cli::output::{OutputFlags, render};
+use crate::run::verbs::source_verbs;
 use sources::oci::opening::Terms;
 use spec::report::ErrorReport;
 use spec::source_report::SourceRemoval;
+use spec::units::count;
 
-/// Remove what is above the size and what dead processes left; never what a run uses.
 #[derive(Debug, clap::Args)]
 pub struct SourceGc {
-    /// Everything that no run uses, images too
+    /// Remove everything that no run uses, including images
     #[arg(long)]
     pub all: bool,
-    /// What all have.
     #[command(flatten)]
-    pub flags: FoundFlags,
+    pub flags: OutputFlags,
 }
 
 impl SourceGc {
-    /// Does it; what is to be printed.
-    pub(super) fn said(&self, terms: &Terms<'_>) -> Result<String, ErrorReport> {
+    pub(super) fn run(&self, terms: &Terms<'_>) -> Result<String, ErrorReport> {
         let removed = source_verbs::collect(terms, self.all)?;
-        Ok(text(self.flags.json, &removed, plain))
+        Ok(render(self.flags.json, &removed, to_text))
     }
 }
 
-pub(super) fn plain(removed: &SourceRemoval) -> String {
+pub(super) fn to_text(removed: &SourceRemoval) -> String {
     format!(
-        "removed {} blobs and {} trees, {} KiB\n",
-        removed.blobs,
-        removed.trees,
+        "removed {} and {}, {} KiB\n",
+        count(removed.blobs, "blob"),
+        count(removed.trees, "tree"),
         removed.bytes / 1024
     )
 }

@@ -1,39 +1,37 @@
 //! `runner source list`.
 
-use std::fmt::Write as _;
-
-use crate::cli::found::{FoundFlags, text};
-use crate::run::source_verbs;
+use crate::cli::output::{OutputFlags, render};
+use crate::run::verbs::source_verbs;
 use sources::oci::opening::Terms;
 use spec::report::ErrorReport;
 use spec::source_report::SourceListing;
+use spec::units::count;
 
-/// List the sources in the store, the one that was used last first.
 #[derive(Debug, clap::Args)]
 pub struct SourceList {
-    /// What all have.
     #[command(flatten)]
-    pub flags: FoundFlags,
+    pub flags: OutputFlags,
 }
 
 impl SourceList {
-    /// Does it; what is to be printed.
-    pub(super) fn said(&self, terms: &Terms<'_>) -> Result<String, ErrorReport> {
+    pub(super) fn run(&self, terms: &Terms<'_>) -> Result<String, ErrorReport> {
         let listing = source_verbs::list(terms)?;
-        Ok(text(self.flags.json, &listing, plain))
+        Ok(render(self.flags.json, &listing, to_text))
     }
 }
 
-fn plain(listing: &SourceListing) -> String {
+fn to_text(listing: &SourceListing) -> String {
     let mut text = String::new();
     for source in &listing.sources {
         let kib = source.layer_bytes.div_ceil(1024);
-        let written = writeln!(text, "{}  {kib:>8} KiB  {}", source.digest, source.name);
-        debug_assert!(written.is_ok(), "writing to a string");
+        text.push_str(&format!(
+            "{}  {kib:>8} KiB  {}\n",
+            source.digest, source.name
+        ));
     }
     format!(
-        "{text}{} sources; {} of {} KiB, images too, in {}\n",
-        listing.sources.len(),
+        "{text}{}; {} of {} KiB, images too, in {}\n",
+        count(listing.sources.len(), "source"),
         listing.used_bytes.div_ceil(1024),
         listing.size_bytes / 1024,
         listing.directory

@@ -1,8 +1,7 @@
-//! `runner source`: artifacts of sources, made, sent, fetched, kept and looked at. One file for
-//! each verb.
+//! `runner source`: one file for each verb.
 
 pub mod build;
-mod ending;
+mod cancel;
 mod error;
 mod gc;
 mod inspect;
@@ -11,17 +10,15 @@ mod pull;
 pub mod push;
 mod rm;
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::cli::args::{PolicyFile, VoiceFlags};
-use crate::cli::dispatch::document;
+use crate::cli::context::ProcessContext;
+use crate::cli::output::OutputFlags;
 use crate::cli::print::Printer;
 use crate::cli::source::build::{BUILD_HELP, Build};
-use crate::cli::source::ending::UntilSignal;
+use crate::cli::source::cancel::SignalObserver;
 use crate::cli::source::error::SourceError;
 use crate::cli::source::push::{PUSH_HELP, Push};
-use crate::cli::surroundings::Surroundings;
 use sources::oci::observer::Observer;
 use sources::oci::opening::Terms;
 use spec::host_policy::HostPolicy;
@@ -37,48 +34,44 @@ pub use list::SourceList;
 pub use pull::SourcePull;
 pub use rm::SourceRm;
 
-/// Build, push, pull and inspect source artifacts, which `workspaceSources` of a manifest name.
 #[derive(Debug, clap::Args)]
 pub struct Source {
-    /// What to do.
     #[command(subcommand)]
-    pub what: SourceVerb,
+    pub verb: SourceVerb,
 }
 
-/// What to do.
 #[derive(Debug, clap::Subcommand)]
 #[command(disable_help_subcommand = true)]
 pub enum SourceVerb {
-    /// Make a source artifact of a directory or a checkout of git
+    /// Make a source artifact of a directory or a git checkout
     #[command(after_help = BUILD_HELP, args_override_self = true)]
     Build(Box<Build>),
     /// Send a source artifact to a registry
     #[command(after_help = PUSH_HELP, args_override_self = true)]
     Push(Box<Push>),
-    /// Fetch a source into the store and unpack it there, so that runs have it at once
+    /// Fetch a source into the store and unpack it there for later runs
     #[command(
         after_help = "Examples:\n  runner source pull --allow-tags registry.example.com/team/models:1.2.0"
     )]
     Pull(SourcePull),
-    /// Say what a source says of itself: one in the store, in a layout, or in a registry
+    /// Print the metadata of a source in the store, in a layout or in a registry
     #[command(after_help = "Examples:\n  runner source inspect models:1.2.0")]
     Inspect(SourceInspect),
-    /// List the sources in the store, the one that was used last first
+    /// List the sources in the store, the most recently used first
     #[command(after_help = "Examples:\n  runner source list\n  runner source list --json")]
     List(SourceList),
-    /// Forget a source of the store, and remove what no other one there shares; never what a run uses
+    /// Remove a source from the store, except for content that another source or a run uses
     #[command(after_help = "Examples:\n  runner source rm models:1.2.0")]
     Rm(SourceRm),
-    /// Remove what is above the size and what dead processes left; never what a run uses
+    /// Remove sources beyond the maximum size and what dead processes left; never what a run uses
     #[command(after_help = "Examples:\n  runner source gc\n  runner source gc --all")]
     Gc(SourceGc),
 }
 
 impl SourceVerb {
-    /// How to speak, and the configuration.
     #[must_use]
-    pub fn frame(&self) -> (VoiceFlags, &PolicyFile) {
-        let flags = match self {
+    pub fn flags(&self) -> &OutputFlags {
+        match self {
             Self::Build(build) => &build.flags,
             Self::Push(push) => &push.flags,
             Self::Pull(pull) => &pull.flags,
@@ -86,19 +79,17 @@ impl SourceVerb {
             Self::List(list) => &list.flags,
             Self::Rm(rm) => &rm.flags,
             Self::Gc(gc) => &gc.flags,
-        };
-        (flags.voice, &flags.policy)
+        }
     }
 
-    /// How transfers are ended. Those that write what must not stay half done hold signals back.
+    /// Verbs whose writes must not stop halfway block signals.
     fn observer(&self) -> Arc<dyn Observer> {
-        Arc::new(UntilSignal {
-            is_held: matches!(self, Self::Build(_) | Self::Push(_)),
+        Arc::new(SignalObserver {
+            are_signals_blocked: matches!(self, Self::Build(_) | Self::Push(_)),
         })
     }
 
-    /// `--insecure`, where the verb has it.
-    fn insecure(&self) -> bool {
+    fn is_insecure(&self) -> bool {
         match self {
             Self::Pull(pull) => pull.insecure,
             Self::Inspect(inspect) => inspect.insecure,
@@ -109,11 +100,11 @@ impl SourceVerb {
     }
 }
 
-/// Does it and prints what was found; the exit code.
+/// Returns the exit code.
 #[must_use]
 pub fn source(
-    what: &SourceVerb,
-    surroundings: &Surroundings,
+    verb: &SourceVerb,
+    context: &ProcessContext,
     caller: &Caller,
     policy: &HostPolicy,
     printer: &Printer,
@@ -121,44 +112,42 @@ pub fn source(
     let terms = Terms {
         caller,
         policy,
-        insecure: what.insecure(),
-        observer: what.observer(),
+        insecure: verb.is_insecure(),
+        observer: verb.observer(),
     };
-    let said = match what {
+    let text = match verb {
         SourceVerb::Build(build) => {
-            build::build(build, surroundings, &terms, printer).map_err(reported)
+            build::build(build, context, &terms, printer).map_err(ErrorReport::from)
         }
-        SourceVerb::Push(push) => push::push_stored(push, &terms).map_err(reported),
-        SourceVerb::Pull(pull) => pull.said(&terms, printer),
-        SourceVerb::Inspect(inspect) => inspect.said(&terms),
-        SourceVerb::List(list) => list.said(&terms),
-        SourceVerb::Rm(rm) => rm.said(&terms),
-        SourceVerb::Gc(gc) => gc.said(&terms),
+        SourceVerb::Push(push) => push::push_stored(push, &terms).map_err(ErrorReport::from),
+        SourceVerb::Pull(pull) => pull.run(&terms, printer),
+        SourceVerb::Inspect(inspect) => inspect.run(&terms),
+        SourceVerb::List(list) => list.run(&terms),
+        SourceVerb::Rm(rm) => rm.run(&terms),
+        SourceVerb::Gc(gc) => gc.run(&terms),
     };
-    tell(said, printer)
-}
-
-fn reported(error: SourceError) -> ErrorReport {
-    ErrorReport {
-        code: error.code().to_owned(),
-        message: with_causes(&error),
-        hint: error.hint(),
-    }
-}
-
-fn tell(said: Result<String, ErrorReport>, printer: &Printer) -> u8 {
-    match said {
-        Ok(text) => document(printer, &text),
+    match text {
+        Ok(text) => printer.document(&text, 0),
+        Err(error) if error.code == "usage" => printer.problem("refused", &error),
         Err(error) => printer.failure(&error),
     }
 }
 
-/// What an artifact says of itself, a line for each thing.
-fn described(config: Option<&SourceConfig>, layer: &SourceLayer) -> String {
+impl From<SourceError> for ErrorReport {
+    fn from(error: SourceError) -> Self {
+        Self {
+            code: error.code().to_owned(),
+            message: with_causes(&error),
+            hint: error.hint(),
+        }
+    }
+}
+
+/// The metadata of an artifact, one line for each field.
+fn describe(config: Option<&SourceConfig>, layer: &SourceLayer) -> String {
     let mut text = String::new();
     let mut line = |key: &str, value: &str| {
-        let written = writeln!(text, "{key:>11}: {}", escape(value.as_bytes()));
-        debug_assert!(written.is_ok(), "writing to a string");
+        text.push_str(&format!("{key:>11}: {}\n", escape(value.as_bytes())));
     };
     match config {
         None => line("config", "none"),

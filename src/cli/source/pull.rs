@@ -1,54 +1,50 @@
 //! `runner source pull`.
 
-use crate::cli::args::with_variable;
-use crate::cli::found::{FoundFlags, text};
+use crate::cli::output::{OutputFlags, render};
 use crate::cli::print::Printer;
-use crate::cli::source::described;
-use crate::run::source_verbs;
+use crate::cli::source::describe;
+use crate::run::verbs::source_verbs;
 use sources::oci::opening::Terms;
 use spec::report::ErrorReport;
 use spec::source_report::{SourceFound, SourcePulled};
+use spec::units::count;
 
-/// Fetch a source into the store and unpack it there, so that runs have it at once.
 #[derive(Debug, clap::Args)]
-#[command(mut_args = with_variable)]
 pub struct SourcePull {
     /// HOST/REPOSITORY@sha256:DIGEST, oci:DIRECTORY or oci:DIRECTORY:NAME
     #[arg(value_name = "REF")]
     pub reference: String,
-    /// Take what a tag stands for now; the digest is printed
+    /// Accept a reference by tag; its digest is printed
     #[arg(long)]
     pub allow_tags: bool,
-    /// Speak to the registry without TLS
+    /// Use plain HTTP for the registry
     #[arg(long)]
     pub insecure: bool,
-    /// What all have.
     #[command(flatten)]
-    pub flags: FoundFlags,
+    pub flags: OutputFlags,
 }
 
 impl SourcePull {
-    /// Does it; what is to be printed.
-    pub(super) fn said(&self, terms: &Terms<'_>, printer: &Printer) -> Result<String, ErrorReport> {
+    pub(super) fn run(&self, terms: &Terms<'_>, printer: &Printer) -> Result<String, ErrorReport> {
         let pulled = source_verbs::pull(terms, &self.reference, self.allow_tags)?;
         printer.warnings(&pulled.warnings);
-        Ok(text(self.flags.json, &pulled, plain))
+        Ok(render(self.flags.json, &pulled, to_text))
     }
 }
 
-fn plain(pulled: &SourcePulled) -> String {
+fn to_text(pulled: &SourcePulled) -> String {
     let found = match pulled.found {
         SourceFound::Store => "was in the store",
         SourceFound::Pulled => "pulled",
     };
     let files = match pulled.files {
-        Some(files) => format!("{files} files, "),
+        Some(files) => format!("{}, ", count(files, "file")),
         None => String::new(),
     };
     format!(
         "{}\n{}   unpacked: {files}{} KiB, {found}\n",
         pulled.digest,
-        described(pulled.config.as_ref(), &pulled.layer),
+        describe(pulled.config.as_ref(), &pulled.layer),
         pulled.bytes.div_ceil(1024)
     )
 }

@@ -1,4 +1,4 @@
-//! What a person reads on standard error after a run. Nothing after a success without `-v`.
+//! The summary of a run on standard error. Nothing after a success without `-v`.
 
 mod network;
 mod profile;
@@ -11,7 +11,6 @@ use spec::outcome::Outcome;
 use spec::plan_report::{BUILT_IN_MAXIMUM, DEFAULT, FLAG, HOST_POLICY};
 use spec::report::{EnforcementState, LimitReport, Report, StreamReport};
 
-/// Prints what the report has to say to a person.
 pub fn print(printer: &Printer, report: &Report) {
     for (tone, text) in lines(report) {
         printer.line(tone, &text);
@@ -47,22 +46,24 @@ fn ending(report: &Report) -> Vec<(Tone, String)> {
     let limited = |what: &str, limit| {
         vec![(
             Tone::Error,
-            format!("{what}{}; {}", held(report, limit), who_sets(report, limit)),
+            format!(
+                "{what}{}; {}",
+                value_and_source(report, limit),
+                how_to_change(report, limit)
+            ),
         )]
     };
     match report.outcome {
         Outcome::Exited | Outcome::Signaled => Vec::new(),
-        Outcome::TimedOut => limited(
-            match report
-                .warnings
-                .iter()
-                .any(|one| one.code == BODY_NOT_STARTED)
-            {
-                true => "timed out: the wall time limit ended the run",
-                false => "timed out: the wall time limit ended the body",
-            },
-            Limit::WallTime,
-        ),
+        Outcome::TimedOut => {
+            let mut warnings = report.warnings.iter();
+            let what = if warnings.any(|warning| warning.code == BODY_NOT_STARTED) {
+                "timed out: the wall time limit ended the run"
+            } else {
+                "timed out: the wall time limit ended the body"
+            };
+            limited(what, Limit::WallTime)
+        }
         Outcome::CpuExhausted => limited(
             "out of CPU time: the CPU time limit ended the body",
             Limit::CpuTime,
@@ -99,8 +100,8 @@ fn error(what: &str, report: &Report) -> Vec<(Tone, String)> {
     lines
 }
 
-/// ` (60 s, from flag)`: what held and whose word it was.
-fn held(report: &Report, limit: Limit) -> String {
+/// ` (60 s, from flag)`.
+fn value_and_source(report: &Report, limit: Limit) -> String {
     match report.plan.limit(limit) {
         Some(LimitReport {
             effective: Some(effective),
@@ -113,25 +114,24 @@ fn held(report: &Report, limit: Limit) -> String {
     }
 }
 
-/// What to change for another limit: the flag, unless something else holds it down.
-fn who_sets(report: &Report, limit: Limit) -> String {
+/// How to change the limit: by the flag, unless something else bounds it.
+fn how_to_change(report: &Report, limit: Limit) -> String {
     let flag = limit.flag();
-    match report.plan.limit(limit).map(|one| one.source.as_str()) {
+    match report.plan.limit(limit).map(|found| found.source.as_str()) {
         None | Some(DEFAULT | FLAG | BUILT_IN_MAXIMUM) => format!("{flag} sets it"),
         Some(HOST_POLICY) => "`maxima` of the host's configuration allow no more".to_owned(),
         Some(key) => format!("`{key}` of the manifest sets it, and {flag} can only lower it"),
     }
 }
 
-/// Bytes of each stream that are passed on or kept.
 fn output_limit(report: &Report) -> Option<u64> {
     report.plan.limit(Limit::Output)?.effective
 }
 
-/// Only what the limit dropped: a reader that has closed the stream (`runner run -- yes | head`)
-/// wanted no more, and the report still counts it.
+/// Only for bytes that the limit dropped, and not for those after a reader closed the stream
+/// (`runner run -- yes | head`).
 fn dropped(name: &str, stream: &StreamReport, limit: Option<u64>) -> Option<(Tone, String)> {
-    limit.is_some_and(|limit| limit < stream.bytes).then(|| {
+    limit.is_some_and(|limit| stream.bytes > limit).then(|| {
         (
             Tone::Warning,
             format!(
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use spec::report::{ErrorReport, WarningReport};
 
-    fn loud(report: &Report) -> Vec<String> {
+    fn shown(report: &Report) -> Vec<String> {
         lines(report)
             .into_iter()
             .filter(|(tone, _)| *tone != Tone::Detail)
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_success_is_silent_and_a_body_that_failed_speaks_for_itself() {
         for outcome in [Outcome::Exited, Outcome::Signaled] {
-            assert!(loud(&Report::new("id".to_owned(), outcome)).is_empty());
+            assert!(shown(&Report::new("id".to_owned(), outcome)).is_empty());
         }
     }
 
@@ -209,7 +209,7 @@ mod tests {
             hint: Some("give --run".to_owned()),
         });
         assert_eq!(
-            loud(&report),
+            shown(&report),
             [
                 "refused: the manifest has no run (run_missing)",
                 "hint: give --run"
@@ -229,7 +229,7 @@ mod tests {
             sources: Vec::new(),
         });
         assert_eq!(
-            loud(&report),
+            shown(&report),
             [
                 "timed out: the wall time limit ended the body (500 ms, from flag); --timeout sets it"
             ]
@@ -242,7 +242,7 @@ mod tests {
         report.stdout.bytes = 30;
         report.stdout.dropped_bytes = 10;
         assert!(
-            loud(&report).is_empty(),
+            shown(&report).is_empty(),
             "a reader that went away is no limit"
         );
         report.plan.limits.push(LimitReport {
@@ -257,7 +257,7 @@ mod tests {
             .warnings
             .push(WarningReport::new("weaker", "a limit"));
         assert_eq!(
-            loud(&report),
+            shown(&report),
             [
                 "warning: a limit (weaker)",
                 "warning: 10 of 30 bytes of standard output were dropped at the output limit"

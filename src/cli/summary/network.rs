@@ -1,18 +1,18 @@
-//! What a person reads about the network after a run: what was denied, in a few lines.
+//! The network part of the summary: what was denied, in a few lines.
 
 use crate::cli::print::Tone;
 use spec::egress_report::UnreachableHost;
 use spec::outcome::Outcome;
 use spec::report::{Denial, Report};
 
-/// Most lines about denials; a last one counts the rest.
+/// Lines about denials; one more counts the rest.
 const DENIALS_SHOWN: usize = 5;
 
-/// The lines, the most frequent denials first.
+/// The most frequent denials first.
 pub(super) fn lines(report: &Report) -> Vec<(Tone, String)> {
     let mut lines = Vec::new();
     let mut denials: Vec<&Denial> = report.denials.iter().collect();
-    // Stable: what is as frequent stays in the order in which it was first tried.
+    // Stable: equally frequent denials stay in the order of their first attempt.
     denials.sort_by_key(|denial| std::cmp::Reverse(denial.count));
     for denial in denials.iter().take(DENIALS_SHOWN) {
         lines.push((Tone::Warning, denied(denial)));
@@ -25,7 +25,7 @@ pub(super) fn lines(report: &Report) -> Vec<(Tone, String)> {
     let more = u64::try_from(more)
         .unwrap_or(u64::MAX)
         .saturating_add(beyond);
-    if 0 < more {
+    if more > 0 {
         lines.push((Tone::Warning, format!("… {more} more: see --json")));
     }
     lines.extend(lost(report).map(|text| (Tone::Warning, text)));
@@ -59,7 +59,7 @@ fn times(count: u64) -> String {
     }
 }
 
-/// What was denied and could not be told of one by one.
+/// Denials that were too many to be reported one by one.
 fn lost(report: &Report) -> Option<String> {
     let questions = report.egress.lost_questions;
     let datagrams = report.egress.lost_datagrams;
@@ -70,7 +70,7 @@ fn lost(report: &Report) -> Option<String> {
         (_, _) => format!("{questions} questions for names and {datagrams} denied packets were"),
     };
     Some(format!(
-        "warning: {what} too many to be told of; nothing of them went out"
+        "warning: {what} not reported one by one, since they were too many; nothing of them was sent"
     ))
 }
 
@@ -91,7 +91,7 @@ fn unreachable(report: &Report) -> Option<String> {
         rest => format!("; and {rest} more: see --json"),
     };
     Some(format!(
-        "warning: allowed, and nobody answered: {host}:{port} ({}{}){more}",
+        "warning: allowed host did not answer: {host}:{port} ({}{}){more}",
         cause.in_words(),
         times(*count)
     ))
@@ -133,8 +133,8 @@ mod tests {
     }
 
     fn warnings(report: &Report) -> Vec<String> {
-        let loud = |(tone, text): (Tone, String)| (tone == Tone::Warning).then_some(text);
-        lines(report).into_iter().filter_map(loud).collect()
+        let warning = |(tone, text): (Tone, String)| (tone == Tone::Warning).then_some(text);
+        lines(report).into_iter().filter_map(warning).collect()
     }
 
     #[test]
@@ -185,7 +185,10 @@ mod tests {
         quiet.egress.lost_datagrams = 3;
         assert_eq!(
             warnings(&quiet),
-            ["warning: 3 denied packets were too many to be told of; nothing of them went out"]
+            [
+                "warning: 3 denied packets were not reported one by one, since they were too many; \
+                 nothing of them was sent"
+            ]
         );
     }
 
@@ -207,7 +210,7 @@ mod tests {
         assert_eq!(
             unreachable(1),
             [
-                "warning: allowed, and nobody answered: a.com:443 (no name server gave an answer, 3 \
+                "warning: allowed host did not answer: a.com:443 (no name server gave an answer, 3 \
                  times); and 1 more: see --json"
             ]
         );

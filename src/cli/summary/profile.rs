@@ -1,11 +1,9 @@
-//! `-vv`: what a run cost, phase by phase of the supervisor's and step by step of the child's.
-
-use std::fmt::Write as _;
+//! `-vv`: the time of each phase of the supervisor and of each step of the child.
 
 use spec::report::Report;
 
-/// Two tables: the supervisor's phases, whose sum is the run, and the child's steps, which run
-/// beside them. Times are milliseconds.
+/// Two tables in milliseconds: the supervisor's phases, whose sum is the run, and the child's steps,
+/// which run in parallel.
 pub(super) fn table(report: &Report) -> String {
     let mut text = String::from("     took    until  phase of the supervisor");
     let mut until_us = 0;
@@ -27,13 +25,11 @@ pub(super) fn table(report: &Report) -> String {
 }
 
 fn row(text: &mut String, took_us: u64, until_us: u64, what: &str) {
-    let written = write!(
-        text,
+    text.push_str(&format!(
         "\n{} {}  {what}",
         milliseconds(took_us),
         milliseconds(until_us)
-    );
-    debug_assert!(written.is_ok(), "writing to a string");
+    ));
 }
 
 fn milliseconds(us: u64) -> String {

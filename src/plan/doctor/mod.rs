@@ -1,4 +1,4 @@
-//! What a host can enforce: from facts to a diagnosis.
+//! The diagnosis of a host, from facts that `run::doctor` collected.
 #![forbid(unsafe_code)]
 
 mod images;
@@ -12,75 +12,65 @@ use spec::diagnosis::{Diagnosis, Item, Need, SCHEMA_VERSION, Verdict};
 use spec::limits::Coverage;
 use spec::report::{EnforcementState, ErrorReport};
 
-/// Landlock's version from which everything that a run asks of it is there.
+/// First Landlock ABI with everything that a run uses.
 pub(crate) const LANDLOCK_FULL: u32 = 6;
 
-/// What was found out about a host.
+/// Facts about a host. The error of a `Result` says why not; a `String` there is the errno.
 #[derive(Debug, Clone)]
 pub struct Facts {
-    /// Whether one real run of a program that does nothing succeeded, else why not.
+    /// One real run of a program that does nothing.
     pub sandbox: Result<(), ErrorReport>,
-    /// Each kind of namespace that was really made, else the kernel's answer.
+    /// Each kind of namespace, after an attempt to make it.
     pub namespaces: Vec<(NamespaceKind, Result<(), String>)>,
-    /// What the host says about user namespaces.
     pub user_namespaces: UserNamespaceSettings,
-    /// Each call of the kernel, with the Linux version that brought it, and whether it is there.
+    /// System calls: name, Linux version that added it, whether it is available.
     pub calls: Vec<(&'static str, &'static str, bool)>,
-    /// Filters of system calls.
     pub seccomp_filter: bool,
-    /// No execve gains anything.
     pub no_new_privs: bool,
-    /// Version of Landlock, 0 where there is none; else the kernel's answer.
+    /// The Landlock ABI; 0: the kernel has no Landlock.
     pub landlock_abi: Result<u32, String>,
     /// `v2`, `v2-scope`, `v1`, `none`.
     pub cgroup_backend: String,
     /// Why the back end is `none`.
     pub cgroup_reason: Option<String>,
-    /// How strongly each limit holds.
     pub coverage: Vec<Coverage>,
-    /// A systemd that could hand over a group.
+    /// A systemd that can delegate a cgroup is running.
     pub systemd: bool,
     /// Effective uid of the caller.
     pub uid: u32,
-    /// Root only: whether mounts of the caller's working directory can show other owners.
+    /// Root only: whether mounts of the caller's working directory can be idmapped.
     pub idmapped_mounts: Option<Result<(), String>>,
-    /// Root only: whether the uids that runs get are mapped here, and which.
-    pub uid_range: Option<(bool, String)>,
-    /// Where records of runs lie, else why they cannot.
+    /// Root only: the ids of runs that are not mapped here (`uids` or `gids`), and their range.
+    pub uid_range: Option<(Option<&'static str>, String)>,
+    /// The directory of run records.
     pub runtime_directory: Result<String, ErrorReport>,
-    /// Where unpacked bundles are kept, how much of how many bytes is used, and whether in memory;
-    /// else why none are.
     pub bundle_cache: Result<CacheFacts, ErrorReport>,
-    /// Whether an overlayfs can be laid over a kept bundle, else the kernel's answer.
+    /// An overlayfs with a writable upper layer.
     pub overlayfs: Result<(), String>,
-    /// Whether one can that takes no changes, else the kernel's answer.
+    /// An overlayfs without an upper layer.
     pub read_only_overlayfs: Result<(), String>,
-    /// The network beyond the sandbox.
     pub network: NetworkFacts,
-    /// Programs that bundles ask for, and where they lie.
+    /// Programs that bundles often use, with their paths.
     pub programs: Vec<(&'static str, Option<String>)>,
 }
 
-/// The cache of bundles.
+/// The cache of unpacked bundles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheFacts {
     pub directory: String,
-    /// Whether it lies in memory.
+    /// The directory is on a tmpfs.
     pub in_memory: bool,
-    /// What the trees take.
     pub used_bytes: u64,
-    /// What they may take.
+    /// The maximum of `used_bytes`.
     pub size_bytes: u64,
 }
 
-/// A kind of namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamespaceKind {
     User,
     Mount,
     Pid,
     Network,
-    /// System V IPC and message queues.
     Ipc,
     Uts,
     Cgroup,
@@ -88,7 +78,7 @@ pub enum NamespaceKind {
 }
 
 impl NamespaceKind {
-    /// All, in the order in which they are shown.
+    /// In the order of the diagnosis.
     pub const ALL: [Self; 8] = [
         Self::User,
         Self::Mount,
@@ -100,7 +90,7 @@ impl NamespaceKind {
         Self::Time,
     ];
 
-    /// The id of the item, and what the namespace does.
+    /// The id of the item, and its effect.
     fn row(self) -> (&'static str, &'static str) {
         match self {
             Self::User => (
@@ -130,7 +120,7 @@ impl NamespaceKind {
     }
 }
 
-/// What the facts mean.
+/// The diagnosis of a host with these facts.
 #[must_use]
 pub(crate) fn diagnose(facts: &Facts) -> Diagnosis {
     let items: Vec<Item> = [
@@ -139,7 +129,7 @@ pub(crate) fn diagnose(facts: &Facts) -> Diagnosis {
         calls(facts),
         vec![seccomp(facts), no_new_privs(facts), landlock(facts)],
         limits(facts),
-        of_root(facts),
+        root_only(facts),
         vec![
             runtime_directory(facts),
             bundle_cache(facts),
@@ -150,14 +140,14 @@ pub(crate) fn diagnose(facts: &Facts) -> Diagnosis {
         programs(facts),
     ]
     .concat();
-    let worst = |need| {
-        let unmet =
-            |item: &Item| item.needed_for == need && item.state != EnforcementState::Enforced;
-        items.iter().any(unmet)
+    let is_unmet = |need| {
+        items
+            .iter()
+            .any(|item| item.needed_for == need && item.state != EnforcementState::Enforced)
     };
-    let verdict = if worst(Need::Running) {
+    let verdict = if is_unmet(Need::Running) {
         Verdict::CannotRun
-    } else if worst(Need::Strength) {
+    } else if is_unmet(Need::Strength) {
         Verdict::Degraded
     } else {
         Verdict::Full
@@ -169,86 +159,91 @@ pub(crate) fn diagnose(facts: &Facts) -> Diagnosis {
     }
 }
 
-/// What was found: its effect, or what is lost without it.
-type Found = Result<String, String>;
-
-fn check(id: &str, needed_for: Need, found: Found, mend: impl Into<Option<String>>) -> Item {
-    let (state, effect, mend) = match found {
-        Ok(effect) => (EnforcementState::Enforced, effect, None),
-        Err(effect) => (EnforcementState::Absent, effect, mend.into()),
-    };
+/// `mend` is left out if the item is enforced or the text is empty.
+fn item(id: &str, needed_for: Need, state: EnforcementState, effect: String, mend: &str) -> Item {
+    let is_mendable = state != EnforcementState::Enforced && !mend.is_empty();
     Item {
         id: id.to_owned(),
         state,
         needed_for,
         effect,
-        mend,
+        mend: is_mendable.then(|| mend.to_owned()),
     }
 }
 
-/// One effect with and without.
-fn has(holds: bool, effect: &str) -> Found {
+/// An item that is enforced (with its effect) or absent (with what is lost).
+fn check(id: &str, needed_for: Need, found: Result<String, String>, mend: &str) -> Item {
+    let (state, effect) = match found {
+        Ok(effect) => (EnforcementState::Enforced, effect),
+        Err(loss) => (EnforcementState::Absent, loss),
+    };
+    item(id, needed_for, state, effect, mend)
+}
+
+/// The same effect with and without.
+fn has(holds: bool, effect: &str) -> Result<String, String> {
     let effect = effect.to_owned();
     if holds { Ok(effect) } else { Err(effect) }
 }
 
-fn or_else(found: &Result<(), String>, effect: &str, lost: impl Fn(&str) -> String) -> Found {
-    match found {
-        Ok(()) => Ok(effect.to_owned()),
-        Err(why) => Err(lost(why)),
-    }
+fn hint<T>(found: &Result<T, ErrorReport>) -> &str {
+    let error = found.as_ref().err();
+    error
+        .and_then(|error| error.hint.as_deref())
+        .unwrap_or_default()
 }
 
 fn sandbox(facts: &Facts) -> Item {
-    let (found, mend) = match &facts.sandbox {
-        Ok(()) => (
-            Ok("one whole run of a program that does nothing succeeded".to_owned()),
-            None,
-        ),
-        Err(error) => (
-            Err(format!(
-                "no body can be run: {} ({})",
-                error.message, error.code
-            )),
-            error.hint.clone(),
-        ),
+    let found = match &facts.sandbox {
+        Ok(()) => Ok("one whole run of a program that does nothing succeeded".to_owned()),
+        Err(error) => Err(format!(
+            "no body can be run: {} ({})",
+            error.message, error.code
+        )),
     };
-    check("sandbox", Need::Running, found, mend)
+    check("sandbox", Need::Running, found, hint(&facts.sandbox))
 }
 
 fn namespaces(facts: &Facts) -> Vec<Item> {
+    // Each of the others is tried in a new user namespace.
+    let is_user = |(kind, _): &&(NamespaceKind, _)| *kind == NamespaceKind::User;
+    let user = facts.namespaces.iter().find(is_user);
+    let user_mend = user.and_then(|(_, made)| user_namespaces::item(facts, made).mend);
     let of_kind = |(kind, made): &(NamespaceKind, Result<(), String>)| {
         let (id, effect) = kind.row();
-        let (needed_for, mend) = match kind {
-            NamespaceKind::User => return user_namespaces::judge(facts, made),
-            NamespaceKind::Time => (
-                Need::Strength,
-                "install Linux 5.6 or later with CONFIG_TIME_NS=y",
-            ),
-            _ => (
-                Need::Running,
-                "sysctl -w user.max_user_namespaces=10000, or a kernel built with CONFIG_NAMESPACES=y",
-            ),
+        let (needed_for, kernel) = match kind {
+            NamespaceKind::User => return user_namespaces::item(facts, made),
+            NamespaceKind::Time => (Need::Strength, "Linux 5.6 or later with CONFIG_TIME_NS=y"),
+            _ => (Need::Running, "a kernel built with CONFIG_NAMESPACES=y"),
         };
-        let found = or_else(made, effect, |why| {
-            format!("cannot be made ({why}): no longer true that {effect}")
-        });
-        check(id, needed_for, found, mend.to_owned())
+        let name = match kind {
+            NamespaceKind::Mount => "mnt",
+            NamespaceKind::Network => "net",
+            _ => id.trim_end_matches("_namespace"),
+        };
+        let own_mend = format!("sysctl -w user.max_{name}_namespaces=10000 # or install {kernel}");
+        let mend = user_mend.as_ref().unwrap_or(&own_mend);
+        let found = match made {
+            Ok(()) => Ok(effect.to_owned()),
+            Err(errno) => Err(format!("cannot be made ({errno}); with it, {effect}")),
+        };
+        check(id, needed_for, found, mend)
     };
     facts.namespaces.iter().map(of_kind).collect()
 }
 
 fn calls(facts: &Facts) -> Vec<Item> {
-    let of_call = |(name, since, is_there): &(&'static str, &'static str, bool)| {
-        let (needed_for, lost) = match *name {
+    let of_call = |(name, since, is_available): &(&'static str, &'static str, bool)| {
+        let (needed_for, loss) = match *name {
             OPENAT2 => (Need::Convenience, "no run with an image is started"),
             _ => (Need::Running, "no body can be run"),
         };
-        let found = match is_there {
-            true => Ok(format!("{name}(2) is there")),
-            false => Err(format!("{name}(2) is missing or hidden: {lost}")),
+        let found = if *is_available {
+            Ok(format!("{name}(2) is available"))
+        } else {
+            Err(format!("{name}(2) is missing or filtered: {loss}"))
         };
-        check(name, needed_for, found, call_mend(name, since))
+        check(name, needed_for, found, &call_mend(name, since))
     };
     facts.calls.iter().map(of_call).collect()
 }
@@ -261,31 +256,34 @@ fn seccomp(facts: &Facts) -> Item {
     let effect = "system calls that no body needs are denied";
     let mend = "install a kernel built with CONFIG_SECCOMP_FILTER=y";
     let found = has(facts.seccomp_filter, effect);
-    check("seccomp", Need::Running, found, mend.to_owned())
+    check("seccomp", Need::Running, found, mend)
 }
 
 fn no_new_privs(facts: &Facts) -> Item {
     let effect = "set-user-id programs give the body nothing";
     let found = has(facts.no_new_privs, effect);
-    let mend = "install Linux 3.5 or later".to_owned();
-    check("no_new_privs", Need::Running, found, mend)
+    check(
+        "no_new_privs",
+        Need::Running,
+        found,
+        "install Linux 3.5 or later",
+    )
 }
 
 fn landlock(facts: &Facts) -> Item {
-    let of_version = |found, mend: &str| check("landlock", Need::Strength, found, mend.to_owned());
-    match facts.landlock_abi {
-        // Every run asks too, and none goes on without an answer.
-        Err(ref answer) => check(
-            "landlock",
+    use EnforcementState::{Absent, Enforced, Weaker};
+    let (needed_for, state, effect, mend) = match &facts.landlock_abi {
+        // A run asks for the version too, and does not start without an answer.
+        Err(errno) => (
             Need::Running,
-            Err(format!(
-                "no run starts: the kernel does not say its version: {answer}"
-            )),
-            "see what refuses landlock_create_ruleset(2): a filter around this program, or the kernel's log"
-                .to_owned(),
+            Absent,
+            format!("no run starts: the kernel does not report its version: {errno}"),
+            "see what refuses landlock_create_ruleset(2): a filter around this program, or the kernel's log",
         ),
-        Ok(0) => of_version(
-            Err("no second line behind the file tree and the namespaces".to_owned()),
+        Ok(0) => (
+            Need::Strength,
+            Absent,
+            "no second layer behind the file tree and the namespaces".to_owned(),
             "boot with lsm=landlock,… on Linux 6.12 or later (CONFIG_SECURITY_LANDLOCK=y)",
         ),
         Ok(abi @ 1..LANDLOCK_FULL) => {
@@ -293,27 +291,26 @@ fn landlock(facts: &Facts) -> Item {
                 1 => " without renames between directories",
                 _ => "",
             };
-            let weaker = of_version(
-                Err(format!(
-                    "ABI {abi}: a second line for files{renames}, none for signals and abstract sockets"
-                )),
+            (
+                Need::Strength,
+                Weaker,
+                format!(
+                    "ABI {abi}: a second layer for files{renames}, none for signals and abstract sockets"
+                ),
                 "install Linux 6.12 or later (Landlock ABI 6)",
-            );
-            Item {
-                state: EnforcementState::Weaker,
-                ..weaker
-            }
+            )
         }
-        Ok(abi) => of_version(
-            Ok(format!(
-                "ABI {abi}: a second line for files, signals and abstract sockets"
-            )),
+        Ok(abi) => (
+            Need::Strength,
+            Enforced,
+            format!("ABI {abi}: a second layer for files, signals and abstract sockets"),
             "",
         ),
-    }
+    };
+    item("landlock", needed_for, state, effect, mend)
 }
 
-/// What each limit means, and how it holds under the chosen back end.
+/// The cgroup back end, and how each limit is enforced with it.
 fn limits(facts: &Facts) -> Vec<Item> {
     let of_axis = |covered: &Coverage| {
         let what = match covered.axis {
@@ -323,23 +320,21 @@ fn limits(facts: &Facts) -> Vec<Item> {
             "cpu_time" => "CPU time of the whole tree (--cpu-time)",
             other => other,
         };
-        let effect = match (covered.state, &covered.reason) {
+        let how = match (covered.state, &covered.reason) {
             (EnforcementState::Enforced, _) | (_, None) => {
-                format!("{what}: through {}", covered.enforced_by)
+                format!("through {}", covered.enforced_by)
             }
-            // Why there is no group is said once, by the item of that name.
-            (_, Some(reason)) if facts.cgroup_backend == "none" => {
-                format!("{what}: {}", stand_in(reason))
-            }
-            (_, Some(reason)) => format!("{what}: {reason}"),
+            // The item `cgroup` says why there is no group.
+            (_, Some(reason)) if facts.cgroup_backend == "none" => last_clause(reason).to_owned(),
+            (_, Some(reason)) => reason.clone(),
         };
-        Item {
-            id: format!("limit_{}", covered.axis),
-            state: covered.state,
-            needed_for: Need::Strength,
-            effect,
-            mend: (covered.state != EnforcementState::Enforced).then(|| cgroup_mend(facts)),
-        }
+        item(
+            &format!("limit_{}", covered.axis),
+            Need::Strength,
+            covered.state,
+            format!("{what}: {how}"),
+            &axis_mend(facts, covered.axis),
+        )
     };
     let backend = &facts.cgroup_backend;
     let found = match &facts.cgroup_reason {
@@ -347,20 +342,20 @@ fn limits(facts: &Facts) -> Vec<Item> {
             "back end {backend}: limits hold for the whole tree"
         )),
         Some(reason) => Err(format!(
-            "limits hold for each process, or are polled, since {}",
+            "limits hold for each process, or are polled, because {}",
             first_clause(reason)
         )),
         None => Err("limits hold for each process, or are polled".to_owned()),
     };
-    let group = check("cgroup", Need::Strength, found, cgroup_mend(facts));
+    let group = check("cgroup", Need::Strength, found, &cgroup_mend(facts));
     std::iter::once(group)
         .chain(facts.coverage.iter().map(of_axis))
         .collect()
 }
 
-/// The last clause of an axis's reason: what holds instead.
+/// The clause of an axis's reason that says what holds instead.
 #[must_use]
-pub(crate) fn stand_in(reason: &str) -> &str {
+pub(crate) fn last_clause(reason: &str) -> &str {
     reason.rsplit("; ").next().unwrap_or(reason)
 }
 
@@ -381,69 +376,96 @@ fn cgroup_mend(facts: &Facts) -> String {
     }
 }
 
-fn of_root(facts: &Facts) -> Vec<Item> {
-    let range = facts.uid_range.as_ref().map(|(is_mapped, range)| {
-        let found = match is_mapped {
-            true => Ok(format!("each run has a uid of its own out of {range}")),
-            false => Err(format!(
-                "the uids {range} are not mapped here: root's runs cannot be started"
+/// The command for a limit: without groups that for groups, else that for the missing controller.
+fn axis_mend(facts: &Facts, axis: &str) -> String {
+    let controller = match axis {
+        "processes" => "pids",
+        "cpu_share" => "cpu",
+        "cpu_time" => "cpuacct",
+        _ => return cgroup_mend(facts),
+    };
+    match (facts.cgroup_backend.as_str(), facts.systemd, facts.uid) {
+        ("none", ..) => cgroup_mend(facts),
+        ("v1", ..) => {
+            let directory = format!("/sys/fs/cgroup/{controller}");
+            format!("mkdir {directory} && mount -t cgroup -o {controller} {controller} {directory}")
+        }
+        (_, true, 1..) => {
+            "sudo systemctl edit user@.service # [Service] Delegate=cpu memory pids, then \
+                           log in again"
+                .to_owned()
+        }
+        _ => format!(
+            "echo +{controller} >/sys/fs/cgroup/cgroup.subtree_control # and in each group above \
+             that of the runner"
+        ),
+    }
+}
+
+fn root_only(facts: &Facts) -> Vec<Item> {
+    let range = facts.uid_range.as_ref().map(|(unmapped, range)| {
+        let found = match unmapped {
+            None => Ok(format!("each run has a uid of its own from {range}")),
+            Some(ids) => Err(format!(
+                "the {ids} {range} are not mapped here: root's runs cannot be started"
             )),
         };
-        let mend = "set uid_range in /etc/runner/config.yaml to uids of /proc/self/uid_map";
-        check("uid_range", Need::Running, found, mend.to_owned())
+        let mend = "set uid_range in /etc/runner/config.yaml to ids of /proc/self/uid_map and \
+                    /proc/self/gid_map";
+        check("uid_range", Need::Running, found, mend)
     });
     let mounts = facts.idmapped_mounts.as_ref().map(|mappable| {
-        let effect = "--rw shows the caller's files as the body's own";
-        let found = or_else(mappable, effect, |why| {
-            format!("--rw is refused for the working directory here ({why})")
-        });
+        let found = match mappable {
+            Ok(()) => Ok("--rw shows the caller's files as the body's own".to_owned()),
+            Err(errno) => Err(format!(
+                "--rw is refused for the working directory here ({errno})"
+            )),
+        };
         let mend = "keep workspaces on ext4, xfs, btrfs or tmpfs, on Linux 5.12 or later";
-        check("idmapped_mounts", Need::Strength, found, mend.to_owned())
+        check("idmapped_mounts", Need::Strength, found, mend)
     });
     range.into_iter().chain(mounts).collect()
 }
 
 fn runtime_directory(facts: &Facts) -> Item {
-    let found = &facts.runtime_directory;
-    let hint = found.as_ref().err().and_then(|error| error.hint.clone());
-    let found = match found {
-        Ok(path) => Ok(format!("records of runs lie in {path}")),
+    let found = match &facts.runtime_directory {
+        Ok(path) => Ok(format!("records of runs are in {path}")),
         Err(error) => Err(error.message.clone()),
     };
-    let mend = "export RUNNER_OPT_RUNTIME_DIRECTORY=$(mktemp -d)";
-    let mend = hint.unwrap_or_else(|| mend.to_owned());
+    let mend = match hint(&facts.runtime_directory) {
+        "" => "export RUNNER_OPT_RUNTIME_DIRECTORY=$(mktemp -d)",
+        hint => hint,
+    };
     check("runtime_directory", Need::Running, found, mend)
 }
 
 fn bundle_cache(facts: &Facts) -> Item {
-    let (found, mend) = match &facts.bundle_cache {
+    let found = match &facts.bundle_cache {
         Ok(cache) => {
-            let place = if cache.in_memory { "memory" } else { "disk" };
+            let medium = if cache.in_memory { "memory" } else { "disk" };
             let (used, size) = (cache.used_bytes >> 20, cache.size_bytes >> 20);
-            let effect = format!(
-                "unpacked bundles are kept in {} ({place}), {used} of {size} MiB are used",
+            Ok(format!(
+                "unpacked bundles are kept in {} ({medium}), {used} of {size} MiB are used",
                 cache.directory
-            );
-            (Ok(effect), None)
+            ))
         }
-        Err(error) => (
-            Err(format!("each run unpacks its bundle: {}", error.message)),
-            error.hint.clone(),
-        ),
+        Err(error) => Err(format!("each run unpacks its bundle: {}", error.message)),
     };
+    let mend = hint(&facts.bundle_cache);
     check("bundle_cache", Need::Convenience, found, mend)
 }
 
 fn programs(facts: &Facts) -> Vec<Item> {
     let of_program = |(name, path): &(&'static str, Option<String>)| {
-        let missing = || format!("bundles that want {name} cannot be run");
         let package = match *name {
             "node" => "nodejs",
             other => other,
         };
+        let found = path
+            .clone()
+            .ok_or_else(|| format!("bundles that need {name} cannot be run"));
         let mend = format!("apt-get install {package}");
-        let found = path.clone().ok_or_else(missing);
-        check(name, Need::Convenience, found, mend)
+        check(name, Need::Convenience, found, &mend)
     };
     facts.programs.iter().map(of_program).collect()
 }
@@ -475,7 +497,7 @@ mod tests {
             systemd: false,
             uid: 0,
             idmapped_mounts: Some(Ok(())),
-            uid_range: Some((true, "7-9".to_owned())),
+            uid_range: Some((None, "7-9".to_owned())),
             runtime_directory: Ok("/run/runner".to_owned()),
             bundle_cache: Ok(CacheFacts {
                 directory: "/run/runner/bundles".to_owned(),
@@ -498,7 +520,7 @@ mod tests {
         }
     }
 
-    /// Each fact that can fail, what it makes of the verdict, and the item that says so.
+    /// Breaks each fact, and expects the verdict and the one item that is unmet.
     #[test]
     fn each_missing_fact_is_an_item_with_the_right_verdict_and_a_command() {
         type Breakage = fn(&mut Facts);
@@ -536,7 +558,7 @@ mod tests {
                 f.idmapped_mounts = Some(Err("EINVAL".to_owned()));
             }),
             ("uid_range", Verdict::CannotRun, |f| {
-                f.uid_range = Some((false, "7-9".to_owned()));
+                f.uid_range = Some((Some("gids"), "7-9".to_owned()));
             }),
             ("runtime_directory", Verdict::CannotRun, |f| {
                 f.runtime_directory = Err(error());
@@ -561,6 +583,32 @@ mod tests {
     }
 
     #[test]
+    fn a_namespace_that_cannot_be_made_has_the_fix_of_the_user_namespace_or_its_own() {
+        let mends = |failed: &[usize]| -> Vec<Option<String>> {
+            let mut facts = full();
+            facts.user_namespaces.count_max = failed.contains(&0).then_some(0);
+            for index in failed {
+                facts.namespaces[*index].1 = Err("ENOSPC".to_owned());
+            }
+            let items = namespaces(&facts);
+            failed.iter().map(|at| items[*at].mend.clone()).collect()
+        };
+        let of_user = Some("sysctl -w user.max_user_namespaces=10000".to_owned());
+        assert_eq!(
+            mends(&[0, 1, 7]),
+            [of_user.clone(), of_user.clone(), of_user]
+        );
+        let names = ["mnt", "pid", "net", "ipc", "uts", "cgroup", "time"];
+        for (mend, name) in mends(&[1, 2, 3, 4, 5, 6, 7]).into_iter().zip(names) {
+            let command = format!("sysctl -w user.max_{name}_namespaces=10000 # or install ");
+            assert!(
+                mend.is_some_and(|mend| mend.starts_with(&command)),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
     fn a_user_namespace_in_which_nothing_may_be_done_is_none() {
         let restricted = UserNamespaceSettings {
             apparmor_restricts: Some(true),
@@ -570,7 +618,7 @@ mod tests {
             hint: user_namespaces::mend(&user_namespaces::forbidding(&restricted)),
             ..error()
         };
-        // Where runs succeed all the same, or fail for another reason, the setting is nobody's matter.
+        // If runs succeed, or fail for another reason, the setting does not matter.
         for (sandbox, expected) in [
             (Ok(()), EnforcementState::Enforced),
             (Err(error()), EnforcementState::Enforced),
@@ -600,8 +648,8 @@ mod tests {
         assert_eq!(diagnosis.verdict, Verdict::Full);
     }
 
-    /// Without openat2(2) bodies run as ever, since paths are then walked name by name; only what is
-    /// mounted into the root of an image is not.
+    /// Without openat2(2) paths are walked component by component, except to mount into the root of an
+    /// image.
     #[test]
     fn a_hidden_openat2_costs_images_and_degrades_nothing() {
         let mut facts = full();
@@ -629,6 +677,27 @@ mod tests {
         let diagnosis = diagnose(&facts);
         assert_eq!(diagnosis.verdict, Verdict::Full);
         assert!(!diagnosis.items.iter().any(|item| item.id == "uid_range"));
+    }
+
+    #[test]
+    fn the_command_for_a_limit_names_its_controller() {
+        for (backend, systemd, uid, axis, expected) in [
+            ("v2", false, 0, "memory", "swapaccount=1"),
+            ("v2", false, 0, "processes", "echo +pids >"),
+            ("v2", true, 0, "cpu_share", "echo +cpu >"),
+            ("v2", true, 7, "cpu_share", "edit user@.service"),
+            ("v1", false, 0, "cpu_time", "-o cpuacct"),
+            ("none", true, 7, "cpu_share", "systemd-run --user"),
+        ] {
+            let facts = Facts {
+                cgroup_backend: backend.to_owned(),
+                systemd,
+                uid,
+                ..full()
+            };
+            let mend = axis_mend(&facts, axis);
+            assert!(mend.contains(expected), "{backend} {axis}: {mend}");
+        }
     }
 
     #[test]

@@ -1,23 +1,23 @@
-//! What a host can do for runs that may reach somebody.
+//! The network of runs with an egress list.
 
-use crate::plan::doctor::{check, has};
+use crate::plan::doctor::{check, has, item};
 use spec::diagnosis::{Item, Need};
 use spec::report::{EnforcementState, ErrorReport};
 
-/// What was found out about the network beyond the sandbox.
+/// Facts about the network of a host.
 #[derive(Debug, Clone)]
 pub struct NetworkFacts {
-    /// Whether one real run had its connections caught by nf_tables, else why not.
+    /// One real run whose connections are captured by nf_tables.
     pub tproxy: Result<(), ErrorReport>,
-    /// The same without nf_tables; tried only where that failed.
+    /// The same without nf_tables; tried only if `tproxy` failed.
     pub any_ip: Option<Result<(), ErrorReport>>,
-    /// Whether this host has IPv6.
+    /// The host has an IPv6 loopback address.
     pub ipv6: bool,
-    /// The name servers that are asked outside; empty where none is named.
+    /// The usable name servers of /etc/resolv.conf.
     pub name_servers: Vec<String>,
 }
 
-/// What the facts mean. None of it is needed by runs that reach nobody.
+/// Runs without an egress list need none of these items.
 pub(super) fn items(facts: &NetworkFacts) -> Vec<Item> {
     vec![capture(facts), log(facts), ipv6(facts), names(facts)]
 }
@@ -26,77 +26,82 @@ const MEND_TABLES: &str = "modprobe -a nft_tproxy nfnetlink_log # CONFIG_NFT_TPR
                            CONFIG_NETFILTER_NETLINK_LOG; Linux 4.19 or later";
 
 fn capture(facts: &NetworkFacts) -> Item {
-    let of = |found, mend: &str| check("egress_capture", Need::Convenience, found, mend.to_owned());
-    match (&facts.tproxy, &facts.any_ip) {
-        (Ok(()), _) => of(
-            Ok("tproxy: an allowed host is reached at every TCP port".to_owned()),
+    use EnforcementState::{Absent, Enforced, Weaker};
+    let (state, effect, mend) = match (&facts.tproxy, &facts.any_ip) {
+        (Ok(()), _) => (
+            Enforced,
+            "tproxy: an allowed host is reached at every TCP port".to_owned(),
             "",
         ),
-        (Err(error), Some(Ok(()))) => Item {
-            state: EnforcementState::Weaker,
-            ..of(
-                Err(format!(
-                    "anyip: an allowed host is reached at 80, 443 and the ports that the list \
-                     states; no nf_tables: {}",
-                    error.message
-                )),
-                MEND_TABLES,
-            )
-        },
-        (Err(error), None) | (Err(_), Some(Err(error))) => of(
-            Err(format!(
-                "runs with an egress list cannot be started: {}",
+        (Err(error), Some(Ok(()))) => (
+            Weaker,
+            format!(
+                "anyip: an allowed host is reached at 80, 443 and the ports that the list \
+                 states; tproxy failed: {}",
                 error.message
-            )),
+            ),
             error.hint.as_deref().unwrap_or(MEND_TABLES),
         ),
-    }
+        // Modules for tproxy do not help: anyip needs none of them.
+        (Err(error), None) | (Err(_), Some(Err(error))) => (
+            Absent,
+            format!(
+                "runs with an egress list cannot be started: {}",
+                error.message
+            ),
+            error.hint.as_deref().unwrap_or_default(),
+        ),
+    };
+    item("egress_capture", Need::Convenience, state, effect, mend)
 }
 
 fn log(facts: &NetworkFacts) -> Item {
-    let found = match (&facts.tproxy, &facts.any_ip) {
-        (Ok(()), _) => has(true, "what is no TCP is denied and reported, through NFLOG"),
-        (Err(_), Some(Ok(()))) => has(
-            true,
-            "what is no TCP is denied and reported, through a tap on the body's loopback",
+    let (found, mend) = match (&facts.tproxy, &facts.any_ip) {
+        (Ok(()), _) => (
+            Ok("traffic other than TCP is denied and reported, through NFLOG"),
+            "",
         ),
-        (Err(_), _) => has(false, "what a body tries to reach is not reported"),
+        (Err(_), Some(Ok(()))) => (
+            Ok(
+                "traffic other than TCP is denied and reported, through a tap on the body's loopback",
+            ),
+            "",
+        ),
+        (Err(error), None) | (Err(_), Some(Err(error))) => (
+            Err("runs with --report-denials cannot be started (see egress_capture)"),
+            error.hint.as_deref().unwrap_or_default(),
+        ),
     };
-    check(
-        "egress_log",
-        Need::Convenience,
-        found,
-        MEND_TABLES.to_owned(),
-    )
+    let found = found.map(str::to_owned).map_err(str::to_owned);
+    check("egress_log", Need::Convenience, found, mend)
 }
 
 fn ipv6(facts: &NetworkFacts) -> Item {
-    let found = match facts.ipv6 {
-        true => has(
-            true,
-            "hosts that have IPv6 addresses are dialled there as well",
-        ),
-        false => has(
-            false,
-            "hosts that have IPv6 addresses only cannot be reached",
-        ),
+    let effect = if facts.ipv6 {
+        "hosts are also reached at IPv6 addresses, if this host has a route to them"
+    } else {
+        "hosts that have only IPv6 addresses cannot be reached"
     };
     let mend = "sysctl -w net.ipv6.conf.all.disable_ipv6=0 # or boot without ipv6.disable=1";
-    check("egress_ipv6", Need::Convenience, found, mend.to_owned())
+    let found = has(facts.ipv6, effect);
+    check("egress_ipv6", Need::Convenience, found, mend)
 }
 
 fn names(facts: &NetworkFacts) -> Item {
-    let found = match facts.name_servers.is_empty() {
-        false => Ok(format!(
-            "allowed names are asked of {}, after the hosts file",
+    let found = if facts.name_servers.is_empty() {
+        Err(
+            "no usable name server in /etc/resolv.conf: allowed names are resolved by the hosts file, \
+             then by 127.0.0.1"
+                .to_owned(),
+        )
+    } else {
+        Ok(format!(
+            "allowed names are resolved by the hosts file, then by {}",
             facts.name_servers.join(", ")
-        )),
-        true => Err(
-            "/etc/resolv.conf names no server: 127.0.0.1 is asked, after the hosts file".to_owned(),
-        ),
+        ))
     };
     let mend = "echo 'nameserver ADDRESS' >>/etc/resolv.conf";
-    check("name_servers", Need::Convenience, found, mend.to_owned())
+    check("name_servers", Need::Convenience, found, mend)
 }
 
 #[cfg(test)]
@@ -121,47 +126,54 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn each_way_of_catching_connections_is_told_with_why_it_is_not_the_better_one() {
-        type Breakage = fn(&mut NetworkFacts);
-        let cases: [(Breakage, EnforcementState, &str, Option<&str>); 4] = [
-            (|_| (), EnforcementState::Enforced, "every TCP port", None),
+    fn each_way_to_capture_names_the_failure_of_the_better_one_and_its_fix() {
+        const TAP: &str = "traffic other than TCP is denied and reported, through a tap";
+        let (bare, hinted) = (|| Err(error(None)), || Err(error(Some("do y"))));
+        let cases = [
+            (Ok(()), None, "every TCP port", None, "through NFLOG"),
             (
-                |facts| {
-                    facts.tproxy = Err(error(None));
-                    facts.any_ip = Some(Ok(()));
-                },
-                EnforcementState::Weaker,
-                "no nf_tables: cannot set rules: ENOENT",
-                Some("modprobe -a nft_tproxy"),
+                bare(),
+                Some(Ok(())),
+                "tproxy failed: cannot set rules: ENOENT",
+                Some(MEND_TABLES),
+                TAP,
             ),
             (
-                |facts| {
-                    facts.tproxy = Err(error(None));
-                    facts.any_ip = Some(Err(error(Some("do y"))));
-                },
-                EnforcementState::Absent,
-                "cannot be started",
+                hinted(),
+                Some(Ok(())),
+                "tproxy failed: cannot set rules: ENOENT",
                 Some("do y"),
+                TAP,
             ),
             (
-                |facts| facts.tproxy = Err(error(None)),
-                EnforcementState::Absent,
+                bare(),
+                Some(hinted()),
+                "cannot be started: cannot set rules: ENOENT",
+                Some("do y"),
                 "cannot be started",
-                Some("modprobe"),
+            ),
+            // No module for tproxy mends a run without it.
+            (
+                bare(),
+                Some(bare()),
+                "cannot be started: cannot set rules: ENOENT",
+                None,
+                "cannot be started",
             ),
         ];
-        for (breakage, state, says, mend) in cases {
-            let mut facts = full();
-            breakage(&mut facts);
-            let found = capture(&facts);
-            assert_eq!(found.state, state);
-            assert!(found.effect.contains(says), "{}", found.effect);
-            let told = found.mend.as_deref();
-            assert_eq!(told.is_some(), mend.is_some());
-            assert!(
-                told.unwrap_or_default()
-                    .starts_with(mend.unwrap_or_default())
-            );
+        for (tproxy, any_ip, effect, mend, effect_of_log) in cases {
+            let facts = NetworkFacts {
+                tproxy,
+                any_ip,
+                ..full()
+            };
+            let (captured, logged) = (capture(&facts), log(&facts));
+            assert!(captured.effect.contains(effect), "{captured:?}");
+            assert_eq!(captured.mend.as_deref(), mend, "{captured:?}");
+            assert!(logged.effect.contains(effect_of_log), "{logged:?}");
+            let is_logged = logged.state == EnforcementState::Enforced;
+            assert_eq!(is_logged, captured.state != EnforcementState::Absent);
+            assert_eq!(logged.mend, captured.mend.filter(|_| !is_logged));
         }
     }
 
@@ -169,7 +181,7 @@ pub(super) mod tests {
     fn nothing_of_the_network_is_needed_by_a_run_that_reaches_nobody() {
         let bare = NetworkFacts {
             tproxy: Err(error(None)),
-            any_ip: Some(Err(error(None))),
+            any_ip: Some(Err(error(Some("do y")))),
             ipv6: false,
             name_servers: Vec::new(),
         };
@@ -177,11 +189,15 @@ pub(super) mod tests {
         assert!(
             found
                 .iter()
-                .all(|one| one.state == EnforcementState::Absent)
+                .all(|item| item.state == EnforcementState::Absent)
         );
-        assert!(found.iter().all(|one| one.needed_for == Need::Convenience));
-        assert!(found.iter().all(|one| one.mend.is_some()));
+        assert!(
+            found
+                .iter()
+                .all(|item| item.needed_for == Need::Convenience)
+        );
+        assert!(found.iter().all(|item| item.mend.is_some()));
         let found = items(&full());
-        assert!(found.iter().all(|one| one.mend.is_none()), "{found:?}");
+        assert!(found.iter().all(|item| item.mend.is_none()), "{found:?}");
     }
 }

@@ -1,18 +1,18 @@
-//! Who forbids user namespaces on a host, and the command that allows them.
+//! Finds the setting of a host that forbids user namespaces, and the command that allows them.
 
 use crate::plan::doctor::{Facts, NamespaceKind, check};
 use spec::diagnosis::{Item, Need};
 use spec::report::ErrorReport;
 
-/// Where the profile of `packaging/apparmor` expects the program.
+/// The paths in the profile of `packaging/apparmor`.
 const PROFILED_PROGRAMS: [&str; 2] = ["/usr/bin/runner", "/usr/local/bin/runner"];
-/// The label of a process that no profile of AppArmor is about.
+/// The label of a process without an AppArmor profile.
 const UNCONFINED: &str = "unconfined";
 
-/// What a host says about user namespaces; `None`: it has no such setting.
+/// Settings of a host about user namespaces; `None`: the host does not have the setting.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UserNamespaceSettings {
-    /// The caller is root of the host, whom no setting for others holds.
+    /// The caller is root of the host, to whom settings for ordinary users do not apply.
     pub privileged: bool,
     /// `user.max_user_namespaces`.
     pub count_max: Option<u64>,
@@ -20,9 +20,8 @@ pub struct UserNamespaceSettings {
     pub unprivileged_clone: Option<bool>,
     /// `kernel.apparmor_restrict_unprivileged_userns`, which Ubuntu's kernels have since 23.10.
     pub apparmor_restricts: Option<bool>,
-    /// AppArmor's label of this process, such as `unconfined` or `runner (unconfined)`.
+    /// The AppArmor label of this process, such as `unconfined` or `runner (unconfined)`.
     pub apparmor_label: Option<String>,
-    /// Whether SELinux enforces its policy.
     pub selinux_enforces: Option<bool>,
     pub program: String,
 }
@@ -35,7 +34,7 @@ pub struct Forbidding {
     pub mend: String,
 }
 
-/// All that forbid, the one that the kernel asks first at the top.
+/// All settings that forbid, in the order in which the kernel checks them.
 #[must_use]
 pub(crate) fn forbidding(settings: &UserNamespaceSettings) -> Vec<Forbidding> {
     let unprivileged = !settings.privileged;
@@ -50,7 +49,7 @@ pub(crate) fn forbidding(settings: &UserNamespaceSettings) -> Vec<Forbidding> {
     let apparmor = (unprivileged && settings.apparmor_restricts == Some(true))
         .then(|| by_apparmor(settings))
         .flatten();
-    // AppArmor's command ends with a comment, which would swallow one behind it.
+    // Last, because AppArmor's command ends with a comment.
     [count, clone, apparmor].into_iter().flatten().collect()
 }
 
@@ -61,67 +60,64 @@ fn by_apparmor(settings: &UserNamespaceSettings) -> Option<Forbidding> {
     if label == UNCONFINED {
         return Some(Forbidding {
             why: format!("{SETTING}, and no profile covers {}", settings.program),
-            mend: format!("{}{LOAD_PROFILE}", place(&settings.program)),
+            mend: format!("{}{LOAD_PROFILE}", install_command(&settings.program)),
         });
     }
-    // A profile in this mode forbids nothing, and is one that its owner wrote for this program.
+    // A profile in the mode `unconfined` forbids nothing.
     (mode != "unconfined)").then(|| Forbidding {
         why: format!("{SETTING}, and the profile `{profile}` may not allow them"),
-        mend: format!("add the rule `userns,` to the profile `{profile}`, and load it again"),
+        mend: format!("add the rule `userns,` to the profile `{profile}`, and reload it"),
     })
 }
 
 const LOAD_PROFILE: &str = "sudo install -m 0644 packaging/apparmor/runner /etc/apparmor.d/runner && \
                             sudo apparmor_parser -r /etc/apparmor.d/runner # from the sources";
 
-/// A profile knows programs by their path: where it expects none, the program is installed first.
-fn place(program: &str) -> String {
-    match PROFILED_PROGRAMS.contains(&program) {
-        true => String::new(),
-        false => {
-            let quoted = program.replace('\'', "'\\''");
-            format!("sudo install -m 0755 '{quoted}' /usr/local/bin/runner && ")
-        }
+/// Installs the program at a path that the profile covers; empty if it is at one.
+fn install_command(program: &str) -> String {
+    if PROFILED_PROGRAMS.contains(&program) {
+        return String::new();
     }
+    let quoted = program.replace('\'', "'\\''");
+    format!("sudo install -m 0755 '{quoted}' /usr/local/bin/runner && ")
 }
 
-/// The commands that allow them, one after the other; `None`: no setting forbids them.
+/// The commands of all settings, in order; `None`: no setting forbids user namespaces.
 #[must_use]
 pub fn mend(found: &[Forbidding]) -> Option<String> {
-    let mends: Vec<&str> = found.iter().map(|one| one.mend.as_str()).collect();
+    let mends: Vec<&str> = found.iter().map(|cause| cause.mend.as_str()).collect();
     (!mends.is_empty()).then(|| mends.join(" && "))
 }
 
-/// User namespaces: one that can be made is worth nothing where AppArmor forbids what is done in it.
-/// A run that failed for that is told these commands; one that failed for another reason says nothing
-/// of user namespaces.
-pub(super) fn judge(facts: &Facts, made: &Result<(), String>) -> Item {
+/// A namespace that can be made is useless if AppArmor forbids what is done in it. A run that failed
+/// for this reason has the same commands as its hint.
+pub(super) fn item(facts: &Facts, made: &Result<(), String>) -> Item {
     let forbidding = forbidding(&facts.user_namespaces);
-    let why: Vec<&str> = forbidding.iter().map(|one| one.why.as_str()).collect();
+    let why: Vec<&str> = forbidding.iter().map(|cause| cause.why.as_str()).collect();
     let mend = mend(&forbidding);
-    let blamed = |error: &ErrorReport| mend.is_some() && error.hint == mend;
-    let of_no_use = facts.sandbox.as_ref().is_err_and(blamed);
+    let has_same_hint = |error: &ErrorReport| mend.is_some() && error.hint == mend;
+    let is_useless = facts.sandbox.as_ref().is_err_and(has_same_hint);
     let (id, effect) = NamespaceKind::User.row();
-    let found = match (made, of_no_use) {
+    let found = match (made, is_useless) {
         (Ok(()), false) => Ok(effect.to_owned()),
-        (Ok(()), true) => Err(format!("of no use: {}", why.join("; "))),
+        (Ok(()), true) => Err(format!("useless: {}", why.join("; "))),
         (Err(errno), _) if why.is_empty() => Err(format!("cannot be made ({errno})")),
         (Err(errno), _) => Err(format!("cannot be made ({errno}): {}", why.join("; "))),
     };
     let mend = mend.unwrap_or_else(|| unexplained(&facts.user_namespaces).to_owned());
-    check(id, Need::Running, found, mend)
+    check(id, Need::Running, found, &mend)
 }
 
-/// What may forbid them where no setting says so.
+/// What may forbid user namespaces if no setting does.
 #[must_use]
 pub(crate) fn unexplained(settings: &UserNamespaceSettings) -> &'static str {
     match settings.selinux_enforces {
         Some(true) => {
-            "ausearch -m AVC -ts recent # SELinux enforces a policy: whether it denied user_namespace"
+            "ausearch -m AVC -ts recent # whether the SELinux policy denied user_namespace"
         }
         _ => {
-            "a filter of system calls or a container around this program forbids them: run it \
-             outside, or let the container make user namespaces"
+            "run it outside of the seccomp filter or container that forbids user namespaces, or let \
+             the container make them"
         }
     }
 }

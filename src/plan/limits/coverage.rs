@@ -1,12 +1,13 @@
-//! Which limits this host can hold, through what, and how strongly.
+//! Which limits this host can enforce, by which mechanism, and how strongly.
 
 use super::{LimitError, Limits};
-use spec::limits::{Coverage, HeldBy, Limit};
+use spec::limits::{Coverage, EnforcedBy, Limit};
 use spec::report::{Enforcement, EnforcementState};
 use spec::request::LimitsMode;
 
-/// Names the mechanism of each limit and refuses what this host cannot hold, as `mode` says: a
-/// stated limit that is absent, with `Require` one that is weaker too, with `BestEffort` none.
+/// Sets the mechanism of each limit and refuses what this host cannot enforce. `mode` decides what is
+/// refused: `Stated` a stated limit that is absent, `Require` also any that is weaker or absent,
+/// `BestEffort` nothing.
 ///
 /// # Errors
 /// [`LimitError::Unenforceable`].
@@ -20,12 +21,12 @@ pub(crate) fn apply_coverage(
         if report.effective.is_none() {
             continue;
         }
-        let axis = match report.limit.row().held_by {
-            HeldBy::Always(mechanism) => {
+        let axis = match report.limit.row().enforced_by {
+            EnforcedBy::Always(mechanism) => {
                 report.enforced_by = mechanism;
                 continue;
             }
-            HeldBy::Axis(axis) => axis,
+            EnforcedBy::Axis(axis) => axis,
         };
         let covered = coverage.iter().find(|covered| covered.axis == axis);
         let state = covered.map_or(EnforcementState::Absent, |covered| covered.state);
@@ -52,7 +53,7 @@ pub(crate) fn apply_coverage(
     Ok(enforcement)
 }
 
-/// Limits that somebody stated and that do not hold fully, with the axis that says why.
+/// Stated limits that are not fully enforced, each with the axis that says why.
 pub(crate) fn weaker_than_stated<'plan>(
     limits: &'plan Limits,
     enforcement: &'plan [Enforcement],
@@ -63,7 +64,7 @@ pub(crate) fn weaker_than_stated<'plan>(
         .filter(|report| report.requested.is_some())
         .filter_map(|report| {
             let axis = report.limit.axis()?;
-            let found = enforcement.iter().find(|one| one.axis == axis)?;
+            let found = enforcement.iter().find(|entry| entry.axis == axis)?;
             (found.state != EnforcementState::Enforced).then_some((report.limit, found))
         })
 }

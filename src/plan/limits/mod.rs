@@ -1,4 +1,4 @@
-//! The limits: who stated what, what holds, and whether this host can hold it.
+//! Limits: merges what flags, manifest, host policy and defaults state.
 #![forbid(unsafe_code)]
 
 mod coverage;
@@ -16,53 +16,50 @@ use spec::request::LimitOptions;
 pub(crate) use coverage::apply_coverage;
 pub(crate) use coverage::weaker_than_stated;
 
-/// Between the stop signal and SIGKILL where nobody states it.
+/// Default time between the stop signal and SIGKILL.
 pub(crate) const GRACE_DEFAULT: Duration = Duration::from_secs(2);
-/// Output of each stream that is captured where nobody states it.
+/// Default limit of each captured stream.
 pub(crate) const CAPTURE_BYTES_DEFAULT: u64 = 16 << 20;
-/// Memory that is left to processes when files fill the writable space.
+/// Memory that is left for processes when files fill the writable tmpfs.
 const MEMORY_NOT_FOR_FILES_BYTES: u64 = 32 << 20;
 
-/// What holds.
+/// The effective limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// In the units of the names; `None`: no limit.
     pub values: LimitValues,
     /// Between the stop signal and SIGKILL.
     pub grace: Duration,
-    /// Each of them for the report, mechanisms still to be named.
+    /// One for each limit. `apply_coverage` sets the mechanisms.
     pub reports: Vec<LimitReport>,
-    /// Limits that are lower than somebody stated.
+    /// One for each limit that is lower than stated.
     pub warnings: Vec<WarningReport>,
 }
 
 /// Why a limit is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
-    /// Nothing can run under it.
-    #[error("{} of {} is below {}, under which no program starts", limit.name(), limit.amount(*value), limit.amount(*least))]
+    #[error("{message}")]
     TooSmall {
         limit: Limit,
         value: u64,
-        least: u64,
+        message: String,
     },
     /// The caller states more than the host's configuration allows.
     #[error("{asked}, and {place} allows at most {maximum}")]
     AboveMaximum {
         limit: Limit,
-        /// The flag, or the key of the caller's manifest, and its value as people write it.
+        /// The flag or key of the caller's manifest, with its value.
         asked: String,
         maximum: String,
         /// `FILE:LINE` of the configuration.
         place: String,
     },
-    /// This host cannot hold it, or only weakly.
-    #[error("this host cannot hold the limit {axis}: {reason}")]
+    #[error("this host cannot enforce the limit {axis}: {reason}")]
     Unenforceable { axis: String, reason: String },
 }
 
 impl LimitError {
-    /// Stable.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -72,44 +69,47 @@ impl LimitError {
         }
     }
 
-    /// What to do.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            // A number without a unit is one of bytes.
+            // A size without a unit is bytes.
             Self::TooSmall { limit, value, .. } => {
                 let is_size = limit.name().ends_with("_bytes") && *value < 1 << 10;
-                is_size.then(|| format!("did you mean {value}m, which is {value} MiB?"))
+                (is_size && value << 20 >= limit.row().min)
+                    .then(|| format!("did you mean {value}m, which is {value} MiB?"))
             }
             Self::AboveMaximum { limit, place, .. } => Some(format!(
                 "state less, or raise maxima.{} in {place}",
                 limit.row().maximum.unwrap_or(limit.name())
             )),
+            // No mode of `--limits` changes this limit.
+            Self::Unenforceable { axis, .. } if axis == Limit::OpenFiles.name() => {
+                Some("state less, or raise the hard limit".to_owned())
+            }
             Self::Unenforceable { .. } => Some(
-                "see `runner doctor`; --limits=best-effort runs without what cannot be held"
+                "see `runner doctor`; --limits=best-effort runs without what cannot be enforced"
                     .to_owned(),
             ),
         }
     }
 }
 
-/// What of a run decides its limits besides those that somebody states.
+/// Facts of a run that decide defaults of limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunFacts {
     /// The manifest has a `sandbox` block, whose default wall time is shorter (AIP-36).
     pub has_sandbox_block: bool,
-    /// A person sits at the terminal (`-t`): no wall time unless somebody states one.
+    /// `-t`: the wall time is unlimited by default.
     pub has_terminal: bool,
-    /// The streams are kept for the report.
+    /// The streams are captured for the report.
     pub captured: bool,
-    /// The hard limit of open descriptors of this process (getrlimit(2)), which nobody here may
-    /// raise.
+    /// The hard limit of open descriptors of this process (getrlimit(2)), which the run cannot raise.
     pub open_files_hard: u64,
 }
 
-/// Merges what flags and manifest state: the strictest wins. Host policy bounds it, see [`Maxima`]:
-/// what the caller states is never lowered to a bound but refused, what a bundle's own manifest
-/// asks is lowered with a warning.
+/// Merges what flags and manifest state: the strictest wins. [`Maxima`] of the host policy bound the
+/// result: a higher value of the caller is refused, one of a bundle's own manifest is lowered with a
+/// warning.
 ///
 /// # Errors
 /// [`LimitError::TooSmall`], [`LimitError::AboveMaximum`].
@@ -121,7 +121,7 @@ pub fn merge(
     facts: RunFacts,
 ) -> Result<Limits, LimitError> {
     let open_files_stated = flags.values.get(Limit::OpenFiles);
-    if open_files_stated.is_some_and(|stated| facts.open_files_hard < stated) {
+    if open_files_stated.is_some_and(|stated| stated > facts.open_files_hard) {
         return Err(LimitError::Unenforceable {
             axis: Limit::OpenFiles.name().to_owned(),
             reason: format!(
@@ -142,13 +142,12 @@ pub fn merge(
         let default = default(limit, &merged, facts);
         let bound = bound(limit, &merged, maxima);
         let effective = merged.add(limit, &stated, default, bound)?;
-        let least = limit.row().least;
         if let Some(value) = effective {
-            if value < least {
+            if let Some(message) = limit.too_small(value) {
                 return Err(LimitError::TooSmall {
                     limit,
                     value,
-                    least,
+                    message,
                 });
             }
             merged.values.set(limit, value);
@@ -157,8 +156,7 @@ pub fn merge(
     Ok(merged)
 }
 
-/// What holds where nobody states `limit`; `None`: no limit. `earlier` are those before it in the
-/// table.
+/// The default of `limit`; `None`: no limit. `earlier` are the limits before it in the table.
 fn default(limit: Limit, earlier: &Limits, facts: RunFacts) -> Option<u64> {
     let default = limit.row().default;
     match limit {
@@ -177,7 +175,6 @@ fn default(limit: Limit, earlier: &Limits, facts: RunFacts) -> Option<u64> {
     }
 }
 
-/// The upper bound of `limit`, besides what everybody states.
 fn bound(limit: Limit, earlier: &Limits, maxima: &Maxima) -> Option<Bound> {
     match limit {
         Limit::Memory => Some(Bound::of(&maxima.memory_bytes, |bytes| *bytes)),
@@ -196,7 +193,7 @@ fn bound(limit: Limit, earlier: &Limits, maxima: &Maxima) -> Option<Bound> {
     }
 }
 
-/// Files in the writable space are memory: some is left to processes.
+/// Files in the writable tmpfs are memory: some of it is left for processes.
 fn memory_for_files(limits: &Limits) -> u64 {
     let memory_bytes = limits.memory_bytes();
     memory_bytes
@@ -205,7 +202,6 @@ fn memory_for_files(limits: &Limits) -> u64 {
         .max(memory_bytes / 4)
 }
 
-/// What the flag and the manifest state of `limit`.
 fn stated(
     limit: Limit,
     flag: Option<u64>,
@@ -228,19 +224,17 @@ fn stated(
         .collect()
 }
 
-/// An upper bound of one limit.
 struct Bound {
     value: u64,
     by: BoundBy,
 }
 
-/// Who sets a bound.
 enum BoundBy {
     /// The memory limit: files are memory.
     Memory,
-    /// This program, for a bundle's own manifest only.
+    /// This program. Applies to a bundle's own manifest, unless the caller states a limit too.
     BuiltIn,
-    /// The configuration, at `FILE:LINE`.
+    /// The configuration, with `FILE:LINE`.
     Configuration(String),
 }
 
@@ -264,17 +258,16 @@ impl Bound {
     }
 }
 
-/// A value and who states it.
 #[derive(Clone)]
 struct Stated {
     value: u64,
     source: String,
-    /// The caller: a flag, or a manifest that the caller gave.
+    /// By a flag, or by a manifest that the caller gave.
     by_caller: bool,
 }
 
 impl Limits {
-    /// Settles one limit and adds its rows.
+    /// Decides one limit and adds its report.
     fn add(
         &mut self,
         limit: Limit,
@@ -283,7 +276,7 @@ impl Limits {
         bound: Option<Bound>,
     ) -> Result<Option<u64>, LimitError> {
         let bound = bound.filter(|bound| match bound.by {
-            BoundBy::BuiltIn => stated.iter().any(|one| !one.by_caller),
+            BoundBy::BuiltIn => stated.iter().any(|entry| !entry.by_caller),
             BoundBy::Memory | BoundBy::Configuration(_) => true,
         });
         let sources = sources(stated, default, bound.as_ref());
@@ -296,24 +289,24 @@ impl Limits {
             })
         });
         let winner = match (winner, &bound) {
-            (winner, Some(bound)) => bounded(limit, stated, winner, bound)?,
+            (winner, Some(bound)) => apply_bound(limit, stated, winner, bound)?,
             (winner, None) => winner,
         };
         if let Some(winner) = &winner {
-            let wanted = stated
+            let requested = stated
                 .iter()
-                .filter(|one| one.source == FLAG)
+                .filter(|entry| entry.source == FLAG)
                 .chain(&stated_min)
-                .find(|wanted| winner.value < wanted.value);
-            if let Some(wanted) = wanted {
-                self.warnings.push(lowered(limit, wanted, winner));
+                .find(|requested| requested.value > winner.value);
+            if let Some(requested) = requested {
+                self.warnings.push(lowered(limit, requested, winner));
             }
         }
-        let limited = |value: u64| (value != UNLIMITED).then_some(value);
-        let effective = winner.as_ref().and_then(|winner| limited(winner.value));
+        let finite = |value: u64| (value != UNLIMITED).then_some(value);
+        let effective = winner.as_ref().and_then(|winner| finite(winner.value));
         self.reports.push(LimitReport {
             limit,
-            requested: stated_min.and_then(|stated| limited(stated.value)),
+            requested: stated_min.and_then(|stated| finite(stated.value)),
             effective,
             enforced_by: "none",
             source: winner.map_or_else(|| DEFAULT.to_owned(), |winner| winner.source),
@@ -328,27 +321,27 @@ impl Limits {
         self.values.get(Limit::Memory).unwrap_or_default()
     }
 
-    /// The value of a limit of time; `None`: no limit.
+    /// A time limit; `None`: no limit.
     #[must_use]
     pub fn time(&self, limit: Limit) -> Option<Duration> {
         self.values.get(limit).map(Duration::from_millis)
     }
 }
 
-/// All sources of a value, the bound last.
+/// All sources of a value, with the bound last.
 fn sources(stated: &[Stated], default: Option<u64>, bound: Option<&Bound>) -> Vec<LimitSource> {
     let row = |source: &str, value| LimitSource {
         source: source.to_owned(),
         value,
     };
-    let stated = stated.iter().map(|one| row(&one.source, one.value));
+    let stated = stated.iter().map(|entry| row(&entry.source, entry.value));
     let default = default.map(|value| row(DEFAULT, value));
     let bound = bound.map(|bound| row(bound.name(), bound.value));
     stated.chain(default).chain(bound).collect()
 }
 
-/// What holds of `winner` under `bound`.
-fn bounded(
+/// Applies `bound` to `winner`.
+fn apply_bound(
     limit: Limit,
     stated: &[Stated],
     winner: Option<Stated>,
@@ -357,13 +350,13 @@ fn bounded(
     if let BoundBy::Configuration(place) = &bound.by {
         let beyond = stated
             .iter()
-            .find(|one| one.by_caller && bound.value < one.value);
+            .find(|entry| entry.by_caller && entry.value > bound.value);
         if let Some(beyond) = beyond {
             return Err(LimitError::AboveMaximum {
                 limit,
                 asked: format!(
                     "{} asks for {}",
-                    who_states(limit, beyond),
+                    flag_or_key(limit, beyond),
                     amount_or_none(limit, beyond.value)
                 ),
                 maximum: limit.amount(bound.value),
@@ -377,15 +370,15 @@ fn bounded(
         by_caller: false,
     };
     Ok(match (winner, &bound.by) {
-        (Some(winner), BoundBy::BuiltIn) if winner.by_caller => Some(winner),
-        (Some(winner), _) if bound.value < winner.value => Some(of_bound),
+        // The caller states as much or more.
+        (winner, BoundBy::BuiltIn) if stated.iter().any(|entry| entry.by_caller) => winner,
+        (Some(winner), _) if winner.value > bound.value => Some(of_bound),
         (None, BoundBy::Configuration(_)) => Some(of_bound),
         (winner, _) => winner,
     })
 }
 
-/// The flag, or the key of the manifest.
-fn who_states(limit: Limit, stated: &Stated) -> String {
+fn flag_or_key(limit: Limit, stated: &Stated) -> String {
     match stated.source.as_str() {
         FLAG => limit.flag(),
         key => format!("`{key}`"),
@@ -399,7 +392,7 @@ fn amount_or_none(limit: Limit, value: u64) -> String {
     }
 }
 
-fn lowered(limit: Limit, wanted: &Stated, winner: &Stated) -> WarningReport {
+fn lowered(limit: Limit, requested: &Stated, winner: &Stated) -> WarningReport {
     let because = match winner.source.as_str() {
         by if by == Limit::Memory.name() => "files count as memory: raise --memory".to_owned(),
         BUILT_IN_MAXIMUM => format!(
@@ -407,15 +400,14 @@ fn lowered(limit: Limit, wanted: &Stated, winner: &Stated) -> WarningReport {
             limit.flag()
         ),
         HOST_POLICY => "the host's configuration allows no more".to_owned(),
-        FLAG => limit.flag(),
         key => format!("`{key}` of the manifest is stricter"),
     };
     WarningReport::new(
         "limit_lowered",
         format!(
-            "{} asks for {}, and {} holds: {because}",
-            who_states(limit, wanted),
-            amount_or_none(limit, wanted.value),
+            "{} asks for {}, but {} applies: {because}",
+            flag_or_key(limit, requested),
+            amount_or_none(limit, requested.value),
             limit.amount(winner.value),
         ),
     )
@@ -424,7 +416,8 @@ fn lowered(limit: Limit, wanted: &Stated, winner: &Stated) -> WarningReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spec::host_policy::{AtLine, HostPolicy, Statement};
+    use spec::host_config::{AtLine, Size, Statement, Time, WrittenMaxima};
+    use spec::host_policy::HostPolicy;
 
     const PLAIN: RunFacts = RunFacts {
         has_sandbox_block: false,
@@ -508,8 +501,16 @@ mod tests {
                 "runner.limits.memory_bytes",
                 0,
             ),
-            // The caller's flag is an answer to what the bundle asks.
+            // The caller's flag confirms what the bundle asks for.
             (memory(8 << 30), &asked, Origin::Bundle, 8 << 30, "flag", 0),
+            (
+                memory(65 << 30),
+                &asked,
+                Origin::Bundle,
+                64 << 30,
+                "runner.limits.memory_bytes",
+                1,
+            ),
         ] {
             let limits = merge(&flags, manifest, origin, &maxima(), PLAIN).expect("merged");
             assert_eq!(
@@ -527,14 +528,17 @@ mod tests {
     fn a_maximum_of_the_configuration_refuses_a_flag_beyond_it_and_says_where() {
         let file = Statement {
             origin: "/etc/runner/config.yaml".to_owned(),
-            memory_bytes: Some(AtLine {
-                value: 1 << 30,
-                line: 7,
-            }),
-            wall_time: Some(AtLine {
-                value: Duration::from_secs(60),
-                line: 8,
-            }),
+            maxima: WrittenMaxima {
+                memory: Some(AtLine {
+                    value: Size(1 << 30),
+                    line: 7,
+                }),
+                timeout: Some(AtLine {
+                    value: Time(Duration::from_secs(60)),
+                    line: 8,
+                }),
+                processes: None,
+            },
             ..Statement::default()
         };
         let maxima = spec::host_policy::merge(&[file]).0.maxima;
@@ -558,7 +562,7 @@ mod tests {
         let limits = merge(&LimitOptions::default(), &asked, Origin::Bundle).expect("merged");
         assert_eq!(limits.memory_bytes(), 1 << 30);
         assert_eq!(limits.warnings[0].code, "limit_lowered");
-        // A default is nobody's wish.
+        // Lowering a default is no warning.
         let limits = merge(&LimitOptions::default(), &[], Origin::Bundle).expect("merged");
         assert_eq!(limits.time(Limit::WallTime), Some(Duration::from_secs(60)));
         assert_eq!(source(&limits, Limit::WallTime), HOST_POLICY);
@@ -570,7 +574,7 @@ mod tests {
         let limits = merged(&memory(512 << 20), &[stated(Limit::Memory, 128 << 20)]);
         assert_eq!(
             limits.warnings[0].message,
-            "--memory asks for 512 MiB, and 128 MiB holds: `runner.limits.memory_bytes` of the manifest is stricter"
+            "--memory asks for 512 MiB, but 128 MiB applies: `runner.limits.memory_bytes` of the manifest is stricter"
         );
         let limits = merged(&memory(64 << 20), &[stated(Limit::Memory, 128 << 20)]);
         assert!(limits.warnings.is_empty());
@@ -614,6 +618,8 @@ mod tests {
         let flags = flag(Limit::OpenFiles, 1024);
         let refused = merge(&flags, &[], Origin::Caller, &maxima(), low).expect_err("refused");
         assert!(refused.to_string().contains("512"), "{refused}");
+        let hint = refused.hint().expect("a hint");
+        assert!(!hint.contains("best-effort"), "{hint}");
     }
 
     #[test]
@@ -640,7 +646,7 @@ mod tests {
         assert_eq!(limits.values.get(Limit::Disk), Some(224 << 20));
         assert_eq!(
             limits.warnings[0].message,
-            "--disk asks for 1024 GiB, and 224 MiB holds: files count as memory: raise --memory"
+            "--disk asks for 1024 GiB, but 224 MiB applies: files count as memory: raise --memory"
         );
         let flags = flag(Limit::Memory, 16 << 20);
         assert_eq!(merged(&flags, &[]).values.get(Limit::Disk), Some(8 << 20));
@@ -648,8 +654,10 @@ mod tests {
 
     #[test]
     fn limits_under_which_nothing_starts_are_refused() {
-        let flags = flag(Limit::Memory, 1);
-        assert!(merge(&flags, &[], Origin::Bundle, &maxima(), PLAIN).is_err());
+        for (bytes, hint) in [(1, None), (64, Some("did you mean 64m, which is 64 MiB?"))] {
+            let refused = merge(&memory(bytes), &[], Origin::Bundle, &maxima(), PLAIN);
+            assert_eq!(refused.expect_err("refused").hint().as_deref(), hint);
+        }
         let flags = flag(Limit::WallTime, 0);
         assert!(merge(&flags, &[], Origin::Bundle, &maxima(), PLAIN).is_err());
     }

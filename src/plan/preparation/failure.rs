@@ -1,25 +1,24 @@
-//! What a package client that failed says of the package, out of the end of what it wrote.
+//! Finds the missing package and the last lines in the log of a failed package client.
 
 use crate::plan::preparation::Kind;
 use spec::path::escape;
 
-/// Most lines of a log that are shown.
+/// Lines of a log that are shown.
 const LINES_MAX: usize = 20;
-/// Most bytes of it.
+/// Bytes of a log that are shown.
 const BYTES_MAX: usize = 4096;
-/// A longer name is none.
+/// Longer names are not shown: the limit of npm.
 const NAME_BYTES_MAX: usize = 214;
 
-/// What is known of a failed preparation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Failure {
     /// The package that the index does not have, escaped.
     pub package: Option<String>,
-    /// The end of what the client wrote, line for line, escaped.
+    /// The last lines of the log, escaped.
     pub tail: Vec<String>,
 }
 
-/// Reads the log of a client that failed. It is the words of a stranger.
+/// Reads the log of a failed client. The log is untrusted.
 #[must_use]
 pub fn explain(kind: Kind, log: &[u8]) -> Failure {
     let text = String::from_utf8_lossy(log);
@@ -37,7 +36,7 @@ pub fn explain(kind: Kind, log: &[u8]) -> Failure {
     for line in text.lines().rev().filter(|line| !line.trim().is_empty()) {
         let line = escape(line.trim_end().as_bytes());
         bytes += line.len();
-        if tail.len() == LINES_MAX || BYTES_MAX < bytes {
+        if tail.len() == LINES_MAX || bytes > BYTES_MAX {
             break;
         }
         tail.push(line);

@@ -1,8 +1,8 @@
-//! What has to be installed before a body of `engine: sandbox` starts, and how: one preparation
-//! run for each kind of package, each with one layer as its result.
+//! Plans the preparation runs that install packages before a body of `engine: sandbox` starts: one
+//! run for each kind of package. The result of each is one layer.
 //!
-//! A need, a lock file and a list of requirements are a stranger's. None of their text becomes part
-//! of a script: names are arguments, after `--`, and files are files.
+//! Needs, lock files and lists of requirements are untrusted. None of their text becomes part of a
+//! script: names are arguments after `--`, and files stay files.
 #![forbid(unsafe_code)]
 
 mod failure;
@@ -24,16 +24,15 @@ use spec::path::{RelPath, escape};
 use spec::preparation::{AptPolicy, PreparationPolicy};
 use spec::runner_report::UnsatisfiedNeed;
 
-/// Version of what a preparation makes of its needs. It changes when the same key would stand for
-/// another layer.
+/// Version of the scripts. Increase it when the same needs would give another layer.
 const RULES: u32 = 1;
-/// Where a run leaves its layer.
+/// Directory in which a run leaves its layer.
 pub const LAYER: &str = "/scratch/layer";
-/// Where a run leaves the archives of native packages.
+/// Directory in which a run leaves the archives of native packages.
 pub(crate) const DEBS: &str = "/scratch/debs";
-/// Where Python packages are, in the layer and for the body: `PYTHONUSERBASE`.
+/// Directory of Python packages, in the layer and for the body: `PYTHONUSERBASE`.
 pub const PYTHON: &str = "/opt/runner/python";
-/// Where npm packages are, in the layer and for the body.
+/// Directory of npm packages, in the layer and for the body.
 pub(crate) const NODE_MODULES: &str = "/node_modules";
 
 /// A kind of package, in the order in which they are installed.
@@ -47,10 +46,9 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them, in order.
     pub const ALL: [Self; 3] = [Self::Native, Self::Npm, Self::Pip];
 
-    /// As `needs` names it.
+    /// The name in `needs`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -60,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// The key of the host configuration that says where packages of this kind come from.
+    /// The key of the host configuration for the index of this kind.
     #[must_use]
     pub(crate) const fn policy_key(self) -> &'static str {
         match self {
@@ -70,7 +68,7 @@ impl Kind {
         }
     }
 
-    /// The program of the image without which nothing of this kind is installed.
+    /// The program of the image that installs this kind.
     #[must_use]
     pub const fn program(self) -> &'static str {
         match self {
@@ -81,48 +79,21 @@ impl Kind {
     }
 }
 
-/// What is missing, as the manifest says it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Missing {
-    /// Of `needs.native`.
-    pub native: Vec<String>,
-    /// Of `needs.npm`.
-    pub npm: Vec<String>,
-    /// Of `needs.pip`.
-    pub pip: Vec<String>,
-}
-
-impl Missing {
-    /// What has to be installed of what is not there; a language cannot be.
-    #[must_use]
-    pub fn of(unsatisfied: &[UnsatisfiedNeed]) -> Self {
-        let of_kind = |kind: Kind| {
-            let needs = unsatisfied.iter().filter(|need| need.kind == kind.word());
-            needs.map(|need| need.need.clone()).collect()
-        };
-        Self {
-            native: of_kind(Kind::Native),
-            npm: of_kind(Kind::Npm),
-            pip: of_kind(Kind::Pip),
-        }
-    }
-}
-
-/// The bundle's own lists of what it wants, which needs come on top of.
+/// The bundle's own lists of packages, which are installed in addition to the needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lists {
-    /// `package.json` and `package-lock.json`, where it has both and no `node_modules`.
+    /// `package.json` and `package-lock.json`, if it has both and no `node_modules`.
     pub npm: Option<(Vec<u8>, Vec<u8>)>,
-    /// `requirements.txt`, and behind it the lists that it names, each with its path in the bundle.
+    /// `requirements.txt`, then the lists that it names, each with its path in the bundle.
     pub pip: Option<Vec<(RelPath, Vec<u8>)>>,
 }
 
-/// What the packages are installed on, and who vouches for their indexes.
+/// What the packages are installed on, and what authenticates their indexes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ground {
+pub struct InstallContext {
     /// Digest of the image's manifest.
     pub image: String,
-    /// The image's architecture, as OCI names it.
+    /// The architecture of this host.
     pub architecture: String,
     /// The content of `preparation.ca_file`.
     pub certificates: Option<Vec<u8>>,
@@ -132,10 +103,10 @@ pub struct Ground {
     pub added_hosts: Vec<AddedHost>,
 }
 
-/// A file that a run is given.
+/// An input file of a preparation run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GivenFile {
-    /// Inside; absolute, below `/scratch`.
+pub struct StepFile {
+    /// Its absolute path inside, below `/scratch`.
     pub path: String,
     pub bytes: Vec<u8>,
 }
@@ -144,62 +115,47 @@ pub struct GivenFile {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     pub kind: Kind,
-    /// The needs that it is for; empty where it is for the bundle's own lists only.
+    /// The needs that it installs; empty if it installs the bundle's own lists only.
     pub needs: Vec<String>,
-    /// Where the packages come from.
+    /// URLs or lines of `sources.list` that the packages come from.
     pub from: Vec<String>,
-    /// Whom it may reach.
+    /// Hosts that it may reach.
     pub reach: Vec<EgressRule>,
-    /// Where some of those are, by the caller's word.
+    /// Addresses of those hosts from the caller's `--add-host`.
     pub added_hosts: Vec<AddedHost>,
     pub argv: Vec<Vec<u8>>,
-    /// What it is given.
-    pub files: Vec<GivenFile>,
+    pub files: Vec<StepFile>,
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
-    /// What its layer is kept under.
+    /// The key of its layer in the store.
     pub key: Digest,
 }
 
-/// Why nothing is installed.
+/// Why packages cannot be installed. Needs are as the manifest writes them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PreparationError {
-    /// The host names no index.
+    /// The host configuration has no index for this kind.
     #[error(
         "`runner.needs.{}` asks for {}, which neither the image nor the bundle has, and the host \
          configuration does not say where to install it from",
         kind.word(), shown(needs)
     )]
-    NoIndex {
-        /// What is asked for.
-        kind: Kind,
-        /// As the manifest says it.
-        needs: Vec<String>,
-    },
-    /// The bounds that hold leave nothing of the hosts of the index.
+    NoIndex { kind: Kind, needs: Vec<String> },
+    /// The host policy allows no host of the index.
     #[error(
-        "`runner.needs.{}` asks for {}, and the host configuration leaves nobody whom its \
-         preparation may reach", kind.word(), shown(needs)
+        "`runner.needs.{}` asks for {}, and the host configuration allows its preparation to reach \
+         no host", kind.word(), shown(needs)
     )]
-    NoReach {
-        /// What is asked for.
-        kind: Kind,
-        /// As the manifest says it.
-        needs: Vec<String>,
-    },
-    /// No name that could be asked of an index.
+    NoReach { kind: Kind, needs: Vec<String> },
+    /// Not a valid name of a package.
     #[error("`runner.needs.{}`: the need {} {problem}", kind.word(), escape(need.as_bytes()))]
     Need {
-        /// What is asked for.
         kind: Kind,
-        /// As the manifest says it.
         need: String,
-        /// What is wrong with it.
         problem: String,
     },
 }
 
 impl PreparationError {
-    /// Stable.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -209,18 +165,17 @@ impl PreparationError {
         }
     }
 
-    /// What to do.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoIndex { kind, .. } => Some(format!(
-                "add `{}` to the host configuration, name an image that has it, or bring it in \
+                "add `{}` to the host configuration, name an image that has it, or put it into \
                  the bundle",
                 kind.policy_key()
             )),
             Self::NoReach { .. } => Some(
-                "an index has to stand in `preparation: {allow: […]}` where that is stated, and in \
-                 `egress: {allow: […]}` of every file before the one that states the index"
+                "add the index to `preparation: {allow: […]}` if that is set, and to \
+                 `egress: {allow: […]}` of every file before the one that sets the index"
                     .to_owned(),
             ),
             Self::Need { .. } => None,
@@ -230,26 +185,27 @@ impl PreparationError {
 
 fn shown(needs: &[String]) -> String {
     let needs: Vec<String> = needs.iter().map(|need| escape(need.as_bytes())).collect();
-    match needs.is_empty() {
-        true => "what the bundle lists".to_owned(),
-        false => needs.join(", "),
+    if needs.is_empty() {
+        "what the bundle lists".to_owned()
+    } else {
+        needs.join(", ")
     }
 }
 
-/// The runs that install what is missing, in order. A bundle's own lists are installed too, where
-/// the host says from where.
+/// The runs that install the packages among `unsatisfied`, in order. A bundle's own lists are installed
+/// too, if the host configuration has an index for them.
 ///
 /// # Errors
-/// [`PreparationError`]: the first need that cannot be met.
+/// [`PreparationError`] for the first need that cannot be met.
 pub fn steps(
-    missing: &Missing,
+    unsatisfied: &[UnsatisfiedNeed],
     lists: &Lists,
-    ground: &Ground,
+    context: &InstallContext,
     policy: &PreparationPolicy,
 ) -> Result<Vec<Step>, PreparationError> {
     let mut steps: Vec<Step> = Vec::new();
     for kind in Kind::ALL {
-        let needs = checked(kind, missing)?;
+        let needs = package_names(kind, unsatisfied)?;
         let listed = match kind {
             Kind::Native => false,
             Kind::Npm => lists.npm.is_some(),
@@ -258,23 +214,23 @@ pub fn steps(
         if needs.is_empty() && !listed {
             continue;
         }
-        let Some(place) = Place::of(kind, policy, ground) else {
+        let Some(index) = Index::of(kind, policy, context) else {
             if needs.is_empty() {
                 continue;
             }
             return Err(PreparationError::NoIndex { kind, needs });
         };
-        if place.reach.is_empty() {
+        if index.reach.is_empty() {
             return Err(PreparationError::NoReach { kind, needs });
         }
         let native = steps.first().filter(|first| first.kind == Kind::Native);
         let below = native.map(|first| first.key.to_string());
-        steps.push(place.step(kind, needs, lists, ground, policy, below));
+        steps.push(index.step(kind, needs, lists, context, policy, below));
     }
     Ok(steps)
 }
 
-/// What the bundle lists and nobody says where to install from: its runs begin without it.
+/// Lists of the bundle for which the host has no index. Its runs start without those packages.
 #[must_use]
 pub(crate) fn not_installed(
     lists: &Lists,
@@ -287,16 +243,16 @@ pub(crate) fn not_installed(
     npm.into_iter().chain(pip).collect()
 }
 
-/// The needs of one kind, each of which can be an argument and nothing else.
-fn checked(kind: Kind, missing: &Missing) -> Result<Vec<String>, PreparationError> {
-    let needs = match kind {
-        Kind::Native => &missing.native,
-        Kind::Npm => &missing.npm,
-        Kind::Pip => &missing.pip,
-    };
-    for need in needs {
+/// The needs of one kind, each checked to be a plain name of a package.
+fn package_names(
+    kind: Kind,
+    unsatisfied: &[UnsatisfiedNeed],
+) -> Result<Vec<String>, PreparationError> {
+    let of_kind = unsatisfied.iter().filter(|need| need.kind == kind.word());
+    let needs: Vec<String> = of_kind.map(|need| need.need.clone()).collect();
+    for need in &needs {
         let problem = match kind {
-            // apt-get reads `name-` as a wish to remove, `name:arch` and `name/suite` as others.
+            // apt-get removes `name-`, and treats `name:arch` and `name/suite` specially.
             Kind::Native => (!is_package_name(need) || need.ends_with('-') || need.contains(':'))
                 .then(|| "is no Debian name such as ffmpeg".to_owned()),
             Kind::Npm => problem(npm::Requirement::parse(need).err()),
@@ -311,37 +267,41 @@ fn checked(kind: Kind, missing: &Missing) -> Result<Vec<String>, PreparationErro
             });
         }
     }
-    Ok(needs.clone())
+    Ok(needs)
 }
 
 fn problem(error: Option<NeedError>) -> Option<String> {
     error.map(|error| error.to_string())
 }
 
-/// Where packages of a kind come from.
-struct Place<'policy> {
+/// The source of the packages of one kind.
+struct Index<'policy> {
     from: Vec<String>,
     reach: Vec<EgressRule>,
     apt: Option<&'policy AptPolicy>,
-    /// The one URL, and the host in it that is believed without TLS.
-    index: Option<(&'policy str, Option<String>)>,
+    /// Its URL, and the host of the URL if it is trusted without TLS.
+    url: Option<(&'policy str, Option<String>)>,
     certificates: Option<&'policy [u8]>,
     keys: Option<&'policy [u8]>,
 }
 
-impl<'policy> Place<'policy> {
-    fn of(kind: Kind, policy: &'policy PreparationPolicy, ground: &'policy Ground) -> Option<Self> {
-        let certificates = ground.certificates.as_deref();
+impl<'policy> Index<'policy> {
+    fn of(
+        kind: Kind,
+        policy: &'policy PreparationPolicy,
+        context: &'policy InstallContext,
+    ) -> Option<Self> {
+        let certificates = context.certificates.as_deref();
         let index = match kind {
             Kind::Native => {
                 let apt = policy.apt.as_ref()?;
                 return Some(Self {
-                    from: apt.sources.iter().map(|one| one.line.clone()).collect(),
+                    from: apt.sources.iter().map(|row| row.line.clone()).collect(),
                     reach: apt.reach.clone(),
                     apt: Some(apt),
-                    index: None,
+                    url: None,
                     certificates,
-                    keys: ground.keys.as_deref(),
+                    keys: context.keys.as_deref(),
                 });
             }
             Kind::Npm => policy.npm.as_ref()?,
@@ -352,7 +312,7 @@ impl<'policy> Place<'policy> {
             from: vec![index.url.text.clone()],
             reach: index.reach.clone(),
             apt: None,
-            index: Some((&index.url.text, plain)),
+            url: Some((&index.url.text, plain)),
             certificates,
             keys: None,
         })
@@ -363,13 +323,13 @@ impl<'policy> Place<'policy> {
         kind: Kind,
         needs: Vec<String>,
         lists: &Lists,
-        ground: &Ground,
+        context: &InstallContext,
         policy: &PreparationPolicy,
         below: Option<String>,
     ) -> Step {
         let files = self.files(kind, lists);
         let is_reached = |host: &&AddedHost| self.reach.iter().any(|rule| rule.names(&host.name));
-        let added_hosts: Vec<AddedHost> = ground
+        let added_hosts: Vec<AddedHost> = context
             .added_hosts
             .iter()
             .filter(is_reached)
@@ -378,12 +338,12 @@ impl<'policy> Place<'policy> {
         let key = Digest::of(&key_text(&Key {
             rules: RULES,
             kind,
-            image: &ground.image,
-            architecture: &ground.architecture,
+            image: &context.image,
+            architecture: &context.architecture,
             below,
             from: &self.from,
-            // What a script of a package could reach, and who was believed: a layer that was made
-            // while more was allowed is not taken for one that is made while less is.
+            // What a script of a package could reach and which hosts were trusted: a layer that was
+            // made while more was allowed must not be reused when less is.
             reach: shown_all(&self.reach),
             private: shown_all(&policy.allow_private),
             added_hosts: shown_all(&added_hosts),
@@ -400,8 +360,8 @@ impl<'policy> Place<'policy> {
             .chain(needs.iter().map(String::as_str))
             .map(|word| word.as_bytes().to_vec())
             .collect();
-        let index = self
-            .index
+        let url = self
+            .url
             .as_ref()
             .map(|(url, plain)| (*url, plain.as_deref()));
         Step {
@@ -410,19 +370,19 @@ impl<'policy> Place<'policy> {
             reach: self.reach,
             added_hosts,
             argv,
-            environment: environment(kind, index, self.certificates.is_some()),
+            environment: environment(kind, url, self.certificates.is_some()),
             files,
             key,
             needs,
         }
     }
 
-    fn files(&self, kind: Kind, lists: &Lists) -> Vec<GivenFile> {
-        let file = |path: &str, bytes: &[u8]| GivenFile {
+    fn files(&self, kind: Kind, lists: &Lists) -> Vec<StepFile> {
+        let file = |path: &str, bytes: &[u8]| StepFile {
             path: path.to_owned(),
             bytes: bytes.to_vec(),
         };
-        let mut files: Vec<GivenFile> = Vec::new();
+        let mut files: Vec<StepFile> = Vec::new();
         if let Some(bytes) = self.certificates {
             files.push(file(script::CERTIFICATES, bytes));
         }
@@ -431,7 +391,7 @@ impl<'policy> Place<'policy> {
             if let (Some(name), Some(bytes)) = (keys, self.keys) {
                 files.push(file(name, bytes));
             }
-            let lines: Vec<&str> = apt.sources.iter().map(|one| one.line.as_str()).collect();
+            let lines: Vec<&str> = apt.sources.iter().map(|row| row.line.as_str()).collect();
             if !lines.is_empty() {
                 let text = lines.join("\n") + "\n";
                 files.push(file(script::SOURCES, text.as_bytes()));
@@ -458,7 +418,7 @@ impl<'policy> Place<'policy> {
     }
 }
 
-/// What decides a layer.
+/// Everything that decides the content of a layer.
 #[derive(Serialize)]
 struct Key<'step> {
     rules: u32,
@@ -480,7 +440,7 @@ fn shown_all(all: &[impl ToString]) -> Vec<String> {
 
 /// The same text for the same key: fields in one order, no white space.
 fn key_text(key: &Key<'_>) -> Vec<u8> {
-    // Text, numbers and lists only: nothing that JSON cannot hold.
+    // Strings, numbers and lists only: this cannot fail.
     serde_json::to_vec(key).unwrap_or_default()
 }
 

@@ -1,43 +1,45 @@
-//! What a list of Python requirements names besides packages: other lists of the bundle, by `-r` and
-//! `-c`. They go into the preparation run with it, and into the key of its layer.
+//! Finds the lists that a list of Python requirements includes with `-r` and `-c`. They become inputs
+//! of the preparation run and part of the key of its layer.
 
 use spec::path::{RelPath, escape};
 
 /// The options that name another list (pip's requirements file format).
 const OPTIONS: [&str; 4] = ["-r", "-c", "--requirement", "--constraint"];
 
-/// Why a list cannot be followed.
+/// Why an included list is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RequirementsError {
-    /// A URL: nobody vouches for what it is when the layer is made again.
+    /// A URL: its content may change before the layer is made again.
     #[error("names the list {0}; expected a file of the bundle")]
     Url(String),
-    /// A path that leaves the bundle, or none at all.
+    /// A path that leaves the bundle, or no path.
     #[error("names the list {0}, which is not a path inside of the bundle")]
     Outside(String),
 }
 
-/// The lists that `text` names, where `text` is the content of the file `path` of a bundle. What is
-/// no list's name is pip's to judge.
+/// The lists that the file `path` of a bundle, with content `text`, includes. All other lines are left
+/// to pip.
 ///
 /// # Errors
-/// [`RequirementsError`], for the first that is no file of a bundle.
+/// [`RequirementsError`] for the first list that is not a path in the bundle.
 pub(crate) fn named_lists(path: &RelPath, text: &[u8]) -> Result<Vec<RelPath>, RequirementsError> {
     let text = String::from_utf8_lossy(text)
         .replace("\\\r\n", "")
         .replace("\\\n", "");
     let names = text.lines().filter_map(named);
-    names.map(|name| inside(path, name)).collect()
+    names.map(|name| resolve(path, name)).collect()
 }
 
-/// What the line names as a list.
+/// The list that the line includes.
 fn named(line: &str) -> Option<&str> {
     let line = line.trim();
-    let line = line.find(" #").map_or(line, |comment| &line[..comment]);
+    let is_comment = |at: &usize| line[..*at].ends_with(char::is_whitespace);
+    let comment = line.match_indices('#').map(|(at, _)| at).find(is_comment);
+    let line = &line[..comment.unwrap_or(line.len())];
     let rest = OPTIONS.into_iter().find_map(|option| {
         let rest = line.strip_prefix(option)?;
         let is_whole = rest.starts_with(['=', ' ', '\t']);
-        // `-rFILE` is one too, `--requirementFILE` is none.
+        // `-rFILE` is valid, `--requirementFILE` is not.
         (is_whole || !option.starts_with("--")).then_some(rest)
     })?;
     let name = rest.trim_start_matches(['=', ' ', '\t']).trim_end();
@@ -45,8 +47,8 @@ fn named(line: &str) -> Option<&str> {
     Some(quoted('"').or_else(|| quoted('\'')).unwrap_or(name))
 }
 
-/// `name`, which is relative to the directory of the list that names it.
-fn inside(list: &RelPath, name: &str) -> Result<RelPath, RequirementsError> {
+/// Resolves `name` relative to the directory of `list`.
+fn resolve(list: &RelPath, name: &str) -> Result<RelPath, RequirementsError> {
     let shown = || escape(name.as_bytes());
     if name.contains("://") || name.starts_with("file:") {
         return Err(RequirementsError::Url(shown()));
@@ -86,6 +88,7 @@ mod tests {
             ("-r a.txt\n", &["a.txt"]),
             ("-ra.txt", &["a.txt"]),
             ("  -c  'a b.txt' # why\r\n", &["a b.txt"]),
+            ("-r a#1.txt\t# why", &["a#1.txt"]),
             (
                 "--requirement=a.txt\n--constraint \"b.txt\"",
                 &["a.txt", "b.txt"],

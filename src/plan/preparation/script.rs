@@ -1,15 +1,15 @@
-//! The scripts of preparation runs, their variables, and apt's configuration.
+//! The scripts of preparation runs, their environment, and apt's configuration.
 
 use crate::plan::preparation::Kind;
 
-/// Certificates that vouch for the indexes.
+/// Certificate authorities of the indexes.
 pub(super) const CERTIFICATES: &str = "/scratch/in/certificates.pem";
 pub(super) const SOURCES: &str = "/scratch/in/sources.list";
-/// The bundle's lists of Python packages, at their paths.
+/// Directory of the bundle's lists of Python packages, at their paths in the bundle.
 pub(super) const LISTS: &str = "/scratch/in/lists";
 pub(super) const APT_CONF: &str = "/scratch/in/apt.conf";
 
-/// Everything of apt's lies below /scratch: the root may be read-only.
+/// All files of apt are below /scratch, because the root may be read-only.
 const NATIVE: &str = r#"set -eu
 exec 2>&1
 mkdir -p /scratch/debs/partial /scratch/apt/lists/partial /scratch/apt/cache /scratch/apt/log
@@ -35,7 +35,7 @@ fi
 if [ "$#" -gt 0 ]; then python3 -m pip install --user -- "$@"; fi
 "#;
 
-/// What `sh -c` runs. Needs are its arguments.
+/// The text for `sh -c`. Needs are its arguments.
 pub(super) const fn script(kind: Kind) -> &'static str {
     match kind {
         Kind::Native => NATIVE,
@@ -44,19 +44,20 @@ pub(super) const fn script(kind: Kind) -> &'static str {
     }
 }
 
-/// Where apt finds keys that were exported as text, or as bytes: it goes by the name.
+/// The path of the keys. apt tells text from binary keys by the suffix.
 pub(super) fn keys_name(bytes: &[u8]) -> &'static str {
-    match bytes.starts_with(b"-----BEGIN") {
-        true => "/scratch/in/keys/host.asc",
-        false => "/scratch/in/keys/host.gpg",
+    if bytes.starts_with(b"-----BEGIN") {
+        "/scratch/in/keys/host.asc"
+    } else {
+        "/scratch/in/keys/host.gpg"
     }
 }
 
-/// apt's configuration: the host's sources and keys where it states them, nothing of what it does
-/// outside /scratch, and no package that nobody signed.
+/// apt's configuration: the host's sources and keys if it states them, no writes outside /scratch, and
+/// no unsigned package.
 pub(super) fn apt_conf(has_sources: bool, has_keys: bool, has_certificates: bool) -> String {
     let mut lines = vec![
-        // apt's own user is not to be had inside.
+        // apt's own user is not mapped inside.
         r#"APT::Sandbox::User "root""#.to_owned(),
         r#"APT::Get::AllowUnauthenticated "false""#.to_owned(),
         r#"Acquire::AllowInsecureRepositories "false""#.to_owned(),
@@ -76,7 +77,7 @@ pub(super) fn apt_conf(has_sources: bool, has_keys: bool, has_certificates: bool
         r#"Dir::Cache "/scratch/apt/cache""#.to_owned(),
         r#"Dir::Cache::archives "/scratch/debs""#.to_owned(),
         r#"Dir::Log "/scratch/apt/log""#.to_owned(),
-        // The image's own database may not be writable, and nothing of it is written.
+        // The image's database may be read-only, and is not written.
         r#"Debug::NoLocking "true""#.to_owned(),
     ];
     if has_sources {
@@ -93,7 +94,7 @@ pub(super) fn apt_conf(has_sources: bool, has_keys: bool, has_certificates: bool
     lines.iter().map(|line| format!("{line};\n")).collect()
 }
 
-/// The variables of a run. `index`: its URL, and the host in it that is believed without TLS.
+/// The variables of a run. `index`: its URL, and the host of the URL if it is trusted without TLS.
 pub(super) fn environment(
     kind: Kind,
     index: Option<(&str, Option<&str>)>,
@@ -113,7 +114,7 @@ pub(super) fn environment(
             ("npm_config_fund", "false"),
             ("npm_config_update_notifier", "false"),
             ("npm_config_progress", "false"),
-            // A registry that does not answer is one that is down.
+            // Give up early on a registry that does not answer.
             ("npm_config_fetch_retries", "1"),
             ("npm_config_fetch_retry_mintimeout", "1000"),
             ("npm_config_fetch_timeout", "60000"),
@@ -127,7 +128,7 @@ pub(super) fn environment(
             ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
             ("PIP_NO_WARN_SCRIPT_LOCATION", "1"),
             ("PIP_ROOT_USER_ACTION", "ignore"),
-            // The packages go into a layer of their own, whoever else keeps the image's.
+            // Packages go into a layer of their own, not among those of the system.
             ("PIP_BREAK_SYSTEM_PACKAGES", "1"),
             ("PIP_RETRIES", "1"),
             ("PIP_DEFAULT_TIMEOUT", "30"),

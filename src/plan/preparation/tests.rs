@@ -1,12 +1,13 @@
-//! What runs are planned, what reaches them of a stranger's words, and what their keys depend on.
+//! Which runs are planned, how untrusted text reaches them, and what decides their keys.
 
 use super::*;
+use spec::host_config::{Statement, WrittenApt, WrittenNpm, WrittenPip, WrittenPreparation};
 use spec::host_name::HostName;
-use spec::host_policy::{self, Statement};
-use spec::preparation::{AptSource, IndexUrl, PreparationStatement};
+use spec::host_policy;
+use spec::preparation::{AptSource, IndexUrl};
 use spec::sources_policy::IpRange;
 
-fn policy(state: impl Fn(&mut PreparationStatement)) -> PreparationPolicy {
+fn policy(state: impl Fn(&mut WrittenPreparation)) -> PreparationPolicy {
     let mut file = Statement::default();
     state(&mut file.preparation);
     host_policy::merge(&[file]).0.preparation
@@ -16,29 +17,38 @@ fn everything() -> PreparationPolicy {
     policy(|stated| {
         let source = "deb http://deb.example.org/debian trixie main";
         let source = AptSource::parse(source).expect("a source");
-        stated.apt = Some((vec![source], None));
-        stated.npm = IndexUrl::parse("https://registry.example.org/").ok();
-        stated.pip = IndexUrl::parse("http://index.example.org:8080/simple/").ok();
+        let url = |text| IndexUrl::parse(text).expect(text);
+        stated.apt = Some(WrittenApt {
+            sources: vec![source],
+            trusted_keys: None,
+        });
+        stated.npm = Some(WrittenNpm {
+            registry: url("https://registry.example.org/"),
+        });
+        stated.pip = Some(WrittenPip {
+            index: url("http://index.example.org:8080/simple/"),
+        });
     })
 }
 
-fn owned(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
+fn missing(native: &[&str], npm: &[&str], pip: &[&str]) -> Vec<UnsatisfiedNeed> {
+    [("native", native), ("npm", npm), ("pip", pip)]
+        .iter()
+        .flat_map(|(kind, needs)| {
+            needs.iter().map(|need| UnsatisfiedNeed {
+                kind,
+                need: (*need).to_owned(),
+                reason: String::new(),
+            })
+        })
+        .collect()
 }
 
-fn missing(native: &[&str], npm: &[&str], pip: &[&str]) -> Missing {
-    Missing {
-        native: owned(native),
-        npm: owned(npm),
-        pip: owned(pip),
-    }
-}
-
-fn ground() -> Ground {
-    Ground {
+fn context() -> InstallContext {
+    InstallContext {
         image: "sha256:image".to_owned(),
         architecture: "amd64".to_owned(),
-        ..Ground::default()
+        ..InstallContext::default()
     }
 }
 
@@ -60,7 +70,7 @@ fn kinds(steps: &[Step]) -> Vec<&'static str> {
 
 #[test]
 fn one_run_for_each_kind_that_something_is_missing_of_or_listed() {
-    let none = Missing::default();
+    let none = Vec::new();
     let empty = Lists::default();
     for (missing, lists, expected) in [
         (&none, &empty, &[][..]),
@@ -73,7 +83,7 @@ fn one_run_for_each_kind_that_something_is_missing_of_or_listed() {
         ),
         (&missing(&[], &["greeting"], &[]), &lists(), &["npm", "pip"]),
     ] {
-        let found = steps(missing, lists, &ground(), &everything()).expect("planned");
+        let found = steps(missing, lists, &context(), &everything()).expect("planned");
         assert_eq!(kinds(&found), expected);
     }
 }
@@ -86,13 +96,12 @@ fn a_need_is_refused_and_a_list_left_out_where_nobody_names_an_index() {
         (missing(&[], &["greeting"], &[]), "npm"),
         (missing(&[], &[], &["greeting"]), "pip"),
     ] {
-        let error = steps(&missing, &lists(), &ground(), &nothing).expect_err("no index");
+        let error = steps(&missing, &lists(), &context(), &nothing).expect_err("no index");
         assert_eq!(error.code(), "needs_unsatisfied");
         let hint = error.hint().expect("a hint");
         assert!(hint.contains(&format!("preparation: {{{key}: ")), "{hint}");
     }
-    let none = Missing::default();
-    assert_eq!(steps(&none, &lists(), &ground(), &nothing), Ok(Vec::new()));
+    assert_eq!(steps(&[], &lists(), &context(), &nothing), Ok(Vec::new()));
     let left_out = not_installed(&lists(), &nothing);
     assert_eq!(
         left_out,
@@ -111,7 +120,7 @@ fn a_policy_that_leaves_nobody_to_reach_says_so() {
         npm.reach.clear();
     }
     let missing = missing(&[], &["greeting"], &[]);
-    let error = steps(&missing, &Lists::default(), &ground(), &policy).expect_err("nobody");
+    let error = steps(&missing, &Lists::default(), &context(), &policy).expect_err("nobody");
     assert_eq!(error.code(), "preparation_egress");
 }
 
@@ -144,23 +153,9 @@ fn a_need_that_could_be_more_than_a_name_is_refused() {
         "./x",
         "x;os_name=='a'",
     ];
-    let one = |need: &&str| vec![(*need).to_owned()];
-    let all = native
-        .iter()
-        .map(|need| Missing {
-            native: one(need),
-            ..Missing::default()
-        })
-        .chain(npm.iter().map(|need| Missing {
-            npm: one(need),
-            ..Missing::default()
-        }))
-        .chain(pip.iter().map(|need| Missing {
-            pip: one(need),
-            ..Missing::default()
-        }));
-    for missing in all {
-        let found = steps(&missing, &Lists::default(), &ground(), &everything());
+    for need in missing(&native, &npm, &pip) {
+        let missing = [need];
+        let found = steps(&missing, &Lists::default(), &context(), &everything());
         let error = found.expect_err("no name");
         assert_eq!(error.code(), "needs_invalid", "{missing:?}");
     }
@@ -172,17 +167,13 @@ fn what_a_stranger_wrote_is_an_argument_or_a_file_and_never_part_of_a_script() {
         npm: Some((b"$(id)".to_vec(), b"`id`".to_vec())),
         pip: Some(vec![list("requirements.txt", "; id"), list("$(id)", "x")]),
     };
-    let missing = missing(&["libc++-dev"], &["a@1||2"], &["b[c]>=1,<2"]);
-    let found = steps(&missing, &hostile, &ground(), &everything()).expect("planned");
+    let needs = missing(&["libc++-dev"], &["a@1||2"], &["b[c]>=1,<2"]);
+    let found = steps(&needs, &hostile, &context(), &everything()).expect("planned");
     for step in &found {
         let harmless = steps(
-            &Missing {
-                native: owned(&["x"]),
-                npm: owned(&["x"]),
-                pip: owned(&["x"]),
-            },
+            &missing(&["x"], &["x"], &["x"]),
             &Lists::default(),
-            &ground(),
+            &context(),
             &everything(),
         )
         .expect("planned");
@@ -198,7 +189,7 @@ fn what_a_stranger_wrote_is_an_argument_or_a_file_and_never_part_of_a_script() {
 #[test]
 fn each_run_reaches_its_own_index_and_believes_only_whom_the_host_says() {
     let missing = missing(&["tidy"], &["greeting"], &["greeting"]);
-    let found = steps(&missing, &Lists::default(), &ground(), &everything()).expect("planned");
+    let found = steps(&missing, &Lists::default(), &context(), &everything()).expect("planned");
     let reach: Vec<String> = found
         .iter()
         .map(|step| step.reach.iter().map(ToString::to_string).collect())
@@ -228,10 +219,10 @@ fn each_run_reaches_its_own_index_and_believes_only_whom_the_host_says() {
         variable(pip, "PIP_TRUSTED_HOST").as_deref(),
         Some("index.example.org")
     );
-    let vouched = Ground {
+    let vouched = InstallContext {
         certificates: Some(b"-----BEGIN CERTIFICATE-----".to_vec()),
         keys: Some(b"-----BEGIN PGP PUBLIC KEY BLOCK-----".to_vec()),
-        ..ground()
+        ..context()
     };
     let found = steps(&missing, &Lists::default(), &vouched, &everything()).expect("planned");
     for step in &found {
@@ -256,47 +247,49 @@ fn each_run_reaches_its_own_index_and_believes_only_whom_the_host_says() {
 #[test]
 fn a_layer_is_kept_under_all_that_decides_it() {
     let wanted = || missing(&["tidy"], &["greeting"], &["greeting"]);
-    let keys = |missing: &Missing, lists: &Lists, ground: &Ground, policy: &PreparationPolicy| {
-        let found = steps(missing, lists, ground, policy).expect("planned");
+    let keys = |missing: &[UnsatisfiedNeed],
+                lists: &Lists,
+                context: &InstallContext,
+                policy: &PreparationPolicy| {
+        let found = steps(missing, lists, context, policy).expect("planned");
         let keys: Vec<Digest> = found.iter().map(|step| step.key).collect();
         [keys[0], keys[1], keys[2]]
     };
-    let first = keys(&wanted(), &lists(), &ground(), &everything());
-    assert_eq!(first, keys(&wanted(), &lists(), &ground(), &everything()));
+    let first = keys(&wanted(), &lists(), &context(), &everything());
+    assert_eq!(first, keys(&wanted(), &lists(), &context(), &everything()));
     let changes = |other: [Digest; 3]| [0, 1, 2].map(|at: usize| other[at] != first[at]);
-    let elsewhere = || Ground {
+    let elsewhere = || InstallContext {
         image: "sha256:other".to_owned(),
-        ..ground()
+        ..context()
     };
     assert_eq!(
         changes(keys(&wanted(), &lists(), &elsewhere(), &everything())),
         [true; 3]
     );
-    let arm = || Ground {
+    let arm = || InstallContext {
         architecture: "arm64".to_owned(),
-        ..ground()
+        ..context()
     };
     assert_eq!(
         changes(keys(&wanted(), &lists(), &arm(), &everything())),
         [true; 3]
     );
-    // What is built may have been linked against what is below.
+    // A package may be linked against the native packages below it.
     let mut other = wanted();
-    other.native.push("zip".to_owned());
+    other.extend(missing(&["zip"], &[], &[]));
     assert_eq!(
-        changes(keys(&other, &lists(), &ground(), &everything())),
+        changes(keys(&other, &lists(), &context(), &everything())),
         [true; 3]
     );
-    let mut other = wanted();
-    other.pip = owned(&["greeting==1"]);
+    let other = missing(&["tidy"], &["greeting"], &["greeting==1"]);
     assert_eq!(
-        changes(keys(&other, &lists(), &ground(), &everything())),
+        changes(keys(&other, &lists(), &context(), &everything())),
         [false, false, true]
     );
     let mut locked = lists();
     locked.npm = Some((b"{}".to_vec(), b"{\"lockfileVersion\":2}".to_vec()));
     assert_eq!(
-        changes(keys(&wanted(), &locked, &ground(), &everything())),
+        changes(keys(&wanted(), &locked, &context(), &everything())),
         [false, true, false]
     );
     let mut elsewhere = everything();
@@ -304,16 +297,16 @@ fn a_layer_is_kept_under_all_that_decides_it() {
         pip.url = IndexUrl::parse("http://other.example.org/").expect("a URL");
     }
     assert_eq!(
-        changes(keys(&wanted(), &lists(), &ground(), &elsewhere)),
+        changes(keys(&wanted(), &lists(), &context(), &elsewhere)),
         [false, false, true]
     );
-    let vouched = || Ground {
+    let vouched = || InstallContext {
         certificates: Some(b"new".to_vec()),
-        ..ground()
+        ..context()
     };
-    let keyed = || Ground {
+    let keyed = || InstallContext {
         keys: Some(b"new".to_vec()),
-        ..ground()
+        ..context()
     };
     assert_eq!(
         changes(keys(&wanted(), &lists(), &keyed(), &everything())),
@@ -328,29 +321,29 @@ fn a_layer_is_kept_under_all_that_decides_it() {
 #[test]
 fn a_layer_that_was_made_while_more_was_allowed_is_not_taken_once_less_is() {
     let wanted = missing(&[], &["greeting"], &[]);
-    let step = |ground: &Ground, policy: &PreparationPolicy| {
-        let found = steps(&wanted, &Lists::default(), ground, policy).expect("planned");
+    let step = |context: &InstallContext, policy: &PreparationPolicy| {
+        let found = steps(&wanted, &Lists::default(), context, policy).expect("planned");
         found.into_iter().next().expect("one")
     };
-    let first = step(&ground(), &everything());
+    let first = step(&context(), &everything());
     let mut wider = everything();
     let npm = wider.npm.as_mut().expect("stated");
     npm.reach
         .push(EgressRule::parse("elsewhere.example.org").expect("a rule"));
-    assert_ne!(step(&ground(), &wider).key, first.key);
+    assert_ne!(step(&context(), &wider).key, first.key);
     let mut private = everything();
     private.allow_private = vec![IpRange::parse("10.0.0.0/8").expect("a range")];
-    assert_ne!(step(&ground(), &private).key, first.key);
-    let added = |name: &str| Ground {
+    assert_ne!(step(&context(), &private).key, first.key);
+    let added = |name: &str| InstallContext {
         added_hosts: vec![AddedHost {
             name: HostName::parse(name.as_bytes()).expect("a name"),
             address: "192.0.2.7".parse().expect("an address"),
         }],
-        ..ground()
+        ..context()
     };
     let moved = step(&added("registry.example.org"), &everything());
     assert_ne!(moved.key, first.key);
     assert_eq!(moved.added_hosts.len(), 1);
-    // The body's own hosts are nothing to a preparation that does not reach them.
+    // Hosts that the preparation does not reach are not part of the key.
     assert_eq!(step(&added("other.example.org"), &everything()), first);
 }

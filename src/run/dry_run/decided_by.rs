@@ -6,18 +6,17 @@ use crate::plan::environment;
 use crate::plan::grants::Origin;
 use crate::plan::limits::Limits;
 use crate::run::contract::{DeclaredFile, declared_files};
-use crate::run::dry_run::Decided;
-use crate::run::dry_run::network;
-use crate::run::file_roots::{FileRoot, FileRoots};
+use crate::run::dry_run::{Decided, network};
 use crate::run::image::OpenedImage;
-use crate::run::inside::{interpreter, shown};
-use crate::run::loaded_manifest::LoadedManifest;
-use crate::run::planning;
+use crate::run::inputs::file_roots::{FileRoot, FileRoots};
+use crate::run::inputs::loaded_manifest::LoadedManifest;
+use crate::run::launching::launch_plan;
+use crate::run::launching::predicted_view::{interpreter, shown};
+use crate::run::planning::resolved::ResolvedRun;
 use crate::run::reporting;
-use crate::run::resolved::ResolvedRun;
 use egress::allowlist::{ALLOW_NET, RequestedHost};
 use sandbox::view::SCRATCH;
-use spec::document::{self, Node};
+use spec::document::Node;
 use spec::host_policy::{HostPolicy, names};
 use spec::path::escape;
 use spec::plan_report::{
@@ -33,21 +32,21 @@ use spec::syscall_policy::SyscallPolicyName;
 
 /// Writes the rows. Knows the manifest's origin and the file of each of its values.
 pub(super) struct Rows<'plan> {
-    pub(super) request: &'plan Request,
-    pub(super) policy: &'plan HostPolicy,
+    pub(in crate::run) request: &'plan Request,
+    pub(in crate::run) policy: &'plan HostPolicy,
     origin: Option<Origin>,
     run_by: String,
     engine_key: Option<&'static str>,
     provenance: BTreeMap<String, String>,
 }
 
-/// The manifest before any check.
-pub(super) fn manifest(subject: &LoadedManifest) -> PlannedManifest {
-    let manifest = &subject.manifest;
+/// Describes the manifest before any check.
+pub(super) fn describe_manifest(loaded: &LoadedManifest) -> PlannedManifest {
+    let manifest = &loaded.manifest;
     let escaped = |text: &str| escape(text.as_bytes());
     PlannedManifest {
-        file: subject.file.clone(),
-        trust: match subject.origin {
+        file: loaded.file.clone(),
+        trust: match loaded.origin {
             Origin::Bundle => "bundle",
             Origin::Caller => "caller",
         },
@@ -58,7 +57,7 @@ pub(super) fn manifest(subject: &LoadedManifest) -> PlannedManifest {
 
 impl<'plan> Rows<'plan> {
     /// `manifest` is absent for a command.
-    pub(super) fn new(
+    pub(in crate::run) fn new(
         request: &'plan Request,
         policy: &'plan HostPolicy,
         manifest: Option<&LoadedManifest>,
@@ -66,16 +65,15 @@ impl<'plan> Rows<'plan> {
         let mut rows = Self {
             request,
             policy,
-            origin: manifest.map(|subject| subject.origin),
+            origin: manifest.map(|manifest| manifest.origin),
             run_by: "command line".to_owned(),
             engine_key: None,
             provenance: BTreeMap::new(),
         };
-        if let Some(subject) = manifest {
-            let (text, format) = &subject.text;
-            let root = document::parse(text, *format).ok();
-            rows.provenance = root.as_ref().and_then(provenance).unwrap_or_default();
-            rows.engine_key = root.as_ref().and_then(engine_key);
+        if let Some(manifest) = manifest {
+            let root = manifest.root.as_ref();
+            rows.provenance = root.and_then(provenance).unwrap_or_default();
+            rows.engine_key = root.and_then(engine_key);
             rows.run_by = match request.bundle.run {
                 Some(_) => "--run".to_owned(),
                 None => rows.key("run"),
@@ -84,7 +82,7 @@ impl<'plan> Rows<'plan> {
         rows
     }
 
-    pub(super) fn write(
+    pub(in crate::run) fn write(
         &self,
         document: &mut PlanReport,
         decided: &Decided,
@@ -99,23 +97,25 @@ impl<'plan> Rows<'plan> {
         document.environment = self.environment(resolved, decided.limits.as_ref());
         let contract = decided.contract.as_ref();
         document.input_document = contract.is_some_and(|contract| contract.input.is_some());
-        document.stdin = match (self.request.streams.interactive, document.input_document) {
-            (true, _) => PlannedStdin::Caller,
-            (false, true) => PlannedStdin::InputDocument,
-            (false, false) => PlannedStdin::Null,
+        document.stdin = if self.request.streams.interactive {
+            PlannedStdin::Caller
+        } else if document.input_document {
+            PlannedStdin::InputDocument
+        } else {
+            PlannedStdin::Null
         };
         let io = &resolved.manifest.io;
         let options = &self.request.bundle;
         // An unreadable path of a flag has its own refusal.
         if let Ok(declared) = declared_files(&io.input_files, "--in", &options.input_files) {
-            document.inputs = self.files(declared, file_roots.of_inputs(), &decided.input_bytes);
+            document.inputs = self.files(declared, file_roots.input_root(), &decided.input_bytes);
         }
         if let Ok(declared) = declared_files(&io.output_files, "--out", &options.output_files) {
-            document.outputs = self.files(declared, file_roots.of_outputs(), &[]);
+            document.outputs = self.files(declared, file_roots.output_root(), &[]);
         }
         document.workspace_sources = self.workspace_sources(resolved);
         document.egress = self.egress(resolved);
-        document.network = network::of(self.request, self.policy, &resolved.egress);
+        document.network = network::plan_network(self.request, self.policy, &resolved.egress);
         document.secrets = self.secrets(decided);
         if let Some(limits) = &decided.limits {
             document.grace_ms = u64::try_from(limits.grace.as_millis()).ok();
@@ -143,14 +143,14 @@ impl<'plan> Rows<'plan> {
         let name = resolved.syscalls;
         let by_host = name != SyscallPolicyName::default() && name == self.policy.syscalls;
         match self.request.syscalls {
-            Some(asked) if asked == name => "--syscalls",
+            Some(requested) if requested == name => "--syscalls",
             _ if by_host => HOST_POLICY,
             _ => DEFAULT,
         }
     }
 
     /// A key of the manifest, with the file that it was inherited from.
-    pub(super) fn key(&self, key: &str) -> String {
+    pub(in crate::run) fn key(&self, key: &str) -> String {
         let pointer = match key.strip_prefix('/') {
             Some(_) => key.to_owned(),
             None => format!("/{}", key.replace('.', "/")),
@@ -195,10 +195,11 @@ impl<'plan> Rows<'plan> {
     fn program(&self, decided: &Decided) -> Option<PlannedProgram> {
         let resolved = &decided.resolved;
         let name = resolved.argv.first()?;
-        let parts = planning::parts(self.request, resolved, 0, RUN_ID);
-        let looked_for_in = match (resolved.program.is_some(), name.contains(&b'/')) {
-            (false, false) => reporting::shown(&environment::search_path(&parts)),
-            _ => Vec::new(),
+        let parts = launch_plan::environment_parts(self.request, resolved, 0, RUN_ID);
+        let looked_for_in = if resolved.program.is_some() || name.contains(&b'/') {
+            Vec::new()
+        } else {
+            reporting::escape_all(&environment::search_path(&parts))
         };
         let block = resolved.manifest.sandbox.as_ref();
         let has_cwd = block.is_some_and(|block| {
@@ -259,7 +260,7 @@ impl<'plan> Rows<'plan> {
     /// Names only: a value never leaves this function.
     fn environment(&self, resolved: &ResolvedRun, limits: Option<&Limits>) -> Vec<PlannedVariable> {
         let memory_bytes = limits.map_or(0, Limits::memory_bytes);
-        let parts = planning::parts(self.request, resolved, memory_bytes, RUN_ID);
+        let parts = launch_plan::environment_parts(self.request, resolved, memory_bytes, RUN_ID);
         let manifest = &resolved.manifest;
         environment::environment(&parts)
             .iter()
@@ -360,7 +361,7 @@ impl<'plan> Rows<'plan> {
                 variable: secret.variable.clone(),
                 reference: Some(match self.given(secret.variable.as_bytes()) {
                     Some(given) => given.reference.clone(),
-                    None => secrets::shown(&secret.reference),
+                    None => secrets::describe_reference(&secret.reference),
                 }),
                 asked_by: Some(self.key_at(
                     &secret.source,
@@ -389,13 +390,11 @@ impl<'plan> Rows<'plan> {
         rows
     }
 
-    /// The secret that the caller gives.
     fn given(&self, variable: &[u8]) -> Option<&GivenSecret> {
         let mut given = self.request.secrets.iter().rev();
         given.find(|given| given.variable == variable)
     }
 
-    /// The flag that gives a variable its value.
     fn flag_of(&self, variable: &[u8]) -> Option<&'static str> {
         if self.given(variable).is_some() {
             return Some("--secret");
@@ -420,7 +419,6 @@ impl<'plan> Rows<'plan> {
     }
 }
 
-/// The key that states the engine.
 fn engine_key(root: &Node) -> Option<&'static str> {
     let states = |block: &str, key| root.get(block).and_then(|block| block.get(key)).is_some();
     let keys = [

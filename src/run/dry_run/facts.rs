@@ -1,24 +1,22 @@
 //! Facts of the host that a plan depends on.
 
 use crate::run::error::RunError;
-use crate::run::resources;
+use crate::run::host::resources;
 use sandbox::cgroups::{self, Backend};
 use sandbox::host;
 use spec::host::HostSupport;
 use spec::limits::Coverage;
 use spec::request::Request;
 
-/// What this host provides for a run.
 #[derive(Debug)]
 pub(super) struct HostFacts {
-    pub(super) host: HostSupport,
-    /// Name of the cgroup back end.
-    pub(super) backend: &'static str,
-    pub(super) coverage: Vec<Coverage>,
+    pub(in crate::run) host: HostSupport,
+    pub(in crate::run) backend: &'static str,
+    pub(in crate::run) coverage: Vec<Coverage>,
 }
 
 impl HostFacts {
-    pub(super) fn look(request: &Request) -> Result<Self, RunError> {
+    pub(in crate::run) fn inspect(request: &Request) -> Result<Self, RunError> {
         let named = request.caller.cgroup_parent.as_deref();
         let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;
         let backend = match cgroups::should_reexec(named, &facts) {

@@ -7,15 +7,17 @@ use std::path::Path;
 use crate::plan::grants::Origin;
 use crate::run::dry_run::{Files, ReadInputs};
 use crate::run::error::RunError;
-use crate::run::file_roots::FileRoots;
-use crate::run::loaded_manifest::{self, LoadedManifest};
+use crate::run::inputs::file_roots::FileRoots;
+use crate::run::inputs::find_workspace;
+use crate::run::inputs::loaded_manifest::{self, LoadedManifest};
+use crate::run::planning::resolved;
 use crate::run::refusals::Refusals;
-use crate::run::resolved;
 use archive::Tree;
 use bundler::locate::{Located, locate};
 use bundler::{BundleError, ResolveRequest, SourceKind, resolve};
+use spec::document::{self, Format};
 use spec::host_policy::HostPolicy;
-use spec::manifest::{self, Format};
+use spec::manifest::{BlockDocuments, ManifestError};
 use spec::path::escape;
 use spec::request::Request;
 use spec::run_form::{Run, bundle_path};
@@ -30,9 +32,10 @@ pub(super) fn open(
     policy: &HostPolicy,
     refusals: &mut Refusals,
 ) -> Result<ReadInputs, RunError> {
-    refusals.check(resolved::refuse_unsupported(request))?;
-    let workspace = request.bundle.workspace.as_deref();
-    let of_caller = loaded_manifest::of_caller(&request.bundle, workspace, &policy.refs)?;
+    refusals.check(resolved::check_stdin(request))?;
+    let workspace = find_workspace(request);
+    let of_caller =
+        loaded_manifest::load_from_caller(&request.bundle, workspace.as_deref(), &policy.refs)?;
     let (mut manifest, sources) = match of_caller {
         Some(manifest) => {
             let sources = manifest.manifest.code.len();
@@ -54,7 +57,7 @@ pub(super) fn open(
             tree: program.map(Tree::with_program).unwrap_or_default(),
             sources,
         },
-        file_roots: FileRoots::open(request, workspace.map(Path::to_path_buf), refusals)?,
+        file_roots: FileRoots::open(request, workspace, refusals)?,
     })
 }
 
@@ -79,21 +82,24 @@ fn read(
         manifest: place,
         warnings,
         ..
-    } = located.map_err(of_bundle)?;
+    } = located.map_err(first_error)?;
     let asked = ResolveRequest {
         manifest: &place,
         registry: &policy.refs,
         require_pin: policy.require_pin,
     };
-    let resolution = resolve(asked, &files).map_err(of_bundle)?;
-    let text = resolution.manifest.to_string().into_bytes();
+    let resolution = resolve(asked, &files).map_err(first_error)?;
+    let text = resolution.manifest.to_string();
     let file = escape(path.as_os_str().as_bytes());
     let sources = resolution.layers.iter();
     let sources = sources.filter(|layer| layer.origin.kind != SourceKind::Folder);
+    // Written by this process.
+    let root = document::parse(text.as_bytes(), Format::Json)
+        .map_err(|error| ManifestError::of_document(&file, error))?;
     let subject = LoadedManifest {
-        manifest: manifest::parse(&text, Format::Json, &file)?,
+        manifest: loaded_manifest::parse_manifest(&root, &file, &BlockDocuments::default())?,
         file,
-        text: (text, Format::Json),
+        root: Some(root),
         origin: Origin::Bundle,
         inventories: Vec::new(),
         warnings: warnings.into_iter().chain(resolution.warnings).collect(),
@@ -102,7 +108,7 @@ fn read(
 }
 
 /// A run has one error: the first of a manifest's.
-fn of_bundle(error: BundleError) -> RunError {
+fn first_error(error: BundleError) -> RunError {
     match error {
         BundleError::Manifest(errors) => match errors.into_iter().next() {
             Some(first) => first.into(),

@@ -1,9 +1,9 @@
 //! `runner plan`: a run that stops before anything is created.
 //!
-//! The stages are those of [`crate::run::execute`], in the same order and with the same functions,
-//! and fill the same part of the report. A run ends with the first refusal, a plan collects all.
-//! Nothing is created on the host: no record, cgroup, uid, mount or file, and no program is
-//! executed. The document contains no value of a variable or a secret.
+//! It has the stages of [`crate::run::execute`], in the same order and with the same functions. A run
+//! ends with the first refusal, a plan collects all. A plan creates nothing on the host (no record,
+//! cgroup, uid, mount or file) and executes no program. The document contains no value of a variable
+//! or a secret.
 
 mod decided_by;
 mod facts;
@@ -11,13 +11,9 @@ mod manifest_alone;
 mod network;
 mod view;
 
-use std::fs::File;
-use std::io;
-use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use crate::plan::grants::Ungranted;
@@ -26,27 +22,32 @@ use crate::run::contract::{self, IoContract};
 use crate::run::dry_run::decided_by::Rows;
 use crate::run::dry_run::facts::HostFacts;
 use crate::run::error::RunError;
-use crate::run::file_roots::FileRoots;
-use crate::run::image::Access;
+use crate::run::host::resources;
+use crate::run::image::finding::Access;
+use crate::run::inputs::file_roots::FileRoots;
+use crate::run::inputs::loaded_manifest::LoadedManifest;
 use crate::run::inputs::{Inputs, open_inputs};
-use crate::run::inside::{self, Inside, Program};
-use crate::run::loaded_manifest::{self, BundleFiles, LoadedManifest};
-use crate::run::not_started::{self, Attempt};
-use crate::run::planning;
+use crate::run::interruptible::WaitLimit;
+use crate::run::launching::launch_plan;
+use crate::run::launching::predicted_view::{self, PredictedView, Program};
+use crate::run::launching::secret_values::RequestedSecrets;
+use crate::run::launching::start_failure::{self, Attempt};
+use crate::run::planning::resolved::{self, ResolvedRun};
+use crate::run::planning::{limits, store_overlap};
 use crate::run::refusals::Refusals;
 use crate::run::reporting::ReportBuilder;
-use crate::run::resolved::{self, ResolvedRun};
-use crate::run::secret_values;
 use crate::run::sources;
+use crate::run::supervision::published_ports;
+use crate::run::unpacking::bundle_files::{BundleFiles, SurveyedBundle};
 use crate::run::unpacking::unpack_limits;
-use crate::run::view as run_view;
 use crate::staging::{self, FileLimits};
-use archive::{OpenedArchive, Surveyed, Tree, survey, survey_directory};
+use archive::Tree;
 use sandbox::error::SandboxError;
 use sandbox::mounts;
+use sandbox::records::RunRecords;
 use sandbox::steps::ChildStep;
 use sandbox::view::{self as view_plan, ViewStep};
-use secrets::Expected;
+use secrets::ExpectedSecret;
 use spec::host_policy::HostPolicy;
 use spec::outcome::Outcome;
 use spec::path::escape;
@@ -54,6 +55,7 @@ use spec::plan_report::{MissingGrant, PlanReport, PlanVerdict, PlannedBundle, RU
 use spec::report::Report;
 use spec::request::{BundleArgument, Request, Subject, ViewEntry};
 use spec::tokens::TokenValues;
+use spec::units::count;
 
 /// Extensions of a BUNDLE that is a manifest without a bundle.
 const MANIFEST_EXTENSIONS: [&str; 4] = ["md", "json", "yaml", "yml"];
@@ -71,7 +73,7 @@ pub fn plan(request: &Request, policy: &HostPolicy) -> PlanReport {
         document: PlanReport::new(),
     };
     let inputs = dry_run.open_inputs();
-    dry_run.finish(inputs, HostFacts::look(request))
+    dry_run.finish(inputs, HostFacts::inspect(request))
 }
 
 /// A plan with the state that all stages share.
@@ -84,19 +86,17 @@ struct DryRun<'plan> {
     document: PlanReport,
 }
 
-/// The caller's inputs, read.
 struct ReadInputs {
     manifest: Option<LoadedManifest>,
     files: Files,
     file_roots: FileRoots,
 }
 
-/// The files of the bundle.
 enum Files {
     /// A command has no bundle.
     Command,
-    Surveyed(Box<Surveyed>),
-    /// A manifest without a bundle; its program is assumed to exist.
+    Surveyed(Box<SurveyedBundle>),
+    /// A manifest without a bundle. Its program is assumed to exist.
     ManifestAlone {
         tree: Tree,
         /// Number of sources that `runner bundle` would read.
@@ -108,19 +108,18 @@ impl Files {
     fn as_bundle(&self) -> Option<&dyn BundleFiles> {
         match self {
             Self::Command => None,
-            Self::Surveyed(surveyed) => Some(&**surveyed),
+            Self::Surveyed(bundle) => Some(&**bundle),
             Self::ManifestAlone { tree, .. } => Some(tree),
         }
     }
 }
 
-/// All decisions before a launch.
 struct Decided {
     resolved: ResolvedRun,
     limits: Option<Limits>,
     contract: Option<IoContract>,
     input_bytes: Vec<u64>,
-    secrets: Vec<Expected>,
+    secrets: Vec<ExpectedSecret>,
     steps: Vec<ViewStep>,
     program: Option<Program>,
 }
@@ -156,10 +155,13 @@ impl DryRun<'_> {
             files,
             file_roots,
         } = inputs;
-        self.report.cgroup_backend(facts.backend);
+        self.report.record_cgroup_backend(facts.backend);
+        let directory = resources::runtime_directory(&self.request.caller);
+        let records = RunRecords::check(&directory).map_err(RunError::from);
+        self.refusals.check(records)?;
         self.describe_files(&files);
         let manifest = match files.as_bundle() {
-            Some(bundle) => Some(resolved::manifest_of(
+            Some(bundle) => Some(resolved::load_manifest(
                 self.request,
                 self.policy,
                 manifest,
@@ -168,16 +170,17 @@ impl DryRun<'_> {
             None => manifest,
         };
         let rows = Rows::new(self.request, self.policy, manifest.as_ref());
-        self.document.manifest = manifest.as_ref().map(decided_by::manifest);
-        let mut resolved = self.choose(manifest, &files)?;
+        self.document.manifest = manifest.as_ref().map(decided_by::describe_manifest);
+        let mut resolved = self.resolve(manifest, &files)?;
         let limits = self.decide_limits(&resolved, facts, &rows)?;
         let (contract, input_bytes) = self.check_files(&resolved, &file_roots)?;
-        let secrets = secret_values::expect(self.request, self.policy, &resolved);
-        let secrets = self.refusals.check(secrets)?.unwrap_or_default();
-        // A run requests the values here.
-        resolved.name_secrets(self.request);
-        let steps = self.lay_out(&resolved, facts)?;
+        let secrets = self.check_secrets(&resolved)?;
+        // A run asks the providers for the values here; a plan uses the names only.
+        resolved.add_secret_names(self.request);
+        let steps = self.plan_view(&resolved, facts)?;
         let program = self.find_program(&resolved, limits.as_ref(), &files, &steps, facts)?;
+        let file = published_ports::check_file(&self.request.network);
+        self.refusals.check(file)?;
         let decided = Decided {
             resolved,
             limits,
@@ -204,15 +207,12 @@ impl DryRun<'_> {
             file_roots,
             ..
         } = open_inputs(request, policy, &mut self.refusals)?;
-        let limits = unpack_limits(policy);
-        let named = loaded_manifest::document_names();
         let files = match archive {
             None => Files::Command,
-            Some(OpenedArchive::File(file)) => {
-                Files::Surveyed(Box::new(survey(Blocking(file), &limits, &named)?))
-            }
-            Some(OpenedArchive::Directory(source)) => {
-                Files::Surveyed(Box::new(survey_directory(source.as_fd(), &limits, &named)?))
+            Some(source) => {
+                let bundle =
+                    SurveyedBundle::read(source, unpack_limits(policy), manifest.is_some())?;
+                Files::Surveyed(Box::new(bundle))
             }
         };
         Ok(ReadInputs {
@@ -228,17 +228,19 @@ impl DryRun<'_> {
             Files::ManifestAlone { sources, .. } => {
                 let unchecked = &mut self.document.unchecked;
                 unchecked.push(
-                    "the files: this is a manifest alone, and its `run` could not be checked \
-                     against a bundle"
+                    "the files: this is a manifest without a bundle, so its `run` is not checked \
+                     against files"
                         .to_owned(),
                 );
                 if *sources > 0 {
                     unchecked.push(format!(
-                        "{sources} sources of `code`: `runner bundle` gathers their files"
+                        "{} of `code`: `runner bundle` gathers the files",
+                        count(*sources, "source")
                     ));
                 }
             }
-            Files::Surveyed(surveyed) => {
+            Files::Surveyed(bundle) => {
+                let surveyed = &bundle.surveyed;
                 self.report.warn(surveyed.warnings.iter().cloned());
                 self.document.bundle = Some(PlannedBundle {
                     content_digest: surveyed.content_digest,
@@ -250,19 +252,36 @@ impl DryRun<'_> {
         }
     }
 
-    fn choose(
+    fn resolve(
         &mut self,
         manifest: Option<LoadedManifest>,
         files: &Files,
     ) -> Result<ResolvedRun, RunError> {
         let (request, policy, bundle) = (self.request, self.policy, files.as_bundle());
         let refusals = &mut self.refusals;
-        let resolved = resolved::choose(request, policy, bundle, manifest, Access::Look, refusals)?;
-        self.report.resolved(&resolved);
+        let resolved = resolved::resolve(
+            request,
+            policy,
+            bundle,
+            manifest,
+            Access::StoreOnly,
+            refusals,
+        )?;
+        self.report.record_resolved(&resolved);
         if policy.oci.root_read_only {
-            self.report.read_only_root();
+            self.report.record_read_only_root();
         }
         Ok(resolved)
+    }
+
+    fn check_secrets(&mut self, resolved: &ResolvedRun) -> Result<Vec<ExpectedSecret>, RunError> {
+        let requested = RequestedSecrets::collect(self.request, self.policy, resolved);
+        let Some(requested) = self.refusals.check(requested)? else {
+            return Ok(Vec::new());
+        };
+        self.report.warn(requested.warnings());
+        let secrets = requested.check(self.policy);
+        Ok(self.refusals.check(secrets)?.unwrap_or_default())
     }
 
     fn decide_limits(
@@ -272,20 +291,18 @@ impl DryRun<'_> {
         rows: &Rows<'_>,
     ) -> Result<Option<Limits>, RunError> {
         let (host, coverage) = (&facts.host, &facts.coverage);
-        let effective =
-            planning::resolve_limits(self.request, self.policy, host, coverage, resolved);
+        let effective = limits::resolve_limits(self.request, self.policy, host, coverage, resolved);
         let Some(mut effective) = self.refusals.check(effective)? else {
             return Ok(None);
         };
         rows.name_files(&mut effective.limits.reports);
-        self.report.limits(&effective);
+        self.report.record_limits(&effective);
         for error in effective.refusals {
             self.refusals.refuse(error)?;
         }
         Ok(Some(effective.limits))
     }
 
-    /// The contract of the files, and the sizes of the inputs.
     fn check_files(
         &mut self,
         resolved: &ResolvedRun,
@@ -298,8 +315,8 @@ impl DryRun<'_> {
         };
         let granted = resolved.grants.outputs;
         let (io, time) = (&resolved.manifest.io, self.request.limits.wall_time());
-        // A signal ends a plan by its default action.
-        let wait_limit = contract::WaitLimit {
+        // No handler is installed: a signal ends a plan.
+        let wait_limit = WaitLimit {
             time,
             signals: None,
         };
@@ -307,40 +324,44 @@ impl DryRun<'_> {
         let Some(contract) = self.refusals.check(contract)? else {
             return Ok((None, Vec::new()));
         };
-        let destinations = contract::check_destinations(&contract.output_files);
-        self.refusals.check(destinations)?;
+        if let Some((root, _)) = file_roots.output_root() {
+            let (outputs, caller) = (&contract.output_files, &self.request.caller);
+            let apart = store_overlap::keep_outputs_apart(outputs, root, caller, self.policy);
+            self.refusals.check(apart)?;
+        }
+        let destinations = staging::check_outputs(&contract.output_files);
+        self.refusals.check(destinations.map_err(RunError::from))?;
         let sizes = check_inputs(&contract, file_roots);
         let sizes = self.refusals.check(sizes)?.unwrap_or_default();
         Ok((Some(contract), sizes))
     }
 
-    /// The steps of the view.
-    fn lay_out(
+    fn plan_view(
         &mut self,
         resolved: &ResolvedRun,
         facts: &HostFacts,
     ) -> Result<Vec<ViewStep>, RunError> {
-        let entries = planning::distinct(resolved);
+        let entries = launch_plan::distinct_mounts(resolved);
         let mut mounts = Vec::with_capacity(entries.len());
         for entry in &entries {
-            let looked = mounts::inspect(entry).map_err(RunError::from);
-            mounts.extend(self.refusals.check(looked)?);
+            let inspected = mounts::inspect(entry).map_err(RunError::from);
+            mounts.extend(self.refusals.check(inspected)?);
         }
-        // A missing entry has its own refusal.
+        // An impossible mount was refused above.
         if mounts.len() == entries.len() {
             let caller = &self.request.caller;
             let apart =
-                run_view::keep_stores_apart(&mut resolved.view.clone(), caller, self.policy);
+                store_overlap::keep_stores_apart(&mut resolved.view.clone(), caller, self.policy);
             self.refusals.check(apart)?;
         }
-        let wanted = &resolved.manifest.workspace_sources;
-        mounts.extend(wanted.iter().map(sources::placeholder));
-        let named = sources::check(&resolved.manifest, self.request, self.policy);
-        self.refusals.check(named)?;
+        let workspace_sources = &resolved.manifest.workspace_sources;
+        mounts.extend(workspace_sources.iter().map(sources::placeholder_mount));
+        let references = sources::parse_references(&resolved.manifest, self.request, self.policy);
+        self.refusals.check(references)?;
         let asked = view_plan::asked(&mounts).map_err(RunError::from);
         let asked = self.refusals.check(asked)?.unwrap_or_default();
         let is_image = resolved.image.is_some();
-        Ok(planning::lay_out(&facts.host, is_image, asked))
+        Ok(launch_plan::view_steps(&facts.host, is_image, asked))
     }
 
     fn find_program(
@@ -352,15 +373,15 @@ impl DryRun<'_> {
         facts: &HostFacts,
     ) -> Result<Option<Program>, RunError> {
         let memory_bytes = limits.map_or(0, Limits::memory_bytes);
-        let parts = planning::parts(self.request, resolved, memory_bytes, RUN_ID);
-        let programs = planning::programs(resolved, &parts);
-        let inside = Inside {
+        let parts = launch_plan::environment_parts(self.request, resolved, memory_bytes, RUN_ID);
+        let programs = launch_plan::program_candidates(resolved, &parts);
+        let inside = PredictedView {
             steps,
             bundle: match files {
-                Files::Surveyed(surveyed) => Some(&**surveyed),
+                Files::Surveyed(bundle) => Some(&**bundle),
                 Files::Command | Files::ManifestAlone { .. } => None,
             },
-            foreign: facts.host.privileged,
+            has_own_uid: facts.host.privileged,
             image: resolved.image.as_ref(),
         };
         let attempt = Attempt {
@@ -368,7 +389,7 @@ impl DryRun<'_> {
             resolved,
             programs: &programs,
         };
-        let program = self.refusals.check(start_of(&inside, &attempt))?;
+        let program = self.refusals.check(predict_start(&inside, &attempt))?;
         Ok(program.flatten())
     }
 
@@ -378,14 +399,16 @@ impl DryRun<'_> {
         unchecked.extend(network::unchecked(self.request, &document.network));
         for expected in &decided.secrets {
             unchecked.push(format!(
-                "the value of {}: nobody was asked for it",
+                "the value of {}: no provider was asked for it",
                 expected.variable
             ));
         }
         for source in &document.workspace_sources {
             if source.is_kept != Some(true) {
                 let id = &source.id;
-                unchecked.push(format!("workspace source {id}: nobody was asked for it"));
+                unchecked.push(format!(
+                    "workspace source {id}: no registry was asked for it"
+                ));
             }
         }
         let writable = decided
@@ -397,12 +420,12 @@ impl DryRun<'_> {
                     source,
                     writable: true,
                     ..
-                } => Some(inside::shown(source)),
+                } => Some(predicted_view::shown(source)),
                 _ => None,
             });
         if facts.host.privileged {
             unchecked.extend(writable.map(|source| {
-                format!("{source}: whether its file system can show the body as its owner")
+                format!("{source}: whether its file system can map its owner to the body")
             }));
         }
     }
@@ -412,15 +435,15 @@ fn missing_grants(error: &RunError) -> Vec<MissingGrant> {
     let RunError::Ungranted(missing) = error else {
         return Vec::new();
     };
-    let row = |one: &Ungranted| MissingGrant {
-        what: one.what.clone(),
-        flag: one.flag.clone(),
+    let row = |grant: &Ungranted| MissingGrant {
+        what: grant.what.clone(),
+        flag: grant.flag.clone(),
     };
     missing.iter().map(row).collect()
 }
 
 fn check_inputs(contract: &IoContract, file_roots: &FileRoots) -> Result<Vec<u64>, RunError> {
-    let Some(workspace) = file_roots.to_stage_from(contract)? else {
+    let Some(workspace) = file_roots.workspace_of_inputs(contract)? else {
         return Ok(Vec::new());
     };
     let limits = FileLimits::default();
@@ -432,7 +455,10 @@ fn check_inputs(contract: &IoContract, file_roots: &FileRoots) -> Result<Vec<u64
 }
 
 /// Predicts the start of the body; returns the program if the run form is resolved.
-fn start_of(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Result<Option<Program>, RunError> {
+fn predict_start(
+    inside: &PredictedView<'_>,
+    attempt: &Attempt<'_>,
+) -> Result<Option<Program>, RunError> {
     let Some(name) = attempt.resolved.argv.first() else {
         return Ok(None);
     };
@@ -445,43 +471,25 @@ fn start_of(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Result<Option<Program
             object: format!(" {}", escape(directory)),
             errno,
         };
-        not_started::explain(error, inside, attempt)
+        start_failure::explain(error, inside, attempt)
     })?;
     let found = inside.program(attempt.programs, directory);
-    found.map(Some).map_err(|lack| {
+    found.map(Some).map_err(|error| {
         let program = escape(name);
-        let error = match lack.errno() {
+        let error = match error.errno() {
             Errno::NOENT => SandboxError::ProgramNotFound { program },
             errno => SandboxError::ProgramNotExecutable { program, errno },
         };
-        not_started::explain(error, inside, attempt)
+        start_failure::explain(error, inside, attempt)
     })
 }
 
-/// Whether BUNDLE is a manifest rather than an archive.
 fn manifest_alone(request: &Request) -> Option<&Path> {
     let Subject::Bundle(BundleArgument::Path(path)) = &request.subject else {
         return None;
     };
     let extension = path.extension()?.to_str()?;
     (MANIFEST_EXTENSIONS.contains(&extension) && path.is_file()).then_some(path)
-}
-
-/// Reads to the end from a descriptor that may be non-blocking.
-struct Blocking(File);
-
-impl io::Read for Blocking {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.0.read(buffer) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let mut ends = [PollFd::new(&self.0, PollFlags::IN)];
-                    poll(&mut ends, None)?;
-                }
-                other => return other,
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -566,7 +574,7 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
         request
     }
 
-    /// The plan of `files` on a host that is the same everywhere.
+    /// The plan of `files` on an invented host, so that it is the same everywhere.
     fn planned(request: &Request, files: &[(&str, &[u8])]) -> PlanReport {
         planned_at(1_700_000_000, request, files)
     }
@@ -580,7 +588,7 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
             let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
             std::fs::set_permissions(&path, mode).expect("set");
         }
-        let source = File::open(home.path()).expect("opened");
+        let source = std::fs::File::open(home.path()).expect("opened");
         let policy = HostPolicy::default();
         let mut dry_run = DryRun {
             request,
@@ -590,9 +598,9 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
             report: ReportBuilder::new(Report::new(RUN_ID.to_owned(), Outcome::Refused)),
             document: PlanReport::new(),
         };
-        let limits = unpack_limits(&policy);
-        let named = loaded_manifest::manifest_names();
-        let surveyed = survey_directory(source.as_fd(), &limits, &named).expect("surveyed");
+        let source = archive::OpenedArchive::Directory(source.into());
+        let surveyed =
+            SurveyedBundle::read(source, unpack_limits(&policy), false).expect("surveyed");
         let workspace = request.bundle.workspace.clone();
         let file_roots = FileRoots::open(request, workspace, &mut dry_run.refusals);
         let inputs = file_roots.map(|file_roots| ReadInputs {
@@ -611,7 +619,7 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
     }
 
     #[test]
-    fn one_plan_is_the_one_that_was_read_by_a_person() {
+    fn the_plan_of_the_demo_equals_the_golden_file() {
         let plan = planned(&request(), &demo());
         let mut text = serde_json::to_string_pretty(&plan).expect("JSON");
         text.push('\n');
@@ -628,7 +636,7 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
     }
 
     #[test]
-    fn a_refused_plan_names_every_reason_and_still_says_the_rest() {
+    fn a_refused_plan_has_every_reason_and_all_other_rows() {
         let mut request = request();
         request.secrets.clear();
         request.bundle.workspace = None;
@@ -664,7 +672,37 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
     }
 
     #[test]
-    fn what_could_not_be_executed_is_told_before_it_is_tried() {
+    fn a_workspace_that_cannot_be_opened_is_one_error() {
+        let mut request = request();
+        request.bundle.workspace = Some("/nonexistent".into());
+        let plan = planned(&request, &demo());
+        let error = plan.error.expect("an error");
+        assert_eq!(error.code, "workspace_unusable");
+        assert_eq!(plan.further_errors, []);
+    }
+
+    /// The files of `planned` are executable, so that only the start of `RUNNER` is kept at first.
+    #[test]
+    fn a_block_document_without_an_extension_is_read_whole() {
+        let block = format!(
+            "# {}\nengine: in-process\nlimits: {{memory_mb: 128}}\n",
+            "x".repeat(300)
+        );
+        let manifest = b"run: {exec: [./tool]}\nrunner: {file: ./RUNNER}\n";
+        let files = [
+            ("manifest.yaml", &manifest[..]),
+            ("RUNNER", block.as_bytes()),
+            ("tool", b"\x7fELF"),
+        ];
+        let request = Request::captured(Subject::Bundle(BundleArgument::Stdin), Caller::default());
+        let plan = planned(&request, &files);
+        assert_eq!(plan.error, None);
+        let memory = plan.plan.limit(Limit::Memory).expect("a limit");
+        assert_eq!(memory.source, "runner.limits.memory_mb");
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_executed_is_refused() {
         for (contents, code) in [
             (&b"\x7fELF"[..], None),
             (b"#!/nonexistent/sh\n", Some("program_not_found")),

@@ -7,10 +7,14 @@ use spec::plan_report::{DEFAULT, HOST_POLICY, PlannedAddress, PlannedNetwork, Pl
 use spec::request::Request;
 
 /// The network configuration, and the components that enforce it.
-pub(super) fn of(request: &Request, policy: &HostPolicy, egress: &EgressPlan) -> PlannedNetwork {
+pub(super) fn plan_network(
+    request: &Request,
+    policy: &HostPolicy,
+    egress: &EgressPlan,
+) -> PlannedNetwork {
     let options = &request.network;
     let allows = !egress.allowed.is_empty();
-    let laid_out = allows || options.report_denials;
+    let has_network = allows || options.report_denials;
     let by = match (options.capture, allows) {
         (CaptureChoice::Tproxy | CaptureChoice::AnyIp, _) => "--egress-capture",
         (CaptureChoice::Auto, false) if options.report_denials => "--report-denials",
@@ -18,12 +22,12 @@ pub(super) fn of(request: &Request, policy: &HostPolicy, egress: &EgressPlan) ->
     };
     PlannedNetwork {
         allowed: egress.allowed.iter().map(ToString::to_string).collect(),
-        capture: if laid_out {
+        capture: if has_network {
             options.capture.name().to_owned()
         } else {
             "none".to_owned()
         },
-        capture_by: if laid_out {
+        capture_by: if has_network {
             by.to_owned()
         } else {
             DEFAULT.to_owned()
@@ -51,10 +55,12 @@ pub(super) fn of(request: &Request, policy: &HostPolicy, egress: &EgressPlan) ->
             .map(ToString::to_string)
             .collect(),
         refuse_ech: egress.refuse_ech,
-        refuse_ech_by: match (policy.egress.refuse_ech, egress.refuse_ech) {
-            (true, _) => HOST_POLICY,
-            (false, true) => "--strict",
-            (false, false) => DEFAULT,
+        refuse_ech_by: if policy.egress.refuse_ech {
+            HOST_POLICY
+        } else if egress.refuse_ech {
+            "--strict"
+        } else {
+            DEFAULT
         }
         .to_owned(),
     }
@@ -69,7 +75,7 @@ pub(super) fn unchecked(request: &Request, network: &PlannedNetwork) -> Vec<Stri
         .map(|ports| format!("port {} of 127.0.0.1: whether it is free", ports.host_port))
         .collect();
     if network.capture != "none" && request.network.capture == CaptureChoice::Tproxy {
-        list.push("whether the kernel takes rules of nf_tables".to_owned());
+        list.push("whether the kernel supports the nf_tables rules".to_owned());
     }
     list
 }
@@ -88,13 +94,13 @@ mod tests {
         change(&mut request, &mut policy);
         let mut egress = EgressPlan::new(&[], &request.network.allow, &policy.egress);
         egress.refuse_ech |= request.strict;
-        let network = of(&request, &policy, &egress);
+        let network = plan_network(&request, &policy, &egress);
         let unchecked = unchecked(&request, &network);
         (network, unchecked)
     }
 
     #[test]
-    fn nothing_is_laid_out_where_nothing_is_allowed_and_nobody_asks_for_denials() {
+    fn a_network_is_planned_only_for_allowed_hosts_and_for_reported_denials() {
         let allow = || vec![EgressRule::parse("a.com").expect("an entry")];
         assert_eq!(planned(|_, _| ()), (PlannedNetwork::default(), Vec::new()));
         for (denials, allows, forbidden, capture, by) in [
@@ -119,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_was_said_about_the_network_is_told_with_who_said_it() {
+    fn each_network_setting_has_its_source() {
         let (network, unchecked) = planned(|request, _| {
             request.strict = true;
             request.network.report_denials = true;
@@ -141,7 +147,7 @@ mod tests {
             unchecked,
             [
                 "port 8080 of 127.0.0.1: whether it is free",
-                "whether the kernel takes rules of nf_tables"
+                "whether the kernel supports the nf_tables rules"
             ]
         );
         let (network, _) = planned(|request, policy| {

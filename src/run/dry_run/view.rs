@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
 
-use crate::run::artifacts;
 use crate::run::dry_run::Decided;
 use crate::run::dry_run::decided_by::Rows;
-use crate::run::resolved::ResolvedRun;
+use crate::run::fetching::artifacts;
+use crate::run::planning::resolved::ResolvedRun;
 use sandbox::view::{Access, ViewStep};
 use spec::manifest::WorkspaceSource;
 use spec::oci::reference::{Reference, Which};
@@ -15,8 +15,7 @@ use spec::plan_report::{FIXED, PlannedEntry, PlannedPath, PlannedSource};
 use spec::request::ViewEntry;
 
 impl Rows<'_> {
-    /// Every path of interest to a user.
-    pub(super) fn view(&self, decided: &Decided) -> Vec<PlannedPath> {
+    pub(in crate::run) fn view(&self, decided: &Decided) -> Vec<PlannedPath> {
         let decided_by: BTreeMap<&[u8], String> = decided
             .resolved
             .view
@@ -50,7 +49,7 @@ impl Rows<'_> {
             let row = PlannedPath {
                 path: "/".to_owned(),
                 what: PlannedEntry::Image,
-                from: Some(image.wanted.place.to_string()),
+                from: Some(image.requested.place.to_string()),
                 writable: !self.policy.oci.root_read_only,
                 size_bytes: None,
                 decided_by: self.image_by(&decided.resolved),
@@ -62,7 +61,7 @@ impl Rows<'_> {
     }
 
     /// Every workspace source, and whether it would have to be pulled.
-    pub(super) fn workspace_sources(&self, resolved: &ResolvedRun) -> Vec<PlannedSource> {
+    pub(in crate::run) fn workspace_sources(&self, resolved: &ResolvedRun) -> Vec<PlannedSource> {
         let row = |source: &WorkspaceSource| {
             let digest = match Reference::parse(&source.reference).map(|named| named.which()) {
                 Ok(Which::Digest(digest)) => Some(digest),
@@ -77,7 +76,7 @@ impl Rows<'_> {
                 subpath: subpath.map(|path| escape(path.as_bytes())),
                 writable: source.writable,
                 required: source.required,
-                is_kept: digest.map(|digest| artifacts::is_kept(&digest, caller, policy)),
+                is_kept: digest.map(|digest| artifacts::is_in_store(&digest, caller, policy)),
                 asked_by: self.key(&source.source),
                 granted_by: self.granted_by("sources"),
             }
@@ -90,7 +89,6 @@ impl Rows<'_> {
             .collect()
     }
 
-    /// Who decided the image.
     pub(super) fn image_by(&self, resolved: &ResolvedRun) -> String {
         match (&self.request.oci.image, &resolved.manifest.runner.image) {
             (Some(_), _) => "--image".to_owned(),
@@ -107,23 +105,21 @@ impl Rows<'_> {
                     source,
                     target,
                     writable,
-                } if source == target => {
-                    if *writable {
-                        "--rw"
-                    } else {
-                        "--ro"
-                    }
-                }
+                } if source == target => match writable {
+                    true => "--rw",
+                    false if self.request.sockets.contains(target) => "--socket",
+                    false => "--ro",
+                },
                 ViewEntry::Bind { .. } => "--mount",
             };
             return flag.to_owned();
         }
         let mounts = &resolved.manifest.mounts;
-        let asked = mounts.iter().find(|mount| match entry {
+        let requested = mounts.iter().find(|mount| match entry {
             ViewEntry::Bind { target, .. } => target.as_os_str() == mount.target.as_str(),
             ViewEntry::Tmpfs { .. } => false,
         });
-        match asked {
+        match requested {
             Some(mount) => self.key(&mount.source),
             None => "program".to_owned(),
         }
@@ -184,10 +180,10 @@ fn path_row<'plan>(
             row(path, PlannedEntry::Link, Some(target), false, None)
         }
         ViewStep::File { path, .. } => {
-            let is_place = all.iter().any(
+            let is_mount_point = all.iter().any(
                 |step| matches!(step, ViewStep::Bind { target, .. } | ViewStep::Attach { target, .. } if target == path),
             );
-            if is_place {
+            if is_mount_point {
                 return None;
             }
             row(path, PlannedEntry::File, None, false, None)

@@ -1,26 +1,22 @@
-//! The image that becomes the body's root: its selection and its contents.
+//! Selects the image that becomes the body's root, and reads its contents.
 
-mod having;
+pub(super) mod finding;
 mod node;
 mod python;
-mod root;
+pub(super) mod root;
 
 use rustix::fs::{AtFlags, FileType};
 
-pub use crate::run::image::having::Access;
-pub(super) use crate::run::image::having::how;
-pub(in crate::run) use crate::run::image::root::MountedImage;
-
 use crate::plan::environment;
 use crate::run::error::RunError;
-use crate::run::image::having::have;
-use crate::run::interpreters;
-use crate::run::needs::installed;
+use crate::run::image::finding::{Access, find};
+use crate::run::planning::needs::installed;
+use crate::run::planning::programs::interpreters;
 use sandbox::image_user::ImageUser;
 use sources::oci::layers::{Image, Kind, LockedLayer, LookupError};
 use spec::detection::{Interpreters, NodeVersion};
 use spec::host_policy::HostPolicy;
-use spec::image::Picked;
+use spec::image::SelectedTemplate;
 use spec::image_report::{ImageFound, ImageReport, ImageUserReport, RootKind};
 use spec::oci::reference::Place;
 use spec::path::escape;
@@ -37,49 +33,42 @@ const PACKAGES: &[u8] = b"var/lib/dpkg/status";
 /// Maximum number of directories in the root: each gets a Landlock rule.
 const NAMES_IN_ROOT_MAX: usize = 256;
 
-/// The requested image.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// The template that names it; `None`: `--image` did.
-    pub id: Option<String>,
-    pub place: Place,
+pub(super) struct RequestedImage {
+    /// The template that names it; `None` if `--image` does.
+    pub(super) id: Option<String>,
+    pub(super) place: Place,
 }
 
-/// The image of a run.
 #[derive(Debug)]
-pub struct SelectedImage {
-    pub wanted: Wanted,
+pub(super) struct SelectedImage {
+    pub(super) requested: RequestedImage,
     /// `None` in a plan if it is not in the store.
-    pub opened: Option<OpenedImage>,
+    pub(super) opened: Option<OpenedImage>,
 }
 
 /// An image whose layers are in the store.
 #[derive(Debug)]
-pub struct OpenedImage {
-    /// Its layers and its config.
-    pub image: Image,
-    /// The user that programs run as.
-    pub user: ImageUser,
-    /// Its `etc/passwd`.
-    pub passwd: Vec<u8>,
-    /// Its `etc/group`.
-    pub group: Vec<u8>,
-    /// The directories in its root.
-    pub top: Vec<Vec<u8>>,
+pub(super) struct OpenedImage {
+    pub(super) image: Image,
+    pub(super) user: ImageUser,
+    passwd: Vec<u8>,
+    pub(super) group: Vec<u8>,
+    pub(super) top: Vec<Vec<u8>>,
 }
 
 /// The requested image; `None` to use the host's programs.
 ///
 /// # Errors
 /// [`RunError::Argument`]: the template names no image.
-pub(super) fn wanted(
+pub(super) fn requested(
     request: &Request,
-    picked: Option<&Picked>,
+    picked: Option<&SelectedTemplate>,
     policy: &HostPolicy,
-) -> Result<Option<Wanted>, RunError> {
+) -> Result<Option<RequestedImage>, RunError> {
     if let Some(place) = &request.oci.image {
         let place = place.clone();
-        return Ok(Some(Wanted { id: None, place }));
+        return Ok(Some(RequestedImage { id: None, place }));
     }
     let Some(picked) = picked else {
         return Ok(None);
@@ -90,10 +79,10 @@ pub(super) fn wanted(
             code: "image_source_missing",
             what: "image",
             object: id.clone(),
-            problem: "has no root file system on this host: its template says no `source`"
+            problem: "has no root file system on this host: its template has no `source`"
                 .to_owned(),
             hint: Some(format!(
-                "state `images: [{{id: {id}, …, source: docker://… or oci:DIR}}]` in the host \
+                "add `images: [{{id: {id}, …, source: docker://… or oci:DIR}}]` to the host \
                  configuration, or name an image with --image"
             )),
         });
@@ -103,30 +92,30 @@ pub(super) fn wanted(
         code: "image_source_invalid",
         what: "image",
         object: id,
-        problem: format!("has a `source` in the host configuration that names no image: {error}"),
+        problem: format!("has an invalid `source` in the host configuration: {error}"),
         hint: error.hint(),
     })?;
-    Ok(Some(Wanted {
+    Ok(Some(RequestedImage {
         id: Some(picked.id.clone()),
         place,
     }))
 }
 
-/// Opens the image and reads what a run needs of it.
+/// Finds the image and reads what a run needs of it.
 ///
 /// # Errors
 /// [`RunError`]: it cannot be obtained, or no body can run in it.
 pub(super) fn open(
-    wanted: Wanted,
+    requested: RequestedImage,
     access: Access<'_>,
     request: &Request,
     policy: &HostPolicy,
 ) -> Result<SelectedImage, RunError> {
-    let opened = match have(&wanted.place, access, request, policy)? {
+    let opened = match find(&requested.place, access, request, policy)? {
         Some(image) => Some(OpenedImage::read(image)?),
         None => None,
     };
-    Ok(SelectedImage { wanted, opened })
+    Ok(SelectedImage { requested, opened })
 }
 
 fn refused(code: &'static str, object: &str, problem: impl Into<String>) -> RunError {
@@ -146,9 +135,6 @@ impl SelectedImage {
     }
 
     /// As [`OpenedImage::interpreters`]; a missing image is assumed to have all.
-    ///
-    /// # Errors
-    /// [`RunError`] where it cannot be read.
     pub(super) fn interpreters(
         &self,
         run: &Run,
@@ -168,16 +154,15 @@ impl SelectedImage {
         }
     }
 
-    /// Its report, before its root is mounted.
     #[must_use]
-    pub fn report(&self) -> ImageReport {
+    pub(super) fn report(&self) -> ImageReport {
         let user = self.opened.as_ref().map(|opened| ImageUserReport {
             uid: opened.user.uid,
             gid: opened.user.gid,
         });
         ImageReport {
-            id: self.wanted.id.clone(),
-            place: self.wanted.place.to_string(),
+            id: self.requested.id.clone(),
+            place: self.requested.place.to_string(),
             digest: self.opened.as_ref().map(|opened| opened.image.digest),
             layers: self
                 .opened
@@ -215,33 +200,25 @@ impl OpenedImage {
     }
 
     /// Adds layers on top, lowest first.
-    ///
-    /// # Errors
-    /// [`RunError`] where they cannot be listed.
     pub(super) fn add_layers(&mut self, layers: Vec<LockedLayer>) -> Result<(), RunError> {
         self.image.layers.extend(layers);
         self.top = directories_in_root(&self.image)?;
         Ok(())
     }
 
-    /// The working directory of its config.
     #[must_use]
-    pub fn working_directory(&self) -> Option<Vec<u8>> {
+    pub(super) fn working_directory(&self) -> Option<Vec<u8>> {
         self.image.config.working_directory.clone()
     }
 
     /// PATH of its config, or the default.
     #[must_use]
-    pub fn path(&self) -> &[u8] {
+    pub(super) fn path(&self) -> &[u8] {
         let of_config = self.image.config.variable(b"PATH");
         of_config.unwrap_or(environment::PATH.as_bytes())
     }
 
-    /// Whether a directory of its PATH contains `name`.
-    ///
-    /// # Errors
-    /// [`RunError`] where it cannot be read.
-    pub(crate) fn has_program(&self, name: &str) -> Result<bool, RunError> {
+    pub(super) fn has_program(&self, name: &str) -> Result<bool, RunError> {
         for directory in self.path().split(|byte| *byte == b':') {
             if self.has_program_in(directory, name)? {
                 return Ok(true);
@@ -258,10 +235,7 @@ impl OpenedImage {
     }
 
     /// Names of the Debian packages that are installed in it.
-    ///
-    /// # Errors
-    /// [`RunError`] where it cannot be read.
-    pub fn packages(&self) -> Result<Vec<String>, RunError> {
+    pub(super) fn packages(&self) -> Result<Vec<String>, RunError> {
         let status = self.image.read_file(PACKAGES, PACKAGES_BYTES_MAX);
         let status = status.map_err(|error| self.unreadable(&error))?;
         Ok(installed(&status.unwrap_or_default()[..]))
@@ -269,25 +243,22 @@ impl OpenedImage {
 
     /// The interpreters in the image that `run` may need. The version of Node is `NODE_VERSION` of
     /// the config: nothing of the image is executed.
-    ///
-    /// # Errors
-    /// [`RunError`] where it cannot be read.
     pub(super) fn interpreters(
         &self,
         run: &Run,
         npm_registry: NpmRegistry,
     ) -> Result<Interpreters, RunError> {
-        let wanted = interpreters::wanted_by(run);
+        let candidates = interpreters::candidates_for(run);
         let has = |name: &str| -> Result<bool, RunError> {
-            Ok(wanted.contains(&name) && self.has_program(name)?)
+            Ok(candidates.contains(&name) && self.has_program(name)?)
         };
         let unknown = NodeVersion { major: 0, minor: 0 };
         let node = if has("node")? {
-            let stated = self.image.config.variable(b"NODE_VERSION");
-            let stated = stated.and_then(|text| std::str::from_utf8(text).ok());
-            let stated = stated
+            let version = self.image.config.variable(b"NODE_VERSION");
+            let version = version.and_then(|text| std::str::from_utf8(text).ok());
+            let version = version
                 .and_then(|text| NodeVersion::parse(&format!("v{}", text.trim_start_matches('v'))));
-            Some(stated.unwrap_or(unknown))
+            Some(version.unwrap_or(unknown))
         } else {
             None
         };
@@ -324,14 +295,14 @@ fn directories_in_root(image: &Image) -> Result<Vec<Vec<u8>>, RunError> {
             if name != b"." && name != b".." {
                 names.insert(name.to_vec());
             }
-            if NAMES_IN_ROOT_MAX < names.len() {
-                let problem = format!("has more than {NAMES_IN_ROOT_MAX} names in its root");
+            if names.len() > NAMES_IN_ROOT_MAX {
+                let problem = format!("has more than {NAMES_IN_ROOT_MAX} entries in its root");
                 return Err(refused("image_root_too_wide", &shown, problem));
             }
         }
     }
     let is_directory = |name: &Vec<u8>| {
-        // The topmost layer with the name decides: a link, a whiteout.
+        // The topmost layer with the name decides; it may have a link or a whiteout.
         let found = image.layers.iter().rev().find_map(|layer| {
             rustix::fs::statat(&layer.root, &name[..], AtFlags::SYMLINK_NOFOLLOW).ok()
         });

@@ -2,7 +2,7 @@
 
 use crate::run::error::RunError;
 use crate::run::image::OpenedImage;
-use crate::run::needs::PACKAGE_JSON_BYTES_MAX;
+use crate::run::planning::needs::PACKAGE_JSON_BYTES_MAX;
 
 /// Maximum number of directories of `NODE_PATH`.
 const DIRECTORIES_MAX: usize = 16;
@@ -11,10 +11,7 @@ impl OpenedImage {
     /// The package.json of a package, where Node looks besides the bundle: in `/node_modules`, and
     /// in the directories of the config's `NODE_PATH`. Packages of `npm install --global` are in
     /// neither: their programs are found, but `import` does not find them.
-    ///
-    /// # Errors
-    /// [`RunError`] where it cannot be read.
-    pub(crate) fn node_package(&self, name: &str) -> Result<Option<Vec<u8>>, RunError> {
+    pub(in crate::run) fn node_package(&self, name: &str) -> Result<Option<Vec<u8>>, RunError> {
         let of_config = self.image.config.variable(b"NODE_PATH").unwrap_or_default();
         let named = of_config.split(|byte| *byte == b':');
         let named = named

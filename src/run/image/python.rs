@@ -12,10 +12,7 @@ const VERSION_BYTES_MAX: usize = 64;
 impl OpenedImage {
     /// Names and versions of the packages of the first `python3` on its PATH, if only one version
     /// of Python is installed beside it; with several the right one is unknown.
-    ///
-    /// # Errors
-    /// [`RunError`] where it cannot be read.
-    pub(crate) fn python_packages(&self) -> Result<Vec<(String, String)>, RunError> {
+    pub(in crate::run) fn python_packages(&self) -> Result<Vec<(String, String)>, RunError> {
         let Some(prefix) = self.prefix_of("python3")? else {
             return Ok(Vec::new());
         };

@@ -12,41 +12,37 @@ use store::CacheError;
 
 /// Why the packages of a body could not be installed.
 #[derive(Debug, thiserror::Error)]
-pub enum PreparationProblem {
+pub(crate) enum PreparationProblem {
     #[error(transparent)]
     Plan(#[from] PreparationError),
-    /// A preparation run failed.
     #[error(transparent)]
     Failed(#[from] Failed),
     /// A preparation run left a file that no layer may contain.
-    #[error("what the preparation of `runner.needs.{kind}` left is not a layer of packages")]
+    #[error("the result of the preparation of `runner.needs.{kind}` is not a layer of packages")]
     Layer {
-        /// `npm` or `pip`.
+        /// `native`, `npm` or `pip`.
         kind: &'static str,
         #[source]
         source: Box<UnpackError>,
     },
     /// A preparation run wrote outside the directories of its kind.
-    #[error(
-        "the preparation of `runner.needs.{kind}` left {found}; expected nothing but {expected}"
-    )]
+    #[error("the preparation of `runner.needs.{kind}` left {found}, expected only {expected}")]
     Elsewhere {
         /// `npm` or `pip`.
         kind: &'static str,
         found: String,
         expected: &'static str,
     },
-    #[error("the package archive {file} of `runner.needs.native`")]
+    #[error("cannot read the package archive {file} of `runner.needs.native`")]
     Deb {
         file: String,
         #[source]
         source: DebError,
     },
     /// The store failed, or the wait for another process that prepares the same layer.
-    #[error("prepared packages cannot be kept")]
+    #[error("cannot store the prepared packages")]
     Store(#[source] Box<OciError>),
-    /// The store of prepared layers.
-    #[error("prepared packages cannot be kept")]
+    #[error("cannot store the prepared packages")]
     Layers(#[from] CacheError),
 }
 
@@ -63,9 +59,8 @@ impl From<StoreError> for PreparationProblem {
 }
 
 impl PreparationProblem {
-    /// Stable.
     #[must_use]
-    pub fn code(&self) -> &'static str {
+    pub(in crate::run) fn code(&self) -> &'static str {
         match self {
             Self::Plan(error) => error.code(),
             Self::Failed(_) => "preparation_failed",
@@ -75,9 +70,8 @@ impl PreparationProblem {
         }
     }
 
-    /// Advice.
     #[must_use]
-    pub fn hint(&self) -> Option<String> {
+    pub(in crate::run) fn hint(&self) -> Option<String> {
         match self {
             Self::Plan(error) => error.hint(),
             Self::Failed(failed) => failed.hint.clone(),
@@ -90,16 +84,15 @@ impl PreparationProblem {
 
     /// The report's row of the failed run.
     #[must_use]
-    pub fn row(&self) -> Option<&PreparationReport> {
+    pub(in crate::run) fn row(&self) -> Option<&PreparationReport> {
         match self {
             Self::Failed(failed) => Some(&failed.row),
             _ => None,
         }
     }
 
-    /// Name of the run.
     #[must_use]
-    pub fn outcome(&self) -> Outcome {
+    pub(in crate::run) fn outcome(&self) -> Outcome {
         match self {
             Self::Plan(_) | Self::Layer { .. } | Self::Elsewhere { .. } | Self::Deb { .. } => {
                 Outcome::Refused

@@ -2,6 +2,7 @@
 
 use crate::plan::preparation::{Step, explain};
 use crate::run::error::RunError;
+use crate::run::preparation::error::PreparationProblem;
 use spec::denial_reason::DenialReason;
 use spec::host_policy::HostPolicy;
 use spec::outcome::Outcome;
@@ -15,27 +16,24 @@ const FULL: [&str; 2] = ["No space left on device", "ENOSPC"];
 /// Less free space than this counts as full.
 const FULL_BYTES: u64 = 1 << 20;
 
-/// A failed preparation run.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "what `runner.needs.{kind}` asks for could not be installed{}: {problem}{}",
-    of(needs),
-    wrote(tail)
+    "cannot install the packages of `runner.needs.{kind}`{}: {problem}{}",
+    list_of(needs),
+    output_of(tail)
 )]
-pub struct Failed {
+pub(crate) struct Failed {
     /// `native`, `npm` or `pip`.
-    pub kind: &'static str,
-    /// As in the manifest, escaped.
-    pub needs: Vec<String>,
-    pub problem: String,
+    pub(super) kind: &'static str,
+    pub(super) needs: Vec<String>,
+    pub(super) problem: String,
     /// The end of the package client's output, escaped.
-    pub tail: Vec<String>,
-    pub hint: Option<String>,
-    /// Its row in the report.
-    pub row: Box<PreparationReport>,
+    tail: Vec<String>,
+    pub(super) hint: Option<String>,
+    pub(in crate::run) row: Box<PreparationReport>,
 }
 
-fn of(needs: &[String]) -> String {
+fn list_of(needs: &[String]) -> String {
     if needs.is_empty() {
         String::new()
     } else {
@@ -43,18 +41,14 @@ fn of(needs: &[String]) -> String {
     }
 }
 
-fn wrote(tail: &[String]) -> String {
+fn output_of(tail: &[String]) -> String {
     if tail.is_empty() {
         String::new()
     } else {
-        format!("; it wrote last: {}", tail.join(" | "))
+        format!("; its last output: {}", tail.join(" | "))
     }
 }
 
-/// Judges a finished run.
-///
-/// # Errors
-/// [`RunError::Cancelled`], [`RunError::Preparation`] with [`Failed`].
 pub(super) fn check(
     step: &Step,
     report: &Report,
@@ -68,48 +62,56 @@ pub(super) fn check(
     if let (Outcome::Cancelled, Some(signal)) = (report.outcome, report.cancelled_by) {
         return Err(RunError::Cancelled { signal });
     }
-    let log = [report.stdout.bytes_kept(), report.stderr.bytes_kept()].concat();
+    let log = [
+        report.stdout.captured_bytes(),
+        report.stderr.captured_bytes(),
+    ]
+    .concat();
     let read = explain(step.kind, &log);
-    let (problem, hint) = match of_limits(report, &log, policy) {
+    let (problem, hint) = match reached_limit(report, &log, policy) {
         Some((problem, key)) => {
-            let hint = format!("allow more in the host configuration: `preparation: {key}`");
+            let hint = format!("raise the limit in the host configuration: `preparation: {key}`");
             (problem, Some(hint))
         }
-        None => of_client(step, report, read.package.as_deref()),
+        None => explain_client(step, report, read.package.as_deref()),
     };
     let failed = Failed {
         kind: step.kind.word(),
         needs: step
             .needs
             .iter()
-            .map(|one| escape(one.as_bytes()))
+            .map(|need| escape(need.as_bytes()))
             .collect(),
         problem,
         tail: read.tail,
         hint,
         row: Box::new(row.clone()),
     };
-    Err(super::PreparationProblem::from(failed).into())
+    Err(PreparationProblem::from(failed).into())
 }
 
-fn of_limits(report: &Report, log: &[u8], policy: &HostPolicy) -> Option<(String, &'static str)> {
+fn reached_limit(
+    report: &Report,
+    log: &[u8],
+    policy: &HostPolicy,
+) -> Option<(String, &'static str)> {
     let limits = &policy.preparation.limits;
     let written_bytes = report.usage.written_bytes.unwrap_or(0);
-    // A client removes incomplete files.
+    // A client removes incomplete files, so its output counts too.
     let says_full = |words: &str| {
         log.windows(words.len())
             .any(|part| part == words.as_bytes())
     };
-    let is_full = limits.disk_bytes <= written_bytes.saturating_add(FULL_BYTES)
+    let is_full = written_bytes.saturating_add(FULL_BYTES) >= limits.disk_bytes
         || FULL.into_iter().any(says_full);
-    // The kernel kills one process, and the client reports that.
-    let ended_one = 0 < report.usage.oom_kills.unwrap_or(0);
+    // The kernel may kill a child of the client, which then exits by itself.
+    let has_oom_kill = report.usage.oom_kills.unwrap_or(0) > 0;
     match report.outcome {
         Outcome::TimedOut | Outcome::CpuExhausted => Some((
             format!("it took longer than {} s", limits.wall_time.as_secs()),
             "{limits: {timeout: TIME}}",
         )),
-        outcome if outcome == Outcome::OutOfMemory || ended_one => Some((
+        outcome if outcome == Outcome::OutOfMemory || has_oom_kill => Some((
             format!(
                 "it used more than {} of memory",
                 units::bytes(limits.memory_bytes)
@@ -128,7 +130,7 @@ fn of_limits(report: &Report, log: &[u8], policy: &HostPolicy) -> Option<(String
     }
 }
 
-fn of_client(step: &Step, report: &Report, package: Option<&str>) -> (String, Option<String>) {
+fn explain_client(step: &Step, report: &Report, package: Option<&str>) -> (String, Option<String>) {
     if let Some(error) = &report.error {
         return (error.message.clone(), error.hint.clone());
     }
@@ -138,17 +140,17 @@ fn of_client(step: &Step, report: &Report, package: Option<&str>) -> (String, Op
             denial.object,
             denial.reason.map_or("denied", |reason| reason.row().code)
         );
-        return (problem, Some(allowing(denial)));
+        return (problem, Some(hint_to_allow(denial)));
     }
     if let Some(host) = report.egress.unreachable.first() {
         let problem = format!(
-            "nobody answers at {}:{} ({})",
+            "no answer from {}:{} ({})",
             host.host,
             host.port,
             host.cause.in_words()
         );
         let hint = format!(
-            "see to it that the index answers, or name another: `{}`",
+            "check that the index is reachable, or configure another: `{}`",
             step.kind.policy_key()
         );
         return (problem, Some(hint));
@@ -157,7 +159,7 @@ fn of_client(step: &Step, report: &Report, package: Option<&str>) -> (String, Op
         let problem = format!("the index has no {package}");
         return (
             problem,
-            Some(format!("its packages come from {}", from(step))),
+            Some(format!("packages come from {}", index_names(step))),
         );
     }
     let program = step.kind.program();
@@ -172,7 +174,7 @@ fn of_client(step: &Step, report: &Report, package: Option<&str>) -> (String, Op
     (problem, None)
 }
 
-fn from(step: &Step) -> String {
+fn index_names(step: &Step) -> String {
     if step.from.is_empty() {
         "the image's own lists".to_owned()
     } else {
@@ -180,8 +182,8 @@ fn from(step: &Step) -> String {
     }
 }
 
-/// The key of the host configuration that would have allowed it.
-fn allowing(denial: &Denial) -> String {
+/// Advice with the key of the host configuration that would allow the host.
+fn hint_to_allow(denial: &Denial) -> String {
     let host = denial.host.as_deref().unwrap_or(&denial.object);
     let key = match (denial.reason, &denial.ip) {
         (Some(DenialReason::ResolvesToPrivate), Some(ip)) => {
@@ -195,7 +197,7 @@ fn allowing(denial: &Denial) -> String {
         },
     };
     format!(
-        "if it is to be reached, say so in the host configuration: `preparation: {{{key}}}`; an \
-         `allow` that is stated has to name the hosts of the indexes as well"
+        "to allow it, set `preparation: {{{key}}}` in the host configuration; an `allow` list must \
+         also name the hosts of the indexes"
     )
 }

@@ -1,6 +1,5 @@
-//! Converts the result of a preparation run to a layer, after its last process has ended. The tree
-//! and the package archives in it are hostile and are read by the same rules as all untrusted
-//! input.
+//! Converts the result of a preparation run to a layer, after its last process has ended. Its tree
+//! and package archives are untrusted input.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -12,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::preparation::{DEBS, Kind, LAYER, NODE_MODULES, PYTHON, Step};
 use crate::run::error::RunError;
-use crate::run::preparation::PreparationProblem;
+use crate::run::preparation::error::PreparationProblem;
 use archive::deb::{Package, PackageLayer};
-use archive::layer::ExistsBelow as Below;
+use archive::hiding::ExistsBelow as Below;
 use archive::{LayerView, UnpackLimits};
 use sources::oci::opening::layer_limits;
 use spec::host_policy::HostPolicy;
@@ -27,39 +26,34 @@ const DEBS_MAX: usize = 4_000;
 
 /// The root that packages are installed on; resolves the paths of packages.
 #[derive(Clone, Copy)]
-pub(in crate::run) struct Root<'run> {
-    /// Known links and directories.
+pub(super) struct Root<'run> {
     pub(in crate::run) view: &'run LayerView,
     /// Whether something is there.
-    pub(in crate::run) below: Below<'run>,
+    pub(super) below: Below<'run>,
 }
 
-/// Metadata that is stored with a layer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Note {
-    /// Bytes of all files.
-    pub(super) bytes: u64,
-    pub(super) disk_bytes: u64,
+    pub(in crate::run) bytes: u64,
+    pub(in crate::run) disk_bytes: u64,
     /// Native packages with their versions.
-    pub(super) packages: Vec<String>,
-    /// Packages with installation scripts.
+    pub(in crate::run) packages: Vec<String>,
     pub(super) scripts_not_run: Vec<String>,
 }
 
-/// Converts the result of one run.
 pub(super) struct Harvest<'run> {
     kind: Kind,
     into: BorrowedFd<'run>,
     root: Root<'run>,
     limits: UnpackLimits,
     is_cancelled: &'run dyn Fn() -> bool,
-    taken: RefCell<Option<Note>>,
+    note: RefCell<Option<Note>>,
 }
 
 impl<'run> Harvest<'run> {
     /// Writes to the empty directory `into`; stops reading archives once `is_cancelled`.
-    pub(super) fn new(
+    pub(in crate::run) fn new(
         kind: Kind,
         into: BorrowedFd<'run>,
         root: Root<'run>,
@@ -72,21 +66,18 @@ impl<'run> Harvest<'run> {
             root,
             limits: layer_limits(policy),
             is_cancelled,
-            taken: RefCell::new(None),
+            note: RefCell::new(None),
         }
     }
 
     /// Reads the writable space of a run that succeeded.
-    ///
-    /// # Errors
-    /// [`RunError::Preparation`], [`RunError::Host`].
-    pub(super) fn take(&self, space: BorrowedFd<'_>) -> Result<(), RunError> {
+    pub(in crate::run) fn read(&self, space: BorrowedFd<'_>) -> Result<(), RunError> {
         let note = match self.kind {
             Kind::Native => self.packages(space)?,
             Kind::Npm => self.tree(space, NODE_MODULES)?,
             Kind::Pip => self.tree(space, PYTHON)?,
         };
-        *self.taken.borrow_mut() = Some(note);
+        *self.note.borrow_mut() = Some(note);
         Ok(())
     }
 
@@ -94,16 +85,16 @@ impl<'run> Harvest<'run> {
     ///
     /// # Errors
     /// [`RunError::Host`] if nothing was converted.
-    pub(super) fn finish(self, step: &Step) -> Result<Note, RunError> {
-        let act = || format!("read what the preparation of {} left", step.kind.word());
-        self.taken
+    pub(in crate::run) fn finish(self, step: &Step) -> Result<Note, RunError> {
+        let act = || format!("read the result of the preparation of {}", step.kind.word());
+        self.note
             .into_inner()
             .ok_or_else(|| RunError::host(act())(Errno::NODATA))
     }
 
     fn tree(&self, space: BorrowedFd<'_>, expected: &'static str) -> Result<Note, RunError> {
         let kind = self.kind.word();
-        let left = open_left(space, LAYER)?;
+        let left = open_result(space, LAYER)?;
         let unpacked = archive::unpack_directory_as(left.as_fd(), self.into, &self.limits, None);
         let unpacked = unpacked.map_err(|source| PreparationProblem::Layer {
             kind,
@@ -134,7 +125,7 @@ impl<'run> Harvest<'run> {
     }
 
     fn packages(&self, space: BorrowedFd<'_>) -> Result<Note, RunError> {
-        let debs = open_left(space, DEBS)?;
+        let debs = open_result(space, DEBS)?;
         let mut layer = PackageLayer::new(
             self.into,
             self.root.view.clone(),
@@ -150,7 +141,7 @@ impl<'run> Harvest<'run> {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
             let file = open_beneath(debs.as_fd(), &name, flags, Mode::empty())
                 .map_err(|errno| refused(archive::deb::DebError::Read(errno.into())))?;
-            // The result has a limited size, but its archives may inflate a thousandfold.
+            // Can be cancelled: an archive of limited size may inflate a thousandfold.
             let package = layer
                 .add(File::from(file), self.is_cancelled)
                 .map_err(refused)?;
@@ -179,7 +170,7 @@ fn shown(package: &Package) -> String {
 }
 
 /// A directory of the scratch root, which the run may have replaced by anything.
-fn open_left(space: BorrowedFd<'_>, path: &str) -> Result<std::os::fd::OwnedFd, RunError> {
+fn open_result(space: BorrowedFd<'_>, path: &str) -> Result<std::os::fd::OwnedFd, RunError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let inside = path.trim_start_matches('/').as_bytes();
     open_beneath(space, inside, flags, Mode::empty())
@@ -196,7 +187,7 @@ fn names(directory: BorrowedFd<'_>) -> Result<Vec<Vec<u8>>, RunError> {
         if name.ends_with(b".deb") && RelPath::parse(name).is_ok() {
             names.push(name.to_vec());
         }
-        if DEBS_MAX < names.len() {
+        if names.len() > DEBS_MAX {
             return Err(failed()(Errno::TOOBIG));
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::plan::preparation::{Lists, named_lists};
 use crate::run::error::RunError;
-use crate::run::image::Access;
-use crate::run::loaded_manifest::BundleFiles;
+use crate::run::image::finding::Access;
+use crate::run::unpacking::bundle_files::BundleFiles;
 use archive::Entry;
 use spec::path::{RelPath, escape};
 
@@ -17,7 +17,7 @@ const LISTS_MAX: usize = 100;
 ///
 /// # Errors
 /// [`RunError::Argument`] with `needs_list_unreadable`.
-pub(super) fn lists(bundle: &dyn BundleFiles, access: Access<'_>) -> Result<Lists, RunError> {
+pub(super) fn read_lists(bundle: &dyn BundleFiles, access: Access<'_>) -> Result<Lists, RunError> {
     let files = Files { bundle, access };
     let has_modules = files.has(&path("node_modules")?);
     let npm = if has_modules {
@@ -46,7 +46,6 @@ fn refused(object: String, problem: String) -> RunError {
     }
 }
 
-/// Each existing list with its path.
 type PythonLists = Option<Vec<(RelPath, Vec<u8>)>>;
 
 struct Files<'run> {
@@ -66,7 +65,7 @@ impl Files<'_> {
         }
         let refused = |problem: String| refused(path.to_string(), problem);
         let bytes = match (self.bundle.head(path, LIST_BYTES_MAX + 1), self.access) {
-            (Err(_not_kept), Access::Look) => return Ok(Some(Vec::new())),
+            (Err(_not_kept), Access::StoreOnly) => return Ok(Some(Vec::new())),
             (bytes, _) => bytes.map_err(refused)?,
         };
         match u64::try_from(bytes.len()) {
@@ -98,7 +97,7 @@ impl Files<'_> {
                     ))
                 };
                 let text = self.read(&path)?.ok_or_else(missing)?;
-                if LISTS_MAX <= all.len() {
+                if all.len() >= LISTS_MAX {
                     return Err(refused(format!("names more than {LISTS_MAX} lists")));
                 }
                 all.push((path, text));

@@ -1,32 +1,34 @@
-//! Preparation runs: packages of `needs` that neither image nor bundle has are installed once, in a
-//! run of their own, and stored as a layer.
+//! Preparation runs install packages of `needs` that neither the image nor the bundle has, and store
+//! them as a layer.
 //!
 //! A preparation run is an ordinary run: the same supervisor, a sandbox with its own limits and
 //! egress list, without secrets, variables of the caller or a workspace. Its result is read as
 //! untrusted input after its last process has ended.
 
-mod error;
+pub(super) mod error;
 mod failure;
 mod harvest;
 mod lists;
-mod nested;
+pub(super) mod nested;
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::plan::preparation::{self, Ground, Kind, Lists, Missing, NODE_MODULES, PYTHON, Step};
-use crate::run::artifacts::UntilSignal;
+use rustix::fs::{Mode, OFlags};
+
+use crate::plan::preparation::{self, InstallContext, Kind, Lists, NODE_MODULES, PYTHON, Step};
 use crate::run::error::RunError;
-use crate::run::image::{Access, SelectedImage, how};
-use crate::run::loaded_manifest::BundleFiles;
-pub use crate::run::preparation::error::PreparationProblem;
+use crate::run::fetching::artifacts::FetchObserver;
+use crate::run::fetching::progress::ProgressStep;
+use crate::run::image::SelectedImage;
+use crate::run::image::finding::{Access, fetch_result};
+use crate::run::preparation::error::PreparationProblem;
 use crate::run::preparation::harvest::{Harvest, Note, Root};
-use crate::run::preparation::lists::lists;
-pub(super) use crate::run::preparation::nested::Preparing;
+use crate::run::preparation::lists::read_lists;
 use crate::run::preparation::nested::{Nested, run_step};
-use crate::run::progress::Act;
 use crate::run::refusals::Refusals;
+use crate::run::unpacking::bundle_files::BundleFiles;
 use sources::oci::layers::LockedLayer;
 use sources::oci::observer::Observer as _;
 use sources::oci::opening::open_store;
@@ -37,7 +39,7 @@ use spec::preparation::PreparationPolicy;
 use spec::preparation_report::{PreparationFound, PreparationReport};
 use spec::report::WarningReport;
 use spec::request::{EnvironmentEntry, Request};
-use spec::runner_report::{EngineName, RunnerReport};
+use spec::runner_report::{EngineName, RunnerReport, UnsatisfiedNeed};
 use store::{Label, StoreDirectory};
 use sys::file::{Unread, read_regular};
 
@@ -46,13 +48,13 @@ const HOST_FILE_BYTES_MAX: usize = 4 << 20;
 
 /// The installed packages, or in a plan those that would be installed.
 #[derive(Debug, Default)]
-pub struct Provided {
+pub(super) struct PreparedPackages {
     /// Each kind, in order.
-    pub rows: Vec<PreparationReport>,
-    pub warnings: Vec<WarningReport>,
+    pub(super) rows: Vec<PreparationReport>,
+    pub(super) warnings: Vec<WarningReport>,
 }
 
-impl Provided {
+impl PreparedPackages {
     /// Directories of the root that contain programs of packages.
     pub(super) fn program_directories(&self) -> Vec<Vec<u8>> {
         let mut directories = Vec::new();
@@ -79,13 +81,13 @@ impl Provided {
     }
 }
 
-/// Installs the unmet needs of `runner` and the lists of the bundle as layers over the image; if
-/// `access` only looks, reports them. Installed needs count as met.
+/// Installs the unmet needs of `runner` and the lists of the bundle as layers over the image. In a
+/// plan, reports them instead. Installed needs count as met.
 ///
 /// # Errors
-/// [`RunError::Cancelled`], and what `refuse` makes of a [`RunError::Preparation`], or of a file of
-/// the bundle or of the host that cannot be read.
-pub(super) fn provide(
+/// [`RunError::Cancelled`]. [`RunError::Preparation`] and unreadable files of the bundle or the host,
+/// unless `refusals` collects them.
+pub(super) fn prepare_packages(
     request: &Request,
     policy: &HostPolicy,
     image: &mut SelectedImage,
@@ -93,42 +95,41 @@ pub(super) fn provide(
     bundle: &dyn BundleFiles,
     runner: &mut RunnerReport,
     refusals: &mut Refusals,
-) -> Result<Provided, RunError> {
-    let mut provided = Provided::default();
+) -> Result<PreparedPackages, RunError> {
+    let mut packages = PreparedPackages::default();
     if runner.engine != EngineName::Sandbox {
-        return Ok(provided);
+        return Ok(packages);
     }
-    let planned = lists(bundle, access).and_then(|lists| {
-        provided.warnings = warnings(&lists, &policy.preparation);
-        let missing = Missing::of(&runner.needs_unsatisfied);
-        steps(&missing, &lists, image, request, &policy.preparation)
+    let planned = read_lists(bundle, access).and_then(|lists| {
+        packages.warnings = warn_of_lists(&lists, &policy.preparation);
+        let needs = &runner.needs_unsatisfied;
+        steps(needs, &lists, image, request, &policy.preparation)
     });
     let Some(steps) = refusals.check(planned)? else {
-        return Ok(provided);
+        return Ok(packages);
     };
-    let all = Kind::ALL.map(Kind::word);
+    let kinds = Kind::ALL.map(Kind::word);
     runner
         .needs_unsatisfied
-        .retain(|need| !all.contains(&need.kind));
+        .retain(|need| !kinds.contains(&need.kind));
     match access {
-        Access::Look => provided.rows.extend(steps.iter().map(planned_row)),
+        Access::StoreOnly => packages.rows.extend(steps.iter().map(planned_row)),
         Access::Fetch { signals } => {
             let preparer = Preparer { request, policy };
-            let prepared = preparer.prepare(&steps, image, signals, &mut provided.rows);
+            let prepared = preparer.prepare(&steps, image, signals, &mut packages.rows);
             if refusals.check(prepared)?.is_none() {
-                return Ok(provided);
+                return Ok(packages);
             }
         }
     }
-    provided
+    packages
         .warnings
-        .extend(provided.rows.iter().flat_map(not_run));
-    Ok(provided)
+        .extend(packages.rows.iter().flat_map(warn_of_scripts));
+    Ok(packages)
 }
 
-/// The installation steps in order.
 fn steps(
-    missing: &Missing,
+    needs: &[UnsatisfiedNeed],
     lists: &Lists,
     image: &SelectedImage,
     request: &Request,
@@ -139,26 +140,25 @@ fn steps(
         .as_ref()
         .and_then(|apt| apt.trusted_keys.as_deref());
     let digest = image.opened.as_ref().map(|opened| opened.image.digest);
-    let ground = Ground {
+    let context = InstallContext {
         image: digest.map(|digest| digest.to_string()).unwrap_or_default(),
         architecture: std::env::consts::ARCH.to_owned(),
-        certificates: host_file(policy.ca_file.as_deref(), "preparation.ca_file")?,
-        keys: host_file(keys, "preparation.apt.trusted_keys")?,
+        certificates: read_host_file(policy.ca_file.as_deref(), "preparation.ca_file")?,
+        keys: read_host_file(keys, "preparation.apt.trusted_keys")?,
         added_hosts: request.network.added_hosts.clone(),
     };
-    let steps = preparation::steps(missing, lists, &ground, policy);
+    let steps = preparation::steps(needs, lists, &context, policy);
     Ok(steps.map_err(PreparationProblem::from)?)
 }
 
-/// Warnings for lists without a configured index.
-fn warnings(lists: &Lists, policy: &PreparationPolicy) -> Vec<WarningReport> {
+fn warn_of_lists(lists: &Lists, policy: &PreparationPolicy) -> Vec<WarningReport> {
     let left_out = preparation::not_installed(lists, policy);
     left_out
         .into_iter()
         .map(|(kind, list)| {
             let message = format!(
-                "nothing of the bundle's {list} is installed: the host configuration does not say \
-                 where from; it has to say `{}`",
+                "nothing of the bundle's {list} is installed: the host configuration names no index; \
+                 set `{}`",
                 kind.policy_key()
             );
             WarningReport::new("list_not_installed", message)
@@ -166,7 +166,7 @@ fn warnings(lists: &Lists, policy: &PreparationPolicy) -> Vec<WarningReport> {
         .collect()
 }
 
-fn not_run(row: &PreparationReport) -> Option<WarningReport> {
+fn warn_of_scripts(row: &PreparationReport) -> Option<WarningReport> {
     let names = &row.scripts_not_run;
     (!names.is_empty()).then(|| {
         let message = format!(
@@ -196,8 +196,7 @@ fn planned_row(step: &Step) -> PreparationReport {
     }
 }
 
-/// Name of a step for progress.
-fn named(step: &Step) -> String {
+fn step_name(step: &Step) -> String {
     let needs: Vec<String> = step
         .needs
         .iter()
@@ -210,15 +209,13 @@ fn named(step: &Step) -> String {
     }
 }
 
-/// Creates the layers of one run.
 #[derive(Clone, Copy)]
 struct Preparer<'run> {
     request: &'run Request,
     policy: &'run HostPolicy,
 }
 
-/// The base of a step.
-struct Below<'run> {
+struct Base<'run> {
     image: &'run SelectedImage,
     /// The previous step, which installed packages of the distribution.
     native: Option<&'run Step>,
@@ -241,14 +238,14 @@ impl Preparer<'_> {
         let mut layers = Vec::new();
         for step in steps {
             let mut row = planned_row(step);
-            let until = UntilSignal::new(signals, Act::begin(named(step)))?;
+            let observer = FetchObserver::new(signals, ProgressStep::start(step_name(step)))?;
             let native = steps.first().filter(|first| {
                 // The lowest layer is the base of the others.
                 first.kind == Kind::Native && step.kind != Kind::Native
             });
-            let below = Below { image, native };
-            let made = self.layer(step, &below, &store, &until, &mut row);
-            match (made, until.cancelled_by()) {
+            let base = Base { image, native };
+            let result = self.make_layer(step, &base, &store, &observer, &mut row);
+            match (result, observer.cancelled_by()) {
                 (Ok(tree), _) => layers.push(tree),
                 (Err(_), Some(signal)) => return Err(RunError::Cancelled { signal }),
                 (Err(error), None) => return Err(error),
@@ -261,38 +258,38 @@ impl Preparer<'_> {
         }
     }
 
-    /// The layer of one step. If several processes need the same one, one creates it and the others
+    /// Finds or makes the layer of one step. If several processes need it, one makes it and the others
     /// wait.
-    fn layer(
+    fn make_layer(
         self,
         step: &Step,
-        below: &Below<'_>,
+        base: &Base<'_>,
         store: &Store,
-        until: &UntilSignal,
+        observer: &FetchObserver,
         row: &mut PreparationReport,
     ) -> Result<LockedLayer, RunError> {
         let layers = store.prepared().map_err(PreparationProblem::from)?;
-        let held = |row: &mut PreparationReport| {
-            let tree = held(&layers, step, row)?;
+        let find = |row: &mut PreparationReport| {
+            let tree = find_layer(&layers, step, row)?;
             if tree.is_some() {
-                until.act.succeeded(how(true));
+                observer.step.succeed(fetch_result(true));
             }
             Ok::<_, RunError>(tree)
         };
-        if let Some(tree) = held(row)? {
+        if let Some(tree) = find(row)? {
             return Ok(tree);
         }
         let name = format!("prepared-{}", step.key.hexadecimal());
         let _claim = store
-            .claim(&name, until)
+            .claim(&name, observer)
             .map_err(PreparationProblem::from)?;
-        if let Some(tree) = held(row)? {
+        if let Some(tree) = find(row)? {
             return Ok(tree);
         }
         let building = layers.begin().map_err(PreparationProblem::from)?;
         let started = Instant::now();
         let note = {
-            let opened = below
+            let opened = base
                 .image
                 .opened
                 .as_ref()
@@ -303,19 +300,19 @@ impl Preparer<'_> {
                 view: &view,
                 below: &|path| merged.has(path),
             };
-            let is_cancelled = || until.is_cancelled();
+            let is_cancelled = || observer.is_cancelled();
             let harvest =
                 Harvest::new(step.kind, building.tree(), root, self.policy, &is_cancelled);
-            // A second claim, for the nested run.
-            let native = below.native.map(|native| layers.find(&native.key));
+            // Claimed again, for the nested run.
+            let native = base.native.map(|native| layers.find(&native.key));
             let native = native.transpose().map_err(PreparationProblem::from)?;
             let nested = Nested {
                 request: self.request,
                 policy: self.policy,
-                place: below.image.wanted.place.at(opened.image.digest),
-                below: native.flatten(),
+                place: base.image.requested.place.at(opened.image.digest),
+                base: native.flatten(),
             };
-            run_step(step, nested, &harvest, &until.act, row)?;
+            run_step(step, nested, &harvest, &observer.step, row)?;
             harvest.finish(step)?
         };
         row.duration_ms = u64::try_from(started.elapsed().as_millis()).ok();
@@ -332,14 +329,13 @@ impl Preparer<'_> {
         store
             .enforce_size_limit()
             .map_err(PreparationProblem::from)?;
-        report_note(note, PreparationFound::Made, row);
-        until.act.succeeded("installed");
+        fill_row(note, PreparationFound::Made, row);
+        observer.step.succeed("installed");
         Ok(tree)
     }
 }
 
-/// The layer, if the store has it.
-fn held(
+fn find_layer(
     layers: &StoreDirectory,
     step: &Step,
     row: &mut PreparationReport,
@@ -349,30 +345,31 @@ fn held(
     };
     let note = tree.note().map_err(PreparationProblem::from)?;
     let note: Note = serde_json::from_slice(&note).unwrap_or_default();
-    report_note(note, PreparationFound::Store, row);
+    fill_row(note, PreparationFound::Store, row);
     Ok(Some(tree))
 }
 
-fn report_note(note: Note, found: PreparationFound, row: &mut PreparationReport) {
+fn fill_row(note: Note, found: PreparationFound, row: &mut PreparationReport) {
     row.found = found;
     row.bytes = Some(note.bytes);
     row.packages = note.packages;
     row.scripts_not_run = note.scripts_not_run;
 }
 
-/// A file that the host configuration names.
-fn host_file(path: Option<&Path>, key: &'static str) -> Result<Option<Vec<u8>>, RunError> {
+fn read_host_file(path: Option<&Path>, key: &'static str) -> Result<Option<Vec<u8>>, RunError> {
     let Some(path) = path else { return Ok(None) };
     let refused = |problem: String| RunError::Argument {
         code: "preparation_file_unreadable",
         what: key,
         object: escape(path.as_os_str().as_encoded_bytes()),
         problem,
-        hint: Some("mend the host configuration".to_owned()),
+        hint: Some("fix the host configuration".to_owned()),
     };
-    let file =
-        std::fs::File::open(path).map_err(|error| refused(format!("cannot be opened: {error}")))?;
-    let bytes = read_regular(file.into(), HOST_FILE_BYTES_MAX).map_err(|unread| {
+    // O_NONBLOCK: opening a FIFO would block.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|errno| refused(format!("cannot be opened: {errno}")))?;
+    let bytes = read_regular(file, HOST_FILE_BYTES_MAX).map_err(|unread| {
         refused(match unread {
             Unread::Stat(errno) | Unread::Read(errno) => format!("cannot be read: {errno}"),
             Unread::NotRegular => "is not a regular file".to_owned(),
@@ -380,4 +377,22 @@ fn host_file(path: Option<&Path>, key: &'static str) -> Result<Option<Vec<u8>>, 
         })
     })?;
     Ok(Some(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fifo_in_the_place_of_a_file_of_the_host_is_refused_without_waiting() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let fifo = directory.path().join("fifo");
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, Mode::RUSR, 0).expect("made");
+        let error = read_host_file(Some(&fifo), "preparation.ca_file").expect_err("refused");
+        assert!(
+            error.to_string().contains("is not a regular file"),
+            "{error}"
+        );
+    }
 }

@@ -1,19 +1,19 @@
-//! The nested run: its request, its inputs, and when its result is read.
+//! The nested run: its request, its inputs and its result.
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use rustix::fs::Mode;
 
-use crate::plan::preparation::{GivenFile, Step};
+use crate::plan::preparation::{Step, StepFile};
+use crate::run::contract::space;
 use crate::run::error::RunError;
+use crate::run::fetching::progress::ProgressStep;
+use crate::run::planning::resolved::ResolvedRun;
 use crate::run::preparation::failure;
 use crate::run::preparation::harvest::Harvest;
-use crate::run::progress::Act;
-use crate::run::reporting::ReportBuilder;
-use crate::run::reporting::{Beginning, conclude};
-use crate::run::resolved::ResolvedRun;
-use crate::run::{Run, contract, random_bytes};
+use crate::run::reporting::{Beginning, ReportBuilder};
+use crate::run::{Run, random_bytes};
 use sandbox::launch::Launched;
 use secrets::mask::Masks;
 use sources::oci::layers::LockedLayer;
@@ -28,36 +28,28 @@ use tracing::subscriber::NoSubscriber;
 
 /// Bytes of a package client's output that are inspected.
 const LOG_BYTES: u64 = 4 << 20;
-/// Working directory of the run.
 const WORKING_DIRECTORY: &str = "/scratch";
 
 /// State of a run that prepares another one.
 #[derive(Clone, Copy)]
-pub(in crate::run) struct Preparing<'run> {
-    files: &'run [GivenFile],
+pub(in crate::run) struct PreparationRun<'run> {
+    files: &'run [StepFile],
     harvest: &'run Harvest<'run>,
-    /// Additional layers of its root; taken when the root is resolved.
+    /// A layer to add to its image; taken when the image is resolved.
     below: &'run RefCell<Option<LockedLayer>>,
 }
 
-/// Context of a nested run.
 pub(super) struct Nested<'run> {
-    /// The caller's request.
-    pub(super) request: &'run Request,
-    /// The host's policy.
-    pub(super) policy: &'run HostPolicy,
+    pub(in crate::run) request: &'run Request,
+    pub(in crate::run) policy: &'run HostPolicy,
     /// The image, by its digest.
-    pub(super) place: Place,
+    pub(in crate::run) place: Place,
     /// The layer of native packages, if any.
-    pub(super) below: Option<LockedLayer>,
+    pub(in crate::run) base: Option<LockedLayer>,
 }
 
-impl<'run> Preparing<'run> {
-    /// Adds the prepared layers to the image of the run.
-    ///
-    /// # Errors
-    /// As [`OpenedImage::add_layers`](crate::run::image::OpenedImage::add_layers).
-    pub(in crate::run) fn complete(&self, resolved: &mut ResolvedRun) -> Result<(), RunError> {
+impl<'run> PreparationRun<'run> {
+    pub(in crate::run) fn add_layers(&self, resolved: &mut ResolvedRun) -> Result<(), RunError> {
         let image = resolved
             .image
             .as_mut()
@@ -69,59 +61,50 @@ impl<'run> Preparing<'run> {
     }
 
     /// Writes its inputs to the writable space. The body's file ids must be assumed.
-    ///
-    /// # Errors
-    /// [`RunError::Host`].
     pub(in crate::run) fn populate(&self, space: BorrowedFd<'_>) -> Result<(), RunError> {
         for file in self.files {
             let path = file.path.trim_start_matches('/');
             let failed = |errno| RunError::host(format!("write {}", file.path))(errno);
             if let Some((directory, _)) = path.rsplit_once('/') {
-                contract::make_directories(space, directory).map_err(failed)?;
+                space::make_directories(space, directory).map_err(failed)?;
             }
             let mode = Mode::from_raw_mode(0o644);
-            contract::write_new(space, path.as_bytes(), mode, &file.bytes).map_err(failed)?;
+            space::write_new(space, path.as_bytes(), mode, &file.bytes).map_err(failed)?;
         }
         Ok(())
     }
 
     /// Reads its result if it succeeded. Its processes have ended.
-    ///
-    /// # Errors
-    /// As [`Harvest::take`].
-    pub(in crate::run) fn take(&self, launched: &Launched) -> Result<(), RunError> {
-        self.harvest.take(launched.space.as_fd())
+    pub(in crate::run) fn harvest(&self, launched: &Launched) -> Result<(), RunError> {
+        self.harvest.read(launched.space.as_fd())
     }
 }
 
-/// Runs one step to its end and passes its result to `harvest`.
-///
-/// # Errors
-/// [`RunError::Cancelled`], [`RunError::Preparation`].
 pub(super) fn run_step(
     step: &Step,
     nested: Nested<'_>,
     harvest: &Harvest<'_>,
-    act: &Act,
+    progress: &ProgressStep,
     row: &mut PreparationReport,
 ) -> Result<(), RunError> {
-    act.installing();
+    progress.report_installing();
     let seed = random_bytes()?;
     let beginning = Beginning::now(seed);
     let request = request(step, &nested);
     let policy = policy(nested.policy);
-    let below = RefCell::new(nested.below);
+    let below = RefCell::new(nested.base);
     let masks = RefCell::new(Masks::default());
     let run = Run {
         request: &request,
         policy: &policy,
         start_unix_s: beginning.unix_s(),
         masks: &masks,
-        preparing: Some(Preparing {
+        preparing: Some(PreparationRun {
             files: &step.files,
             harvest,
             below: &below,
         }),
+        is_last: false,
     };
     let mut report = ReportBuilder::new(beginning.report());
     // Its own events would interleave with those of the outer run.
@@ -129,11 +112,11 @@ pub(super) fn run_step(
         run.execute(None, seed, &mut report)
     });
     let (result, refused) = match result {
-        // The result has its own error, which is more exact than the report's text.
+        // This error of the result is more exact than the text of the report.
         Err(error @ RunError::Preparation(_)) => (Ok(()), Some(error)),
         other => (other, None),
     };
-    let report = conclude(report.finish(result), masks);
+    let report = report.finish(result, masks);
     row.hosts.clone_from(&report.egress.hosts);
     row.denials.clone_from(&report.denials);
     match refused {
@@ -185,7 +168,7 @@ fn request(step: &Step, nested: &Nested<'_>) -> Request {
     request
 }
 
-/// A limit of the runner: nested runs state their limits themselves.
+/// A maximum that no policy states.
 fn built_in<T>(value: T) -> Maximum<T> {
     Maximum {
         value,

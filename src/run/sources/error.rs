@@ -7,21 +7,19 @@ use spec::oci::reference::ReferenceError;
 /// Why a workspace source is unavailable. Texts in it are escaped.
 #[derive(Debug, thiserror::Error)]
 #[error("workspace source {id} ({reference}): {problem}")]
-pub struct SourceError {
-    pub id: String,
-    pub reference: String,
+pub(crate) struct SourceError {
+    pub(in crate::run) id: String,
+    pub(in crate::run) reference: String,
     #[source]
-    pub problem: SourceProblem,
+    pub(in crate::run) problem: SourceProblem,
 }
 
-/// Problem of a workspace source.
 #[derive(Debug, thiserror::Error)]
-pub enum SourceProblem {
-    /// It is not a reference.
+pub(crate) enum SourceProblem {
     #[error(transparent)]
     Reference(#[from] ReferenceError),
     /// A tag is not a fixed version.
-    #[error("a tag names it, and no digest")]
+    #[error("it is named by a tag, not by a digest")]
     Tag {
         /// Whether the host forbids it (`require_pin`).
         by_host: bool,
@@ -29,19 +27,17 @@ pub enum SourceProblem {
     /// The pull failed, or the artifact is not a source.
     #[error(transparent)]
     Artifact(Box<OciError>),
-    /// `subpath`.
-    #[error("`{subpath}` is {found} of its snapshot, expected a directory")]
+    #[error("`{subpath}` is {found} its snapshot, expected a directory")]
     Subpath {
         subpath: String,
-        /// `a file`, or `nothing`.
+        /// `a file in`, or `missing from`.
         found: &'static str,
         /// Directories of the snapshot with a similar name.
         near: Vec<String>,
     },
-    /// More sources than a run can have.
-    #[error("a run has at most {most} sources that it gets a view of its own of")]
+    #[error("a run can have at most {most} sources that are writable or contain mount points")]
     TooMany { most: usize },
-    /// The writable space has no room for a copy, or cannot take one.
+    /// A copy failed, because the writable space is full or for another reason.
     #[error("it cannot be copied into the writable space")]
     Copy(#[source] UnpackError),
 }
@@ -53,9 +49,9 @@ impl From<OciError> for SourceProblem {
 }
 
 impl SourceProblem {
-    /// Whether an optional source is skipped for this problem. Errors of the manifest itself and of
-    /// the host's support for sources are refused.
-    pub(super) fn may_be_left_out(&self) -> bool {
+    /// Whether an optional source is skipped for this problem. Errors of the manifest and of the host
+    /// are refused.
+    pub(super) fn is_skippable(&self) -> bool {
         matches!(self, Self::Artifact(_) | Self::Subpath { .. })
     }
 }
@@ -63,7 +59,7 @@ impl SourceProblem {
 impl SourceError {
     /// Whether the request is refused; otherwise the host or the network failed.
     #[must_use]
-    pub fn is_refusal(&self) -> bool {
+    pub(in crate::run) fn is_refusal(&self) -> bool {
         match &self.problem {
             SourceProblem::Artifact(error) => !error.is_temporary(),
             SourceProblem::Copy(error) => error.is_refusal(),
@@ -71,9 +67,8 @@ impl SourceError {
         }
     }
 
-    /// Stable.
     #[must_use]
-    pub fn code(&self) -> &'static str {
+    pub(in crate::run) fn code(&self) -> &'static str {
         match &self.problem {
             SourceProblem::Reference(_) => "source_reference_invalid",
             SourceProblem::Tag { .. } => "source_tag_refused",
@@ -84,17 +79,15 @@ impl SourceError {
         }
     }
 
-    /// Advice, if any.
     #[must_use]
-    pub fn hint(&self) -> Option<String> {
+    pub(in crate::run) fn hint(&self) -> Option<String> {
         match &self.problem {
             SourceProblem::Reference(error) => error.hint(),
             SourceProblem::Tag { by_host } => Some(
                 if *by_host {
-                    "write its digest behind it, @sha256:…; this host takes no tags (require_pin)"
+                    "append its digest, @sha256:…; this host accepts no tags (require_pin)"
                 } else {
-                    "write its digest behind it, @sha256:…, or take what the tag points to with \
-                     --allow-tags"
+                    "append its digest, @sha256:…, or accept the tag with --allow-tags"
                 }
                 .to_owned(),
             ),
@@ -105,9 +98,11 @@ impl SourceError {
             SourceProblem::Subpath { .. } => {
                 Some("`runner source inspect` lists what is in it".to_owned())
             }
-            SourceProblem::TooMany { .. } => Some("put several of them into one source".to_owned()),
+            SourceProblem::TooMany { .. } => {
+                Some("combine several of them into one source".to_owned())
+            }
             SourceProblem::Copy(_) => {
-                Some("a larger unpack.unpacked of the host's configuration makes room".to_owned())
+                Some("raise unpack.unpacked in the host configuration".to_owned())
             }
         }
     }

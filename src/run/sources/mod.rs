@@ -1,12 +1,12 @@
-//! Workspace sources: pulled once, cached, and mounted for the body.
+//! Pulls workspace sources into the cache and mounts them for the body.
 //!
 //! A read-only source is a mount of the cached tree. A writable source, and one that needs mount
 //! points which its snapshot lacks, is an overlayfs with its upper layer in the run's own limited
 //! space, or a copy there if the kernel does not support that. The cached tree is never written and
 //! stays claimed until the run has ended.
 
-pub mod error;
-mod showing;
+pub(super) mod error;
+mod mounting;
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -18,16 +18,17 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::run::Run;
-use crate::run::artifacts::{UntilSignal, terms};
 use crate::run::error::RunError;
-use crate::run::image::how;
-use crate::run::planning;
-use crate::run::progress::Act;
+use crate::run::fetching::artifacts::{FetchObserver, terms};
+use crate::run::fetching::progress::ProgressStep;
+use crate::run::image::finding::fetch_result;
+use crate::run::launching::launch_plan;
+use crate::run::planning::resolved::ResolvedRun;
 use crate::run::reporting::WithWarnings;
-use crate::run::resolved::ResolvedRun;
 use crate::run::sources::error::{SourceError, SourceProblem};
 use archive::Entry;
 use sandbox::mounts;
+use sandbox::overlay::SOURCES_MAX;
 use sandbox::prepare::Prepared;
 use sandbox::resources::Resources;
 use sandbox::view::{self as view_plan, Access, MountSource, RequestedMount};
@@ -45,10 +46,8 @@ use spec::workspace_source_report::{SourceFound, WorkspaceSourceReport};
 use store::{CacheError, InUse};
 use sys::file::{CallError, open_beneath};
 
-/// Maximum number of directories in a hint.
 const NEAR_MAX: usize = 3;
 
-/// The sources as the body sees them.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     /// Cached trees that are mounted directly.
@@ -58,9 +57,8 @@ pub(super) struct Sources {
     pub(super) in_use: Vec<InUse>,
 }
 
-/// A source whose tree is available.
 #[derive(Debug)]
-struct Had<'manifest> {
+struct PulledSource<'manifest> {
     source: &'manifest WorkspaceSource,
     digest: Digest,
     found: SourceFound,
@@ -70,7 +68,7 @@ struct Had<'manifest> {
     path: PathBuf,
 }
 
-/// The sources of a run with their report rows, also after a failure.
+/// The sources of a run, with the report rows up to a failure.
 pub(super) struct MaterializedSources {
     /// A row for each available or skipped source.
     pub(super) rows: Vec<WorkspaceSourceReport>,
@@ -86,25 +84,25 @@ impl Default for MaterializedSources {
     }
 }
 
-/// Available sources up to the first failure.
+/// Pulled sources up to the first failure.
 #[derive(Default)]
-struct Pulled<'manifest> {
-    had: Vec<Had<'manifest>>,
+struct PulledSources<'manifest> {
+    pulled: Vec<PulledSource<'manifest>>,
     rows: Vec<WorkspaceSourceReport>,
     warnings: Vec<WarningReport>,
     failed: Option<RunError>,
 }
 
-/// One source; without a tree if it was skipped.
-struct PulledOne<'manifest> {
-    had: Option<Had<'manifest>>,
+/// One source, pulled or skipped.
+struct PulledOrSkipped<'manifest> {
+    pulled: Option<PulledSource<'manifest>>,
     row: WorkspaceSourceReport,
     warnings: Vec<WarningReport>,
 }
 
 impl Run<'_> {
-    /// Materializes every source of the manifest. The child was asked for the overlayfs and has
-    /// answered.
+    /// Pulls and mounts every source of the manifest. At the return, the child has mounted each
+    /// overlayfs or refused it.
     pub(super) fn materialize_sources(
         &self,
         resolved: &ResolvedRun,
@@ -112,32 +110,32 @@ impl Run<'_> {
         resources: &Resources,
         signals: BorrowedFd<'_>,
     ) -> Result<MaterializedSources, RunError> {
-        let wanted = &resolved.manifest.workspace_sources;
-        if wanted.is_empty() {
+        let requested = &resolved.manifest.workspace_sources;
+        if requested.is_empty() {
             return Ok(MaterializedSources::default());
         }
-        let references = check(&resolved.manifest, self.request, self.policy)?;
-        let others = planning::distinct(resolved);
+        let references = parse_references(&resolved.manifest, self.request, self.policy)?;
+        let others = launch_plan::distinct_mounts(resolved);
         let others: Vec<RequestedMount> = others
             .iter()
             .map(mounts::inspect)
             .collect::<Result<_, _>>()?;
-        let planned = wanted.iter().map(placeholder);
+        let planned = requested.iter().map(placeholder_mount);
         let all: Vec<RequestedMount> = others.iter().cloned().chain(planned).collect();
         view_plan::asked(&all)?;
-        let Pulled {
-            had,
+        let PulledSources {
+            pulled,
             mut rows,
             warnings,
             failed,
-        } = self.pull_all(wanted, &references, signals);
-        let shown = match failed {
+        } = self.pull_all(requested, &references, signals);
+        let mounted = match failed {
             Some(error) => Err(error),
-            None => self.show(had, &others, prepared, resources),
+            None => self.mount_sources(pulled, &others, prepared, resources),
         };
-        let result = shown.map(|(sources, views)| {
-            let is_there = |row: &&mut WorkspaceSourceReport| row.found != SourceFound::Absent;
-            for (row, view) in rows.iter_mut().filter(is_there).zip(views) {
+        let result = mounted.map(|(sources, views)| {
+            let is_pulled = |row: &&mut WorkspaceSourceReport| row.found != SourceFound::Absent;
+            for (row, view) in rows.iter_mut().filter(is_pulled).zip(views) {
                 row.view = Some(view);
             }
             sources
@@ -150,12 +148,12 @@ impl Run<'_> {
 
     fn pull_all<'manifest>(
         &self,
-        wanted: &'manifest [WorkspaceSource],
+        requested: &'manifest [WorkspaceSource],
         references: &[Reference],
         signals: BorrowedFd<'_>,
-    ) -> Pulled<'manifest> {
-        let mut pulled = Pulled::default();
-        for (source, reference) in wanted.iter().zip(references) {
+    ) -> PulledSources<'manifest> {
+        let mut pulled = PulledSources::default();
+        for (source, reference) in requested.iter().zip(references) {
             match self.pull(source, reference, signals) {
                 Err(error) => {
                     pulled.failed = Some(error);
@@ -164,7 +162,7 @@ impl Run<'_> {
                 Ok(one) => {
                     pulled.rows.push(one.row);
                     pulled.warnings.extend(one.warnings);
-                    pulled.had.extend(one.had);
+                    pulled.pulled.extend(one.pulled);
                 }
             }
         }
@@ -176,34 +174,34 @@ impl Run<'_> {
         source: &'manifest WorkspaceSource,
         reference: &Reference,
         signals: BorrowedFd<'_>,
-    ) -> Result<PulledOne<'manifest>, RunError> {
-        let act = Act::begin(format!("source {}", escape(source.id.as_bytes())));
-        let until = Arc::new(UntilSignal::new(signals, act)?);
-        let had = self.have_source(source, reference, &until);
-        if let Some(signal) = until.cancelled_by() {
+    ) -> Result<PulledOrSkipped<'manifest>, RunError> {
+        let step = ProgressStep::start(format!("source {}", escape(source.id.as_bytes())));
+        let observer = Arc::new(FetchObserver::new(signals, step)?);
+        let pulled = self.fetch_source(source, reference, &observer);
+        if let Some(signal) = observer.cancelled_by() {
             return Err(RunError::Cancelled { signal });
         }
-        let mut row = row_of(source);
-        match had {
-            Ok((had, warnings)) => {
-                row.digest = Some(had.digest);
-                row.found = had.found;
-                Ok(PulledOne {
-                    had: Some(had),
+        let mut row = unpulled_row(source);
+        match pulled {
+            Ok((pulled, warnings)) => {
+                row.digest = Some(pulled.digest);
+                row.found = pulled.found;
+                Ok(PulledOrSkipped {
+                    pulled: Some(pulled),
                     row,
                     warnings,
                 })
             }
             Err(problem) => {
-                let left_out = problem.may_be_left_out();
-                let error = of_source(source)(problem);
-                if source.required || self.request.strict || !left_out {
+                let is_skippable = problem.is_skippable();
+                let error = source_error(source)(problem);
+                if source.required || self.request.strict || !is_skippable {
                     return Err(error.into());
                 }
                 let message = spec::report::with_causes(&error);
-                let message = format!("{message}; it is not required and left out");
-                Ok(PulledOne {
-                    had: None,
+                let message = format!("{message}; skipped, since it is not required");
+                Ok(PulledOrSkipped {
+                    pulled: None,
                     row,
                     warnings: vec![WarningReport::new("source_absent", message)],
                 })
@@ -211,30 +209,30 @@ impl Run<'_> {
         }
     }
 
-    fn have_source<'manifest>(
+    fn fetch_source<'manifest>(
         &self,
         source: &'manifest WorkspaceSource,
         reference: &Reference,
-        until: &Arc<UntilSignal>,
-    ) -> Result<(Had<'manifest>, Vec<WarningReport>), SourceProblem> {
-        let terms = terms(self.request, self.policy, until);
+        observer: &Arc<FetchObserver>,
+    ) -> Result<(PulledSource<'manifest>, Vec<WarningReport>), SourceProblem> {
+        let terms = terms(self.request, self.policy, observer);
         let snapshot = pull::snapshot(
             &terms.store()?,
             &terms.registry(reference)?,
             &reference.which(),
-            Tags::allowed(takes_tags(self.request, self.policy)),
+            Tags::allowed(allows_tags(self.request, self.policy)),
             &terms.layer_limits(),
             &*terms.observer,
         )?;
-        until.act.succeeded(how(snapshot.cached));
+        observer.step.succeed(fetch_result(snapshot.cached));
         let in_use = snapshot.tree;
         let subpath = source.subpath.as_ref();
-        let root = open_part(&in_use, subpath)?;
+        let root = open_subpath(&in_use, subpath)?;
         let path = match subpath {
             None => in_use.path.clone(),
             Some(subpath) => in_use.path.join(OsStr::from_bytes(subpath.as_bytes())),
         };
-        let had = Had {
+        let pulled = PulledSource {
             source,
             digest: snapshot.digest,
             found: if snapshot.cached {
@@ -246,40 +244,49 @@ impl Run<'_> {
             root,
             path,
         };
-        Ok((had, snapshot.warnings))
+        Ok((pulled, snapshot.warnings))
     }
 }
 
 /// Parses the references of all sources before any is pulled.
 ///
 /// # Errors
-/// [`RunError::Source`] for an invalid reference or a tag that is not allowed.
-pub(super) fn check(
+/// [`RunError::Source`] for an invalid reference, a tag that is not allowed, or too many writable
+/// sources.
+pub(super) fn parse_references(
     manifest: &Manifest,
     request: &Request,
     policy: &HostPolicy,
 ) -> Result<Vec<Reference>, RunError> {
-    let takes_tags = takes_tags(request, policy);
+    let mut writable = manifest
+        .workspace_sources
+        .iter()
+        .filter(|source| source.writable && source.required);
+    if let Some(beyond) = writable.nth(SOURCES_MAX).filter(|_| !policy.oci.copy) {
+        let problem = SourceProblem::TooMany { most: SOURCES_MAX };
+        return Err(source_error(beyond)(problem).into());
+    }
+    let allows_tags = allows_tags(request, policy);
     let by_host = policy.require_pin;
-    let one = |source: &WorkspaceSource| {
+    let parse = |source: &WorkspaceSource| {
         let reference = Reference::parse(&source.reference).map_err(SourceProblem::from);
-        let reference = reference.map_err(of_source(source))?;
+        let reference = reference.map_err(source_error(source))?;
         match reference.which() {
             Which::Digest(_) => Ok(reference),
-            Which::Tag(_) | Which::Unnamed if takes_tags => Ok(reference),
+            Which::Tag(_) | Which::Unnamed if allows_tags => Ok(reference),
             Which::Tag(_) | Which::Unnamed => {
-                Err(of_source(source)(SourceProblem::Tag { by_host }).into())
+                Err(source_error(source)(SourceProblem::Tag { by_host }).into())
             }
         }
     };
-    manifest.workspace_sources.iter().map(one).collect()
+    manifest.workspace_sources.iter().map(parse).collect()
 }
 
-fn takes_tags(request: &Request, policy: &HostPolicy) -> bool {
+fn allows_tags(request: &Request, policy: &HostPolicy) -> bool {
     request.oci.allow_tags && !policy.require_pin
 }
 
-fn of_source(source: &WorkspaceSource) -> impl FnOnce(SourceProblem) -> SourceError {
+fn source_error(source: &WorkspaceSource) -> impl FnOnce(SourceProblem) -> SourceError {
     let id = escape(source.id.as_bytes());
     let reference = escape(source.reference.as_bytes());
     move |problem| SourceError {
@@ -290,7 +297,7 @@ fn of_source(source: &WorkspaceSource) -> impl FnOnce(SourceProblem) -> SourceEr
 }
 
 /// The row of a source before it is pulled.
-fn row_of(source: &WorkspaceSource) -> WorkspaceSourceReport {
+fn unpulled_row(source: &WorkspaceSource) -> WorkspaceSourceReport {
     let subpath = source.subpath.as_ref();
     WorkspaceSourceReport {
         id: escape(source.id.as_bytes()),
@@ -304,8 +311,8 @@ fn row_of(source: &WorkspaceSource) -> WorkspaceSourceReport {
     }
 }
 
-/// A placeholder that only has a target.
-pub(super) fn placeholder(source: &WorkspaceSource) -> RequestedMount {
+/// A mount at the target of the source, before the source is pulled.
+pub(super) fn placeholder_mount(source: &WorkspaceSource) -> RequestedMount {
     RequestedMount {
         target: source.target.as_str().as_bytes().to_vec(),
         is_directory: true,
@@ -316,13 +323,13 @@ pub(super) fn placeholder(source: &WorkspaceSource) -> RequestedMount {
     }
 }
 
-/// Opens the requested directory of a cached tree.
-fn open_part(in_use: &InUse, subpath: Option<&RelPath>) -> Result<OwnedFd, SourceProblem> {
+/// Opens a cached tree, or its requested directory.
+fn open_subpath(in_use: &InUse, subpath: Option<&RelPath>) -> Result<OwnedFd, SourceProblem> {
     let path = subpath.map_or(&b"."[..], RelPath::as_bytes);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let opened = open_beneath(in_use.root.as_fd(), path, flags, Mode::empty());
     opened.map_err(|errno| match (errno, subpath) {
-        (Errno::NOENT | Errno::NOTDIR, Some(subpath)) => no_directory(in_use, subpath),
+        (Errno::NOENT | Errno::NOTDIR, Some(subpath)) => subpath_error(in_use, subpath),
         _ => {
             let path = escape(in_use.path.as_os_str().as_bytes());
             let error = CacheError::Call(CallError::new("openat2", path, errno));
@@ -331,30 +338,57 @@ fn open_part(in_use: &InUse, subpath: Option<&RelPath>) -> Result<OwnedFd, Sourc
     })
 }
 
-fn no_directory(in_use: &InUse, subpath: &RelPath) -> SourceProblem {
+fn subpath_error(in_use: &InUse, subpath: &RelPath) -> SourceProblem {
     let tree = match in_use.tree() {
         Ok(tree) => tree,
         Err(error) => return OciError::from(error).into(),
     };
-    let wanted = subpath.to_string();
+    let requested = subpath.to_string();
     let mut near: Vec<(usize, String)> = tree
         .iter()
         .filter(|(_, entry)| matches!(entry, Entry::Directory))
         .filter_map(|(path, _)| {
             let path = path.to_string();
-            // Suggests a directory of that name elsewhere as well as similar names.
-            let moved = path.ends_with(&format!("/{wanted}")).then_some(1);
-            Some((difference(&wanted, &path).or(moved)?, path))
+            // Suggests similar names, and the same name in another directory.
+            let moved = path.ends_with(&format!("/{requested}")).then_some(1);
+            Some((difference(&requested, &path).or(moved)?, path))
         })
         .collect();
     near.sort();
     near.truncate(NEAR_MAX);
     SourceProblem::Subpath {
-        subpath: wanted,
+        subpath: requested,
         found: match tree.get(subpath) {
-            Some(_) => "a file",
-            None => "nothing",
+            Some(_) => "a file in",
+            None => "missing from",
         },
         near: near.into_iter().map(|(_, path)| path).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spec::manifest::{self, Format};
+    use spec::request::{Caller, Subject};
+
+    #[test]
+    fn too_many_writable_sources_are_refused_before_one_is_pulled() {
+        let sources = |count: usize| {
+            let digest = "0".repeat(64);
+            let lines = (0..count).map(|at| {
+                format!(
+                    "  - {{id: s{at}, ref: 'r.test/a/b@sha256:{digest}', mountPath: /workspace/{at}, \
+                     writable: true}}\n"
+                )
+            });
+            let text = format!("workspaceSources:\n{}", lines.collect::<String>());
+            let manifest = manifest::parse(text.as_bytes(), Format::Yaml, "m").expect("a manifest");
+            let request = Request::captured(Subject::Command(Vec::new()), Caller::default());
+            parse_references(&manifest, &request, &HostPolicy::default())
+        };
+        assert_eq!(sources(SOURCES_MAX).expect("accepted").len(), SOURCES_MAX);
+        let error = sources(SOURCES_MAX + 1).expect_err("refused").report();
+        assert_eq!(error.code, "sources_too_many");
     }
 }

@@ -62,7 +62,7 @@ attempts = (
     ('IP_TRANSPARENT', lambda: socket.socket().setsockopt(socket.IPPROTO_IP, 19, 1)),
     ('SO_MARK', lambda: socket.socket().setsockopt(socket.SOL_SOCKET, 36, 1)),
     ('SO_BINDTODEVICE, none', lambda: socket.socket().setsockopt(socket.SOL_SOCKET, 25, b'in0\0')),
-    ('a foreign source', lambda: socket.socket().setsockopt(socket.IPPROTO_IPV6, 75, 1)),
+    ('a foreign source', lambda: socket.socket(socket.AF_INET6).setsockopt(socket.IPPROTO_IPV6, 75, 1)),
     ('x32', lambda: call(0x40000000 + 41, 2, 1, 0)),
     ('setuid', lambda: os.setuid(0)),
     ('setresgid', lambda: os.setresgid(0, 0, 0)),

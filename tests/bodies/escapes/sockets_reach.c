@@ -11,6 +11,8 @@ int main(int count, char **words) {
     try("datagram", fd < 0 ? (errno = kept, fd) : sendto(fd, "x", 1, 0, (void *)&datagram, sizeof datagram));
     fd = socketpair(AF_UNIX, SOCK_DGRAM, 0, pair), kept = errno;
     try("pair of datagrams", fd < 0 ? (errno = kept, fd) : sendto(pair[0], "x", 1, 0, (void *)&datagram, sizeof datagram));
+    fd = socketpair(AF_UNIX, SOCK_RAW, 0, pair), kept = errno;
+    try("raw pair", fd < 0 ? (errno = kept, fd) : sendto(pair[0], "x", 1, 0, (void *)&datagram, sizeof datagram));
     try("pair", socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
     try("pair to a name", connect(pair[0], (void *)&stream, sizeof stream));
     close(pair[1]);

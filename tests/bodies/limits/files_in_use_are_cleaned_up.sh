@@ -15,7 +15,7 @@ f = open("/tmp/m", "w+b")
 f.truncate(4096)
 m = mmap.mmap(f.fileno(), 4096)
 l = open("/tmp/l", "w+b")
-fcntl.fcntl(l, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+fcntl.flock(l, fcntl.LOCK_EX)
 open("/scratch/ready/map", "w").close()
 time.sleep(600)' &
 for part in lock map; do

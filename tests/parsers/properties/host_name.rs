@@ -9,7 +9,7 @@ use egress::address::Family;
 use egress::allow::{Allowlist, NameMatch};
 use egress::host::Host;
 use egress::resolver::answer::query;
-use spec::egress::{EgressHost, EgressRule, intersect, meant};
+use spec::egress::{EgressHost, EgressRule, intersect, suggest};
 use spec::host_name::HostName;
 
 /// Lines: a name as a body writes it, then the entries of a list.
@@ -63,7 +63,7 @@ fn check_name(text: &[u8]) -> Option<HostName> {
 
 /// An entry has one written form with the same meaning.
 fn check_entry(text: &str) -> Option<EgressRule> {
-    if let Some(guessed) = meant(text) {
+    if let Some(guessed) = suggest(text) {
         assert_eq!(
             EgressRule::parse(&guessed.to_string()).as_ref(),
             Ok(&guessed)

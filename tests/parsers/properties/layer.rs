@@ -97,15 +97,19 @@ fn unpack(
             .iter()
             .any(|(name, _)| name.as_bytes() == path.as_bytes()))
     };
-    unpack_layer(
+    let root = ground.open();
+    let unpacked = unpack_layer(
         archive,
         compression,
-        ground.open().as_fd(),
+        root.as_fd(),
         view().clone(),
-        &is_below,
         &LIMITS,
         &|| false,
-    )
+    )?;
+    unpacked
+        .hiding
+        .write(root.as_fd(), &unpacked.view, &is_below)?;
+    Ok(unpacked)
 }
 
 /// The view of the layers below.
@@ -133,7 +137,6 @@ fn view() -> &'static LayerView {
             Compression::Plain,
             ground.open().as_fd(),
             LayerView::default(),
-            &|_| Ok(false),
             &LIMITS,
             &|| false,
         );

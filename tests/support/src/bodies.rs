@@ -17,13 +17,16 @@ static BUILT: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
 });
 static BUILDING: Mutex<()> = Mutex::new(());
 
-/// The static program of this C text; built once per text.
+/// The static program of this C text; built once per name, so a name stands for one text.
 pub fn c_body(name: &str, text: &str) -> PathBuf {
     let _one_at_a_time = BUILDING
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     let program = BUILT.path().join(name);
-    if !program.exists() {
+    if program.exists() {
+        let built = std::fs::read_to_string(program.with_extension("c")).expect("its text");
+        assert!(built == text, "two texts are called {name}");
+    } else {
         compile(text, &program, &["-static", "-pthread"]);
     }
     program

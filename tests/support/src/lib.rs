@@ -13,12 +13,14 @@ pub mod bodies;
 pub mod bundles;
 pub mod bundling;
 pub mod certificates;
+pub mod confined;
 pub mod golden;
 pub mod images;
 pub mod invariants;
 pub mod network;
 pub mod objects;
 pub mod packages;
+pub mod processes;
 pub mod registry;
 pub mod screen;
 mod scripts;
@@ -310,7 +312,8 @@ impl<'ground> Case<'ground> {
             let mut pipe = child.stdin.take().expect("a pipe");
             // A runner that refuses early reads no input.
             let written = pipe.write_all(&text);
-            assert!(written.is_ok() || child.try_wait().is_ok());
+            let is_unread = |error: std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
+            assert!(written.err().is_none_or(is_unread));
         }
         Running { case: self, child }
     }
@@ -476,7 +479,7 @@ impl Done {
     }
 }
 
-/// Eight unique hexadecimal digits.
+/// Sixteen random hexadecimal digits.
 pub fn random() -> String {
     let mut bytes = [0_u8; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).expect("random");

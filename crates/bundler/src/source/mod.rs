@@ -124,7 +124,10 @@ impl SourceDirectory {
         host: &BuildHost<'_>,
     ) -> Result<Snapshot<'_>, BundleError> {
         self.check_paths(request)?;
-        let GitAnswer { facts, distrust } = if request.no_git {
+        let GitAnswer {
+            mut facts,
+            distrust,
+        } = if request.no_git {
             GitAnswer::default()
         } else {
             git::facts(&self.path, host)?
@@ -133,6 +136,9 @@ impl SourceDirectory {
             return Err(BundleError::NoSubmodules {
                 directory: self.shown.clone(),
             });
+        }
+        if let Some(facts) = facts.as_mut().filter(|_| request.submodules) {
+            git::add_submodules(facts, &self.path, host)?;
         }
         let (gathered, left_out) = self.select(request, host.caps, facts.as_ref())?;
         if request.strict && left_out.count > 0 {
@@ -168,7 +174,7 @@ impl SourceDirectory {
         facts: Option<&GitFacts>,
     ) -> Result<(Gathered, LeftOut), BundleError> {
         let submodules = match facts {
-            Some(facts) if !request.submodules => facts.submodules.clone(),
+            Some(facts) if !request.submodules => facts.submodules.keys().cloned().collect(),
             _ => BTreeSet::new(),
         };
         let selection = SnapshotSelection {
@@ -283,11 +289,13 @@ impl SourceDirectory {
         };
         let facts = facts.ok_or_else(|| missing("not a git checkout"))?;
         let commit = facts.origin.commit.as_deref();
-        let short = commit.and_then(|commit| commit.get(..SHORT_COMMIT_DIGITS));
-        let when = facts.committed_s.filter(has_rfc_3339_form);
-        let (Some(short), Some(when)) = (short, when) else {
-            return Err(missing("a git checkout without a commit"));
-        };
+        let short = commit
+            .and_then(|commit| commit.get(..SHORT_COMMIT_DIGITS))
+            .ok_or_else(|| missing("a git checkout without a commit"))?;
+        let when = facts
+            .committed_s
+            .filter(has_rfc_3339_form)
+            .ok_or_else(|| missing("a git checkout whose commit has no time from 1970 to 9999"))?;
         let day = iso_date(when).replace('-', ".");
         let is_dirty = has_untracked || !facts.changed.is_empty();
         let suffix = if is_dirty { "-dirty" } else { "" };
@@ -349,15 +357,11 @@ fn untracked<'gathered>(
     facts: &GitFacts,
     gathered: &'gathered Gathered,
 ) -> Vec<&'gathered RelPath> {
-    let is_in_submodule = |path: &RelPath| {
-        std::iter::successors(path.parent(), RelPath::parent)
-            .any(|above| facts.submodules.contains(&above))
-    };
     gathered
         .overlay
         .files()
         .map(|(path, _)| path)
-        .filter(|path| !facts.tracked.contains(path.as_bytes()) && !is_in_submodule(path))
+        .filter(|path| !facts.tracked.contains(path.as_bytes()))
         .collect()
 }
 
@@ -385,4 +389,35 @@ fn check_length(what: &'static str, text: &str, bytes_max: usize) -> Result<(), 
         });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spec::oci::source_config::Origin;
+
+    #[test]
+    fn a_default_version_needs_a_commit_and_its_time() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let directory = SourceDirectory::open(directory.path()).expect("opened");
+        let version = |commit: Option<&str>, committed_s| {
+            let facts = GitFacts {
+                origin: Origin {
+                    commit: commit.map(str::to_owned),
+                    ..Origin::default()
+                },
+                committed_s,
+                ..GitFacts::default()
+            };
+            let version = directory.default_version(Some(&facts), false);
+            version.map_err(|error| error.to_string())
+        };
+        let commit = Some("4f3a2b1c4f3a2b1c4f3a2b1c4f3a2b1c4f3a2b1c");
+        let expected = "2023.11.14-4f3a2b1".to_owned();
+        assert_eq!(version(commit, Some(1_700_000_000)), Ok(expected));
+        let untimed = version(commit, Some(-5)).expect_err("before 1970");
+        assert!(untimed.contains("whose commit has no time"), "{untimed}");
+        let empty = version(None, None).expect_err("no commit");
+        assert!(empty.contains("without a commit"), "{empty}");
+    }
 }

@@ -1,10 +1,11 @@
 //! Warnings about a snapshot.
 
 use crate::gather::Gathered;
-use crate::left_out::{LeftOut, count_entries, join_first};
+use crate::left_out::{LeftOut, join_first};
 use crate::source::git::GitFacts;
 use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
+use spec::units::count;
 
 const LARGE_BYTES: u64 = 10 << 20;
 const NAMES_MAX: usize = 20;
@@ -34,8 +35,8 @@ impl Facts<'_> {
             warn(
                 "source_left_out",
                 format!(
-                    "{} cannot be in a snapshot and are left out: {}",
-                    count_entries(self.left_out.count),
+                    "{} cannot be in a snapshot, left out: {}",
+                    count(self.left_out.count, "entry"),
                     self.left_out.describe(NAMES_MAX)
                 ),
             );
@@ -87,7 +88,7 @@ impl Facts<'_> {
                 ),
             );
         }
-        let empty = facts.submodules.iter().filter(|submodule| {
+        let empty = facts.submodules.keys().filter(|submodule| {
             let above = [submodule.as_bytes(), b"/"].concat();
             !gathered
                 .overlay

@@ -6,16 +6,17 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::SendFlags;
+use rustix::net::{SendFlags, sockopt};
 
 use crate::denials::Protocol;
 use crate::host::Host;
-use crate::relay::dial::{Dial, DialResult};
+use crate::link::DialReply;
 use crate::relay::flow::Flow;
 use crate::relay::host_check::{FIRST_BYTES_MAX, HostCheck, check_first_bytes};
 use crate::relay::proxy::{self, ProxyProtocol};
 use crate::relay::shared::Shared;
 use crate::relay::slots::{Key, Side, Token};
+use crate::socket::EDGE;
 use spec::body_network::QUESTION_PORT;
 use spec::denial_reason::DenialReason;
 use spec::egress_report::UnreachableCause;
@@ -26,6 +27,8 @@ pub(super) const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) const DNS_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of reads in one step, where the input is answered or discarded.
 pub(super) const READS_PER_STEP: usize = 16;
+/// Size of small buffers; the kernel uses twice as much (socket(7)).
+const SMALL_BUFFER_BYTES: usize = 64 << 10;
 
 /// What a connection needs next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,8 +65,12 @@ pub(super) enum Stage {
     FirstBytes {
         far: Option<OwnedFd>,
     },
-    /// The host is resolved and dialled.
-    Dial(Box<Dial>),
+    /// The supervisor resolves and dials the host.
+    Dial {
+        id: i32,
+    },
+    /// Its reply, with the socket if it is connected.
+    Dialled(DialReply, Option<OwnedFd>),
     /// A socket inside the namespace was requested.
     SocketRequest {
         id: i32,
@@ -95,6 +102,8 @@ pub(super) struct Connection {
     pub(super) deadline: Option<Instant>,
     /// Whether the connection is queued for another step.
     pub(super) is_queued: bool,
+    /// Whether the kernel may not grow the buffers of the sockets.
+    pub(super) has_small_buffers: bool,
 }
 
 /// The transition to the next stage.
@@ -126,9 +135,9 @@ impl Connection {
         let port = dialled.port();
         let (stage, timeout) = if port == QUESTION_PORT {
             (Stage::DnsQueries, DNS_IDLE_TIMEOUT)
-        } else if let Some(reason) = shared.settings.allowed.denial(&host, port) {
+        } else if let Some(reason) = shared.rules.allowed.denial(&host, port) {
             let attempt = host.attempt(Protocol::Tcp, Some(port), reason);
-            shared.ledger.deny(attempt, now);
+            shared.ledger.add_denial(attempt, now);
             reset(&near);
             return None;
         } else {
@@ -161,6 +170,7 @@ impl Connection {
             limit: None,
             deadline: Some(deadline),
             is_queued: false,
+            has_small_buffers: false,
         }
     }
 
@@ -171,7 +181,8 @@ impl Connection {
     /// When to step the connection if no event arrives.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.stage {
-            Stage::Dial(dial) => Some(dial.deadline()),
+            // The supervisor has a timeout.
+            Stage::Dial { .. } => None,
             _ => self.deadline,
         }
     }
@@ -230,7 +241,7 @@ impl Connection {
     ) -> Option<Vec<u8>> {
         let mut attempt = self.host.attempt(Protocol::Tcp, Some(self.port), reason);
         attempt.address = attempt.address.or(address);
-        shared.ledger.deny(attempt, now);
+        shared.ledger.add_denial(attempt, now);
         let protocol = self.unanswered_protocol()?;
         Some(proxy::denied(
             protocol,
@@ -241,7 +252,7 @@ impl Connection {
     }
 
     /// Advances the connection as far as possible.
-    pub(super) fn step(&mut self, shared: &mut Shared, key: Key, now: Instant) -> Step {
+    pub(super) fn step(&mut self, shared: &mut Shared, now: Instant) -> Step {
         loop {
             if let Stage::Flow(flow) = &mut self.stage {
                 return flow.turn(&self.near, &mut shared.buffers);
@@ -249,10 +260,11 @@ impl Connection {
             let next = match std::mem::replace(&mut self.stage, Stage::Closed) {
                 Stage::DnsQueries => self.answer_dns_queries(shared, now),
                 Stage::ProxyRequest { is_greeted } => {
-                    self.read_proxy_request(is_greeted, shared, key, now)
+                    self.read_proxy_request(is_greeted, shared, now)
                 }
-                Stage::FirstBytes { far } => self.read_first_bytes(far, shared, key, now),
-                Stage::Dial(dial) => self.dial(dial, shared, now),
+                Stage::FirstBytes { far } => self.read_first_bytes(far, shared, now),
+                Stage::Dial { id } => Next::Stay(Stage::Dial { id }, Step::Wait),
+                Stage::Dialled(reply, far) => self.dialled_outside(reply, far, now),
                 Stage::SocketRequest { id, is_v6 } if !self.is_late(now) => {
                     Next::Stay(Stage::SocketRequest { id, is_v6 }, Step::Wait)
                 }
@@ -319,10 +331,33 @@ impl Connection {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    pub(super) fn start_dial(&mut self, shared: &mut Shared, key: Key, now: Instant) -> Next {
+    pub(super) fn start_dial(&self, shared: &mut Shared) -> Next {
+        let id = shared.request_dial(&self.host, self.port);
+        Next::Go(Stage::Dial { id })
+    }
+
+    /// Whether it waits for the reply to this request.
+    pub(super) fn awaits(&self, request: i32) -> bool {
+        match self.stage {
+            Stage::Dial { id } | Stage::SocketRequest { id, .. } => id == request,
+            _ => false,
+        }
+    }
+
+    /// Takes the reply to a dial; the caller steps the connection afterwards.
+    pub(super) fn take_reply(
+        &mut self,
+        reply: DialReply,
+        socket: Option<OwnedFd>,
+        shared: &mut Shared,
+        key: Key,
+    ) {
+        if !matches!(self.stage, Stage::Dial { .. }) {
+            return;
+        }
         let far = Token::Connection(key, Side::Far);
-        let dial = Dial::start(&self.host, self.port, far, shared, now);
-        Next::Go(Stage::Dial(Box::new(dial)))
+        let socket = socket.filter(|socket| shared.watch(far).add(socket.as_fd(), EDGE).is_ok());
+        self.stage = Stage::Dialled(reply, socket);
     }
 
     /// Reads the first bytes, which name the host at some ports.
@@ -330,10 +365,9 @@ impl Connection {
         &mut self,
         far: Option<OwnedFd>,
         shared: &mut Shared,
-        key: Key,
         now: Instant,
     ) -> Next {
-        let refuse_ech = shared.settings.refuse_ech;
+        let refuse_ech = shared.rules.refuse_ech;
         let check = |connection: &Self, is_last| {
             let Self {
                 received,
@@ -357,17 +391,19 @@ impl Connection {
             (HostCheck::Incomplete, far) => Next::Stay(Stage::FirstBytes { far }, Step::Wait),
             (HostCheck::Denied(reason), _) => Next::Denied(reason),
             (HostCheck::Passed, Some(far)) => self.start_flow(far),
-            (HostCheck::Passed, None) => self.start_dial(shared, key, now),
+            (HostCheck::Passed, None) => self.start_dial(shared),
         }
     }
 
-    fn dial(&mut self, mut dial: Box<Dial>, shared: &mut Shared, now: Instant) -> Next {
-        match dial.turn(shared, now) {
-            DialResult::Pending => Next::Stay(Stage::Dial(dial), Step::Wait),
-            DialResult::NoDescriptor => Next::Denied(DenialReason::Limit),
-            DialResult::Private(address) => Next::Private(address),
-            DialResult::Unreachable(cause) => Next::Unreachable(cause),
-            DialResult::Connected(far) => {
+    fn dialled_outside(&mut self, reply: DialReply, socket: Option<OwnedFd>, now: Instant) -> Next {
+        match (reply, socket) {
+            // Here, too, the limit of open files can be reached.
+            (DialReply::NoDescriptor, _) | (DialReply::Connected, None) => {
+                Next::Denied(DenialReason::Limit)
+            }
+            (DialReply::Private(address), _) => Next::Private(address),
+            (DialReply::Unreachable(cause), _) => Next::Unreachable(cause),
+            (DialReply::Connected, Some(far)) => {
                 let Origin::ProxyRequest(protocol) = self.origin else {
                     return self.start_flow(far);
                 };
@@ -386,11 +422,24 @@ impl Connection {
 
     pub(super) fn start_flow(&mut self, far: OwnedFd) -> Next {
         self.deadline = None;
-        if rustix::net::sockopt::set_tcp_nodelay(&self.near, true).is_err() {
+        let is_set =
+            sockopt::set_tcp_nodelay(&self.near, true).and_then(|()| self.limit_buffers(&far));
+        if is_set.is_err() {
             return Next::Reset;
         }
         let first = std::mem::take(&mut self.received);
         Next::Go(Stage::Flow(Box::new(Flow::new(far, first, self.limit))))
+    }
+
+    /// Before data is copied, the buffers have their initial size.
+    fn limit_buffers(&self, far: &OwnedFd) -> Result<(), Errno> {
+        if self.has_small_buffers {
+            for socket in [&self.near, far] {
+                sockopt::set_socket_recv_buffer_size(socket, SMALL_BUFFER_BYTES)?;
+                sockopt::set_socket_send_buffer_size(socket, SMALL_BUFFER_BYTES)?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns whether all bytes were sent. Only for short, expected messages.
@@ -427,5 +476,47 @@ pub(super) enum Read {
 /// Makes close send a reset.
 pub(super) fn reset(socket: &OwnedFd) {
     // If this fails, the socket is closed normally: the connection ends in both cases.
-    rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO)).unwrap_or_default();
+    sockopt::set_socket_linger(socket, Some(Duration::ZERO)).unwrap_or_default();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+    fn pair() -> (OwnedFd, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bound");
+        let client = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        (listener.accept().expect("accepted").0.into(), client)
+    }
+
+    /// H-12: data that nobody reads.
+    #[test]
+    fn the_kernel_does_not_grow_small_buffers() {
+        let sizes = |has_small_buffers| {
+            let ((near, _body), (far, _host)) = (pair(), pair());
+            let host = Host::Address(Ipv4Addr::LOCALHOST.into());
+            let mut connection = Connection::new(
+                near,
+                Origin::Dialled,
+                (host, 1),
+                Stage::Closed,
+                Instant::now(),
+            );
+            connection.has_small_buffers = has_small_buffers;
+            let Next::Go(Stage::Flow(flow)) = connection.start_flow(far) else {
+                panic!("it does not start");
+            };
+            [connection.near.as_fd(), flow.far().as_fd()].map(|socket| {
+                let received = sockopt::socket_recv_buffer_size(socket).expect("a socket");
+                (
+                    received,
+                    sockopt::socket_send_buffer_size(socket).expect("a socket"),
+                )
+            })
+        };
+        let small = 2 * SMALL_BUFFER_BYTES;
+        assert_eq!(sizes(true), [(small, small); 2]);
+        assert_ne!(sizes(false), sizes(true));
+    }
 }

@@ -1,6 +1,6 @@
 //! Answers the body's DNS queries over UDP and TCP.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::io::Errno;
 
@@ -17,42 +17,9 @@ use spec::denial_reason::DenialReason;
 use sys::datagram;
 
 /// Maximum number of queries for allowed names in one second.
-pub(super) const QUERIES_PER_SECOND: u32 = 200;
+pub(crate) const QUERIES_PER_SECOND: u32 = 200;
 /// Maximum number of datagrams that are answered in one turn.
 const DATAGRAMS_PER_TURN: usize = 256;
-
-/// A rate limit per second.
-#[derive(Debug)]
-pub(super) struct RateLimit {
-    per_second: u32,
-    /// Start of the current second.
-    second: Instant,
-    used: u32,
-}
-
-impl RateLimit {
-    pub(super) const fn new(per_second: u32, now: Instant) -> Self {
-        Self {
-            per_second,
-            second: now,
-            used: 0,
-        }
-    }
-
-    /// Counts one event. Returns whether it is within the limit.
-    pub(super) fn allows(&mut self, now: Instant) -> bool {
-        if self.next_second() <= now {
-            *self = Self::new(self.per_second, now);
-        }
-        self.used = self.used.saturating_add(1);
-        self.used <= self.per_second
-    }
-
-    /// When events are allowed again.
-    pub(super) fn next_second(&self) -> Instant {
-        self.second + Duration::from_secs(1)
-    }
-}
 
 impl Relay {
     /// Answers datagrams. Returns whether more may be available.
@@ -147,7 +114,7 @@ impl Shared {
                 None => Answer::NoName,
             };
         }
-        let wildcard = match self.settings.allowed.match_name(name) {
+        let wildcard = match self.rules.allowed.match_name(name) {
             NameMatch::Exact => None,
             NameMatch::Wildcard(parent) => Some(parent),
             NameMatch::None => {
@@ -156,8 +123,7 @@ impl Shared {
             }
         };
         if !self.query_rate.allows(now) {
-            let merged = merged_name(name, wildcard);
-            self.deny_query(merged, DenialReason::Limit, now);
+            self.deny_query(merged_name(name, wildcard), DenialReason::Limit, now);
             return Answer::ServerFailure;
         }
         if query.kind != TYPE_A || !query.is_internet {
@@ -181,6 +147,6 @@ impl Shared {
             port: None,
             reason,
         };
-        self.ledger.deny(attempt, now);
+        self.ledger.add_denial(attempt, now);
     }
 }

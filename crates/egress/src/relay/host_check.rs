@@ -57,7 +57,9 @@ fn check_hello(received: &[u8], name: &HostName, refuse_ech: bool) -> HostCheck 
         Ok(Parsed::Incomplete) => HostCheck::Incomplete,
         Ok(Parsed::Complete(hello)) => match hello.server_name {
             Some(named) if named != *name => HostCheck::Denied(DenialReason::SniMismatch),
-            Some(_) if hello.has_encrypted && refuse_ech => HostCheck::Denied(DenialReason::Ech),
+            Some(_) if hello.has_encrypted_hello && refuse_ech => {
+                HostCheck::Denied(DenialReason::Ech)
+            }
             Some(_) => HostCheck::Passed,
             None => HostCheck::Denied(DenialReason::NoSni),
         },

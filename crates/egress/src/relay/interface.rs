@@ -1,14 +1,10 @@
-//! Sockets, settings and outcome of a relay.
+//! Sockets and rules of a relay.
 
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 
 use crate::allow::Allowlist;
-use crate::denials::Denials;
-use spec::egress_report::EgressReport;
-use spec::host_name::HostName;
+use spec::egress_report::PublishedReport;
 use spec::network::Capture;
-use spec::sources_policy::IpRange;
 
 /// The sockets of the body's network namespace, all non-blocking.
 #[derive(Debug)]
@@ -29,6 +25,14 @@ pub struct Sockets {
     pub log: Option<OwnedFd>,
 }
 
+impl Sockets {
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        let lists = [&self.listeners, &self.proxies, &self.dns];
+        let sockets = lists.into_iter().flatten().chain(&self.log);
+        sockets.map(|socket| socket.as_raw_fd()).collect()
+    }
+}
+
 /// A port of the caller that is forwarded to a port of the body.
 #[derive(Debug)]
 pub struct Published {
@@ -38,44 +42,23 @@ pub struct Published {
     pub body_port: u16,
 }
 
-/// A request for a socket of the body's namespace that is connected, or connecting, to `port` on the
-/// loopback of the namespace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConnectRequest {
-    /// The id that the answer must carry.
-    pub id: i32,
-    /// Connect to ::1 instead of 127.0.0.1.
-    pub is_v6: bool,
-    pub port: u16,
-}
-
-/// Settings for the decisions of the relay.
+/// Rules of the relay.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct Rules {
     /// The allowed destinations.
     pub allowed: Allowlist,
-    /// Non-public addresses that may be dialled. An address of the host itself is opened only by an entry
-    /// for exactly this address.
-    pub private_ranges: Vec<IpRange>,
-    /// Addresses of names that take precedence over all other sources.
-    pub added_hosts: Vec<(HostName, IpAddr)>,
-    /// The host's `hosts` file.
-    pub hosts: Vec<u8>,
-    /// The host's name servers.
-    pub servers: Vec<SocketAddr>,
     /// Whether a ClientHello with an encrypted inner ClientHello is refused.
     pub refuse_ech: bool,
-    /// Seed of DNS query ids: 16 unpredictable bytes.
-    pub seed: [u8; 16],
 }
 
-/// The outcome of a run's connections.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    pub denials: Denials,
-    /// Without [`EgressReport::capture`] and [`EgressReport::allowed`].
-    pub report: EgressReport,
+impl Published {
+    /// Its report before the first connection.
+    #[must_use]
+    pub fn report(&self) -> PublishedReport {
+        PublishedReport {
+            host_port: self.host_port,
+            body_port: self.body_port,
+            connections: 0,
+        }
+    }
 }
-
-/// Maximum number of distinct entries of [`EgressReport::unreachable`].
-pub(crate) const UNREACHABLE_MAX: usize = 1_000;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use crate::denials::Attempt;
-use crate::relay::interface::{Outcome, UNREACHABLE_MAX};
+use crate::outcome::{Outcome, UNREACHABLE_MAX};
 use spec::egress_report::{HostTraffic, UnreachableCause, UnreachableHost};
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Ledger {
         }
     }
 
-    pub(super) fn deny(&mut self, attempt: Attempt, now: Instant) {
+    pub(super) fn add_denial(&mut self, attempt: Attempt, now: Instant) {
         let since = now.saturating_duration_since(self.started);
         let now_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         self.outcome.denials.add(attempt, now_ms);

@@ -92,7 +92,7 @@ impl Shared {
             return;
         }
         let host = self.names.host_at(destination);
-        let allowed = &self.settings.allowed;
+        let allowed = &self.rules.allowed;
         let reason = match (protocol, port) {
             (Protocol::Tcp, _) if !is_tap => return,
             (Protocol::Tcp, Some(QUESTION_PORT)) | (Protocol::Udp, Some(QUESTION_PORT)) => return,
@@ -104,7 +104,8 @@ impl Shared {
                 .unwrap_or(DenialReason::PortNotCaptured),
             _ => DenialReason::Protocol,
         };
-        self.ledger.deny(host.attempt(protocol, port, reason), now);
+        self.ledger
+            .add_denial(host.attempt(protocol, port, reason), now);
     }
 }
 

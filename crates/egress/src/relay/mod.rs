@@ -1,29 +1,28 @@
 //! The relay: one event loop for all outbound traffic of the body's network namespace, and for inbound
-//! connections to published ports.
+//! connections to published ports. It runs in a process without rights, because it parses what the body
+//! sends.
 //!
-//! The supervisor holds sockets of that namespace (created and passed by the child) and sockets of its
-//! own. A connection goes through stages, each of which can end it with a denial: its destination maps to
-//! a name, its port is allowed, its first bytes name the same host (443 and 80), the name has a public
-//! address outside, that address is dialled. Then bytes are copied. Denied connections are reset; clients
-//! of the proxy get a reason.
+//! It holds sockets of that namespace (created and passed by the child) and the listeners of published
+//! ports. A connection goes through stages, each of which can end it with a denial: its destination maps
+//! to a name, its port is allowed, its first bytes name the same host (443 and 80), the supervisor dials
+//! the name ([`crate::dialler`]) and passes the socket. Then bytes are copied. Denied connections are
+//! reset; clients of the proxy get a reason.
 
-mod address_check;
 mod connection;
-mod dial;
-mod dns_queries;
+pub(crate) mod dns_queries;
 mod flow;
 mod host_check;
 mod interface;
 mod ledger;
 mod log;
-mod lookup;
 mod proxy;
 mod proxy_client;
 mod published;
+mod replies;
 mod shared;
 mod slots;
 
-pub use interface::{ConnectRequest, Outcome, Published, Settings, Sockets};
+pub use interface::{Published, Rules, Sockets};
 
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -35,20 +34,23 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
 use crate::denials::Protocol;
-use crate::relay::address_check::AddressChecker;
+use crate::link::Request;
 use crate::relay::connection::{Connection, Step};
 use crate::relay::log::SequenceNumbers;
 use crate::relay::shared::Shared;
-use crate::relay::slots::{EDGE, Key, LEVEL, Side, Slots, Token};
+use crate::relay::slots::{Key, Side, Slots, Token};
+use crate::socket::{EDGE, LEVEL, wait};
 use spec::body_network::QUESTION_PORT;
 use spec::denial_reason::DenialReason;
-use spec::egress_report::PublishedReport;
 use spec::network::Capture;
 use sys::dropped::dropped;
 
 /// Maximum number of concurrent connections of the body. Connections to published ports have a separate
 /// limit of the same size.
 pub(crate) const CONNECTIONS_MAX: usize = 256;
+/// Maximum number of concurrent connections whose buffers the kernel may grow to several MiB: that
+/// memory counts against the host, not against the body.
+const LARGE_BUFFERS_MAX: usize = 4;
 /// Maximum number of connections accepted in one round.
 const ACCEPTS_PER_ROUND: usize = 64;
 /// Maximum number of rounds of one turn; other work of the caller waits for the end of the turn.
@@ -82,25 +84,25 @@ pub struct Relay {
     sequence_numbers: SequenceNumbers,
     started: Instant,
     has_body_ended: bool,
+    /// Whether the supervisor knows that everything is forwarded.
+    has_told_drained: bool,
 }
 
 impl Relay {
     /// Takes ownership of the sockets. Without sockets of the body, only published ports are served.
+    /// `link` leads to the supervisor.
     ///
     /// # Errors
-    /// The errno of epoll_create1(2), epoll_ctl(2), or of socket(2) for the route queries.
+    /// The errno of epoll_create1(2) or epoll_ctl(2).
     pub fn new(
         sockets: Option<Sockets>,
         published: Vec<Published>,
-        settings: Settings,
+        rules: Rules,
+        link: OwnedFd,
         now: Instant,
     ) -> Result<Self, Errno> {
-        let address_checker = match &sockets {
-            Some(_) => Some(AddressChecker::new(settings.private_ranges.clone())?),
-            None => None,
-        };
         let mut relay = Self {
-            shared: Shared::new(settings, address_checker, now)?,
+            shared: Shared::new(rules, link, now)?,
             sockets: sockets.unwrap_or(Sockets {
                 capture: Capture::Tproxy,
                 listeners: Vec::new(),
@@ -118,14 +120,11 @@ impl Relay {
             sequence_numbers: SequenceNumbers::default(),
             started: now,
             has_body_ended: false,
+            has_told_drained: false,
         };
         for port in published {
-            let report = PublishedReport {
-                host_port: port.host_port,
-                body_port: port.body_port,
-                connections: 0,
-            };
-            relay.shared.ledger.outcome.report.published.push(report);
+            let published = &mut relay.shared.ledger.outcome.report.published;
+            published.push(port.report());
             relay.published.push(port.listener);
         }
         for (token, socket) in relay.accepting() {
@@ -139,6 +138,15 @@ impl Relay {
             relay.shared.watch(Token::Log).add(log.as_fd(), LEVEL)?;
         }
         Ok(relay)
+    }
+
+    /// Serves until the supervisor closes the link. Returns the outcome.
+    pub(crate) fn run(mut self) -> Result<Vec<u8>, Errno> {
+        while !self.shared.is_ending {
+            wait(self.as_fd(), self.deadline())?;
+            self.turn(Instant::now())?;
+        }
+        Ok(self.finish(Instant::now()))
     }
 
     /// Readable when [`Relay::turn`] has work.
@@ -194,6 +202,9 @@ impl Relay {
         }
         self.resume_after_pause(now)?;
         self.step_late_connections(now);
+        if self.is_drained() && !std::mem::replace(&mut self.has_told_drained, true) {
+            self.shared.send(&Request::Drained);
+        }
         Ok(())
     }
 
@@ -206,6 +217,7 @@ impl Relay {
             // If more queries are available, the next round reports the socket again.
             Token::Dns(index) => drop(self.answer_datagrams(index, now)),
             Token::Log => drop(self.read_log(now)),
+            Token::Link => self.take_replies(now),
             Token::Connection(key, side) => {
                 if let Some(connection) = self.slots.get(key) {
                     let flags = event.flags;
@@ -224,7 +236,7 @@ impl Relay {
         let Some(connection) = self.slots.get(key) else {
             return;
         };
-        match connection.step(&mut self.shared, key, now) {
+        match connection.step(&mut self.shared, now) {
             Step::Done => self.close(key),
             Step::Again => self.enqueue(key),
             Step::Wait => {
@@ -276,29 +288,10 @@ impl Relay {
             .min();
     }
 
-    /// The next request for a socket of the body's namespace. Call after each [`Relay::turn`] and
-    /// [`Relay::take_socket`] until it returns `None`.
-    pub fn next_connect_request(&mut self) -> Option<ConnectRequest> {
-        self.shared.connect_requests.pop_front()
-    }
-
-    /// Takes the answer to a [`ConnectRequest`]: the socket, connected or connecting, or the errno.
-    pub fn take_socket(&mut self, id: i32, socket: Result<OwnedFd, Errno>, now: Instant) {
-        let waiting = self.keys(|connection| connection.pending_request() == Some(id));
-        // No match: the client has disconnected or timed out, and the socket is closed.
-        if let Some(key) = waiting.first()
-            && let Some(connection) = self.slots.get(*key)
-        {
-            connection.take_socket(socket, &mut self.shared, *key);
-            self.step(*key, now);
-        }
-    }
-
     /// All processes of the body have ended: data that they sent is still forwarded, and no inbound
     /// connection is accepted.
-    pub fn body_has_ended(&mut self, now: Instant) {
+    fn body_has_ended(&mut self, now: Instant) {
         self.has_body_ended = true;
-        self.shared.connect_requests.clear();
         self.published.clear();
         for key in self.keys(|connection| connection.pending_request().is_some()) {
             self.close(key);
@@ -329,15 +322,14 @@ impl Relay {
     }
 
     /// Whether all data that the body had sent before it ended is forwarded.
-    #[must_use]
-    pub fn is_drained(&self) -> bool {
+    fn is_drained(&self) -> bool {
         let mut connections = self.slots.iter();
         self.has_body_ended && connections.all(|(_, connection)| connection.is_drained())
     }
 
-    /// Closes all sockets of the namespace: an open descriptor would keep it alive.
+    /// Closes all sockets and returns the outcome, for [`crate::dialler::Dialler::read_outcome`].
     #[must_use]
-    pub fn finish(mut self, now: Instant) -> Outcome {
+    pub fn finish(mut self, now: Instant) -> Vec<u8> {
         self.drain(now);
         for key in self.keys(|_| true) {
             self.close(key);
@@ -353,7 +345,7 @@ impl Relay {
             .map(lost)
             .sum::<u64>()
             .max(self.sequence_numbers.missing());
-        outcome
+        outcome.write()
     }
 
     /// All accepting sockets.
@@ -372,7 +364,7 @@ impl Relay {
             Token::Listener(index) => self.sockets.listeners.get(index as usize),
             Token::Proxy(index) => self.sockets.proxies.get(index as usize),
             Token::Published(index) => self.published.get(index as usize),
-            Token::Dns(_) | Token::Log | Token::Connection(..) => None,
+            Token::Dns(_) | Token::Log | Token::Link | Token::Connection(..) => None,
         }
     }
 
@@ -431,7 +423,7 @@ impl Relay {
             }
             return;
         }
-        let connection = match token {
+        let mut connection = match token {
             Token::Proxy(_) => Connection::to_proxy(near, own_end, now),
             Token::Published(index) => {
                 let published = &mut self.shared.ledger.outcome.report.published;
@@ -447,7 +439,9 @@ impl Relay {
                 None => return,
             },
         };
-        self.open[usize::from(is_published)] += 1;
+        let open = &mut self.open[usize::from(is_published)];
+        connection.has_small_buffers = *open >= LARGE_BUFFERS_MAX;
+        *open += 1;
         let key = self.slots.insert(connection);
         let watched = self.slots.get(key).map(|connection| {
             let near = Token::Connection(key, Side::Near);
@@ -463,12 +457,12 @@ impl Relay {
         let host = self.shared.names.host_at(dialled.ip());
         let port = dialled.port();
         // A destination that is denied anyway keeps its usual denial reason.
-        let allowed = &self.shared.settings.allowed;
+        let allowed = &self.shared.rules.allowed;
         let denial = allowed
             .denial(&host, port)
             .filter(|_| port != QUESTION_PORT && !dialled.ip().is_loopback());
         let reason = denial.unwrap_or(DenialReason::Limit);
         let attempt = host.attempt(Protocol::Tcp, Some(port), reason);
-        self.shared.ledger.deny(attempt, now);
+        self.shared.ledger.add_denial(attempt, now);
     }
 }

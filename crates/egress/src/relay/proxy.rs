@@ -1,5 +1,5 @@
-//! The two protocols of the compatibility proxy on one port, SOCKS5 and HTTP: requests and answers. Pure.
-//! Does not decide what is allowed.
+//! SOCKS5 and HTTP, which the compatibility proxy speaks on one port: requests and answers. Pure. Does
+//! not decide what is allowed.
 
 use std::fmt::Write as _;
 
@@ -26,9 +26,9 @@ pub(super) struct ProxyRequest {
     /// The destination, or the bytes of an invalid name.
     pub(super) host: Result<Host, Vec<u8>>,
     pub(super) port: u16,
-    /// Bytes to send to the host first.
+    /// Bytes to send to the host before those that the client sends from now on.
     pub(super) first: Vec<u8>,
-    /// How many bytes the client may send after that, if limited.
+    /// How many more bytes the client may send; `None`: unlimited.
     pub(super) limit: Option<u64>,
 }
 
@@ -36,10 +36,10 @@ pub(super) struct ProxyRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ClientInput {
     Incomplete,
-    /// A SOCKS greeting of this many bytes; the answer is [`SOCKS_METHOD`].
+    /// A SOCKS greeting of this many bytes, to be answered with [`SOCKS_METHOD`].
     Greeting(usize),
     Request(ProxyRequest),
-    /// An invalid request; holds the final answer.
+    /// An invalid request, to be answered with these bytes and closed.
     Refused(Vec<u8>),
 }
 
@@ -122,8 +122,8 @@ fn strip_scheme(target: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("http").then_some(rest)
 }
 
-/// The head as the client would send it to the host directly, for one request only. Removes hop-by-hop
-/// and proxy fields (RFC 9110, 7.6.1); `written` is a head that was parsed.
+/// Returns the head as the client would send it to the host directly, for one request only. Removes
+/// hop-by-hop and proxy fields (RFC 9110, 7.6.1). `written` are the bytes of `head`.
 fn rewrite(written: &[u8], head: &Head, authority_and_path: &str) -> Vec<u8> {
     let start = authority_and_path.find(['/', '?', '#']);
     let (authority, path) = authority_and_path.split_at(start.unwrap_or(authority_and_path.len()));
@@ -169,7 +169,7 @@ fn is_hop_by_hop(name: &[u8], fields: &[(&[u8], &[u8])]) -> bool {
     if always.iter().any(|known| name.eq_ignore_ascii_case(known)) {
         return true;
     }
-    // A Connection field of the body cannot remove the fields that determine the body length.
+    // A Connection field must not remove the field with the length of the request body.
     if name.eq_ignore_ascii_case(b"content-length") {
         return false;
     }
@@ -214,7 +214,7 @@ pub(super) fn connected(protocol: ProxyProtocol) -> Vec<u8> {
     }
 }
 
-/// The answer if the destination is unreachable.
+/// The answer if the destination is allowed but unreachable.
 pub(super) fn unreachable(
     protocol: ProxyProtocol,
     host: &str,
@@ -226,7 +226,8 @@ pub(super) fn unreachable(
         ProxyProtocol::Connect | ProxyProtocol::Http => page(
             "502 Bad Gateway",
             &format!(
-                "{host}:{port} is allowed but unreachable ({})",
+                "{} is allowed but unreachable ({})",
+                destination(host, port),
                 cause.in_words()
             ),
         ),
@@ -243,19 +244,20 @@ pub(super) fn denied(
     if protocol == ProxyProtocol::Socks {
         return socks_reply(SOCKS_DENIED);
     }
+    let entry = destination(host, port);
     let why = match reason {
         DenialReason::NameNotAllowed | DenialReason::IpLiteral => format!(
-            "{host}:{port} is not in network.egress; add it there, or run with --allow-net {host}:{port}"
+            "{entry} is not in network.egress; add it there, or run with --allow-net {entry}"
         ),
         DenialReason::PortNotAllowed => format!(
-            "{host} is in network.egress only at other ports; add {host}:{port} there, or run \
-             with --allow-net {host}:{port}"
+            "{host} is in network.egress only at other ports; add {entry} there, or run with \
+             --allow-net {entry}"
         ),
         DenialReason::ResolvesToPrivate => format!(
             "{host} is allowed but has no public address; the host policy can open addresses in \
              egress.private_ranges"
         ),
-        DenialReason::Limit => format!("{host}:{port}: a limit of this run was reached"),
+        DenialReason::Limit => format!("{entry}: a limit of this run was reached"),
         DenialReason::SniMismatch
         | DenialReason::NoSni
         | DenialReason::NotTls
@@ -263,14 +265,23 @@ pub(super) fn denied(
         | DenialReason::Ech
         | DenialReason::PortNotCaptured
         | DenialReason::Protocol => {
-            format!("{host}:{port} was denied ({})", reason.row().code)
+            format!("{entry} was denied ({})", reason.row().code)
         }
     };
     page("403 Forbidden", &why)
 }
 
-/// The printable form of an invalid name, with a length limit. Escapes non-ASCII bytes, since letters of
-/// other alphabets can imitate ASCII letters.
+/// `HOST:PORT` as in the allowlist. An IPv6 address gets brackets, and quotes for YAML and shells.
+fn destination(host: &str, port: u16) -> String {
+    if host.contains(':') {
+        format!("'[{host}]:{port}'")
+    } else {
+        format!("{host}:{port}")
+    }
+}
+
+/// Returns a printable form of an invalid name, shortened. Escapes non-ASCII bytes, since letters of
+/// other alphabets can look like ASCII letters.
 pub(super) fn escape_name(bytes: &[u8]) -> String {
     const SHOWN_BYTES_MAX: usize = 128;
     let bytes = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
@@ -349,6 +360,22 @@ mod tests {
         }
         let long = format!("GET http://a.com/{} HTTP/1.1\r\n", "a".repeat(17_000));
         assert_eq!(status(&long), "431");
+    }
+
+    #[test]
+    fn the_flag_in_an_answer_can_be_pasted() {
+        for (host, flag) in [
+            ("a.com", "--allow-net a.com:443\n"),
+            ("2001:db8::1", "--allow-net '[2001:db8::1]:443'\n"),
+        ] {
+            let reason = DenialReason::IpLiteral;
+            let page = denied(ProxyProtocol::Connect, host, 443, reason);
+            assert!(
+                page.ends_with(flag.as_bytes()),
+                "{}",
+                String::from_utf8_lossy(&page)
+            );
+        }
     }
 
     proptest! {

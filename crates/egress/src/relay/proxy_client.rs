@@ -16,7 +16,6 @@ use crate::relay::connection::{
 use crate::relay::host_check::HTTPS_PORT;
 use crate::relay::proxy::{self, ClientInput, ProxyProtocol, ProxyRequest};
 use crate::relay::shared::Shared;
-use crate::relay::slots::Key;
 use spec::denial_reason::DenialReason;
 
 /// How long a client may take to read the final answer.
@@ -39,7 +38,6 @@ impl Connection {
         &mut self,
         mut is_greeted: bool,
         shared: &mut Shared,
-        key: Key,
         now: Instant,
     ) -> Next {
         let Ok(read) = self.read_more(HEAD_BYTES_MAX) else {
@@ -64,19 +62,13 @@ impl Connection {
                     return Next::Go(self.send_final_answer(&answer, now));
                 }
                 ClientInput::Request(request) => {
-                    return self.start_request(request, shared, key, now);
+                    return self.start_request(request, shared, now);
                 }
             }
         }
     }
 
-    fn start_request(
-        &mut self,
-        request: ProxyRequest,
-        shared: &mut Shared,
-        key: Key,
-        now: Instant,
-    ) -> Next {
+    fn start_request(&mut self, request: ProxyRequest, shared: &mut Shared, now: Instant) -> Next {
         let ProxyRequest {
             protocol,
             host,
@@ -97,7 +89,7 @@ impl Connection {
                 return self.deny_name(protocol, name, reason, shared, now);
             }
         };
-        if let Some(reason) = shared.settings.allowed.denial(&self.host, port) {
+        if let Some(reason) = shared.rules.allowed.denial(&self.host, port) {
             return Next::Denied(reason);
         }
         // Treated as a transparent connection to port 443 that does not speak TLS.
@@ -107,7 +99,7 @@ impl Connection {
         if let Err(name) = shared.count_name(&self.host) {
             return self.deny_name(protocol, name, DenialReason::Limit, shared, now);
         }
-        self.start_dial(shared, key, now)
+        self.start_dial(shared)
     }
 
     /// Denies a request whose name in the report is `name`.
@@ -127,7 +119,7 @@ impl Connection {
             port: Some(self.port),
             reason,
         };
-        shared.ledger.deny(attempt, now);
+        shared.ledger.add_denial(attempt, now);
         Next::Go(self.send_final_answer(&answer, now))
     }
 

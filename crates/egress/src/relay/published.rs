@@ -8,9 +8,9 @@ use rustix::io::Errno;
 
 use crate::host::Host;
 use crate::relay::connection::{Connection, Next, Origin, Stage, Step, reset};
-use crate::relay::dial::is_connected;
 use crate::relay::shared::Shared;
-use crate::relay::slots::{EDGE, Key, Side, Token};
+use crate::relay::slots::{Key, Side, Token};
+use crate::socket::{EDGE, is_connected};
 
 /// How long the port inside may take to accept.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,18 +43,13 @@ impl Connection {
         }
     }
 
-    /// Takes the socket inside or the error; the caller steps the connection afterwards.
-    pub(super) fn take_socket(
-        &mut self,
-        socket: Result<OwnedFd, Errno>,
-        shared: &mut Shared,
-        key: Key,
-    ) {
+    /// Takes the socket inside, if there is one; the caller steps the connection afterwards.
+    pub(super) fn take_socket(&mut self, socket: Option<OwnedFd>, shared: &mut Shared, key: Key) {
         let Stage::SocketRequest { is_v6, .. } = self.stage else {
             return;
         };
         let far = Token::Connection(key, Side::Far);
-        let watched = socket.and_then(|socket| {
+        let watched = socket.ok_or(Errno::CONNREFUSED).and_then(|socket| {
             rustix::io::ioctl_fionbio(&socket, true)?;
             rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
             shared.watch(far).add(socket.as_fd(), EDGE)?;

@@ -1,11 +1,6 @@
 //! Storage of connections, and the mapping of events to them: a reused slot gets a new generation, so
 //! that stale events match no connection.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
-
-use rustix::event::epoll;
-use rustix::io::Errno;
-
 use crate::relay::connection::Connection;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +30,8 @@ pub(super) enum Token {
     /// The socket that reports packets that no listener receives.
     Log,
     Connection(Key, Side),
+    /// The link to the supervisor.
+    Link,
 }
 
 const KIND_BITS: u32 = 3;
@@ -42,7 +39,7 @@ const KIND_MASK: u64 = (1 << KIND_BITS) - 1;
 const INDEX_MASK: u64 = (1 << (u32::BITS - KIND_BITS)) - 1;
 
 impl Token {
-    fn number(self) -> u64 {
+    pub(super) fn number(self) -> u64 {
         let (kind, index, generation) = match self {
             Self::Listener(index) => (0, index, 0),
             Self::Proxy(index) => (1, index, 0),
@@ -51,6 +48,7 @@ impl Token {
             Self::Log => (4, 0, 0),
             Self::Connection(key, Side::Near) => (5, key.index, key.generation),
             Self::Connection(key, Side::Far) => (6, key.index, key.generation),
+            Self::Link => (7, 0, 0),
         };
         u64::from(generation) << u32::BITS | u64::from(index) << KIND_BITS | kind
     }
@@ -68,39 +66,9 @@ impl Token {
             3 => Self::Dns(index),
             4 => Self::Log,
             5 => Self::Connection(key, Side::Near),
-            _ => Self::Connection(key, Side::Far),
+            6 => Self::Connection(key, Side::Far),
+            _ => Self::Link,
         }
-    }
-}
-
-/// Level-triggered readability.
-pub(super) const LEVEL: epoll::EventFlags = epoll::EventFlags::IN;
-/// Edge-triggered: for sockets that are used until a call would block.
-pub(super) const EDGE: epoll::EventFlags = epoll::EventFlags::IN
-    .union(epoll::EventFlags::OUT)
-    .union(epoll::EventFlags::RDHUP)
-    .union(epoll::EventFlags::ET);
-
-/// The epoll instance and the token of a socket.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Watch<'epoll> {
-    pub(super) epoll: &'epoll OwnedFd,
-    pub(super) token: Token,
-}
-
-impl Watch<'_> {
-    pub(super) fn add(self, socket: BorrowedFd<'_>, when: epoll::EventFlags) -> Result<(), Errno> {
-        let data = epoll::EventData::new_u64(self.token.number());
-        epoll::add(self.epoll, socket, data, when)
-    }
-
-    pub(super) fn change(
-        self,
-        socket: BorrowedFd<'_>,
-        when: epoll::EventFlags,
-    ) -> Result<(), Errno> {
-        let data = epoll::EventData::new_u64(self.token.number());
-        epoll::modify(self.epoll, socket, data, when)
     }
 }
 
@@ -190,6 +158,7 @@ mod tests {
                 Token::Log,
                 Token::Connection(key, Side::Near),
                 Token::Connection(key, Side::Far),
+                Token::Link,
             ] {
                 assert_eq!(Token::of(token.number()), token);
             }

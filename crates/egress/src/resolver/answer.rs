@@ -29,6 +29,7 @@ const fn record_type(family: Family) -> u16 {
 pub enum Answer {
     /// The addresses in the server's order; empty if the name has none of this family.
     Addresses(Vec<IpAddr>),
+    /// The name does not exist (NXDOMAIN).
     NoName,
     /// The answer is truncated and must be requested over TCP.
     Truncated,
@@ -37,10 +38,10 @@ pub enum Answer {
 /// Why bytes are not a usable answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
-    /// Another id, another question, or not an answer: ignore it.
+    /// It has another id or question, or is not an answer: ignore it and wait for another message.
     #[error("the message does not answer the query")]
     Foreign,
-    /// The server returned an error code; query the next one.
+    /// The server returned an error code: query the next server.
     #[error("the server returned the error code {0}")]
     Code(u8),
     /// Inconsistent lengths or circular pointers.
@@ -48,7 +49,7 @@ pub enum AnswerError {
     Malformed,
 }
 
-/// The query for the addresses of `name`.
+/// Returns the query for the addresses of `name`.
 #[must_use]
 pub fn query(id: u16, name: &HostName, family: Family) -> Vec<u8> {
     let mut message = Vec::with_capacity(64);
@@ -73,15 +74,15 @@ pub fn parse(
     family: Family,
 ) -> Result<Answer, AnswerError> {
     let header = message.first_chunk::<12>().ok_or(AnswerError::Foreign)?;
-    let two = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-    let flags = two(2);
-    if two(0) != id || flags & 0x8000 == 0 || flags & 0x7800 != 0 || two(4) != 1 {
+    let header_u16 = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    let flags = header_u16(2);
+    if header_u16(0) != id || flags & 0x8000 == 0 || flags & 0x7800 != 0 || header_u16(4) != 1 {
         return Err(AnswerError::Foreign);
     }
     let mut at = 12;
     let question = read_name(message, &mut at)?;
-    let kind = read_two(message, &mut at)?;
-    let class = read_two(message, &mut at)?;
+    let kind = read_u16(message, &mut at)?;
+    let class = read_u16(message, &mut at)?;
     if question.as_ref() != Some(name) || kind != record_type(family) || class != CLASS_IN {
         return Err(AnswerError::Foreign);
     }
@@ -93,7 +94,7 @@ pub fn parse(
     if flags & 0x0200 != 0 {
         return Ok(Answer::Truncated);
     }
-    let records = usize::from(two(6)).min(RECORDS_MAX);
+    let records = usize::from(header_u16(6)).min(RECORDS_MAX);
     addresses(message, at, records, name, family).map(Answer::Addresses)
 }
 
@@ -103,7 +104,7 @@ enum Record {
     Other,
 }
 
-/// The addresses of `name`, through its aliases, in any order of records.
+/// Returns the addresses of `name` or of its alias. The records may have any order.
 fn addresses(
     message: &[u8],
     mut at: usize,
@@ -138,11 +139,11 @@ fn addresses(
 
 fn read_record(message: &[u8], at: &mut usize, family: Family) -> Result<Record, AnswerError> {
     let owner = read_name(message, at)?;
-    let kind = read_two(message, at)?;
-    let class = read_two(message, at)?;
-    // Time to live: ignored, since an address is used immediately and only once.
+    let kind = read_u16(message, at)?;
+    let class = read_u16(message, at)?;
+    // The time to live is ignored, since an address is used once, immediately.
     take(message, at, 4)?;
-    let length = usize::from(read_two(message, at)?);
+    let length = usize::from(read_u16(message, at)?);
     let start = *at;
     let data = take(message, at, length)?;
     let Some(owner) = owner.filter(|_| class == CLASS_IN) else {
@@ -181,12 +182,12 @@ fn take<'message>(
     Ok(taken)
 }
 
-fn read_two(message: &[u8], at: &mut usize) -> Result<u16, AnswerError> {
-    let two = take(message, at, 2)?;
-    Ok(u16::from_be_bytes([two[0], two[1]]))
+fn read_u16(message: &[u8], at: &mut usize) -> Result<u16, AnswerError> {
+    let bytes = take(message, at, 2)?;
+    Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
-/// Reads a name; `None` if it is not a valid host name. Advances `at` past it. Pointers must lead
+/// Reads a name and advances `at` past it. `None` if it is not a valid host name. Pointers must lead
 /// backwards, which excludes cycles, and their number is limited.
 fn read_name(message: &[u8], at: &mut usize) -> Result<Option<HostName>, AnswerError> {
     let mut labels: Vec<&[u8]> = Vec::new();
@@ -332,11 +333,10 @@ mod tests {
         long[11] = 5;
         let mut to_itself = ALIAS.to_vec();
         to_itself[10..].copy_from_slice(&[0, 2, 0xc0, 12, 0, 0]);
-        let loops = answer(&[&to_itself[..14]]);
         for (what, message) in [
             ("a pointer in a circle", answer(&[&circle])),
             ("a length beyond the end", answer(&[&long])),
-            ("an alias of itself", loops),
+            ("an alias of itself", answer(&[&to_itself[..14]])),
             ("cut in a record", answer(&[&ADDRESS[..9]])),
         ] {
             assert_eq!(read(&message), Err(AnswerError::Malformed), "{what}");

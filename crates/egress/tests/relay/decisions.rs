@@ -173,7 +173,7 @@ fn a_silent_connection_on_443_is_closed_at_its_timeout() {
         silent.write_all(&[22, 3]).expect("written");
         is_reset(&mut silent)
     });
-    ground.until(|ground| ground.relay().deadline().is_some());
+    ground.until(|ground| ground.has_deadline());
     ground.skip(Duration::from_millis(4_500));
     for _ in 0..20 {
         ground.act(|| ());

@@ -222,9 +222,8 @@ fn what_the_body_had_sent_when_it_ended_is_still_forwarded() {
         stream.write_all(&[7; 50_000]).expect("written");
         drop(crate::ground::connect("8.8.8.8:443"));
     });
-    let now = ground.now();
-    ground.relay().body_has_ended(now);
-    ground.until(|ground| ground.relay().is_drained());
+    ground.dialler().body_has_ended();
+    ground.until(|ground| ground.dialler().is_drained());
     assert_eq!(is_told.recv().expect("it came"), 50_000);
     assert_eq!(
         ground.denials(),

@@ -9,7 +9,10 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use runner_egress::allow::Allowlist;
-use runner_egress::relay::{Outcome, Published, Relay, Settings, Sockets};
+use runner_egress::dialler::{Dialler, Settings};
+use runner_egress::outcome::Outcome;
+use runner_egress::relay::{Published, Relay, Rules, Sockets};
+use runner_egress::resolver::Resolver;
 use spec::egress::EgressRule;
 use spec::host_name::HostName;
 use spec::network::Capture;
@@ -163,7 +166,10 @@ impl Default for Plan {
 pub(crate) struct Ground {
     pub(crate) body: Place,
     pub(crate) outside: Outside,
+    /// The three sides of a run's network, here in one process.
+    dialler: Dialler,
     relay: Relay,
+    resolver: Resolver,
     /// How far the relay's clock is ahead.
     ahead: Duration,
     /// Whether connect requests are answered by sockets of the body's network.
@@ -199,17 +205,20 @@ impl Ground {
         });
         wait_for_local("2a00::1");
         let outside = Outside::start(outside);
-        let (relay, answers_asks) = Self::start_relay(&body, plan);
+        let answers_asks = plan.publishes.is_some();
+        let (dialler, relay, resolver) = Self::start_relay(&body, plan);
         Self {
             body,
             outside,
+            dialler,
             relay,
+            resolver,
             ahead: Duration::ZERO,
             answers_asks,
         }
     }
 
-    fn start_relay(body: &Place, plan: Plan) -> (Relay, bool) {
+    fn start_relay(body: &Place, plan: Plan) -> (Dialler, Relay, Resolver) {
         let mut sockets = body.run(|| {
             let tcp = |address: &str, port: u16| {
                 let ip: IpAddr = address.parse().expect("an address");
@@ -253,18 +262,15 @@ impl Ground {
                 })
                 .collect(),
             hosts: plan.hosts.into(),
-            servers: plan
-                .servers
-                .iter()
-                .map(|server| server.parse().expect(server))
-                .collect(),
             refuse_ech: plan.refuse_ech,
-            seed: [7; 16],
         };
-        let answers_asks = plan.publishes.is_some();
+        let servers = plan.servers.iter();
+        let servers = servers.map(|server| server.parse().expect(server));
         let published = published.into_iter().collect();
-        let relay = Relay::new(Some(sockets), published, settings, Instant::now());
-        (relay.expect("a relay"), answers_asks)
+        let (resolver_link, link) = sys::link::pair().expect("a pair");
+        let resolver = Resolver::new(link, servers.collect(), [7; 16]).expect("a resolver");
+        let (dialler, relay) = in_one_process(Some(sockets), published, settings, resolver_link);
+        (dialler, relay, resolver)
     }
 
     fn turn(&mut self) {
@@ -275,10 +281,18 @@ impl Ground {
             _ => Duration::from_millis(2),
         };
         let patience = Timespec::try_from(patience).expect("short");
-        let entry = PollFd::from_borrowed_fd(self.relay.as_fd(), PollFlags::IN);
-        poll(&mut [entry], Some(&patience)).expect("polled");
+        let sides = [
+            self.relay.as_fd(),
+            self.dialler.as_fd(),
+            self.resolver.as_fd(),
+        ];
+        let mut entries = sides.map(|side| PollFd::from_borrowed_fd(side, PollFlags::IN));
+        poll(&mut entries, Some(&patience)).expect("polled");
         self.relay.turn(now).expect("turned");
-        while let Some(request) = self.relay.next_connect_request() {
+        self.dialler.turn(now).expect("turned");
+        self.resolver.turn(now).expect("turned");
+        assert_eq!(self.dialler.failure(), None);
+        while let Some(request) = self.dialler.next_connect_request() {
             assert!(self.answers_asks, "nothing is published");
             let socket = self.body.run(move || {
                 let address: IpAddr = if request.is_v6 {
@@ -303,7 +317,7 @@ impl Ground {
                     Err(errno) => Err(errno),
                 }
             });
-            self.relay.take_socket(request.id, socket, now);
+            self.dialler.take_socket(request.id, socket);
         }
     }
 
@@ -340,23 +354,44 @@ impl Ground {
         }
     }
 
-    pub(crate) fn relay(&mut self) -> &mut Relay {
-        &mut self.relay
+    pub(crate) fn dialler(&mut self) -> &mut Dialler {
+        &mut self.dialler
     }
 
-    pub(crate) fn now(&self) -> Instant {
-        Instant::now() + self.ahead
+    /// Whether the relay or the supervisor has something to do at a later time.
+    pub(crate) fn has_deadline(&self) -> bool {
+        self.relay.deadline().is_some() || self.dialler.deadline().is_some()
     }
 
     /// Ends the relay and returns its outcome.
     pub(crate) fn finish(self) -> Outcome {
-        self.relay.finish(Instant::now() + self.ahead)
+        let outcome = self.relay.finish(Instant::now() + self.ahead);
+        self.dialler.read_outcome(&outcome).expect("genuine")
     }
 
     /// Ends the relay and returns the denials as `proto object reason xN`.
     pub(crate) fn denials(self) -> Vec<String> {
         shown(&self.finish())
     }
+}
+
+/// A relay and the supervisor's side of it.
+pub(crate) fn in_one_process(
+    sockets: Option<Sockets>,
+    published: Vec<Published>,
+    settings: Settings,
+    resolver: OwnedFd,
+) -> (Dialler, Relay) {
+    let now = Instant::now();
+    let (here, there) = sys::link::pair().expect("a pair");
+    let rules = Rules {
+        allowed: settings.allowed.clone(),
+        refuse_ech: settings.refuse_ech,
+    };
+    let ports = published.iter().map(Published::report).collect();
+    let dialler = Dialler::new(here, Some(resolver), ports, settings, now).expect("a dialler");
+    let relay = Relay::new(sockets, published, rules, there, now).expect("a relay");
+    (dialler, relay)
 }
 
 /// The denials as `proto object reason xN`.

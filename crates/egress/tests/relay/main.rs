@@ -10,6 +10,7 @@
 mod decisions;
 mod floods;
 mod flows;
+mod forged;
 mod ground;
 mod lookups;
 mod outside;

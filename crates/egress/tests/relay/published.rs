@@ -5,9 +5,10 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use runner_egress::relay::{Published, Relay};
+use runner_egress::dialler::Settings;
+use runner_egress::relay::Published;
 
-use crate::ground::{Ground, Plan, connect, enter, exchange, is_reset};
+use crate::ground::{Ground, Plan, connect, enter, exchange, in_one_process, is_reset};
 
 fn ground(port: u16) -> Ground {
     Ground::new(Plan {
@@ -94,9 +95,8 @@ fn a_caller_is_reset_where_nobody_listens_inside_and_where_the_body_has_ended() 
     let mut ground = ground(5_000);
     let caller = call(|| is_reset(&mut connect("127.0.0.1:7000")));
     assert!(ground.wait(&caller));
-    let now = ground.now();
-    ground.relay().body_has_ended(now);
-    assert!(ground.relay().is_drained());
+    ground.dialler().body_has_ended();
+    ground.until(|ground| ground.dialler().is_drained());
     assert!(
         TcpStream::connect("127.0.0.1:7000").is_err(),
         "the port is closed"
@@ -122,21 +122,15 @@ fn a_socket_that_never_comes_ends_in_a_reset_and_a_late_one_is_closed() {
         host_port: 7_000,
         body_port: 5_000,
     };
+    let (_resolver, link) = sys::link::pair().expect("a pair");
+    let settings = Settings::default();
+    let (mut dialler, mut relay) = in_one_process(None, vec![published], settings, link);
     let start = std::time::Instant::now();
-    let settings = runner_egress::relay::Settings {
-        allowed: runner_egress::allow::Allowlist::default(),
-        private_ranges: Vec::new(),
-        added_hosts: Vec::new(),
-        hosts: Vec::new(),
-        servers: Vec::new(),
-        refuse_ech: false,
-        seed: [0; 16],
-    };
-    let mut relay = Relay::new(None, vec![published], settings, start).expect("a relay");
     let caller = call(|| is_reset(&mut connect("127.0.0.1:7000")));
     let request = loop {
         relay.turn(start).expect("turned");
-        if let Some(request) = relay.next_connect_request() {
+        dialler.turn(start).expect("turned");
+        if let Some(request) = dialler.next_connect_request() {
             break request;
         }
     };
@@ -146,8 +140,11 @@ fn a_socket_that_never_comes_ends_in_a_reset_and_a_late_one_is_closed() {
     relay.turn(late).expect("turned");
     assert!(caller.recv().expect("done"));
     let (one, mut other) = std::os::unix::net::UnixStream::pair().expect("a pair");
-    relay.take_socket(request.id, Ok(one.into()), late);
+    dialler.take_socket(request.id, Ok(one.into()));
+    relay.turn(late).expect("turned");
     assert_eq!(other.read(&mut [0]).expect("closed"), 0);
-    assert_eq!(relay.next_connect_request(), None);
-    assert_eq!(relay.finish(late).report.published, ONE_CONNECTION);
+    dialler.turn(late).expect("turned");
+    assert_eq!(dialler.next_connect_request(), None);
+    let outcome = dialler.read_outcome(&relay.finish(late));
+    assert_eq!(outcome.expect("genuine").report.published, ONE_CONNECTION);
 }

@@ -48,7 +48,7 @@ pub(crate) fn groups_to_probe(
     own: &str,
     mounts: &str,
 ) -> BTreeSet<String> {
-    let layout = layout::read(own, mounts);
+    let layout = layout::parse(own, mounts);
     let mut paths: BTreeSet<String> = layout
         .v1
         .values()
@@ -67,7 +67,7 @@ pub(crate) fn groups_to_probe(
 /// Chooses the back end. The parent of runs is `named_parent`, else our own cgroup.
 #[must_use]
 pub fn choose(named_parent: Option<&str>, host: &HostCgroups) -> Backend {
-    let layout = layout::read(&host.own, &host.mounts);
+    let layout = layout::parse(&host.own, &host.mounts);
     if uses_v2(&layout, host) {
         return match choose_v2(named_parent, &layout, host) {
             Ok(unified) => Backend::V2(unified),
@@ -93,7 +93,7 @@ pub fn should_reexec(named_parent: Option<&str>, host: &HostCgroups) -> Option<S
     if host.in_delegated_scope || named_parent.is_some() {
         return None;
     }
-    let layout = layout::read(&host.own, &host.mounts);
+    let layout = layout::parse(&host.own, &host.mounts);
     if !uses_v2(&layout, host) || choose_v2(None, &layout, host).is_ok() {
         return None;
     }

@@ -75,12 +75,6 @@ impl RunCgroup {
         self.read(Controller::Memory, Counter::Number("memory.peak"), v1)
     }
 
-    /// Current memory.
-    pub fn memory_bytes(&self) -> Result<Option<u64>, CgroupError> {
-        let v1 = Counter::Number("memory.usage_in_bytes");
-        self.read(Controller::Memory, Counter::Number("memory.current"), v1)
-    }
-
     /// Current memory of tmpfs files and shared memory, which outlives a process. Excludes page
     /// cache of disks.
     pub fn memory_file_bytes(&self) -> Result<Option<u64>, CgroupError> {

@@ -54,7 +54,8 @@ fn fallback(axis: &'static str, controller: Controller, reason: &str) -> Coverag
             EnforcementState::Weaker,
             "poll",
             "the supervisor samples the memory of all processes every 50 ms, and RLIMIT_DATA limits \
-             each process",
+             each process; files in memory that no process has mapped and kernel objects are not \
+             counted",
         ),
         Controller::Pids => (
             EnforcementState::Weaker,
@@ -69,7 +70,8 @@ fn fallback(axis: &'static str, controller: Controller, reason: &str) -> Coverag
         Controller::Cpuacct => (
             EnforcementState::Weaker,
             "poll",
-            "the supervisor samples the CPU time of all processes, and RLIMIT_CPU limits each process",
+            "the supervisor samples the CPU time of all processes, and RLIMIT_CPU limits each process; a \
+             process that ends is no longer counted if its parent ignores SIGCHLD",
         ),
     };
     Coverage {

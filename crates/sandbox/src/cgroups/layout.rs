@@ -1,4 +1,4 @@
-//! Parses the mounted hierarchies and our own cgroups from two files of /proc.
+//! Finds the mounted cgroup hierarchies and this process's cgroup in each, in two files of /proc.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ pub enum Controller {
     Memory,
     Pids,
     Cpu,
-    /// CPU time. Version 2 counts it without a controller.
+    /// Counts CPU time. Version 2 does that without a controller.
     Cpuacct,
 }
 
@@ -33,12 +33,12 @@ impl Controller {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hierarchy {
     pub(super) mount_point: String,
-    /// Directory of our own cgroup, or why it is not visible.
+    /// Directory of this process's cgroup, or why it is not visible.
     pub(super) own: Result<String, String>,
 }
 
 impl Hierarchy {
-    /// Parent of the runs' cgroups: `named`, else our own.
+    /// Returns the parent of the runs' cgroups: the configured path `named`, else this process's cgroup.
     pub(super) fn parent(&self, named: Option<&str>) -> Result<String, String> {
         match named {
             Some(named) => join(&self.mount_point, named),
@@ -49,7 +49,7 @@ impl Hierarchy {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Version 1; controllers that are mounted together share one hierarchy.
+    /// Version 1. Controllers that are mounted together have equal hierarchies.
     pub(super) v1: BTreeMap<Controller, Hierarchy>,
     pub(super) freezer: Option<Hierarchy>,
     pub(super) unified: Option<Hierarchy>,
@@ -58,15 +58,15 @@ pub(super) struct Layout {
 struct Mount {
     root: String,
     mount_point: String,
-    version_2: bool,
+    is_v2: bool,
     controllers: Vec<String>,
 }
 
-/// Reads /proc/self/cgroup (cgroups(7)) and /proc/self/mountinfo (proc_pid_mountinfo(5)).
-pub(super) fn read(own: &str, mounts: &str) -> Layout {
-    let mounts: Vec<Mount> = mounts.lines().filter_map(mount).collect();
+/// Parses /proc/self/cgroup (cgroups(7)) and /proc/self/mountinfo (proc_pid_mountinfo(5)).
+pub(super) fn parse(cgroup: &str, mountinfo: &str) -> Layout {
+    let mounts: Vec<Mount> = mountinfo.lines().filter_map(parse_mount).collect();
     let mut layout = Layout::default();
-    for line in own.lines() {
+    for line in cgroup.lines() {
         let mut fields = line.splitn(3, ':');
         let (Some(number), Some(controllers), Some(path)) =
             (fields.next(), fields.next(), fields.next())
@@ -74,31 +74,36 @@ pub(super) fn read(own: &str, mounts: &str) -> Layout {
             continue;
         };
         if number == "0" && controllers.is_empty() {
-            layout.unified = hierarchy(path, mounts.iter().filter(|mount| mount.version_2));
+            layout.unified = find_hierarchy(path, mounts.iter().filter(|mount| mount.is_v2));
             continue;
         }
         for name in controllers.split(',') {
             let with_controller = mounts
                 .iter()
                 .filter(|mount| mount.controllers.iter().any(|known| known == name));
-            let found = hierarchy(path, with_controller);
+            let found = find_hierarchy(path, with_controller);
             if name == "freezer" {
                 layout.freezer = found;
-            } else if let Some(controller) = Controller::ALL.iter().find(|c| c.name() == name)
-                && let Some(found) = found
-            {
-                layout.v1.insert(*controller, found);
+                continue;
+            }
+            let mut controllers = Controller::ALL.into_iter();
+            let controller = controllers.find(|controller| controller.name() == name);
+            if let (Some(controller), Some(found)) = (controller, found) {
+                layout.v1.insert(controller, found);
             }
         }
     }
     layout
 }
 
-/// Picks the mount that contains our own cgroup, else the first one with the reason.
-fn hierarchy<'mount>(path: &str, mounts: impl Iterator<Item = &'mount Mount>) -> Option<Hierarchy> {
+/// Finds a mount in which the cgroup `path` is visible, else returns the first one, with the reason.
+fn find_hierarchy<'mount>(
+    path: &str,
+    mounts: impl Iterator<Item = &'mount Mount>,
+) -> Option<Hierarchy> {
     let mut fallback = None;
     for mount in mounts {
-        let own = beneath(path, &mount.root)
+        let own = strip_root(path, &mount.root)
             .and_then(|rest| join(&mount.mount_point, rest).ok())
             .ok_or_else(|| {
                 format!(
@@ -118,8 +123,9 @@ fn hierarchy<'mount>(path: &str, mounts: impl Iterator<Item = &'mount Mount>) ->
     fallback
 }
 
-/// Strips `root` from `path`. A cgroup outside our cgroup namespace begins with `/..`.
-fn beneath<'path>(path: &'path str, root: &str) -> Option<&'path str> {
+/// Strips `root` from `path`; `None` if `path` is not below it. The path of a cgroup outside of this
+/// cgroup namespace begins with `/..`.
+fn strip_root<'path>(path: &'path str, root: &str) -> Option<&'path str> {
     if path.split('/').any(|segment| segment == "..") {
         return None;
     }
@@ -146,21 +152,23 @@ fn join(mount_point: &str, path: &str) -> Result<String, String> {
     })
 }
 
-fn mount(line: &str) -> Option<Mount> {
+/// Parses a line of mountinfo; `None` if it is not a cgroup file system.
+fn parse_mount(line: &str) -> Option<Mount> {
     let (about_mount, about_filesystem) = line.split_once(" - ")?;
     let mut fields = about_mount.split(' ').skip(3);
     let (root, mount_point) = (fields.next()?, fields.next()?);
     let mut fields = about_filesystem.split(' ');
     let (kind, _source, options) = (fields.next()?, fields.next()?, fields.next()?);
-    if kind != "cgroup" && kind != "cgroup2" {
-        return None;
-    }
-    let version_2 = kind == "cgroup2";
+    let is_v2 = match kind {
+        "cgroup" => false,
+        "cgroup2" => true,
+        _ => return None,
+    };
     Some(Mount {
         root: unescape(root),
         mount_point: unescape(mount_point),
-        version_2,
-        controllers: if version_2 {
+        is_v2,
+        controllers: if is_v2 {
             Vec::new()
         } else {
             options.split(',').map(str::to_owned).collect()
@@ -168,6 +176,7 @@ fn mount(line: &str) -> Option<Mount> {
     })
 }
 
+/// Replaces the octal escapes of mountinfo, such as `\040`.
 fn unescape(field: &str) -> String {
     let mut text = String::with_capacity(field.len());
     let mut rest = field;
@@ -197,8 +206,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_that_shows_a_part_of_the_tree_shows_our_group_at_the_shortened_path() {
-        let layout = read(
+    fn a_mount_that_shows_a_part_of_the_tree_shows_the_group_at_the_shortened_path() {
+        let layout = parse(
             "4:memory:/docker/abc/inner\n",
             "1 2 0:1 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
         );
@@ -213,14 +222,14 @@ mod tests {
     #[test]
     fn a_group_outside_of_the_mount_has_no_path() {
         for own in ["4:memory:/../other\n", "4:memory:/docker/abcd\n"] {
-            let layout = read(own, "1 2 0:1 /docker/abc /m rw - cgroup cgroup rw,memory\n");
+            let layout = parse(own, "1 2 0:1 /docker/abc /m rw - cgroup cgroup rw,memory\n");
             assert!(layout.v1[&Controller::Memory].own.is_err(), "{own}");
         }
     }
 
     #[test]
-    fn the_mount_that_shows_our_group_is_preferred() {
-        let layout = read(
+    fn the_mount_that_shows_the_group_is_preferred() {
+        let layout = parse(
             "0::/a/b\n",
             "1 2 0:1 /c /first rw - cgroup2 cgroup2 rw\n1 2 0:1 / /second rw shared:3 - cgroup2 cgroup2 rw\n",
         );
@@ -230,7 +239,7 @@ mod tests {
 
     #[test]
     fn controllers_mounted_together_share_a_path_and_a_named_hierarchy_is_not_a_controller() {
-        let layout = read(
+        let layout = parse(
             "9:name=memory:/\n3:cpu,cpuacct:/x\n",
             "1 2 0:1 / /c\\040d rw - cgroup cgroup rw,cpu,cpuacct\n1 2 0:2 / /n rw - cgroup cgroup rw,name=memory\n",
         );

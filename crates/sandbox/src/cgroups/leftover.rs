@@ -15,7 +15,7 @@ use sys::cgroup::Group;
 /// The caller must hold the lock of the run's record, so that no other run uses them.
 ///
 /// # Errors
-/// For each path: [`CgroupError::NotOurs`] unless its last component is the name of this run's
+/// For each path: [`CgroupError::Foreign`] unless its last component is the name of this run's
 /// cgroup; [`CgroupError::Kill`], [`CgroupError::Remove`].
 #[must_use]
 pub fn remove_leftovers(run_id: &str, paths: &[&str]) -> Vec<Result<(), CgroupError>> {
@@ -41,7 +41,7 @@ fn open(run_id: &str, path: &str) -> Result<Option<Group>, CgroupError> {
             .rsplit_once('/')
             .is_some_and(|(_, name)| name == group_name(run_id));
     if !is_ours {
-        return Err(CgroupError::NotOurs {
+        return Err(CgroupError::Foreign {
             path: escape(path.as_bytes()),
             run_id: run_id.to_owned(),
         });
@@ -94,7 +94,7 @@ mod tests {
             "/sys/fs/cgroup/runner-abc/",
         ];
         for (path, result) in paths.iter().zip(remove_leftovers("abc", &paths)) {
-            assert!(matches!(result, Err(CgroupError::NotOurs { .. })), "{path}");
+            assert!(matches!(result, Err(CgroupError::Foreign { .. })), "{path}");
         }
     }
 }

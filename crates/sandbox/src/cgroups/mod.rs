@@ -1,12 +1,13 @@
 //! The cgroups of one run in every hierarchy.
 //!
-//! In reading order: `layout` (where the hierarchies are), `choose` (the back end), `observe`
-//! (facts for the choice), `run_cgroup` (the life cycle), `limits`, `counters`, `leftover`,
-//! `coverage` (how limits are enforced), `scope` (systemd scope, if the cgroup is not delegated).
+//! In reading order: `layout` (mounted hierarchies), `choose` (selects the back end), `observe`
+//! (facts for the choice), `run_cgroup` (the life cycle), `limits`, `counters`, `leftover` (cgroups of
+//! dead runs), `coverage` (how limits are enforced), `scope` (systemd scope, if the cgroup is not
+//! delegated).
 //!
-//! No process writes the pid of another one to `cgroup.procs`, because that takes the lock over all
-//! thread groups and costs an RCU grace period, 15 ms after idle. The child joins version 2 by
-//! `CLONE_INTO_CGROUP`, and version 1 by writing `0` to `tasks`.
+//! Moving another process by its pid in `cgroup.procs` takes a lock over all thread groups and waits
+//! for an RCU grace period, 15 ms after idle. So the child joins the version 2 cgroup by
+//! `CLONE_INTO_CGROUP`, and the version 1 cgroups by writing `0` to their `tasks`.
 
 mod choose;
 mod counters;
@@ -34,10 +35,10 @@ const SUPERVISOR_LEAF: &str = "supervisor";
 /// Limits of the cgroups of one run; `None`: unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CgroupLimits {
-    /// Memory of the whole tree, including page cache and swap.
+    /// Memory of all processes in the cgroup, with page cache and swap.
     pub memory_bytes: Option<u64>,
     pub processes: Option<u64>,
-    /// CPU share in thousandths: 1500 is one and a half CPUs.
+    /// CPU share in thousandths of a CPU: 1500 is one and a half CPUs.
     pub cpu_millis: Option<u64>,
 }
 
@@ -53,7 +54,7 @@ pub enum Backend {
     },
 }
 
-/// Version 2.
+/// The version 2 hierarchy, in which the runs' cgroups are created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unified {
     pub parent: String,
@@ -62,11 +63,13 @@ pub struct Unified {
     pub to_enable: Vec<Controller>,
     /// This process is in the parent and must leave it before controllers are enabled.
     pub move_to_leaf: bool,
+    /// Unavailable controllers with reasons.
     pub missing: Vec<(Controller, String)>,
+    /// The parent is a systemd scope that the runner requested.
     pub in_delegated_scope: bool,
 }
 
-/// Version 1, with or without a version 2 tree.
+/// The version 1 hierarchies, with or without a version 2 tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hybrid {
     pub parents: Vec<V1Parent>,
@@ -74,6 +77,7 @@ pub struct Hybrid {
     pub unified: Option<String>,
     /// Parent in the freezer hierarchy, used without a version 2 tree.
     pub freezer: Option<String>,
+    /// Unavailable controllers with reasons.
     pub missing: Vec<(Controller, String)>,
 }
 
@@ -96,7 +100,7 @@ impl Backend {
         }
     }
 
-    /// Mechanism in [`spec::limits::Coverage`], and the unavailable controllers with reasons.
+    /// Returns the mechanism in [`spec::limits::Coverage`], and the unavailable controllers with reasons.
     fn mechanism(&self) -> (&'static str, Vec<(Controller, String)>) {
         match self {
             Self::V2(unified) => ("cgroup-v2", unified.missing.clone()),
@@ -108,13 +112,14 @@ impl Backend {
         }
     }
 
-    /// Returns the back end for a running child: without the version 2 cgroup if version 1 has all
-    /// limits and counters.
+    /// Returns the back end for a child that runs already. If version 1 has memory, pids and cpuacct,
+    /// the version 2 cgroup is left out.
     ///
-    /// Cloning into the version 2 cgroup is free, but moving costs an RCU grace period. The cgroup
-    /// only adds `cgroup.kill`, which killing the init of the pid namespace replaces.
+    /// A running child can only be moved into it, which waits for an RCU grace period; cloning into it
+    /// is free. That cgroup would only add `cgroup.kill`; killing the init of the pid namespace does
+    /// the same.
     #[must_use]
-    pub fn for_living_child(self) -> Self {
+    pub fn for_running_child(self) -> Self {
         let needed = [Controller::Memory, Controller::Pids, Controller::Cpuacct];
         match self {
             Self::V1(hybrid)
@@ -154,7 +159,7 @@ impl Backend {
     }
 }
 
-/// Name of the cgroup of a run. Cleanup identifies the runner's cgroups by this name only.
+/// Name of the cgroup of a run. Cleanup removes only cgroups with this name.
 fn group_name(run_id: &str) -> String {
     format!("runner-{run_id}")
 }
@@ -205,13 +210,6 @@ pub enum CgroupError {
         #[source]
         source: CallError,
     },
-    #[error("{processes} processes still run in the run's cgroup {group} after {waited_ms} ms")]
-    StillPopulated {
-        group: String,
-        /// Without those in child cgroups.
-        processes: usize,
-        waited_ms: u128,
-    },
     #[error("cannot remove the run's cgroups {}; a later start retries", groups.join(", "))]
     Remove {
         groups: Vec<String>,
@@ -219,7 +217,7 @@ pub enum CgroupError {
         source: CallError,
     },
     #[error("recorded path {path} is not a cgroup of run {run_id}: not removed")]
-    NotOurs { path: String, run_id: String },
+    Foreign { path: String, run_id: String },
 }
 
 impl CgroupError {

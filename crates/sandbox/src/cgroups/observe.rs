@@ -26,7 +26,7 @@ pub fn observe(
 ) -> Result<HostCgroups, CgroupError> {
     let own = read_or_empty("/proc/self/cgroup")?;
     let mounts = read_or_empty("/proc/self/mountinfo")?;
-    let tree = layout::read(&own, &mounts)
+    let tree = layout::parse(&own, &mounts)
         .unified
         .map(|unified| unified.mount_point);
     let groups = groups_to_probe(named_parent, &own, &mounts)

@@ -214,32 +214,6 @@ impl RunCgroup {
         Some(counted)
     }
 
-    /// Waits until the cgroups are empty, so that the counters are final.
-    ///
-    /// # Errors
-    /// [`CgroupError::StillPopulated`] after `patience`; [`CgroupError::Count`].
-    pub fn wait_until_empty(&self, patience: Duration) -> Result<(), CgroupError> {
-        let started = Instant::now();
-        for group in self.groups() {
-            let mut pause = Duration::from_micros(100);
-            while group.is_populated().map_err(CgroupError::Count)? {
-                let left = patience.saturating_sub(started.elapsed());
-                if left.is_zero() {
-                    return Err(CgroupError::StillPopulated {
-                        group: group.path().to_owned(),
-                        processes: group.processes().map_err(CgroupError::Count)?.len(),
-                        waited_ms: started.elapsed().as_millis(),
-                    });
-                }
-                group
-                    .wait_for_change(pause.min(left))
-                    .map_err(CgroupError::Count)?;
-                pause = (pause * 2).min(Duration::from_millis(20));
-            }
-        }
-        Ok(())
-    }
-
     /// Removes the cgroups, last created first. Waits for dying processes.
     ///
     /// # Errors
@@ -364,15 +338,13 @@ impl Drop for RunCgroup {
         if self.created.is_empty() {
             return;
         }
-        // Errors cannot be reported here; a later start cleans up from the record. Killing fails
-        // without a free descriptor, but an empty cgroup can still be removed.
+        // Killing fails without a free descriptor, but an empty cgroup can still be removed.
         let patience = match self.kill() {
             Ok(()) => DROP_PATIENCE,
             Err(_) => Duration::ZERO,
         };
-        if self.remove_all(patience).is_ok() {
-            self.created.clear();
-        }
+        // Errors cannot be reported here; a later start cleans up from the record.
+        drop(self.remove_all(patience));
     }
 }
 

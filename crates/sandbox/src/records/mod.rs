@@ -37,7 +37,6 @@ pub use uids::UidClaim;
 
 /// Retries if a concurrent cleanup removes the new record before it is locked.
 const BEGIN_TRIES_MAX: usize = 64;
-const RECORD_BYTES_MAX: u64 = 1 << 20;
 
 /// The runtime directory, opened and checked.
 #[derive(Debug)]
@@ -62,6 +61,8 @@ pub struct Leftover {
 pub struct Collected {
     pub run_id: String,
     pub removed: Vec<Entry>,
+    /// Directories of the caller's that the run may not have completed.
+    pub kept: Vec<PathBuf>,
     /// If not empty, the record stays for the next start.
     pub failures: Vec<RecordsError>,
 }
@@ -84,10 +85,12 @@ pub enum RecordsError {
     },
     /// Another user could put records there.
     #[error(
-        "the runtime directory {path} is not safe: found {found}, expected {expected}; \
-         remove it or name another"
+        "the {what} {path} is not safe: found {found}, expected {expected}; change that, or name \
+         another runtime directory"
     )]
     Unsafe {
+        /// The runtime directory or its parent.
+        what: &'static str,
         /// Escaped.
         path: String,
         found: String,
@@ -132,6 +135,11 @@ pub enum RecordsError {
     UidsExhausted { base: u32, count: u32 },
 }
 
+/// The directories below the runtime directory, with their modes.
+fn parts() -> [(&'static str, u32); 2] {
+    [("runs", 0o700), ("mount", directory::search_mode())]
+}
+
 impl RunRecords {
     /// Opens the runtime directory and creates missing parts.
     ///
@@ -140,20 +148,25 @@ impl RunRecords {
     /// others; [`RecordsError::Relative`]; [`RecordsError::Call`].
     pub fn open(path: &Path) -> Result<Self, RecordsError> {
         let directory = directory::open_checked(path)?;
-        let runs = directory::open_part(path, directory.as_fd(), "runs", 0o700)?;
+        let [runs, mount] = parts();
+        let open = |(name, mode)| directory::open_part(path, directory.as_fd(), name, mode);
+        let runs = open(runs)?;
         // Only its existence and owner matter; it stays empty.
-        drop(directory::open_part(
-            path,
-            directory.as_fd(),
-            "mount",
-            directory::search_mode(),
-        )?);
+        drop(open(mount)?);
         Ok(Self {
             path: path.to_owned(),
             mount_point: path.join("mount"),
             directory,
             runs,
         })
+    }
+
+    /// Checks what [`Self::open`] would, and creates nothing.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn check(path: &Path) -> Result<(), RecordsError> {
+        directory::check(path, &parts())
     }
 
     /// The empty directory on which a run mounts its new root, in its own mount namespace.
@@ -239,6 +252,7 @@ impl RunRecords {
                 Err(failure) => collected.push(Collected {
                     run_id: run_id.to_owned(),
                     removed: Vec::new(),
+                    kept: Vec::new(),
                     failures: vec![failure],
                 }),
             }
@@ -276,14 +290,13 @@ impl RunRecords {
         let mut text = Vec::new();
         let mut record = File::from(record);
         record
-            .by_ref()
-            .take(RECORD_BYTES_MAX)
             .read_to_end(&mut text)
             .map_err(|error| self.failed("read a record", run_id, "read", errno_of(&error)))?;
         let (entries, failure) = record::remaining(run_id, &text);
         let mut collected = Collected {
             run_id: run_id.to_owned(),
             removed: Vec::new(),
+            kept: Vec::new(),
             failures: failure.into_iter().collect(),
         };
         let groups: Vec<&str> = entries.iter().filter_map(Entry::cgroup).collect();
@@ -298,8 +311,13 @@ impl RunRecords {
             }
         }
         for entry in entries.iter().rev() {
-            let Entry::Temporary { directory, name } = entry else {
-                continue;
+            let (directory, name) = match entry {
+                Entry::Cgroup(_) => continue,
+                Entry::Temporary { directory, name } => (directory, name),
+                Entry::Kept(path) => {
+                    collected.kept.push(path.clone());
+                    continue;
+                }
             };
             let leftover = Leftover {
                 run_id: run_id.to_owned(),
@@ -406,6 +424,28 @@ fn is_run_id(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
     use filter::bpf::Instruction;
+
+    #[test]
+    fn the_last_entry_of_a_long_record_is_read() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let records = RunRecords::open(&directory.path().join("runtime")).expect("opened");
+        let temporary = |name: String| Entry::Temporary {
+            directory: "/work".into(),
+            name: name.into(),
+        };
+        let mut record = records.begin("a").expect("begun");
+        let names = (0..30_000).map(|number| format!("file-{number}"));
+        let entries: Vec<Entry> = names.map(temporary).collect();
+        record.record_all(&entries).expect("recorded");
+        drop(record);
+        let mut last = None;
+        let collected = records.collect_leftovers(&mut |leftover| {
+            last.get_or_insert_with(|| leftover.name.clone());
+            Ok(())
+        });
+        assert_eq!(collected.expect("listed").len(), 1);
+        assert_eq!(last, Some("file-29999".into()));
+    }
 
     #[test]
     fn a_record_that_cannot_be_locked_is_removed() {

@@ -1,4 +1,4 @@
-//! The record of one run: one JSON line per object.
+//! The record of one run: one JSON line for each object that the run creates on the host.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -22,7 +22,7 @@ pub(super) fn rename(runs: &OwnedFd, from: &str, to: &str) -> Result<(), Errno> 
     rustix::fs::renameat_with(runs, from, runs, to, RenameFlags::NOREPLACE)
 }
 
-/// An object of a run that outlives its supervisor.
+/// An object on the host that remains if the supervisor is killed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// Absolute path.
@@ -32,13 +32,15 @@ pub enum Entry {
         /// One component.
         name: OsString,
     },
+    /// A directory of the caller's, which no cleanup removes. Absolute path.
+    Kept(PathBuf),
 }
 
 impl Entry {
     pub(super) fn cgroup(&self) -> Option<&str> {
         match self {
             Self::Cgroup(path) => Some(path),
-            Self::Temporary { .. } => None,
+            Self::Temporary { .. } | Self::Kept(_) => None,
         }
     }
 }
@@ -68,17 +70,18 @@ impl RunRecord {
     /// Records an entry. Create the object only after this returns.
     ///
     /// # Errors
-    /// [`RecordsError::Call`], [`RecordsError::Encode`]; then nothing was recorded.
+    /// [`RecordsError::Call`], [`RecordsError::Encode`]; nothing was recorded.
     pub fn record(&mut self, entry: &Entry) -> Result<(), RecordsError> {
         self.append([Line::from(entry)])
     }
 
-    /// Records several entries in the order of creation.
+    /// As [`RunRecord::record`], for several entries in the order of creation.
     pub fn record_all(&mut self, entries: &[Entry]) -> Result<(), RecordsError> {
         self.append(entries.iter().map(Line::from))
     }
 
-    /// Deletes an entry whose object was removed or now belongs to the caller.
+    /// Deletes an entry whose object was removed or now belongs to the caller. Errors as
+    /// [`RunRecord::record`].
     pub fn forget(&mut self, entry: &Entry) -> Result<(), RecordsError> {
         self.append([Line::Forget(Box::new(Line::from(entry)))])
     }
@@ -89,8 +92,8 @@ impl RunRecord {
         self.file.as_fd()
     }
 
-    /// Opens the file for workspace locks again: locks through one open file description do not
-    /// exclude each other.
+    /// Opens the file of the workspace locks. Each lock needs its own open file description: locks
+    /// through the same one do not exclude each other.
     pub fn open_locks(&self) -> Result<OwnedFd, RecordsError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o600);
@@ -112,6 +115,7 @@ impl RunRecord {
             match rename(&self.runs, &self.run_id, spare) {
                 Ok(()) => return Ok(()),
                 Err(Errno::EXIST) => (),
+                // The file system does not support RENAME_NOREPLACE.
                 Err(Errno::INVAL) => break,
                 Err(errno) => return Err(fault("rename a record", "renameat2")(errno)),
             }
@@ -140,7 +144,7 @@ impl RunRecord {
             )
         };
         if let Err(error) = self.file.write_all(&text) {
-            // The rest of a partial line would corrupt the next line.
+            // The next line would be appended to a partial one.
             self.file
                 .set_len(self.length)
                 .map_err(|error| fault("ftruncate", &error))?;
@@ -187,6 +191,7 @@ pub(super) fn remaining(run_id: &str, text: &[u8]) -> (Vec<Entry>, Option<Record
 enum Line {
     Cgroup(String),
     Temporary { directory: Name, name: Name },
+    Kept(Name),
     Forget(Box<Line>),
 }
 
@@ -198,6 +203,7 @@ impl Line {
                 directory: PathBuf::from(directory.into_os_string()),
                 name: name.into_os_string(),
             }),
+            Self::Kept(path) => Some(Entry::Kept(path.into_os_string().into())),
             Self::Forget(_) => None,
         }
     }
@@ -211,6 +217,7 @@ impl From<&Entry> for Line {
                 directory: Name::from(directory.as_os_str()),
                 name: Name::from(name.as_os_str()),
             },
+            Entry::Kept(path) => Self::Kept(Name::from(path.as_os_str())),
         }
     }
 }
@@ -275,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_entry_is_not_removed() {
+    fn a_forgotten_entry_does_not_remain() {
         let kept = temporary(b"kept");
         let lines = [
             Line::from(&temporary(b"gone")),

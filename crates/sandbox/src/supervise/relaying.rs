@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::launch::Launched;
-use egress::relay::Relay;
+use egress::dialler::Dialler;
 
 /// Maximum pending requests to init: their answers, each with a descriptor, must fit into the link.
 const PENDING_MAX: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Relaying<'run> {
-    relay: Option<&'run mut Relay>,
+    relay: Option<&'run mut Dialler>,
     pending: Vec<i32>,
     is_init_serving: bool,
     /// When the wait for remaining data ends.
@@ -21,7 +21,7 @@ pub(super) struct Relaying<'run> {
 }
 
 impl<'run> Relaying<'run> {
-    pub(super) fn new(relay: Option<&'run mut Relay>) -> Self {
+    pub(super) fn new(relay: Option<&'run mut Dialler>) -> Self {
         Self {
             relay,
             pending: Vec::new(),
@@ -54,14 +54,14 @@ impl<'run> Relaying<'run> {
         if is_ready || relay.deadline().is_some_and(|at| at <= now) {
             relay.turn(now)?;
         }
-        self.forward_requests(launched, now)?;
+        self.forward_requests(launched)?;
         if self.drain_deadline.is_some_and(|at| at <= now) {
             self.close();
         }
         Ok(())
     }
 
-    fn forward_requests(&mut self, launched: &Launched, now: Instant) -> Result<(), Errno> {
+    fn forward_requests(&mut self, launched: &Launched) -> Result<(), Errno> {
         let Some(relay) = &mut self.relay else {
             return Ok(());
         };
@@ -73,16 +73,16 @@ impl<'run> Relaying<'run> {
             if is_sent {
                 self.pending.push(request.id);
             } else {
-                relay.take_socket(request.id, Err(Errno::CONNREFUSED), now);
+                relay.take_socket(request.id, Err(Errno::CONNREFUSED));
             }
         }
         Ok(())
     }
 
-    pub(super) fn answered(&mut self, id: i32, socket: Result<OwnedFd, Errno>, now: Instant) {
-        self.pending.retain(|known| *known != id);
+    pub(super) fn answered(&mut self, id: i32, socket: Result<OwnedFd, Errno>) {
+        self.pending.retain(|pending| *pending != id);
         if let Some(relay) = &mut self.relay {
-            relay.take_socket(id, socket, now);
+            relay.take_socket(id, socket);
         }
     }
 
@@ -90,11 +90,9 @@ impl<'run> Relaying<'run> {
     pub(super) fn body_has_ended(&mut self, now: Instant, patience: Duration) {
         self.is_init_serving = false;
         self.drain_deadline = Some(now + patience);
+        self.pending.clear();
         if let Some(relay) = &mut self.relay {
-            for id in self.pending.drain(..) {
-                relay.take_socket(id, Err(Errno::CONNREFUSED), now);
-            }
-            relay.body_has_ended(now);
+            relay.body_has_ended();
         }
     }
 

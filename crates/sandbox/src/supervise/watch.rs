@@ -11,7 +11,8 @@ use crate::supervise::judge::Reason;
 use crate::supervise::meter::Meter;
 use crate::supervise::relaying::Relaying;
 use crate::supervise::streams::{InputPump, OutputPump, Waiting};
-use egress::relay::Relay;
+use egress::dialler::Dialler;
+use spec::report::with_causes;
 use spec::request::OnOutputLimit;
 use sys::{process, signal, terminal};
 
@@ -60,6 +61,22 @@ pub struct Observed {
     pub unkillable: bool,
 }
 
+/// The watch failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {act}: {errno}")]
+pub struct WatchError {
+    pub act: &'static str,
+    #[source]
+    pub errno: Errno,
+}
+
+impl From<Errno> for WatchError {
+    fn from(errno: Errno) -> Self {
+        let act = "watch the body";
+        Self { act, errno }
+    }
+}
+
 struct Watch<'run, 'meter> {
     launched: &'run mut Launched,
     relaying: Relaying<'run>,
@@ -81,10 +98,10 @@ struct Watch<'run, 'meter> {
 /// Watches until all processes have ended and the streams are drained.
 ///
 /// `signals` is the signalfd of [`listen_for_signals`]. The body's terminal follows the size of
-/// `caller_terminal`. `relay` is the other end of the body's network.
+/// `caller_terminal`. `relay` serves the other end of the body's network.
 ///
 /// # Errors
-/// The errno of poll(2) or of the streams; the caller's guard then kills the tree.
+/// [`WatchError`] of poll(2) or of the streams; the caller's guard then kills the tree.
 pub fn watch(
     launched: &mut Launched,
     streams: &mut Streams,
@@ -92,8 +109,8 @@ pub fn watch(
     caller_terminal: Option<&OwnedFd>,
     limits: WatchLimits,
     meter: &mut Meter<'_>,
-    relay: Option<&mut Relay>,
-) -> Result<Observed, Errno> {
+    relay: Option<&mut Dialler>,
+) -> Result<Observed, WatchError> {
     let started = Instant::now();
     process::request_short_slice();
     let mut watch = Watch {
@@ -148,20 +165,28 @@ impl Watch<'_, '_> {
             && self.relaying.is_over()
     }
 
-    fn turn(&mut self) -> Result<(), Errno> {
+    fn turn(&mut self) -> Result<(), WatchError> {
         let ready = self.wait()?;
         let is_ready = |source| ready.contains(&source);
+        let failed = |act| move |errno| WatchError { act, errno };
         let now = Instant::now();
-        if is_ready(Source::Stdout) && self.streams.stdout.advance()? {
-            self.last_progress = now;
+        if is_ready(Source::Stdout) {
+            let moved = self.streams.stdout.advance();
+            if moved.map_err(failed("pass on the standard output"))? {
+                self.last_progress = now;
+            }
         }
-        if is_ready(Source::Stderr) && self.streams.stderr.advance()? {
-            self.last_progress = now;
+        if is_ready(Source::Stderr) {
+            let moved = self.streams.stderr.advance();
+            if moved.map_err(failed("pass on the standard error"))? {
+                self.last_progress = now;
+            }
         }
         if is_ready(Source::Stdin)
             && let Some(pump) = &mut self.streams.stdin
         {
-            pump.advance()?;
+            pump.advance()
+                .map_err(failed("pass on the standard input"))?;
         }
         // Before the deadlines, so that a body that ends at its deadline has exited.
         if is_ready(Source::Link) {
@@ -224,24 +249,27 @@ impl Watch<'_, '_> {
 
     fn timeout(&self) -> Option<Timespec> {
         let now = Instant::now();
-        let mut next = self.next_sample.filter(|_| !self.init_gone);
+        let mut next = self.relaying.deadline();
         let mut sooner = |at: Option<Instant>| {
-            if let Some(at) = at {
-                next = Some(next.map_or(at, |next| next.min(at)));
-            }
+            next = next.into_iter().chain(at).min();
         };
-        sooner(self.relaying.deadline());
         if self.init_gone {
             sooner(Some(self.last_progress + self.drain_patience()));
-        } else if let Some(killed_at) = self.killed_at {
-            sooner(Some(killed_at + UNKILLABLE_AFTER));
+        } else if let Some(since) = self.dying_since() {
+            sooner(Some(since + UNKILLABLE_AFTER));
         } else if let Some(since) = self.stopping_since {
             sooner(Some(since + self.limits.grace));
         } else {
+            sooner(self.next_sample);
             sooner(self.limits.wall_time.map(|limit| self.started + limit));
         }
         let left = next?.saturating_duration_since(now);
         Timespec::try_from(left).ok()
+    }
+
+    /// When all processes got SIGKILL: from us, or from the kernel since init has ended.
+    fn dying_since(&self) -> Option<Instant> {
+        self.killed_at.or(self.ended_at)
     }
 
     fn drain_patience(&self) -> Duration {
@@ -255,7 +283,7 @@ impl Watch<'_, '_> {
                 self.ended_at = Some(now);
                 self.meter.body_ended();
             }
-            InitMessage::Connected(id, socket) => self.relaying.answered(id, socket, now),
+            InitMessage::Connected(id, socket) => self.relaying.answered(id, socket),
             // Init is ending; its pidfd becomes readable.
             InitMessage::Gone => self.ended_at = Some(now),
         }
@@ -309,8 +337,8 @@ impl Watch<'_, '_> {
     }
 
     fn check_limits(&mut self, now: Instant) {
-        if let Some(killed_at) = self.killed_at {
-            if now.duration_since(killed_at) >= UNKILLABLE_AFTER {
+        if let Some(since) = self.dying_since() {
+            if now.duration_since(since) >= UNKILLABLE_AFTER {
                 self.observed.unkillable = true;
                 self.observed.wall_time = now.duration_since(self.started);
                 self.init_gone = true;
@@ -322,10 +350,6 @@ impl Watch<'_, '_> {
             if now.duration_since(since) >= self.limits.grace {
                 self.kill(now);
             }
-            return;
-        }
-        if self.ended_at.is_some() {
-            // The first process has ended; init ends by itself.
             return;
         }
         let stop_signal = self.limits.stop_signal;
@@ -394,21 +418,19 @@ impl Watch<'_, '_> {
 
     fn forward_signal(&mut self, number: i32) {
         if let Err(errno) = self.launched.signal(number) {
-            self.observed
-                .problems
-                .push(format!("signal {number} to the body: {errno}"));
+            let problem = format!("cannot send signal {number} to the body: {errno}");
+            self.observed.problems.push(problem);
         }
     }
 
     /// Kills all processes. The cgroup first, because a fork bomb is faster than single signals.
     fn kill(&mut self, now: Instant) {
-        if let Err(problem) = self.meter.kill_all() {
-            self.observed.problems.push(problem.to_string());
+        if let Err(error) = self.meter.kill_all() {
+            self.observed.problems.push(with_causes(&error));
         }
         if let Err(errno) = self.launched.child.kill() {
-            self.observed
-                .problems
-                .push(format!("SIGKILL to init: {errno}"));
+            let problem = format!("cannot send SIGKILL to init: {errno}");
+            self.observed.problems.push(problem);
         }
         self.killed_at = Some(now);
     }

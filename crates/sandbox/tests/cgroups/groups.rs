@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
-use std::time::Duration;
 
 use runner_sandbox::cgroups::{
     Backend, CgroupLimits, Controller, RunCgroup, Unified, choose, observe, remove_leftovers,
@@ -11,8 +10,7 @@ use spec::report::EnforcementState;
 use sys::cgroup::CLONE_INTO_CGROUP;
 
 use crate::host::{
-    HANG, ORDINARY_UID, Parent, argument, chown_group, helper, is_helper, shell, skip, start,
-    until, v1,
+    ORDINARY_UID, Parent, argument, chown_group, helper, is_helper, shell, skip, start, until, v1,
 };
 
 const MIB: u64 = 1 << 20;
@@ -35,10 +33,17 @@ fn count(value: Result<Option<u64>, runner_sandbox::cgroups::CgroupError>) -> u6
     value.expect("read").expect("counted here")
 }
 
+fn is_empty(run: &RunCgroup) -> bool {
+    run.paths().iter().all(|path| {
+        let inside = std::fs::read_to_string(format!("{path}/cgroup.procs"));
+        inside.expect("read").is_empty()
+    })
+}
+
 fn end(run: RunCgroup, mut child: std::process::Child) {
     run.kill().expect("killed");
     child.wait().expect("waited for");
-    run.wait_until_empty(HANG).expect("empty");
+    until("the cgroups are empty", || is_empty(&run));
     run.close().expect("removed");
 }
 
@@ -112,7 +117,6 @@ fn files_in_memory_are_distinguished_from_memory_of_processes() {
     let mut child = start(&run, &tasks, &script);
     assert!(child.wait().expect("waited for").success());
     assert!(8 * MIB <= count(run.memory_file_bytes()));
-    assert!(8 * MIB <= count(run.memory_bytes()));
     run.close().expect("removed");
     parent.assert_empty();
 }
@@ -128,8 +132,7 @@ fn a_fork_bomb_stays_below_its_limit_and_is_gone_after_the_kill() {
         0 < count(run.process_limit_hits())
     });
     assert!((2..=24).contains(&count(run.processes_peak())));
-    let patience = Duration::from_millis(1);
-    assert!(run.wait_until_empty(patience).is_err(), "it lives");
+    assert!(!is_empty(&run), "it lives");
     end(run, child);
     parent.assert_empty();
 }
@@ -307,15 +310,12 @@ fn a_process_cloned_into_the_version_2_group_is_in_it_from_its_first_instruction
     };
     let mut run = Backend::V2(unified).create("cloned").expect("made");
     assert!(run.apply(&limits()).expect("nothing to limit").is_empty());
-    run.wait_until_empty(Duration::ZERO)
-        .expect("empty at first");
+    assert!(is_empty(&run), "empty at first");
     let child = clone_into(run.clone_into().expect("a version 2 group"));
     let inside = std::fs::read_to_string(format!("{}/cgroup.procs", run.paths()[0])).unwrap();
     assert_eq!(inside.trim(), child.as_raw_nonzero().to_string());
-    run.wait_until_empty(Duration::from_millis(1))
-        .expect_err("it lives");
     run.kill().expect("killed");
-    run.wait_until_empty(HANG).expect("empty");
+    until("the cgroups are empty", || is_empty(&run));
     let ended = rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty());
     let (_, status) = ended.expect("waited for").expect("ended");
     assert_eq!(status.terminating_signal(), Some(9));
@@ -427,8 +427,10 @@ fn an_ordinary_user_is_limited_in_groups_that_were_chowned_to_him() {
         Ok(output) => output,
         Err(error) => return skip(&format!("another user cannot run this program: {error}")),
     };
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    assert!(output.status.success(), "{output:?}");
+    // A name that does not match runs no test, and does not fail.
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("1 passed"), "{text}");
     parent.assert_empty();
 }
 

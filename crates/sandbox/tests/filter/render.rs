@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use filter::bpf::{ALLOW, ERRNO, Instruction, KILL_PROCESS};
+use filter::bpf::{Instruction, KILL_PROCESS};
 use filter::{Arch, Arguments, Decision, Rule, SeccompData, SyscallPolicy, compile, interpret};
 
 use crate::vectors::{vectors, with};
@@ -51,7 +51,7 @@ pub(crate) fn verdicts(policy: &SyscallPolicy) -> String {
             let _infallible = writeln!(file, "{numbers} - {line} {}", rule.id);
             continue;
         };
-        for vector in telling(rule) {
+        for vector in a_vector_of_each_case(rule) {
             let arguments = if rule.cases.is_empty() {
                 String::new()
             } else {
@@ -70,7 +70,7 @@ pub(crate) fn verdicts(policy: &SyscallPolicy) -> String {
 }
 
 /// One vector for each case of `rule`, and one that no case matches.
-fn telling(rule: &Rule) -> Vec<Arguments> {
+fn a_vector_of_each_case(rule: &Rule) -> Vec<Arguments> {
     if rule.cases.is_empty() {
         return vec![[0; 6]];
     }
@@ -107,22 +107,11 @@ fn answer(arch: Arch, program: &[Instruction], number: u32, arguments: &Argument
 }
 
 fn answer_name(answer: u32) -> &'static str {
-    let refusals = [
-        Decision::NotPermitted,
-        Decision::InvalidArgument,
-        Decision::NoLocks,
-        Decision::NotImplemented,
-        Decision::ProtocolNotSupported,
-        Decision::OperationNotSupported,
-        Decision::FamilyNotSupported,
-    ];
-    match answer {
-        ALLOW => "allow",
-        KILL_PROCESS => "kill",
-        _ => refusals
-            .into_iter()
-            .find(|decision| decision.errno().map(|errno| ERRNO | u32::from(errno)) == Some(answer))
-            .expect("an answer that a decision gives")
-            .name(),
+    if answer == KILL_PROCESS {
+        return "kill";
     }
+    let decision = Decision::ALL
+        .into_iter()
+        .find(|decision| decision.return_value() == answer);
+    decision.expect("an answer of a decision").name()
 }

@@ -53,7 +53,8 @@ fn turning_points(rule: &Rule) -> BTreeMap<u8, BTreeSet<u64>> {
                 // Bits outside the mask have no effect.
                 value | !condition.mask,
             ];
-            values.extend(around.map(u64::from));
+            let shift = if condition.upper { 32 } else { 0 };
+            values.extend(around.map(|half| u64::from(half) << shift));
         }
         // Each bit of a mask on its own.
         if condition.mask != u32::MAX {
@@ -69,9 +70,7 @@ fn turning_points(rule: &Rule) -> BTreeMap<u8, BTreeSet<u64>> {
 /// `vector` with bits in the upper half of one argument that `rule` checks, of all of them, and of
 /// all those that it does not check.
 pub(crate) fn with_high_bits(rule: &Rule, vector: &Arguments) -> Vec<Arguments> {
-    let looked_at: BTreeSet<u8> = conditions(rule)
-        .map(|condition| condition.argument)
-        .collect();
+    let looked_at = arguments_by_lower_half(rule);
     let mut variants = Vec::new();
     for high in [1 << 32, 0x8000_0000_0000_0000, 0xffff_ffff_0000_0000] {
         let mut all = *vector;
@@ -81,7 +80,7 @@ pub(crate) fn with_high_bits(rule: &Rule, vector: &Arguments) -> Vec<Arguments> 
             if looked_at.contains(&argument) {
                 variants.push(with(*vector, argument, value));
                 all = with(all, argument, value);
-            } else {
+            } else if conditions(rule).all(|condition| condition.argument != argument) {
                 others = with(others, argument, u64::MAX);
             }
         }
@@ -92,14 +91,24 @@ pub(crate) fn with_high_bits(rule: &Rule, vector: &Arguments) -> Vec<Arguments> 
 
 /// `vector` with one more bit in the upper half of one argument that `rule` checks.
 pub(crate) fn with_each_high_bit(rule: &Rule, vector: &Arguments) -> Vec<Arguments> {
-    let looked_at: BTreeSet<u8> = conditions(rule)
-        .map(|condition| condition.argument)
-        .collect();
+    let looked_at = arguments_by_lower_half(rule);
     let of_argument = |argument: u8| {
         let value = vector[usize::from(argument)];
         (32..64).map(move |bit| with(*vector, argument, value | 1 << bit))
     };
     looked_at.into_iter().flat_map(of_argument).collect()
+}
+
+/// The arguments of which `rule` ignores the upper half.
+fn arguments_by_lower_half(rule: &Rule) -> BTreeSet<u8> {
+    let is_upper = |argument: u8| {
+        let mut all = conditions(rule);
+        all.any(|condition| condition.upper && condition.argument == argument)
+    };
+    conditions(rule)
+        .map(|condition| condition.argument)
+        .filter(|argument| !is_upper(*argument))
+        .collect()
 }
 
 fn conditions(rule: &Rule) -> impl Iterator<Item = &Condition> {

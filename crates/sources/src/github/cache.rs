@@ -133,7 +133,7 @@ impl Cache {
             return Ok(None);
         };
         if let Some((note, tree)) = TreeNote::parse(&found.note()?)
-            && store::check_tree(found.root.as_fd(), &tree, &note.content)?.is_none()
+            && store::check_tree(found.root.as_fd(), &tree, &note.content).is_none()
         {
             return Ok(Some(FetchedTree::of_entry(found, note.archive, true)));
         }

@@ -2,7 +2,7 @@
 
 use crate::github::reference::RefShape;
 use crate::http::{self, format_tries, format_until};
-use archive::UnpackError;
+use reader::Problem;
 use spec::path::RelPath;
 use store::CacheError;
 
@@ -82,8 +82,10 @@ pub enum GitHubError {
         sha: String,
         cause: String,
         #[source]
-        source: Option<Box<UnpackError>>,
+        source: Option<Box<Problem>>,
     },
+    #[error("the cache of repositories cannot be used")]
+    Unpack(#[source] Box<Problem>),
     #[error("the cache of repositories cannot be used")]
     Cache(#[from] CacheError),
     #[error("{setting}: {problem}")]
@@ -136,7 +138,7 @@ impl GitHubError {
             Self::RateLimited { .. } => "github_rate_limited",
             Self::Unavailable { .. } => "github_unavailable",
             Self::ArchiveRefused { .. } => "github_archive_refused",
-            Self::Cache { .. } => "github_cache",
+            Self::Cache { .. } | Self::Unpack(_) => "github_cache",
             Self::Setting { .. } => "github_setting",
         }
     }
@@ -193,7 +195,10 @@ impl GitHubError {
                 "wait, or pin commits: a commit that was fetched before needs no request"
             }
             Self::Unavailable { .. } => "check github.base_url, and try again later",
-            Self::Cache { .. } => {
+            Self::Cache(CacheError::Locked { .. }) => {
+                "try again when the other process, or the body, has ended"
+            }
+            Self::Cache(_) | Self::Unpack(_) => {
                 "set cache.directory in the host's configuration to another directory"
             }
             Self::NotLocked { .. } => "write the lock file again: `runner bundle … --lock FILE`",

@@ -11,12 +11,12 @@ use crate::github::client::Client;
 use crate::github::error::{AttemptError, GitHubError};
 use crate::github::reference::is_commit;
 use crate::progress::{Progress, short};
-use archive::unpack::HostedArchive;
-use archive::{UnpackError, unpack_hosted};
+use crate::verified;
+use reader::{Cause, Feed, Hosted, Problem};
 use spec::digest::Digest;
 use spec::path::{RelPath, escape};
 use spec::units;
-use store::{Building, CacheError};
+use store::Building;
 
 pub(super) struct FetchRequest<'a> {
     pub(super) repository: &'a str,
@@ -34,7 +34,7 @@ impl FetchRequest<'_> {
         }
     }
 
-    fn refused(&self, cause: String, source: Option<Box<UnpackError>>) -> AttemptError {
+    fn refused(&self, cause: String, source: Option<Box<Problem>>) -> AttemptError {
         GitHubError::ArchiveRefused {
             repository: self.repository.to_owned(),
             sha: self.sha.to_owned(),
@@ -108,25 +108,27 @@ impl Client {
     fn unpack(
         &self,
         request: &FetchRequest<'_>,
-        archive: File,
+        mut archive: File,
         into: BorrowedFd<'_>,
-    ) -> Result<(ArchiveNote, HostedArchive), AttemptError> {
+    ) -> Result<(ArchiveNote, Hosted), AttemptError> {
         let bytes = archive.metadata().map_or(0, |status| status.len());
-        let hosted = unpack_hosted(
-            archive,
-            into,
-            &self.settings.limits,
-            request.folder.cloned(),
-        )
-        .map_err(|error| classify(request, error))?;
-        let comment = hosted.comment.as_deref().map(<[u8]>::trim_ascii);
-        if let Some(comment) = comment.and_then(|comment| str::from_utf8(comment).ok())
+        let feed = Feed {
+            source: &mut archive,
+            is_cancelled: &|| false,
+        };
+        let limits = &self.settings.limits;
+        let mut hosted = reader::unpack_hosted(feed, into, limits, request.folder)
+            .map_err(|problem| classify(request, problem))?;
+        let comment = hosted.comment.as_deref().map(str::trim_ascii);
+        if let Some(comment) = comment
             && is_commit(comment)
             && comment != request.sha
         {
             let cause = format!("it is of the commit {comment}");
             return Err(request.refused(cause, None));
         }
+        hosted.unpacked =
+            verified::check(into, hosted.unpacked).map_err(|problem| classify(request, problem))?;
         let digest = hosted.unpacked.archive_digest;
         let digest = digest.ok_or_else(|| {
             AttemptError::temporary("the archive was not read to its end".to_owned())
@@ -139,10 +141,10 @@ impl Client {
         request: &FetchRequest<'_>,
         building: Building,
         archive: ArchiveNote,
-        hosted: &HostedArchive,
+        hosted: &Hosted,
         from_cache: bool,
     ) -> Result<FetchedTree, GitHubError> {
-        if let (Some(found), Some(folder)) = (hosted.instead, request.folder) {
+        if let (Some(found), Some(folder)) = (hosted.instead.as_deref(), request.folder) {
             return Err(GitHubError::FolderNotFound {
                 repository: request.repository.to_owned(),
                 sha: request.sha.to_owned(),
@@ -160,14 +162,12 @@ impl Client {
 }
 
 /// A truncated or damaged archive is a temporary error.
-fn classify(request: &FetchRequest<'_>, error: UnpackError) -> AttemptError {
-    if !error.is_damage() && error.is_refusal() {
-        return request.refused(error.to_string(), Some(Box::new(error)));
-    }
-    match error {
-        UnpackError::Target { source, .. } | UnpackError::Source { source, .. } => {
-            GitHubError::Cache(CacheError::Call(source)).into()
+fn classify(request: &FetchRequest<'_>, problem: Problem) -> AttemptError {
+    match problem.cause {
+        Cause::Damaged => AttemptError::temporary(problem.to_string()),
+        Cause::Bundle | Cause::TooManyBytes => {
+            request.refused(problem.to_string(), Some(Box::new(problem)))
         }
-        other => AttemptError::temporary(other.to_string()),
+        Cause::Full | Cause::Host => GitHubError::Unpack(Box::new(problem)).into(),
     }
 }

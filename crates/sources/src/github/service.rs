@@ -1,6 +1,5 @@
 //! Requests to the service: token, retries, time-outs.
 
-use std::io::Read as _;
 use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
@@ -125,7 +124,7 @@ impl Service {
         {
             request = request.header(header::AUTHORIZATION, token.header());
         }
-        let response = self.client.send(request.body(()), || self.roots())?;
+        let response = self.client.send(request.body(None), || self.roots())?;
         Ok(response?)
     }
 
@@ -189,7 +188,7 @@ impl Service {
     /// of `write`.
     pub(super) fn archive(
         &self,
-        response: Response,
+        mut response: Response,
         place: &str,
         bytes_max: u64,
         too_large: &dyn Fn() -> AttemptError,
@@ -205,15 +204,12 @@ impl Service {
         if stated.is_some_and(|stated| stated > bytes_max) {
             return Err(too_large());
         }
-        let mut source = response.reader();
         let mut buffer = vec![0; 64 * 1024];
         let mut bytes: u64 = 0;
         loop {
-            let count = match source.read(&mut buffer) {
-                Ok(0) => return Ok(()),
-                Ok(count) => count,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(self.client.read_error(error).into()),
+            let count = match response.read(&mut buffer)? {
+                0 => return Ok(()),
+                count => count,
             };
             bytes = bytes.saturating_add(count as u64);
             if bytes > bytes_max {

@@ -36,7 +36,7 @@ impl Token {
         Ok(Self { header, origin })
     }
 
-    /// Who provided the token.
+    /// Returns the source of the token.
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin

@@ -48,6 +48,20 @@ impl<E> AttemptError<E> {
         Self::Unusable(format!("the answer was {}", status.as_u16()))
     }
 
+    /// Adds the server `origin` to the cause.
+    #[must_use]
+    pub(crate) fn at(self, origin: &str) -> Self {
+        match self {
+            Self::Final(error) => Self::Final(error),
+            Self::Unusable(cause) => Self::Unusable(format!("{origin}: {cause}")),
+            Self::Temporary { cause, wait, limit } => Self::Temporary {
+                cause: format!("{origin}: {cause}"),
+                wait,
+                limit,
+            },
+        }
+    }
+
     /// Creates a rate limit error. The limit ends after `wait`, else at `reset`, in seconds since
     /// 1970. Both may be unknown.
     #[must_use]

@@ -2,18 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
-
-pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Callback that is polled several times a second during waits. The default never cancels.
 #[derive(Clone, Default)]
 pub(crate) struct Cancellation(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
-
-/// The caller cancelled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("cancelled")]
-pub(crate) struct Cancelled;
 
 impl Cancellation {
     #[must_use]

@@ -1,32 +1,56 @@
-//! The HTTP client and the classification of its errors.
+//! The HTTP client, and the errors of its fetcher.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::io::{ErrorKind, Read};
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustls::pki_types::CertificateDer;
+use ureq::Agent;
 use ureq::http::{self, Request};
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::unversioned::transport::{Connector as _, RustlsConnector};
-use ureq::{Agent, AsSendBody, Timeout};
 
 use crate::http::attempt::AttemptError;
-use crate::http::cancellation::{Cancellation, Cancelled};
+use crate::http::cancellation::Cancellation;
+use crate::http::message::{
+    Failure, Message, PART_BYTES_MAX, Phase, RequestHead, quote, to_fields,
+};
+use crate::http::names::Names;
+use crate::http::process::{Fetcher, LinkError, WaitLimit};
 use crate::http::response::Response;
-use crate::http::tcp::{NameResolver, TcpConnector};
+use crate::http::tcp::TcpConnector;
 use crate::http::timeouts::Timeouts;
-use spec::path::escape;
 use spec::units::limit;
-use sys::name_lookup;
+
+/// What the fetcher may take beyond [`Timeouts::whole`], which it measures itself.
+const ANSWER_DELAY: Duration = Duration::from_secs(5);
 
 /// HTTP client. It follows no redirects: a redirect must not receive credentials.
+///
+/// A process without rights makes the requests ([`Fetcher`]): names, addresses, certificates, heads and
+/// bodies of strangers are parsed there. It starts with the first request and ends with the client.
 #[derive(Debug)]
 pub(crate) struct Client {
-    timeouts: Timeouts,
-    cancellation: Cancellation,
     agent: OnceCell<Agent>,
+    connection: Rc<Connection>,
 }
 
-/// Classified error of the HTTP library.
+/// The link to the fetcher, which the client shares with its responses.
+#[derive(Debug)]
+pub(super) struct Connection {
+    timeouts: Timeouts,
+    cancellation: Cancellation,
+    fetcher: RefCell<Option<Fetcher>>,
+    /// The current request: bodies of earlier ones can no longer be read.
+    current: Cell<u64>,
+}
+
+/// What is sent after the head of a request.
+pub(crate) type Upload<'call> = Option<&'call mut dyn Read>;
+
+/// Classified error of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TransferError {
     Temporary(String),
@@ -48,7 +72,7 @@ impl<E> From<TransferError> for AttemptError<E> {
                 Self::Unusable(format!("the answer has more than {}", limit(&bytes_max)))
             }
             TransferError::NoTls => Self::Unusable("TLS: the server does not speak TLS".to_owned()),
-            TransferError::Cancelled => Self::Unusable(Cancelled.to_string()),
+            TransferError::Cancelled => Self::Unusable("cancelled".to_owned()),
         }
     }
 }
@@ -58,26 +82,30 @@ impl Client {
     #[must_use]
     pub(crate) fn new(timeouts: Timeouts, cancellation: Cancellation) -> Self {
         Self {
-            timeouts,
-            cancellation,
             agent: OnceCell::new(),
+            connection: Rc::new(Connection {
+                timeouts,
+                cancellation,
+                fetcher: RefCell::new(None),
+                current: Cell::new(0),
+            }),
         }
     }
 
     #[must_use]
     pub(crate) fn timeouts(&self) -> &Timeouts {
-        &self.timeouts
+        &self.connection.timeouts
     }
 
     /// Sends one request. The first request calls `roots` for the trusted certificate authorities;
-    /// without any, `https://` fails in TLS.
+    /// without any, `https://` fails in TLS. A body needs its length in the headers.
     ///
     /// # Errors
     /// The outer error is the one of `roots`, or an invalid request. The inner one is of the
     /// transfer.
     pub(crate) fn send<E>(
         &self,
-        request: http::Result<Request<impl AsSendBody>>,
+        request: http::Result<Request<Upload<'_>>>,
         roots: impl FnOnce() -> Result<Vec<CertificateDer<'static>>, AttemptError<E>>,
     ) -> Result<Result<Response, TransferError>, AttemptError<E>> {
         let request = request
@@ -85,134 +113,395 @@ impl Client {
         let agent = match self.agent.get() {
             Some(agent) => agent,
             None => {
-                let agent = self.build_agent(&roots()?);
+                let agent = build_agent(self.timeouts(), &roots()?, Names::of_host());
                 self.agent.get_or_init(|| agent)
             }
         };
-        Ok(agent
-            .run(request)
-            .map(Response::new)
-            .map_err(|error| self.classify(&error)))
+        Ok(self.connection.request(agent, request))
+    }
+}
+
+impl Connection {
+    fn request(
+        self: &Rc<Self>,
+        agent: &Agent,
+        request: Request<Upload<'_>>,
+    ) -> Result<Response, TransferError> {
+        let (head, mut upload) = request.into_parts();
+        self.current.set(self.current.get() + 1);
+        let until = Instant::now().checked_add(self.timeouts.whole.saturating_add(ANSWER_DELAY));
+        if self.fetcher.borrow().is_none() {
+            let fetcher = Fetcher::start(agent).map_err(|errno| {
+                TransferError::Unusable(format!("the fetcher could not be started: {errno}"))
+            })?;
+            self.fetcher.replace(Some(fetcher));
+        }
+        let mut message = Message::Request(RequestHead {
+            method: head.method.to_string(),
+            url: head.uri.to_string(),
+            fields: to_fields(&head.headers),
+            has_body: upload.is_some(),
+        });
+        loop {
+            match (self.exchange(&message, until)?, &mut upload) {
+                (Message::More, Some(source)) => {
+                    message = read_part(source).inspect_err(|_error| self.end())?;
+                }
+                (Message::Head(head), _) => {
+                    let response = Response::new(head, Rc::clone(self), self.current.get(), until);
+                    return response.map_err(|malformed| self.failed(malformed.into()));
+                }
+                (Message::Failure(failure), _) => return Err(self.classify(failure)),
+                _ => return Err(self.failed(LinkError::Malformed)),
+            }
+        }
     }
 
-    fn build_agent(&self, roots: &[CertificateDer<'static>]) -> Agent {
-        let roots: Vec<Certificate<'static>> = roots
-            .iter()
-            .map(|certificate| Certificate::from_der(certificate).to_owned())
-            .collect();
-        let tls = TlsConfig::builder()
-            .provider(TlsProvider::Rustls)
-            .root_certs(RootCerts::from(roots))
-            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .build();
-        let timeouts = self.timeouts;
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .proxy(None)
-            .user_agent(concat!("runner/", env!("CARGO_PKG_VERSION")))
-            .tls_config(tls)
-            .timeout_resolve(Some(timeouts.connect))
-            .timeout_connect(Some(timeouts.connect))
-            .timeout_recv_response(Some(timeouts.head))
-            .timeout_per_read(Some(timeouts.stall))
-            .timeout_per_write(Some(timeouts.stall))
-            .timeout_per_call(Some(timeouts.whole))
-            .build();
-        // A failure leaves the order of nsswitch.conf, which is usually the same.
-        let _result = name_lookup::only_files_and_dns();
-        let connector = TcpConnector {
-            cancellation: self.cancellation.clone(),
+    /// Returns the next part of the body of the request `number`, and whether it is the last one.
+    pub(super) fn next_part(
+        &self,
+        number: u64,
+        until: Option<Instant>,
+    ) -> Result<(Vec<u8>, bool), TransferError> {
+        if self.current.get() != number {
+            let problem = "another request was made before the end of the answer";
+            return Err(TransferError::Unusable(problem.to_owned()));
+        }
+        match self.exchange(&Message::More, until)? {
+            Message::Part { bytes, is_last } => Ok((bytes, is_last)),
+            Message::Failure(failure) => Err(self.classify(failure)),
+            _ => Err(self.failed(LinkError::Malformed)),
+        }
+    }
+
+    fn exchange(
+        &self,
+        message: &Message,
+        until: Option<Instant>,
+    ) -> Result<Message, TransferError> {
+        let limit = WaitLimit {
+            until,
+            cancellation: &self.cancellation,
         };
-        let resolver = NameResolver {
-            cancellation: self.cancellation.clone(),
+        let exchanged = match self.fetcher.borrow().as_ref() {
+            Some(fetcher) => fetcher.exchange(message, limit),
+            None => Err(LinkError::Gone),
         };
-        Agent::with_parts(
-            config,
-            connector.chain(RustlsConnector::default()),
-            resolver,
-        )
+        exchanged.map_err(|error| self.failed(error))
     }
 
-    /// Classifies an error of the reader of a body.
-    #[must_use]
-    pub(crate) fn read_error(&self, error: std::io::Error) -> TransferError {
-        self.classify(&ureq::Error::from(error))
+    /// Ends the fetcher, whose link is out of step. The next request starts another one.
+    fn end(&self) {
+        drop(self.fetcher.take());
     }
 
-    /// Quotes the text of the library only where it cannot contain a URL: the URL of a redirect may
-    /// be a credential.
-    fn classify(&self, error: &ureq::Error) -> TransferError {
-        let temporary = TransferError::Temporary;
+    fn failed(&self, error: LinkError) -> TransferError {
+        self.end();
         match error {
-            ureq::Error::Timeout(which) => temporary(self.timed_out(*which)),
-            ureq::Error::Io(error) if is_cancelled(error) => TransferError::Cancelled,
-            ureq::Error::Rustls(rustls::Error::InvalidMessage(_)) => TransferError::NoTls,
-            ureq::Error::Io(error) if is_no_tls(error) => TransferError::NoTls,
-            ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                TransferError::Unusable(describe("TLS: ", error))
+            LinkError::Cancelled => TransferError::Cancelled,
+            LinkError::Late => TransferError::Temporary(self.timed_out(Phase::Whole)),
+            LinkError::Gone => TransferError::Unusable(
+                "the fetcher ended without an answer, perhaps for want of memory".to_owned(),
+            ),
+            LinkError::Malformed => {
+                TransferError::Unusable("the answer of the fetcher is malformed".to_owned())
             }
-            ureq::Error::Io(error) => match timeout_inside(error) {
-                Some(which) => temporary(self.timed_out(which)),
-                None => temporary(describe("", error)),
-            },
-            ureq::Error::HostNotFound => temporary("the host has no address".to_owned()),
-            ureq::Error::ConnectionFailed => temporary("no connection".to_owned()),
-            // How the data is split decides whether this limit or `LargeResponseHeader` applies.
-            ureq::Error::Protocol(ureq_proto::Error::HttpParseTooManyHeaders) => {
-                TransferError::Unusable("the head of the answer has too many fields".to_owned())
+            LinkError::Host(errno) => {
+                TransferError::Unusable(format!("the fetcher cannot be reached: {errno}"))
             }
-            ureq::Error::Protocol(error) => temporary(describe("no HTTP: ", error)),
-            ureq::Error::Rustls(error) => TransferError::Unusable(describe("TLS: ", error)),
-            ureq::Error::Tls(error) => TransferError::Unusable(describe("TLS: ", error)),
-            ureq::Error::LargeResponseHeader(found, limit) => TransferError::Unusable(format!(
+        }
+    }
+
+    fn classify(&self, failure: Failure) -> TransferError {
+        use TransferError::{Temporary, Unusable};
+        match failure {
+            Failure::TimedOut(phase) => Temporary(self.timed_out(phase)),
+            Failure::NoTls => TransferError::NoTls,
+            Failure::Tls(text) => Unusable(quote("TLS: ", &text)),
+            Failure::Io(text) => Temporary(quote("", &text)),
+            Failure::NoAddress => Temporary("the host has no address".to_owned()),
+            Failure::NoConnection => Temporary("no connection".to_owned()),
+            Failure::TooManyFields => {
+                Unusable("the head of the answer has too many fields".to_owned())
+            }
+            Failure::LargeHead { found, limit } => Unusable(format!(
                 "the head of the answer has {found} bytes, expected at most {limit}"
             )),
-            _ => TransferError::Unusable("the request could not be made".to_owned()),
+            Failure::Protocol(text) => Temporary(quote("no HTTP: ", &text)),
+            Failure::Other => Unusable("the request could not be made".to_owned()),
         }
     }
 
-    fn timed_out(&self, which: Timeout) -> String {
+    fn timed_out(&self, phase: Phase) -> String {
         let timeouts = &self.timeouts;
-        match which {
-            Timeout::Resolve => format!("no address within {:?}", timeouts.connect),
-            Timeout::Connect => format!("no connection within {:?}", timeouts.connect),
-            Timeout::RecvResponse => format!("no answer within {:?}", timeouts.head),
-            Timeout::PerRead | Timeout::PerWrite => {
+        match phase {
+            Phase::Lookup => format!("no address within {:?}", timeouts.connect),
+            Phase::Connect => format!("no connection within {:?}", timeouts.connect),
+            Phase::Head => format!("no answer within {:?}", timeouts.head),
+            Phase::Transfer => {
                 format!("nothing was sent or received for {:?}", timeouts.stall)
             }
-            _ => format!("the request took longer than {:?}", timeouts.whole),
+            Phase::Whole => format!("the request took longer than {:?}", timeouts.whole),
         }
     }
 }
 
-/// Escapes the text, since the library may quote the server.
-fn describe(prefix: &str, error: &dyn std::fmt::Display) -> String {
-    escape(format!("{prefix}{error}").as_bytes())
+fn build_agent(timeouts: &Timeouts, roots: &[CertificateDer<'static>], names: Names) -> Agent {
+    let roots: Vec<Certificate<'static>> = roots
+        .iter()
+        .map(|certificate| Certificate::from_der(certificate).to_owned())
+        .collect();
+    let tls = TlsConfig::builder()
+        .provider(TlsProvider::Rustls)
+        .root_certs(RootCerts::from(roots))
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .build();
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .proxy(None)
+        .user_agent(concat!("runner/", env!("CARGO_PKG_VERSION")))
+        .tls_config(tls)
+        .timeout_resolve(Some(timeouts.connect))
+        .timeout_connect(Some(timeouts.connect))
+        .timeout_recv_response(Some(timeouts.head))
+        .timeout_per_read(Some(timeouts.stall))
+        .timeout_per_write(Some(timeouts.stall))
+        .timeout_per_call(Some(timeouts.whole))
+        .build();
+    let connector = TcpConnector.chain(RustlsConnector::default());
+    Agent::with_parts(config, connector, names)
 }
 
-fn timeout_inside(error: &std::io::Error) -> Option<Timeout> {
-    match error.get_ref()?.downcast_ref::<ureq::Error>()? {
-        ureq::Error::Timeout(which) => Some(*which),
-        _ => None,
+fn read_part(source: &mut dyn Read) -> Result<Message, TransferError> {
+    let mut bytes = vec![0; PART_BYTES_MAX];
+    loop {
+        match source.read(&mut bytes) {
+            Ok(count) => {
+                bytes.truncate(count);
+                let is_last = count == 0;
+                return Ok(Message::Part { bytes, is_last });
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => (),
+            Err(error) => return Err(TransferError::Temporary(quote("", &error.to_string()))),
+        }
     }
 }
 
-/// Searches the chain: TLS and the library may wrap the error.
-fn is_cancelled(error: &std::io::Error) -> bool {
-    let Some(inside) = error.get_ref() else {
-        return false;
-    };
-    if inside.is::<Cancelled>() {
-        return true;
-    }
-    match inside.downcast_ref::<ureq::Error>() {
-        Some(ureq::Error::Io(error)) => is_cancelled(error),
-        _ => inside.downcast_ref().is_some_and(is_cancelled),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{SocketAddr, TcpListener, UdpSocket};
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
-fn is_no_tls(error: &std::io::Error) -> bool {
-    let inside = error.get_ref().and_then(|inside| inside.downcast_ref());
-    matches!(inside, Some(rustls::Error::InvalidMessage(_)))
+    use crate::http::message::ResponseHead;
+
+    /// A client whose fetcher says `said`, whatever it is asked, and then waits for its end.
+    fn of_forged(said: Vec<u8>, cancellation: Cancellation) -> Client {
+        let client = Client::new(Timeouts::default(), cancellation);
+        let fetcher = Fetcher::serving(move |link| {
+            let mut link = UnixStream::from(link);
+            std::io::Write::write_all(&mut link, &said).expect("written");
+            if !said.is_empty() {
+                let _end = std::io::copy(&mut link, &mut std::io::sink());
+            }
+        });
+        let fetcher = fetcher.expect("started");
+        client.connection.fetcher.replace(Some(fetcher));
+        client
+    }
+
+    fn send(client: &Client, upload: Upload<'_>) -> Result<Response, TransferError> {
+        let request = Request::get("http://127.0.0.1:1/").body(upload);
+        let sent = client.send(request, || Ok::<_, AttemptError<()>>(Vec::new()));
+        sent.expect("a request")
+    }
+
+    fn head() -> Message {
+        Message::Head(ResponseHead {
+            status: 200,
+            fields: vec![("x".to_owned(), "y".to_owned())],
+            stated_bytes: Some(3),
+            is_whole: false,
+            start: Vec::new(),
+        })
+    }
+
+    fn part(bytes: &[u8], is_last: bool) -> Message {
+        let bytes = bytes.to_vec();
+        Message::Part { bytes, is_last }
+    }
+
+    /// A-64.
+    #[test]
+    fn a_forged_head_is_an_error_and_ends_the_fetcher() {
+        let with = |change: fn(&mut ResponseHead)| match head() {
+            Message::Head(mut head) => {
+                change(&mut head);
+                Message::Head(head).encode()
+            }
+            other => other.encode(),
+        };
+        let malformed = "the answer of the fetcher is malformed";
+        let ended = "the fetcher ended without an answer, perhaps for want of memory";
+        for (said, cause) in [
+            (Vec::new(), ended),
+            (b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), malformed),
+            (vec![5, 0xff, 0xff, 0xff, 0x7f], malformed),
+            (Message::More.encode(), malformed),
+            (part(b"x", true).encode(), malformed),
+            (with(|head| head.status = 100), malformed),
+            (with(|head| head.status = 1000), malformed),
+            (with(|head| head.fields[0].0 = "a\nb".to_owned()), malformed),
+            (with(|head| head.fields[0].1 = "a\nb".to_owned()), malformed),
+        ] {
+            let client = of_forged(said, Cancellation::default());
+            let error = send(&client, None).expect_err(cause);
+            assert_eq!(error, TransferError::Unusable(cause.to_owned()));
+            assert!(client.connection.fetcher.borrow().is_none());
+        }
+    }
+
+    /// A-64.
+    #[test]
+    fn a_forged_body_is_an_error_and_ends_the_fetcher() {
+        for then in [
+            head().encode(),
+            Message::More.encode(),
+            vec![3, 0, 0, 0, 0],
+            vec![3, 1, 0, 1, 0],
+        ] {
+            let said = [head().encode(), part(b"abc", false).encode(), then].concat();
+            let client = of_forged(said, Cancellation::default());
+            let mut response = send(&client, None).expect("a head");
+            assert_eq!(response.stated_bytes(), Some(3));
+            let mut buffer = [0; 2];
+            assert_eq!(response.read(&mut buffer), Ok(2));
+            assert_eq!(response.read(&mut buffer), Ok(1));
+            let error = response.read(&mut buffer).expect_err("malformed");
+            assert!(matches!(error, TransferError::Unusable(_)), "{error:?}");
+            assert!(client.connection.fetcher.borrow().is_none());
+        }
+    }
+
+    #[test]
+    fn more_than_a_server_stated_is_counted_by_the_client() {
+        let said = [head(), part(&[b'x'; 9], false), part(b"", true)];
+        let said: Vec<u8> = said.iter().flat_map(Message::encode).collect();
+        let client = of_forged(said, Cancellation::default());
+        let response = send(&client, None).expect("a head");
+        let error = response.bytes(&client, 8).expect_err("more");
+        assert_eq!(error, TransferError::TooLarge { bytes_max: 8 });
+    }
+
+    #[test]
+    fn texts_of_the_fetcher_are_escaped_and_short() {
+        let long = "\u{1b}[31m".repeat(60);
+        for (failure, start) in [
+            (Failure::Io(long.clone()), "\\x1b[31m"),
+            (Failure::Tls(long.clone()), "TLS: \\x1b[31m"),
+            (Failure::Protocol(long), "no HTTP: \\x1b[31m"),
+        ] {
+            let said = Message::Failure(failure).encode();
+            let client = of_forged(said, Cancellation::default());
+            let error = send(&client, None).expect_err("failed");
+            let (TransferError::Temporary(cause) | TransferError::Unusable(cause)) = error else {
+                panic!("{error:?}");
+            };
+            assert!(cause.starts_with(start) && cause.len() < 1000, "{cause}");
+            assert!(!cause.contains('\u{1b}'), "{cause}");
+        }
+    }
+
+    /// Cancels at the second look.
+    fn soon_cancelled() -> Cancellation {
+        let looks = AtomicU32::new(0);
+        Cancellation::new(Arc::new(move || looks.fetch_add(1, Ordering::Relaxed) > 0))
+    }
+
+    #[test]
+    fn a_fetcher_that_asks_for_more_than_there_is_can_be_cancelled() {
+        let said = Message::More.encode().repeat(1000);
+        let client = of_forged(said, soon_cancelled());
+        let error = send(&client, Some(&mut std::io::empty())).expect_err("cancelled");
+        assert_eq!(error, TransferError::Cancelled);
+    }
+
+    #[test]
+    fn a_fetcher_that_says_half_a_message_can_be_cancelled() {
+        let said = head().encode();
+        let client = of_forged(said[..said.len() - 1].to_vec(), soon_cancelled());
+        let error = send(&client, None).expect_err("cancelled");
+        assert_eq!(error, TransferError::Cancelled);
+        assert!(client.connection.fetcher.borrow().is_none());
+    }
+
+    /// Answers queries for the addresses of `r.corp` with 127.0.0.1, and knows no other name.
+    fn name_server() -> SocketAddr {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("bound");
+        let address = socket.local_addr().expect("bound");
+        // It ends with the process.
+        std::thread::spawn(move || {
+            let mut buffer = [0; 512];
+            loop {
+                let (count, from) = socket.recv_from(&mut buffer).expect("received");
+                let end = 12
+                    + buffer[12..count]
+                        .iter()
+                        .position(|byte| *byte == 0)
+                        .expect("a name");
+                let mut answer = buffer[..end + 5].to_vec();
+                let is_known = answer[12..=end] == *b"\x01r\x04corp\0";
+                let is_v4 = answer[end + 2] == 1;
+                (answer[2], answer[3]) = (0x81, if is_known { 0x80 } else { 0x83 });
+                (answer[7], answer[11]) = (u8::from(is_known && is_v4), 0);
+                if is_known && is_v4 {
+                    answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 127, 0, 0, 1]);
+                }
+                socket.send_to(&answer, from).expect("sent");
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn the_fetcher_asks_the_name_server_and_searches_the_domains() {
+        let server = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let port = server.local_addr().expect("bound").port();
+        std::thread::spawn(move || {
+            let (mut stream, _) = server.accept().expect("accepted");
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+            std::io::Write::write_all(&mut stream, answer).expect("written");
+            let _end = std::io::copy(&mut stream, &mut std::io::sink());
+        });
+        let names = Names::of_server(name_server(), b"10.0.0.1 other\n", b"search a.com corp");
+        let client = Client::new(Timeouts::default(), Cancellation::default());
+        let agent = build_agent(client.timeouts(), &[], names);
+        client.agent.set(agent).expect("unset");
+        let send = |host: &str| {
+            let request = Request::get(format!("http://{host}:{port}/")).body(None);
+            let sent = client.send(request, || Ok::<_, AttemptError<()>>(Vec::new()));
+            sent.expect("a request")
+        };
+        let error = send("unknown").expect_err("no address");
+        let cause = "the host has no address".to_owned();
+        assert_eq!(error, TransferError::Temporary(cause));
+        let response = send("r").expect("an answer");
+        assert_eq!(response.bytes(&client, 100), Ok(b"ok".to_vec()));
+    }
+
+    #[test]
+    fn an_upload_that_cannot_be_read_ends_the_fetcher() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _buffer: &mut [u8]) -> std::io::Result<usize> {
+                Err(ErrorKind::UnexpectedEof.into())
+            }
+        }
+        let client = of_forged(Message::More.encode(), Cancellation::default());
+        let error = send(&client, Some(&mut Broken)).expect_err("unreadable");
+        assert!(matches!(error, TransferError::Temporary(_)), "{error:?}");
+        assert!(client.connection.fetcher.borrow().is_none());
+    }
 }

@@ -88,11 +88,12 @@ pub(crate) fn load_directory(directory: &Path) -> Result<Vec<CertificateDer<'sta
     let mut files = Vec::new();
     for entry in entries {
         let path: PathBuf = entry.map_err(|error| failed(&error))?.path();
-        if path.extension().is_some_and(|extension| extension == "crt") && files.len() < FILES_MAX {
+        if path.extension().is_some_and(|extension| extension == "crt") {
             files.push(path);
         }
     }
     files.sort();
+    files.truncate(FILES_MAX);
     let mut all = Vec::new();
     for file in files {
         all.extend(load_file(&file)?);

@@ -1,99 +1,64 @@
-//! TCP connections with cancellable waits.
-//!
-//! Sockets are non-blocking. Waits use poll(2) in steps of
-//! [`POLL_INTERVAL`](super::cancellation::POLL_INTERVAL), up to the time-out that ureq sets.
+//! TCP connections whose waits end with the time-outs that ureq sets.
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd as _;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SocketFlags, SocketType, connect, recv, socket_with, sockopt,
 };
-use ureq::config::Config;
-use ureq::http::Uri;
-use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport,
 };
 use ureq::{Error, Timeout};
 
-use crate::http::cancellation::{Cancellation, Cancelled, POLL_INTERVAL};
-use crate::http::url::{bare_host, port};
-
-const ADDRESSES_MAX: usize = 16;
-
 #[derive(Debug)]
-pub(super) struct TcpConnector {
-    pub(super) cancellation: Cancellation,
-}
-
-#[derive(Debug)]
-pub(super) struct NameResolver {
-    pub(super) cancellation: Cancellation,
-}
+pub(super) struct TcpConnector;
 
 #[derive(Debug)]
 pub(super) struct TcpTransport {
     stream: TcpStream,
     buffers: LazyBuffers,
-    cancellation: Cancellation,
 }
 
 #[derive(Clone, Copy)]
 struct Deadline {
+    /// `None`: no limit.
     at: Option<Instant>,
     reason: Timeout,
 }
 
 impl Deadline {
     fn of(timeout: NextTimeout) -> Self {
-        let is_bounded = !timeout.after.is_not_happening();
         Self {
-            at: is_bounded
-                .then(|| Instant::now().checked_add(*timeout.after))
-                .flatten(),
+            at: deadline(timeout),
             reason: timeout.reason,
         }
     }
-
-    fn next_wait(self) -> Result<Duration, Error> {
-        let left = match self.at {
-            Some(at) => at.saturating_duration_since(Instant::now()),
-            None => POLL_INTERVAL,
-        };
-        if left.is_zero() {
-            return Err(Error::Timeout(self.reason));
-        }
-        Ok(left.min(POLL_INTERVAL))
-    }
 }
 
-fn cancelled() -> Error {
-    Error::Io(std::io::Error::other(Cancelled))
+pub(super) fn deadline(timeout: NextTimeout) -> Option<Instant> {
+    let is_bounded = !timeout.after.is_not_happening();
+    is_bounded
+        .then(|| Instant::now().checked_add(*timeout.after))
+        .flatten()
 }
 
-fn wait(
-    stream: &TcpStream,
-    flags: PollFlags,
-    deadline: Deadline,
-    cancellation: &Cancellation,
-) -> Result<(), Error> {
+fn wait(stream: &TcpStream, flags: PollFlags, deadline: Deadline) -> Result<(), Error> {
     loop {
-        if cancellation.is_cancelled() {
-            return Err(cancelled());
+        let left = deadline
+            .at
+            .map(|at| at.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(Error::Timeout(deadline.reason));
         }
-        let left = deadline.next_wait()?;
-        let timeout = Timespec {
-            tv_sec: 0,
-            tv_nsec: left.subsec_nanos().into(),
-        };
+        // Beyond the kernel's range: wait without a limit.
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
         let mut descriptors = [PollFd::from_borrowed_fd(stream.as_fd(), flags)];
-        match poll(&mut descriptors, Some(&timeout)) {
+        match poll(&mut descriptors, left.as_ref()) {
             Ok(0) | Err(Errno::INTR) => (),
             Ok(_) => return Ok(()),
             Err(errno) => return Err(Error::Io(errno.into())),
@@ -122,7 +87,7 @@ impl Connector<()> for TcpConnector {
                 }),
                 reason: whole.reason,
             };
-            match self.dial(*address, deadline) {
+            match dial(*address, deadline) {
                 Ok(stream) => {
                     let config = details.config;
                     return Ok(Some(TcpTransport {
@@ -131,10 +96,8 @@ impl Connector<()> for TcpConnector {
                             config.input_buffer_size(),
                             config.output_buffer_size(),
                         ),
-                        cancellation: self.cancellation.clone(),
                     }));
                 }
-                Err(_) if self.cancellation.is_cancelled() => return Err(cancelled()),
                 Err(error) => last = error,
             }
         }
@@ -142,30 +105,28 @@ impl Connector<()> for TcpConnector {
     }
 }
 
-impl TcpConnector {
-    fn dial(&self, address: SocketAddr, deadline: Deadline) -> Result<TcpStream, Error> {
-        let failed = |errno: Errno| Error::Io(errno.into());
-        let family = match address {
-            SocketAddr::V4(_) => AddressFamily::INET,
-            SocketAddr::V6(_) => AddressFamily::INET6,
-        };
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(family, SocketType::STREAM, flags, None).map_err(failed)?;
-        let connected = connect(&socket, &address);
-        let stream = TcpStream::from(socket);
-        match connected {
-            Ok(()) => (),
-            Err(Errno::INPROGRESS | Errno::INTR) => {
-                wait(&stream, PollFlags::OUT, deadline, &self.cancellation)?;
-                sockopt::socket_error(&stream)
-                    .map_err(failed)?
-                    .map_err(failed)?;
-            }
-            Err(errno) => return Err(failed(errno)),
+fn dial(address: SocketAddr, deadline: Deadline) -> Result<TcpStream, Error> {
+    let failed = |errno: Errno| Error::Io(errno.into());
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None).map_err(failed)?;
+    let connected = connect(&socket, &address);
+    let stream = TcpStream::from(socket);
+    match connected {
+        Ok(()) => (),
+        Err(Errno::INPROGRESS | Errno::INTR) => {
+            wait(&stream, PollFlags::OUT, deadline)?;
+            sockopt::socket_error(&stream)
+                .map_err(failed)?
+                .map_err(failed)?;
         }
-        stream.set_nodelay(true)?;
-        Ok(stream)
+        Err(errno) => return Err(failed(errno)),
     }
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 impl Transport for TcpTransport {
@@ -182,7 +143,7 @@ impl Transport for TcpTransport {
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    wait(&self.stream, PollFlags::OUT, deadline, &self.cancellation)?;
+                    wait(&self.stream, PollFlags::OUT, deadline)?;
                 }
                 Err(error) => return Err(Error::Io(error)),
             }
@@ -192,9 +153,6 @@ impl Transport for TcpTransport {
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
         let deadline = Deadline::of(timeout.for_read());
-        if self.cancellation.is_cancelled() {
-            return Err(cancelled());
-        }
         loop {
             match (&self.stream).read(self.buffers.input_append_buf()) {
                 Ok(count) => {
@@ -203,7 +161,7 @@ impl Transport for TcpTransport {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    wait(&self.stream, PollFlags::IN, deadline, &self.cancellation)?;
+                    wait(&self.stream, PollFlags::IN, deadline)?;
                 }
                 Err(error) => return Err(Error::Io(error)),
             }
@@ -217,61 +175,5 @@ impl Transport for TcpTransport {
             recv(&self.stream, &mut [0_u8; 1], flags),
             Err(Errno::AGAIN | Errno::INTR)
         )
-    }
-}
-
-impl Resolver for NameResolver {
-    fn resolve(
-        &self,
-        uri: &Uri,
-        _config: &Config,
-        timeout: NextTimeout,
-    ) -> Result<ResolvedSocketAddrs, Error> {
-        let (host, port) = (bare_host(uri), port(uri));
-        let found = match host.parse::<IpAddr>() {
-            Ok(ip) => vec![SocketAddr::new(ip, port)],
-            Err(_) => self.look_up(host.to_owned(), port, Deadline::of(timeout))?,
-        };
-        let mut result = self.empty();
-        for address in found.into_iter().take(ADDRESSES_MAX) {
-            result.push(address);
-        }
-        if result.is_empty() {
-            return Err(Error::HostNotFound);
-        }
-        Ok(result)
-    }
-}
-
-impl NameResolver {
-    /// getaddrinfo(3) cannot be interrupted, so it runs in a thread. After a time-out the thread
-    /// ends by itself.
-    fn look_up(
-        &self,
-        host: String,
-        port: u16,
-        deadline: Deadline,
-    ) -> Result<Vec<SocketAddr>, Error> {
-        let (sender, receiver) = sync_channel(1);
-        let thread = std::thread::Builder::new()
-            .name("lookup".to_owned())
-            .spawn(move || {
-                let found = (host.as_str(), port).to_socket_addrs();
-                // The receiver is gone after a time-out.
-                let _late = sender.send(found.map(Vec::from_iter));
-            })?;
-        loop {
-            if self.cancellation.is_cancelled() {
-                return Err(cancelled());
-            }
-            match receiver.recv_timeout(deadline.next_wait()?) {
-                Ok(found) => {
-                    let _panicked = thread.join();
-                    return found.map_err(|_cause| Error::HostNotFound);
-                }
-                Err(RecvTimeoutError::Timeout) => (),
-                Err(RecvTimeoutError::Disconnected) => return Err(Error::HostNotFound),
-            }
-        }
     }
 }

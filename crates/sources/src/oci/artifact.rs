@@ -3,6 +3,7 @@
 use oci_spec::image::{Descriptor, ImageIndex, ImageManifest};
 use serde::Deserialize;
 
+use crate::answers;
 use crate::oci::error::OciError;
 use crate::oci::store::BlobDescriptor;
 use spec::digest::Digest;
@@ -34,9 +35,9 @@ pub enum ArtifactProblem {
         /// What was found and what is expected.
         problem: String,
     },
-    #[error("found manifests for {found}, expected one for {expected}")]
+    #[error("found {found}, expected a manifest for {expected}")]
     Platform {
-        /// The platforms of the index.
+        /// `manifests for PLATFORM, …` or `no manifests`.
         found: String,
         expected: String,
     },
@@ -121,7 +122,8 @@ impl Document {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, ArtifactProblem> {
         let invalid = |problem: String| ArtifactProblem::Document { problem };
         let no_json = |error: serde_json::Error| invalid(abbreviate(&error.to_string()));
-        let kind: Kind = serde_json::from_slice(bytes).map_err(no_json)?;
+        let document = answers::parse(bytes).map_err(|problem| invalid(abbreviate(&problem)))?;
+        let kind = Kind::deserialize(&document).map_err(no_json)?;
         let is_index = kind.manifests.is_some();
         if is_index && (kind.layers.is_some() || kind.config.is_some()) {
             return Err(invalid(
@@ -140,11 +142,11 @@ impl Document {
             return Err(invalid(format!("its mediaType is {}", abbreviate(&found))));
         }
         let (document, version) = if is_index {
-            let index: ImageIndex = serde_json::from_slice(bytes).map_err(no_json)?;
+            let index: ImageIndex = serde_json::from_value(document).map_err(no_json)?;
             let version = index.schema_version();
             (Self::Index(Box::new(index)), version)
         } else {
-            let manifest: ImageManifest = serde_json::from_slice(bytes).map_err(no_json)?;
+            let manifest: ImageManifest = serde_json::from_value(document).map_err(no_json)?;
             let version = manifest.schema_version();
             (Self::Manifest(Box::new(manifest)), version)
         };
@@ -188,24 +190,23 @@ pub(super) fn for_this_platform(index: &ImageIndex) -> Result<BlobDescriptor, Ar
     let all = index.manifests();
     let found = match all.as_slice() {
         [only] if only.platform().is_none() => Some(only),
-        _ => all.iter().find(|one| name(one).as_ref() == Some(&expected)),
+        _ => all
+            .iter()
+            .find(|entry| name(entry).as_ref() == Some(&expected)),
     };
     if let Some(found) = found {
         return blob_descriptor(found);
     }
-    let platforms = all.iter().take(PLATFORMS_SHOWN_MAX);
+    let entries = all.iter().take(PLATFORMS_SHOWN_MAX);
     let platforms =
-        platforms.map(|one| name(one).map_or("no platform".to_owned(), |text| abbreviate(&text)));
+        entries.map(|entry| name(entry).map_or("no platform".to_owned(), |text| abbreviate(&text)));
     let mut platforms: Vec<String> = platforms.collect();
     platforms.dedup();
-    Err(ArtifactProblem::Platform {
-        found: if platforms.is_empty() {
-            "nothing".to_owned()
-        } else {
-            platforms.join(", ")
-        },
-        expected,
-    })
+    let found = match platforms.as_slice() {
+        [] => "no manifests".to_owned(),
+        platforms => format!("manifests for {}", platforms.join(", ")),
+    };
+    Err(ArtifactProblem::Platform { found, expected })
 }
 
 pub(crate) fn blob_descriptor(descriptor: &Descriptor) -> Result<BlobDescriptor, ArtifactProblem> {
@@ -229,11 +230,19 @@ pub struct SourceParts {
     pub layer: BlobDescriptor,
 }
 
+/// Parses a manifest and returns the config and the layer of a source artifact.
+///
+/// # Errors
+/// [`ArtifactProblem`].
+pub fn read_source_parts(manifest: &[u8]) -> Result<SourceParts, ArtifactProblem> {
+    source_parts(&Document::parse_manifest(manifest)?)
+}
+
 /// Checks that a manifest is a source artifact and returns its blobs.
 ///
 /// # Errors
 /// [`ArtifactProblem`]: the first violation found.
-pub fn source_parts(manifest: &ImageManifest) -> Result<SourceParts, ArtifactProblem> {
+pub(super) fn source_parts(manifest: &ImageManifest) -> Result<SourceParts, ArtifactProblem> {
     let config = manifest.config();
     let config_type = config.media_type().to_string();
     let stated = manifest.artifact_type().as_ref().map(ToString::to_string);

@@ -5,7 +5,7 @@ use crate::oci::layers::ImageProblem;
 use crate::oci::layout::error::LayoutError;
 use crate::oci::registry::error::RegistryError;
 use crate::oci::store::StoreError;
-use archive::UnpackError;
+use reader::Problem;
 use spec::digest::Digest;
 use store::CacheError;
 
@@ -33,7 +33,7 @@ pub enum OciError {
         place: String,
         digest: Digest,
         #[source]
-        source: Box<UnpackError>,
+        source: Box<Problem>,
     },
     #[error("cancelled while {during}")]
     Cancelled { during: &'static str },
@@ -114,14 +114,14 @@ impl OciError {
     }
 }
 
-/// The hints of [`UnpackError`] are about bundles.
-fn unpack_hint(error: &UnpackError) -> Option<String> {
-    match error {
-        UnpackError::NotOpaque { .. } => error.hint(),
-        UnpackError::TooManyBytes { .. } => {
+/// The hints of most problems are about bundles.
+fn unpack_hint(problem: &Problem) -> Option<String> {
+    match problem.code.as_str() {
+        "layer_not_opaque" => problem.hint.clone(),
+        "unpacked_bytes_limit" => {
             Some("the limit is `oci.unpacked` of the host's configuration".to_owned())
         }
-        UnpackError::TooManyEntries { .. } => {
+        "entries_limit" => {
             Some("the limit is `oci.entries` of the host's configuration".to_owned())
         }
         _ => None,
@@ -133,14 +133,15 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
+    use archive::UnpackError;
     use sys::file::CallError;
 
     #[test]
     fn a_refused_layer_has_a_hint() {
-        let unpack = |source: UnpackError| OciError::Unpack {
+        let unpack = |error: UnpackError| OciError::Unpack {
             place: "oci:/image".to_owned(),
             digest: Digest::of(b"layer"),
-            source: Box::new(source),
+            source: Box::new(Problem::of(&error)),
         };
         let no_attributes = unpack(UnpackError::NotOpaque {
             name: "etc".to_owned(),

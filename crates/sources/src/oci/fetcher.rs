@@ -7,7 +7,7 @@ use crate::oci::observer::Observer;
 use crate::oci::origin::Origin;
 use crate::oci::store::{Blob, BlobDescriptor, Store, StoreError};
 use crate::progress::Progress;
-use archive::UnpackError;
+use reader::Problem;
 use spec::digest::Digest;
 use spec::oci::media::MANIFEST_BYTES_MAX;
 use spec::oci::reference::Which;
@@ -34,7 +34,7 @@ impl<'call> Fetcher<'call> {
         }
     }
 
-    /// Whether anything was requested from the origin.
+    /// Whether the origin was needed: for a tag, or for a manifest or blob that the store lacked.
     pub(super) fn has_fetched(&self) -> bool {
         self.has_fetched.get()
     }
@@ -64,11 +64,12 @@ impl<'call> Fetcher<'call> {
         }
         // Keeps the blob locked until it is read.
         let _blob = self.fetch(descriptor)?;
-        let bytes = self.store.read(&descriptor.digest, bytes_max)?;
-        Ok(bytes.unwrap_or_default())
+        let digest = descriptor.digest;
+        let bytes = self.store.read(&digest, bytes_max)?;
+        Ok(bytes.ok_or(StoreError::Gone { digest })?)
     }
 
-    /// Returns the result of `find`, else unpacks the blob, and whether `find` succeeded. Concurrent
+    /// Returns what `find` finds and `true`, else what `unpack` returns and `false`. Concurrent
     /// processes with the same `claim` unpack once. A blob that is damaged on the disk is downloaded
     /// again.
     pub(super) fn find_or_unpack<T>(
@@ -88,7 +89,9 @@ impl<'call> Fetcher<'call> {
         }
         if let Some(blob) = self.store.find_blob(descriptor)? {
             match unpack(&blob) {
-                Err(OciError::Store(error)) if error.is_wrong_digest() => (),
+                Err(OciError::Store(error)) if error.is_wrong_digest() => {
+                    // `unpack` removed the damaged blob: download it again.
+                }
                 unpacked => return Ok((unpacked?, false)),
             }
         }
@@ -100,7 +103,7 @@ impl<'call> Fetcher<'call> {
     pub(super) fn finish_unpacking<T>(
         &self,
         blob: &Blob,
-        unpacked: &Result<T, UnpackError>,
+        unpacked: &Result<T, Problem>,
         is_expected: impl Fn(&T) -> bool,
     ) -> Result<(), OciError> {
         self.observer.progress(&Progress::Done);

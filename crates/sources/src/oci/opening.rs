@@ -69,7 +69,7 @@ impl Terms<'_> {
     /// Creates a client for the repository of `reference`. Sends no request.
     ///
     /// # Errors
-    /// [`OciError::Registry`]: the host's certificates cannot be read.
+    /// [`OciError::Registry`]: the registry is not valid in a URL.
     pub fn registry(&self, reference: &Reference) -> Result<Registry, OciError> {
         let oci = &self.policy.oci;
         let connection = Connection {

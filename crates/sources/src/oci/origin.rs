@@ -31,8 +31,6 @@ pub trait Origin {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchedManifest {
     pub bytes: Vec<u8>,
-    /// Lower case, without parameters: from the origin, else the document's own `mediaType`.
-    pub media_type: String,
     /// SHA-256 of `bytes`, verified.
     pub digest: Digest,
 }

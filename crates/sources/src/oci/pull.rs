@@ -18,12 +18,15 @@ use crate::oci::opening::StoreAlone;
 use crate::oci::origin::Origin;
 use crate::oci::store::{Blob, BlobDescriptor, Store, StoreError};
 use crate::progress::Progress;
-use archive::{UnpackError, UnpackLimits};
+use crate::verified;
+use archive::UnpackLimits;
+use reader::{Cause, Feed, Problem};
 use spec::digest::Digest;
+use spec::document::Format;
 use spec::oci::reference::Which;
 use spec::oci::source_config::{CONFIG_BYTES_MAX, SourceConfig};
 use spec::report::WarningReport;
-use store::{Cache, CachedTree, InUse, is_full};
+use store::{Cache, CachedTree, InUse};
 
 /// Whether a tag may select the artifact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,8 +196,9 @@ pub fn source(
     let fetcher = Fetcher::new(store, origin, observer);
     let config = match &parts.config {
         Some(descriptor) => {
-            let parsed = SourceConfig::parse(&fetcher.read(descriptor, CONFIG_BYTES_MAX as u64)?);
-            Some(parsed.map_err(|error| refused(ArtifactProblem::Config(error)))?)
+            let bytes = fetcher.read(descriptor, CONFIG_BYTES_MAX as u64)?;
+            let read = SourceConfig::read(reader::parse_document(&bytes, Format::Json));
+            Some(read.map_err(|error| refused(ArtifactProblem::Config(error)))?)
         }
         None => None,
     };
@@ -225,7 +229,10 @@ pub fn is_kept(store: &Store, digest: &Digest, limits: &UnpackLimits) -> Result<
         return Ok(false);
     }
     let (bytes, layer) = (parts.layer.bytes, &parts.layer.digest);
-    Ok(store.snapshots()?.kept(bytes, layer, limits)?.is_some())
+    Ok(store
+        .snapshots()?
+        .by_digest_without_list(bytes, layer, limits)?
+        .is_some())
 }
 
 fn check_file_count(
@@ -252,7 +259,9 @@ struct Unpacking<'call> {
 impl Unpacking<'_> {
     fn find(&self) -> Result<Option<CachedTree>, OciError> {
         let (bytes, digest) = (self.layer.bytes, &self.layer.digest);
-        Ok(self.snapshots.kept(bytes, digest, self.limits)?)
+        Ok(self
+            .snapshots
+            .by_digest_without_list(bytes, digest, self.limits)?)
     }
 
     fn unpack(&self, blob: &Blob) -> Result<CachedTree, OciError> {
@@ -261,16 +270,21 @@ impl Unpacking<'_> {
         } = self.fetcher;
         let building = self.snapshots.begin()?;
         let mut source = LayerReader::new(&blob.file, observer, self.layer);
-        let unpacked = archive::unpack_snapshot(&mut source, building.tree(), self.limits);
+        let feed = Feed {
+            source: &mut source,
+            is_cancelled: &|| observer.is_cancelled(),
+        };
+        let unpacked = reader::unpack_snapshot(feed, building.tree(), self.limits);
         self.fetcher.finish_unpacking(blob, &unpacked, |unpacked| {
             unpacked.archive_digest == Some(self.layer.digest)
         })?;
-        let unpacked =
-            unpacked.map_err(|error| unpack_error(store, self.place, self.layer.digest, error))?;
+        let unpacked = unpacked.and_then(|unpacked| verified::check(building.tree(), unpacked));
+        let unpacked = unpacked
+            .map_err(|problem| unpack_error(store, self.place, self.layer.digest, problem))?;
         let bytes = self.layer.bytes;
-        let published = self
-            .snapshots
-            .publish_kept(building, unpacked, bytes, self.limits)?;
+        let published =
+            self.snapshots
+                .publish_without_list(building, unpacked, bytes, self.limits)?;
         store.enforce_size_limit()?;
         Ok(published)
     }
@@ -280,17 +294,15 @@ pub(super) fn unpack_error(
     store: &Store,
     place: &str,
     layer: Digest,
-    error: UnpackError,
+    problem: Problem,
 ) -> OciError {
-    if let UnpackError::Target { source, .. } = &error
-        && (is_full(source.errno) || source.errno == Errno::ROFS)
-    {
-        return store.write_error(source.errno).into();
+    if problem.cause == Cause::Full {
+        return store.write_error(Errno::NOSPC).into();
     }
     OciError::Unpack {
         place: place.to_owned(),
         digest: layer,
-        source: Box::new(error),
+        source: Box::new(problem),
     }
 }
 

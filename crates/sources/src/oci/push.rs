@@ -24,6 +24,7 @@ use spec::oci::source_config::is_version;
 pub struct StoredArtifact {
     pub digest: Digest,
     manifest: Vec<u8>,
+    version: Option<String>,
     /// Config and layer; only the layer for the empty descriptor.
     blobs: Vec<Blob>,
 }
@@ -40,6 +41,9 @@ impl StoredArtifact {
         let refused = |problem: ArtifactProblem| problem.at(format!("the store: {digest}"));
         let parsed = Document::parse_manifest(&manifest).map_err(refused)?;
         let parts = source_parts(&parsed).map_err(refused)?;
+        let annotations = parsed.annotations().as_ref();
+        let version = annotations.and_then(|annotations| annotations.get(ANNOTATION_VERSION));
+        let version = version.filter(|version| is_version(version)).cloned();
         let mut blobs = Vec::new();
         for part in parts.config.iter().chain([&parts.layer]) {
             match store.find_blob(part)? {
@@ -50,6 +54,7 @@ impl StoredArtifact {
         Ok(Some(Self {
             digest: *digest,
             manifest,
+            version,
             blobs,
         }))
     }
@@ -77,9 +82,7 @@ impl StoredArtifact {
     /// Returns the version in its manifest, if valid as a tag.
     #[must_use]
     pub fn version(&self) -> Option<String> {
-        let manifest: ImageManifest = serde_json::from_slice(&self.manifest).ok()?;
-        let version = manifest.annotations().as_ref()?.get(ANNOTATION_VERSION)?;
-        is_version(version).then(|| version.clone())
+        self.version.clone()
     }
 
     /// Uploads the missing parts, the manifest last, so that it never refers to missing blobs.

@@ -84,7 +84,6 @@ impl Ground {
             Compression::Plain,
             below.as_fd(),
             LayerView::default(),
-            &|_| Ok(false),
             &limits,
             &|| false,
         );

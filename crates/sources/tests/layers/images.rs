@@ -21,6 +21,7 @@ use spec::oci::media::{
 use spec::oci::reference::Which;
 
 use crate::streams::compressed;
+use support::confined::await_confined_children;
 use support::tar::Tar;
 
 /// A valid image until a test changes it.
@@ -479,4 +480,32 @@ fn cancelling_ends_unpacking_and_leaves_no_partial_layer() {
         (ground.unpacked(), ground.names("layers/1/building")),
         (0, 0)
     );
+}
+
+/// Looks at the processes while a layer is unpacked: the one that unpacks waits for the blob meanwhile.
+#[derive(Default)]
+struct Onlooker(AtomicBool);
+
+impl Observer for Onlooker {
+    fn progress(&self, now: &Progress<'_>) {
+        if matches!(now, Progress::Unpacking { .. }) && !self.0.swap(true, Ordering::Relaxed) {
+            await_confined_children();
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+}
+
+///
+#[test]
+fn the_process_that_unpacks_a_layer_has_no_rights() {
+    let ground = Ground::new();
+    let onlooker = Onlooker::default();
+    let layout = ground.layout(&Made::of([base(), next()]));
+    let image = ground.image_of(&layout, &onlooker).expect("an image");
+    assert!(onlooker.0.load(Ordering::Relaxed));
+    let read = image.read_file(b"bin/second", 100).expect("looked at");
+    assert_eq!(read.as_deref(), Some(&b"through"[..]));
 }

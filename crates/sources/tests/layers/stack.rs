@@ -80,10 +80,16 @@ impl Stack {
             compression,
             root.as_fd(),
             self.view.clone(),
-            &|path| merged.has(path),
             &self.limits,
             is_cancelled,
         );
+        let result = result.and_then(|unpacked| {
+            let below = |path: &RelPath| merged.has(path);
+            unpacked
+                .hiding
+                .write(root.as_fd(), &unpacked.view, &below)?;
+            Ok(unpacked)
+        });
         self.check(&path, &result);
         match &result {
             Ok(unpacked) => {

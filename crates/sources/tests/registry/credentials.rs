@@ -130,7 +130,7 @@ fn a_failing_helper_is_named_without_its_output() {
             "echo '{\"Username\":[\"canary\"]}'",
             "did not print a JSON object",
         ),
-        ("while :; do echo canary; done", "gives more than 64 KiB"),
+        ("while :; do echo canary; done", "returned more than 64 KiB"),
     ] {
         let connection = with_helper(&service, directory.path(), script, &for_this(&service));
         let error = asked(&service, connection).expect_err("refused");

@@ -9,6 +9,7 @@
 
 mod credentials;
 mod faults;
+mod fetcher;
 mod layouts;
 mod pushing;
 mod real;

@@ -128,6 +128,11 @@ fn a_rejected_push_is_reported() {
         assert!(error.to_string().contains(part), "{error}");
         assert_eq!(service.count("PUT", "/up"), 1);
     }
+    let service = Scripted::start(|_, _| Reply::of(404));
+    let error = pushed(&service).expect_err("refused");
+    assert_eq!(error.code(), "registry_not_found", "{error}");
+    let part = "the registry has no repository of this name";
+    assert!(error.to_string().contains(part), "{error}");
     let service = taking("ftp://x/up", |_| Reply::of(201));
     let error = pushed(&service).expect_err("refused");
     assert!(
@@ -163,6 +168,34 @@ fn an_unreadable_or_truncated_file_is_reported() {
         let error = error.expect_err("refused");
         assert_eq!(error.code(), "registry_source", "{error}");
     }
+}
+
+/// A blob whose first read fails.
+struct FailsOnce(Cursor<&'static [u8]>, bool);
+
+impl Read for FailsOnce {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match std::mem::replace(&mut self.1, true) {
+            true => self.0.read(buffer),
+            false => Err(std::io::Error::from_raw_os_error(5)),
+        }
+    }
+}
+
+impl Seek for FailsOnce {
+    fn seek(&mut self, place: SeekFrom) -> std::io::Result<u64> {
+        self.0.seek(place)
+    }
+}
+
+#[test]
+fn a_blob_that_was_uploaded_after_a_failed_read_is_no_error() {
+    let service = taking("/up", |_| Reply::of(201));
+    let mut source = FailsOnce(Cursor::new(BLOB), false);
+    let sent = service
+        .registry()
+        .push_blob(&Digest::of(BLOB), 12, &mut source);
+    assert!(sent.expect("sent"));
 }
 
 #[test]

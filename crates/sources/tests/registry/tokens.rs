@@ -38,7 +38,9 @@ fn with_tokens(wanted: Arc<Mutex<u32>>) -> Scripted {
     Scripted::start(move |asked: &Seen, _| {
         let wanted = *wanted.lock().expect("locked");
         if asked.path.starts_with("/token") {
-            return Reply::of(200).body(format!("{{\"access_token\":\"canary-{wanted}\"}}"));
+            return Reply::of(200).body(format!(
+                "{{\"token\":\"\",\"access_token\":\"canary-{wanted}\"}}"
+            ));
         }
         if asked.header("authorization") == Some(&format!("Bearer canary-{wanted}")) {
             return manifest_reply();
@@ -208,6 +210,7 @@ fn a_token_service_that_fails_is_tried_again_or_named() {
     for (reply, code, tokens) in [
         (Reply::of(500), "registry_unavailable", 4),
         (Reply::of(403), "registry_unauthorized", 1),
+        (Reply::of(404), "registry_refused", 1),
         (
             Reply::of(302).with("Location", "/x"),
             "registry_unusable",
@@ -245,8 +248,80 @@ fn a_token_service_that_fails_is_tried_again_or_named() {
         let error = service.registry().manifest(&tag()).expect_err("refused");
         let text = format!("{error} {error:?}");
         assert_eq!(error.code(), code, "{shown}: {text}");
+        let request = format!("GET {}", service.url("/token: "));
+        assert!(text.starts_with(&request), "{text}");
         assert!(!text.contains("canary"), "{text}");
         assert_eq!(service.count("GET", "/token"), tokens, "{shown}");
+    }
+}
+
+#[test]
+fn an_unreachable_token_service_is_named_instead_of_the_registry() {
+    let plain = Arc::new(Scripted::start(|_, _| Reply::of(200)));
+    let closed = Scripted::start(|_, _| Reply::of(200)).address();
+    for (realm, code) in [
+        (format!("http://{closed}/token"), "registry_unavailable"),
+        (
+            format!("https://{}/token", plain.address()),
+            "registry_unusable",
+        ),
+    ] {
+        let challenge = format!("Bearer realm=\"{realm}\"");
+        let service =
+            Scripted::start(move |_, _| Reply::of(401).with("WWW-Authenticate", challenge.clone()));
+        let error = service.registry().manifest(&tag()).expect_err("refused");
+        let text = error.to_string();
+        assert_eq!(error.code(), code, "{text}");
+        assert!(text.starts_with(&format!("GET {realm}: ")), "{text}");
+    }
+}
+
+#[test]
+fn credentials_that_the_challenge_cannot_use_are_not_blamed_for_the_refusal() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let identity = "{\"identitytoken\":\"canary-identity\"}";
+    let password = format!("{{\"auth\":\"{AUTH}\"}}");
+    for (challenge, entry, code, part) in [
+        (
+            "Basic realm=\"x\"",
+            identity,
+            "registry_credentials",
+            "has an identity token, but the registry asks for a user and a password",
+        ),
+        (
+            "Negotiate",
+            &password,
+            "registry_unauthorized",
+            "refuses a caller without credentials",
+        ),
+    ] {
+        let service =
+            Scripted::start(move |_, _| Reply::of(401).with("WWW-Authenticate", challenge));
+        let registry = service.registry_with(logged_in(&service, directory.path(), entry));
+        let error = registry.manifest(&tag()).expect_err("refused");
+        let text = error.to_string();
+        assert_eq!(error.code(), code, "{text}");
+        assert!(text.contains(part) && !text.contains("canary"), "{text}");
+        assert_eq!(service.seen().len(), 1);
+    }
+}
+
+#[test]
+fn a_failing_server_behind_a_redirect_is_named() {
+    let elsewhere = Arc::new(Scripted::start(|_, _| Reply::of(503)));
+    for (scheme, code, part) in [
+        ("https", "registry_unusable", "TLS: the server does not"),
+        ("http", "registry_unavailable", "the answer was 503"),
+    ] {
+        let origin = format!("{scheme}://{}", elsewhere.address());
+        let location = format!("{origin}/blob");
+        let service =
+            Scripted::start(move |_, _| Reply::of(307).with("Location", location.clone()));
+        let registry = service.registry();
+        let error = registry.blob(&Digest::of(b"x"), 0).expect_err("refused");
+        let text = error.to_string();
+        assert_eq!(error.code(), code, "{text}");
+        assert!(text.contains(&format!("{origin}: {part}")), "{text}");
     }
 }
 

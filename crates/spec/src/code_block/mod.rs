@@ -194,14 +194,20 @@ fn read_source<'document>(
             .collect();
         return Err(match kinds.as_slice() {
             [] => reader.wrong_type(node, "a map with one of inline, local, github, ref"),
-            kinds => reader.error(
-                node,
-                Problem::WrongType {
+            kinds => {
+                let hint = match base {
+                    PathBase::Workspace => "write an entry of the list for each",
+                    PathBase::DocumentFolder => {
+                        "write `code: {sources: […]}` instead, with an entry for each"
+                    }
+                };
+                let problem = Problem::WrongType {
                     found: format!("{} in one entry", kinds.join(" and ")),
                     expected: "one of them".to_owned(),
-                    hint: Some("write an entry of the list for each".to_owned()),
-                },
-            ),
+                    hint: Some(hint.to_owned()),
+                };
+                reader.error(node, problem)
+            }
         });
     };
     match key.name.as_str() {

@@ -138,7 +138,7 @@ fn entries(definition: &Value) -> Result<Map<String, Value>, ManifestError> {
             let problem = Problem::UnknownKey {
                 key: excerpt(key),
                 known: IO_KEYS.to_vec(),
-                near: nearest(key, IO_KEYS).map(did_you_mean),
+                hint: nearest(key, IO_KEYS).map(did_you_mean),
             };
             Err(refuse(format!("/{}", pointer_step(key)), problem))
         }

@@ -97,7 +97,9 @@ fn warnings_in_definition(
 ) -> Vec<WarningReport> {
     let in_definition = |warning: &WarningReport| {
         let (_, rest) = warning.message.split_once(" at ")?;
-        let message = format!("{function} at {}", strip_key(rest, key));
+        let rest = strip_key(rest, key);
+        let at = if rest.starts_with(':') { "" } else { " at " };
+        let message = format!("{function}{at}{rest}");
         Some(WarningReport::new(&warning.code, message))
     };
     warnings

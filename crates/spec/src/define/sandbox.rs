@@ -140,9 +140,7 @@ pub fn define_sandbox(definition: &Value) -> Result<SandboxHandle, DefineError> 
     let manifest =
         read(FUNCTION, entries).map_err(|error| error_in_definition(error, "sandbox"))?;
     let definition = unwrapped(definition);
-    let Some(block) = manifest.sandbox else {
-        return Err(DefineError::Block(missing()));
-    };
+    let block = manifest.sandbox.unwrap_or_default();
     let text = |key: &str| definition.get(key)?.as_str().map(str::to_owned);
     let provider = text("provider").unwrap_or_default();
     let declared_mounts = definition.get("mounts");
@@ -211,15 +209,6 @@ impl SandboxHandle {
     /// `sandbox_read_only`, `provider_unavailable`, `storage_unsupported`.
     pub fn check_command(&self) -> Result<(), ManifestError> {
         self.refusals.first().cloned().map_or(Ok(()), Err)
-    }
-}
-
-fn missing() -> ManifestError {
-    ManifestError {
-        file: FUNCTION.to_owned(),
-        place: None,
-        pointer: Some(String::new()),
-        problem: Box::new(crate::manifest::Problem::MissingKey { key: "provider" }),
     }
 }
 
@@ -423,6 +412,13 @@ mod tests {
             let refusal = handle.check_command().expect_err("refused");
             assert_eq!(refusal.code(), code);
         }
+    }
+
+    #[test]
+    fn a_warning_about_the_whole_block_has_no_pointer() {
+        let message = &defined(&json!({"provider": "local"})).warnings[0].message;
+        let expected = "define_sandbox: `config` is missing: `{}` is assumed";
+        assert_eq!(message, expected);
     }
 
     #[test]

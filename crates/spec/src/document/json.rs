@@ -5,8 +5,7 @@
 use std::collections::HashMap;
 
 use crate::document::budget::{Budget, check_depth};
-use crate::document::problem::excerpt;
-use crate::document::{DocumentError, DocumentProblem, Key, Node, Place, Value};
+use crate::document::{DocumentError, DocumentProblem, Key, Node, Place, Value, excerpt};
 
 pub(super) fn parse(text: &str) -> Result<Node, DocumentError> {
     let mut reader = Reader {

@@ -2,8 +2,7 @@
 
 use serde_saphyr::granit_parser::ErrorKind;
 
-use crate::document::problem::excerpt;
-use crate::document::{DocumentProblem, Place};
+use crate::document::{DocumentProblem, Place, excerpt};
 
 /// Characters that look like a space but are not one in YAML.
 const OTHER_SPACES: [char; 5] = ['\u{a0}', '\u{2007}', '\u{202f}', '\u{200b}', '\u{feff}'];
@@ -26,14 +25,22 @@ pub(super) fn other_space(text: &str, is_key: bool) -> Option<DocumentProblem> {
     ))
 }
 
-/// The first of [`OTHER_SPACES`] after a colon in a line, and its column.
-fn space_after_colon(line: &str) -> Option<(u32, DocumentProblem)> {
+/// Finds one of [`OTHER_SPACES`] after a colon in line `index`.
+fn space_after_colon(index: usize, line: &str) -> Option<(Place, DocumentProblem)> {
     let (at, _) = line
         .match_indices(OTHER_SPACES)
         .find(|(at, _)| line[..*at].ends_with(':'))?;
-    let column = u32::try_from(line[..at].chars().count()).unwrap_or(u32::MAX);
     let problem = other_space(&line[at..], true)?;
-    Some((column.saturating_add(1), problem))
+    Some((place_at(index, line[..at].chars().count()), problem))
+}
+
+/// The place of a character, by line and column counted from 0.
+fn place_at(line: usize, column: usize) -> Place {
+    let from_1 = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).saturating_add(1);
+    Place {
+        line: from_1(line),
+        column: from_1(column),
+    }
 }
 
 /// Finds the mistake for a parser error at `place`, counted from the first line of `text`.
@@ -66,18 +73,21 @@ pub(super) fn recognise(
         ErrorKind::UnknownAnchor | ErrorKind::UnexpectedCharacter { .. } => {
             let word = rest.split([',', ']', '}']).next().unwrap_or("").trim();
             let first = word.chars().next()?;
-            mistake(
-                format!(
-                    "text that starts with `{}` needs quotes",
-                    excerpt(&first.to_string())
-                ),
-                format!("write `'{}'`", excerpt(word)),
-            )
+            let found = excerpt(&first.to_string());
+            if first.is_control() {
+                let hint = "remove it; only double quotes can have it, as an escape".to_owned();
+                mistake(format!("found the control character `{found}`"), hint)
+            } else {
+                let hint = format!("write `'{}'`", excerpt(word));
+                mistake(
+                    format!("text that starts with `{found}` needs quotes"),
+                    hint,
+                )
+            }
         }
         // The key has no value, because its colon has no space after it.
-        ErrorKind::SimpleKeyExpected if space_after_colon(line).is_some() => {
-            let (column, problem) = space_after_colon(line)?;
-            return Some((Place { column, ..place }, problem));
+        ErrorKind::SimpleKeyExpected if space_after_colon(index, line).is_some() => {
+            return space_after_colon(index, line);
         }
         ErrorKind::SimpleKeyExpected if line.trim_start().starts_with('-') => mistake(
             "found no space after `-`".to_owned(),
@@ -86,9 +96,12 @@ pub(super) fn recognise(
                 excerpt(line.trim_start().trim_start_matches('-'))
             ),
         ),
+        ErrorKind::SimpleKeyExpected if open_at(&lines, index).is_none() => not_an_entry(line),
         ErrorKind::MappingValueNotAllowed if open_at(&lines, index).is_none() => {
-            let content = line.trim_start().trim_start_matches("- ");
-            match content.split_once(": ") {
+            if let Some((number, above)) = not_an_entry_above(&lines, index) {
+                return Some((place_at(number, indentation(above)), not_an_entry(above)));
+            }
+            match content(line).split_once(": ") {
                 Some((key, value)) if value.contains(": ") || value.ends_with(':') => mistake(
                     "found a second `: ` in a text without quotes".to_owned(),
                     format!(
@@ -121,6 +134,45 @@ pub(super) fn recognise(
     Some((place, problem))
 }
 
+/// The line without its indentation and the `- ` of list items.
+fn content(line: &str) -> &str {
+    let line = line.trim();
+    line.strip_prefix("- ").map_or(line, content)
+}
+
+fn indentation(line: &str) -> usize {
+    line.trim_end().len() - content(line).len()
+}
+
+/// The line above line `index`, if it is at the same place of the same map but has no `: `: the
+/// parser takes both lines as one key.
+fn not_an_entry_above<'text>(lines: &[&'text str], index: usize) -> Option<(usize, &'text str)> {
+    let own = indentation(lines.get(index)?);
+    let mut above = lines[..index].iter().copied().enumerate().rev();
+    let (number, line) = above.find(|(_, line)| !line.trim().is_empty())?;
+    let has_colon = |line: &str| line.contains(": ") || line.trim_end().ends_with(':');
+    // Below `key: text`, both lines are part of the text.
+    let parent = above.find(|(_, line)| !line.trim().is_empty() && indentation(line) < own);
+    let is_in_map = parent.is_none_or(|(_, line)| line.trim_end().ends_with(':'));
+    (indentation(line) == own && !has_colon(line) && is_in_map).then_some((number, line))
+}
+
+/// A line of a map without `: `.
+fn not_an_entry(line: &str) -> DocumentProblem {
+    let text = content(line);
+    let hint = match text.split_once(':') {
+        Some((key, value)) if !value.starts_with("//") => {
+            let (key, value) = (excerpt(key), excerpt(value.trim()));
+            format!("write a space after the colon: `{key}: {value}`")
+        }
+        _ => "write a key and a value, or indent the rest of a text more than its key".to_owned(),
+    };
+    mistake(
+        format!("found `{}`, expected `key: value`", excerpt(text)),
+        hint,
+    )
+}
+
 /// The innermost open bracket or quote at the end of line `last`, and its place.
 fn open_at(lines: &[&str], last: usize) -> Option<(Place, char)> {
     let mut open: Vec<(Place, char)> = Vec::new();
@@ -128,16 +180,15 @@ fn open_at(lines: &[&str], last: usize) -> Option<(Place, char)> {
         let mut before = ' ';
         let mut starts = true;
         for (column, sign) in line.chars().enumerate() {
-            let place = Place {
-                line: u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1),
-                column: u32::try_from(column).unwrap_or(u32::MAX).saturating_add(1),
-            };
+            let place = place_at(index, column);
             let quote = open
                 .last()
                 .map(|(_, sign)| *sign)
                 .filter(|sign| matches!(sign, '"' | '\''));
+            // In single quotes a backslash is a character like others.
+            let is_escaped = quote == Some('"') && before == '\\';
             match (quote, sign) {
-                (Some(quote), _) if sign == quote && before != '\\' => {
+                (Some(quote), _) if sign == quote && !is_escaped => {
                     open.pop();
                 }
                 (Some(_), _) => (),
@@ -153,8 +204,48 @@ fn open_at(lines: &[&str], last: usize) -> Option<(Place, char)> {
                 '[' | '{' | ',' => true,
                 _ => false,
             };
-            before = sign;
+            before = if is_escaped { ' ' } else { sign };
         }
     }
     open.pop()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{Format, parse};
+
+    #[test]
+    fn a_line_without_a_colon_and_a_space_is_named() {
+        for (text, expected) in [
+            ("name:tool\nrun: x\n", "1:1 `name: tool`"),
+            ("run: x\nname:tool\n", "2:1 `name: tool`"),
+            ("a:\n  b:c\n\n  d: e\n", "2:3 `b: c`"),
+            ("a:\n  - b:c\n    d: e\n", "2:5 `b: c`"),
+            ("run: x\nhttp://a\n", "2:1 a key and a value"),
+            ("a: b\n  c\n  d: e\n", "3:4 indent the keys"),
+            ("a: \u{1}\n", "1:4 remove it"),
+        ] {
+            let error = parse(text.as_bytes(), Format::Yaml).expect_err(text);
+            let (place, hint) = expected.split_once(' ').expect("a place");
+            assert_eq!(error.place.expect("a place").to_string(), place, "{text}");
+            let found = error.problem.hint().unwrap_or_default();
+            assert!(found.contains(hint), "{text}: {error}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_quote_is_open_until_a_quote_that_is_not_escaped() {
+        for (line, expected) in [
+            (r#"a: "b"#, Some('"')),
+            (r#"a: "b\""#, Some('"')),
+            (r#"a: "C:\\""#, None),
+            (r"a: 'C:\'", None),
+            (r"a: 'it''s'", None),
+            (r"a: [b, 'c'", Some('[')),
+        ] {
+            let sign = open_at(&[line], 0).map(|(_, sign)| sign);
+            assert_eq!(sign, expected, "{line}");
+        }
+    }
 }

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod flat;
 mod json;
 mod mistake;
 mod place;
@@ -17,8 +18,9 @@ mod problem;
 mod read;
 mod yaml;
 
+pub use flat::{FlatNode, flatten, restore};
 pub use place::Place;
-pub use problem::{DocumentError, DocumentProblem};
+pub use problem::{DocumentError, DocumentProblem, excerpt};
 pub use read::{ReadError, ReadProblem};
 pub(crate) use read::{from_node, stated};
 
@@ -158,41 +160,19 @@ impl Node {
     /// would multiply the memory of a small hostile text.
     #[must_use]
     pub(crate) fn pointer_to(&self, target: &Self) -> Option<String> {
-        let mut steps = Vec::new();
-        self.find(target, &mut steps).then(|| {
-            steps
-                .iter()
-                .map(|step| format!("/{}", pointer_step(step)))
-                .collect()
-        })
-    }
-
-    fn find<'tree>(
-        &'tree self,
-        target: &Self,
-        steps: &mut Vec<std::borrow::Cow<'tree, str>>,
-    ) -> bool {
         if std::ptr::eq(self, target) {
-            return true;
+            return Some(String::new());
         }
         match &self.value {
-            Value::List(items) => items.iter().enumerate().any(|(index, item)| {
-                steps.push(index.to_string().into());
-                let found = item.find(target, steps);
-                if !found {
-                    steps.pop();
-                }
-                found
+            Value::List(items) => items.iter().enumerate().find_map(|(index, item)| {
+                let below = item.pointer_to(target)?;
+                Some(format!("/{index}{below}"))
             }),
-            Value::Map(entries) => entries.iter().any(|(key, value)| {
-                steps.push(key.name.as_str().into());
-                let found = value.find(target, steps);
-                if !found {
-                    steps.pop();
-                }
-                found
+            Value::Map(entries) => entries.iter().find_map(|(key, value)| {
+                let below = value.pointer_to(target)?;
+                Some(format!("/{}{below}", pointer_step(&key.name)))
             }),
-            _ => false,
+            _ => None,
         }
     }
 
@@ -254,7 +234,7 @@ impl Node {
                 DocumentError::new(
                     Some(self.place),
                     DocumentProblem::NumberOutOfRange {
-                        found: problem::excerpt(text),
+                        found: excerpt(text),
                     },
                 )
             })
@@ -265,16 +245,11 @@ impl Node {
 /// escaped, shortened.
 #[must_use]
 pub fn pointer_step(name: &str) -> String {
-    problem::excerpt(&escape_pointer_step(name))
+    excerpt(&escape_pointer_step(name))
 }
 
 /// One step of a JSON Pointer (RFC 6901), escaped.
-pub(crate) fn escape_pointer_step(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
-}
-
-/// An excerpt of the document for messages: escaped, at most 60 characters.
 #[must_use]
-pub fn excerpt(text: &str) -> String {
-    problem::excerpt(text)
+pub fn escape_pointer_step(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
 }

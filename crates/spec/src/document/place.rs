@@ -1,7 +1,9 @@
 //! Places in a text.
 
 /// A line and a column, both counted from 1. Columns count characters, not bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct Place {
     pub line: u32,
     pub column: u32,

@@ -1,5 +1,7 @@
 //! Why a text is not a document.
 
+use serde::{Deserialize, Serialize};
+
 use crate::document::Place;
 use crate::path::escape;
 use crate::units::limit;
@@ -7,7 +9,7 @@ use crate::units::limit;
 const EXCERPT_CHARACTERS_MAX: usize = 60;
 
 /// Why a text is not a document, and where.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{problem}")]
 pub struct DocumentError {
     pub place: Option<Place>,
@@ -21,8 +23,11 @@ impl DocumentError {
 }
 
 /// Why a text is not a document.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum DocumentProblem {
+    /// The process that parses the text gave no answer that can be used.
+    #[error("could not be parsed: {reason}")]
+    Reader { reason: String },
     #[error("found {bytes} bytes, expected at most {}", limit(.bytes_max))]
     TooLarge { bytes: usize, bytes_max: usize },
     /// A byte order mark of UTF-16 or UTF-32.
@@ -72,6 +77,7 @@ impl DocumentProblem {
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
+            Self::Reader { .. } => "manifest_unparsed",
             Self::TooLarge { .. } => "manifest_too_large",
             Self::OtherEncoding | Self::NotUtf8 { .. } => "manifest_not_utf8",
             Self::NulCharacter => "manifest_nul_character",
@@ -101,9 +107,9 @@ impl DocumentProblem {
             }
             Self::OtherEncoding | Self::NotUtf8 { .. } => Some("save the file as UTF-8"),
             Self::NulCharacter => Some("remove the NUL character"),
-            Self::Syntax { .. } | Self::TooDeep { .. } => None,
+            Self::Reader { .. } | Self::Syntax { .. } | Self::TooDeep { .. } => None,
             Self::Mistake { hint, .. } => Some(hint),
-            Self::Empty => Some("a manifest has at least `run: PROGRAM`"),
+            Self::Empty => Some("write a map; a manifest has at least `run: PROGRAM`"),
             Self::SecondDocument => Some("remove everything from the second `---` on"),
             Self::AliasCycle | Self::MergeKey => Some("write the values out"),
             Self::DuplicateKey { .. } => Some("remove one of the two"),
@@ -115,14 +121,16 @@ impl DocumentProblem {
             Self::NotFinite { .. } => Some("write a finite number, or put the text in quotes"),
             Self::NumberOutOfRange { .. } => Some("write a smaller number, or put it in quotes"),
             Self::NoFrontMatter => {
-                Some("start the file with a line `---`, the manifest, and a line `---`")
+                Some("start the file with a line `---`, its keys, and a line `---`")
             }
-            Self::FrontMatterUnclosed => Some("end the manifest with a line `---`"),
+            Self::FrontMatterUnclosed => Some("write a line `---` after the keys"),
         }
     }
 }
 
-pub(super) fn excerpt(text: &str) -> String {
+/// An excerpt of the document for messages: escaped, at most 60 characters.
+#[must_use]
+pub fn excerpt(text: &str) -> String {
     let short: String = text.chars().take(EXCERPT_CHARACTERS_MAX).collect();
     let more = if short.len() < text.len() { "…" } else { "" };
     format!("{}{more}", escape(short.as_bytes()))

@@ -9,8 +9,9 @@ use serde_saphyr::granit_parser::{
 use crate::document::budget::{Budget, check_depth};
 use crate::document::json::{is_digits, is_number};
 use crate::document::mistake::{other_space, recognise};
-use crate::document::problem::excerpt;
-use crate::document::{DEPTH_MAX, DocumentError, DocumentProblem, Key, Node, Place, Value};
+use crate::document::{
+    DEPTH_MAX, DocumentError, DocumentProblem, Key, Node, Place, Value, excerpt,
+};
 
 pub(super) fn parse(text: &str, lines_before: u32) -> Result<Node, DocumentError> {
     let options = serde_saphyr::granit_parser::options! {
@@ -219,7 +220,9 @@ impl Composer {
     ) -> Result<(), DocumentError> {
         let is_plain = style == ScalarStyle::Plain;
         if self.is_at_key() {
-            return self.key(place, text, is_plain);
+            self.key(place, text, is_plain)?;
+            let value = Value::Text(text.to_owned());
+            return self.store_anchor(anchor, &Node { place, value });
         }
         self.budget.charge(place, 1, text.len())?;
         if let Some(problem) = other_space(text, false).filter(|_| is_plain) {
@@ -406,4 +409,22 @@ fn is_core_number(text: &str) -> bool {
         && is_digits_or_empty(fraction)
         && !(whole.is_empty() && fraction.is_empty())
         && exponent.is_none_or(is_digits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alias_has_the_value_of_a_key_or_of_a_finished_value() {
+        for (text, expected) in [
+            ("&k name: x\nid: *k\n", r#"{"name":"x","id":"name"}"#),
+            ("name: &v x\nid: *v\n", r#"{"name":"x","id":"x"}"#),
+        ] {
+            let root = parse(text, 0).expect("a document");
+            assert_eq!(root.to_json().expect("JSON").to_string(), expected);
+        }
+        let cycle = parse("a: &a [*a]\n", 0).expect_err("a cycle");
+        assert_eq!(cycle.problem, DocumentProblem::AliasCycle);
+    }
 }

@@ -1,50 +1,54 @@
-//! The text of one configuration file, or of the file of `--policy`. docs/configuration.md has an
-//! example.
+//! Parses a configuration file, or the file of `--policy`: docs/configuration.md has an example.
 //!
-//! [`merge`](crate::host_policy::merge) says what a later file may change. The schemas `config` and
-//! `policy` are generated from the types here.
+//! The schemas `config` and `policy` are generated from [`Statement`] and its parts, the `Written…`
+//! types. [`merge`](crate::host_policy::merge) has the rules for several files.
 
-mod elsewhere;
+mod external;
 mod preparation;
 mod scalars;
-pub(crate) mod written;
+mod statement;
+
+pub(crate) use external::WrittenProvider;
+pub use external::{
+    BaseUrl, RegistryHost, Slug, Token, WrittenBundleCache, WrittenCache, WrittenEgress,
+    WrittenGitHub, WrittenOci, WrittenSecrets,
+};
+pub use preparation::{WrittenApt, WrittenLimits, WrittenNpm, WrittenPip, WrittenPreparation};
+pub use scalars::{AbsolutePath, Count, Size, Time};
+pub(crate) use statement::WrittenUidRange;
+pub use statement::{AtLine, Statement, WrittenMaxima, WrittenUnpack};
 
 use crate::did_you_mean::nearest;
-use crate::host_policy::Statement;
 use crate::path::escape;
-use written::Written;
 
-/// Most YAML nodes in one file, aliases counted as often as they are used.
+/// Maximum number of YAML nodes in one file. Aliases count as often as they are used.
 const NODES_MAX: usize = 10_000;
 
-/// An error in a configuration file, with its place.
+/// An error in a configuration file, with its location.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}:{line}:{column}: {message}")]
 pub struct InvalidConfig {
     file: String,
     /// Counted from 1.
     line: u64,
-    /// Counted from 1.
+    /// In characters, counted from 1.
     column: u64,
     message: String,
-    /// Names the nearest known word.
     pub hint: Option<String>,
 }
 
-/// Reads the bytes of one configuration file; `file` is its name for messages.
+/// Parses the bytes of a configuration file; `file` is its name for messages.
 ///
 /// # Errors
-/// [`InvalidConfig`]: the first error with its place.
+/// [`InvalidConfig`]: the first error.
 pub fn parse(file: &str, bytes: &[u8]) -> Result<Statement, InvalidConfig> {
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        let before = &bytes[..error.valid_up_to()];
-        let line_start = before.iter().rposition(|byte| *byte == b'\n');
-        let lines = before.iter().filter(|byte| **byte == b'\n').count();
-        let column = before.len() - line_start.map_or(0, |at| at + 1);
+    let text = std::str::from_utf8(bytes).map_err(|_invalid| {
+        let before = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+        let line = before.rsplit('\n').next().unwrap_or(before);
         InvalidConfig {
             file: file.to_owned(),
-            line: u64::try_from(lines + 1).unwrap_or(u64::MAX),
-            column: u64::try_from(column + 1).unwrap_or(u64::MAX),
+            line: before.matches('\n').count() as u64 + 1,
+            column: line.chars().count() as u64 + 1,
             message: "a byte that is not UTF-8".to_owned(),
             hint: None,
         }
@@ -56,15 +60,18 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<Statement, InvalidConfig> {
         merge_keys: serde_saphyr::options::MergeKeyPolicy::Error,
         budget: serde_saphyr::budget! { max_nodes: NODES_MAX },
     };
-    let written: Option<Written> = serde_saphyr::from_str_with_options(text, options)
+    let statement: Option<Statement> = serde_saphyr::from_str_with_options(text, options)
         .map_err(|error| invalid(file, &error))?;
-    Ok(written.unwrap_or_default().statement(file))
+    Ok(Statement {
+        origin: file.to_owned(),
+        ..statement.unwrap_or_default()
+    })
 }
 
 fn invalid(file: &str, error: &serde_saphyr::Error) -> InvalidConfig {
     use serde_saphyr::Error as Yaml;
     let error = error.without_snippet();
-    let place = error.location();
+    let location = error.location();
     let unknown = |what: &str, found: &str, known: &[&'static str]| {
         let hint = match nearest(found, known.iter().copied()) {
             Some(word) => format!("did you mean `{word}`?"),
@@ -91,28 +98,33 @@ fn invalid(file: &str, error: &serde_saphyr::Error) -> InvalidConfig {
             ("expected a whole number such as 4096".to_owned(), None)
         }
         Yaml::MultipleDocuments { .. } => ("a second document: expected one".to_owned(), None),
+        Yaml::SerdeMissingField { field, .. } => (format!("the key `{field}` is missing"), None),
+        Yaml::MergeKeyNotAllowed { .. } => ("merge keys (`<<`) are not supported".to_owned(), None),
         Yaml::Budget { .. } => (
             format!("expected at most {NODES_MAX} values, aliases counted as often as used"),
             None,
         ),
-        other => (without_place(&other.to_string()), None),
+        other => (without_location(&other.to_string()), None),
     };
     InvalidConfig {
         file: file.to_owned(),
-        line: place.map_or(1, |place| place.line()),
-        column: place.map_or(1, |place| place.column()),
+        line: location.map_or(1, |location| location.line()),
+        column: location.map_or(1, |location| location.column()),
         message,
         hint,
     }
 }
 
-/// The place is said once already, in front.
-fn without_place(text: &str) -> String {
+/// Removes the location from a message of the parser: [`InvalidConfig`] starts with it.
+fn without_location(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let line = line.rsplit_once(" at line ").map_or(line, |(what, _)| what);
     let plain = match line {
         "expected sequence start" => "expected a list, such as [a, b]",
         "expected mapping start" => "expected a map, such as {key: value}",
+        "expected string scalar" => "expected text",
+        line if line.starts_with("cannot deserialize null") => "expected text, found no value",
+        line if line.starts_with("externally tagged enum") => "expected text",
         line if line.starts_with("invalid boolean") => "expected true or false",
         line => line,
     };
@@ -121,22 +133,24 @@ fn without_place(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
     use std::time::Duration;
 
     use super::*;
     use crate::egress::EgressRule;
-    use crate::host_policy::{AtLine, UidRange, grants_named};
+    use crate::host_policy::{UidRange, grants_named};
     use crate::image::ImageTemplate;
-    use crate::oci_policy::OciStatement;
-    use crate::preparation::{AptSource, IndexUrl, PreparationStatement};
+    use crate::preparation::{AptSource, IndexUrl};
     use crate::request::Grants;
     use crate::runner_block::Language;
-    use crate::sources_policy::{BundleCachePolicy, IpRange, SecretsProvider};
+    use crate::sources_policy::{IpRange, SecretsProvider};
     use crate::syscall_policy::SyscallPolicyName;
 
     fn at_line<T>(value: T) -> Option<AtLine<T>> {
         Some(AtLine { value, line: 1 })
+    }
+
+    fn path(text: &str) -> AbsolutePath {
+        AbsolutePath(text.to_owned())
     }
 
     fn refused(text: &str) -> String {
@@ -146,8 +160,8 @@ mod tests {
     }
 
     #[test]
-    fn the_wrong_kind_of_value_is_told_in_the_words_of_the_file() {
-        for (text, says) in [
+    fn type_errors_use_the_terms_of_yaml() {
+        for (text, expected) in [
             (
                 "egress: {allow: a}",
                 "f:1:17: expected a list, such as [a, b]",
@@ -156,9 +170,15 @@ mod tests {
             ("egress: [a]", "f:1:9: expected a map, such as {key: value}"),
             ("require_pin: maybe", "f:1:14: expected true or false"),
             ("- a", "f:1:1: expected a map"),
+            ("maxima: {memory: [1]}", "f:1:18: expected text"),
+            ("cgroup_parent:", "f:1:14: expected text, found no value"),
+            ("grants: [null]", "f:1:10: expected text, found no value"),
+            ("syscalls: [strict]", "f:1:11: expected text"),
+            ("uid_range: {first: 3}", "f:1:13: the key `last` is missing"),
+            ("<<: {}", "f:1:1: merge keys (`<<`) are not supported"),
         ] {
-            let told = refused(text);
-            assert!(told.starts_with(says), "{text}: {told}");
+            let error = refused(text);
+            assert!(error.starts_with(expected), "{text}: {error}");
         }
     }
 
@@ -191,43 +211,50 @@ mod tests {
               syscalls: strict\n";
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "every key")]
     fn every_documented_key_is_read() {
         let statement = parse("f", EVERY_KEY.as_bytes()).expect("well formed");
         let expected = Statement {
             origin: "f".to_owned(),
-            memory_bytes: at_line(2 << 30),
-            wall_time: at_line(Duration::from_secs(300)),
-            processes: at_line(100),
+            maxima: WrittenMaxima {
+                memory: at_line(Size(2 << 30)),
+                timeout: at_line(Time(Duration::from_secs(300))),
+                processes: at_line(Count(100)),
+            },
             grants: grants_named("secrets").expect("a name"),
             deny_grants: grants_named("all").expect("a name"),
             uid_range: Some(UidRange {
                 first: 200_000,
                 last: 265_535,
             }),
-            cgroup_parent: Some("/runner".to_owned()),
-            interpreters: vec!["/opt/a".into(), "/opt/b".into()],
-            archive_bytes: Some(1 << 20),
-            unpacked_bytes: Some(512),
-            entries: Some(7),
-            runtime_directory: Some("/run/r".into()),
-            egress_allow: Some(
-                ["a.com:443", "*.b.org"]
-                    .map(|rule| EgressRule::parse(rule).expect(rule))
-                    .to_vec(),
-            ),
-            private_ranges: Some(
-                ["10.0.0.0/8", "fd00::/8"]
-                    .map(|range| IpRange::parse(range).expect(range))
-                    .to_vec(),
-            ),
-            refuse_ech: true,
-            secrets_provider: Some(SecretsProvider::Directory("/s".into())),
-            secrets_inventory: Some("/s/SECRETS.md".into()),
-            refs: [
-                ("@o/n".to_owned(), PathBuf::from("/r/n.yaml")),
-                ("@o/code/m".to_owned(), "/r/m".into()),
-            ]
-            .into(),
+            cgroup_parent: Some(path("/runner")),
+            interpreters: vec![path("/opt/a"), path("/opt/b")],
+            unpack: WrittenUnpack {
+                archive: Some(Size(1 << 20)),
+                unpacked: Some(Size(512)),
+                entries: Some(Count(7)),
+            },
+            runtime_directory: Some(path("/run/r")),
+            egress: WrittenEgress {
+                allow: Some(
+                    ["a.com:443", "*.b.org"]
+                        .map(|rule| EgressRule::parse(rule).expect(rule))
+                        .to_vec(),
+                ),
+                private_ranges: Some(
+                    ["10.0.0.0/8", "fd00::/8"]
+                        .map(|range| IpRange::parse(range).expect(range))
+                        .to_vec(),
+                ),
+                refuse_ech: true,
+            },
+            secrets: WrittenSecrets {
+                provider: Some(SecretsProvider::Directory("/s".into())),
+                inventory: Some(path("/s/SECRETS.md")),
+            },
+            refs: [("@o/n", "/r/n.yaml"), ("@o/code/m", "/r/m")]
+                .map(|(slug, file)| (Slug(slug.to_owned()), path(file)))
+                .into(),
             images: vec![
                 ImageTemplate {
                     id: "py-3.12".to_owned(),
@@ -248,42 +275,56 @@ mod tests {
                     source: None,
                 },
             ],
-            cache_directory: Some("/c".into()),
-            cache_bytes: Some(2 << 30),
-            bundle_cache: BundleCachePolicy {
-                directory: Some("/b".into()),
-                size_bytes: Some(1 << 20),
-                off: true,
-                copy: true,
+            cache: WrittenCache {
+                directory: Some(path("/c")),
+                size: Some(Size(2 << 30)),
+                bundles: WrittenBundleCache {
+                    directory: Some(path("/b")),
+                    size: Some(Size(1 << 20)),
+                    off: true,
+                    copy: true,
+                },
             },
-            github_base_url: Some("https://git.example.com/api/v3".to_owned()),
-            github_token: Some("file:/s/token".to_owned()),
-            oci: OciStatement {
-                directory: Some("/o".into()),
-                size_bytes: Some(3 << 30),
-                archive_bytes: Some(1 << 20),
-                unpacked_bytes: Some(2 << 20),
-                entries: Some(8),
-                ca_file: Some("/o.pem".into()),
-                insecure: vec!["r.test:5000".to_owned(), "[::1]".to_owned()],
-                default_registry: Some("d.test:5000".to_owned()),
+            github: WrittenGitHub {
+                base_url: Some(BaseUrl("https://git.example.com/api/v3".to_owned())),
+                token: Some(Token("file:/s/token".to_owned())),
+            },
+            oci: WrittenOci {
+                directory: Some(path("/o")),
+                size: Some(Size(3 << 30)),
+                layer: Some(Size(1 << 20)),
+                unpacked: Some(Size(2 << 20)),
+                entries: Some(Count(8)),
+                ca_file: Some(path("/o.pem")),
+                insecure: ["r.test:5000", "[::1]"]
+                    .map(|host| RegistryHost(host.to_owned()))
+                    .to_vec(),
+                default_registry: Some(RegistryHost("d.test:5000".to_owned())),
                 copy: true,
                 root_read_only: true,
             },
             require_pin: true,
-            preparation: PreparationStatement {
-                apt: Some((
-                    vec![AptSource::parse("deb http://d.example.org/ ./").expect("a source")],
-                    Some("/k.asc".into()),
-                )),
-                npm: Some(IndexUrl::parse("https://n.example.org/").expect("a URL")),
-                pip: Some(IndexUrl::parse("https://p.example.org/simple/").expect("a URL")),
+            preparation: WrittenPreparation {
+                apt: Some(WrittenApt {
+                    sources: vec![
+                        AptSource::parse("deb http://d.example.org/ ./").expect("a source"),
+                    ],
+                    trusted_keys: Some(path("/k.asc")),
+                }),
+                npm: Some(WrittenNpm {
+                    registry: IndexUrl::parse("https://n.example.org/").expect("a URL"),
+                }),
+                pip: Some(WrittenPip {
+                    index: IndexUrl::parse("https://p.example.org/simple/").expect("a URL"),
+                }),
                 allow: Some(vec![EgressRule::parse("f.example.org").expect("a rule")]),
                 allow_private: Some(vec![IpRange::parse("10.0.0.0/8").expect("a range")]),
-                ca_file: Some("/ca.pem".into()),
-                memory_bytes: Some(1 << 30),
-                wall_time: Some(Duration::from_secs(60)),
-                disk_bytes: Some(1 << 20),
+                ca_file: Some(path("/ca.pem")),
+                limits: WrittenLimits {
+                    memory: Some(Size(1 << 30)),
+                    timeout: Some(Time(Duration::from_secs(60))),
+                    disk: Some(Size(1 << 20)),
+                },
             },
             syscalls: Some(SyscallPolicyName::Strict),
         };
@@ -294,15 +335,86 @@ mod tests {
     fn a_file_with_comments_only_states_nothing() {
         for text in ["", "# nothing\n", "---\n"] {
             let statement = parse("f", text.as_bytes()).expect(text);
-            assert_eq!(statement.memory_bytes, None);
+            assert_eq!(statement.maxima.memory, None);
             assert_eq!(statement.grants, Grants::default());
         }
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_refused_where_they_stand() {
-        let error = parse("f", b"# a\n# \xff\n").map(drop).expect_err("no text");
-        assert_eq!(error.to_string(), "f:2:3: a byte that is not UTF-8");
+    fn bytes_that_are_not_utf_8_are_refused_with_their_location() {
+        for (bytes, place) in [
+            (&b"# a\n# \xff\n"[..], "f:2:3"),
+            (b"# \xc3\xbc\xff", "f:1:4"),
+        ] {
+            let error = parse("f", bytes).map(drop).expect_err("no text");
+            assert_eq!(
+                error.to_string(),
+                format!("{place}: a byte that is not UTF-8")
+            );
+        }
+    }
+
+    #[test]
+    fn an_unknown_grant_is_refused_at_its_place() {
+        for (text, expected) in [
+            (
+                "grants: [env, egres]",
+                "f:1:15: unknown word `egres` | did you mean `egress`?",
+            ),
+            (
+                "deny_grants: [x]",
+                "f:1:15: unknown word `x` | known: egress, secrets, env, mounts, sources, outputs, \
+                 policy, all",
+            ),
+        ] {
+            assert_eq!(refused(text), expected);
+        }
+    }
+
+    #[test]
+    fn a_registry_is_written_as_in_references() {
+        for text in ["R.test", "localhost:5000", "127.0.0.1", "[::1]:5000"] {
+            let read = RegistryHost::try_from(text.to_owned());
+            assert_eq!(read, Ok(RegistryHost(text.to_ascii_lowercase())));
+        }
+        for text in [
+            "",
+            "a_b.test",
+            "r.test.",
+            "r.test:",
+            "r.test:080",
+            "r.test:0",
+            "[::0]",
+            "http://r.test",
+            "r.test/a",
+        ] {
+            assert!(RegistryHost::try_from(text.to_owned()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_base_url_has_tls_or_is_on_loopback() {
+        for text in [
+            "https://git.example.com/api/v3",
+            "https://10.0.0.1:8443",
+            "http://localhost:80/x",
+            "http://[::1]",
+        ] {
+            let read = BaseUrl::try_from(format!("{text}/"));
+            assert_eq!(read, Ok(BaseUrl(text.to_owned())));
+        }
+        for text in [
+            "http://git.example.com",
+            "http://[::1]example.com",
+            "http://localhost:x",
+            "https://",
+            "https://:443",
+            "https://*.example.com",
+            "https://user@example.com",
+            "ftp://localhost",
+        ] {
+            assert!(BaseUrl::try_from(text.to_owned()).is_err(), "{text}");
+        }
     }
 
     #[test]
@@ -325,7 +437,7 @@ mod tests {
         ] {
             let text = format!("secrets: {{ provider: {text} }}");
             let statement = parse("f", text.as_bytes()).expect(&text);
-            assert_eq!(statement.secrets_provider, Some(expected), "{text}");
+            assert_eq!(statement.secrets.provider, Some(expected), "{text}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Single values of a configuration file, each checked where it stands.
+//! Values of a configuration file. Each is checked when it is read, so that errors have its place.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use serde::de::Error as _;
 use crate::path::escape;
 use crate::units::{parse_duration, parse_size_bytes};
 
-/// A value that, where its key stands, is there: a key without a value would say "no bound" by
-/// accident.
+/// Reads the value of a key that is present. A key without a value is refused: it would mean "no
+/// limit" by accident.
 pub(super) fn stated<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -19,9 +19,10 @@ where
     T::deserialize(deserializer).map(Some)
 }
 
-#[derive(Deserialize)]
+/// A size in bytes; not 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct Size(pub(super) u64);
+pub struct Size(pub u64);
 
 impl TryFrom<String> for Size {
     type Error = String;
@@ -35,10 +36,10 @@ impl TryFrom<String> for Size {
 }
 
 /// A duration such as `10m`, `1h30m` or `1d`; not 0.
-#[derive(Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "String", extend("pattern" = r"^(?=[^1-9]*[1-9])(?:[0-9]+d)?(?:[0-9]+h)?(?:[0-9]+m(?!s))?(?:[0-9]+s)?(?:[0-9]+ms)?$")))]
 #[serde(try_from = "String")]
-pub(super) struct Time(pub(super) Duration);
+pub struct Time(pub Duration);
 
 impl TryFrom<String> for Time {
     type Error = String;
@@ -53,8 +54,9 @@ impl TryFrom<String> for Time {
 }
 
 /// A whole number, not 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(extend("minimum" = 1)))]
-pub(super) struct Count(pub(super) u64);
+pub struct Count(pub u64);
 
 impl<'de> Deserialize<'de> for Count {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -71,19 +73,19 @@ impl<'de> Deserialize<'de> for Count {
 pub(super) const ABSOLUTE_PATH: &str = r"^(?![^\x00]*/\.\.(?:/|$))/[^\x00]*$";
 
 /// An absolute path without `..`.
-#[derive(Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "String", extend("pattern" = ABSOLUTE_PATH)))]
 #[serde(try_from = "String")]
-pub(super) struct AbsolutePath(pub(super) String);
+pub struct AbsolutePath(pub String);
 
 impl TryFrom<String> for AbsolutePath {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let leaves = text.split('/').any(|segment| segment == "..");
-        if !text.starts_with('/') || leaves || text.contains('\0') {
+        let has_parent = text.split('/').any(|segment| segment == "..");
+        if !text.starts_with('/') || has_parent || text.contains('\0') {
             return Err(format!(
-                "`{}` is no absolute path without `..`",
+                "`{}` is not an absolute path without `..`",
                 escape(text.as_bytes())
             ));
         }

@@ -1,12 +1,9 @@
 //! Permission checks for secrets against all inventories (AIP-19), before a value is fetched.
 
 use crate::document::excerpt;
-use crate::inventory::{Consumer, Inventory, InventoryEntry, find_permission};
+use crate::inventory::{Consumer, Inventory, InventoryEntry, find_permission, is_slug};
 use crate::manifest::{SecretReference, SecretRequest};
-
-/// The keys whose requests name only a variable. An inventory may set another slug than the derived
-/// one.
-const VARIABLE_KEYS: [&str; 2] = ["sandbox.env.auth", "runtime.env"];
+use crate::sandbox_block::SANDBOX_AUTH;
 
 /// The inventories of a run.
 ///
@@ -104,7 +101,8 @@ impl Inventories {
     }
 
     fn slug_of(&self, request: &SecretRequest, who: &Consumer) -> String {
-        let is_by_variable = VARIABLE_KEYS.contains(&request.source.as_str());
+        // It names only a variable: an inventory may set another slug than the derived one.
+        let is_by_variable = request.source == SANDBOX_AUTH;
         let exposed = || {
             self.iter()
                 .find_map(|one| one.entry_of_variable(&request.variable, who))
@@ -146,16 +144,16 @@ fn not_listed(
     who: &Consumer,
 ) -> NotGranted {
     let file = &inventory.file;
-    let slug = excerpt(slug);
     let line = match who.access_line() {
-        Some(line) => format!(
+        Some(line) if is_slug(slug) => format!(
             "add to {file}: {{slug: {slug}, name: …, description: …, {line}}}, or name another slug"
         ),
+        Some(_) => "name another slug: 2 to 80 lower-case letters, digits and dashes".to_owned(),
         None => ADD_ID.to_owned(),
     };
     NotGranted {
         variable: request.variable.clone(),
-        slug,
+        slug: excerpt(slug),
         inventory: file.clone(),
         why: "has no entry that grants it to",
         consumer: who.describe(),
@@ -164,3 +162,38 @@ fn not_listed(
 }
 
 const ADD_ID: &str = "give the manifest an `id`, and name that in the inventory's `access`";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_to_add_to_an_inventory_is_complete() {
+        let (slug, id) = ("s".repeat(80), "i".repeat(80));
+        let inventories = Inventories {
+            deciding: vec![Inventory::new("S.md", Vec::new())],
+            others: Vec::new(),
+        };
+        let who = Consumer {
+            id: Some(id.clone()),
+            ..Consumer::default()
+        };
+        let line = |slug: &str| {
+            let request = SecretRequest {
+                variable: "V".to_owned(),
+                reference: SecretReference::Vault(slug.to_owned()),
+                source: "secrets".to_owned(),
+            };
+            inventories
+                .check(&request, &who)
+                .expect_err("not listed")
+                .line
+        };
+        let expected = format!(
+            "add to S.md: {{slug: {slug}, name: …, description: …, \
+             access: {{bind: [{{tool: \"{id}\"}}]}}}}, or name another slug"
+        );
+        assert_eq!(line(&slug), expected);
+        assert!(line("My Key").starts_with("name another slug: "));
+    }
+}

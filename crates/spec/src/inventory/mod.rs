@@ -5,9 +5,10 @@ mod grants;
 mod read;
 
 pub use grants::{Granted, Inventories, NotGranted};
-pub(crate) use read::read;
-pub(crate) use read::read_carried;
-pub use read::{of_document, parse};
+pub use read::of_document;
+#[cfg(test)]
+use read::parse;
+pub(crate) use read::{read, read_carried};
 
 use crate::document::{Place, excerpt};
 use crate::manifest::{Kind, slug_of_variable};
@@ -133,18 +134,20 @@ pub struct Permission {
 /// 80 characters. A slug is safe as a relative path and as an argument.
 #[must_use]
 pub fn is_slug(text: &str) -> bool {
-    let is_segment = |segment: &str| {
-        segment.len() >= 2
-            && segment.starts_with(|first: char| first.is_ascii_lowercase())
-            && !segment.ends_with('-')
-            && segment
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-    };
+    let is_segment =
+        |segment: &str| segment.len() >= 2 && is_plain_name(segment) && !segment.ends_with('-');
     let mut segments = text.split('/');
     SLUG_CHARACTERS.contains(&text.len())
         && segments.by_ref().take(2).all(is_segment)
         && segments.next().is_none()
+}
+
+/// `^[a-z][a-z0-9-]*$`
+fn is_plain_name(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_lowercase())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
 /// Finds the permission of `consumer` to have the value of `entry` in its environment.
@@ -237,8 +240,8 @@ impl InventoryEntry {
         self.exposure_of_variable(variable)?
     }
 
-    /// The variables that get this secret: those of `exposures` and `metadata.bindings`, else the
-    /// one derived from the slug.
+    /// The variables that get this secret: those of `exposures` and `metadata.bindings`; without
+    /// both, the one derived from the slug.
     #[must_use]
     pub fn variables(&self) -> Vec<String> {
         let mut variables: Vec<String> = Vec::new();
@@ -251,7 +254,9 @@ impl InventoryEntry {
                 variables.push(name.clone());
             }
         }
-        if variables.is_empty() && self.exposures.is_empty() {
+        // Exposures of unknown kinds are only in the written entry.
+        let has_exposures = self.written.pointer("/exposures/0").is_some();
+        if variables.is_empty() && !has_exposures {
             variables.push(self.slug.to_uppercase().replace(['-', '/'], "_"));
         }
         variables
@@ -278,6 +283,7 @@ impl Consumer {
         }
     }
 
+    /// The `access` of an entry that grants its secret to this consumer.
     #[must_use]
     pub(crate) fn access_line(&self) -> Option<String> {
         let key = match self.kind {
@@ -285,7 +291,8 @@ impl Consumer {
             Kind::Workflow => "workflow",
         };
         let name = self.id.as_ref().or(self.name.as_ref())?;
-        let quoted = serde_json::Value::String(excerpt(name));
+        // Not shortened: the line is copied.
+        let quoted = serde_json::Value::from(name.as_str());
         Some(format!("access: {{bind: [{{{key}: {quoted}}}]}}"))
     }
 }
@@ -388,6 +395,22 @@ mod tests {
         let spelt = slug("OPENAI_API_KEY", "report");
         assert_eq!(spelt.as_deref(), Some("openai-api-key"));
         assert_eq!(slug("MISSING", "report"), None);
+    }
+
+    #[test]
+    fn a_secret_that_is_only_exposed_otherwise_has_no_variable() {
+        for (exposures, expected) in [
+            ("[]", &["THE_KEY"][..]),
+            ("[{kind: env, name: K}]", &["K"]),
+            ("[{kind: file, path: /k}]", &[]),
+            ("[{kind: hologram}]", &[]),
+        ] {
+            let text = format!(
+                "secrets: [{{slug: the-key, name: n, description: d, exposures: {exposures}}}]"
+            );
+            let inventory = parse(text.as_bytes(), Format::Yaml, "S.yaml").expect("an inventory");
+            assert_eq!(inventory.entries[0].variables(), expected, "{exposures}");
+        }
     }
 
     #[test]

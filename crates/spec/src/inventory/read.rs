@@ -1,12 +1,12 @@
 //! Parses inventories. Errors have the place but never a value.
 
 use crate::credential;
-use crate::document::{self, Format, Node, Value};
+use crate::document::{Node, Value};
 use crate::inventory::{
-    Access, Audit, Exposure, Holder, Inventory, InventoryEntry, SecretKind, is_slug,
+    Access, Audit, Exposure, Holder, Inventory, InventoryEntry, SecretKind, is_plain_name, is_slug,
 };
-use crate::manifest::reader::{Entries, Reader};
-use crate::manifest::{BlockDocuments, ManifestError, Problem};
+use crate::manifest::reader::Reader;
+use crate::manifest::{BlockDocuments, ManifestError, Problem, is_variable_name};
 
 const NAME_CHARACTERS_MAX: usize = 80;
 const DESCRIPTION_CHARACTERS_MAX: usize = 2_000;
@@ -33,17 +33,21 @@ const ENTRY_KEYS: [&str; 10] = [
     "exposures",
 ];
 
-/// Parses an inventory. `file_name` is used in errors.
-///
-/// # Errors
-/// [`ManifestError`]: the first error and its place. Values are never repeated.
-pub fn parse(text: &[u8], format: Format, file_name: &str) -> Result<Inventory, ManifestError> {
-    let root = document::parse(text, format)
+#[cfg(test)]
+pub(super) fn parse(
+    text: &[u8],
+    format: crate::document::Format,
+    file_name: &str,
+) -> Result<Inventory, ManifestError> {
+    let root = crate::document::parse(text, format)
         .map_err(|error| ManifestError::of_document(file_name, error))?;
     of_document(&root, file_name)
 }
 
-/// Reads an inventory from a parsed document, like [`parse`].
+/// Reads an inventory from a parsed document. `file_name` is used in errors.
+///
+/// # Errors
+/// [`ManifestError`]: the first error and its place. Values are never repeated.
 pub fn of_document(root: &Node, file_name: &str) -> Result<Inventory, ManifestError> {
     let reader = Reader::with_blocks(file_name, root, BlockDocuments::EMPTY);
     let entries = read(&reader, root);
@@ -98,9 +102,9 @@ pub(crate) fn read_carried<'document>(
 ) -> Option<Inventory> {
     let runner = root.get("metadata").and_then(|node| node.get("runner"));
     let carried = runner.and_then(|node| node.get("inventory"))?;
-    let is_empty = matches!(carried.get("secrets"),
-        Some(list) if matches!(&list.value, Value::List(items) if items.is_empty()));
+    let secrets = carried.get("secrets");
     // A carried inventory may be empty: it grants nothing.
+    let is_empty = secrets.is_some_and(|list| list.value == Value::List(Vec::new()));
     let entries = if is_empty {
         Vec::new()
     } else {
@@ -218,11 +222,7 @@ fn read_backend<'document>(
 ) -> Result<String, ManifestError> {
     let text = reader.text(node)?;
     let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
-    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_lowercase())
-        && scheme
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-    if !is_scheme {
+    if !is_plain_name(scheme) {
         return Err(reader.wrong_type(node, "the address of a vault, such as `vault://prod`"));
     }
     Ok(text.to_owned())
@@ -260,10 +260,7 @@ fn read_holder<'document>(
             "exactly one of role, userId, cap, tool, workflow, such as `{tool: deploy}`",
         ));
     };
-    let text = reader.text(value)?.to_owned();
-    if text.is_empty() {
-        return Err(reader.wrong_type(value, "text that is not empty"));
-    }
+    let text = not_empty(reader, value)?;
     Ok(match key.name.as_str() {
         "role" => Holder::Role(text),
         "userId" => Holder::UserId(text),
@@ -311,14 +308,8 @@ fn read_words<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
 ) -> Result<Vec<String>, ManifestError> {
-    reader
-        .list(node)?
-        .iter()
-        .map(|item| match reader.text(item)? {
-            "" => Err(reader.wrong_type(item, "text that is not empty")),
-            text => Ok(text.to_owned()),
-        })
-        .collect()
+    let items = reader.list(node)?.iter();
+    items.map(|item| not_empty(reader, item)).collect()
 }
 
 fn read_bindings<'document>(
@@ -342,11 +333,7 @@ fn read_tags<'document>(
         .iter()
         .map(|item| {
             let text = reader.text(item)?;
-            let is_tag = text.starts_with(|first: char| first.is_ascii_lowercase())
-                && text
-                    .bytes()
-                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-            if is_tag {
+            if is_plain_name(text) {
                 Ok(text.to_owned())
             } else {
                 Err(reader.wrong_type(item, "a tag of lower-case letters, digits and dashes"))
@@ -422,15 +409,12 @@ fn read_substitute<'document>(
         "allowedByDefault",
         "intendedProviders",
     ];
-    let entries: Entries<'document> = reader.known_map(node, &KNOWN)?;
-    let providers = entries
-        .iter()
-        .find(|(key, _)| key.name == "intendedProviders");
+    reader.known_map(node, &KNOWN)?;
     Ok(Exposure::EgressSubstitute {
         placeholder: upper_name(reader, reader.required(node, "placeholderName")?)?,
         allowed_by_default: reader.boolean(reader.required(node, "allowedByDefault")?)?,
-        intended_providers: match providers {
-            Some((_, list)) => read_words(reader, list)?,
+        intended_providers: match node.get("intendedProviders") {
+            Some(list) => read_words(reader, list)?,
             None => Vec::new(),
         },
     })
@@ -452,12 +436,7 @@ fn upper_name<'document>(
     node: &'document Node,
 ) -> Result<String, ManifestError> {
     let text = reader.text(node)?;
-    let is_name = !text.is_empty()
-        && !text.starts_with(|first: char| first.is_ascii_digit())
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
-    if is_name {
+    if is_variable_name(text) && !text.contains(|letter: char| letter.is_ascii_lowercase()) {
         Ok(text.to_owned())
     } else {
         Err(reader.wrong_type(node, "a name of upper-case letters, digits and `_`"))
@@ -469,7 +448,11 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Inventory, ManifestError> {
-        parse(text.as_bytes(), Format::Yaml, "SECRETS.yaml")
+        parse(
+            text.as_bytes(),
+            crate::document::Format::Yaml,
+            "SECRETS.yaml",
+        )
     }
 
     fn entry(more: &str) -> String {

@@ -17,13 +17,15 @@ use crate::units::limit;
 
 /// Largest document, in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
-pub(crate) const DOCUMENT_DEPTH_MAX: usize = 100;
+/// Deepest nesting of lists and maps.
+pub const DOCUMENT_DEPTH_MAX: usize = 100;
 /// Most bytes of memory that a parsed document may take, without its text. One kilobyte of
 /// `[0],[0]` takes fifty kilobytes, so this limit matters more than the one on the text.
 pub const DOCUMENT_MEMORY_MAX: usize = 42 << 20;
 
 const PATTERN_BYTES_MAX: usize = 512 << 10;
-const MISMATCHES_MAX: usize = 8;
+/// Most mismatches of [`Contract::validate`].
+pub const MISMATCHES_MAX: usize = 8;
 const ALL_MISMATCHES_MAX: usize = 1_000;
 const MESSAGE_CHARACTERS_MAX: usize = 240;
 
@@ -47,8 +49,9 @@ pub enum ContractError {
         /// The value of `$schema`, escaped.
         found: String,
     },
-    #[error("at {pointer}: {reason}")]
+    #[error("{}{reason}", at(pointer))]
     Invalid {
+        /// Into the schema; empty: the whole schema.
         pointer: String,
         /// The validator's message.
         reason: String,
@@ -58,6 +61,13 @@ pub enum ContractError {
         /// The exceeded resource.
         reason: String,
     },
+}
+
+fn at(pointer: &str) -> String {
+    match pointer {
+        "" => String::new(),
+        pointer => format!("at {pointer}: "),
+    }
 }
 
 impl ContractError {
@@ -89,13 +99,13 @@ impl ContractError {
 /// A part of a document that the schema does not accept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mismatch {
+    /// Escaped and shortened, like the message.
     pub pointer: String,
-    /// Escaped and shortened.
     pub message: String,
 }
 
 /// Why a text is not a document.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum ReadDocumentError {
     #[error("the document has {bytes} bytes, expected at most {}", limit(.bytes_max))]
     TooLarge { bytes: usize, bytes_max: usize },
@@ -111,6 +121,9 @@ pub enum ReadDocumentError {
         /// The parser's message, with line and column.
         reason: String,
     },
+    /// The process that parses the text gave no answer that can be used.
+    #[error("could not be parsed: {reason}")]
+    Reader { reason: String },
 }
 
 impl Contract {
@@ -324,4 +337,28 @@ fn check_size(text: &[u8], memory_max: usize) -> Result<(), ReadDocumentError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_error_of_a_schema_starts_with_its_pointer() {
+        for (schema, start) in [
+            (
+                json!({"$ref": "https://example.org/x"}),
+                "Resource 'https://example.org/x'",
+            ),
+            (json!(7), "7 is not of types"),
+            (
+                json!({"properties": {"a": {"type": "strin"}}}),
+                "at /properties/a/type: \"strin\"",
+            ),
+        ] {
+            let error = Contract::compile(&schema).expect_err("invalid").to_string();
+            assert!(error.starts_with(start), "{error}");
+        }
+    }
 }

@@ -6,8 +6,42 @@ use crate::manifest::did_you_mean;
 
 const FOUND_MAX: usize = 20;
 
-/// The keywords of JSON Schema 2020-12, and those that remain from older drafts.
-const KEYWORDS: [&str; 60] = [
+/// The values of `type`.
+const TYPES: [&str; 7] = [
+    "array", "boolean", "integer", "null", "number", "object", "string",
+];
+/// Keywords whose values are schemas or lists of schemas, with `additionalItems` of older drafts.
+const SCHEMAS: [&str; 16] = [
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "prefixItems",
+    "items",
+    "contains",
+    "additionalProperties",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "contentSchema",
+    "additionalItems",
+];
+/// Keywords whose values are maps of names to schemas. `definitions` and `dependencies` are of older
+/// drafts; `dependencies` also maps names to lists of names.
+const MAPS: [&str; 6] = [
+    "properties",
+    "patternProperties",
+    "$defs",
+    "definitions",
+    "dependentSchemas",
+    "dependencies",
+];
+
+/// The other keywords of JSON Schema 2020-12, and `example` of OpenAPI.
+const OTHER_KEYWORDS: [&str; 39] = [
     "$schema",
     "$id",
     "$ref",
@@ -16,26 +50,6 @@ const KEYWORDS: [&str; 60] = [
     "$dynamicAnchor",
     "$vocabulary",
     "$comment",
-    "$defs",
-    "definitions",
-    "dependencies",
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "not",
-    "if",
-    "then",
-    "else",
-    "dependentSchemas",
-    "prefixItems",
-    "items",
-    "contains",
-    "properties",
-    "patternProperties",
-    "additionalProperties",
-    "propertyNames",
-    "unevaluatedItems",
-    "unevaluatedProperties",
     "type",
     "const",
     "enum",
@@ -67,39 +81,6 @@ const KEYWORDS: [&str; 60] = [
     "format",
     "contentEncoding",
     "contentMediaType",
-    "contentSchema",
-];
-/// The values of `type`.
-const TYPES: [&str; 7] = [
-    "array", "boolean", "integer", "null", "number", "object", "string",
-];
-/// Keywords whose values are schemas or lists of schemas.
-const SCHEMAS: [&str; 17] = [
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "not",
-    "if",
-    "then",
-    "else",
-    "prefixItems",
-    "items",
-    "contains",
-    "additionalProperties",
-    "propertyNames",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "contentSchema",
-    "additionalItems",
-    "dependencies",
-];
-/// Keywords whose values are maps of names to schemas.
-const MAPS: [&str; 5] = [
-    "properties",
-    "patternProperties",
-    "$defs",
-    "definitions",
-    "dependentSchemas",
 ];
 
 /// A keyword that JSON Schema does not have.
@@ -116,7 +97,7 @@ pub fn unknown_keywords(root: &Node) -> Vec<UnknownKeyword<'_>> {
     let mut found = Vec::new();
     let mut open = vec![(root, true)];
     while let Some((node, is_top)) = open.pop() {
-        let items = match &node.value {
+        let entries = match &node.value {
             Value::List(items) => {
                 open.extend(items.iter().map(|item| (item, false)));
                 continue;
@@ -124,7 +105,7 @@ pub fn unknown_keywords(root: &Node) -> Vec<UnknownKeyword<'_>> {
             Value::Map(entries) => entries,
             _ => continue,
         };
-        for (key, value) in items {
+        for (key, value) in entries {
             let name = key.name.as_str();
             if MAPS.contains(&name) {
                 if let Value::Map(schemas) = &value.value {
@@ -132,9 +113,10 @@ pub fn unknown_keywords(root: &Node) -> Vec<UnknownKeyword<'_>> {
                 }
             } else if SCHEMAS.contains(&name) {
                 open.push((value, false));
-            } else if !KEYWORDS.contains(&name) && !name.starts_with("x-") {
+            } else if !OTHER_KEYWORDS.contains(&name) && !name.starts_with("x-") {
                 let is_field = is_top && is_declaration(value);
-                let advice = match nearest(name, KEYWORDS) {
+                let known = SCHEMAS.into_iter().chain(MAPS).chain(OTHER_KEYWORDS);
+                let advice = match nearest(name, known) {
                     Some(near) => Some(did_you_mean(near)),
                     None if is_field => Some(
                         "declare a field as `{type: object, properties: {NAME: {type: string}}}`"
@@ -151,7 +133,7 @@ pub fn unknown_keywords(root: &Node) -> Vec<UnknownKeyword<'_>> {
     found
 }
 
-/// Whether a value looks like the declaration of a field: `string`, or `{type: string}`.
+/// Whether `value` looks like the declaration of a field: `string`, or `{type: string}`.
 fn is_declaration(value: &Node) -> bool {
     match &value.value {
         Value::Text(text) => TYPES.contains(&text.as_str()),
@@ -160,8 +142,8 @@ fn is_declaration(value: &Node) -> bool {
     }
 }
 
-/// Explains a text at `node`, at the pointer `steps`, if a schema or a list is expected there, and
-/// suggests the correct form.
+/// Explains a text at `node` if a schema or a list is expected there, and suggests the correct form.
+/// `steps` is the pointer to `node`.
 #[must_use]
 pub fn explain_text(node: &Node, steps: &[&str]) -> Option<(String, Option<String>)> {
     let Value::Text(text) = &node.value else {
@@ -173,18 +155,20 @@ pub fn explain_text(node: &Node, steps: &[&str]) -> Option<(String, Option<Strin
     let is_field = above
         .iter()
         .fold(false, |is_map, step| !is_map && MAPS.contains(step));
-    let expected = match *last {
-        _ if is_field => "a schema",
-        "required" => "a list",
-        last if SCHEMAS.contains(&last) => "a schema",
-        _ => return None,
-    };
-    let named = TYPES.into_iter().find(|known| known == text);
-    let hint = match expected {
-        "a list" => Some(format!("write a list: `[{found}]`")),
-        _ => named
-            .or_else(|| nearest(text, TYPES))
-            .map(|name| format!("write `{{type: {name}}}`")),
+    // The index in a list of schemas.
+    let is_item = last.parse::<usize>().is_ok()
+        && above
+            .last()
+            .is_some_and(|keyword| SCHEMAS.contains(keyword));
+    let (expected, hint) = if !is_field && *last == "required" {
+        ("a list", Some(format!("write a list: `[{found}]`")))
+    } else if is_field || is_item || SCHEMAS.contains(last) {
+        let named = TYPES.into_iter().find(|known| known == text);
+        let name = named.or_else(|| nearest(text, TYPES));
+        let hint = name.map(|name| format!("write `{{type: {name}}}`"));
+        ("a schema", hint)
+    } else {
+        return None;
     };
     Some((
         format!("found the text `{found}`, expected {expected}"),
@@ -210,4 +194,57 @@ pub fn explain_type(node: &Node) -> Option<(String, Option<String>)> {
         ),
         near,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{Format, parse};
+
+    #[test]
+    fn a_text_instead_of_a_schema_is_explained_at_each_place() {
+        for (schema, steps, expected) in [
+            (r#"{"items": "string"}"#, &["items"][..], Some("a schema")),
+            (
+                r#"{"allOf": ["string"]}"#,
+                &["allOf", "0"],
+                Some("a schema"),
+            ),
+            (
+                r#"{"properties": {"required": "string"}}"#,
+                &["properties", "required"],
+                Some("a schema"),
+            ),
+            (r#"{"required": "a"}"#, &["required"], Some("a list")),
+            (r#"{"enum": ["a"]}"#, &["enum", "0"], None),
+        ] {
+            let root = parse(schema.as_bytes(), Format::Json).expect(schema);
+            let node = steps.iter().copied().try_fold(&root, Node::child);
+            let explained = explain_text(node.expect("a value"), steps);
+            let found = explained.map(|(message, _)| message);
+            let is_expected = match (&found, expected) {
+                (Some(message), Some(expected)) => message.ends_with(expected),
+                (found, expected) => found.is_none() && expected.is_none(),
+            };
+            assert!(is_expected, "{schema}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn names_in_maps_of_schemas_are_not_keywords() {
+        for (schema, unknown) in [
+            (
+                r#"{"properties": {"a": {}}, "dependencies": {"a": ["b"], "c": {}}}"#,
+                "",
+            ),
+            (r#"{"dependencies": {"a": {"requird": ["b"]}}}"#, "requird"),
+            (r#"{"not": {"a": {}}}"#, "a"),
+            (r#"{"additionalItems": {"enumm": []}}"#, "enumm"),
+        ] {
+            let root = parse(schema.as_bytes(), Format::Json).expect(schema);
+            let found = unknown_keywords(&root);
+            let names: Vec<&str> = found.iter().map(|one| one.key.name.as_str()).collect();
+            assert_eq!(names.join(" "), unknown, "{schema}");
+        }
+    }
 }

@@ -1,5 +1,4 @@
 //! The IO blocks (AIP-16): `inputs`, `outputs`, `inputsFiles`, `outputsFiles`.
-#![forbid(unsafe_code)]
 
 pub mod contract;
 pub mod fs_root;
@@ -39,7 +38,7 @@ pub struct FileEntry {
     /// One path segment. Inside, the file is at `/scratch/<key>`.
     pub key: RelPath,
     pub path: TokenPath,
-    /// Always true for input files.
+    /// Whether the run fails without it. Ignored for input files, which are always required.
     pub required: bool,
     /// A convention between author and body. Not enforced.
     pub mode: Option<AccessMode>,

@@ -10,7 +10,7 @@ use serde::de::{Error as _, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::digest::Digest;
-use crate::document::{self, Format, Node, ReadError, ReadProblem, Value};
+use crate::document::{self, DocumentError, Node, ReadError, ReadProblem, Value};
 use crate::path::escape;
 
 /// The only version.
@@ -200,20 +200,20 @@ pub struct LockDifference {
 }
 
 impl Lock {
-    /// Parses a lock file; `file` is its name in messages.
+    /// Reads a lock file from its parsed `document`; `file` is its name in messages.
     ///
     /// # Errors
     /// [`LockError`] with the first error.
-    pub fn parse(text: &[u8], file: &str) -> Result<Self, LockError> {
-        let refused = |error| LockError {
-            file: file.to_owned(),
-            error,
-        };
-        let root = document::parse(text, Format::Json).map_err(|error| refused(error.into()))?;
-        Self::read(&root).map_err(refused)
+    pub fn read(document: Result<Node, DocumentError>, file: &str) -> Result<Self, LockError> {
+        let read = document.map_err(ReadError::from);
+        read.and_then(|root| Self::of(&root))
+            .map_err(|error| LockError {
+                file: file.to_owned(),
+                error,
+            })
     }
 
-    fn read(root: &Node) -> Result<Self, ReadError> {
+    fn of(root: &Node) -> Result<Self, ReadError> {
         // Checked first: other versions may have other keys.
         document::from_node::<Version>(root)?;
         let lock: Self = document::from_node(root)?;
@@ -273,18 +273,18 @@ impl Lock {
             pip,
         } = needs;
         let mut found = Differences::default();
-        found.one("engine", Some(engine), Some(&now.engine));
-        found.one("image", image.as_ref(), now.image.as_ref());
+        found.compare("engine", Some(engine), Some(&now.engine));
+        found.compare("image", image.as_ref(), now.image.as_ref());
         let language_now = now.needs.language.as_ref();
-        found.one("needs.language", language.as_ref(), language_now);
-        found.set("needs.native", native, &now.needs.native);
-        found.set("needs.npm", npm, &now.needs.npm);
-        found.set("needs.pip", pip, &now.needs.pip);
-        found.set("egress", egress, &now.egress);
-        found.set("secrets", secrets, &now.secrets);
-        found.sources(sources, &now.sources);
+        found.compare("needs.language", language.as_ref(), language_now);
+        found.compare_sets("needs.native", native, &now.needs.native);
+        found.compare_sets("needs.npm", npm, &now.needs.npm);
+        found.compare_sets("needs.pip", pip, &now.needs.pip);
+        found.compare_sets("egress", egress, &now.egress);
+        found.compare_sets("secrets", secrets, &now.secrets);
+        found.compare_sources(sources, &now.sources);
         let digests = [content_digest, &now.content_digest].map(|digest| digest.to_string());
-        found.one("content_digest", Some(&digests[0]), Some(&digests[1]));
+        found.compare("content_digest", Some(&digests[0]), Some(&digests[1]));
         found.0
     }
 }
@@ -346,54 +346,55 @@ const REPOSITORY_KEYS: [&str; 5] = [
 struct Differences(Vec<LockDifference>);
 
 impl Differences {
-    fn one(&mut self, what: &str, locked: Option<&String>, now: Option<&String>) {
+    fn compare(&mut self, what: &str, locked: Option<&String>, now: Option<&String>) {
         if locked != now {
             let quoted = |text: Option<&String>| match text {
                 Some(text) => format!("`{}`", escape(text.as_bytes())),
                 None => "none".to_owned(),
             };
-            self.0.push(LockDifference {
+            let difference = LockDifference {
                 what: what.to_owned(),
                 locked: quoted(locked),
                 now: quoted(now),
-            });
+            };
+            // A code-workspace that is referenced twice has its sources twice.
+            if !self.0.contains(&difference) {
+                self.0.push(difference);
+            }
         }
     }
 
     /// Compares lists whose order has no meaning.
-    fn set(&mut self, what: &str, locked: &[String], now: &[String]) {
+    fn compare_sets(&mut self, what: &str, locked: &[String], now: &[String]) {
         let (before, after): (BTreeSet<_>, BTreeSet<_>) =
             (locked.iter().collect(), now.iter().collect());
         for gone in before.difference(&after) {
-            self.one(what, Some(gone), None);
+            self.compare(what, Some(gone), None);
         }
         for new in after.difference(&before) {
-            self.one(what, None, Some(new));
+            self.compare(what, None, Some(new));
         }
     }
 
-    fn sources(&mut self, locked: &[LockedSource], now: &[LockedSource]) {
+    fn compare_sources(&mut self, locked: &[LockedSource], now: &[LockedSource]) {
         let names = |sources: &[LockedSource]| -> Vec<String> {
             sources.iter().map(|source| source.from.clone()).collect()
         };
         let (before, after) = (names(locked), names(now));
-        if before != after {
-            self.set("sources", &before, &after);
-            let same_names =
-                before.iter().collect::<BTreeSet<_>>() == after.iter().collect::<BTreeSet<_>>();
-            if same_names {
-                let lists = [before.join(", "), after.join(", ")];
-                self.one("order of the sources", Some(&lists[0]), Some(&lists[1]));
-            }
+        let known = self.0.len();
+        self.compare_sets("sources", &before, &after);
+        if self.0.len() == known {
+            let lists = [before.join(", "), after.join(", ")];
+            self.compare("order of the sources", Some(&lists[0]), Some(&lists[1]));
         }
         for source in locked {
             if let Some(other) = now.iter().find(|other| other.from == source.from) {
-                self.source(source, other);
+                self.compare_source(source, other);
             }
         }
     }
 
-    fn source(&mut self, locked: &LockedSource, now: &LockedSource) {
+    fn compare_source(&mut self, locked: &LockedSource, now: &LockedSource) {
         let values = |source: &LockedSource| {
             let LockedSource {
                 from: _,
@@ -419,7 +420,7 @@ impl Differences {
         };
         for ((field, before), (_, after)) in values(locked).iter().zip(&values(now)) {
             let what = format!("source {}: {field}", escape(locked.from.as_bytes()));
-            self.one(&what, before.as_ref(), after.as_ref());
+            self.compare(&what, before.as_ref(), after.as_ref());
         }
     }
 }
@@ -427,6 +428,7 @@ impl Differences {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::Format;
 
     pub(super) fn example() -> Lock {
         Lock {
@@ -470,11 +472,15 @@ mod tests {
         }
     }
 
+    fn parse(text: &str) -> Result<Lock, LockError> {
+        Lock::read(document::parse(text.as_bytes(), Format::Json), "l")
+    }
+
     #[test]
     fn a_written_lock_file_is_read_back_and_has_sorted_keys() {
         let lock = example();
         let text = lock.to_json().expect("written");
-        assert_eq!(Lock::parse(text.as_bytes(), "l"), Ok(lock));
+        assert_eq!(parse(&text), Ok(lock));
         assert!(text.ends_with("}\n"));
         let keys: Vec<&str> = text
             .lines()
@@ -584,6 +590,17 @@ mod tests {
     }
 
     #[test]
+    fn a_difference_of_a_source_that_occurs_twice_is_reported_once() {
+        let mut lock = example();
+        lock.sources.push(lock.sources[1].clone());
+        let mut now = lock.clone();
+        for source in &mut now.sources[1..] {
+            source.bytes = 4;
+        }
+        assert_eq!(lock.differences(&now).len(), 1);
+    }
+
+    #[test]
     fn the_order_of_lists_and_the_archive_are_no_difference() {
         let mut lock = example();
         lock.egress.push("b.example.org".to_owned());
@@ -656,7 +673,7 @@ mod tests {
                 "duplicate key `engine`",
             ),
         ] {
-            let error = Lock::parse(text.as_bytes(), "l").expect_err("refused");
+            let error = parse(&text).expect_err("refused");
             assert!(error.to_string().contains(expected), "{expected}: {error}");
             assert!(error.to_string().starts_with("l:"), "{error}");
             assert_eq!(error.code(), "lock_invalid");

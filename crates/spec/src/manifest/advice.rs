@@ -1,6 +1,7 @@
 //! Hints about invalid keys and values of a manifest.
 
 use crate::document::{Node, Value, excerpt};
+use crate::manifest::is_variable_name;
 
 /// Blocks, each with keys that authors put elsewhere by mistake.
 const BLOCKS: [(&str, &[&str]); 8] = [
@@ -10,14 +11,7 @@ const BLOCKS: [(&str, &[&str]); 8] = [
     ("network", &["egress"]),
     (
         "sandbox",
-        &[
-            "provider",
-            "config",
-            "env",
-            "mounts",
-            "lifecycle",
-            "read_only",
-        ],
+        &["provider", "config", "mounts", "lifecycle", "read_only"],
     ),
     ("sandbox.config", &["cwd", "shell"]),
     ("sandbox.env", &["passthrough", "auth"]),
@@ -43,6 +37,14 @@ pub(super) fn block_of(key: &str, known: &[&'static str]) -> Option<String> {
     if known.contains(&key) {
         return None;
     }
+    if key == "env" {
+        let hint = if known.contains(&"state") {
+            "write `state: {env: [NAME]}`"
+        } else {
+            "pass variables with `-e NAME=VALUE`, or name them in `sandbox.env.passthrough`"
+        };
+        return Some(hint.to_owned());
+    }
     if let Some((block, _)) = BLOCKS.iter().find(|(_, keys)| keys.contains(&key)) {
         let steps: Vec<&str> = block.split('.').collect();
         let open = steps.join(": {");
@@ -65,7 +67,7 @@ pub(super) fn hint_for_type(node: &Node, expected: &str, pointer: &str) -> Optio
         Value::Text(text) if expected.starts_with("true") && is_yaml_1_1_boolean(text) => {
             "booleans of YAML 1.2 are `true` and `false`"
         }
-        Value::Text(text) if expected.contains("whole") && text.parse::<u64>().is_ok() => {
+        Value::Text(text) if expected.contains("whole") && is_plain_number(text) => {
             "remove the quotes"
         }
         Value::Text(text) if expected.contains("whole") => return without_unit(text, pointer),
@@ -94,9 +96,17 @@ pub(super) fn hint_for_type(node: &Node, expected: &str, pointer: &str) -> Optio
     Some(text.to_owned())
 }
 
+/// Whether `text` is a number without quotes too: `007` and `+7` are not.
+fn is_plain_number(text: &str) -> bool {
+    text.parse::<u64>()
+        .is_ok_and(|number| number.to_string() == text)
+}
+
 fn as_scalar(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
-    if text.bytes().all(is_plain) && !text.starts_with('-') {
+    let is_other_type = text.starts_with(|first: char| first.is_ascii_digit())
+        || ["true", "false", "null"].contains(&text.to_ascii_lowercase().as_str());
+    if text.bytes().all(is_plain) && !text.starts_with('-') && !is_other_type && !text.is_empty() {
         excerpt(text)
     } else {
         format!("'{}'", excerpt(&text.replace('\'', "''")))
@@ -123,6 +133,7 @@ fn without_unit(text: &str, pointer: &str) -> Option<String> {
         (
             "milliseconds",
             &[
+                ("", 1),
                 ("ms", 1),
                 ("s", 1_000),
                 ("m", 60_000),
@@ -174,7 +185,13 @@ fn as_map(text: &str, pointer: &str) -> Option<String> {
             let field = "write `{type: object, properties: {NAME: {type: string}}}`";
             return Some(field.to_owned());
         }
-        "/secrets" => return Some(format!("write `{{{}: {{vault: NAME}}}}`", as_scalar(text))),
+        "/secrets" if is_variable_name(text) => {
+            return Some(format!("write `{{{text}: {{vault: NAME}}}}`"));
+        }
+        "/secrets" => {
+            let forms = "write `{VARIABLE: {vault: NAME}}`, or `{ref: FILE}` of an inventory";
+            return Some(forms.to_owned());
+        }
         _ if is_source(pointer) => return Some(format!("write `{{local: {}}}`", as_scalar(text))),
         _ => (),
     }
@@ -189,7 +206,8 @@ fn as_map(text: &str, pointer: &str) -> Option<String> {
         && key
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    is_key.then(|| {
+    let is_url = value.starts_with("//");
+    (is_key && !is_url).then(|| {
         let (key, value) = (excerpt(key), excerpt(value.trim()));
         format!("write a space after the colon: `{key}: {value}`")
     })
@@ -205,4 +223,63 @@ fn is_yaml_1_1_boolean(text: &str) -> bool {
         text.to_ascii_lowercase().as_str(),
         "y" | "yes" | "on" | "n" | "no" | "off"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::document::{self, Format};
+    use crate::manifest::{BlockDocuments, parse_with};
+
+    #[test]
+    fn a_hint_can_be_followed() {
+        for (text, expected) in [
+            ("secrets: A_KEY", "write `{A_KEY: {vault: NAME}}`"),
+            (
+                "secrets: ./SECRETS.md",
+                "write `{VARIABLE: {vault: NAME}}`, or `{ref: FILE}` of an inventory",
+            ),
+            (
+                "env: {A: b}",
+                "pass variables with `-e NAME=VALUE`, or name them in `sandbox.env.passthrough`",
+            ),
+            (
+                "sandbox: {provider: local, config: {}, env: {auth: {env: [A]}}}",
+                "write `state: {env: [NAME]}`",
+            ),
+            ("network: {egress: '7'}", "write a list: `['7']`"),
+            (
+                "network: {egress: a.example}",
+                "write a list: `[a.example]`",
+            ),
+            ("timeout_ms: '7'", "remove the quotes"),
+            (
+                "timeout_ms: '007'",
+                "`timeout_ms` counts milliseconds and has no unit: write `7`",
+            ),
+            (
+                "runner: engine:sandbox",
+                "write a space after the colon: `engine: sandbox`",
+            ),
+            ("runner: docker://node", ""),
+            (
+                "runner: {limits: {timeout: 5}}",
+                "did you mean `timeout_ms`?",
+            ),
+            ("runner: {limits: {memory: 5}}", "did you mean `memory_mb`?"),
+            (
+                "code: {sources: [{local: a, ref: b}]}",
+                "write an entry of the list for each",
+            ),
+            (
+                "source: {local: a, ref: b}",
+                "write `code: {sources: […]}` instead, with an entry for each",
+            ),
+            ("approval: policy:a b", "did you mean `policy:NAME`?"),
+        ] {
+            let root = document::parse(text.as_bytes(), Format::Yaml).expect("a document");
+            let errors = parse_with(&root, "m.yaml", BlockDocuments::EMPTY).errors;
+            let hints: Vec<String> = errors.iter().filter_map(|error| error.hint()).collect();
+            assert_eq!(hints.concat(), expected, "{text}");
+        }
+    }
 }

@@ -419,6 +419,15 @@ mod tests {
     }
 
     #[test]
+    fn a_warning_about_a_whole_document_has_no_pointer() {
+        let documents = [("S.md", "provider: local\n")];
+        let parsed = parsed("sandbox: {file: ./S.md}\n", &documents);
+        let warnings = parsed.manifest.expect("a manifest").warnings;
+        let expected = "S.md:1:1: `config` is missing: `{}` is assumed";
+        assert_eq!(warnings[0].message, expected);
+    }
+
+    #[test]
     fn the_error_of_an_unresolvable_reference_has_what_was_tried() {
         let root = node("runner: {ref: '@a/b'}\nsandbox: {file: S.md}\nsecrets: {ref: ./x.md}\n");
         let mut blocks = BlockDocuments::default();

@@ -76,11 +76,11 @@ fn check_files(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
         .iter()
         .chain(output_files)
         .flat_map(|file| file.path.tokens());
-    let needs_id = tokens.find(|token| matches!(token, Token::ToolId | Token::WorkflowId));
+    let id_token = tokens.find(|token| matches!(token, Token::ToolId | Token::WorkflowId));
     let id_node = root.get("id").or_else(|| root.get("name"));
     // `name` does not replace an invalid `id`, which has been reported.
-    let id_was_read = root.get("id").is_none() || manifest.id.is_some();
-    if let (Some(token), Some(id), true) = (needs_id, manifest.token_id(), id_was_read)
+    let is_id_valid = root.get("id").is_none() || manifest.id.is_some();
+    if let (Some(token), Some(id), true) = (id_token, manifest.token_id(), is_id_valid)
         && !is_segment(id)
     {
         let problem = Problem::TokenId {

@@ -26,7 +26,7 @@ pub(crate) struct Field<T> {
 pub(crate) enum Resolution {
     /// The value as it is written. The default: a new key is not lost.
     Copied,
-    /// A value made from the parsed manifest by [`crate::manifest::resolved`].
+    /// A value made from the parsed manifest by [`crate::manifest::resolved()`].
     Rewritten,
     Dropped,
 }

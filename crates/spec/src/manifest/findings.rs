@@ -1,8 +1,6 @@
 //! The errors of a manifest: bounded, in the order of the text, without errors that follow from
 //! another one.
 
-use std::cmp::Ordering;
-
 use crate::document::Place;
 use crate::manifest::problem::did_you_mean;
 use crate::manifest::{ManifestError, Problem};
@@ -10,9 +8,14 @@ use crate::manifest::{ManifestError, Problem};
 /// Largest number of listed errors.
 pub const ERRORS_MAX: usize = 100;
 
-/// Sort key of an error: its place in the manifest, whether it is in another document, and its
-/// place there.
-type Order = (Option<Place>, u8, Option<Place>);
+/// The position of an error in the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Position {
+    /// In the manifest.
+    pub(super) place: Option<Place>,
+    pub(super) is_in_other_document: bool,
+    pub(super) place_in_other_document: Option<Place>,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Findings {
@@ -40,16 +43,19 @@ impl Findings {
     pub(super) fn sorted(
         self,
         file: &str,
-        order: impl Fn(&ManifestError) -> Order,
+        position_of: impl Fn(&ManifestError) -> Position,
     ) -> Vec<ManifestError> {
         let Self { errors, more } = self;
-        let mut kept: Vec<(Order, ManifestError)> = errors
+        let mut sorted: Vec<ManifestError> = errors
             .iter()
             .filter(|error| !errors.iter().any(|other| follows_from(error, other)))
-            .map(|error| (order(error), error.clone()))
+            .cloned()
             .collect();
-        kept.sort_by(|(one, _), (other, _)| compare(one, other));
-        let mut sorted: Vec<ManifestError> = kept.into_iter().map(|(_, error)| error).collect();
+        sorted.sort_by_cached_key(|error| {
+            let position = position_of(error);
+            // Errors without a place are last.
+            (position.place.is_none(), position)
+        });
         if more > 0 {
             sorted.push(ManifestError {
                 file: file.to_owned(),
@@ -62,23 +68,17 @@ impl Findings {
     }
 }
 
-/// Errors without a place sort last.
-fn compare(one: &Order, other: &Order) -> Ordering {
-    let last = |order: &Order| (order.0.is_none(), order.0, order.1, order.2);
-    last(one).cmp(&last(other))
-}
-
-/// Whether `error` follows from `other`: the missing key is misspelt, or the unknown key has a
-/// credential.
+/// Whether `error` follows from `other`: the unknown key `other` is the missing key, misspelt; or
+/// `other` is a credential in the value of the unknown key.
 fn follows_from(error: &ManifestError, other: &ManifestError) -> bool {
     if error.file != other.file {
         return false;
     }
     match (&*error.problem, &*other.problem) {
-        (Problem::MissingKey { key }, Problem::UnknownKey { near, .. }) => {
+        (Problem::MissingKey { key }, Problem::UnknownKey { hint, .. }) => {
             let pointer = other.pointer.as_deref();
             let map = pointer.and_then(|pointer| Some(pointer.rsplit_once('/')?.0));
-            map == error.pointer.as_deref() && *near == Some(did_you_mean(key))
+            map == error.pointer.as_deref() && *hint == Some(did_you_mean(key))
         }
         (Problem::UnknownKey { .. }, Problem::PlaintextCredential { .. }) => {
             error.pointer == other.pointer
@@ -100,7 +100,9 @@ mod tests {
 
     /// Place and code of each error.
     fn codes(text: &str) -> Vec<String> {
-        let Parsed { manifest, errors } = parsed(text);
+        let Parsed {
+            manifest, errors, ..
+        } = parsed(text);
         assert_eq!(manifest.is_none(), !errors.is_empty(), "{text}");
         let first = parse(text.as_bytes(), Format::Yaml, "m.yaml").err();
         assert_eq!(first.as_ref(), errors.first(), "{text}");
@@ -182,7 +184,7 @@ approval: maybe
     }
 
     #[test]
-    fn errors_that_follow_from_another_one_are_left_out() {
+    fn one_mistake_is_one_error() {
         for (text, expected) in [
             ("run: x\nsandbox: {providr: local}\n", "2:11 unknown_key"),
             ("code: {sorces: []}\n", "1:8 unknown_key"),
@@ -225,7 +227,7 @@ approval: maybe
         let errors = parsed(&text).errors;
         assert_eq!(errors.len(), ERRORS_MAX + 1);
         let last = errors.last().expect("an error");
-        assert_eq!(last.to_string(), "m.yaml: 14900 more errors are not listed");
+        assert_eq!(last.to_string(), "m.yaml: 14900 more errors not listed");
         assert_eq!(last.code(), "more_errors");
         let keys: Vec<String> = (0..15_000)
             .map(|index| format!("nework{index}: 1\n"))

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize as _;
 use serde_json::{Map, Value as Json, json};
 
 use crate::document::escape_pointer_step;
@@ -17,10 +18,13 @@ use crate::run_form::Run;
 use crate::runner_block::{self, Language};
 
 /// The paths of the keys of `runner` that are inherited.
-fn runner_paths() -> impl Iterator<Item = Vec<&'static str>> {
+fn runner_paths() -> impl Iterator<Item = Vec<String>> {
     let fields = runner_block::FIELDS.into_iter();
     let inherited = fields.filter(|field| field.resolution() != Resolution::Dropped);
-    inherited.flat_map(|field| field.paths())
+    inherited.flat_map(|field| field.paths()).map(|path| {
+        let steps = ["runner"].into_iter().chain(path);
+        steps.map(str::to_owned).collect()
+    })
 }
 
 /// The keys of a manifest that are inherited as `inheritance`.
@@ -34,8 +38,10 @@ fn top_level_keys(inheritance: Inheritance) -> impl Iterator<Item = &'static str
 #[derive(Debug, Clone, PartialEq)]
 pub struct Level {
     pub file: String,
-    /// From [`crate::manifest::resolved`].
+    /// From [`crate::manifest::resolved()`], or [`Inherited::manifest`] of a workspace.
     pub resolved: Json,
+    /// [`Inherited::provenance`] of a workspace. `file` states the values that it does not list.
+    pub provenance: BTreeMap<String, String>,
 }
 
 /// A manifest with its inherited values.
@@ -46,6 +52,7 @@ pub struct Inherited {
     /// The file that states each value, by the JSON Pointer of the value: a key of the root, a
     /// field of `runner`, a variable of `secrets` or a host of `network.egress`.
     pub provenance: BTreeMap<String, String>,
+    /// A workspace that is referenced twice repeats its warnings.
     pub warnings: Vec<WarningReport>,
 }
 
@@ -56,7 +63,7 @@ pub struct Inherited {
 /// [`Problem::NeedsContradictRun`]: `run` starts a program in another language than the merged
 /// `needs.language`.
 pub fn inherit(own: Level, workspaces: &[Level]) -> Result<Inherited, ManifestError> {
-    let mut merged = Merged::default();
+    let mut merged = MergedBlocks::default();
     let mut warnings = Vec::new();
     for workspace in workspaces {
         warnings.extend(not_inherited(workspace));
@@ -66,54 +73,31 @@ pub fn inherit(own: Level, workspaces: &[Level]) -> Result<Inherited, ManifestEr
     // The manifest may replace every inherited value.
     merged.add(&own);
     merged.refuse_contradiction(&own)?;
-    let Merged {
-        runner,
-        secrets,
-        egress,
-    } = merged;
     let mut provenance = BTreeMap::new();
     let mut manifest = match own.resolved {
         Json::Object(entries) => entries,
         _ => Map::new(),
     };
-    for merged in top_level_keys(Inheritance::Merged) {
-        manifest.shift_remove(merged);
+    for key in top_level_keys(Inheritance::Merged) {
+        manifest.shift_remove(key);
     }
     for key in manifest.keys() {
-        provenance.insert(pointer(&[key]), own.file.clone());
-    }
-    let mut block = Map::new();
-    for (path, stated) in runner {
-        provenance.insert(pointer(&[&["runner"][..], &path].concat()), stated.file);
-        insert(&mut block, &path, stated.value);
-    }
-    let variables: Map<String, Json> = secrets
-        .into_iter()
-        .map(|(variable, stated)| {
-            provenance.insert(pointer(&["secrets", &variable]), stated.file);
-            (variable, stated.value)
-        })
-        .collect();
-    let hosts: Vec<Json> = egress
-        .into_iter()
-        .enumerate()
-        .map(|(index, stated)| {
-            provenance.insert(format!("/network/egress/{index}"), stated.file);
-            stated.value
-        })
-        .collect();
-    if !block.is_empty() {
-        manifest.insert("runner".to_owned(), Json::Object(block));
-    }
-    if !variables.is_empty() {
-        manifest.insert("secrets".to_owned(), Json::Object(variables));
-    }
-    if !hosts.is_empty() {
-        manifest.insert("network".to_owned(), json!({ "egress": hosts }));
+        provenance.insert(pointer(std::slice::from_ref(key)), own.file.clone());
     }
     let mut manifest = Json::Object(manifest);
+    for (path, entry) in merged.entries {
+        provenance.insert(pointer(&path), entry.file);
+        let value = path.iter().fold(&mut manifest, |map, step| &mut map[step]);
+        *value = entry.value;
+    }
+    for (index, entry) in merged.hosts.iter().enumerate() {
+        provenance.insert(format!("{HOSTS}/{index}"), entry.file.clone());
+    }
+    if !merged.hosts.is_empty() {
+        let hosts = merged.hosts.into_iter().map(|entry| entry.value);
+        manifest["network"] = json!({ "egress": hosts.collect::<Vec<_>>() });
+    }
     manifest.sort_all_objects();
-    warnings.dedup();
     Ok(Inherited {
         manifest,
         provenance,
@@ -121,131 +105,90 @@ pub fn inherit(own: Level, workspaces: &[Level]) -> Result<Inherited, ManifestEr
     })
 }
 
-impl Inherited {
-    /// In the provenance, replaces `workspace` by the file that states the value, if `workspace`
-    /// inherits it. `provenance` is that of `workspace`.
-    pub fn trace(&mut self, workspace: &Level, provenance: &BTreeMap<String, String>) {
-        const HOSTS: &str = "/network/egress";
-        for (pointer, file) in &mut self.provenance {
-            if *file != workspace.file {
-                continue;
-            }
-            // The index of a host differs between the lists.
-            let in_workspace = if pointer.starts_with(HOSTS) {
-                let host = self.manifest.pointer(pointer);
-                let list = workspace.resolved.pointer(HOSTS).and_then(Json::as_array);
-                let index = list.and_then(|list| list.iter().position(|one| Some(one) == host));
-                index.map(|index| format!("{HOSTS}/{index}"))
-            } else {
-                Some(pointer.clone())
-            };
-            if let Some(origin) = in_workspace.and_then(|pointer| provenance.get(&pointer)) {
-                file.clone_from(origin);
-            }
-        }
-    }
-}
+const HOSTS: &str = "/network/egress";
 
-#[derive(Debug, Clone)]
-struct Stated {
+/// A value and the file that states it.
+#[derive(Debug)]
+struct Entry {
     value: Json,
     file: String,
 }
 
 #[derive(Debug, Default)]
-struct Merged {
-    runner: BTreeMap<Vec<&'static str>, Stated>,
-    secrets: BTreeMap<String, Stated>,
-    egress: Vec<Stated>,
+struct MergedBlocks {
+    /// The keys of `runner` and the variables of `secrets`, by their paths in the manifest.
+    entries: BTreeMap<Vec<String>, Entry>,
+    hosts: Vec<Entry>,
 }
 
-impl Merged {
+impl MergedBlocks {
     /// Adds the values of `level`, which win over earlier ones. Returns a warning for each value
     /// that they replace by another one.
     fn add(&mut self, level: &Level) -> Vec<WarningReport> {
-        let stated = |value: &Json| Stated {
+        let entry = |pointer: &str, value: &Json| Entry {
             value: value.clone(),
-            file: level.file.clone(),
+            file: level.provenance.get(pointer).unwrap_or(&level.file).clone(),
         };
         let resolved = &level.resolved;
-        let mut replaced: Vec<(String, Stated, &Json)> = Vec::new();
-        for path in runner_paths() {
-            let value = path
-                .iter()
-                .try_fold(&resolved["runner"], |block, step| block.get(step));
-            if let Some(value) = value {
-                let name = format!("runner.{}", path.join("."));
-                let earlier = self.runner.insert(path, stated(value));
-                replaced.extend(earlier.map(|earlier| (name, earlier, value)));
+        let secrets = resolved["secrets"].as_object().into_iter().flatten();
+        let secrets = secrets.map(|(variable, _)| vec!["secrets".to_owned(), variable.clone()]);
+        let mut warnings = Vec::new();
+        for path in runner_paths().chain(secrets) {
+            let Some(value) = path.iter().try_fold(resolved, |map, step| map.get(step)) else {
+                continue;
+            };
+            let later = entry(&pointer(&path), value);
+            if let Some(earlier) = self.entries.get(&path)
+                && earlier.value != later.value
+            {
+                let name = path.join(".");
+                let files = [&earlier.file, &later.file].map(|file| escape(file.as_bytes()));
+                let message = format!(
+                    "`{name}` has different values in {}: the later reference wins",
+                    files.join(" and ")
+                );
+                warnings.push(WarningReport::new("workspaces_disagree", message));
+            }
+            self.entries.insert(path, later);
+        }
+        let hosts = level.resolved.pointer(HOSTS).and_then(Json::as_array);
+        for (index, host) in hosts.into_iter().flatten().enumerate() {
+            if !self.hosts.iter().any(|known| known.value == *host) {
+                self.hosts.push(entry(&format!("{HOSTS}/{index}"), host));
             }
         }
-        for (variable, value) in resolved["secrets"].as_object().into_iter().flatten() {
-            let earlier = self.secrets.insert(variable.clone(), stated(value));
-            replaced.extend(earlier.map(|earlier| (format!("secrets.{variable}"), earlier, value)));
-        }
-        for host in resolved["network"]["egress"]
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
-            if !self.egress.iter().any(|known| known.value == *host) {
-                self.egress.push(stated(host));
-            }
-        }
-        replaced.retain(|(_, earlier, value)| earlier.value != **value);
-        let later = shown(&level.file);
-        let warning = |(name, earlier, _): (String, Stated, &Json)| {
-            let first = shown(&earlier.file);
-            let message = format!(
-                "`{name}` has different values in {first} and {later}: the later reference wins"
-            );
-            WarningReport::new("workspaces_disagree", message)
-        };
-        replaced.into_iter().map(warning).collect()
+        warnings
     }
 
-    /// A variable has one source: that of the manifest's own sandbox wins.
+    /// Removes the secrets of the variables that the sandbox of `own` sets: a variable has one
+    /// source.
     fn remove_secrets_of_sandbox(&mut self, own: &Level) {
         let env = &own.resolved["sandbox"]["env"];
-        for list in [&env["passthrough"], &env["auth"]["state"]["env"]] {
-            for variable in list
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(Json::as_str)
-            {
-                self.secrets.remove(variable);
-            }
+        let lists = [&env["passthrough"], &env["auth"]["state"]["env"]];
+        let variables = lists.into_iter().filter_map(Json::as_array).flatten();
+        for variable in variables.filter_map(Json::as_str) {
+            let path = ["secrets", variable].map(str::to_owned);
+            self.entries.remove(&path[..]);
         }
     }
 
     fn refuse_contradiction(&self, own: &Level) -> Result<(), ManifestError> {
-        let run = match &own.resolved["run"] {
-            Json::String(text) => Run::Text(text.clone()),
-            other => match other.get("file").and_then(Json::as_str) {
-                Some(path) => Run::File(path.to_owned()),
-                None => return Ok(()),
-            },
-        };
-        let Some(stated) = self.runner.get(&["needs", "language"][..]) else {
+        let path = ["runner", "needs", "language"].map(str::to_owned);
+        let Some(entry) = self.entries.get(&path[..]) else {
             return Ok(());
         };
-        let language = match stated.value.as_str() {
-            Some("node") => Some(Language::Node),
-            Some("python") => Some(Language::Python),
-            _ => None,
-        };
-        let Some((language, program)) = contradiction(&run, language) else {
+        let language = Language::deserialize(&entry.value).ok();
+        let run = Run::from_json(&own.resolved["run"].to_string()).ok();
+        let Some((language, program)) = run.and_then(|run| contradiction(&run, language)) else {
             return Ok(());
         };
-        let decided_by = Some(shown(&stated.file));
         Err(ManifestError {
             file: own.file.clone(),
             place: None,
             pointer: Some("/run".to_owned()),
             problem: Box::new(Problem::NeedsContradictRun {
                 language,
-                decided_by,
+                decided_by: Some(escape(entry.file.as_bytes())),
                 program,
             }),
         })
@@ -254,9 +197,9 @@ impl Merged {
 
 fn not_inherited(workspace: &Level) -> impl Iterator<Item = WarningReport> {
     let keys = top_level_keys(Inheritance::Warned);
-    let stated = keys.filter(|key| workspace.resolved.get(key).is_some());
-    stated.map(|key| {
-        let file = shown(&workspace.file);
+    let present = keys.filter(|key| workspace.resolved.get(key).is_some());
+    present.map(|key| {
+        let file = escape(workspace.file.as_bytes());
         let message = format!(
             "`{key}` of {file} is not inherited: only runner, secrets and network.egress are"
         );
@@ -264,31 +207,10 @@ fn not_inherited(workspace: &Level) -> impl Iterator<Item = WarningReport> {
     })
 }
 
-fn shown(file: &str) -> String {
-    escape(file.as_bytes())
-}
-
-/// The JSON Pointer of `steps`, not shortened: it is data, not a message.
-fn pointer(steps: &[&str]) -> String {
-    let escaped = steps.iter().map(|step| escape_pointer_step(step));
+/// The JSON Pointer of `path`, not shortened: it is data, not a message.
+fn pointer(path: &[String]) -> String {
+    let escaped = path.iter().map(|step| escape_pointer_step(step));
     escaped.map(|step| format!("/{step}")).collect()
-}
-
-fn insert(block: &mut Map<String, Json>, path: &[&str], value: Json) {
-    match path {
-        [name] => {
-            block.insert((*name).to_owned(), value);
-        }
-        [group, name] => {
-            let group = block
-                .entry((*group).to_owned())
-                .or_insert_with(|| Json::Object(Map::new()));
-            if let Some(group) = group.as_object_mut() {
-                group.insert((*name).to_owned(), value);
-            }
-        }
-        _ => (),
-    }
 }
 
 #[cfg(test)]
@@ -306,6 +228,17 @@ mod tests {
         Level {
             file: file.to_owned(),
             resolved: resolved(&root, &manifest, &blocks),
+            provenance: BTreeMap::new(),
+        }
+    }
+
+    /// The level of a workspace that inherits from `deep`.
+    fn middle(text: &str, deep: Level) -> Level {
+        let inherited = inherit(level("middle", text), &[deep]).expect("merged");
+        Level {
+            file: "middle".to_owned(),
+            resolved: inherited.manifest,
+            provenance: inherited.provenance,
         }
     }
 
@@ -475,27 +408,19 @@ mod tests {
     }
 
     #[test]
-    fn an_inherited_value_of_a_workspace_is_traced_to_its_file() {
+    fn an_inherited_value_of_a_workspace_has_the_file_that_states_it() {
         let deep = level(
             "deep",
             "runner: {engine: sandbox}\nnetwork: {egress: [d.example]}\n",
         );
-        let middle = level(
-            "middle",
-            "runner: {image: i}\nnetwork: {egress: [m.example]}\n",
-        );
-        let other = level("other", "network: {egress: [o.example]}\n");
-        let middle = inherit(middle, &[deep]).expect("merged");
         let levels = [
-            other,
-            Level {
-                file: "middle".to_owned(),
-                resolved: middle.manifest,
-            },
+            level(
+                "other",
+                "runner: {engine: subprocess}\nnetwork: {egress: [o.example]}\n",
+            ),
+            middle("runner: {image: i}\nnetwork: {egress: [m.example]}\n", deep),
         ];
-        let own = level("own", "run: x\n");
-        let mut inherited = inherit(own, &levels).expect("merged");
-        inherited.trace(&levels[1], &middle.provenance);
+        let inherited = inherit(level("own", "run: x\n"), &levels).expect("merged");
         assert_eq!(
             merged_values(&inherited),
             [
@@ -506,6 +431,13 @@ mod tests {
                 r#"/runner/image="i" < middle"#,
             ]
         );
+        let message = &inherited.warnings[0].message;
+        assert!(message.contains("in other and deep"), "{message}");
+        let deep = level("deep", "runner: {needs: {language: node}}\n");
+        let levels = [middle("runner: {image: i}\n", deep)];
+        let error = inherit(level("own", "run: tool.py\n"), &levels).expect_err("contradiction");
+        let message = error.to_string();
+        assert!(message.contains("node, as deep says"), "{message}");
     }
 
     #[test]

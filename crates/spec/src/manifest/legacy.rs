@@ -1,4 +1,4 @@
-//! Older manifests: `entry`, and the all-in-one `runtime` block (AIP-17).
+//! The older `runtime` block (AIP-17), which also has what is now outside of `runner`.
 
 use serde_json::{Value as Json, json};
 
@@ -24,8 +24,8 @@ pub(crate) struct LegacyRuntime {
     pub(crate) output_files: Vec<FileEntry>,
 }
 
-/// The keys of the block. `timeout_ms` is the spelling of AIP-17; `timeout_ms_max` matches
-/// `cpu_ms_max` and `memory_mb_max`.
+/// The keys of the block. AIP-17 writes `timeout_ms`; `timeout_ms_max` is accepted because the other
+/// limits are `cpu_ms_max` and `memory_mb_max`.
 pub(super) const FIELDS: [Field<LegacyRuntime>; 9] = [
     Field::new(
         "mode",
@@ -37,10 +37,10 @@ pub(super) const FIELDS: [Field<LegacyRuntime>; 9] = [
     ),
     Field::new(
         "resources",
-        "Limits in the spelling of the first drafts.",
+        RESOURCES_DESCRIPTION,
         Kind::Map(
             || keys(&RESOURCES),
-            || object("Limits in the spelling of the first drafts.", &RESOURCES),
+            || object(RESOURCES_DESCRIPTION, &RESOURCES),
             |reader, node, legacy| reader.fields(node, &RESOURCES, legacy),
         ),
     ),
@@ -58,10 +58,10 @@ pub(super) const FIELDS: [Field<LegacyRuntime>; 9] = [
     ),
     Field::new(
         "fs",
-        "Files in and out.",
+        FILES_DESCRIPTION,
         Kind::Map(
             || keys(&FILES),
-            || object("Files in and out.", &FILES),
+            || object(FILES_DESCRIPTION, &FILES),
             |reader, node, legacy| reader.fields(node, &FILES, legacy),
         ),
     ),
@@ -82,12 +82,14 @@ pub(super) const FIELDS: [Field<LegacyRuntime>; 9] = [
     limit("timeout_ms_max", Limit::WallTime, "runtime.timeout_ms_max"),
 ];
 
+const RESOURCES_DESCRIPTION: &str = "Limits in the spelling of the first drafts.";
 const RESOURCES: [Field<LegacyRuntime>; 3] = [
     limit("timeoutMs", Limit::WallTime, "runtime.resources.timeoutMs"),
     limit("memoryMb", Limit::Memory, "runtime.resources.memoryMb"),
     limit("cpuMs", Limit::CpuTime, "runtime.resources.cpuMs"),
 ];
 
+const FILES_DESCRIPTION: &str = "Files in and out.";
 const FILES: [Field<LegacyRuntime>; 2] = [
     Field::new(
         "read",
@@ -113,7 +115,7 @@ const FILES: [Field<LegacyRuntime>; 2] = [
     ),
 ];
 
-/// Pairs of keys for one limit: flat, and in `resources`. They exclude each other.
+/// Pairs of keys for the same limit, in the block and in its `resources`. They exclude each other.
 const SAME_LIMIT: [(&str, &str); 4] = [
     ("timeout_ms", "timeoutMs"),
     ("timeout_ms_max", "timeoutMs"),
@@ -139,8 +141,9 @@ pub(crate) fn schema() -> Json {
         let resources = json!({"required": [inner]});
         json!({"required": [flat, "resources"], "properties": {"resources": resources}})
     }));
-    let about = "The older `runtime`, which had everything. Translated, with a warning.";
-    let mut schema = object(about, &FIELDS);
+    let description = "The older `runtime`, which also has secrets, network and files. Translated, \
+                       with a warning.";
+    let mut schema = object(description, &FIELDS);
     schema["not"] = json!({"anyOf": excluded});
     schema["deprecated"] = json!(true);
     schema["minProperties"] = json!(1);
@@ -174,7 +177,7 @@ pub(crate) fn is_legacy(node: &Node) -> bool {
     node.get("engine").is_none() && FIELDS.iter().any(|field| node.get(field.key).is_some())
 }
 
-/// Reads a `runtime` block of the old shape.
+/// Reads the older `runtime` block.
 pub(crate) fn read<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
@@ -193,15 +196,14 @@ pub(crate) fn read<'document>(
         reader.note(reader.key_error(node, key, problem));
     }
     for (flat, inner) in SAME_LIMIT {
-        let resources = node.entry("resources");
-        if let (Some((key, resources)), Some(_)) = (resources, node.get(flat))
-            && resources.get(inner).is_some()
+        if let (Some(resources), Some(_)) = (node.get("resources"), node.get(flat))
+            && let Some((key, _)) = resources.entry(inner)
         {
             let problem = Problem::Conflict {
                 one: flat,
-                other: "resources",
+                other: inner,
             };
-            reader.note(reader.key_error(node, key, problem));
+            reader.note(reader.key_error(resources, key, problem));
         }
     }
     let mut legacy = LegacyRuntime::default();
@@ -210,7 +212,7 @@ pub(crate) fn read<'document>(
     Ok(legacy)
 }
 
-/// `sandbox` of the older block is the current `subprocess`.
+/// Reads `mode`. Its `sandbox` is the current `subprocess`.
 fn read_mode<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
@@ -238,8 +240,9 @@ fn read_fs<'document>(
     let Value::List(items) = &node.value else {
         return read_files(reader, node, distinct_paths);
     };
+    let pointer = reader.pointer(node);
     let mut files: Vec<FileEntry> = Vec::new();
-    for item in items {
+    for (index, item) in items.iter().enumerate() {
         if matches!(&item.value, Value::Text(text) if is_folder_or_pattern(text)) {
             reader.warn(
                 "runtime_path_ignored",
@@ -269,7 +272,7 @@ fn read_fs<'document>(
             required: false,
             mode: None,
             content_type: None,
-            source: reader.pointer(item),
+            source: format!("{pointer}/{index}"),
         });
     }
     Ok(files)

@@ -12,6 +12,7 @@ mod cross_checks;
 pub(crate) mod fields;
 mod findings;
 mod inherit;
+mod io_document;
 pub(crate) mod legacy;
 pub(crate) mod network;
 mod problem;
@@ -33,6 +34,7 @@ pub use commits::SourceCommit;
 pub(crate) use cross_checks::IO_KEYS;
 pub use findings::ERRORS_MAX;
 pub use inherit::{Inherited, Level, inherit};
+pub use io_document::parse_io;
 pub use network::EgressRequest;
 pub(crate) use problem::did_you_mean;
 pub use problem::{ManifestError, Problem};
@@ -46,14 +48,14 @@ pub use secrets::{SecretReference, SecretRequest};
 pub use workspace_sources::WorkspaceSource;
 
 use crate::code_block::CodeSource;
-use crate::document::{self, Key, Node, Value};
+use crate::document::{self, Node};
 use crate::inventory::{Consumer, Inventory};
 use crate::io::IoBlocks;
 use crate::limits::Limit;
 use crate::report::WarningReport;
 use crate::run_form::Run;
 use crate::runner_block::RunnerBlock;
-use crate::sandbox_block::{MountRequest, SandboxBlock};
+use crate::sandbox_block::{MountRequest, SANDBOX_AUTH, SandboxBlock};
 
 /// Warnings that `--strict` turns into refusals.
 pub const STRICT_REFUSES: [&str; 2] = ["config_missing", "unspecified_key"];
@@ -136,6 +138,8 @@ pub struct Manifest {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {
     pub manifest: Option<Manifest>,
+    /// Those of the manifest, also if it has errors.
+    pub warnings: Vec<WarningReport>,
     /// In the order of the text: at most [`ERRORS_MAX`], and one more that counts the rest.
     pub errors: Vec<ManifestError>,
 }
@@ -144,44 +148,18 @@ pub struct Parsed {
 /// errors.
 #[must_use]
 pub fn parse_with(root: &Node, file_name: &str, blocks: &BlockDocuments) -> Parsed {
-    let (manifest, errors) = read(root, file_name, blocks);
+    let mut reader = reader::Reader::with_blocks(file_name, root, blocks);
+    let manifest = top_level::read(&mut reader);
+    parsed(manifest, &reader)
+}
+
+fn parsed(manifest: Manifest, reader: &reader::Reader<'_>) -> Parsed {
+    let errors = reader.errors();
     Parsed {
+        warnings: manifest.warnings.clone(),
         manifest: errors.is_empty().then_some(manifest),
         errors,
     }
-}
-
-/// The keys of an IO.md: the four blocks of AIP-16, and the keys that identify the document.
-const IO_DOCUMENT_KEYS: [&str; 9] = [
-    "inputs",
-    "outputs",
-    "inputsFiles",
-    "outputsFiles",
-    "schema",
-    "id",
-    "version",
-    "name",
-    "description",
-];
-
-/// Reads an IO.md, a document with only the blocks of AIP-16. `file_name` is used in errors.
-#[must_use]
-pub fn parse_io(root: &Node, file_name: &str) -> Parsed {
-    let Value::Map(entries) = &root.value else {
-        return parse_with(root, file_name, BlockDocuments::EMPTY);
-    };
-    let is_known = |entry: &&(Key, Node)| IO_DOCUMENT_KEYS.contains(&entry.0.name.as_str());
-    let mut blocks = root.clone();
-    blocks.value = Value::Map(entries.iter().filter(is_known).cloned().collect());
-    let mut parsed = parse_with(&blocks, file_name, BlockDocuments::EMPTY);
-    let reader = reader::Reader::with_blocks(file_name, root, BlockDocuments::EMPTY);
-    let unknown = entries.iter().filter(|entry| !is_known(entry));
-    let unknown = unknown.map(|(key, _)| reader.unknown_key(root, key, &IO_DOCUMENT_KEYS, None));
-    parsed.errors.splice(0..0, unknown);
-    if !parsed.errors.is_empty() {
-        parsed.manifest = None;
-    }
-    parsed
 }
 
 /// Parses a manifest without external blocks. `file_name` is used in errors.
@@ -191,17 +169,9 @@ pub fn parse_io(root: &Node, file_name: &str) -> Parsed {
 pub fn parse(text: &[u8], format: Format, file_name: &str) -> Result<Manifest, ManifestError> {
     let root = document::parse(text, format)
         .map_err(|error| ManifestError::of_document(file_name, error))?;
-    let (manifest, errors) = read(&root, file_name, BlockDocuments::EMPTY);
-    match errors.into_iter().next() {
-        Some(first) => Err(first),
-        None => Ok(manifest),
-    }
-}
-
-fn read(root: &Node, file: &str, blocks: &BlockDocuments) -> (Manifest, Vec<ManifestError>) {
-    let mut reader = reader::Reader::with_blocks(file, root, blocks);
+    let mut reader = reader::Reader::with_blocks(file_name, &root, BlockDocuments::EMPTY);
     let manifest = top_level::read(&mut reader);
-    (manifest, reader.errors())
+    reader.errors().into_iter().next().map_or(Ok(manifest), Err)
 }
 
 /// The default manifest, for bundles without one.
@@ -221,10 +191,11 @@ impl Manifest {
         }
     }
 
-    /// The same manifest, with the requests of `secrets: {ref: …}` made as `who`.
+    /// The same manifest, with the requests of `secrets: {ref: …}` and of `sandbox.env.auth` made as `who`.
     #[must_use]
     pub fn requesting_as(&self, who: &Consumer) -> Self {
         let mut manifest = self.clone();
+        manifest.look_up_variables(who);
         if self.inventories.iter().any(|one| one.is_requested) {
             manifest
                 .secrets
@@ -232,6 +203,17 @@ impl Manifest {
             manifest.request_from_inventories(who);
         }
         manifest
+    }
+
+    /// Sets the slugs of the variables of `sandbox.env.auth` for `who`.
+    pub(crate) fn look_up_variables(&mut self, who: &Consumer) {
+        for request in &mut self.secrets {
+            let mut inventories = self.inventories.iter();
+            let entry = inventories.find_map(|one| one.entry_of_variable(&request.variable, who));
+            if let Some(entry) = entry.filter(|_| request.source == SANDBOX_AUTH) {
+                request.reference = SecretReference::Vault(entry.slug.clone());
+            }
+        }
     }
 
     /// Adds the requests of `secrets: {ref: …}`, made as `who`. A variable of the sandbox keeps its
@@ -265,9 +247,6 @@ impl Manifest {
     /// # Errors
     /// The first of [`Manifest::refusals`].
     pub fn check_executable(&self) -> Result<(), ManifestError> {
-        match self.refusals.first() {
-            Some(refusal) => Err(refusal.clone()),
-            None => Ok(()),
-        }
+        self.refusals.first().cloned().map_or(Ok(()), Err)
     }
 }

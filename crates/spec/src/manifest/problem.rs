@@ -7,7 +7,7 @@ use crate::units::limit;
 
 /// Why a manifest is refused or cannot run on this host, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}", self.written())]
+#[error("{}{problem}", position(.file, *.place, .pointer.as_deref()))]
 pub struct ManifestError {
     pub file: String,
     pub place: Option<Place>,
@@ -16,21 +16,6 @@ pub struct ManifestError {
 }
 
 impl ManifestError {
-    fn written(&self) -> String {
-        let place = self
-            .place
-            .map_or_else(String::new, |place| format!(":{place}"));
-        let pointer = match self.pointer.as_deref() {
-            None | Some("") => String::new(),
-            Some(pointer) => format!(" at {pointer}"),
-        };
-        format!(
-            "{}{place}{pointer}: {}",
-            escape(self.file.as_bytes()),
-            self.problem
-        )
-    }
-
     /// Stable name of the problem.
     #[must_use]
     pub const fn code(&self) -> &'static str {
@@ -63,7 +48,7 @@ pub enum Problem {
     UnknownKey {
         key: String,
         known: Vec<&'static str>,
-        near: Option<String>,
+        hint: Option<String>,
     },
     #[error("found {found}, expected {expected}")]
     WrongType {
@@ -169,7 +154,7 @@ pub enum Problem {
         message: String,
         hint: Option<String>,
     },
-    #[error("{more} more errors are not listed")]
+    #[error("{} not listed", crate::units::count(*more, "more error"))]
     More { more: usize },
 }
 
@@ -220,14 +205,13 @@ impl Problem {
         let text = match self {
             Self::Document(problem) => problem.hint()?,
             Self::UnknownKey {
-                near: Some(near), ..
-            } => return Some(near.clone()),
+                hint: Some(hint), ..
+            } => return Some(hint.clone()),
             Self::UnknownKey { known, .. } if known.len() > KEYS_NAMED_MAX => {
                 "`runner schema manifest` lists them"
             }
             Self::UnknownKey { .. } => return None,
-            Self::WrongType { hint, .. } => return hint.clone(),
-            Self::NotRunnable { hint, .. } => return hint.clone(),
+            Self::WrongType { hint, .. } | Self::NotRunnable { hint, .. } => return hint.clone(),
             Self::UnknownValue { near, .. } => return near.map(did_you_mean),
             Self::OutOfRange { .. } | Self::MissingKey { .. } | Self::Duplicate { .. } => {
                 return None;
@@ -238,7 +222,9 @@ impl Problem {
             Self::PathRefused { .. } => "write a path below the folder, such as `data/in.csv`",
             Self::FileKeyRefused { .. } => "use a plain name such as `report.csv`",
             Self::Token(error) => return error.hint(),
-            Self::TokenId { .. } => "set `id` to a name without `/`",
+            Self::TokenId { .. } => {
+                "set `id` to a single path segment: no `/`, not `.` or `..`, at most 255 bytes"
+            }
             Self::Egress { .. } => "write `host`, `host:port` or `*.host`",
             Self::Run(error) => return error.hint(),
             Self::RefUnresolvable { tried: None, .. } => {
@@ -277,6 +263,18 @@ impl Problem {
         };
         Some(text.to_owned())
     }
+}
+
+/// The start of a message about a file: `FILE:LINE:COLUMN at POINTER: `.
+pub(super) fn position(file: &str, place: Option<Place>, pointer: Option<&str>) -> String {
+    let mut position = escape(file.as_bytes());
+    if let Some(place) = place {
+        position += &format!(":{place}");
+    }
+    if let Some(pointer) = pointer.filter(|pointer| !pointer.is_empty()) {
+        position += &format!(" at {pointer}");
+    }
+    position + ": "
 }
 
 pub(crate) fn did_you_mean(near: &str) -> String {

@@ -10,8 +10,8 @@ use crate::manifest::blocks::{
     BlockDocuments, BlockForm, BlockReference, Lookup, auth_reference, reference_of,
     refuse_path_signs,
 };
-use crate::manifest::findings::Findings;
-use crate::manifest::problem::did_you_mean;
+use crate::manifest::findings::{Findings, Position};
+use crate::manifest::problem::{did_you_mean, position};
 use crate::manifest::{ManifestError, Problem};
 use crate::path::{PathError, RelPath};
 use crate::report::WarningReport;
@@ -90,16 +90,17 @@ impl<'document> Reader<'document> {
 
     /// The noted errors, in the order of the text.
     pub(crate) fn errors(&self) -> Vec<ManifestError> {
-        let order = |file: &str| self.references().position(|(_, named)| named == file);
-        let place = |error: &ManifestError| match order(&error.file) {
+        let position_of = |error: &ManifestError| {
             // Errors of another document are sorted by the place of its reference.
-            Some(index) => {
-                let reference = self.references().nth(index).map(|(place, _)| place);
-                (reference, 1, error.place)
+            let mut references = self.references();
+            let reference = references.find(|(_, file)| *file == error.file);
+            Position {
+                place: reference.map_or(error.place, |(place, _)| Some(place)),
+                is_in_other_document: reference.is_some(),
+                place_in_other_document: reference.and(error.place),
             }
-            None => (error.place, 0, None),
         };
-        self.findings.take().sorted(self.file, place)
+        self.findings.take().sorted(self.file, position_of)
     }
 
     fn references(&self) -> impl Iterator<Item = (Place, &'document str)> {
@@ -142,8 +143,8 @@ impl<'document> Reader<'document> {
         error_at(file, key.place, pointer, problem)
     }
 
-    /// The file and pointer of an error. Errors that are only counted get no pointer: each costs a
-    /// search of the document.
+    /// The file and pointer of an error. Errors that are only counted get no pointer and no hint:
+    /// each pointer costs a search of the document.
     fn error_location(&self, node: &Node) -> (&'document str, Option<String>) {
         if self.findings.borrow().is_full() {
             return (self.file, None);
@@ -154,7 +155,8 @@ impl<'document> Reader<'document> {
 
     pub(crate) fn warn(&mut self, code: &str, node: &Node, message: &str) {
         let (file, pointer) = self.locate(node);
-        let text = format!("{file}:{} at {pointer}: {message}", node.place);
+        let position = position(file, Some(node.place), Some(&pointer));
+        let text = format!("{position}{message}");
         self.warnings.push(WarningReport::new(code, text));
     }
 
@@ -168,15 +170,16 @@ impl<'document> Reader<'document> {
     }
 
     pub(crate) fn wrong_type(&self, node: &Node, expected: &str) -> ManifestError {
-        let hint = advice::hint_for_type(node, expected, &self.pointer(node));
-        self.error(
-            node,
-            Problem::WrongType {
-                found: describe(node),
-                expected: expected.to_owned(),
-                hint,
-            },
-        )
+        let (file, pointer) = self.error_location(node);
+        let hint = pointer
+            .as_deref()
+            .and_then(|pointer| advice::hint_for_type(node, expected, pointer));
+        let problem = Problem::WrongType {
+            found: describe(node),
+            expected: expected.to_owned(),
+            hint,
+        };
+        error_at(file, node.place, pointer, problem)
     }
 
     pub(crate) fn map(&self, node: &'document Node) -> Result<Entries<'document>, ManifestError> {
@@ -215,14 +218,14 @@ impl<'document> Reader<'document> {
             }
             nearest(&key.name, known.iter().copied()).map(did_you_mean)
         };
-        let near = match advice {
+        let hint = match advice {
             Some(advice) => Some(advice.to_owned()),
             None => advice::block_of(&key.name, known).or_else(similar),
         };
         let problem = Problem::UnknownKey {
             key: excerpt(&key.name),
             known: known.to_vec(),
-            near,
+            hint,
         };
         self.key_error(map, key, problem)
     }
@@ -297,9 +300,7 @@ impl<'document> Reader<'document> {
                 Problem::UnknownValue {
                     found: excerpt(text),
                     expected: words.iter().map(|(word, _)| *word).collect(),
-                    near: nearest(text, words.iter().map(|(word, _)| *word))
-                        .and_then(|near| words.iter().find(|(word, _)| *word == near))
-                        .map(|(word, _)| *word),
+                    near: nearest(text, words.iter().map(|(word, _)| *word)),
                 },
             )),
         }

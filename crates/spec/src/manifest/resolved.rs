@@ -15,8 +15,8 @@ use crate::manifest::{
 };
 use crate::provider::{ProviderEntry, REGISTRY};
 use crate::run_form::{Run, RunForm};
-use crate::runner_block::{self, Engine};
-use crate::sandbox_block;
+use crate::runner_block;
+use crate::sandbox_block::{self, SANDBOX_AUTH};
 
 /// Writes the resolved form of `manifest`, which was read from `root` and `blocks` without errors.
 ///
@@ -107,10 +107,10 @@ fn runner(root: &Node, manifest: &Manifest, blocks: &BlockDocuments) -> Option<J
 fn legacy_runner(node: &Node, manifest: &Manifest) -> Option<Json> {
     let mut block = Map::new();
     if node.get("mode").is_some() {
-        let engine = match manifest.runner.engine {
-            Engine::Subprocess if manifest.runner.downgraded => "in-process",
-            Engine::Subprocess => "subprocess",
-            Engine::Sandbox => "sandbox",
+        let engine = if manifest.runner.downgraded {
+            runner_block::IN_PROCESS
+        } else {
+            manifest.runner.engine.name()
         };
         block.insert("engine".to_owned(), json!(engine));
     }
@@ -159,7 +159,7 @@ fn secrets(manifest: &Manifest) -> Option<Json> {
 /// reading it needs no inventory.
 fn stays_in_sandbox(request: &SecretRequest) -> bool {
     let by_name = SecretReference::Vault(slug_of_variable(&request.variable));
-    request.source == "sandbox.env.auth" && request.reference == by_name
+    request.source == SANDBOX_AUTH && request.reference == by_name
 }
 
 fn sandbox(node: &Node, manifest: &Manifest) -> Json {
@@ -250,7 +250,9 @@ mod tests {
     }
 
     fn read(root: &Node, blocks: &BlockDocuments) -> Manifest {
-        let Parsed { manifest, errors } = parse_with(root, "m.yaml", blocks);
+        let Parsed {
+            manifest, errors, ..
+        } = parse_with(root, "m.yaml", blocks);
         assert_eq!(errors, []);
         manifest.expect("a manifest")
     }

@@ -6,7 +6,7 @@ use crate::document::{Format, Node, Value, excerpt, parse};
 use crate::manifest::reader::{Reader, describe};
 use crate::manifest::schema::{described, form, reference};
 use crate::manifest::{BlockDocuments, ManifestError, Problem};
-use crate::run_form::{Run, RunError, RunForm, TextForm, text_form};
+use crate::run_form::{Run, RunError, RunForm};
 use crate::runner_block::Language;
 
 /// The schema of `run`.
@@ -177,21 +177,10 @@ pub(crate) fn contradiction(
     run: &Run,
     language: Option<Language>,
 ) -> Option<(&'static str, String)> {
-    let path = match run {
-        Run::File(path) => path,
-        Run::Text(path) if text_form(path) == TextForm::Path => path,
-        _ => return None,
+    let (Run::File(path) | Run::Text(path)) = run else {
+        return None;
     };
-    let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
-    let of_file = match extension {
-        "ts" | "tsx" | "mts" | "js" | "mjs" | "cjs" => Language::Node,
-        "py" => Language::Python,
-        _ => return None,
-    };
-    let named = match language {
-        Some(Language::Node) => "node",
-        Some(Language::Python) => "python",
-        Some(Language::Multi) | None => return None,
-    };
-    (language != Some(of_file)).then(|| (named, excerpt(path)))
+    let of_file = run.language()?;
+    let named = language.filter(|named| *named != Language::Multi && *named != of_file)?;
+    Some((named.name(), excerpt(path)))
 }

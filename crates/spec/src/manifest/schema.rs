@@ -187,12 +187,12 @@ fn text(name: &str) -> Json {
             pattern(
                 "An absolute path inside, without `..`, `.` and empty segments; not at or below \
                  /proc /dev /sys /usr /bin /sbin /lib* /etc /runner, and not / /bundle /scratch \
-                 /tmp themselves.",
-                r"^(?!/(?:proc|dev|sys|usr|bin|sbin|etc|runner)(?:/|$))(?!/lib)(?!/(?:bundle|scratch|tmp)$)(?:/(?!\.{1,2}(?:/|$))[^/\x00]{1,255})+$",
+                 /tmp /home /home/runner themselves.",
+                r"^(?!/(?:proc|dev|sys|usr|bin|sbin|etc|runner)(?:/|$))(?!/lib)(?!/(?:bundle|scratch|tmp|home(?:/runner)?)$)(?:/(?!\.{1,2}(?:/|$))[^/\x00]{1,255})+$",
             ),
             json!({"maxLength": 4096}),
         ),
-        _ => merged(
+        "egressRule" => merged(
             pattern(
                 "`host`, `host:port`, `*.host` (one or more labels, not the host itself), or an \
                  IP address. No URL, no range, no bare `*`.",
@@ -200,6 +200,7 @@ fn text(name: &str) -> Json {
             ),
             json!({"maxLength": 262}),
         ),
+        _ => unreachable!("no definition has the name {name}"),
     }
 }
 
@@ -290,5 +291,5 @@ pub(crate) fn whole_number(most: u64) -> Json {
 
 /// The value of the key of `limit`.
 pub(crate) fn limit(limit: Limit) -> Json {
-    whole_number(limit.row().key.map_or(0, |key| key.most))
+    whole_number(limit.row().key.map_or(0, |key| key.max))
 }

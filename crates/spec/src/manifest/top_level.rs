@@ -368,6 +368,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Manifest {
     }
     manifest.inventories = std::mem::take(&mut reader.inventories);
     manifest.inventories.extend(read_carried(reader, root));
+    manifest.look_up_variables(&manifest.consumer());
     request_inventory(reader, root, &mut manifest);
     cross_checks::check(reader, root, &manifest);
     manifest.commits = commits::read(root);
@@ -487,7 +488,8 @@ fn read_approval<'document>(
             })
     });
     if !policy {
-        reader.word(node, &[("auto", ()), ("always", ()), ("on-mutate", ())])?;
+        let words = ["auto", "always", "on-mutate", "policy:NAME"];
+        reader.word(node, &words.map(|word| (word, ())))?;
     }
     Ok((text != "auto").then(|| Restriction {
         source: "approval",

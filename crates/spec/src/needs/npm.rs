@@ -5,7 +5,10 @@
 
 use std::cmp::Ordering;
 
-use crate::needs::NeedError;
+use crate::needs::{NeedError, parse_number as number};
+
+/// As in npm: the largest integer that JavaScript represents exactly.
+const NUMBER_MAX: u64 = (1 << 53) - 1;
 
 /// A package and its accepted versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +22,7 @@ pub struct Requirement {
 struct Range {
     lowest: Option<Version>,
     below: Option<Version>,
-    /// Highest accepted version if `below` would exclude it.
+    /// Inclusive upper bound, of `=` and `<=`.
     highest: Option<Version>,
 }
 
@@ -49,7 +52,7 @@ impl Requirement {
             return Err(NeedError::Name);
         }
         let ranges = match written {
-            "" | "*" | "x" | "latest" => Vec::new(),
+            "" | "latest" => Vec::new(),
             _ => written
                 .split("||")
                 .map(|range| Range::parse(range).ok_or(NeedError::Version))
@@ -61,22 +64,21 @@ impl Requirement {
         })
     }
 
-    /// Whether `version` matches. A prerelease matches only if a bound of the range is a prerelease
-    /// of the same version.
+    /// Whether `version` matches. A prerelease matches a range only if a bound of the range is a
+    /// prerelease with the same three numbers. A need without range, or with `latest`, accepts every
+    /// version.
     #[must_use]
     pub fn accepts(&self, version: &str) -> bool {
         Version::parse(version).is_some_and(|version| {
             self.ranges.is_empty() || self.ranges.iter().any(|range| range.contains(&version))
         })
     }
-}
 
-impl Requirement {
-    /// Whether the installed `NAME` or `NAME@VERSION` matches. A package without a version always
-    /// matches by name.
+    /// Whether the installed `NAME` or `NAME@VERSION` matches. A package without a version matches by
+    /// its name.
     #[must_use]
-    pub(crate) fn is_met_by(&self, had: &str) -> bool {
-        let Some(rest) = had.strip_prefix(&self.name) else {
+    pub(crate) fn is_met_by(&self, installed: &str) -> bool {
+        let Some(rest) = installed.strip_prefix(&self.name) else {
             return false;
         };
         let version = rest.strip_prefix('@');
@@ -84,7 +86,7 @@ impl Requirement {
     }
 }
 
-/// One path segment by npm's naming rules: never `..`, never hidden.
+/// Whether `part` is a path segment by npm's naming rules: neither `..` nor hidden.
 fn is_name(part: &str) -> bool {
     !part.is_empty()
         && !part.starts_with(['.', '_'])
@@ -93,7 +95,7 @@ fn is_name(part: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~'))
 }
 
-/// A version with missing or `x` parts at the end.
+/// A version whose last numbers may be missing, `x` or `*`.
 struct Partial {
     numbers: Vec<u64>,
     prerelease: Vec<String>,
@@ -163,7 +165,7 @@ impl Partial {
         };
         let mut read = Vec::new();
         let parts: Vec<&str> = numbers.split('.').collect();
-        if 3 < parts.len() {
+        if parts.len() > 3 {
             return None;
         }
         for (index, part) in parts.iter().enumerate() {
@@ -176,7 +178,7 @@ impl Partial {
                 }
                 break;
             }
-            read.push(number(part)?);
+            read.push(number(part).filter(|number| *number <= NUMBER_MAX)?);
         }
         let wellformed = prerelease.iter().all(|part| {
             !part.is_empty()
@@ -201,33 +203,34 @@ impl Partial {
         }
     }
 
-    /// The first version above all that match; `None`: all versions match.
+    /// The lowest version above all that start with these numbers; `None` without numbers.
     fn next(&self) -> Option<Version> {
-        self.raised(self.numbers.len().checked_sub(1)?)
+        Some(self.raised(self.numbers.len().checked_sub(1)?))
     }
 
-    /// `~`: the next minor version, or the next major version if only that is stated.
+    /// Upper bound of `~`: the next minor version, or the next major version if only the major number
+    /// is given.
     fn next_by_tilde(&self) -> Option<Version> {
-        self.raised(self.numbers.len().checked_sub(1)?.min(1))
+        Some(self.raised(self.numbers.len().checked_sub(1)?.min(1)))
     }
 
-    /// `^`: the numbers after the first nonzero one may grow.
+    /// Upper bound of `^`: the first nonzero number must stay; if all are zero, the last one.
     fn next_by_caret(&self) -> Option<Version> {
         let last = self.numbers.len().checked_sub(1)?;
         let first_set = self.numbers.iter().position(|number| *number != 0);
-        self.raised(first_set.unwrap_or(last))
+        Some(self.raised(first_set.unwrap_or(last)))
     }
 
-    fn raised(&self, index: usize) -> Option<Version> {
+    fn raised(&self, index: usize) -> Version {
         let mut numbers = [0; 3];
         for (number, known) in numbers.iter_mut().zip(&self.numbers).take(index + 1) {
             *number = *known;
         }
-        numbers[index] = numbers[index].checked_add(1)?;
-        Some(Version {
+        numbers[index] += 1;
+        Version {
             numbers,
             prerelease: Vec::new(),
-        })
+        }
     }
 }
 
@@ -239,7 +242,7 @@ impl Version {
 
     fn after(mut self) -> Self {
         if self.prerelease.is_empty() {
-            self.numbers[2] = self.numbers[2].saturating_add(1);
+            self.numbers[2] += 1;
         } else {
             // More fields sort later: `a` < `a.0`.
             self.prerelease.push("0".to_owned());
@@ -253,14 +256,14 @@ impl Version {
                 (true, true) => Ordering::Equal,
                 (true, false) => Ordering::Greater,
                 (false, true) => Ordering::Less,
-                (false, false) => order_of_prereleases(&self.prerelease, &other.prerelease),
+                (false, false) => compare_prereleases(&self.prerelease, &other.prerelease),
             }
         })
     }
 }
 
-fn order_of_prereleases(one: &[String], other: &[String]) -> Ordering {
-    for (left, right) in one.iter().zip(other) {
+fn compare_prereleases(left: &[String], right: &[String]) -> Ordering {
+    for (left, right) in left.iter().zip(right) {
         let order = match (number(left), number(right)) {
             (Some(left), Some(right)) => left.cmp(&right),
             (Some(_), None) => Ordering::Less,
@@ -271,12 +274,7 @@ fn order_of_prereleases(one: &[String], other: &[String]) -> Ordering {
             return order;
         }
     }
-    one.len().cmp(&other.len())
-}
-
-fn number(text: &str) -> Option<u64> {
-    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    plain.then(|| text.parse().ok()).flatten()
+    left.len().cmp(&right.len())
 }
 
 #[cfg(test)]
@@ -284,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_in_a_range_as_npm_says() {
+    fn versions_match_as_in_npm() {
         for (range, within, without) in [
             (
                 "1.2.3",
@@ -326,8 +324,9 @@ mod tests {
             ("1", &["1.9.9"], &["2.0.0"]),
             ("1.2.*", &["1.2.7"], &["1.3.0"]),
             ("1.x||>=3", &["1.5.0", "3.0.0"], &["2.0.0"]),
-            ("*", &["0.0.0", "7.0.0"], &["x", ""]),
-            ("latest", &["1.0.0"], &[]),
+            ("*", &["0.0.0", "7.0.0"], &["x", "", "1.0.0-a"]),
+            ("x", &["0.0.0"], &["1.0.0-a"]),
+            ("latest", &["1.0.0", "1.0.0-a"], &[]),
             (">*", &[], &["1.0.0", "0.0.0"]),
         ] {
             let requirement = Requirement::parse(&format!("pkg@{range}")).expect(range);
@@ -341,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_that_cannot_leave_its_folder() {
+    fn a_name_is_one_path_segment_or_two_with_a_scope() {
         for (need, name) in [
             ("stripe", "stripe"),
             ("stripe@", "stripe"),
@@ -363,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_not_understood_rather_than_guessed() {
+    fn unsupported_ranges_are_refused() {
         for range in [
             "next",
             "1.2.3.4",
@@ -375,6 +374,8 @@ mod tests {
             "1.2.3-",
             "-1",
             "99999999999999999999",
+            ">18446744073709551615",
+            "1.9007199254740992",
         ] {
             assert_eq!(
                 Requirement::parse(&format!("pkg@{range}")),

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::needs::NeedError;
+use crate::needs::{NeedError, parse_number as number};
 
 /// A package and its accepted versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ struct Version {
     epoch: u64,
     /// Without trailing zeros.
     release: Vec<u64>,
-    /// Count of numbers in the written release.
+    /// Number of components of the release, trailing zeros included.
     written: usize,
     /// `(kind, number)`, where kind is `a`, `b` or `r`.
     pre: Option<(char, u64)>,
@@ -73,15 +73,13 @@ impl Requirement {
         Version::parse(version)
             .is_some_and(|version| self.specifiers.iter().all(|one| one.accepts(&version)))
     }
-}
 
-impl Requirement {
-    /// Whether the installed `NAME` or `NAME==VERSION` matches. A package without a version always
-    /// matches by name.
+    /// Whether the installed `NAME` or `NAME==VERSION` matches. A package without a version matches by
+    /// its name.
     #[must_use]
-    pub(crate) fn is_met_by(&self, had: &str) -> bool {
-        let (name, version) = had.split_once("==").unzip();
-        normalised(name.unwrap_or(had)) == self.name
+    pub(crate) fn is_met_by(&self, installed: &str) -> bool {
+        let (name, version) = installed.split_once("==").unzip();
+        normalised(name.unwrap_or(installed)) == self.name
             && version.is_none_or(|version| self.accepts(version))
     }
 }
@@ -120,7 +118,8 @@ impl Specifier {
             None => (rest, false),
         };
         let version = Version::parse(version)?;
-        if operator == "~=" && version.written < 2 {
+        let has_suffix = version.is_prerelease() || version.post.is_some();
+        if operator == "~=" && version.written < 2 || prefix && has_suffix {
             return None;
         }
         Some(Self {
@@ -148,7 +147,7 @@ impl Specifier {
             // `<` excludes prereleases of its version, `>` post-releases.
             "<" => {
                 order == Ordering::Less
-                    && !(same_release && self.version.pre.is_none() && version.pre.is_some())
+                    && !(same_release && !self.version.is_prerelease() && version.is_prerelease())
             }
             _ => {
                 order == Ordering::Greater
@@ -177,7 +176,7 @@ impl Version {
             .map(number)
             .collect::<Option<Vec<u64>>>()?;
         let written = numbers.len();
-        while 1 < numbers.len() && numbers.last() == Some(&0) {
+        while numbers.len() > 1 && numbers.last() == Some(&0) {
             numbers.pop();
         }
         let mut version = Self {
@@ -189,7 +188,7 @@ impl Version {
             dev: None,
         };
         while !suffix.is_empty() {
-            let (kind, number, rest) = one_suffix(suffix)?;
+            let (kind, number, rest) = split_suffix(suffix)?;
             match kind {
                 'a' | 'b' | 'r' if version.pre.is_none() => version.pre = Some((kind, number)),
                 'p' if version.post.is_none() => version.post = Some(number),
@@ -199,6 +198,10 @@ impl Version {
             suffix = rest;
         }
         Some(version)
+    }
+
+    const fn is_prerelease(&self) -> bool {
+        self.pre.is_some() || self.dev.is_some()
     }
 
     fn starts_with(&self, other: &Self, count: usize) -> bool {
@@ -227,8 +230,8 @@ impl Version {
     }
 }
 
-fn one_suffix(text: &str) -> Option<(char, u64, &str)> {
-    const WORDS: [(&str, char); 11] = [
+fn split_suffix(text: &str) -> Option<(char, u64, &str)> {
+    const WORDS: [(&str, char); 12] = [
         ("alpha", 'a'),
         ("beta", 'b'),
         ("preview", 'r'),
@@ -240,10 +243,19 @@ fn one_suffix(text: &str) -> Option<(char, u64, &str)> {
         ("a", 'a'),
         ("b", 'b'),
         ("c", 'r'),
+        ("r", 'p'),
     ];
-    let text = text.trim_start_matches(['.', '-', '_']);
-    let (word, kind) = WORDS.into_iter().find(|(word, _)| text.starts_with(word))?;
-    let rest = text[word.len()..].trim_start_matches(['.', '-', '_']);
+    // `1.0-1` is short for `1.0.post1`.
+    let short = text
+        .strip_prefix('-')
+        .filter(|rest| rest.starts_with(|sign: char| sign.is_ascii_digit()));
+    let (kind, rest) = if let Some(rest) = short {
+        ('p', rest)
+    } else {
+        let text = text.trim_start_matches(['.', '-', '_']);
+        let (word, kind) = WORDS.into_iter().find(|(word, _)| text.starts_with(word))?;
+        (kind, text[word.len()..].trim_start_matches(['.', '-', '_']))
+    };
     let end = rest
         .find(|sign: char| !sign.is_ascii_digit())
         .unwrap_or(rest.len());
@@ -256,17 +268,12 @@ fn one_suffix(text: &str) -> Option<(char, u64, &str)> {
     Some((kind, value, rest))
 }
 
-fn number(text: &str) -> Option<u64> {
-    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    plain.then(|| text.parse().ok()).flatten()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_accepted_as_pip_says() {
+    fn versions_match_as_in_pip() {
         for (specifier, within, without) in [
             ("", &["1", "0.0.1"][..], &["x", ""][..]),
             (
@@ -277,7 +284,17 @@ mod tests {
             ("==1.2.*", &["1.2", "1.2.9", "1.2rc1"], &["1.3", "1.20"]),
             ("!=1.0", &["1.1"], &["1.0.0"]),
             ("!=1.0.*", &["1.1"], &["1.0.4"]),
-            (">=0.20,<1", &["0.20", "0.99"], &["0.19", "1.0", "1.0rc1"]),
+            (
+                ">=0.20,<1",
+                &["0.20", "0.99"],
+                &["0.19", "1.0", "1.0rc1", "1.0.dev1"],
+            ),
+            ("<1.0rc1", &["1.0b1", "1.0.dev1"], &["1.0rc1", "1.0"]),
+            (
+                "==1.0.post1",
+                &["1.0r1", "1.0-rev1", "1.0-1"],
+                &["1.0rc1", "1.0"],
+            ),
             ("<=1.0", &["1.0", "0.9"], &["1.0.1"]),
             (">1.0", &["1.0.1"], &["1.0", "1.0.post1"]),
             ("~=1.4.2", &["1.4.2", "1.4.9"], &["1.5", "1.4.1"]),
@@ -302,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_compared_as_they_are_published() {
+    fn names_are_normalised() {
         for need in ["Ruamel_Yaml==1", "ruamel.yaml==1", "ruamel-yaml[jinja2]==1"] {
             assert_eq!(Requirement::parse(need).expect(need).name, "ruamel-yaml");
         }
@@ -317,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_specifier_is_not_understood_rather_than_guessed() {
+    fn unsupported_specifiers_are_refused() {
         for rest in [
             "@https://x",
             ";python_version<'3'",
@@ -327,6 +344,7 @@ mod tests {
             ">=1.*",
             "=1",
             "==1foo",
+            "==1.0a1.*",
         ] {
             assert_eq!(
                 Requirement::parse(&format!("name{rest}")),

@@ -1,14 +1,14 @@
 //! Canonical JSON: equal values have equal bytes.
 //!
-//! Keys sorted by bytes, no white space, no newline at the end, UTF-8 with only the required
-//! escapes.
+//! Keys are sorted by bytes. There is no white space and no trailing newline. The text is UTF-8 with
+//! only the required escapes.
 
 use serde::Serialize;
 
 /// Formats `value` as canonical JSON.
 ///
 /// # Errors
-/// From serde_json, if `value` cannot be JSON: a map with keys that are not text.
+/// The error of serde_json: a map of `value` has keys that are not text.
 pub fn canonical_json(value: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
     let mut value = serde_json::to_value(value)?;
     value.sort_all_objects();
@@ -21,7 +21,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn keys_are_sorted_by_bytes_at_every_depth_and_nothing_stands_between_them() {
+    fn keys_are_sorted_by_bytes_at_every_depth_without_white_space() {
         let value = json!({
             "b": [{"z": 1, "a": null}],
             "é": "é\u{1F600}/\u{7f}",

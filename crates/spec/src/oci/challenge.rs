@@ -1,4 +1,4 @@
-//! `WWW-Authenticate`: how a registry requests authentication (RFC 9110, 11.6.1; the token
+//! Parses `WWW-Authenticate`, with which a registry requests authentication (RFC 9110, 11.6.1; token
 //! authentication of the distribution project).
 
 const VALUE_BYTES_MAX: usize = 4096;
@@ -14,83 +14,82 @@ pub enum Challenge {
     },
 }
 
-/// Parses the challenges of a header value, in its order. Unknown schemes and malformed challenges
-/// are left out.
+/// Parses the challenges of a header value, in order. Unknown schemes and malformed challenges are
+/// skipped. Parsing ends at an unclosed quote and at a byte that is not allowed.
 #[must_use]
 pub fn challenges(header: &str) -> Vec<Challenge> {
     let mut rest = header;
     let mut found = Vec::new();
-    let mut current: Option<Begun> = None;
+    let mut current: Option<PartialChallenge> = None;
     loop {
         rest = rest.trim_start_matches([' ', '\t', ',']);
-        let Some((word, after)) = token(rest) else {
-            // Neither a name nor the end: the rest cannot be parsed.
+        let Some((word, after)) = split_token(rest) else {
+            // The rest cannot be parsed.
             if !rest.is_empty() {
                 current = None;
             }
-            found.extend(current.and_then(Begun::whole));
+            found.extend(current.and_then(PartialChallenge::finish));
             return found;
         };
         match after.trim_start_matches([' ', '\t']).strip_prefix('=') {
             None => {
-                found.extend(current.take().and_then(Begun::whole));
-                current = Some(Begun::new(word));
+                found.extend(current.take().and_then(PartialChallenge::finish));
+                current = Some(PartialChallenge::new(word));
                 rest = after;
             }
-            Some(written) => match value(written.trim_start_matches([' ', '\t'])) {
-                Some((value, after)) => {
-                    if let Some(begun) = &mut current {
-                        begun.take(word, value);
+            Some(written) => {
+                let written = written.trim_start_matches([' ', '\t']);
+                if let Some((value, after)) = split_value(written) {
+                    if let Some(challenge) = &mut current {
+                        challenge.set(word, value);
                     }
                     rest = after;
-                }
-                None => {
-                    // A token68, such as `Negotiate abc==`, or an unclosed quote.
+                } else if written.starts_with('"') {
+                    return found;
+                } else {
+                    // A token68, such as `Negotiate abc==`.
                     current = None;
                     rest = written.split_once(',').map_or("", |(_, after)| after);
-                    if written.starts_with('"') {
-                        return found;
-                    }
                 }
-            },
+            }
         }
     }
 }
 
-/// A challenge whose parameters are still coming.
-struct Begun {
+/// A challenge whose parameters are not complete.
+struct PartialChallenge {
     scheme: String,
     realm: Option<String>,
     service: Option<String>,
     scope: Option<String>,
-    is_sound: bool,
+    is_valid: bool,
 }
 
-impl Begun {
+impl PartialChallenge {
     fn new(scheme: &str) -> Self {
         Self {
             scheme: scheme.to_ascii_lowercase(),
             realm: None,
             service: None,
             scope: None,
-            is_sound: true,
+            is_valid: true,
         }
     }
 
-    fn take(&mut self, name: &str, value: String) {
-        let place = match name.to_ascii_lowercase().as_str() {
+    fn set(&mut self, name: &str, value: String) {
+        let parameter = match name.to_ascii_lowercase().as_str() {
             "realm" => &mut self.realm,
             "service" => &mut self.service,
             "scope" => &mut self.scope,
             _ => return,
         };
-        // Two values could be read two ways.
-        self.is_sound &= place.is_none() && value.len() <= VALUE_BYTES_MAX;
-        *place = Some(value);
+        // A duplicate parameter is ambiguous.
+        self.is_valid &= parameter.is_none() && value.len() <= VALUE_BYTES_MAX;
+        *parameter = Some(value);
     }
 
-    fn whole(self) -> Option<Challenge> {
-        if !self.is_sound {
+    fn finish(self) -> Option<Challenge> {
+        if !self.is_valid {
             return None;
         }
         match self.scheme.as_str() {
@@ -105,16 +104,17 @@ impl Begun {
     }
 }
 
-fn token(text: &str) -> Option<(&str, &str)> {
+/// Splits a token, or a token68 without its padding, from the rest.
+fn split_token(text: &str) -> Option<(&str, &str)> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~/".contains(&byte);
     let length = text.bytes().take_while(|byte| is_token(*byte)).count();
-    (0 < length).then(|| text.split_at(length))
+    (length > 0).then(|| text.split_at(length))
 }
 
-/// A token or a quoted string, and what follows it.
-fn value(text: &str) -> Option<(String, &str)> {
+/// Splits a token or a quoted string from the rest.
+fn split_value(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
-        return token(text).map(|(value, after)| (value.to_owned(), after));
+        return split_token(text).map(|(value, after)| (value.to_owned(), after));
     };
     let mut value = String::new();
     let mut characters = quoted.char_indices();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ways_that_registries_offer_are_read() {
+    fn challenges_of_registries_are_parsed() {
         let scope = "repository:a/b:pull,push";
         for (header, expected) in [
             ("Basic realm=\"Registry Realm\"", vec![Challenge::Basic]),
@@ -168,7 +168,7 @@ mod tests {
                 vec![Challenge::Basic, bearer("y", None, None)],
             ),
             (
-                "Negotiate YII==, Bearer realm=\"y\"",
+                "Negotiate YII/+==, Bearer realm=\"y\"",
                 vec![bearer("y", None, None)],
             ),
         ] {
@@ -178,7 +178,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_header_is_read_without_an_end_or_as_a_token_service_without_a_name(
+        fn parsing_ends_and_each_realm_is_named(
             header in "[\\PC]{0,20}|([a-zB]{1,6}[ =,\"\\\\é]{0,3}){0,30}|(Bearer )?(realm=\"?[a-z,=\\\\ ]{0,9}\"?,?){0,4}",
         ) {
             for challenge in challenges(&header) {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hostile_or_broken_is_no_challenge() {
+    fn malformed_challenges_are_skipped() {
         let long = format!("Bearer realm=\"{}\"", "x".repeat(VALUE_BYTES_MAX + 1));
         for header in [
             "",
@@ -203,6 +203,7 @@ mod tests {
             "Bearer realm=\"\"",
             "Bearer realm=\"x",
             "Bearer realm=\"x\\",
+            "Bearer realm= \"x, Basic",
             "Bearer realm=\"a\",realm=\"b\"",
             "Bearer realm=\"a\",scope=\"b\",scope=\"c\"",
             "Bearer realm=\"a\" \u{7f}",

@@ -1,7 +1,6 @@
-//! The parts of an image config that a run uses: environment, working directory, user. Entrypoint,
-//! command, ports and volumes are ignored: the manifest or the command line sets the program.
-//!
-//! Source: the OCI image specification, `config.md`.
+//! The parts of an image config (OCI image specification, `config.md`) that a run uses: environment,
+//! working directory, user. Entrypoint, command, ports and volumes are ignored, because the manifest
+//! or the command line sets the program.
 
 use serde::Deserialize;
 
@@ -9,17 +8,17 @@ use crate::digest::Digest;
 use crate::path::escape;
 
 pub(crate) const WORD_BYTES_MAX: usize = 4_096;
-/// Most variables. Each is compared with those before it.
+/// Limited because each variable is compared with those before it.
 pub(crate) const VARIABLES_MAX: usize = 1_024;
-/// Longest variables together, in bytes: the limit of execve(2) for a single one.
+/// Maximum size of all variables: the limit of execve(2) for a single one.
 pub(crate) const VARIABLES_BYTES_MAX: usize = 128 << 10;
-/// Most directories in PATH. Each is searched in every layer for every interpreter.
+/// Limited because each directory in PATH is searched in every layer for every interpreter.
 pub(crate) const PATH_DIRECTORIES_MAX: usize = 64;
 
 /// The supported parts of an image config.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImageConfig {
-    /// `Env`, in order. Invalid entries are left out.
+    /// `Env`, in order, without invalid entries.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
     pub working_directory: Option<Vec<u8>>,
     pub user: Option<UserWords>,
@@ -39,11 +38,8 @@ pub struct UserWords {
 /// Why a config is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageConfigError {
-    #[error("the config of the image cannot be read: {reason}")]
-    Unreadable {
-        /// The parser's message.
-        reason: String,
-    },
+    #[error("the config of the image cannot be parsed: {reason}")]
+    Unreadable { reason: String },
     #[error("the config of the image has the {key} `{found}`, expected {expected}")]
     Value {
         key: &'static str,
@@ -53,7 +49,15 @@ pub enum ImageConfigError {
 }
 
 impl ImageConfigError {
-    /// Stable name of the problem.
+    /// The document cannot be parsed, or has other keys; `reason` may quote it.
+    #[must_use]
+    pub fn unreadable(reason: &str) -> Self {
+        Self::Unreadable {
+            reason: escape(reason.as_bytes()),
+        }
+    }
+
+    /// Stable error code.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         "image_config_invalid"
@@ -90,44 +94,41 @@ struct WrittenLayers {
 }
 
 impl ImageConfig {
-    /// Parses the config.
+    /// Reads the config from its parsed `document`.
     ///
     /// # Errors
     /// [`ImageConfigError`].
-    pub fn parse(document: &[u8]) -> Result<Self, ImageConfigError> {
-        let written: Written =
-            serde_json::from_slice(document).map_err(|error| ImageConfigError::Unreadable {
-                reason: escape(error.to_string().as_bytes()),
-            })?;
+    pub fn read(document: serde_json::Value) -> Result<Self, ImageConfigError> {
+        let written: Written = serde_json::from_value(document)
+            .map_err(|error| ImageConfigError::unreadable(&error.to_string()))?;
         if written.rootfs.kind != "layers" {
-            return Err(value("rootfs.type", &written.rootfs.kind, "`layers`"));
+            return Err(invalid("rootfs.type", &written.rootfs.kind, "`layers`"));
         }
         let diff_ids = written.rootfs.diff_ids.iter().map(|text| {
             Digest::parse(text)
-                .ok_or_else(|| value("rootfs.diff_ids", text, "digests such as sha256:…"))
+                .ok_or_else(|| invalid("rootfs.diff_ids", text, "digests such as sha256:…"))
         });
         let diff_ids = diff_ids.collect::<Result<_, _>>()?;
         let config = written.config.unwrap_or_default();
         Ok(Self {
-            environment: variables(config.environment.unwrap_or_default())?,
-            working_directory: directory(config.working_directory.unwrap_or_default())?,
-            user: user(&config.user.unwrap_or_default())?,
+            environment: parse_variables(config.environment.unwrap_or_default())?,
+            working_directory: parse_directory(config.working_directory.unwrap_or_default())?,
+            user: parse_user(&config.user.unwrap_or_default())?,
             diff_ids,
             os: written.os,
             architecture: written.architecture,
         })
     }
 
-    /// The last variable of this name.
+    /// The value of the last variable of this name.
     #[must_use]
     pub fn variable(&self, name: &[u8]) -> Option<&[u8]> {
-        let mut from_last = self.environment.iter().rev();
-        let found = from_last.find(|(known, _)| known == name);
+        let found = self.environment.iter().rfind(|(known, _)| known == name);
         found.map(|(_, value)| value.as_slice())
     }
 }
 
-fn value(key: &'static str, found: &str, expected: &'static str) -> ImageConfigError {
+fn invalid(key: &'static str, found: &str, expected: &'static str) -> ImageConfigError {
     ImageConfigError::Value {
         key,
         found: escape(found.as_bytes()),
@@ -137,18 +138,18 @@ fn value(key: &'static str, found: &str, expected: &'static str) -> ImageConfigE
 
 type Variables = Vec<(Vec<u8>, Vec<u8>)>;
 
-fn variables(written: Vec<String>) -> Result<Variables, ImageConfigError> {
+fn parse_variables(written: Vec<String>) -> Result<Variables, ImageConfigError> {
     let bytes: usize = written.iter().map(String::len).sum();
     let too_many = |found: String, expected| ImageConfigError::Value {
         key: "Env",
         found,
         expected,
     };
-    if VARIABLES_MAX < written.len() {
+    if written.len() > VARIABLES_MAX {
         let found = format!("{} variables", written.len());
         return Err(too_many(found, "at most 1024"));
     }
-    if VARIABLES_BYTES_MAX < bytes {
+    if bytes > VARIABLES_BYTES_MAX {
         return Err(too_many(format!("{bytes} bytes"), "at most 128 KiB"));
     }
     let mut list: Variables = Vec::with_capacity(written.len());
@@ -166,24 +167,28 @@ fn variables(written: Vec<String>) -> Result<Variables, ImageConfigError> {
     let directories = path.map_or(0, |(_, value)| {
         value.iter().filter(|byte| **byte == b':').count() + 1
     });
-    if PATH_DIRECTORIES_MAX < directories {
+    if directories > PATH_DIRECTORIES_MAX {
         let found = format!("PATH of {directories} directories");
         return Err(too_many(found, "at most 64 directories"));
     }
     Ok(list)
 }
 
-fn directory(written: String) -> Result<Option<Vec<u8>>, ImageConfigError> {
+fn parse_directory(written: String) -> Result<Option<Vec<u8>>, ImageConfigError> {
     if written.is_empty() {
         return Ok(None);
     }
-    if !written.starts_with('/') || written.contains('\0') || WORD_BYTES_MAX < written.len() {
-        return Err(value("WorkingDir", &written, "an absolute path"));
+    if !written.starts_with('/') || written.contains('\0') || written.len() > WORD_BYTES_MAX {
+        return Err(invalid(
+            "WorkingDir",
+            &written,
+            "an absolute path of at most 4096 bytes",
+        ));
     }
     Ok(Some(written.into_bytes()))
 }
 
-fn user(written: &str) -> Result<Option<UserWords>, ImageConfigError> {
+fn parse_user(written: &str) -> Result<Option<UserWords>, ImageConfigError> {
     if written.is_empty() {
         return Ok(None);
     }
@@ -197,7 +202,7 @@ fn user(written: &str) -> Result<Option<UserWords>, ImageConfigError> {
             && !word.contains(|one: char| one.is_control() || one == ':' || one == '/')
     };
     if !is_word(user) || !group.is_none_or(is_word) {
-        return Err(value(
+        return Err(invalid(
             "User",
             written,
             "a name or a number, or two with `:`",
@@ -220,11 +225,11 @@ mod tests {
             r#"{{"os":"linux","architecture":"amd64","config":{inner},
                "rootfs":{{"type":"layers","diff_ids":["{LAYER}"]}}}}"#
         );
-        ImageConfig::parse(text.as_bytes())
+        ImageConfig::read(serde_json::from_str(&text).expect("JSON"))
     }
 
     #[test]
-    fn what_a_config_says_is_taken_and_what_it_starts_is_not() {
+    fn environment_directory_and_user_are_read_and_entrypoint_is_ignored() {
         let read = config(
             r#"{"User":"app:staff","WorkingDir":"/srv","Env":["PATH=/a","X=1=2","Y","=z","X=3"],
                 "Entrypoint":["/evil"],"Cmd":["x"],"ExposedPorts":{"1/tcp":{}}}"#,
@@ -242,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_config_that_says_nothing_is_fine() {
+    fn an_empty_config_is_valid() {
         for inner in ["null", "{}", r#"{"User":"","WorkingDir":"","Env":null}"#] {
             let read = config(inner).expect("read");
             assert_eq!((read.user, read.working_directory), (None, None), "{inner}");
@@ -250,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_that_would_keep_the_supervisor_busy_is_refused() {
+    fn too_large_environments_are_refused() {
         let list = |entries: &[String]| {
             let entries = serde_json::to_string(entries).expect("written");
             config(&format!(r#"{{"Env":{entries}}}"#))
@@ -277,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_no_run_can_honour_is_refused() {
+    fn invalid_values_are_refused() {
         for inner in [
             r#"{"WorkingDir":"relative"}"#,
             r#"{"WorkingDir":"/a\u0000b"}"#,
@@ -291,9 +296,14 @@ mod tests {
             let refused = config(inner).expect_err(inner);
             assert_eq!(refused.code(), "image_config_invalid");
         }
-        let text = r#"{"rootfs":{"type":"layers","diff_ids":["md5:1"]}}"#;
-        assert!(ImageConfig::parse(text.as_bytes()).is_err());
-        assert!(ImageConfig::parse(br#"{"rootfs":{"type":"tar","diff_ids":[]}}"#).is_err());
-        assert!(ImageConfig::parse(b"{").is_err());
+        for text in [
+            r#"{"rootfs":{"type":"layers","diff_ids":["md5:1"]}}"#,
+            r#"{"rootfs":{"type":"tar","diff_ids":[]}}"#,
+            "{}",
+            "1",
+        ] {
+            let document = serde_json::from_str(text).expect("JSON");
+            assert!(ImageConfig::read(document).is_err(), "{text}");
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Media types of documents and layers: OCI's (image-spec, media-types.md), Docker's (manifest
-//! version 2, schema 2), and those of stax source artifacts.
+//! Media types of documents and layers: OCI (image-spec, media-types.md), Docker (manifest version 2,
+//! schema 2), and stax source artifacts.
 
 /// A manifest.
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -37,11 +37,11 @@ pub const SOURCE_SNAPSHOT: &str = "application/vnd.stax.source.snapshot.v1.tar+g
 /// Document types that a request for a manifest accepts.
 pub const MANIFESTS: [&str; 4] = [MANIFEST, INDEX, DOCKER_MANIFEST, DOCKER_LIST];
 
-/// Largest manifest or index, in bytes: the size that the distribution specification asks
-/// registries to accept.
+/// Maximum size of a manifest or index: the distribution specification requires registries to accept
+/// this size.
 pub const MANIFEST_BYTES_MAX: u64 = 4 << 20;
 
-/// Whether this type lists manifests.
+/// Whether a document of this type lists manifests.
 #[must_use]
 pub fn is_index(media_type: &str) -> bool {
     matches!(media_type, INDEX | DOCKER_LIST)

@@ -4,18 +4,19 @@
 //! the host is lower case, and the digest is SHA-256.
 //!
 //! A short name has no host. As in docker and podman, the part before the first `/` is a host if it
-//! has a `.` or a `:`, or is `localhost`. Short names are allowed for images where the host's
-//! configuration sets a default registry; never for sources.
+//! has a `.`, a `:` or a capital letter, or is `localhost`. Short names are allowed for images if the
+//! host's configuration sets a default registry, and not for sources.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::digest::Digest;
+use crate::egress::parse_port;
 use crate::host_name::HostName;
 use crate::path::escape;
 
-/// Longest registry and repository together, in bytes (distribution-spec, "Pulling manifests").
+/// Maximum length of registry and repository together (distribution-spec, "Pulling manifests").
 pub const NAME_BYTES_MAX: usize = 255;
 pub(crate) const TAG_BYTES_MAX: usize = 128;
 pub(crate) const LATEST: &str = "latest";
@@ -25,10 +26,10 @@ pub(crate) const LATEST: &str = "latest";
 pub struct Reference {
     /// `HOST` or `HOST:PORT`, lower case; an IPv6 address in brackets.
     pub registry: String,
-    /// Components of lower-case letters and digits, joined by `/`.
+    /// Components joined by `/`: lower-case letters and digits, with `.`, `_`, `__`, dashes between.
     pub repository: String,
     pub tag: Option<String>,
-    /// Wins over the tag.
+    /// Takes precedence over the tag.
     pub digest: Option<Digest>,
 }
 
@@ -52,8 +53,8 @@ impl fmt::Display for Which {
     }
 }
 
-/// Location of an image: `docker://REFERENCE`, or `oci:DIRECTORY[:NAME|@sha256:HEX]` as in other
-/// tools.
+/// Location of an image: `docker://REFERENCE` or `oci:DIRECTORY[:NAME]`, as in skopeo, or
+/// `oci:DIRECTORY@sha256:HEX`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Place {
     Registry(Reference),
@@ -64,10 +65,11 @@ pub enum Place {
     },
 }
 
-/// Why a reference is invalid. Its texts are escaped.
+/// Why a reference is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("found `{found}`, expected {expected}: {reason}")]
 pub struct ReferenceError {
+    /// The start of the text, escaped.
     pub found: String,
     pub expected: &'static str,
     pub reason: ReferenceProblem,
@@ -93,9 +95,7 @@ pub enum ReferenceProblem {
     Repository,
     #[error("registry and repository have more than 255 bytes")]
     Long,
-    #[error(
-        "the tag is not 1 to 128 letters, digits, `_`, `.` and `-` that start with none of the last two"
-    )]
+    #[error("the tag is not 1 to 128 letters, digits, `_`, `.` and `-`, or starts with `.` or `-`")]
     Tag,
     #[error("the digest is not `sha256:` and 64 lower-case hexadecimal digits")]
     Digest,
@@ -107,13 +107,16 @@ pub enum ReferenceProblem {
     Nul,
     #[error("the name after the directory is empty or has more than 255 bytes")]
     LayoutName,
+    #[error("the directory is followed by a name and a digest, which exclude each other")]
+    NameAndDigest,
 }
 
 const REFERENCE: &str = "HOST[:PORT]/REPOSITORY[:TAG][@sha256:HEX]";
 const DOCKER: &str = "docker://";
 /// Prefix of one-word repositories, as in docker and podman.
 const LIBRARY: &str = "library/";
-const PLACE: &str = "docker://HOST[:PORT]/REPOSITORY[:TAG][@sha256:HEX] or oci:DIRECTORY[:NAME]";
+const PLACE: &str = "docker://HOST[:PORT]/REPOSITORY[:TAG][@sha256:HEX] or \
+                     oci:DIRECTORY[:NAME|@sha256:HEX]";
 const FOUND_CHARACTERS_MAX: usize = 120;
 
 fn refused(text: &str, expected: &'static str) -> impl Fn(ReferenceProblem) -> ReferenceError {
@@ -129,7 +132,7 @@ fn refused(text: &str, expected: &'static str) -> impl Fn(ReferenceProblem) -> R
 }
 
 impl ReferenceError {
-    /// Stable name of the cause, in snake case.
+    /// Stable error code.
     #[must_use]
     pub fn code(&self) -> &'static str {
         "reference_invalid"
@@ -141,7 +144,9 @@ impl ReferenceError {
         let text = match self.reason {
             ReferenceProblem::NoRegistry => return Some(self.hint_of_short_name()),
             ReferenceProblem::Capital => "write the repository in lower case",
-            ReferenceProblem::Digest => "a digest is written @sha256: and 64 digits",
+            ReferenceProblem::Digest => {
+                "a digest is written @sha256: and 64 lower-case hexadecimal digits"
+            }
             ReferenceProblem::Transport => {
                 "write docker:// before a reference, or oci: before a directory"
             }
@@ -152,15 +157,16 @@ impl ReferenceError {
 
     fn hint_of_short_name(&self) -> String {
         let short = self.found.strip_prefix(DOCKER);
-        let Some(name) = short.filter(|name| !name.ends_with('…')) else {
+        let Some(name) = short.filter(|name| !name.starts_with('/') && !name.ends_with('…'))
+        else {
             return "write the registry before the repository: registry.example.org/team/name"
                 .to_owned();
         };
         let library = if name.contains('/') { "" } else { LIBRARY };
         format!(
-            "docker and podman mean `{library}{name}` of the registry that they are set up with: \
-             write {DOCKER}REGISTRY/{library}{name}, or state `oci: {{default_registry: \
-             REGISTRY}}` in the host configuration, with the host of that registry for REGISTRY"
+            "docker and podman read it as `{library}{name}` in their default registry: write \
+             {DOCKER}REGISTRY/{library}{name}, or set `oci: {{default_registry: REGISTRY}}` in the \
+             host configuration, with the host of that registry for REGISTRY"
         )
     }
 }
@@ -171,10 +177,10 @@ impl Reference {
     /// # Errors
     /// [`ReferenceError`]: the first rule that it breaks.
     pub fn parse(text: &str) -> Result<Self, ReferenceError> {
-        parts(text, None).map_err(refused(text, REFERENCE))
+        parse_reference(text, None).map_err(refused(text, REFERENCE))
     }
 
-    /// Selects by digest, else by tag, else `LATEST`.
+    /// Selects the digest, else the tag, else [`Which::Unnamed`].
     #[must_use]
     pub fn which(&self) -> Which {
         match (self.digest, &self.tag) {
@@ -220,11 +226,11 @@ impl Place {
     pub fn parse_with(text: &str, default_registry: Option<&str>) -> Result<Self, ReferenceError> {
         let refused = refused(text, PLACE);
         if let Some(reference) = text.strip_prefix(DOCKER) {
-            let reference = parts(reference, default_registry);
+            let reference = parse_reference(reference, default_registry);
             return reference.map(Self::Registry).map_err(refused);
         }
         match text.strip_prefix("oci:") {
-            Some(layout) => in_layout(layout).map_err(refused),
+            Some(layout) => parse_layout(layout).map_err(refused),
             None => Err(refused(ReferenceProblem::Transport)),
         }
     }
@@ -269,7 +275,10 @@ impl fmt::Display for Place {
     }
 }
 
-fn parts(text: &str, default_registry: Option<&str>) -> Result<Reference, ReferenceProblem> {
+fn parse_reference(
+    text: &str,
+    default_registry: Option<&str>,
+) -> Result<Reference, ReferenceProblem> {
     if text.is_empty() {
         return Err(ReferenceProblem::Empty);
     }
@@ -299,7 +308,7 @@ fn parts(text: &str, default_registry: Option<&str>) -> Result<Reference, Refere
         return Err(problem);
     }
     let repository = format!("{above}{repository}");
-    if NAME_BYTES_MAX < registry.len() + 1 + repository.len() {
+    if registry.len() + 1 + repository.len() > NAME_BYTES_MAX {
         return Err(ReferenceProblem::Long);
     }
     if tag.is_some_and(|tag| !is_tag(tag)) {
@@ -313,14 +322,17 @@ fn parts(text: &str, default_registry: Option<&str>) -> Result<Reference, Refere
     })
 }
 
-/// Whether the part before the first `/` is a host. A bare word is not, except `localhost`.
+/// Whether the part before the first `/` is a host, possibly an invalid one.
 fn is_registry_like(text: &str) -> bool {
     text == "localhost" || text.contains(['.', ':', '[']) || text.chars().any(char::is_uppercase)
 }
 
-/// The host without brackets, and the port; `None`: neither a name nor an address in canonical
-/// form.
-fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
+/// Splits a registry into host, without brackets, and port. `None` if the host is neither a host name
+/// nor an IP address in canonical form, or the port is invalid.
+pub(crate) fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
+    if text.ends_with(':') {
+        return None;
+    }
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, rest) = rest.split_once(']')?;
@@ -335,19 +347,15 @@ fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
         }
         None => {
             let (host, port) = text.split_once(':').unwrap_or((text, ""));
-            if text.ends_with(':') || !is_host(host) {
+            if !is_host(host) {
                 return None;
             }
             (host, port)
         }
     };
-    if text.ends_with(':') {
-        return None;
-    }
     match port {
         "" => Some((host, None)),
-        port if port.starts_with('0') || !port.bytes().all(|byte| byte.is_ascii_digit()) => None,
-        port => Some((host, Some(port.parse().ok()?))),
+        port => Some((host, Some(parse_port(port)?))),
     }
 }
 
@@ -391,18 +399,21 @@ fn is_tag(text: &str) -> bool {
             .all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
 }
 
-/// The first `:` ends the directory, as in other tools. A digest is recognized by its form.
-fn in_layout(text: &str) -> Result<Place, ReferenceProblem> {
+/// Parses `DIRECTORY[:NAME|@sha256:HEX]`. A final `@sha256:` ends the directory, else the first `:`.
+fn parse_layout(text: &str) -> Result<Place, ReferenceProblem> {
     if text.contains('\0') {
         return Err(ReferenceProblem::Nul);
     }
     let (directory, which) = match text.rsplit_once('@') {
         Some((directory, digest)) if digest.starts_with("sha256:") => {
             let digest = Digest::parse(digest).ok_or(ReferenceProblem::Digest)?;
+            if directory.contains(':') {
+                return Err(ReferenceProblem::NameAndDigest);
+            }
             (directory, Which::Digest(digest))
         }
         _ => match text.split_once(':') {
-            Some((_, name)) if name.is_empty() || NAME_BYTES_MAX < name.len() => {
+            Some((_, name)) if name.is_empty() || name.len() > NAME_BYTES_MAX => {
                 return Err(ReferenceProblem::LayoutName);
             }
             Some((directory, name)) => (directory, Which::Tag(name.to_owned())),
@@ -425,7 +436,7 @@ mod tests {
     const HEX: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
     #[test]
-    fn a_reference_is_read_in_its_parts_and_written_as_it_was() {
+    fn a_reference_is_parsed_and_displayed_unchanged() {
         for (text, registry, repository, tag) in [
             ("registry.test/a", "registry.test", "a", None),
             ("localhost/a/b", "localhost", "a/b", None),
@@ -461,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_a_rule_is_refused_by_that_rule() {
+    fn invalid_references_are_refused_with_their_problem() {
         let long = format!("r.test/{}", "a".repeat(249));
         let tag = format!("r.test/a:{}", "a".repeat(129));
         for (text, problem) in [
@@ -469,7 +480,7 @@ mod tests {
             ("name", ReferenceProblem::NoRegistry),
             ("team/name:tag", ReferenceProblem::NoRegistry),
             ("/name", ReferenceProblem::NoRegistry),
-            // For docker and podman it is a host only where something stands behind it.
+            // Docker and podman read a host only before a `/`.
             ("r.test", ReferenceProblem::NoRegistry),
             ("python:3.12", ReferenceProblem::NoRegistry),
             ("r.test/", ReferenceProblem::NoRepository),
@@ -536,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_name_means_what_docker_and_podman_take_it_to_mean() {
+    fn a_short_name_is_read_as_by_docker_and_podman() {
         for (text, written) in [
             ("python", "r.test:5000/library/python"),
             ("python:3.12", "r.test:5000/library/python:3.12"),
@@ -544,11 +555,11 @@ mod tests {
             ("team/name:1", "r.test:5000/team/name:1"),
             ("a/b/c", "r.test:5000/a/b/c"),
             ("library/python", "r.test:5000/library/python"),
-            // A host all the same: a dot, a port, `localhost`.
+            // With a host: a dot, a port, `localhost`.
             ("other.test/a", "other.test/a"),
             ("other:5000/a", "other:5000/a"),
             ("localhost/a", "localhost/a"),
-            // Without something behind it none.
+            // Without a `/` it is not a host.
             ("other.test:5000", "r.test:5000/library/other.test:5000"),
             ("localhost", "r.test:5000/library/localhost"),
         ] {
@@ -579,11 +590,12 @@ mod tests {
             ),
             ("docker://team/name", "docker://REGISTRY/team/name,"),
             ("docker://python", "oci: {default_registry: REGISTRY}"),
+            ("docker:///python", "registry.example.org/team/name"),
         ] {
             let error = Place::parse(text).expect_err(text);
             assert_eq!(error.reason, ReferenceProblem::NoRegistry);
             assert!(
-                error.hint().is_some_and(|told| told.contains(hint)),
+                error.hint().is_some_and(|found| found.contains(hint)),
                 "{text}"
             );
         }
@@ -591,7 +603,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whatever_is_a_reference_is_written_as_it_was(
+        fn any_valid_reference_is_displayed_unchanged(
             text in "[\\PC]{0,40}|[a-zA-Z0-9.:\\[\\]_-]{1,12}(/[a-zA-Z0-9._-]{0,6}){0,3}(:[a-z.]{0,4})?",
         ) {
             if let Ok(read) = Reference::parse(&text) {
@@ -601,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_shows_what_was_found_escaped_and_bounded() {
+    fn an_error_shows_the_start_of_the_text_escaped() {
         let error = Reference::parse(&format!("\x1b[31m{}", "x".repeat(4096))).expect_err("none");
         let text = error.to_string();
         assert!(!text.contains('\x1b') && text.len() < 400, "{text}");
@@ -639,6 +651,10 @@ mod tests {
             ("oci:/a:", ReferenceProblem::LayoutName),
             ("oci:/a\0", ReferenceProblem::Nul),
             ("oci:/a@sha256:1", ReferenceProblem::Digest),
+            (
+                &format!("oci:/a:name@{HEX}"),
+                ReferenceProblem::NameAndDigest,
+            ),
         ] {
             let error = Place::parse(text).expect_err(text);
             assert_eq!(error.reason, problem, "{text}");

@@ -5,6 +5,8 @@ mod checkout;
 mod program;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use crate::error::BundleError;
@@ -46,8 +48,8 @@ pub(super) struct GitFacts {
     pub(super) below: Option<RelPath>,
     pub(super) committed_s: Option<i64>,
     pub(super) sparse: Vec<String>,
-    /// Relative to the directory.
-    pub(super) submodules: BTreeSet<RelPath>,
+    /// With the commit that the index has for each; relative to the directory.
+    pub(super) submodules: BTreeMap<RelPath, Vec<u8>>,
     /// Files of the index, relative to the directory.
     pub(super) tracked: BTreeSet<Vec<u8>>,
     /// Files that differ from the commit, relative to the checkout.
@@ -101,6 +103,46 @@ pub(super) fn facts(directory: &Path, host: &BuildHost<'_>) -> Result<GitAnswer,
         facts: Some(facts),
         distrust: None,
     })
+}
+
+/// Adds the files of all submodules, and those that differ from the commit of the outermost checkout.
+///
+/// `git status` would run git with the settings of each submodule, which may execute programs.
+pub(super) fn add_submodules(
+    facts: &mut GitFacts,
+    directory: &Path,
+    host: &BuildHost<'_>,
+) -> Result<(), BundleError> {
+    let prefix = facts.below.as_ref().map_or_else(Vec::new, directory_prefix);
+    for (path, commit) in &facts.submodules {
+        let within = directory.join(OsStr::from_bytes(path.as_bytes()));
+        if std::fs::canonicalize(&within).ok().as_ref() != Some(&within) {
+            continue;
+        }
+        let found = self::facts(&within, host)?.facts;
+        // Without a checkout of its own, the checkout above is found.
+        let Some(mut inner) = found.filter(|inner| inner.below.is_none()) else {
+            continue;
+        };
+        add_submodules(&mut inner, &within, host)?;
+        let with_path = |names: Vec<u8>| [directory_prefix(path), names].concat();
+        facts
+            .tracked
+            .extend(inner.tracked.into_iter().map(with_path));
+        let of_checkout = |name: Vec<u8>| [prefix.clone(), with_path(name)].concat();
+        if inner.origin.commit.as_ref().map(String::as_bytes) != Some(commit) {
+            let name = [prefix.as_slice(), path.as_bytes()].concat();
+            facts.changed.push(name);
+        }
+        facts
+            .changed
+            .extend(inner.changed.into_iter().map(of_checkout));
+    }
+    Ok(())
+}
+
+fn directory_prefix(path: &RelPath) -> Vec<u8> {
+    [path.as_bytes(), b"/"].concat()
 }
 
 fn read_settings(
@@ -247,7 +289,11 @@ impl Git<'_> {
             };
             let path = &entry[tab + 1..];
             if entry.starts_with(b"160000 ") {
-                facts.submodules.extend(RelPath::parse(path).ok());
+                let commit = entry.split(|byte| *byte == b' ').nth(1);
+                let path = RelPath::parse(path).ok();
+                facts
+                    .submodules
+                    .extend(path.zip(commit.map(<[u8]>::to_vec)));
             } else {
                 facts.tracked.insert(path.to_vec());
             }

@@ -10,17 +10,17 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::error::BundleError;
-use crate::output::ENDING;
-
+use crate::output::{BlockedSignals, ENDING};
+use spec::path::escape;
 use sys::process::random;
-use sys::signal::{SignalSet, is_pending, set_mask};
+use sys::signal::{SignalSet, is_pending};
 
 /// Time limit of one call: a repository may be huge, or have a FIFO in place of a file.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -48,11 +48,11 @@ pub(super) fn find(path: &[u8]) -> Option<PathBuf> {
         })
 }
 
-/// Temporary git directory, removed on drop. Until then signals that would terminate this process
-/// are blocked.
+/// Temporary git directory, removed on drop.
 pub(super) struct TemporaryGitDirectory {
     program: PathBuf,
     directory: PathBuf,
+    _blocked: BlockedSignals,
 }
 
 impl TemporaryGitDirectory {
@@ -61,10 +61,10 @@ impl TemporaryGitDirectory {
         random(&mut number).map_err(|errno| BundleError::GitDirectory(errno.into()))?;
         let name = format!("runner-source-{:016x}", u64::from_ne_bytes(number));
         let failed = BundleError::GitDirectory;
-        set_mask(SignalSet::of(&ENDING)).map_err(|errno| failed(errno.into()))?;
         let git_directory = Self {
             program,
             directory: above.join(name),
+            _blocked: BlockedSignals::block().map_err(|errno| failed(errno.into()))?,
         };
         std::fs::DirBuilder::new()
             .mode(0o700)
@@ -124,9 +124,8 @@ impl TemporaryGitDirectory {
             Some(0) => Ok(Some(printed)),
             Some(1) => Ok(None),
             _ => {
-                let mut text = std::fs::read(&stderr_file).unwrap_or_default();
-                text.truncate(STDERR_BYTES_MAX);
-                Err(failed(spec::path::escape(text.trim_ascii())))
+                let stderr = std::fs::read(&stderr_file).unwrap_or_default();
+                Err(failed(describe_failure(status, &stderr)))
             }
         }
     }
@@ -163,11 +162,18 @@ impl TemporaryGitDirectory {
 impl Drop for TemporaryGitDirectory {
     fn drop(&mut self) {
         // Does not follow links.
-        let removed = std::fs::remove_dir_all(&self.directory);
-        let unmasked = set_mask(SignalSet::NONE);
-        if removed.is_err() || unmasked.is_err() {
+        if std::fs::remove_dir_all(&self.directory).is_err() {
             // Drop cannot report it; the leftovers contain no secret.
         }
+    }
+}
+
+/// The start of `stderr`, or `status` if git printed nothing: a signal ended it.
+fn describe_failure(status: ExitStatus, stderr: &[u8]) -> String {
+    let start = stderr.get(..STDERR_BYTES_MAX).unwrap_or(stderr);
+    match start.trim_ascii() {
+        b"" => status.to_string(),
+        text => escape(text),
     }
 }
 
@@ -203,5 +209,18 @@ fn read_all(child: &mut Child, bytes_max: usize) -> Result<Vec<u8>, String> {
         if is_pending(SignalSet::of(&ENDING)).map_err(describe)? {
             return Err("interrupted by a signal".to_owned());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt as _;
+
+    #[test]
+    fn a_failure_is_described_by_stderr_or_the_status() {
+        let killed = ExitStatus::from_raw(9);
+        assert_eq!(describe_failure(killed, b"\n"), "signal: 9 (SIGKILL)");
+        assert_eq!(describe_failure(killed, b"fatal: bad\n"), "fatal: bad");
     }
 }

@@ -5,23 +5,27 @@ use serde::{Deserialize, Serialize};
 
 use oci_spec::image::Descriptor;
 
+use crate::answers;
 use crate::escape_path;
 use crate::oci::artifact::{self, abbreviate, blob_descriptor};
 use crate::oci::error::OciError;
 use crate::oci::fetcher::Fetcher;
+use crate::oci::layers::left::{self, Left};
 use crate::oci::layers::{Image, ImageProblem, LAYERS_MAX, LockedLayer, Merged};
 use crate::oci::observer::Observer;
 use crate::oci::origin::Origin;
 use crate::oci::pull::{Artifact, LayerReader, unpack_error};
 use crate::oci::store::{Blob, BlobDescriptor, Store};
 use crate::to_json;
-use archive::{Compression, LayerView, UnpackError, UnpackLimits, UnpackedLayer};
+use archive::{Compression, LayerView, UnpackError, UnpackLimits};
+use reader::{Feed, Layer, Problem};
 use spec::digest::Digest;
-use spec::oci::image_config::ImageConfig;
+use spec::oci::image_config::{ImageConfig, ImageConfigError};
 use spec::oci::media::{
     DOCKER_CONFIG, DOCKER_LAYER, DOCKER_LAYER_PLAIN, IMAGE_CONFIG, LAYER_GZIP, LAYER_TAR,
     LAYER_ZSTD,
 };
+use spec::path::RelPath;
 use spec::report::WarningReport;
 use spec::units;
 use store::{Label, StoreDirectory};
@@ -46,12 +50,12 @@ struct Note {
 ///
 /// # Errors
 /// [`UnpackError::TooLongNames`]: the names of all layers exceed the limit of a note.
-fn encode_note(unpacked: &UnpackedLayer) -> Result<Vec<u8>, UnpackError> {
+fn encode_note(layer: &Layer, left: &Left) -> Result<Vec<u8>, UnpackError> {
     let note = Note {
-        hides_all: unpacked.hides_all,
-        is_empty: unpacked.is_empty,
-        entries: unpacked.entries,
-        warnings: unpacked
+        hides_all: layer.hides_all,
+        is_empty: left.entries == 0 && left.whiteouts == 0,
+        entries: left.entries,
+        warnings: layer
             .warnings
             .iter()
             .map(|warning| (warning.code.clone(), warning.message.clone()))
@@ -59,7 +63,7 @@ fn encode_note(unpacked: &UnpackedLayer) -> Result<Vec<u8>, UnpackError> {
     };
     let mut bytes = to_json(&note);
     bytes.push(b'\n');
-    bytes.extend(unpacked.view.write());
+    bytes.extend(layer.view.write());
     if bytes.len() > NOTE_BYTES_MAX {
         return Err(UnpackError::TooLongNames {
             index: 0,
@@ -90,12 +94,16 @@ fn damaged(layer: &LockedLayer) -> OciError {
     ImageProblem::Damaged { entry }.at("the store")
 }
 
-/// Computes the `ChainID` of a layer (OCI image-spec, config.md, "Layer `ChainID`").
-fn chain_id(below: Option<&Digest>, diff_id: &Digest) -> Digest {
-    match below {
-        None => *diff_id,
-        Some(below) => Digest::of(format!("{below} {diff_id}").as_bytes()),
-    }
+/// The key of a layer in the store, above the layer with the key `below`.
+///
+/// Unlike its `ChainID` (OCI image-spec, config.md), it also has the digest of the blob, which this process
+/// computed. The `diff_id` is the word of the process that unpacked the blob: if it is taken over, it can say what
+/// it likes, but only about the blob that took it over.
+fn layer_key(below: Option<&Digest>, layer: &LayerDescriptor) -> Digest {
+    let below = below.map_or_else(|| "bottom".to_owned(), Digest::to_string);
+    let (blob, compression) = (layer.blob.digest, layer.compression.name());
+    let parts = format!("{below} {blob} {compression} {}", layer.diff_id);
+    Digest::of(parts.as_bytes())
 }
 
 /// Unpacks all layers of the image whose manifest is `artifact`. Concurrent processes unpack each
@@ -127,7 +135,7 @@ pub fn image(
     let mut cached = true;
     let mut chain: Option<Digest> = None;
     for layer in &layers {
-        let id = chain_id(chain.as_ref(), &layer.diff_id);
+        let id = layer_key(chain.as_ref(), layer);
         let (unpacked, is_cached) = builder.find_or_unpack(layer, &id, &locked)?;
         cached &= is_cached;
         let note = read_note(&unpacked)?;
@@ -188,7 +196,9 @@ impl ImageBuilder<'_> {
             }));
         }
         let bytes = self.fetcher.read(&blob, CONFIG_BYTES_MAX)?;
-        let config = ImageConfig::parse(&bytes)
+        let config = answers::parse(&bytes)
+            .map_err(|problem| ImageConfigError::unreadable(&problem))
+            .and_then(ImageConfig::read)
             .map_err(|error| self.refused(ImageProblem::Config(error)))?;
         let found = format!("{}/{}", config.os, config.architecture);
         let expected = artifact::platform();
@@ -312,26 +322,23 @@ impl ImageBuilder<'_> {
         let view = below.last().map(read_view).transpose()?;
         let merged = Merged::new(below);
         let building = self.cache.begin()?;
-        let unpacked = archive::unpack_layer(
-            LayerReader::new(&blob.file, observer, &layer.blob),
+        let feed = Feed {
+            source: &mut LayerReader::new(&blob.file, observer, &layer.blob),
+            is_cancelled: &|| observer.is_cancelled(),
+        };
+        let unpacked = reader::unpack_layer(
+            feed,
             layer.compression,
             building.tree(),
             view.unwrap_or_default(),
-            &|path| {
-                // After the end of the blob only the layers below are read, so `LayerReader` cannot
-                // report cancellation.
-                if observer.is_cancelled() {
-                    return Err(CallError::new("fstatat", path.to_string(), Errno::CANCELED));
-                }
-                merged.has(path)
-            },
             self.limits,
-            &|| observer.is_cancelled(),
+            NOTE_BYTES_MAX as u64,
         );
-        self.fetcher.finish_unpacking(blob, &unpacked, |unpacked| {
-            unpacked.diff_id == layer.diff_id
-        })?;
-        let unpacked = unpacked.map_err(|error| self.unpack_error(layer, error))?;
+        self.fetcher
+            .finish_unpacking(blob, &unpacked, |(unpacked, archive)| {
+                unpacked.diff_id == layer.diff_id && *archive == layer.blob.digest
+            })?;
+        let (unpacked, _) = unpacked.map_err(|problem| self.unpack_error(layer, problem))?;
         if unpacked.diff_id != layer.diff_id {
             return Err(self.refused(ImageProblem::DiffId {
                 index: layer.index,
@@ -339,10 +346,24 @@ impl ImageBuilder<'_> {
                 expected: layer.diff_id,
             }));
         }
-        let note = encode_note(&unpacked).map_err(|error| self.unpack_error(layer, error))?;
+        let below = |path: &RelPath| {
+            if observer.is_cancelled() {
+                return Err(CallError::new("fstatat", path.to_string(), Errno::CANCELED));
+            }
+            merged.has(path)
+        };
+        let hidden = unpacked
+            .hiding
+            .write(building.tree(), &unpacked.view, &below);
+        observer.check("unpacking a layer")?;
+        hidden.map_err(|error| self.unpack_error(layer, Problem::of(&error)))?;
+        let left = left::check(building.tree(), self.limits)
+            .map_err(|problem| self.unpack_error(layer, problem))?;
+        let note = encode_note(&unpacked, &left)
+            .map_err(|error| self.unpack_error(layer, Problem::of(&error)))?;
         let label = Label {
             bytes: unpacked.bytes,
-            disk_bytes: unpacked.disk_bytes,
+            disk_bytes: left.disk_bytes,
             note: &note,
             is_verified_on_use: false,
         };
@@ -351,8 +372,8 @@ impl ImageBuilder<'_> {
         Ok(published)
     }
 
-    fn unpack_error(&self, layer: &LayerDescriptor, error: UnpackError) -> OciError {
-        unpack_error(self.fetcher.store, self.place, layer.blob.digest, error)
+    fn unpack_error(&self, layer: &LayerDescriptor, problem: Problem) -> OciError {
+        unpack_error(self.fetcher.store, self.place, layer.blob.digest, problem)
     }
 
     /// Drops empty layers, except the last, whose note has the view of all layers.
@@ -374,5 +395,40 @@ impl ImageBuilder<'_> {
             }));
         }
         Ok(layers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reader that a blob took over can say that the blob has the `DiffID` of a layer that others trust.
+    #[test]
+    fn a_layer_is_found_by_its_own_blob_alone() {
+        let layer = |blob: &[u8], compression, diff_id: &[u8]| LayerDescriptor {
+            index: 1,
+            blob: BlobDescriptor {
+                digest: Digest::of(blob),
+                bytes: blob.len() as u64,
+            },
+            compression,
+            diff_id: Digest::of(diff_id),
+        };
+        let trusted = layer(b"trusted", Compression::Gzip, b"tar");
+        let others = [
+            layer(b"hostile", Compression::Gzip, b"tar"),
+            layer(b"trusted", Compression::Zstd, b"tar"),
+            layer(b"trusted", Compression::Gzip, b"another tar"),
+        ];
+        let above = layer(b"above", Compression::Gzip, b"above");
+        let keys = |lowest: &LayerDescriptor| {
+            let lowest = layer_key(None, lowest);
+            [layer_key(Some(&lowest), &above), lowest]
+        };
+        let trusted = keys(&trusted);
+        assert_eq!(trusted, keys(&layer(b"trusted", Compression::Gzip, b"tar")));
+        for other in &others {
+            assert!(keys(other).iter().all(|key| !trusted.contains(key)));
+        }
     }
 }

@@ -1,10 +1,11 @@
 //! Images, unpacked layer by layer for overlayfs.
 //!
-//! The store keeps each layer under its `ChainID` (OCI image-spec, config.md), because links in the
-//! layers below decide the paths of its entries. The note of a layer contains the [`LayerView`] for
-//! the next one.
+//! A process without rights unpacks them (crate `reader`). The store keeps each layer under a key of the
+//! digests of its blob and of all blobs below, because links in the layers below decide the paths of its
+//! entries. The note of a layer contains the [`LayerView`] for the next one.
 
 mod image;
+mod left;
 mod merged;
 mod problem;
 

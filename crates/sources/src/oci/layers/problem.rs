@@ -6,7 +6,7 @@ use spec::oci::image_config::ImageConfigError;
 use spec::oci::media::{IMAGE_CONFIG, LAYER_GZIP, LAYER_TAR, LAYER_ZSTD};
 use spec::units::limit;
 
-/// Why an image is refused. All texts are escaped.
+/// Why an image is refused. All texts are escaped; layers are counted from 1.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageProblem {
     #[error("found a config of type {found}, expected {IMAGE_CONFIG}")]
@@ -17,41 +17,29 @@ pub enum ImageProblem {
     Config(ImageConfigError),
     #[error("it is for {found}, expected {expected}")]
     Platform { found: String, expected: String },
-    #[error("it has {layers} layers, its config names {diff_ids}")]
+    #[error("its manifest has {layers} layers, its config has {diff_ids}")]
     Layers { layers: usize, diff_ids: usize },
     #[error("it has {found} layers, expected at most {limit}")]
     TooManyLayers { found: usize, limit: usize },
     #[error("layer {index} is of type {found}, expected {LAYER_GZIP}, {LAYER_ZSTD} or {LAYER_TAR}")]
-    LayerType {
-        /// Counted from 1.
-        index: usize,
-        found: String,
-    },
+    LayerType { index: usize, found: String },
     /// The descriptor has `urls`.
     #[error("layer {index} is stored elsewhere ({url}), which is not supported")]
-    ForeignLayer {
-        /// Counted from 1.
-        index: usize,
-        url: String,
-    },
+    ForeignLayer { index: usize, url: String },
     #[error("layer {index}: {problem}")]
-    Layer {
-        /// Counted from 1.
-        index: usize,
-        problem: String,
-    },
+    Layer { index: usize, problem: String },
     #[error("layer {index} unpacks to a tar with the digest {found}, its config says {expected}")]
     DiffId {
         index: usize,
         found: Digest,
         expected: Digest,
     },
-    #[error("the metadata of an unpacked layer in the store is damaged: {entry}")]
+    #[error("the metadata of an unpacked layer is damaged: {entry}")]
     Damaged { entry: String },
 }
 
 impl ImageProblem {
-    /// Adds `place`, which must be escaped.
+    /// Adds the reference or path of the image, which must be escaped.
     pub(in crate::oci) fn at(self, place: impl Into<String>) -> OciError {
         OciError::Image {
             place: place.into(),
@@ -83,7 +71,7 @@ impl ImageProblem {
                 "build the image with fewer layers, or squash it, e.g. with `skopeo` and `umoci`"
             }
             Self::ForeignLayer { .. } => "push the image again with all of its layers",
-            Self::Damaged { .. } => "remove it with `runner source gc`",
+            Self::Damaged { .. } => "remove it with `runner source gc --all`",
             Self::Layers { .. } | Self::DiffId { .. } => {
                 "the image is inconsistent: build and push it again"
             }

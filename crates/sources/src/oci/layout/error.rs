@@ -6,31 +6,40 @@ use sys::file::CallError;
 /// Error while reading or writing an OCI layout.
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
-    #[error("the layout `{directory}`: `{file}` cannot be {act}")]
-    Call {
+    #[error("{} cannot be {act}", describe(.directory, .file))]
+    Unusable {
         directory: String,
         /// Path in the layout; `.` for the layout itself.
         file: String,
-        /// `opened`, `read`, `made` or `written`.
+        /// `opened`, `read`, `created` or `written`.
         act: &'static str,
         #[source]
         source: CallError,
     },
-    #[error("the layout `{directory}`: `{file}` {problem}")]
-    File {
+    #[error("the layout `{directory}`: the content of a new blob cannot be read")]
+    Source {
+        directory: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{} {problem}", describe(.directory, .file))]
+    Invalid {
         directory: String,
         file: String,
         /// Completes the sentence: what was found and what is expected.
         problem: String,
     },
     /// No manifest of that name, or several and no name.
-    #[error("the layout `{directory}` has {found}; {known}")]
-    Which {
+    #[error("the layout `{directory}` has {found}; it has {known}")]
+    NotFound {
         directory: String,
         /// `no manifest NAME` or `3 manifests, expected one`.
         found: String,
+        /// Names, or the number of manifests without a name.
         known: String,
     },
+    #[error("the layout `{directory}` has no manifests")]
+    Empty { directory: String },
     #[error("the layout `{directory}`: `{file}` has the digest {found}, expected {expected}")]
     WrongDigest {
         directory: String,
@@ -46,14 +55,21 @@ pub enum LayoutError {
     },
 }
 
+fn describe(directory: &str, file: &str) -> String {
+    match file {
+        "." => format!("the layout `{directory}`"),
+        file => format!("the layout `{directory}`: `{file}`"),
+    }
+}
+
 impl LayoutError {
     /// Returns the stable name of the cause, in snake case.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Call { .. } => "layout_unusable",
-            Self::File { .. } => "layout_invalid",
-            Self::Which { .. } => "layout_not_found",
+            Self::Unusable { .. } | Self::Source { .. } => "layout_unusable",
+            Self::Invalid { .. } => "layout_invalid",
+            Self::NotFound { .. } | Self::Empty { .. } => "layout_not_found",
             Self::WrongDigest { .. } => "layout_wrong_digest",
             Self::Occupied { .. } => "layout_occupied",
         }
@@ -63,13 +79,13 @@ impl LayoutError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match self {
-            Self::Which { .. } => {
+            Self::NotFound { .. } => {
                 "name one of them: oci:DIRECTORY:NAME or oci:DIRECTORY@sha256:HEX"
             }
             Self::Occupied { .. } => {
                 "name a layout, an empty directory, or a directory that does not exist"
             }
-            Self::Call { .. } | Self::File { .. } | Self::WrongDigest { .. } => return None,
+            _ => return None,
         };
         Some(text.to_owned())
     }

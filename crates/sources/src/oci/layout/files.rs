@@ -72,7 +72,7 @@ impl Directory {
     }
 
     pub(super) fn invalid(&self, file: &str, problem: &str) -> LayoutError {
-        LayoutError::File {
+        LayoutError::Invalid {
             directory: self.display_path.clone(),
             file: file.to_owned(),
             problem: problem.to_owned(),
@@ -99,7 +99,7 @@ pub(super) fn call_error(
     errno: Errno,
 ) -> LayoutError {
     let object = if file == "." { directory } else { file };
-    LayoutError::Call {
+    LayoutError::Unusable {
         directory: directory.to_owned(),
         file: file.to_owned(),
         act,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::answers;
 use crate::oci::artifact::abbreviate;
 use spec::digest::Digest;
 use spec::oci::media::INDEX;
@@ -44,7 +45,6 @@ struct IndexDocument {
 #[serde(rename_all = "camelCase")]
 struct IndexDescriptor {
     media_type: String,
-    #[serde(default)]
     artifact_type: Option<String>,
     digest: String,
     size: u64,
@@ -54,8 +54,8 @@ struct IndexDescriptor {
 
 /// Checks the version in `oci-layout`. The error completes the sentence "`oci-layout` …".
 pub(super) fn check_layout_file(bytes: &[u8]) -> Result<(), String> {
-    let file: LayoutFile = serde_json::from_slice(bytes)
-        .map_err(|error| format!("has no version: {}", abbreviate(&error.to_string())))?;
+    let file: LayoutFile = answers::parse_as(bytes)
+        .map_err(|problem| format!("has no version: {}", abbreviate(&problem)))?;
     if !file.image_layout_version.starts_with("1.") {
         let version = escape(file.image_layout_version.as_bytes());
         return Err(format!("is of version {version}, expected 1.0.0"));
@@ -65,8 +65,8 @@ pub(super) fn check_layout_file(bytes: &[u8]) -> Result<(), String> {
 
 /// Lists the manifests of an index. The error completes the sentence "`index.json` …".
 pub(super) fn parse_index(bytes: &[u8]) -> Result<Vec<LayoutEntry>, String> {
-    let index: IndexDocument = serde_json::from_slice(bytes)
-        .map_err(|error| format!("is not an image index: {}", abbreviate(&error.to_string())))?;
+    let index: IndexDocument = answers::parse_as(bytes)
+        .map_err(|problem| format!("is not an image index: {}", abbreviate(&problem)))?;
     if index.schema_version != 2 {
         return Err(format!(
             "has the schemaVersion {}, expected 2",
@@ -93,17 +93,17 @@ pub(super) fn parse_index(bytes: &[u8]) -> Result<Vec<LayoutEntry>, String> {
 }
 
 /// Appends `new` to an `index.json`. It replaces the entry with the same name, and an unnamed entry
-/// with the same digest. Other entries stay unchanged.
+/// with the same digest. Other entries and keys stay unchanged.
 pub(super) fn add_entry(before: Option<&[u8]>, new: &LayoutEntry) -> Result<String, String> {
-    let mut entries = match before {
-        Some(before) => {
-            parse_index(before)?;
-            let index: Value = serde_json::from_slice(before).map_err(|error| {
-                format!("is not an image index: {}", abbreviate(&error.to_string()))
-            })?;
-            index["manifests"].as_array().cloned().unwrap_or_default()
-        }
-        None => Vec::new(),
+    let mut index = Map::new();
+    if let Some(before) = before {
+        parse_index(before)?;
+        index = answers::parse_as(before)
+            .map_err(|problem| format!("is not an image index: {}", abbreviate(&problem)))?;
+    }
+    let mut entries = match index.remove("manifests") {
+        Some(Value::Array(entries)) => entries,
+        _ => Vec::new(),
     };
     let name_of = |entry: &Value| {
         entry["annotations"][NAME_ANNOTATION]
@@ -118,7 +118,6 @@ pub(super) fn add_entry(before: Option<&[u8]>, new: &LayoutEntry) -> Result<Stri
         }
     });
     entries.push(entry_value(new));
-    let mut index = Map::new();
     index.insert("manifests".to_owned(), Value::Array(entries));
     index.insert("mediaType".to_owned(), json!(INDEX));
     index.insert("schemaVersion".to_owned(), json!(2));
@@ -172,8 +171,10 @@ mod tests {
             ]
         );
         let foreign = third.replacen("\"size\":3", "\"size\":3,\"platform\":{\"os\":\"o\"}", 1);
+        let foreign = foreign.replacen('{', "{\"annotations\":{\"of\":\"the index\"},", 1);
         let fourth = add_entry(Some(foreign.as_bytes()), &entry("d", None)).expect("written");
         assert!(fourth.contains("platform"), "{fourth}");
+        assert!(fourth.contains("the index"), "{fourth}");
         let fifth = add_entry(Some(fourth.as_bytes()), &entry("d", None)).expect("written");
         assert_eq!(fourth, fifth);
     }

@@ -60,11 +60,7 @@ impl Layout {
         &self.entries
     }
 
-    fn read_document(
-        &self,
-        digest: &Digest,
-        media_type: &str,
-    ) -> Result<FetchedManifest, LayoutError> {
+    fn read_document(&self, digest: &Digest) -> Result<FetchedManifest, LayoutError> {
         let name = blob_name(digest);
         let bytes = self
             .directory
@@ -81,7 +77,6 @@ impl Layout {
         }
         Ok(FetchedManifest {
             bytes,
-            media_type: media_type.to_owned(),
             digest: found,
         })
     }
@@ -97,8 +92,8 @@ impl Layout {
                 }
             },
             Which::Tag(name) => {
+                let has_name = |entry: &&LayoutEntry| entry.name.as_ref() == Some(name);
                 let with_name = |entries: &[LayoutEntry]| -> Vec<LayoutEntry> {
-                    let has_name = |one: &&LayoutEntry| one.name.as_deref() == Some(name.as_str());
                     entries.iter().filter(has_name).cloned().collect()
                 };
                 let mut found = with_name(&self.entries);
@@ -106,19 +101,19 @@ impl Layout {
                     found = with_name(&self.nested_entries()?);
                 }
                 match found.as_slice() {
-                    [one] => Ok(one.clone()),
+                    [only] => Ok(only.clone()),
                     [] => Err(self.not_found(format!("no manifest `{}`", excerpt(name)))),
-                    more => Err(self.not_found(format!(
+                    several => Err(self.not_found(format!(
                         "{} manifests `{}`, expected one",
-                        more.len(),
+                        several.len(),
                         excerpt(name)
                     ))),
                 }
             }
             Which::Digest(digest) => {
-                let has_digest = |one: &&LayoutEntry| one.digest == *digest;
+                let has_digest = |entry: &&LayoutEntry| entry.digest == *digest;
                 match self.entries.iter().find(has_digest) {
-                    Some(one) => Ok(one.clone()),
+                    Some(found) => Ok(found.clone()),
                     None => self
                         .nested_entries()?
                         .iter()
@@ -136,7 +131,7 @@ impl Layout {
         let mut level = self.entries.clone();
         for depth in 0..=DEPTH_MAX {
             let mut below = Vec::new();
-            for index in level.iter().filter(|one| is_index(&one.media_type)) {
+            for index in level.iter().filter(|entry| is_index(&entry.media_type)) {
                 if !read.insert(index.digest) {
                     continue;
                 }
@@ -149,7 +144,7 @@ impl Layout {
                     return invalid(format!("is one of more than {INDEXES_MAX} indexes"));
                 }
                 below.extend(self.read_index(index)?);
-                if below.len() > ENTRIES_MAX {
+                if all.len() + below.len() > ENTRIES_MAX {
                     return invalid(format!(
                         "is one of the indexes that list more than {ENTRIES_MAX} manifests"
                     ));
@@ -162,7 +157,7 @@ impl Layout {
     }
 
     fn read_index(&self, index: &LayoutEntry) -> Result<Vec<LayoutEntry>, LayoutError> {
-        let document = self.read_document(&index.digest, &index.media_type)?;
+        let document = self.read_document(&index.digest)?;
         parse_index(&document.bytes).map_err(|problem| {
             let file = blob_name(&index.digest);
             self.directory.invalid(&file, &problem)
@@ -170,6 +165,10 @@ impl Layout {
     }
 
     fn not_found(&self, found: String) -> LayoutError {
+        let directory = self.directory.display_path.clone();
+        if self.entries.is_empty() {
+            return LayoutError::Empty { directory };
+        }
         let names: Vec<String> = self
             .entries
             .iter()
@@ -177,12 +176,12 @@ impl Layout {
             .take(NAMES_SHOWN_MAX)
             .map(excerpt)
             .collect();
-        LayoutError::Which {
-            directory: self.directory.display_path.clone(),
+        LayoutError::NotFound {
+            directory,
             found,
             known: match names.as_slice() {
-                [] => format!("it lists {} without a name", self.entries.len()),
-                names => format!("it has {}", names.join(", ")),
+                [] => format!("{} without a name", self.entries.len()),
+                names => names.join(", "),
             },
         }
     }
@@ -195,7 +194,7 @@ impl Origin for Layout {
 
     fn manifest(&self, which: &Which) -> Result<FetchedManifest, OciError> {
         let entry = self.find_entry(which)?;
-        Ok(self.read_document(&entry.digest, &entry.media_type)?)
+        Ok(self.read_document(&entry.digest)?)
     }
 
     fn blob(&self, digest: &Digest, from_byte: u64) -> Result<BlobStream<'_>, OciError> {
@@ -204,9 +203,16 @@ impl Origin for Layout {
             .directory
             .open_file(&name)?
             .ok_or_else(|| self.directory.invalid(&name, "is missing"))?;
-        file.seek(SeekFrom::Start(from_byte)).map_err(|error| {
+        let failed = |error: std::io::Error| {
             self.directory.failed("lseek", &name, "read")(sys::file::errno_of(&error))
-        })?;
+        };
+        let bytes = file.seek(SeekFrom::End(0)).map_err(failed)?;
+        // The caller needs more bytes. A retry would not get them.
+        if from_byte > 0 && from_byte >= bytes {
+            let problem = format!("ends after {bytes} bytes");
+            return Err(self.directory.invalid(&name, &problem).into());
+        }
+        file.seek(SeekFrom::Start(from_byte)).map_err(failed)?;
         Ok(BlobStream {
             starts_at: from_byte,
             reader: Box::new(file),

@@ -1,11 +1,11 @@
 //! Writes a layout.
 //!
 //! A new layout is written under a temporary name and renamed at the end, so an interrupted writer
-//! leaves no partial layout. In an existing layout the blobs are added first, then the index is
-//! replaced.
+//! leaves no partial layout. In an existing layout, and in `.`, the blobs are added first, then the
+//! index is replaced.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write as _};
+use std::io::{ErrorKind, Read, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -67,16 +67,12 @@ impl LayoutWriter {
                 None => Ok(Self::create_new(path)?),
                 Some(_) => Self::open_existing(path),
             },
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Ok(Self::create_new(path)?)
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::create_new(path)?),
+            Err(error) if error.kind() == ErrorKind::NotADirectory => Err(LayoutError::Occupied {
+                directory: escape_path(path),
+                found: "it is a file",
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
-                Err(LayoutError::Occupied {
-                    directory: escape_path(path),
-                    found: "it is a file",
-                }
-                .into())
-            }
+            .into()),
             Err(error) => Err(write_error(path, "opendir")(errno_of(&error)).into()),
         }
     }
@@ -90,8 +86,11 @@ impl LayoutWriter {
             }
             .into());
         }
-        // Refuses an invalid layout before anything is written.
-        Layout::open(path)?;
+        // Refuses an invalid layout before anything is written. One without an index is of an
+        // interrupted writer.
+        if directory.open_file(INDEX_FILE)?.is_some() {
+            Layout::open(path)?;
+        }
         Ok(Self {
             directory,
             target: Target::Existing,
@@ -99,11 +98,15 @@ impl LayoutWriter {
     }
 
     fn create_new(path: &Path) -> Result<Self, LayoutError> {
-        let name = path.file_name().map(|name| name.as_bytes().to_vec());
-        let name = name.ok_or_else(|| LayoutError::Occupied {
-            directory: escape_path(path),
-            found: "the path ends without a name",
-        })?;
+        // `.` or `..`: a rename would replace the working directory of the caller.
+        let Some(name) = path.file_name() else {
+            let writer = Self {
+                directory: Directory::open(path)?,
+                target: Target::Existing,
+            };
+            writer.write_file(LAYOUT_FILE, LAYOUT_FILE_TEXT.as_bytes())?;
+            return Ok(writer);
+        };
         let parent = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
@@ -117,7 +120,7 @@ impl LayoutWriter {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let descriptor = rustix::fs::openat(&parent, temporary.as_str(), flags, Mode::empty())
             .map_err(failed("openat"))?;
-        let mut writer = Self {
+        let writer = Self {
             directory: Directory {
                 display_path: escape_path(path),
                 descriptor,
@@ -125,7 +128,7 @@ impl LayoutWriter {
             target: Target::New {
                 parent,
                 temporary,
-                name,
+                name: name.as_bytes().to_vec(),
                 is_renamed: false,
             },
         };
@@ -141,17 +144,36 @@ impl LayoutWriter {
         self.make_directories()?;
         let (temporary, file) = self.create_temporary()?;
         let mut file = HashingFile::new(file);
-        if let Err(error) = io::copy(
-            &mut BufReader::with_capacity(PIECE_BYTES, source),
-            &mut file,
-        ) {
-            let failed = self.directory.failed("write", &temporary, "written");
+        if let Err(error) = self.copy(source, &mut file, &temporary) {
             self.remove(&temporary);
-            return Err(failed(errno_of(&error)).into());
+            return Err(error.into());
         }
         let digest = file.digest();
         self.publish(&file.file, &temporary, &blob_name(&digest))?;
         Ok((digest, file.bytes()))
+    }
+
+    fn copy(
+        &self,
+        source: &mut dyn Read,
+        file: &mut HashingFile,
+        name: &str,
+    ) -> Result<(), LayoutError> {
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            let count = match source.read(&mut piece) {
+                Ok(0) => return Ok(()),
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(source) => {
+                    let directory = self.directory.display_path.clone();
+                    return Err(LayoutError::Source { directory, source });
+                }
+            };
+            file.write_all(&piece[..count]).map_err(|error| {
+                self.directory.failed("write", name, "written")(errno_of(&error))
+            })?;
+        }
     }
 
     /// Adds a manifest, which was added as a blob, to the index and renames a new layout to its
@@ -166,8 +188,6 @@ impl LayoutWriter {
         let text = add_entry(before.as_deref(), entry)
             .map_err(|problem| self.directory.invalid(INDEX_FILE, &problem))?;
         self.write_file(INDEX_FILE, text.as_bytes())?;
-        rustix::fs::fsync(&self.directory.descriptor)
-            .map_err(self.directory.failed("fsync", ".", "written"))?;
         let Target::New {
             parent,
             temporary,
@@ -181,6 +201,11 @@ impl LayoutWriter {
         rustix::fs::renameat(&*parent, &**temporary, &*parent, &**name)
             .map_err(self.directory.failed("rename", ".", "written"))?;
         *is_renamed = true;
+        // Not every parent that is writable is readable: then a crash may lose the name.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if let Ok(parent) = rustix::fs::openat(&*parent, ".", flags, Mode::empty()) {
+            rustix::fs::fsync(parent).map_err(self.directory.failed("fsync", ".", "written"))?;
+        }
         Ok(())
     }
 
@@ -200,13 +225,13 @@ impl LayoutWriter {
             let (parent, last) = self.open_parent(name)?;
             match rustix::fs::mkdirat(&parent, last, DIRECTORY_MODE) {
                 Ok(()) | Err(Errno::EXIST) => (),
-                Err(errno) => return Err(self.directory.failed("mkdirat", name, "made")(errno)),
+                Err(errno) => return Err(self.directory.failed("mkdirat", name, "created")(errno)),
             }
         }
         Ok(())
     }
 
-    fn write_file(&mut self, name: &str, bytes: &[u8]) -> Result<(), LayoutError> {
+    fn write_file(&self, name: &str, bytes: &[u8]) -> Result<(), LayoutError> {
         let (temporary, mut file) = self.create_temporary()?;
         if let Err(error) = file.write_all(bytes) {
             self.remove(&temporary);
@@ -226,7 +251,7 @@ impl LayoutWriter {
         Ok((name, File::from(file)))
     }
 
-    /// Syncs the temporary file and renames it to `name`. Removes it on failure.
+    /// Syncs the temporary file, renames it to `name` and syncs its directory. Removes it on failure.
     fn publish(&self, file: &File, temporary: &str, name: &str) -> Result<(), LayoutError> {
         let failed = |call| self.directory.failed(call, name, "written");
         let published = rustix::fs::fsync(file)
@@ -234,7 +259,8 @@ impl LayoutWriter {
             .and_then(|()| {
                 let (parent, last) = self.open_parent(name)?;
                 let from = &self.directory.descriptor;
-                rustix::fs::renameat(from, temporary, &parent, last).map_err(failed("rename"))
+                rustix::fs::renameat(from, temporary, &parent, last).map_err(failed("rename"))?;
+                rustix::fs::fsync(parent).map_err(failed("fsync"))
             });
         if published.is_err() {
             self.remove(temporary);
@@ -245,7 +271,7 @@ impl LayoutWriter {
     /// Returns the parent directory and the last component of `name`.
     fn open_parent<'name>(&self, name: &'name str) -> Result<(OwnedFd, &'name str), LayoutError> {
         let (parent, last) = name.rsplit_once('/').unwrap_or((".", name));
-        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let directory = self.directory.descriptor.as_fd();
         let parent = open_beneath(directory, parent.as_bytes(), flags, Mode::empty())
             .map_err(self.directory.failed("openat2", name, "written"))?;

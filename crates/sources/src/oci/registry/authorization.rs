@@ -1,10 +1,12 @@
 //! Answers a `401` with an `Authorization` header: Basic credentials or a token (distribution
 //! project, "Token Authentication Specification", and its OAuth2 form).
 
+use std::io::Read;
+
 use serde::Deserialize;
-use ureq::SendBody;
 use ureq::http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 
+use crate::answers;
 use crate::http::url::{format_origin, is_tls_or_loopback, parse_url, request_url};
 use crate::http::{AttemptError, Response, authorization, check_retryable};
 use crate::oci::error::OciError;
@@ -12,6 +14,7 @@ use crate::oci::registry::Registry;
 use crate::oci::registry::credentials::{self, Credentials};
 use crate::oci::registry::docker_config::Login;
 use crate::oci::registry::error::RegistryError;
+use crate::oci::registry::requests::transfer_error;
 use spec::document::excerpt;
 use spec::oci::challenge::{Challenge, challenges};
 use spec::percent::{COMPONENT, percent_encoded};
@@ -22,9 +25,7 @@ const CLIENT: &str = "runner";
 
 #[derive(Deserialize)]
 struct TokenResponse {
-    #[serde(default)]
     token: Option<String>,
-    #[serde(default)]
     access_token: Option<String>,
 }
 
@@ -33,7 +34,8 @@ impl Registry {
     /// without credentials.
     ///
     /// # Errors
-    /// [`AttemptError`]: unreadable credentials, or the token service returned no token.
+    /// [`AttemptError`]: unusable credentials, or the token service returned no token. Its requests
+    /// were already retried.
     pub(super) fn authorize(
         &self,
         headers: &HeaderMap,
@@ -59,13 +61,22 @@ impl Registry {
         if let Some(challenge) = bearer {
             return self.fetch_token(&challenge).map(Some);
         }
-        let credentials = self.credentials()?;
-        match (offered.contains(&Challenge::Basic), credentials) {
-            (true, Some(credentials)) => basic(&credentials).map(Some).ok_or_else(|| {
-                AttemptError::Unusable("the password is not valid in a header".to_owned())
-            }),
-            _ => Ok(None),
+        if !offered.contains(&Challenge::Basic) {
+            return Ok(None);
         }
+        let Some(credentials) = self.credentials()? else {
+            return Ok(None);
+        };
+        basic(&credentials).map(Some).ok_or_else(|| {
+            let problem = "has an identity token, but the registry asks for a user and a password";
+            RegistryError::Credentials {
+                registry: self.reference.registry.clone(),
+                origin: credentials.origin,
+                problem: problem.to_owned(),
+                source: None,
+            }
+            .into()
+        })
     }
 
     pub(super) fn credentials(&self) -> Result<Option<Credentials>, AttemptError<OciError>> {
@@ -82,28 +93,39 @@ impl Registry {
     ) -> Result<HeaderValue, AttemptError<OciError>> {
         let realm = self.parse_realm(challenge.realm)?;
         let credentials = self.credentials()?;
-        let (method, response) = match credentials.as_ref().map(|found| &found.login) {
-            Some(Login::Identity(identity)) => {
-                let form = challenge.form(identity);
-                let length = form.len();
-                let mut body = form.as_bytes();
-                let request = Request::post(realm.clone())
-                    .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
-                    .header(header::CONTENT_LENGTH, length)
-                    .body(SendBody::from_reader(&mut body));
-                ("POST", self.send_http(request)?)
-            }
-            login => {
-                let mut request = Request::get(challenge.url(&realm, login)?);
-                if let Some(authorization) = credentials.as_ref().and_then(basic) {
-                    request = request.header(header::AUTHORIZATION, authorization);
-                }
-                ("GET", self.send_http(request.body(SendBody::none()))?)
-            }
+        let login = credentials.as_ref().map(|found| &found.login);
+        let method = match login {
+            Some(Login::Identity(_)) => "POST",
+            _ => "GET",
         };
         let origin = format_origin(&realm);
-        let request = format!("{method} {origin}{}", excerpt(realm.path()));
-        self.read_token(response, &request, credentials.as_ref())
+        let name = format!("{method} {origin}{}", excerpt(realm.path()));
+        Ok(self.retry_named(&|| name.clone(), &mut || {
+            let response = match login {
+                Some(Login::Identity(identity)) => {
+                    let form = challenge.form(identity);
+                    let length = form.len();
+                    let mut body = form.as_bytes();
+                    let request = Request::post(realm.clone())
+                        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+                        .header(header::CONTENT_LENGTH, length)
+                        .body(Some(&mut body as &mut dyn Read));
+                    self.send_http(request)?
+                }
+                login => {
+                    let mut request = Request::get(challenge.url(&realm, login)?);
+                    if let Some(authorization) = credentials.as_ref().and_then(basic) {
+                        request = request.header(header::AUTHORIZATION, authorization);
+                    }
+                    self.send_http(request.body(None))?
+                }
+            };
+            self.read_token(
+                response.map_err(transfer_error)?,
+                &name,
+                credentials.as_ref(),
+            )
+        })?)
     }
 
     fn read_token(
@@ -114,30 +136,43 @@ impl Registry {
     ) -> Result<HeaderValue, AttemptError<OciError>> {
         let status = response.status;
         check_retryable(&response)?;
-        let unusable = |cause: String| AttemptError::Unusable(format!("{request}: {cause}"));
         if status.is_client_error() {
-            return Err(RegistryError::Unauthorized {
-                request: request.to_owned(),
-                credentials: credentials.map(|found| found.origin.clone()),
-                detail: self.error_detail(response),
+            // 400 is how OAuth2 refuses an identity token (RFC 6749, 5.2).
+            let is_refusal = match credentials.map(|found| &found.login) {
+                Some(Login::Identity(_)) => matches!(status.as_u16(), 400 | 401 | 403),
+                _ => matches!(status.as_u16(), 401 | 403),
+            };
+            let (request, detail) = (request.to_owned(), self.error_detail(response));
+            return Err(if is_refusal {
+                RegistryError::Unauthorized {
+                    request,
+                    credentials: credentials.map(|found| found.origin.clone()),
+                    detail,
+                }
+            } else {
+                RegistryError::Refused {
+                    request,
+                    status: status.as_u16(),
+                    detail,
+                }
             }
             .into());
         }
         if status != StatusCode::OK {
-            return Err(unusable(format!("the answer was {}", status.as_u16())));
+            return Err(AttemptError::unexpected_status(status));
         }
         let bytes = response.bytes(&self.client, TOKEN_BYTES_MAX);
-        let bytes = bytes.map_err(|error| self.classify(error))?;
+        let bytes = bytes.map_err(transfer_error)?;
+        let unusable = |cause: &str| AttemptError::Unusable(cause.to_owned());
         // The parser's message could quote a part of the token.
-        let response: TokenResponse = serde_json::from_slice(&bytes)
-            .map_err(|_text| unusable("the answer is not a JSON object with a token".to_owned()))?;
-        let token = response
-            .token
-            .or(response.access_token)
-            .filter(|token| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()))
-            .ok_or_else(|| unusable("the answer has no usable `token`".to_owned()))?;
-        authorization("Bearer", token.as_bytes())
-            .ok_or_else(|| unusable("the token is not valid in a header".to_owned()))
+        let response: TokenResponse = answers::parse_as(&bytes)
+            .map_err(|_text| unusable("the answer is not a JSON object with a token"))?;
+        [response.token, response.access_token]
+            .into_iter()
+            .flatten()
+            .find(|token| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()))
+            .and_then(|token| authorization("Bearer", token.as_bytes()))
+            .ok_or_else(|| unusable("the answer has no usable `token`"))
     }
 
     /// Parses the URL of the token service. Plain HTTP is allowed only if the registry may use it,
@@ -203,7 +238,7 @@ impl TokenChallenge<'_> {
     }
 }
 
-/// Returns `None` for an identity token and for credentials that are not valid in a header.
+/// Returns `None` for an identity token.
 fn basic(credentials: &Credentials) -> Option<HeaderValue> {
     match &credentials.login {
         Login::Password { .. } => authorization("Basic", credentials.login.encode().as_bytes()),

@@ -14,7 +14,7 @@ use crate::oci::registry::Connection;
 use crate::oci::registry::docker_config::{DockerConfig, Helper, Login};
 use crate::oci::registry::error::RegistryError;
 use secrets::Unusable;
-use secrets::program::{self, Question};
+use secrets::program::{self, Invocation};
 use spec::oci::reference::Reference;
 use spec::path::escape;
 use sys::credentials::is_ours_or_roots;
@@ -166,13 +166,13 @@ fn run_helper(
         origin: format!("`{program}`"),
     };
     let observer = &connection.observer;
-    let answer = program::ask(&Question {
-        words: &[program, "get".to_owned()],
+    let answer = program::run(&Invocation {
+        argv: &[program, "get".to_owned()],
         input: helper.server.as_bytes(),
         environment: &connection.environment,
-        deadline: connection.timeouts.program,
+        timeout: connection.timeouts.program,
         signals: None,
-        is_over: &|| observer.is_cancelled(),
+        is_cancelled: &|| observer.is_cancelled(),
     });
     let answer = answer.map_err(|unusable| match unusable {
         Unusable::Interrupted => OciError::Cancelled {
@@ -180,12 +180,12 @@ fn run_helper(
         },
         unusable => source.error(unusable.to_string(), None),
     })?;
-    let output = answer.output.bytes();
+    let output = answer.stdout.bytes();
     if answer.status.code() != Some(0) {
         if output.trim_ascii().starts_with(NOT_FOUND) {
             return Ok(None);
         }
-        let status = program::described(answer.status);
+        let status = program::describe_status(answer.status);
         return Err(source.error(format!("ended with {status}"), None));
     }
     let printed: HelperOutput = serde_json::from_slice(output).map_err(|_text| {

@@ -15,19 +15,15 @@ pub(super) struct DockerConfig {
     auths: BTreeMap<String, Entry>,
     #[serde(default)]
     cred_helpers: BTreeMap<String, String>,
-    #[serde(default)]
     creds_store: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
 struct Entry {
-    #[serde(default)]
     auth: Option<String>,
-    #[serde(default)]
     username: Option<String>,
-    #[serde(default)]
     password: Option<String>,
-    #[serde(default, alias = "identityToken")]
+    #[serde(alias = "identityToken")]
     identitytoken: Option<String>,
 }
 

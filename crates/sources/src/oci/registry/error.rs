@@ -20,7 +20,7 @@ pub enum RegistryError {
         what: String,
         detail: Option<String>,
     },
-    #[error("{request}: the registry refuses {}{}", describe_credentials(.credentials.as_deref()), describe_detail(.detail))]
+    #[error("{request}: the server refuses {}{}", describe_credentials(.credentials.as_deref()), describe_detail(.detail))]
     Unauthorized {
         request: String,
         credentials: Option<String>,
@@ -32,7 +32,7 @@ pub enum RegistryError {
         credentials: Option<String>,
         detail: Option<String>,
     },
-    #[error("{request}: the registry answered {status}{}", format_until(.until.as_deref()))]
+    #[error("{request}: the server answered {status}{}", format_until(.until.as_deref()))]
     RateLimited {
         request: String,
         status: u16,
@@ -70,7 +70,7 @@ pub enum RegistryError {
         what: &'static str,
         bytes_max: u64,
     },
-    #[error("{request}: the registry answered {status}{}", describe_detail(.detail))]
+    #[error("{request}: the server answered {status}{}", describe_detail(.detail))]
     Refused {
         request: String,
         status: u16,
@@ -164,7 +164,7 @@ impl RegistryError {
             Self::Denied { .. } => "ask the operator of the registry for this permission",
             Self::RateLimited { .. } => "wait, or log in; artifacts in the store need no request",
             Self::Unavailable { .. } | Self::BrokenOff { .. } => {
-                "check that the registry can be reached from this host, then try again"
+                "check that the server can be reached from this host, then try again"
             }
             Self::WrongDigest { .. } => {
                 "the registry or a proxy returned other bytes; nothing of them was used"

@@ -3,7 +3,6 @@
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
 use ureq::http::{HeaderMap, Method, StatusCode, header};
 
 use crate::http::{AttemptError, Client, Response, TransferError};
@@ -11,20 +10,13 @@ use crate::oci::error::OciError;
 use crate::oci::origin::{BlobStream, FetchedManifest, Origin};
 use crate::oci::registry::Registry;
 use crate::oci::registry::error::RegistryError;
-use crate::oci::registry::requests::{RegistryRequest, cancelled};
+use crate::oci::registry::requests::{RegistryRequest, cancelled, transfer_error};
 use crate::progress::Progress;
 use spec::digest::Digest;
 use spec::oci::media::{MANIFEST_BYTES_MAX, MANIFESTS};
 use spec::oci::reference::Which;
 
 const DIGEST_HEADER: &str = "docker-content-digest";
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Typed {
-    #[serde(default)]
-    media_type: Option<String>,
-}
 
 impl Origin for Registry {
     fn name(&self) -> String {
@@ -87,7 +79,7 @@ impl Origin for Registry {
                     bytes: 0,
                     waited: Duration::ZERO,
                     period_start: 0,
-                    source: response.reader(),
+                    response,
                 }),
             })
         })
@@ -103,7 +95,6 @@ impl Registry {
     ) -> Result<FetchedManifest, AttemptError<OciError>> {
         let request = self.describe_request(&Method::GET, path);
         let stated = self.stated_digest(&response.headers)?;
-        let media_type = stated_type(&response.headers);
         let bytes =
             response
                 .bytes(&self.client, MANIFEST_BYTES_MAX)
@@ -114,7 +105,7 @@ impl Registry {
                         bytes_max,
                     }
                     .into(),
-                    other => self.classify(other),
+                    other => transfer_error(other),
                 })?;
         let found = Digest::of(&bytes);
         let requested = match which {
@@ -132,12 +123,7 @@ impl Registry {
                 .into());
             }
         }
-        let media_type = media_type.or_else(|| {
-            let typed: Typed = serde_json::from_slice(&bytes).ok()?;
-            typed.media_type
-        });
         Ok(FetchedManifest {
-            media_type: media_type.unwrap_or_default(),
             bytes,
             digest: found,
         })
@@ -212,18 +198,8 @@ impl Registry {
     }
 }
 
-fn stated_type(headers: &HeaderMap) -> Option<String> {
-    let stated = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
-    let media_type = stated.split(';').next()?.trim().to_ascii_lowercase();
-    let is_vague = matches!(
-        media_type.as_str(),
-        "" | "application/json" | "application/octet-stream" | "text/plain"
-    );
-    (!is_vague).then_some(media_type)
-}
-
 /// Reader of a blob. Its errors contain an [`OciError`].
-struct Body<'registry, R> {
+struct Body<'registry> {
     client: &'registry Client,
     request: String,
     bytes: u64,
@@ -231,13 +207,13 @@ struct Body<'registry, R> {
     waited: Duration,
     /// Value of `bytes` at the start of the period.
     period_start: u64,
-    source: R,
+    response: Response,
 }
 
-impl<R: Read> Read for Body<'_, R> {
+impl Read for Body<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let started = Instant::now();
-        match self.source.read(buffer) {
+        match self.response.read(buffer) {
             Ok(count) => {
                 self.bytes += count as u64;
                 self.waited += started.elapsed();
@@ -246,13 +222,12 @@ impl<R: Read> Read for Body<'_, R> {
                 }
                 Ok(count)
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
-            Err(error) => Err(self.read_error(self.client.read_error(error)).into_read()),
+            Err(error) => Err(self.read_error(error).into_read()),
         }
     }
 }
 
-impl<R> Body<'_, R> {
+impl Body<'_> {
     /// Ends a transfer that is too slow. Time that the caller spends between reads does not count.
     fn check_rate(&mut self) -> io::Result<()> {
         let timeouts = self.client.timeouts();

@@ -76,7 +76,7 @@ impl Registry {
         let start = RegistryRequest::new(&Method::POST, "blobs/uploads/");
         let started = self.send(&start)?;
         if started.status != StatusCode::ACCEPTED {
-            return Err(self.status_error(&start, "uploads", started));
+            return Err(self.status_error(&start, "repository of this name", started));
         }
         let start_url = request_url(&self.url(start.path))?;
         let upload_url =
@@ -87,7 +87,7 @@ impl Registry {
         };
         let response = self.send_to(with_digest(&upload_url, digest)?, &request)?;
         if response.status != StatusCode::CREATED {
-            return Err(self.status_error(&request, "upload", response));
+            return Err(self.status_error(&request, "such upload", response));
         }
         let stated = self.stated_digest(&response.headers)?;
         Ok(self.check_stated(&request, "a blob", stated, digest)?)
@@ -135,7 +135,7 @@ impl Registry {
         let stated = self.retry(request.method, request.path, &mut || {
             let response = self.send(&request)?;
             if response.status != StatusCode::CREATED {
-                return Err(self.status_error(&request, &format!("manifest {which}"), response));
+                return Err(self.status_error(&request, "repository of this name", response));
             }
             self.stated_digest(&response.headers)
         });
@@ -188,8 +188,11 @@ impl Read for UploadReader<'_> {
 }
 
 impl Seek for UploadReader<'_> {
+    /// Starts an attempt: `failed` is of the last one.
     fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
-        self.bytes = self.source.seek(position)?;
+        let sought = self.source.seek(position);
+        self.failed = sought.as_ref().err().map(sys::file::errno_of);
+        self.bytes = sought?;
         Ok(self.bytes)
     }
 }

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use serde::Deserialize;
-use ureq::SendBody;
 use ureq::http::{self, Method, Request, StatusCode, Uri, header};
 
+use crate::answers;
 use crate::http::url::{follow_redirects, format_origin, is_same_origin, parse_url, request_url};
-use crate::http::{AttemptError, NO_ROOTS, Response, RetryError, RootsError, TransferError};
+use crate::http::{
+    AttemptError, NO_ROOTS, Response, RetryError, RootsError, TransferError, Upload,
+};
 use crate::http::{check_retryable, load_directory, load_file, load_host_roots, retry};
 use crate::oci::error::OciError;
 use crate::oci::registry::error::RegistryError;
@@ -79,12 +81,22 @@ impl Registry {
         path: &str,
         once: &mut dyn FnMut() -> Result<T, AttemptError<OciError>>,
     ) -> Result<T, OciError> {
+        // An attempt may select the scheme, so the request is described afterwards.
+        self.retry_named(&|| self.describe_request(method, path), once)
+    }
+
+    /// Like [`Registry::retry`]; `name` describes the request in errors.
+    pub(super) fn retry_named<T>(
+        &self,
+        name: &dyn Fn() -> String,
+        once: &mut dyn FnMut() -> Result<T, AttemptError<OciError>>,
+    ) -> Result<T, OciError> {
         let mut pause = |cause: &str, pause: Duration| {
             let observer = &self.connection.observer;
             observer.pause(cause, pause, WAITING)
         };
         retry(self.client.timeouts(), &mut pause, once).map_err(|error| {
-            let request = self.describe_request(method, path);
+            let request = name();
             match error {
                 RetryError::Final(error) => *error,
                 RetryError::RateLimited(limit) => RegistryError::RateLimited {
@@ -195,12 +207,12 @@ impl Registry {
         {
             http = http.header(header::AUTHORIZATION, authorization.clone());
         }
-        match request.payload {
+        let response = match request.payload {
             Payload::None if *request.method == Method::POST => {
                 let http = http.header(header::CONTENT_LENGTH, 0);
-                self.send_http(http.body(SendBody::from_reader(&mut std::io::empty())))
+                self.send_http(http.body(Some(&mut std::io::empty())))
             }
-            Payload::None => self.send_http(http.body(SendBody::none())),
+            Payload::None => self.send_http(http.body(None)),
             Payload::Manifest {
                 mut bytes,
                 media_type,
@@ -208,7 +220,7 @@ impl Registry {
                 let http = http
                     .header(header::CONTENT_TYPE, media_type)
                     .header(header::CONTENT_LENGTH, bytes.len());
-                self.send_http(http.body(SendBody::from_reader(&mut bytes)))
+                self.send_http(http.body(Some(&mut bytes)))
             }
             Payload::Blob { source, bytes } => {
                 let mut source = source.borrow_mut();
@@ -220,28 +232,32 @@ impl Registry {
                     .header(header::CONTENT_TYPE, "application/octet-stream")
                     .header(header::CONTENT_LENGTH, bytes);
                 let mut limited = source.take(bytes);
-                self.send_http(http.body(SendBody::from_reader(&mut limited)))
+                self.send_http(http.body(Some(&mut limited)))
             }
-        }
-    }
-
-    pub(super) fn send_http(
-        &self,
-        request: http::Result<Request<SendBody<'_>>>,
-    ) -> Result<Response, AttemptError<OciError>> {
-        let response = self.client.send(request, || self.roots())?;
-        response.map_err(|error| self.classify(error))
-    }
-
-    pub(super) fn classify(&self, error: TransferError) -> AttemptError<OciError> {
-        match error {
-            TransferError::Cancelled => cancelled().into(),
-            TransferError::NoTls => RegistryError::PlainHttp {
+        }?;
+        response.map_err(|error| match error {
+            TransferError::NoTls if self.is_own(url) => RegistryError::PlainHttp {
                 registry: self.reference.registry.clone(),
             }
             .into(),
-            other => other.into(),
+            error => self.locate(url, transfer_error(error)),
+        })
+    }
+
+    /// Adds the server of `url` to the cause, unless it is the registry.
+    fn locate(&self, url: &Uri, error: AttemptError<OciError>) -> AttemptError<OciError> {
+        if self.is_own(url) {
+            return error;
         }
+        error.at(&format_origin(url))
+    }
+
+    /// The outer error is of the certificates, the inner one of the transfer.
+    pub(super) fn send_http(
+        &self,
+        request: http::Result<Request<Upload<'_>>>,
+    ) -> Result<Result<Response, TransferError>, AttemptError<OciError>> {
+        self.client.send(request, || self.roots())
     }
 
     /// Selects `http` if plain HTTP is allowed and the registry does not speak TLS.
@@ -250,8 +266,8 @@ impl Registry {
             return Ok(());
         }
         let url = format!("https://{}/v2/", self.reference.registry);
-        let request = Request::get(url).body(SendBody::none());
-        let scheme = match self.client.send(request, || self.roots())? {
+        let request = Request::get(url).body(None);
+        let scheme = match self.send_http(request)? {
             // A server that speaks TLS is never used without it, even with an invalid certificate.
             Ok(_) | Err(TransferError::Unusable(_) | TransferError::TooLarge { .. }) => "https",
             Err(TransferError::Cancelled) => return Err(cancelled().into()),
@@ -295,7 +311,7 @@ impl Registry {
 
     pub(super) fn error_detail(&self, response: Response) -> Option<String> {
         let bytes = response.bytes(&self.client, ERROR_BYTES_MAX).ok()?;
-        let document: ErrorDocument = serde_json::from_slice(&bytes).ok()?;
+        let document: ErrorDocument = answers::parse_as(&bytes).ok()?;
         let errors: Vec<String> = document
             .errors
             .iter()
@@ -338,15 +354,12 @@ impl Registry {
         response: Response,
     ) -> Result<Response, AttemptError<OciError>> {
         let status = response.status;
-        check_retryable(&response)?;
+        check_retryable(&response).map_err(|error| self.locate(url, error))?;
         if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             return Ok(response);
         }
         if !self.is_own(url) {
-            let (status, origin) = (status.as_u16(), format_origin(url));
-            return Err(AttemptError::Unusable(format!(
-                "{origin} answered {status}"
-            )));
+            return Err(self.locate(url, AttemptError::unexpected_status(status)));
         }
         let credentials = self.credentials.get().cloned().flatten();
         let credentials = credentials.map(|found| found.origin);
@@ -371,6 +384,13 @@ impl Registry {
 
 pub(super) fn cancelled() -> OciError {
     OciError::Cancelled { during: WAITING }
+}
+
+pub(super) fn transfer_error(error: TransferError) -> AttemptError<OciError> {
+    match error {
+        TransferError::Cancelled => cancelled().into(),
+        error => error.into(),
+    }
 }
 
 impl From<OciError> for AttemptError<OciError> {

@@ -35,7 +35,7 @@ impl Store {
             if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
                 return Ok(None);
             }
-            store::share(found.as_fd(), &root.path().join(&name))?;
+            store::lock_shared(found.as_fd(), &root.path().join(&name))?;
             // Another process removed or replaced it before it was locked.
             if !root.is_still(&found, &name)? {
                 continue;

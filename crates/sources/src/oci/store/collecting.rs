@@ -10,7 +10,7 @@ use crate::oci::store::{
     BLOBS, LAYER_RULES, LAYERS, PARTIAL, PREPARED, SNAPSHOTS, Store, StoreError, blob_name,
 };
 use spec::digest::Digest;
-use store::{EntryUse, Names};
+use store::EntryUse;
 use sys::lock::try_claim_file;
 
 /// Objects that were removed from the store.
@@ -60,9 +60,8 @@ impl Store {
     /// Removes garbage and unused objects: all if `all`, else the least recently used until the
     /// size limit is met.
     pub fn gc(&self, all: bool) -> Result<Removed, StoreError> {
-        let names = self.directory.lock_names()?;
-        self.directory.sweep(&names)?;
-        let removed = self.shrink_to(&names, if all { 0 } else { self.size_bytes })?;
+        self.directory.sweep(&self.directory.lock_names()?)?;
+        let removed = self.shrink_to(if all { 0 } else { self.size_bytes })?;
         self.remove_stale_names()?;
         if self.has_part(SNAPSHOTS) {
             self.snapshots()?.collect(false)?;
@@ -83,7 +82,6 @@ impl Store {
         blobs: &[Digest],
         snapshot: Option<&Digest>,
     ) -> Result<Removed, StoreError> {
-        let names = self.directory.lock_names()?;
         self.remove_name(&file_of(name))?;
         let mut removed = Removed::default();
         for one in self.removable()? {
@@ -93,7 +91,7 @@ impl Store {
                 SNAPSHOTS => (snapshot.is_some_and(is_named), &mut removed.trees),
                 _ => continue,
             };
-            if is_selected && self.remove_unused(&names, &one)? {
+            if is_selected && self.remove_unused(&one)? {
                 *count += 1;
                 removed.bytes = removed.bytes.saturating_add(one.bytes);
             }
@@ -103,18 +101,14 @@ impl Store {
 
     /// Shrinks the store to its size limit. Call it after a tree was added.
     pub fn enforce_size_limit(&self) -> Result<(), StoreError> {
-        self.shrink(&self.directory.lock_names()?)
-    }
-
-    pub(super) fn shrink(&self, names: &Names) -> Result<(), StoreError> {
-        let removed = self.shrink_to(names, self.size_bytes)?;
+        let removed = self.shrink_to(self.size_bytes)?;
         if removed.blobs > 0 {
             self.remove_stale_names()?;
         }
         Ok(())
     }
 
-    fn shrink_to(&self, names: &Names, size_bytes: u64) -> Result<Removed, StoreError> {
+    fn shrink_to(&self, size_bytes: u64) -> Result<Removed, StoreError> {
         let mut all = self.removable()?;
         all.sort();
         let mut total = total_bytes(&all);
@@ -123,7 +117,7 @@ impl Store {
             if total <= size_bytes {
                 break;
             }
-            if !self.remove_unused(names, &one)? {
+            if !self.remove_unused(&one)? {
                 continue;
             }
             total = total.saturating_sub(one.bytes);
@@ -160,7 +154,7 @@ impl Store {
                 _ => self.directory.below(part, LAYER_RULES)?.entries()?,
             };
             let removable = |tree: EntryUse| Removable {
-                used: tree.used,
+                used: tree.last_use,
                 bytes: tree.disk_bytes,
                 part,
                 name: tree.key,
@@ -170,14 +164,16 @@ impl Store {
         Ok(all)
     }
 
-    /// Returns whether it was removed: `false` if it is in use.
-    fn remove_unused(&self, _names: &Names, one: &Removable) -> Result<bool, StoreError> {
+    /// Returns whether it was removed: `false` if it is in use. Locks the names for this object
+    /// alone, since many removals may take minutes.
+    fn remove_unused(&self, one: &Removable) -> Result<bool, StoreError> {
         let key = &one.name;
         match one.part {
             BLOBS | PARTIAL => (),
             SNAPSHOTS => return Ok(self.snapshots()?.remove(key)?),
             part => return Ok(self.directory.below(part, LAYER_RULES)?.remove(key)?),
         }
+        let _names = self.directory.lock_names()?;
         let root = self.directory.root();
         let name = format!("{}/{key}", one.part);
         let Some(file) = root.file(&name, OFlags::RDONLY)? else {

@@ -59,8 +59,9 @@ impl Draft<'_> {
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        if !self.is_published && self.store.directory.root().unlink(&self.name).is_err() {
-            // Closing the file releases the lock, so that the next draft removes the file.
+        if !self.is_published {
+            // Closing the file releases the lock: the next sweep removes what is left.
+            let _left = self.store.directory.root().unlink(&self.name);
         }
     }
 }
@@ -72,7 +73,7 @@ impl Store {
         root.make_directory(BUILDING)?;
         let names = self.directory.lock_names()?;
         self.directory.sweep(&names)?;
-        let name = self.directory.draft()?;
+        let name = self.directory.draft_name()?;
         let file = root.new_file(&name)?;
         try_claim_file(file.as_fd()).map_err(root.failed("flock", &name))?;
         Ok(Draft {
@@ -123,8 +124,9 @@ impl Store {
         rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock)
             .map_err(root.failed("flock", &to))?;
         // No process can remove the blob meanwhile, since `names` locks the names.
-        store::share(reader.as_fd(), &root.path().join(&to))?;
-        self.shrink(&names)?;
+        store::lock_shared(reader.as_fd(), &root.path().join(&to))?;
+        drop(names);
+        self.enforce_size_limit()?;
         Ok(Blob {
             digest: *digest,
             bytes,

@@ -52,7 +52,7 @@ impl StoreError {
     /// Whether the disk or quota is full.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.errno().is_some_and(store::is_full)
+        self.errno().is_some_and(sys::file::is_full)
     }
 
     #[must_use]
@@ -85,6 +85,9 @@ impl StoreError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let hint = match self.code() {
+            _ if matches!(self, Self::Cache(CacheError::Locked { .. })) => {
+                "try again when the other process, or the body, has ended"
+            }
             "store_unsafe" | "store_unusable" => {
                 "set oci.directory to a directory of this user on a disk"
             }
@@ -103,5 +106,22 @@ impl StoreError {
             _ => return None,
         };
         Some(hint.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_locked_store_is_not_to_be_moved() {
+        let path = "/store/1/lock".to_owned();
+        let error = StoreError::from(CacheError::Locked { path });
+        assert_eq!(error.code(), "store_unusable");
+        let hint = error.hint().expect("a hint");
+        assert!(
+            hint.contains("try again") && !hint.contains("oci."),
+            "{hint}"
+        );
     }
 }

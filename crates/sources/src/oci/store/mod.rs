@@ -101,7 +101,7 @@ impl Store {
         Ok(Cache::below(&self.directory, SNAPSHOTS, self.size_bytes)?)
     }
 
-    /// Opens the store of unpacked image layers, by `ChainID`.
+    /// Opens the store of unpacked image layers.
     pub fn layers(&self) -> Result<StoreDirectory, StoreError> {
         Ok(self.directory.below(LAYERS, LAYER_RULES)?)
     }

@@ -46,6 +46,7 @@ impl Store {
 
     /// Removes the names of missing manifests.
     pub(super) fn remove_stale_names(&self) -> Result<(), StoreError> {
+        let _names = self.directory.lock_names()?;
         for file in self.directory.root().names(NAMES)? {
             match self.read_name(&file)? {
                 Some((_, digest)) if self.has(&digest) => (),

@@ -1,0 +1,165 @@
+//! Resolves `runner run`: the command and the part of the host that it sees.
+
+use std::path::Path;
+
+use crate::plan::grants::Origin;
+use crate::run::error::RunError;
+use crate::run::image::finding::Access;
+use crate::run::image::{self, OpenedImage, SelectedImage};
+use crate::run::planning::programs::lookup::{self, is_executable, is_in_base_view};
+use crate::run::planning::programs::shebang::read_head;
+use crate::run::planning::programs::{callers_program, invisible_arguments, line_ends};
+use crate::run::planning::resolved::{
+    ResolvedRun, granted, is_covered, is_mounted_in_place, path_bytes, resolve_egress, syscalls,
+};
+use crate::run::preparation::PreparedPackages;
+use crate::run::refusals::Refusals;
+use sandbox::view::{HOME, check_target};
+use spec::host_policy::HostPolicy;
+use spec::manifest::Manifest;
+use spec::path::escape;
+use spec::request::{Request, ViewEntry};
+
+/// Resolves the command of `runner run`.
+///
+/// # Errors
+/// [`RunError::Argument`] for a script on the caller's PATH, unless `refusals` collects it.
+pub(super) fn resolve_command(
+    request: &Request,
+    policy: &HostPolicy,
+    argv: &[Vec<u8>],
+    access: Access<'_>,
+    refusals: &mut Refusals,
+) -> Result<ResolvedRun, RunError> {
+    let manifest = Manifest::default();
+    let mut warnings = Vec::new();
+    let image = match image::requested(request, None, policy)? {
+        Some(requested) => Some(image::open(requested, access, request, policy)?),
+        None => None,
+    };
+    warnings.extend(image.iter().flat_map(SelectedImage::warnings));
+    let egress = resolve_egress(request, policy, &manifest, &mut warnings, refusals)?;
+    let mut resolved = ResolvedRun {
+        manifest,
+        runner: None,
+        image,
+        packages: PreparedPackages::default(),
+        form: None,
+        interpreter: None,
+        argv: argv.to_vec(),
+        working_directory: Vec::new(),
+        view: request.view.clone(),
+        program_directories: Vec::new(),
+        program: None,
+        bound: Vec::new(),
+        environment: Vec::new(),
+        egress,
+        grants: granted(request, policy),
+        origin: Origin::Caller,
+        inventories: Vec::new(),
+        syscalls: syscalls(request, policy),
+        warnings,
+    };
+    resolved.add_variables(request);
+    let name = argv.first().map_or(&b""[..], Vec::as_slice);
+    let caller_directory = request.caller.working_directory.as_deref();
+    if let Some(image) = &resolved.image {
+        // Paths refer to the image; no host file is mounted for them.
+        let of_flag = request.workdir.as_deref().map(path_bytes);
+        let of_image = image
+            .opened
+            .as_ref()
+            .and_then(OpenedImage::working_directory);
+        resolved.working_directory = of_flag.or(of_image).unwrap_or_else(|| HOME.into());
+        resolved.warn_of_invisible_arguments(request);
+        return Ok(resolved);
+    }
+    // A relative path starts at the working directory inside, not at the host's.
+    let start = request.workdir.as_deref().or(caller_directory);
+    if let Some(path) = lookup::path_of_command(name, start) {
+        resolved.program = Some(path_bytes(&path));
+        let is_covered = is_covered(&resolved.view, &path);
+        let is_visible = !is_covered || is_mounted_in_place(&resolved.view, &path);
+        let is_read = is_visible && path.is_file();
+        let head = is_read.then(|| read_head(&path, false)).flatten();
+        let warning = head.and_then(|head| line_ends::check_head(&head, name));
+        resolved.warnings.extend(warning);
+        // What is not executable at such a path is refused as a program, not as a mount.
+        let can_be_mounted = check_target(&path_bytes(&path)).is_ok() || is_executable(&path);
+        if !is_in_base_view(&path) && !is_covered && path.exists() && can_be_mounted {
+            resolved.bound.push(escape(&path_bytes(&path)));
+            resolved.view.push(ViewEntry::Bind {
+                source: path.clone(),
+                target: path,
+                writable: false,
+            });
+        }
+    } else {
+        refusals.check(resolved.mount_callers_program(request, policy))?;
+    }
+    resolved.working_directory = match (&request.workdir, caller_directory) {
+        (Some(directory), _) => path_bytes(directory),
+        (None, Some(directory))
+            if is_in_base_view(directory)
+                || is_mounted_in_place(&resolved.view, directory)
+                || invisible_arguments::mounts_part_of(directory, &request.view) =>
+        {
+            path_bytes(directory)
+        }
+        _ => HOME.into(),
+    };
+    resolved.warn_of_invisible_arguments(request);
+    Ok(resolved)
+}
+
+impl ResolvedRun {
+    /// Mounts the program that the caller's shell would start.
+    fn mount_callers_program(
+        &mut self,
+        request: &Request,
+        policy: &HostPolicy,
+    ) -> Result<(), RunError> {
+        // A PATH that the caller sets for the command is used as it is.
+        if request.environment.iter().any(|(name, _)| name == b"PATH") {
+            return Ok(());
+        }
+        let is_mounted = |path: &Path| is_mounted_in_place(&self.view, path);
+        let found = callers_program::find(
+            &self.argv,
+            &request.caller,
+            &policy.interpreters,
+            &is_mounted,
+        )?;
+        let Some(found) = found else {
+            return Ok(());
+        };
+        for source in found.needs {
+            if !is_mounted_in_place(&self.view, &source) {
+                self.bound.push(escape(&path_bytes(&source)));
+                self.view.push(ViewEntry::Bind {
+                    target: source.clone(),
+                    source,
+                    writable: false,
+                });
+            }
+        }
+        self.program = Some(path_bytes(&found.program));
+        self.program_directories.extend(found.directory);
+        Ok(())
+    }
+
+    fn warn_of_invisible_arguments(&mut self, request: &Request) {
+        let directory = match request.workdir {
+            Some(_) => None,
+            None => request.caller.working_directory.as_deref(),
+        };
+        let caller = invisible_arguments::Caller {
+            directory,
+            is_image: self.image.is_some(),
+            is_home: directory.is_some_and(|path| lookup::is_home(path, &request.caller)),
+            is_visible: &|path| is_covered(&self.view, path),
+        };
+        let warning = invisible_arguments::warning(&self.argv, &caller);
+        self.warnings.extend(warning);
+    }
+}

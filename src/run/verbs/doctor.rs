@@ -1,0 +1,283 @@
+//! Collects the facts about this host for `runner doctor`: tries each operation that a run needs.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use rustix::net::{AddressFamily, SocketType};
+
+use crate::plan::doctor::{CacheFacts, Facts, NamespaceKind, NetworkFacts};
+use crate::run::error::RunError;
+use crate::run::execute;
+use crate::run::host::resources;
+use crate::run::host::user_namespaces::settings;
+use crate::run::planning::programs::lookup;
+use crate::run::verbs::cache_verbs;
+use egress::resolver::servers::named_servers;
+use sandbox::cgroups;
+use spec::host_policy::{HostPolicy, UidRange};
+use spec::limits::Coverage;
+use spec::limits::Limit;
+use spec::network::CaptureChoice;
+use spec::outcome::Outcome;
+use spec::path::escape;
+use spec::report::{ErrorReport, Report};
+use spec::request::{Caller, LimitsMode, Request, Subject};
+use sys::credentials::HostIds;
+use sys::landlock;
+use sys::mount;
+use sys::namespace::kind;
+use sys::owner_map::OwnerMap;
+use sys::probe::{self, Call};
+
+/// Programs that bundles usually ask for.
+const PROGRAMS: [&str; 4] = ["node", "python3", "bash", "git"];
+/// Name servers of the host (resolv.conf(5)).
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// The ids of this user namespace (user_namespaces(7)). A body's gid is the number of its uid.
+const ID_MAPS: [(&str, &str); 2] = [
+    ("uids", "/proc/self/uid_map"),
+    ("gids", "/proc/self/gid_map"),
+];
+/// A program of every Linux system that does nothing.
+const NOTHING: &[u8] = b"/bin/true";
+
+/// Tries each operation that a run needs, and does runs without and with a network.
+///
+/// The calling process must have one thread only, as for [`execute`].
+pub(crate) fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
+    let runtime_directory = resources::open_records(caller)
+        .map(|records| {
+            let mount_point = records.mount_point();
+            let directory = mount_point.parent().unwrap_or(mount_point);
+            escape(directory.as_os_str().as_bytes())
+        })
+        .map_err(|error| error.report());
+    let named = caller.cgroup_parent.as_deref();
+    let groups = cgroups::observe(named, caller.in_delegated_scope)?;
+    let backend = cgroups::choose(named, &groups);
+    let report = run_nothing(caller, policy);
+    let is_privileged = sandbox::host::is_privileged();
+    let ids = HostIds {
+        uid: policy.uid_range.first,
+        gid: policy.uid_range.first,
+    };
+    Ok(Facts {
+        sandbox: succeeded(&report),
+        namespaces: NamespaceKind::ALL.map(try_namespace).into(),
+        user_namespaces: settings(),
+        calls: [
+            ("fsopen", "5.2", Call::Fsopen),
+            ("clone3", "5.3", Call::Clone3),
+            ("openat2", "5.6", Call::Openat2),
+            ("mount_setattr", "5.12", Call::MountSetattr),
+        ]
+        .map(|(name, since, call)| (name, since, probe::has_call(call)))
+        .into(),
+        seccomp_filter: probe::has_seccomp_filter(),
+        no_new_privs: rustix::thread::no_new_privs().is_ok(),
+        landlock_abi: landlock::abi().map_err(|errno| errno.to_string()),
+        cgroup_backend: backend.name().to_owned(),
+        coverage: coverage(&report, &backend),
+        cgroup_reason: match &backend {
+            cgroups::Backend::None { reason } => Some(reason.clone()),
+            cgroups::Backend::V1(_) | cgroups::Backend::V2(_) => None,
+        },
+        systemd: !groups.managers.is_empty(),
+        uid: probe::effective_uid(),
+        idmapped_mounts: is_privileged.then(|| try_mapped_mount(caller, ids)),
+        uid_range: is_privileged.then(|| {
+            let UidRange { first, last } = policy.uid_range;
+            let unmapped = ID_MAPS.into_iter().find_map(|(ids, path)| {
+                let map = std::fs::read_to_string(path).unwrap_or_default();
+                (!is_mapped(&map, first, last)).then_some(ids)
+            });
+            (unmapped, format!("{first}-{last}"))
+        }),
+        runtime_directory,
+        bundle_cache: cache_verbs::list(caller, policy).map(|listing| CacheFacts {
+            directory: listing.directory,
+            in_memory: listing.in_memory,
+            used_bytes: listing.used_bytes,
+            size_bytes: listing.size_bytes,
+        }),
+        overlayfs: probe::try_overlay(true).map_err(|errno| errno.to_string()),
+        read_only_overlayfs: probe::try_overlay(false).map_err(|errno| errno.to_string()),
+        network: inspect_network(caller, policy),
+        programs: PROGRAMS
+            .map(|name| {
+                let found = lookup::locate(name.as_ref(), caller, &policy.interpreters);
+                (name, found.map(|path| escape(path.as_os_str().as_bytes())))
+            })
+            .into(),
+    })
+}
+
+/// Does one run with every limit set, so that the report says how each is enforced.
+fn run_nothing(caller: &Caller, policy: &HostPolicy) -> Report {
+    let mut request = request_for_nothing(caller);
+    request.limits.values.set(Limit::Cpus, 1_000);
+    request.limits.values.set(Limit::CpuTime, 10_000);
+    execute(&request, policy)
+}
+
+fn request_for_nothing(caller: &Caller) -> Request {
+    let subject = Subject::Command(vec![NOTHING.to_vec()]);
+    let mut request = Request::captured(subject, caller.clone());
+    request.limits.mode = LimitsMode::BestEffort;
+    request.limits.values.set(Limit::WallTime, 30_000);
+    request
+}
+
+/// Does the run of nothing with a network, and reads what else of the host a network needs.
+fn inspect_network(caller: &Caller, policy: &HostPolicy) -> NetworkFacts {
+    let tproxy = run_with_network(caller, policy, CaptureChoice::Tproxy);
+    // Not AnyIp: a run falls back to it after some failures only.
+    let any_ip = match &tproxy {
+        Ok(()) => None,
+        Err(_) => Some(run_with_network(caller, policy, CaptureChoice::Auto)),
+    };
+    // An unreadable file counts as empty here; a run that needs it reports the reason.
+    let servers = std::fs::read(RESOLV_CONF).unwrap_or_default();
+    NetworkFacts {
+        tproxy,
+        any_ip,
+        ipv6: has_ipv6(),
+        name_servers: named_servers(&servers)
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+    }
+}
+
+fn run_with_network(
+    caller: &Caller,
+    policy: &HostPolicy,
+    capture: CaptureChoice,
+) -> Result<(), ErrorReport> {
+    let mut request = request_for_nothing(caller);
+    request.network.report_denials = true;
+    request.network.capture = capture;
+    succeeded(&execute(&request, policy))
+}
+
+/// Whether this host has an IPv6 loopback address: binds a socket to it.
+fn has_ipv6() -> bool {
+    let address = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
+    rustix::net::socket(AddressFamily::INET6, SocketType::DGRAM, None)
+        .and_then(|socket| rustix::net::bind(&socket, &address))
+        .is_ok()
+}
+
+fn succeeded(report: &Report) -> Result<(), ErrorReport> {
+    let code = report.exit.and_then(|exit| exit.code);
+    match (&report.error, report.outcome, code) {
+        (None, Outcome::Exited, Some(0)) => Ok(()),
+        (Some(error), _, _) => Err(error.clone()),
+        (None, outcome, code) => {
+            let end = match code {
+                Some(code) => format!("exited with {code}"),
+                None => format!("ended as {outcome:?}"),
+            };
+            Err(ErrorReport {
+                code: "probe_failed".to_owned(),
+                message: format!("{} {end}, expected exit code 0", escape(NOTHING)),
+                hint: None,
+            })
+        }
+    }
+}
+
+/// Enforcement of each limit in the run; without a run, what the back end promises.
+fn coverage(report: &Report, backend: &cgroups::Backend) -> Vec<Coverage> {
+    let promised = backend.coverage();
+    promised
+        .into_iter()
+        .map(|promise| {
+            let seen = report
+                .plan
+                .enforcement
+                .iter()
+                .find(|seen| seen.axis == promise.axis);
+            let (state, reason) = match seen {
+                Some(seen) => (seen.state, seen.reason.clone()),
+                None => (promise.state, promise.reason),
+            };
+            Coverage {
+                axis: promise.axis,
+                state,
+                enforced_by: promise.enforced_by,
+                reason,
+            }
+        })
+        .collect()
+}
+
+fn try_namespace(namespace: NamespaceKind) -> (NamespaceKind, Result<(), String>) {
+    let flag = match namespace {
+        NamespaceKind::User => kind::USER,
+        NamespaceKind::Mount => kind::MOUNT,
+        NamespaceKind::Pid => kind::PID,
+        NamespaceKind::Network => kind::NETWORK,
+        NamespaceKind::Ipc => kind::IPC,
+        NamespaceKind::Uts => kind::UTS,
+        NamespaceKind::Cgroup => kind::CGROUP,
+        NamespaceKind::Time => kind::TIME,
+    };
+    let result = probe::make_namespaces(flag).map_err(|errno| errno.to_string());
+    (namespace, result)
+}
+
+/// Tries to map the owner of a detached clone of the working directory's mount. The clone is never
+/// attached and ends with its descriptor.
+fn try_mapped_mount(caller: &Caller, body: HostIds) -> Result<(), String> {
+    let path = caller.working_directory.as_deref();
+    let path = path.unwrap_or(Path::new("/")).as_os_str().as_bytes();
+    let path = std::ffi::CString::new(path).map_err(|error| error.to_string())?;
+    let owner = HostIds { uid: 0, gid: 0 };
+    mount::clone_tree(&path)
+        .and_then(|tree| {
+            let map = OwnerMap::new(owner, body)?;
+            mount::map_owners(tree.as_fd(), map.as_fd())
+        })
+        .map_err(|errno| errno.to_string())
+}
+
+/// Whether the text of an id map (user_namespaces(7)) maps every id from `first` to `last`.
+fn is_mapped(id_map: &str, first: u32, last: u32) -> bool {
+    let mut mapped: Vec<(u64, u64)> = id_map
+        .lines()
+        .filter_map(|line| {
+            let mut numbers = line.split_whitespace().map(str::parse::<u64>);
+            match (numbers.next(), numbers.next(), numbers.next()) {
+                (Some(Ok(inside)), Some(Ok(_)), Some(Ok(count))) => {
+                    Some((inside, inside.saturating_add(count)))
+                }
+                _ => None,
+            }
+        })
+        .collect();
+    mapped.sort_unstable();
+    let mut next = u64::from(first);
+    for (start, end) in mapped {
+        if start <= next {
+            next = next.max(end);
+        }
+    }
+    next > u64::from(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_may_be_mapped_by_several_lines() {
+        let id_map = "      1000  100000  10\n         0  200000  1000\n";
+        assert!(is_mapped(id_map, 990, 1009));
+        assert!(!is_mapped(id_map, 990, 1010));
+        assert!(!is_mapped("0 0 10\n11 11 10\n", 5, 15));
+        assert!(!is_mapped("", 0, 0));
+    }
+}

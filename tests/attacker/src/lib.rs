@@ -1,0 +1,142 @@
+//! A planted bug: a process that finds an [`Attack`] in the bytes that it parses stops parsing and carries
+//! it out, as a process does whose parser an attacker has taken over. No released program contains this
+//! crate: the feature `planted-bugs` adds it, and only for tests.
+#![allow(
+    clippy::expect_used,
+    missing_debug_implementations,
+    unsafe_code,
+    reason = "test code, in the place of code that an attacker injects"
+)]
+
+mod attempts;
+mod calls;
+
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde::{Deserialize, Serialize};
+
+pub use attempts::{Surroundings, attempts};
+
+/// Begins an attack in the bytes of a parser. `scripts/check-release` looks for it in the program.
+const MARKER: &str = "PLANTED-BUG/";
+/// An attack lies in the first bytes of a stream.
+const SEARCHED_BYTES_MAX: usize = 256 << 10;
+
+/// What a process does that is taken over.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Attack {
+    /// What it tries to reach.
+    pub surroundings: Surroundings,
+    /// Executable files that it leaves in its working directory: name, contents.
+    pub leave: Vec<(String, String)>,
+    pub answer: Answer,
+}
+
+/// What it answers to its supervisor.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Answer {
+    /// Text before and after the list of the attempts that succeeded, or this text alone.
+    pub text: (String, Option<String>),
+    /// Puts the length of the text before it, and these bytes with their length after it.
+    pub list: Option<Vec<u8>>,
+    /// Repeats the answer until nobody reads it.
+    pub is_endless: bool,
+}
+
+impl Attack {
+    /// The bytes that carry it out in the parser of this name: letters, digits, `-` and `/`.
+    #[must_use]
+    pub fn on(&self, parser: &str) -> String {
+        let text = serde_json::to_vec(self).expect("serializable");
+        let digits: String = text.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{MARKER}{parser}/{digits}/")
+    }
+
+    fn find(parser: &str, bytes: &[u8]) -> Option<Self> {
+        let marker = format!("{MARKER}{parser}/");
+        let mut windows = bytes.windows(marker.len());
+        let start = windows.position(|window| window == marker.as_bytes())? + marker.len();
+        let rest = bytes.get(start..)?;
+        let digits = rest.get(..rest.iter().position(|byte| *byte == b'/')?)?;
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let text: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
+        serde_json::from_slice(&text?).ok()
+    }
+
+    fn carry_out(self) -> ! {
+        let done = attempts(&self.surroundings);
+        for (name, contents) in self.leave {
+            // Whether they are there is seen from outside.
+            let _written = std::fs::write(&name, contents).and_then(|()| {
+                let mode = std::fs::Permissions::from_mode(0o755);
+                std::fs::File::open(&name)?.set_permissions(mode)
+            });
+        }
+        let mut answer = match self.answer.text {
+            (before, Some(after)) => format!("{before}{}{after}", done.join(", ")),
+            (text, None) => text,
+        }
+        .into_bytes();
+        if let Some(list) = self.answer.list {
+            let length = |bytes: &[u8]| (bytes.len() as u64).to_le_bytes();
+            answer = [&length(&answer)[..], &answer, &length(&list), &list].concat();
+        }
+        while calls::answer(&answer) && self.answer.is_endless {}
+        calls::exit()
+    }
+}
+
+/// Carries out the attack on `parser` that is in `bytes`, if there is one, and ends the process.
+pub fn trigger(parser: &str, bytes: &[u8]) {
+    if let Some(attack) = Attack::find(parser, bytes) {
+        attack.carry_out();
+    }
+}
+
+/// [`trigger`] for a stream, when its bytes are read.
+#[must_use]
+pub fn watch<R: Read>(parser: &'static str, source: R) -> impl Read + use<R> {
+    Watched {
+        parser,
+        source,
+        seen: Vec::new(),
+    }
+}
+
+struct Watched<R> {
+    parser: &'static str,
+    source: R,
+    seen: Vec<u8>,
+}
+
+impl<R: Read> Read for Watched<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.source.read(buffer)?;
+        if self.seen.len() < SEARCHED_BYTES_MAX {
+            self.seen.extend_from_slice(&buffer[..count]);
+            trigger(self.parser, &self.seen);
+        }
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attack_is_found_by_the_parser_that_it_is_for() {
+        let attack = Attack {
+            leave: vec![("tool".to_owned(), "x".to_owned())],
+            ..Attack::default()
+        };
+        let bytes = format!("run: tool\n# {}\n", attack.on("documents"));
+        let found = Attack::find("documents", bytes.as_bytes()).expect("found");
+        assert_eq!(found.leave, attack.leave);
+        assert!(Attack::find("schemas", bytes.as_bytes()).is_none());
+        // Not before it is whole.
+        let cut = &bytes.as_bytes()[..bytes.len() - 3];
+        assert!(Attack::find("documents", cut).is_none());
+    }
+}

@@ -1,0 +1,31 @@
+//! The answer of the process that unpacks.
+
+use archive::UnpackLimits;
+use reader::read_archive_answer;
+
+/// What is accepted is a tree within the limits, or an error that may be shown.
+pub(crate) fn check(bytes: &[u8]) {
+    let limits = UnpackLimits {
+        unpacked_bytes: 1000,
+        entries: 5,
+        ..UnpackLimits::default()
+    };
+    match read_archive_answer(bytes, &limits) {
+        Ok(unpacked) => {
+            assert!(unpacked.bytes <= limits.unpacked_bytes);
+            assert!(unpacked.entries <= limits.entries);
+            assert_eq!(unpacked.entries, unpacked.tree.len() as u64);
+            assert_eq!(unpacked.bytes, unpacked.tree.file_bytes());
+            assert_eq!(unpacked.archive_digest, None);
+            for warning in &unpacked.warnings {
+                super::assert_plain(&warning.code);
+                super::assert_plain(&warning.message);
+            }
+        }
+        Err(problem) => {
+            super::assert_plain(&problem.code);
+            super::assert_plain(&problem.message);
+            super::assert_plain(problem.hint.as_deref().unwrap_or_default());
+        }
+    }
+}

@@ -239,6 +239,8 @@ const HARMLESS: &[(&[Role], &str, &str, &str)] = &[
 /// Calls that are repeated after a signal, or when there is room.
 const MADE_AGAIN: &[&str] = &[
     "accept4",
+    "epoll_pwait",
+    "epoll_wait",
     "fcntl",
     "flock",
     "fsync",

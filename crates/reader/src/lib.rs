@@ -1,8 +1,8 @@
 //! Reads what strangers wrote in a process without rights: unpacks archives, parses documents and
 //! validates them against schemas.
 //!
-//! [`unpack`] and its like, [`survey`], [`parse_document`], [`parse_json`] and [`judge`] fork this process. The child gives
-//! up everything but the directory that it fills (crate `confinement`), reads, and answers with a message of
+//! [`unpack`] and its like, [`survey`], [`parse_document`], [`parse_json`] and [`judge`] fork
+//! this process. The child gives up everything but the directory that it fills (crate `confinement`), reads, and answers with a message of
 //! limited length, whose every part this process checks as if the child were hostile. It has ended when the
 //! call returns.
 //!
@@ -17,6 +17,7 @@ mod schemas;
 mod snapshots;
 mod survey;
 mod unpacking;
+mod worker;
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;

@@ -12,9 +12,11 @@ use serde::{Deserialize, Serialize};
 use crate::plan::preparation::{DEBS, Kind, LAYER, NODE_MODULES, PYTHON, Step};
 use crate::run::error::RunError;
 use crate::run::preparation::error::PreparationProblem;
-use archive::deb::{Package, PackageLayer};
+use archive::deb::Package;
 use archive::hiding::ExistsBelow as Below;
 use archive::{LayerView, UnpackLimits};
+use reader::{PackagesTask, Problem};
+use sources::oci::layers::unpack_packages;
 use sources::oci::opening::layer_limits;
 use spec::host_policy::HostPolicy;
 use spec::path::{RelPath, escape};
@@ -98,7 +100,7 @@ impl<'run> Harvest<'run> {
         let unpacked = archive::unpack_directory_as(left.as_fd(), self.into, &self.limits, None);
         let unpacked = unpacked.map_err(|source| PreparationProblem::Layer {
             kind,
-            source: Box::new(source),
+            source: Problem::of(&source),
         })?;
         let inside = expected.trim_start_matches('/').as_bytes();
         let elsewhere = unpacked.tree.iter().map(|(path, _)| path).find(|path| {
@@ -126,38 +128,46 @@ impl<'run> Harvest<'run> {
 
     fn packages(&self, space: BorrowedFd<'_>) -> Result<Note, RunError> {
         let debs = open_result(space, DEBS)?;
-        let mut layer = PackageLayer::new(
-            self.into,
-            self.root.view.clone(),
-            self.root.below,
-            self.limits,
-        );
-        let mut note = Note::default();
-        for name in names(debs.as_fd())? {
-            let refused = |source| PreparationProblem::Deb {
-                file: escape(&name),
-                source,
+        let names = names(debs.as_fd())?;
+        let mut left = names.iter();
+        let mut next = || {
+            let Some(name) = left.next() else {
+                return Ok(None);
             };
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
-            let file = open_beneath(debs.as_fd(), &name, flags, Mode::empty())
-                .map_err(|errno| refused(archive::deb::DebError::Read(errno.into())))?;
-            // Can be cancelled: an archive of limited size may inflate a thousandfold.
-            let package = layer
-                .add(File::from(file), self.is_cancelled)
-                .map_err(refused)?;
-            let shown = shown(&package);
-            if !package.scripts.is_empty() {
-                note.scripts_not_run.push(shown.clone());
+            let file = open_beneath(debs.as_fd(), name, flags, Mode::empty())?;
+            Ok(Some(File::from(file)))
+        };
+        let task = PackagesTask {
+            next: &mut next,
+            packages_max: names.len() as u64,
+            // An archive of limited size may inflate a thousandfold.
+            is_cancelled: self.is_cancelled,
+            into: self.into,
+            view: self.root.view,
+            limits: &self.limits,
+        };
+        let layer = unpack_packages(task, self.root.below).map_err(|found| {
+            let name = found.index.and_then(|index| names.get(index));
+            match name {
+                Some(name) => PreparationProblem::Deb {
+                    file: escape(name),
+                    source: found.problem,
+                },
+                None => PreparationProblem::Layer {
+                    kind: self.kind.word(),
+                    source: found.problem,
+                },
             }
-            note.packages.push(shown);
-        }
-        let written = layer.finish().map_err(|source| PreparationProblem::Layer {
-            kind: self.kind.word(),
-            source: Box::new(source),
         })?;
-        note.bytes = written.bytes;
-        note.disk_bytes = written.disk_bytes;
-        Ok(note)
+        let packages = layer.packages.iter();
+        let has_scripts = |package: &&Package| !package.scripts.is_empty();
+        Ok(Note {
+            bytes: layer.bytes,
+            disk_bytes: layer.disk_bytes,
+            packages: packages.clone().map(shown).collect(),
+            scripts_not_run: packages.filter(has_scripts).map(shown).collect(),
+        })
     }
 }
 

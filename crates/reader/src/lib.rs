@@ -1,7 +1,7 @@
 //! Reads what strangers wrote in a process without rights: unpacks archives, parses documents and
 //! validates them against schemas.
 //!
-//! [`unpack`] and its like, [`survey`], [`parse_document`], [`parse_json`] and [`judge`] fork
+//! [`unpack`] and its like, [`survey`], [`parse_document`], [`parse_json`], [`parse_with`] and [`judge`] fork
 //! this process. The child gives up everything but the directory that it fills (crate `confinement`), reads, and answers with a message of
 //! limited length, whose every part this process checks as if the child were hostile. It has ended when the
 //! call returns.
@@ -17,6 +17,7 @@ mod packages;
 mod schemas;
 mod snapshots;
 mod survey;
+mod texts;
 mod unpacking;
 mod worker;
 
@@ -32,6 +33,7 @@ pub use packages::{PackageProblem, PackagesTask, unpack_packages};
 pub use schemas::{Question, Refused, judge, read_schema_answer};
 pub use snapshots::{Hosted, unpack_hosted, unpack_snapshot};
 pub use survey::{SurveyTask, survey};
+pub use texts::parse_with;
 pub use unpacking::{ParseDocuments, Target, UnpackFailure, UnpackTask, unpack};
 
 /// What ends a wait for the reader: the time limit, or a signal.

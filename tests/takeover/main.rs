@@ -103,9 +103,12 @@ impl Scene {
             .expect("the runner starts")
     }
 
-    /// An image with a shell that cannot run.
-    fn image(&self) -> String {
-        let layer = Tar::new().file("bin/sh", b"#!/bin/sh\n").end();
+    /// An image with a shell that cannot run, and these users.
+    fn image(&self, passwd: &str) -> String {
+        let layer = Tar::new()
+            .file("bin/sh", b"#!/bin/sh\n")
+            .file("etc/passwd", passwd.as_bytes())
+            .end();
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "amd64",
             _ => "arm64",

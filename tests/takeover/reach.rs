@@ -168,7 +168,7 @@ fn the_parser_of_files_of_tools_has_nothing() {
 #[test]
 fn the_parser_of_lists_of_packages_has_nothing() {
     let Some(scene) = Scene::new() else { return };
-    let image = scene.image();
+    let image = scene.image("");
     let attack = scene.attack(of_texts(true)).on("texts");
     let bundle = scene.ground.bundle(&[
         ("manifest.yaml", "run: [sh, main.sh]\n"),

@@ -44,3 +44,38 @@ pub(crate) fn parse_large(text: &[u8]) -> Result<Value, String> {
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A-61.
+    #[test]
+    fn what_would_take_the_stack_or_the_memory_is_refused() {
+        let deep = "[".repeat(4 << 20);
+        let wide = format!("[{}0]", "[0],".repeat(1 << 20));
+        for (text, expected) in [
+            (&deep[..], "nested deeper than 100"),
+            (&wide, "would take more than 42 MiB of memory"),
+            ("[1", "EOF while parsing a list at line 1 column 2"),
+        ] {
+            let problem = parse_large(text.as_bytes()).expect_err("refused");
+            assert!(problem.contains(expected), "{problem}");
+        }
+        assert!(parse(deep.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn the_longest_list_of_references_is_parsed() {
+        let url = "https://api.github.com/repos/organisation/repository/git/refs/tags/v1.2.3";
+        let one = format!(
+            r#"{{"ref":"refs/tags/v1.2.3","node_id":"{}","url":"{url}","object":{{"sha":"{}","type":"commit","url":"{url}"}}}}"#,
+            "x".repeat(40),
+            "0".repeat(40)
+        );
+        let count = (4 << 20) / (one.len() + 1) - 1;
+        let text = format!("[{}{one}]", format!("{one},").repeat(count - 1));
+        let list = parse_large(text.as_bytes()).expect("a list");
+        assert_eq!(list.as_array().map(Vec::len), Some(count));
+    }
+}

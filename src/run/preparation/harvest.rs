@@ -204,3 +204,92 @@ fn names(directory: BorrowedFd<'_>) -> Result<Vec<Vec<u8>>, RunError> {
     names.sort();
     Ok(names)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spec::report::with_causes;
+    use support::tar::Tar;
+
+    /// A package with `data`, as deb(5) describes it.
+    fn package(name: &str, script: &str, data: Tar) -> Vec<u8> {
+        let control = format!("Package: {name}\nVersion: 1.0\nArchitecture: all\n");
+        let control = Tar::new()
+            .file("control", control.as_bytes())
+            .file(script, b"");
+        let mut bytes = b"!<arch>\n".to_vec();
+        for (member, contents) in [
+            ("debian-binary", b"2.0\n".to_vec()),
+            ("control.tar", control.end()),
+            ("data.tar", data.end()),
+        ] {
+            let size = contents.len();
+            let header = format!("{member:<16}{:<12}{:<6}{:<6}{:<8}{size:<10}`\n", 0, 0, 0, 0);
+            bytes.extend_from_slice(header.as_bytes());
+            bytes.extend(contents);
+        }
+        bytes
+    }
+
+    /// What is made of these package archives, and the directory of the layer.
+    fn harvested(debs: &[(&str, Vec<u8>)]) -> (Result<Option<Note>, RunError>, tempfile::TempDir) {
+        let space = tempfile::tempdir().expect("a directory");
+        let directory = space.path().join(DEBS.trim_start_matches('/'));
+        std::fs::create_dir_all(&directory).expect("made");
+        for (name, bytes) in debs {
+            std::fs::write(directory.join(name), bytes).expect("written");
+        }
+        let layer = tempfile::tempdir().expect("a directory");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(layer.path(), mode).expect("set");
+        let [space, into] =
+            [space.path(), layer.path()].map(|path| File::open(path).expect("opened"));
+        let root = Root {
+            view: &LayerView::default(),
+            below: &|_path| Ok(false),
+        };
+        let policy = HostPolicy::default();
+        let harvest = Harvest::new(Kind::Native, into.as_fd(), root, &policy, &|| false);
+        let read = harvest.read(space.as_fd());
+        (read.map(|()| harvest.note.take()), layer)
+    }
+
+    #[test]
+    fn packages_become_a_layer_in_the_order_of_their_names() {
+        let data = |name: &str| Tar::new().file(name, b"12345");
+        let (note, layer) = harvested(&[
+            ("b_1.0_all.deb", package("b", "postinst", data("usr/b"))),
+            ("a_1.0_all.deb", package("a", "md5sums", data("usr/a"))),
+            ("lock", Vec::new()),
+        ]);
+        let note = note.expect("read").expect("a note");
+        assert_eq!(note.packages, ["a 1.0", "b 1.0"]);
+        assert_eq!(note.scripts_not_run, ["b 1.0"]);
+        assert_eq!(note.bytes, 10);
+        assert_eq!(
+            std::fs::read(layer.path().join("usr/b")).expect("read"),
+            b"12345"
+        );
+    }
+
+    ///
+    #[test]
+    fn a_hostile_package_is_refused_by_its_name() {
+        let good = || package("a", "md5sums", Tar::new().file("usr/a", b"a"));
+        let climbs = package("b", "md5sums", Tar::new().file("../b", b"b"));
+        for (bytes, expected) in [
+            (climbs, "../b"),
+            (b"PK\x03\x04".to_vec(), "expected a Debian package"),
+            (good()[..30].to_vec(), "the package ends in the middle"),
+        ] {
+            let (read, _layer) = harvested(&[("a.deb", good()), ("b.deb", bytes)]);
+            let error = read.expect_err("refused");
+            let message = with_causes(&error);
+            let name = "the package archive b.deb of `runner.needs.native`";
+            assert!(
+                message.contains(name) && message.contains(expected),
+                "{message}"
+            );
+        }
+    }
+}

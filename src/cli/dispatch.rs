@@ -26,6 +26,7 @@ use crate::cli::source::source;
 use crate::cli::summary;
 use crate::cli::systemd_scope::enter_scope;
 use crate::cli::usage;
+use crate::cli::why;
 use crate::run::host::early::prefork;
 use crate::run::{execute_last, refused_report};
 use sandbox::prefork::Prefork;
@@ -60,6 +61,7 @@ pub fn dispatch(words: &[OsString]) -> u8 {
         Verb::Exec(exec) => run_body((*exec).into(), words, context, prefork),
         Verb::Run(run) => run_body((*run).into(), words, context, prefork),
         Verb::Plan(invocation) => plan::plan(*invocation, context),
+        Verb::Why(arguments) => why::why(*arguments, context),
         Verb::Bundle(args) => with_policy(&args.common, context, |_, policy, printer| {
             bundle(&args, context, policy, printer)
         }),

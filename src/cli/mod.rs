@@ -39,3 +39,4 @@ pub mod summary;
 pub(crate) mod systemd_scope;
 mod usage;
 mod view;
+pub mod why;

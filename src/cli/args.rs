@@ -21,6 +21,7 @@ use clap::{
 use crate::cli::bundle::{BUNDLE_HELP, Bundle};
 use crate::cli::cache::Cache;
 use crate::cli::check::{CHECK_HELP, Check};
+use crate::cli::completions::{COMPLETIONS_HELP, Completions};
 use crate::cli::help::{DOCTOR_HELP, EXEC_HELP, RUN_HELP, VERBS_HELP};
 use crate::cli::limit_flags::LimitValueFlags;
 use crate::cli::network::NetworkFlags;
@@ -81,6 +82,9 @@ pub enum Verb {
         after_help = "Examples:\n  runner schema manifest\n  runner schema report > report.schema.json"
     )]
     Schema(Schema),
+    /// Print the completions of a shell: verbs, flags and their values
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions(Completions),
     /// Remove what killed supervisors left behind; live runs are not affected
     #[command(after_help = "Examples:\n  runner gc\n  runner gc -q")]
     Gc(CommonFlags),
@@ -439,6 +443,12 @@ pub enum ColorArgument {
     Always,
     /// Never
     Never,
+}
+
+/// The description of the command line.
+#[must_use]
+pub fn command() -> Command {
+    CommandLine::command()
 }
 
 /// Reads a command line. A repeatable flag that is not on it gets the entries of its variable, which

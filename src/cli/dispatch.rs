@@ -7,6 +7,7 @@ use crate::cli::args::{self, CommonFlags, MessageFlags, Schema, Verb};
 use crate::cli::bundle::bundle;
 use crate::cli::cache::{Cache, cache};
 use crate::cli::check::check;
+use crate::cli::completions::{self, Completions};
 use crate::cli::config;
 use crate::cli::context::ProcessContext;
 use crate::cli::demo::demo;
@@ -90,6 +91,10 @@ pub fn dispatch(words: &[OsString]) -> u8 {
             })
         }
         Verb::Gc(common) => with_policy(&common, context, gc),
+        Verb::Completions(Completions { shell }) => {
+            let printer = Printer::new(MessageFlags::default(), context);
+            printer.document(&completions::script(shell), 0)
+        }
         Verb::Schema(Schema { name }) => {
             let printer = Printer::new(MessageFlags::default(), context);
             printer.document(&schema::text(name), 0)

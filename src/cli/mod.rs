@@ -10,6 +10,7 @@ pub mod bundle;
 mod bundle_list;
 pub mod cache;
 pub mod check;
+mod completions;
 pub mod config;
 pub mod context;
 pub mod demo;

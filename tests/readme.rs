@@ -60,7 +60,11 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("runner cache gc [", "says which flags there are"),
 ];
 /// Commands that the text says exit with another code than 0.
-const CODES: &[(&str, i32)] = &[("mkdir hello work", 1), ("runner check bad.yaml", 125)];
+const CODES: &[(&str, i32)] = &[
+    ("mkdir hello work", 1),
+    ("runner check bad.yaml", 125),
+    ("runner why", 1),
+];
 /// Commands whose output depends on the host: it is not compared.
 const OF_HOST: &[&str] = &["runner plan", "runner source", "runner cache"];
 

@@ -21,6 +21,7 @@ use clap::{
 use crate::cli::bundle::{BUNDLE_HELP, Bundle};
 use crate::cli::cache::Cache;
 use crate::cli::check::{CHECK_HELP, Check};
+use crate::cli::completions::{COMPLETIONS_HELP, Completions};
 use crate::cli::help::{DOCTOR_HELP, EXEC_HELP, RUN_HELP, VERBS_HELP};
 use crate::cli::limit_flags::LimitValueFlags;
 use crate::cli::network::NetworkFlags;
@@ -28,6 +29,7 @@ use crate::cli::output::OutputFlags;
 use crate::cli::plan::{Invocation, PLAN_HELP};
 use crate::cli::signal::parse_signal;
 use crate::cli::source::Source;
+use crate::cli::why::{WHY_HELP, Why};
 use spec::did_you_mean::nearest;
 use spec::host_policy::{GRANT_WORDS, grants_named};
 use spec::request::Grants;
@@ -63,6 +65,9 @@ pub enum Verb {
     /// Show what `exec` or `run` would do, who decided each part, and whether it would start
     #[command(after_help = PLAN_HELP, args_override_self = true)]
     Plan(Box<Invocation>),
+    /// Explain which rule allows or denies a path, a host or a system call, and what changes it
+    #[command(after_help = WHY_HELP, args_override_self = true)]
+    Why(Box<Why>),
     /// Print all errors of a manifest, its blocks and its references
     #[command(after_help = CHECK_HELP, args_override_self = true)]
     Check(Check),
@@ -77,6 +82,9 @@ pub enum Verb {
         after_help = "Examples:\n  runner schema manifest\n  runner schema report > report.schema.json"
     )]
     Schema(Schema),
+    /// Print the completions of a shell: verbs, flags and their values
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions(Completions),
     /// Remove what killed supervisors left behind; live runs are not affected
     #[command(after_help = "Examples:\n  runner gc\n  runner gc -q")]
     Gc(CommonFlags),
@@ -123,6 +131,7 @@ fn with_variable(flag: Arg) -> Arg {
     let name = variable_of(long);
     match flag.get_action() {
         ArgAction::SetTrue if WITHOUT_VARIABLE.contains(&long) => flag,
+        ArgAction::Set if QUESTIONS.contains(&long) => flag,
         ArgAction::SetTrue => flag
             .env(name)
             .hide_env_values(true)
@@ -147,6 +156,9 @@ const VARIABLES_WITHOUT_FLAG: [&str; 5] = [
 /// Switches that make sense for one call only, and `--rm`, which has no effect.
 const WITHOUT_VARIABLE: [&str; 3] = ["all", "json", "rm"];
 
+/// The question of `why`, which is another one each time.
+const QUESTIONS: [&str; 4] = ["host", "op", "path", "syscall"];
+
 const POLICY: &str = "policy";
 
 /// The documents that have a schema; `cli::schema::text` names their files.
@@ -166,6 +178,8 @@ pub enum SchemaName {
     Doctor,
     /// What `plan --json` prints
     Plan,
+    /// What `why --json` prints
+    Why,
     /// What `bundle --lock` writes
     Lock,
     /// What `check --json` prints
@@ -429,6 +443,12 @@ pub enum ColorArgument {
     Always,
     /// Never
     Never,
+}
+
+/// The description of the command line.
+#[must_use]
+pub fn command() -> Command {
+    CommandLine::command()
 }
 
 /// Reads a command line. A repeatable flag that is not on it gets the entries of its variable, which

@@ -7,6 +7,7 @@ use crate::cli::args::{self, CommonFlags, MessageFlags, Schema, Verb};
 use crate::cli::bundle::bundle;
 use crate::cli::cache::{Cache, cache};
 use crate::cli::check::check;
+use crate::cli::completions::{self, Completions};
 use crate::cli::config;
 use crate::cli::context::ProcessContext;
 use crate::cli::demo::demo;
@@ -26,6 +27,7 @@ use crate::cli::source::source;
 use crate::cli::summary;
 use crate::cli::systemd_scope::enter_scope;
 use crate::cli::usage;
+use crate::cli::why;
 use crate::run::host::early::prefork;
 use crate::run::{execute_last, refused_report};
 use sandbox::prefork::Prefork;
@@ -60,6 +62,7 @@ pub fn dispatch(words: &[OsString]) -> u8 {
         Verb::Exec(exec) => run_body((*exec).into(), words, context, prefork),
         Verb::Run(run) => run_body((*run).into(), words, context, prefork),
         Verb::Plan(invocation) => plan::plan(*invocation, context),
+        Verb::Why(arguments) => why::why(*arguments, context),
         Verb::Bundle(args) => with_policy(&args.common, context, |_, policy, printer| {
             bundle(&args, context, policy, printer)
         }),
@@ -88,6 +91,10 @@ pub fn dispatch(words: &[OsString]) -> u8 {
             })
         }
         Verb::Gc(common) => with_policy(&common, context, gc),
+        Verb::Completions(Completions { shell }) => {
+            let printer = Printer::new(MessageFlags::default(), context);
+            printer.document(&completions::script(shell), 0)
+        }
         Verb::Schema(Schema { name }) => {
             let printer = Printer::new(MessageFlags::default(), context);
             printer.document(&schema::text(name), 0)

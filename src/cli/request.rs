@@ -669,7 +669,12 @@ mod tests {
                 // No list takes it: an entry that is read is refused, or ends in the parsed verb.
                 let variables = [(name.into(), "\u{1f980}".into())].into();
                 let places = verb.get_positionals().filter(|place| !place.is_last_set());
-                let line = [words, &vec!["x".into(); places.count()]].concat();
+                let groups = verb.get_groups().filter(|group| group.is_required_set());
+                let required = groups.filter_map(|group| group.get_args().next());
+                let required: Vec<OsString> =
+                    required.map(|id| format!("--{id}=x").into()).collect();
+                let places = vec!["x".into(); places.count()];
+                let line = [words, &required, &places].concat();
                 let parsed = format!("{:?}", args::parse(&line, &variables));
                 assert!(parsed.contains('\u{1f980}'), "{line:?} --{long}: {parsed}");
                 *count += 1;

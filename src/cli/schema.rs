@@ -17,6 +17,7 @@ pub fn text(name: SchemaName) -> Cow<'static, str> {
         SchemaName::Report => include_str!("../../schemas/report.schema.json"),
         SchemaName::Doctor => include_str!("../../schemas/doctor.schema.json"),
         SchemaName::Plan => include_str!("../../schemas/plan.schema.json"),
+        SchemaName::Why => include_str!("../../schemas/why.schema.json"),
         SchemaName::Lock => include_str!("../../schemas/lock.schema.json"),
         SchemaName::Check => include_str!("../../schemas/check.schema.json"),
         SchemaName::SourceBuild => include_str!("../../schemas/source-build.schema.json"),

@@ -15,6 +15,7 @@ use crate::run::refused_report;
 use spec::path::{escape, quoted};
 use spec::plan_report::PlanReport;
 use spec::report::ErrorReport;
+use spec::why_report::WhyReport;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Mistake {
@@ -126,10 +127,10 @@ fn write_report(
         hint: Some(mistake.hints.join("; ")),
     };
     let target = ReportTarget::open(&json)?;
-    if words.get(1).is_some_and(|verb| verb == "plan") {
-        target.write(&PlanReport::refused(error))
-    } else {
-        target.write(&refused_report(error))
+    match words.get(1).and_then(|verb| verb.to_str()) {
+        Some("plan") => target.write(&PlanReport::refused(error)),
+        Some("why") => target.write(&WhyReport::refused(error)),
+        _ => target.write(&refused_report(error)),
     }
 }
 
@@ -139,7 +140,7 @@ fn write_report(
 /// word that may belong to the command.
 fn json_of(words: &[OsString], context: &ProcessContext) -> Option<OsString> {
     let verb = words.get(1)?.to_str()?;
-    if !matches!(verb, "exec" | "run" | "plan") {
+    if !matches!(verb, "exec" | "run" | "plan" | "why") {
         return None;
     }
     let mut command = CommandLine::command();

@@ -1,6 +1,7 @@
 //! Decides what a run does, without effects. Host facts are arguments.
 #![forbid(unsafe_code)]
 
+pub(crate) mod access;
 pub mod doctor;
 pub mod environment;
 pub mod grants;

@@ -30,6 +30,7 @@ use std::cell::RefCell;
 use rustix::fs::Mode;
 
 pub use crate::run::dry_run::plan;
+pub(crate) use crate::run::dry_run::why;
 use crate::run::error::RunError;
 use crate::run::preparation::nested::PreparationRun;
 use crate::run::reporting::{Beginning, ReportBuilder};

@@ -70,7 +70,7 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
 ///
 /// A loopback address belongs to the host: only a range of exactly that address permits it.
 #[must_use]
-pub(crate) fn may_be_dialled(address: IpAddr, private_ranges: &[IpRange]) -> bool {
+pub fn may_be_dialled(address: IpAddr, private_ranges: &[IpRange]) -> bool {
     let permits = |range: &IpRange| {
         if address.is_loopback() {
             range.is_exactly(address)

@@ -27,13 +27,9 @@ impl fmt::Display for Host {
 }
 
 impl Host {
+    /// A denied attempt to reach this host.
     #[must_use]
-    pub(crate) fn attempt(
-        &self,
-        protocol: Protocol,
-        port: Option<u16>,
-        reason: DenialReason,
-    ) -> Attempt {
+    pub fn attempt(&self, protocol: Protocol, port: Option<u16>, reason: DenialReason) -> Attempt {
         let (host, address) = match self {
             Self::Name(name) => (Some(name.to_string()), None),
             Self::Address(address) => (None, Some(*address)),

@@ -10,6 +10,7 @@
 
 pub mod bpf;
 mod compile;
+mod explain;
 mod interpret;
 mod local_sockets;
 mod policy;
@@ -17,6 +18,7 @@ mod read;
 mod tightening;
 
 pub use compile::compile;
+pub use explain::{CallAnswer, Explanation};
 pub use interpret::{Branch, SeccompData, interpret, interpret_observed};
 pub use local_sockets::without_unix_sockets;
 pub use policy::{

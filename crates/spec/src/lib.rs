@@ -63,6 +63,7 @@ pub mod typescript;
 pub mod ulid;
 pub mod units;
 pub mod utc;
+pub mod why_report;
 pub mod workspace_source_report;
 
 #[cfg(test)]

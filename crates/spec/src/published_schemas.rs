@@ -13,6 +13,7 @@ use crate::manifest;
 use crate::plan_report::PlanReport;
 use crate::report::Report;
 use crate::source_built::SourceBuilt;
+use crate::why_report::WhyReport;
 use support::golden::assert_golden;
 
 fn check<T: JsonSchema>(name: &str) {
@@ -48,6 +49,11 @@ fn the_schema_of_doctor_is_current() {
 #[test]
 fn the_schema_of_the_plan_is_current() {
     check::<PlanReport>("plan");
+}
+
+#[test]
+fn the_schema_of_why_is_current() {
+    check::<WhyReport>("why");
 }
 
 #[test]

@@ -9,7 +9,9 @@ mod decided_by;
 mod facts;
 mod manifest_alone;
 mod network;
+mod unchecked;
 mod view;
+mod why;
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -21,6 +23,7 @@ use crate::plan::limits::Limits;
 use crate::run::contract::{self, IoContract};
 use crate::run::dry_run::decided_by::Rows;
 use crate::run::dry_run::facts::HostFacts;
+use crate::run::dry_run::why::Planned;
 use crate::run::error::RunError;
 use crate::run::host::resources;
 use crate::run::image::finding::Access;
@@ -29,7 +32,7 @@ use crate::run::inputs::loaded_manifest::LoadedManifest;
 use crate::run::inputs::{Inputs, open_inputs};
 use crate::run::interruptible::WaitLimit;
 use crate::run::launching::launch_plan;
-use crate::run::launching::predicted_view::{self, PredictedView, Program};
+use crate::run::launching::predicted_view::{PredictedView, Program};
 use crate::run::launching::secret_values::RequestedSecrets;
 use crate::run::launching::start_failure::{self, Attempt};
 use crate::run::planning::resolved::{self, ResolvedRun};
@@ -53,9 +56,10 @@ use spec::outcome::Outcome;
 use spec::path::escape;
 use spec::plan_report::{MissingGrant, PlanReport, PlanVerdict, PlannedBundle, RUN_ID};
 use spec::report::Report;
-use spec::request::{BundleArgument, Request, Subject, ViewEntry};
+use spec::request::{BundleArgument, Request, Subject};
 use spec::tokens::TokenValues;
 use spec::units::count;
+use spec::why_report::{Answer, Question};
 
 /// Extensions of a BUNDLE that is a manifest without a bundle.
 const MANIFEST_EXTENSIONS: [&str; 4] = ["md", "json", "yaml", "yml"];
@@ -63,6 +67,25 @@ const MANIFEST_EXTENSIONS: [&str; 4] = ["md", "json", "yaml", "yml"];
 /// Plans `request`: what a run would do, who decided it, and whether the body would be started.
 #[must_use]
 pub fn plan(request: &Request, policy: &HostPolicy) -> PlanReport {
+    dry_run(request, policy, None).0
+}
+
+/// Plans `request`, and says which rule of it decides about `question`. The answer is `None` if the
+/// plan ends before it has a view.
+#[must_use]
+pub(crate) fn why(
+    request: &Request,
+    policy: &HostPolicy,
+    question: &Question,
+) -> (PlanReport, Option<Answer>) {
+    dry_run(request, policy, Some(question))
+}
+
+fn dry_run(
+    request: &Request,
+    policy: &HostPolicy,
+    question: Option<&Question>,
+) -> (PlanReport, Option<Answer>) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let mut dry_run = DryRun {
         request,
@@ -71,6 +94,8 @@ pub fn plan(request: &Request, policy: &HostPolicy) -> PlanReport {
         refusals: Refusals::collecting(),
         report: ReportBuilder::new(Report::new(RUN_ID.to_owned(), Outcome::Refused)),
         document: PlanReport::new(),
+        question,
+        answer: None,
     };
     let inputs = dry_run.open_inputs();
     dry_run.finish(inputs, HostFacts::inspect(request))
@@ -84,6 +109,8 @@ struct DryRun<'plan> {
     refusals: Refusals,
     report: ReportBuilder,
     document: PlanReport,
+    question: Option<&'plan Question>,
+    answer: Option<Answer>,
 }
 
 struct ReadInputs {
@@ -129,12 +156,12 @@ impl DryRun<'_> {
         mut self,
         inputs: Result<ReadInputs, RunError>,
         facts: Result<HostFacts, RunError>,
-    ) -> PlanReport {
+    ) -> (PlanReport, Option<Answer>) {
         let result = inputs.and_then(|inputs| self.stages(inputs, &facts?));
         let mut refused = self.refusals.into_vec();
         refused.extend(result.err());
         let (plan, warnings) = self.report.into_plan();
-        PlanReport {
+        let document = PlanReport {
             plan,
             warnings,
             verdict: match refused.first().map(RunError::outcome) {
@@ -146,7 +173,8 @@ impl DryRun<'_> {
             further_errors: refused.iter().skip(1).map(RunError::report).collect(),
             missing_grants: refused.iter().flat_map(missing_grants).collect(),
             ..self.document
-        }
+        };
+        (document, self.answer)
     }
 
     fn stages(&mut self, inputs: ReadInputs, facts: &HostFacts) -> Result<(), RunError> {
@@ -191,7 +219,21 @@ impl DryRun<'_> {
             program,
         };
         rows.write(&mut self.document, &decided, &file_roots);
-        self.note_unchecked(&decided, facts);
+        unchecked::note(&mut self.document, self.request, &decided, facts);
+        self.answer = self
+            .question
+            .map(|question| {
+                let planned = Planned {
+                    request: self.request,
+                    policy: self.policy,
+                    resolved: &decided.resolved,
+                    facts,
+                    inside: &inside(&decided.resolved, &files, &decided.steps, facts),
+                    document: &self.document,
+                };
+                planned.answer(question)
+            })
+            .transpose()?;
         Ok(())
     }
 
@@ -375,15 +417,7 @@ impl DryRun<'_> {
         let memory_bytes = limits.map_or(0, Limits::memory_bytes);
         let parts = launch_plan::environment_parts(self.request, resolved, memory_bytes, RUN_ID);
         let programs = launch_plan::program_candidates(resolved, &parts);
-        let inside = PredictedView {
-            steps,
-            bundle: match files {
-                Files::Surveyed(bundle) => Some(&**bundle),
-                Files::Command | Files::ManifestAlone { .. } => None,
-            },
-            has_own_uid: facts.host.privileged,
-            image: resolved.image.as_ref(),
-        };
+        let inside = inside(resolved, files, steps, facts);
         let attempt = Attempt {
             request: self.request,
             resolved,
@@ -391,43 +425,6 @@ impl DryRun<'_> {
         };
         let program = self.refusals.check(predict_start(&inside, &attempt))?;
         Ok(program.flatten())
-    }
-
-    fn note_unchecked(&mut self, decided: &Decided, facts: &HostFacts) {
-        let document = &mut self.document;
-        let unchecked = &mut document.unchecked;
-        unchecked.extend(network::unchecked(self.request, &document.network));
-        for expected in &decided.secrets {
-            unchecked.push(format!(
-                "the value of {}: no provider was asked for it",
-                expected.variable
-            ));
-        }
-        for source in &document.workspace_sources {
-            if source.is_kept != Some(true) {
-                let id = &source.id;
-                unchecked.push(format!(
-                    "workspace source {id}: no registry was asked for it"
-                ));
-            }
-        }
-        let writable = decided
-            .resolved
-            .view
-            .iter()
-            .filter_map(|entry| match entry {
-                ViewEntry::Bind {
-                    source,
-                    writable: true,
-                    ..
-                } => Some(predicted_view::shown(source)),
-                _ => None,
-            });
-        if facts.host.privileged {
-            unchecked.extend(writable.map(|source| {
-                format!("{source}: whether its file system can map its owner to the body")
-            }));
-        }
     }
 }
 
@@ -452,6 +449,23 @@ fn check_inputs(contract: &IoContract, file_roots: &FileRoots) -> Result<Vec<u64
         &contract.input_files,
         &limits,
     )?)
+}
+
+fn inside<'plan>(
+    resolved: &'plan ResolvedRun,
+    files: &'plan Files,
+    steps: &'plan [ViewStep],
+    facts: &HostFacts,
+) -> PredictedView<'plan> {
+    PredictedView {
+        steps,
+        bundle: match files {
+            Files::Surveyed(bundle) => Some(&**bundle),
+            Files::Command | Files::ManifestAlone { .. } => None,
+        },
+        has_own_uid: facts.host.privileged,
+        image: resolved.image.as_ref(),
+    }
 }
 
 /// Predicts the start of the body; returns the program if the run form is resolved.
@@ -499,7 +513,7 @@ mod tests {
     use spec::limits::Coverage;
     use spec::limits::Limit;
     use spec::report::EnforcementState;
-    use spec::request::{Caller, GivenSecret};
+    use spec::request::{Caller, GivenSecret, ViewEntry};
     use spec::secret::Secret;
 
     const MANIFEST: &str = "\
@@ -597,6 +611,8 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
             refusals: Refusals::collecting(),
             report: ReportBuilder::new(Report::new(RUN_ID.to_owned(), Outcome::Refused)),
             document: PlanReport::new(),
+            question: None,
+            answer: None,
         };
         let source = archive::OpenedArchive::Directory(source.into());
         let surveyed =
@@ -608,7 +624,7 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
             files: Files::Surveyed(Box::new(surveyed)),
             file_roots,
         });
-        dry_run.finish(inputs, Ok(facts()))
+        dry_run.finish(inputs, Ok(facts())).0
     }
 
     fn demo() -> [(&'static str, &'static [u8]); 2] {

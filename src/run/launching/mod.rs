@@ -4,4 +4,5 @@
 pub(super) mod launch_plan;
 pub(super) mod predicted_view;
 pub(super) mod secret_values;
+pub(super) mod seen;
 pub(super) mod start_failure;

@@ -6,17 +6,16 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access as AccessMode, StatVfsMountFlags};
+use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
 
 use crate::run::image::{OpenedImage, SelectedImage};
 use crate::run::planning::programs::shebang::{HEAD_BYTES, first_line, read_head, split_words};
 use crate::run::unpacking::bundle_files::BundleFiles;
 use archive::Entry;
-use sandbox::view::{BASE_CANDIDATES, BUNDLE, ViewStep};
+use sandbox::view::{BUNDLE, ViewStep};
 use sources::oci::layers::Kind;
 use spec::detection::Interpreter;
 use spec::path::RelPath;
@@ -40,7 +39,7 @@ pub(in crate::run) struct PredictedView<'plan> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Node {
+pub(super) enum Node {
     Missing,
     /// Behind a directory that this process may not enter.
     Inaccessible,
@@ -143,13 +142,7 @@ impl PredictedView<'_> {
     /// The names in a mounted directory of the host or in a directory of the bundle.
     pub(in crate::run) fn names(&self, path: &[u8]) -> Vec<String> {
         match self.find_mount(path) {
-            Some((ViewStep::Bind { source, .. }, rest)) => {
-                let mut directory = PathBuf::from(OsString::from_vec(source.clone()));
-                if !rest.is_empty() {
-                    directory.push(OsString::from_vec(rest.to_vec()));
-                }
-                names_in(&directory)
-            }
+            Some((ViewStep::Bind { source, .. }, rest)) => names_in(&on_host(source, rest)),
             Some((ViewStep::SelfBind { path: own }, rest)) if own == BUNDLE.as_bytes() => {
                 let Some(bundle) = self.bundle else {
                     return Vec::new();
@@ -250,8 +243,16 @@ impl PredictedView<'_> {
         }
     }
 
-    /// Resolves an absolute path and follows links as the body would.
+    /// What is at an absolute path, whose links are followed as the body would.
     fn resolve(&self, path: &[u8]) -> Result<Node, Errno> {
+        self.locate(path).map(|(_, node)| node)
+    }
+
+    /// As [`Self::resolve`], and the path without links.
+    ///
+    /// # Errors
+    /// ELOOP, ENOTDIR.
+    pub(super) fn locate(&self, path: &[u8]) -> Result<(Vec<u8>, Node), Errno> {
         let mut left: Vec<Vec<u8>> = segments(path);
         let mut current: Vec<Vec<u8>> = Vec::new();
         let mut links = 0;
@@ -276,26 +277,35 @@ impl PredictedView<'_> {
                     }
                     left.extend(segments(target));
                 }
-                Node::Directory => (),
+                Node::Directory if left.is_empty() || self.may_search(&joined(&current)) => (),
+                Node::Directory => last = Node::Inaccessible,
                 Node::File { .. } if left.is_empty() => (),
                 Node::File { .. } => return Err(Errno::NOTDIR),
-                Node::Missing | Node::Inaccessible | Node::Unknown => return Ok(last),
+                Node::Missing | Node::Inaccessible | Node::Unknown => (),
+            }
+            if matches!(last, Node::Missing | Node::Inaccessible | Node::Unknown) {
+                left.reverse();
+                current.append(&mut left);
             }
         }
-        Ok(match last {
+        let node = match last {
             Node::Link(_) => Node::Directory,
             other => other,
-        })
+        };
+        Ok((joined(&current), node))
+    }
+
+    /// Whether the body may use names in this directory. An ordinary user's own look-ups show it.
+    fn may_search(&self, directory: &[u8]) -> bool {
+        let found = self.has_own_uid.then(|| self.rights(directory)).flatten();
+        found.is_none_or(|rights| rights.execute)
     }
 
     /// What is at exactly this path, whose parents are directories.
     fn node(&self, path: &[u8]) -> Node {
         match self.find_mount(path) {
             Some((ViewStep::Bind { source, target, .. }, rest)) => {
-                let is_base = BASE_CANDIDATES
-                    .iter()
-                    .any(|own| own.as_bytes() == target.as_slice());
-                self.host_node(source, rest, is_base)
+                self.host_node(source, rest, target)
             }
             Some((ViewStep::SelfBind { path: own }, rest)) if own == BUNDLE.as_bytes() => self
                 .bundle_node(rest)
@@ -311,7 +321,10 @@ impl PredictedView<'_> {
     }
 
     /// The mount that a path lies in, and the rest of the path.
-    fn find_mount<'path>(&self, path: &'path [u8]) -> Option<(&ViewStep, &'path [u8])> {
+    pub(in crate::run) fn find_mount<'path>(
+        &self,
+        path: &'path [u8],
+    ) -> Option<(&ViewStep, &'path [u8])> {
         let below = |mount: &[u8]| beneath(path, mount);
         // The deepest mount wins; of two at one path, the later one.
         self.steps
@@ -387,14 +400,8 @@ impl PredictedView<'_> {
         })
     }
 
-    /// `is_base`: mounted without owner mapping, so its owner is nobody inside for a body with its
-    /// own uid.
-    fn host_node(&self, source: &[u8], rest: &[u8], is_base: bool) -> Node {
-        let path = match rest {
-            [] => PathBuf::from(OsString::from_vec(source.to_vec())),
-            rest => Path::new(&OsString::from_vec(source.to_vec()))
-                .join(OsString::from_vec(rest.to_vec())),
-        };
+    fn host_node(&self, source: &[u8], rest: &[u8], target: &[u8]) -> Node {
+        let path = on_host(source, rest);
         // The mount follows a link at its source; the body follows those below it.
         let found = match rest {
             [] => std::fs::metadata(&path),
@@ -421,15 +428,12 @@ impl PredictedView<'_> {
         if found.is_dir() {
             return Node::Directory;
         }
-        let executable = if !self.has_own_uid {
-            rustix::fs::access(&path, AccessMode::EXEC_OK).is_ok()
-        } else if is_base {
-            found.mode() & 0o001 != 0
-        } else {
-            found.mode() & 0o101 != 0
+        let executable = || {
+            let rights = self.rights_on_host(&path, &found, source, target);
+            rights.execute && !forbids_programs(&path)
         };
         Node::File {
-            executable: found.is_file() && executable && !forbids_programs(&path),
+            executable: found.is_file() && executable(),
             // Opens regular files only: opening a device can have effects.
             head: found
                 .is_file()
@@ -478,8 +482,17 @@ pub(super) fn names_in(directory: &Path) -> Vec<String> {
         .collect()
 }
 
+/// The path on the host of `rest` below the source of a mount.
+pub(in crate::run) fn on_host(source: &[u8], rest: &[u8]) -> PathBuf {
+    let source = PathBuf::from(OsString::from_vec(source.to_vec()));
+    match rest {
+        [] => source,
+        rest => source.join(OsString::from_vec(rest.to_vec())),
+    }
+}
+
 /// The part of `path` below `directory`: empty if they are equal.
-fn beneath<'path>(path: &'path [u8], directory: &[u8]) -> Option<&'path [u8]> {
+pub(in crate::run) fn beneath<'path>(path: &'path [u8], directory: &[u8]) -> Option<&'path [u8]> {
     match path.strip_prefix(directory)? {
         [] => Some(&[]),
         [b'/', rest @ ..] => Some(rest),
@@ -507,7 +520,7 @@ fn joined(segments: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// `path` as seen from `working_directory`.
-pub(super) fn absolute(path: &[u8], working_directory: &[u8]) -> Vec<u8> {
+pub(in crate::run) fn absolute(path: &[u8], working_directory: &[u8]) -> Vec<u8> {
     match path {
         [b'/', ..] => path.to_vec(),
         // Without the `./`, as a user writes it.

@@ -23,6 +23,7 @@ use crate::cli::cache::Cache;
 use crate::cli::check::{CHECK_HELP, Check};
 use crate::cli::completions::{COMPLETIONS_HELP, Completions};
 use crate::cli::help::{DOCTOR_HELP, EXEC_HELP, RUN_HELP, VERBS_HELP};
+use crate::cli::history::{Inspect, Ps};
 use crate::cli::limit_flags::LimitValueFlags;
 use crate::cli::network::NetworkFlags;
 use crate::cli::output::OutputFlags;
@@ -85,6 +86,18 @@ pub enum Verb {
     /// Print the completions of a shell: verbs, flags and their values
     #[command(after_help = COMPLETIONS_HELP)]
     Completions(Completions),
+    /// List the runs of this user that go on, with -a also those that ended
+    #[command(
+        after_help = "Examples:\n  runner ps\n  runner ps -a --json",
+        args_override_self = true
+    )]
+    Ps(Ps),
+    /// Print the report of a run of this user, which has ended
+    #[command(
+        after_help = "Examples:\n  runner inspect\n  runner inspect 01m8bn",
+        args_override_self = true
+    )]
+    Inspect(Inspect),
     /// Remove what killed supervisors left behind; live runs are not affected
     #[command(after_help = "Examples:\n  runner gc\n  runner gc -q")]
     Gc(CommonFlags),
@@ -145,12 +158,13 @@ fn with_variable(flag: Arg) -> Arg {
 
 const VARIABLE_PREFIX: &str = "RUNNER_OPT_";
 
-const VARIABLES_WITHOUT_FLAG: [&str; 5] = [
+const VARIABLES_WITHOUT_FLAG: [&str; 6] = [
     "RUNNER_OPT_CACHE_DIRECTORY",
     "RUNNER_OPT_CGROUP_PARENT",
     "RUNNER_OPT_IN_DELEGATED_SCOPE",
     "RUNNER_OPT_OCI_DIRECTORY",
     "RUNNER_OPT_RUNTIME_DIRECTORY",
+    "RUNNER_OPT_STATE_DIRECTORY",
 ];
 
 /// Switches that make sense for one call only, and `--rm`, which has no effect.
@@ -186,6 +200,10 @@ pub enum SchemaName {
     Check,
     /// What `source build --json` prints
     SourceBuild,
+    /// A line of the history of runs
+    History,
+    /// What `ps --json` prints
+    Ps,
 }
 
 // Every flag of `exec` and `run`.
@@ -396,6 +414,9 @@ pub struct ReportFlags {
     /// Write the report to standard output, with the body's output inside it, to a file, or to an open descriptor
     #[arg(long, value_name = "FILE|fd:N", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     pub json: Option<OsString>,
+    /// Do not keep this run in the history that `runner ps` and `runner inspect` show
+    #[arg(long)]
+    pub no_record: bool,
 }
 
 // What is written to standard error.

@@ -13,11 +13,14 @@ use spec::request::Caller;
 const RUNTIME_DIRECTORY_OF_ROOT: &str = "/run/runner";
 /// Directory of what uid 0 keeps: under `sudo` the home may be another user's.
 const CACHE_DIRECTORY_OF_ROOT: &str = "/var/cache/runner";
+/// Directory of the history of runs of uid 0.
+const STATE_DIRECTORY_OF_ROOT: &str = "/var/lib/runner";
 /// The variables of the flags' prefix that name a directory and have no flag.
-const DIRECTORY_VARIABLES: [&str; 3] = [
+const DIRECTORY_VARIABLES: [&str; 4] = [
     "RUNNER_OPT_CACHE_DIRECTORY",
     "RUNNER_OPT_OCI_DIRECTORY",
     "RUNNER_OPT_RUNTIME_DIRECTORY",
+    "RUNNER_OPT_STATE_DIRECTORY",
 ];
 const HOST_CONFIG: &str = "/etc/runner/config.yaml";
 
@@ -104,6 +107,29 @@ impl ProcessContext {
             )
     }
 
+    /// Where the history of runs is: `history` in `RUNNER_OPT_STATE_DIRECTORY`, else in `runner` in the
+    /// user's state directory (XDG base directory specification), or a directory of this uid in /tmp if
+    /// there is no home.
+    #[must_use]
+    pub(crate) fn history_directory(&self) -> PathBuf {
+        self.state_directory().join("history")
+    }
+
+    fn state_directory(&self) -> PathBuf {
+        if let Some(stated) = self.absolute("RUNNER_OPT_STATE_DIRECTORY") {
+            return stated;
+        }
+        if self.uid == 0 {
+            return PathBuf::from(STATE_DIRECTORY_OF_ROOT);
+        }
+        self.absolute("XDG_STATE_HOME")
+            .or_else(|| Some(self.absolute("HOME")?.join(".local/state")))
+            .map_or_else(
+                || PathBuf::from(format!("/tmp/runner-{}/state", self.uid)),
+                |directory| directory.join("runner"),
+            )
+    }
+
     #[must_use]
     pub fn caller(&self, policy: &HostPolicy) -> Caller {
         let runtime_directory = self
@@ -136,6 +162,7 @@ impl ProcessContext {
             temporary_directory: self.absolute("TMPDIR").unwrap_or_else(|| "/tmp".into()),
             runtime_directory,
             cache_directory: self.cache_directory(),
+            history_directory: self.history_directory(),
             directories_without_outputs,
             bundle_cache_directory: self.absolute("RUNNER_OPT_CACHE_DIRECTORY"),
             oci_directory: self.absolute("RUNNER_OPT_OCI_DIRECTORY"),

@@ -16,6 +16,7 @@ use crate::cli::environment::SecretValues;
 use crate::cli::exit_code::exit_code;
 use crate::cli::fast_args;
 use crate::cli::gc::gc;
+use crate::cli::history;
 use crate::cli::log;
 use crate::cli::output::OutputFlags;
 use crate::cli::plan::{self, Invocation};
@@ -29,8 +30,10 @@ use crate::cli::systemd_scope::enter_scope;
 use crate::cli::usage;
 use crate::cli::why;
 use crate::run::host::early::prefork;
+use crate::run::recorder::Recorder;
 use crate::run::{execute_last, refused_report};
 use sandbox::prefork::Prefork;
+use spec::history::AuditPolicy;
 use spec::host_policy::{ForbiddenGrant, HostPolicy};
 use spec::report::{ErrorReport, Report, WarningReport, with_causes};
 use spec::request::Caller;
@@ -90,6 +93,12 @@ pub fn dispatch(words: &[OsString]) -> u8 {
                 source(verb, context, caller, policy, printer)
             })
         }
+        Verb::Ps(args) => with_policy(&args.flags.common, context, |caller, _, printer| {
+            history::ps(&args, caller, printer)
+        }),
+        Verb::Inspect(args) => with_policy(&args.common, context, |caller, _, printer| {
+            history::inspect(&args, caller, printer)
+        }),
         Verb::Gc(common) => with_policy(&common, context, gc),
         Verb::Completions(Completions { shell }) => {
             let printer = Printer::new(MessageFlags::default(), context);
@@ -175,13 +184,21 @@ fn run_body(
         Err(error) => return printer.problem("refused", &error.report()),
     };
     let capture = target.as_ref().is_some_and(ReportTarget::captures);
+    let audit = loaded
+        .as_ref()
+        .map_or_else(|_| AuditPolicy::default(), |(policy, _)| policy.audit);
+    let is_unwanted = invocation.flags.report.no_record;
+    let recorder = match Recorder::open(audit, is_unwanted, &context.history_directory()) {
+        Ok(recorder) => recorder,
+        Err(error) => return finish(&printer, target.as_ref(), None, refused_report(error)),
+    };
     let report = match loaded {
         Err(error) => refused_report(error.report()),
         Ok((policy, forbidden)) => {
             match build_request(invocation, capture, SecretValues::Read, context, &policy) {
                 Err(error) => refused_report(error.report()),
                 Ok(request) => {
-                    let mut report = execute_last(prefork, &request, &policy);
+                    let mut report = execute_last(prefork, &request, &policy, &recorder);
                     report.warnings.extend(scope_warning);
                     report.warnings.extend(forbidden.iter().map(warning));
                     report
@@ -189,12 +206,22 @@ fn run_body(
             }
         }
     };
-    finish(&printer, target.as_ref(), &report)
+    finish(&printer, target.as_ref(), Some(&recorder), report)
 }
 
-fn finish(printer: &Printer, target: Option<&ReportTarget>, report: &Report) -> u8 {
+fn finish(
+    printer: &Printer,
+    target: Option<&ReportTarget>,
+    recorder: Option<&Recorder>,
+    mut report: Report,
+) -> u8 {
+    let recorded = recorder.map_or(Ok(()), |recorder| recorder.ended(&mut report));
+    let report = &report;
     let written = target.map_or(Ok(()), |target| target.write(report));
     summary::print(printer, report);
+    if let Err(error) = recorded {
+        return printer.failure(&error);
+    }
     if let Err(error) = written {
         return printer.failure(&error.report());
     }
@@ -297,7 +324,7 @@ mod tests {
     #[test]
     fn the_bodys_own_code_passes_through() {
         for code in [0, 1, 42, 255] {
-            let exit = finish(&printer(), None, &report(Outcome::Exited, Some(code)));
+            let exit = finish(&printer(), None, None, report(Outcome::Exited, Some(code)));
             assert_eq!(i32::from(exit), code);
         }
     }
@@ -306,14 +333,14 @@ mod tests {
     fn the_exit_code_of_a_cancelled_run_names_the_signal_that_the_runner_got() {
         let mut cancelled = report(Outcome::Cancelled, Some(0));
         cancelled.cancelled_by = Some(libc::SIGINT);
-        assert_eq!(finish(&printer(), None, &cancelled), 130);
+        assert_eq!(finish(&printer(), None, None, cancelled), 130);
     }
 
     #[test]
     fn a_run_whose_report_cannot_be_written_fails() {
         let full = ReportTarget::open("/dev/full".as_ref()).expect("opened");
         let done = report(Outcome::Exited, Some(0));
-        assert_eq!(finish(&printer(), Some(&full), &done), FAILED);
+        assert_eq!(finish(&printer(), Some(&full), None, done), FAILED);
     }
 
     #[test]

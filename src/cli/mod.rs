@@ -22,6 +22,7 @@ pub(crate) mod exit_code;
 pub(crate) mod fast_args;
 pub mod gc;
 mod help;
+mod history;
 mod images;
 pub(crate) mod limit_flags;
 mod log;

@@ -20,6 +20,8 @@ pub fn text(name: SchemaName) -> Cow<'static, str> {
         SchemaName::Why => include_str!("../../schemas/why.schema.json"),
         SchemaName::Lock => include_str!("../../schemas/lock.schema.json"),
         SchemaName::Check => include_str!("../../schemas/check.schema.json"),
+        SchemaName::History => include_str!("../../schemas/history.schema.json"),
+        SchemaName::Ps => include_str!("../../schemas/ps.schema.json"),
         SchemaName::SourceBuild => include_str!("../../schemas/source-build.schema.json"),
     };
     text.into()

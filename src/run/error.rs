@@ -29,6 +29,7 @@ use spec::outcome::Outcome;
 use spec::report::{ErrorReport, with_causes};
 use spec::run_form::RunError as RunValueError;
 use spec::tokens::TokenError;
+use store::HistoryError;
 
 /// Warning code of a run that timed out before its body started.
 pub(crate) const BODY_NOT_STARTED: &str = "body_not_started";
@@ -114,6 +115,11 @@ pub(crate) enum RunError {
     /// `needs` could not be installed.
     #[error(transparent)]
     Preparation(Box<PreparationProblem>),
+    /// The configuration requires a record of the run.
+    #[error("the run cannot be recorded, and the configuration says `audit: required`")]
+    Unrecorded(#[source] HistoryError),
+    #[error(transparent)]
+    History(HistoryError),
     /// Neither a manifest nor `--run`.
     #[error("{message}")]
     NoManifest {
@@ -310,6 +316,7 @@ impl RunError {
             | Self::Program { .. }
             | Self::Cgroup(_)
             | Self::Records(_)
+            | Self::History(_)
             | Self::Host { .. }
             | Self::InitDied { .. }
             | Self::Unkillable
@@ -347,6 +354,8 @@ impl RunError {
             Self::Undelivered { .. } => "output_undelivered".to_owned(),
             Self::Ungranted(_) => "grant_required".to_owned(),
             Self::Preparation(error) => error.code().to_owned(),
+            Self::Unrecorded(_) => "run_unrecorded".to_owned(),
+            Self::History(_) => "history_unusable".to_owned(),
             Self::NoManifest { .. } => "manifest_missing".to_owned(),
             Self::Argument { code, .. } => (*code).to_owned(),
             Self::Sandbox { error, .. } | Self::Program { error, .. } => error.code().to_owned(),
@@ -388,6 +397,9 @@ impl RunError {
                 ))
             }
             Self::Preparation(error) => error.hint(),
+            Self::Unrecorded(_) | Self::History(_) => {
+                Some("RUNNER_OPT_STATE_DIRECTORY names another directory".to_owned())
+            }
             Self::NoManifest { hint, .. } => Some(hint.clone()),
             Self::Argument { hint, .. } | Self::Undelivered { hint, .. } => hint.clone(),
             Self::Sandbox { error, forbidding } => {

@@ -18,6 +18,7 @@ mod launching;
 mod outputs;
 mod planning;
 mod preparation;
+pub(crate) mod recorder;
 mod refusals;
 mod reporting;
 mod sources;
@@ -33,6 +34,7 @@ pub use crate::run::dry_run::plan;
 pub(crate) use crate::run::dry_run::why;
 use crate::run::error::RunError;
 use crate::run::preparation::nested::PreparationRun;
+use crate::run::recorder::Recorder;
 use crate::run::reporting::{Beginning, ReportBuilder};
 use sandbox::prefork::Prefork;
 use secrets::mask::Masks;
@@ -45,26 +47,27 @@ use spec::request::Request;
 /// The calling process must have one thread only: see [`Prefork::start`].
 #[must_use]
 pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
-    execute_with(None, request, policy, false)
+    execute_with(None, request, policy, None)
 }
 
 /// Does the last run of this process, which can do nothing but report it afterwards: the process
 /// gives up its rights once the body runs. `prefork` is a child that was forked earlier; without one,
-/// forks once the cgroups are known.
+/// forks once the cgroups are known. `recorder` records the start.
 #[must_use]
 pub(crate) fn execute_last(
     prefork: Option<Prefork>,
     request: &Request,
     policy: &HostPolicy,
+    recorder: &Recorder,
 ) -> Report {
-    execute_with(prefork, request, policy, true)
+    execute_with(prefork, request, policy, Some(recorder))
 }
 
 fn execute_with(
     prefork: Option<Prefork>,
     request: &Request,
     policy: &HostPolicy,
-    is_last: bool,
+    last: Option<&Recorder>,
 ) -> Report {
     // The caller's umask must not narrow the explicit modes of files that are created here.
     rustix::process::umask(Mode::WGRP | Mode::WOTH);
@@ -77,14 +80,16 @@ fn execute_with(
         start_unix_s: beginning.unix_s(),
         masks: &masks,
         preparing: None,
-        is_last,
+        is_last: last.is_some(),
     };
-    let mut report = ReportBuilder::new(beginning.report());
+    let report = beginning.report();
+    let recorded = last.map_or(Ok(None), |recorder| recorder.started(request, &report));
+    let mut report = ReportBuilder::new(report);
     let _run = tracing::debug_span!("run", id = report.run_id()).entered();
-    let result = match seed {
-        Ok(seed) => run.execute(prefork, seed, &mut report),
-        Err(error) => Err(error),
-    };
+    let result = recorded.and_then(|warning| {
+        report.warn(warning);
+        run.execute(prefork, seed?, &mut report)
+    });
     report.finish(result, masks)
 }
 

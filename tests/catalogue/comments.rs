@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// How many rows each section has.
 pub(crate) const SECTIONS: &[(char, u32)] = &[
-    ('A', 64),
+    ('A', 65),
     ('B', 69),
     ('C', 42),
     ('D', 29),

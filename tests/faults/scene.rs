@@ -1,7 +1,7 @@
 //! One complete run: a bundle with an input, two outputs, a workspace, an egress list, and a
 //! mounted directory with mounts in it; and the verdict on its result after a fault.
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::PathBuf;
 
 use serde_json::Value;
@@ -89,6 +89,11 @@ impl Scene {
         ground.write("given", GIVEN);
         ground.write("lent/empty/hidden", GIVEN);
         std::fs::create_dir(ground.path("store")).expect("made");
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(ground.path("state/history"))
+            .expect("made");
         symlink("store", ground.path("link")).expect("linked");
         let place = |name: &str| ground.path(name).display().to_string();
         let mounts = vec![
@@ -142,6 +147,10 @@ impl Scene {
             .env(
                 "RUNNER_OPT_CACHE_DIRECTORY",
                 self.cache.to_str().expect("plain"),
+            )
+            .env(
+                "RUNNER_OPT_STATE_DIRECTORY",
+                self.ground.path("state").to_str().expect("plain"),
             )
             .env("FAULTS_GROUND", ground.to_str().expect("plain"))
             .env("RUST_BACKTRACE", "0")

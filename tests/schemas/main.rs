@@ -69,7 +69,7 @@ fn every_schema_is_a_schema_that_the_program_prints_and_its_id_names_no_host() {
         assert_eq!(code, Some(0));
         assert_eq!(stdout, schema::text(schema_name), "{name}");
     }
-    for name in ["report", "doctor", "plan", "check", "lock"] {
+    for name in ["report", "doctor", "plan", "check", "lock", "history", "ps"] {
         let (_, stdout, _) = runner(&["schema", name]);
         let schema: serde_json::Value = serde_json::from_str(&stdout).expect("JSON");
         assert_eq!(schema["$id"], format!("urn:runner:schema:{name}"));
@@ -78,6 +78,7 @@ fn every_schema_is_a_schema_that_the_program_prints_and_its_id_names_no_host() {
     assert_eq!((code, stdout.as_str()), (Some(125), ""));
     for word in [
         "manifest", "sandbox", "config", "policy", "report", "doctor", "plan", "check", "lock",
+        "history", "ps",
     ] {
         assert!(stderr.contains(word), "{stderr}");
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::egress;
+use crate::history::AuditPolicy;
 use crate::host_config::{Statement, WrittenUidRange};
 use crate::image::ImageTemplate;
 use crate::oci_policy::OciPolicy;
@@ -47,6 +48,7 @@ pub struct HostPolicy {
     pub preparation: PreparationPolicy,
     /// The loosest system call policy that a run may have.
     pub syscalls: SyscallPolicyName,
+    pub audit: AuditPolicy,
 }
 
 /// Upper bounds. A built-in bound applies only to a bundle's own manifest. A bound from a
@@ -129,7 +131,7 @@ pub fn check_images(statements: &[Statement]) -> Result<(), DuplicateImage> {
 /// effect.
 ///
 /// - Maxima and limits: the smallest stated value, else the default.
-/// - System call policy: the strictest.
+/// - System call policy, audit: the strictest.
 /// - Denied grants, interpreters and images: the union. Grants: the union without all denied ones.
 ///   Grants that an earlier file denies are also returned.
 /// - Uid range, cgroup parent, runtime directory and cache: the last value.
@@ -194,6 +196,11 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
         require_pin: statements.iter().any(|file| file.require_pin),
         preparation: preparation::merge(statements, &mut forbidden),
         syscalls: strictest(statements),
+        audit: statements
+            .iter()
+            .filter_map(|file| file.audit)
+            .max()
+            .unwrap_or_default(),
     };
     (policy, forbidden)
 }
@@ -428,6 +435,22 @@ mod tests {
         };
         state(&mut statement);
         statement
+    }
+
+    #[test]
+    fn the_strictest_audit_counts() {
+        for (stated, expected) in [
+            (&[][..], AuditPolicy::On),
+            (&["off"], AuditPolicy::Off),
+            (&["off", "on"], AuditPolicy::On),
+            (&["required", "off"], AuditPolicy::Required),
+        ] {
+            let files = stated.iter().map(|word| format!("audit: {word}\n"));
+            let read = |text: String| crate::host_config::parse("f", text.as_bytes());
+            let statements: Vec<Statement> =
+                files.map(|text| read(text).expect("well formed")).collect();
+            assert_eq!(merge(&statements).0.audit, expected, "{stated:?}");
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod digest;
 pub mod document;
 pub mod egress;
 pub mod egress_report;
+pub mod history;
 pub mod host;
 pub mod host_config;
 pub mod host_name;

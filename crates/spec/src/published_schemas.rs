@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::check::CheckReport;
 use crate::diagnosis::Diagnosis;
+use crate::history::{HistoryLine, RunListing};
 use crate::host_config::Statement;
 use crate::manifest;
 use crate::plan_report::PlanReport;
@@ -59,6 +60,12 @@ fn the_schema_of_why_is_current() {
 #[test]
 fn the_schema_of_source_build_is_current() {
     check::<SourceBuilt>("source-build");
+}
+
+#[test]
+fn the_schemas_of_the_history_are_current() {
+    check::<HistoryLine<'_>>("history");
+    check::<RunListing>("ps");
 }
 
 #[test]

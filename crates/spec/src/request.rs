@@ -303,6 +303,8 @@ pub struct Caller {
     /// Where run records are stored: see `sandbox::records`.
     pub runtime_directory: Option<PathBuf>,
     pub cache_directory: PathBuf,
+    /// Where the history of runs is.
+    pub history_directory: PathBuf,
     /// Directories of the configuration files and of fetched sources. No output may change them.
     pub directories_without_outputs: Vec<PathBuf>,
     /// `RUNNER_OPT_CACHE_DIRECTORY`: where unpacked bundles are cached. It overrides the policy.

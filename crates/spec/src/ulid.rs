@@ -20,6 +20,20 @@ pub fn ulid(unix_time_ms: u64, random: [u8; 10]) -> String {
         .collect()
 }
 
+/// Milliseconds since 1970 of a name that begins with a ULID; `None` if it does not.
+#[must_use]
+pub fn unix_time_ms(name: &str) -> Option<u64> {
+    let digits = name.as_bytes().get(..26)?;
+    let mut time = 0;
+    for (index, digit) in digits.iter().enumerate() {
+        let value = DIGITS.iter().position(|known| known == digit)?;
+        if index < 10 {
+            time = time << 5 | u64::try_from(value).ok()?;
+        }
+    }
+    Some(time)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,5 +44,8 @@ mod tests {
         let name = ulid(1_469_918_176_385, [0xff; 10]);
         assert_eq!(name, "01aryz6s41zzzzzzzzzzzzzzzz");
         assert_eq!(ulid(0, [0; 10]), "0".repeat(26));
+        assert_eq!(unix_time_ms(&format!("{name}.x")), Some(1_469_918_176_385));
+        assert_eq!(unix_time_ms("01aryz6s41"), None);
+        assert_eq!(unix_time_ms(&"u".repeat(26)), None);
     }
 }

@@ -29,7 +29,21 @@ pub(crate) fn open_private(directory: &Path) -> Result<OpenDirectory, CacheError
         }
         other => other,
     };
-    let opened = check_private(opened, directory)?;
+    check_place(check_private(opened, directory)?)
+}
+
+/// As [`open_private`], but creates nothing; `None` if the directory is missing.
+///
+/// # Errors
+/// As [`open_private`].
+pub(crate) fn open_existing_private(directory: &Path) -> Result<Option<OpenDirectory>, CacheError> {
+    match open(CWD, directory) {
+        Err(Errno::NOENT) => Ok(None),
+        opened => check_place(check_private(opened, directory)?).map(Some),
+    }
+}
+
+fn check_place(opened: OwnedFd) -> Result<OpenDirectory, CacheError> {
     let path = path_of(&opened)?;
     if let Some((above, status)) = replaceable_above(&path)? {
         return Err(CacheError::Unsafe {

@@ -13,14 +13,15 @@ use crate::run::unpacking::cached_bundle;
 use crate::staging::OutputFile;
 use sandbox::mounts;
 use sources::oci::store::StorePlace;
+use spec::history::AuditPolicy;
 use spec::host_policy::HostPolicy;
 use spec::path::escape;
 use spec::request::{Caller, ViewEntry};
 use spec::sources_policy::SecretsProvider;
 
 /// Refuses a mount that overlaps the runtime directory, where a body could lock or write the
-/// records of other runs, and a writable mount through which it could change trees kept for later
-/// runs: bundles and artifacts. Resolves the links of all sources; mounting follows none in a
+/// records of other runs, and a writable mount through which it could change the history of runs or
+/// trees kept for later runs: bundles and artifacts. Resolves the links of all sources; mounting follows none in a
 /// writable one, so that the checked directory is the mounted one.
 ///
 /// # Errors
@@ -53,6 +54,9 @@ pub(in crate::run) fn keep_stores_apart(
     if !policy.cache.bundles.off {
         let bundles = bundle_cache(caller, policy).map_err(RunError::host(BUNDLES.act))?;
         refuse_store(&sources.writable, &bundles, &BUNDLES)?;
+    }
+    if policy.audit != AuditPolicy::Off {
+        refuse_store(&sources.writable, &caller.history_directory, &HISTORY)?;
     }
     let artifacts = artifact_store(caller, policy).map_err(RunError::host(ARTIFACTS.act))?;
     refuse_store(&sources.writable, &artifacts, &ARTIFACTS)
@@ -112,6 +116,7 @@ fn trusted_paths(caller: &Caller, policy: &HostPolicy) -> Result<Vec<PathBuf>, E
         bundle_cache(caller, policy),
         artifact_store(caller, policy),
         Ok(caller.cache_directory.clone()),
+        Ok(caller.history_directory.clone()),
     ];
     let provider = match &policy.secrets.provider {
         Some(SecretsProvider::Directory(directory)) => Some(directory),
@@ -198,6 +203,13 @@ const ARTIFACTS: StoreWords = StoreWords {
     act: "locate the store of images and workspace sources (oci.directory), which no mount may contain",
     problem: "overlaps the store of images and workspace sources, which the body could change",
     hint: "mount it read-only, or move the store (oci.directory)",
+};
+
+const HISTORY: StoreWords = StoreWords {
+    code: "mount_holds_history",
+    act: "locate the history of runs, which no mount may contain",
+    problem: "overlaps the history of runs, which the body could change",
+    hint: "mount it read-only, or keep the history elsewhere (RUNNER_OPT_STATE_DIRECTORY)",
 };
 
 /// Refuses sources that overlap `store`, which may not exist yet. Masking it inside would not

@@ -3,4 +3,5 @@
 
 pub(crate) mod cache_verbs;
 pub(crate) mod doctor;
+pub(crate) mod history;
 pub(crate) mod source_verbs;

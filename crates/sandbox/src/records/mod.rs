@@ -175,6 +175,22 @@ impl RunRecords {
         &self.mount_point
     }
 
+    /// Whether the supervisor or init of the run lives.
+    ///
+    /// # Errors
+    /// [`RecordsError::Call`].
+    pub fn is_live(&self, run_id: &str) -> Result<bool, RecordsError> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&self.runs, run_id, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(false),
+            Err(errno) => return Err(self.failed("open a record", run_id, "openat", errno)),
+        };
+        let is_free = lock::try_share_file(file.as_fd())
+            .map_err(|errno| self.failed("inspect a record", run_id, "flock", errno))?;
+        Ok(!is_free)
+    }
+
     /// Creates the record of a run. It stays locked as long as a process has its descriptor open.
     pub fn begin(&self, run_id: &str) -> Result<RunRecord, RecordsError> {
         if !is_run_id(run_id.as_bytes()) {

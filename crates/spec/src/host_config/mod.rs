@@ -208,7 +208,8 @@ mod tests {
               \x20 allow_private: [10.0.0.0/8]\n\
               \x20 ca_file: /ca.pem\n\
               \x20 limits: { memory: 1g, timeout: 1m, disk: 1m }\n\
-              syscalls: strict\n";
+              syscalls: strict\n\
+              audit: required\n";
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "every key")]
@@ -327,6 +328,7 @@ mod tests {
                 },
             },
             syscalls: Some(SyscallPolicyName::Strict),
+            audit: Some(crate::history::AuditPolicy::Required),
         };
         assert_eq!(statement, expected);
     }

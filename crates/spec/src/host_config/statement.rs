@@ -6,6 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
+use crate::history::AuditPolicy;
 use crate::host_config::external::{
     Slug, WrittenCache, WrittenEgress, WrittenGitHub, WrittenOci, WrittenSecrets,
 };
@@ -82,6 +83,10 @@ pub struct Statement {
     /// and `ca_file` the last file counts, unless an earlier file denies the grant `sources` or
     /// `egress`. `egress` of an earlier file limits the hosts of a later file.
     pub preparation: WrittenPreparation,
+    /// Whether runs are kept in the history of their user (`runner ps`): `off`, `on`, or `required`, which
+    /// refuses a run that cannot be recorded. Of several files the strictest counts. Default: `on`.
+    #[serde(deserialize_with = "stated")]
+    pub audit: Option<AuditPolicy>,
     /// The loosest system call policy of any run. Of several files the strictest counts. Default:
     /// `default`.
     #[serde(deserialize_with = "stated")]

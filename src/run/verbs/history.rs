@@ -1,0 +1,179 @@
+//! Reads the history of this user's runs.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::run::error::RunError;
+use crate::run::host::resources::open_records;
+use spec::history::ListedRun;
+use spec::report::ErrorReport;
+use spec::request::Caller;
+use store::read_history;
+
+/// What the history has of one run.
+#[derive(Debug, Default)]
+struct Recorded {
+    started: Option<Value>,
+    report: Option<Value>,
+    is_live: bool,
+}
+
+/// The runs of one user by their ids, which sort by time.
+#[derive(Debug, Default)]
+pub(crate) struct RecordedRuns(BTreeMap<String, Recorded>);
+
+impl RecordedRuns {
+    /// Reads the history. Lines that are none, as a full file system leaves them, are ignored.
+    ///
+    /// # Errors
+    /// [`RunError::History`], [`RunError::Records`].
+    pub(crate) fn read(caller: &Caller) -> Result<Self, RunError> {
+        let mut runs = Self::default();
+        read_history(&caller.history_directory, |line| runs.add(line))
+            .map_err(RunError::History)?;
+        let records = open_records(caller)?;
+        for (run_id, run) in &mut runs.0 {
+            run.is_live = run.report.is_none() && records.is_live(run_id)?;
+        }
+        Ok(runs)
+    }
+
+    fn add(&mut self, line: &[u8]) {
+        let Ok(Value::Object(mut line)) = serde_json::from_slice(line) else {
+            return;
+        };
+        let is_start = line.contains_key("started");
+        let key = if is_start { "started" } else { "ended" };
+        let Some(event) = line.remove(key) else {
+            return;
+        };
+        let run_id = text(&event, "run_id");
+        let run = self.0.entry(run_id).or_default();
+        let part = if is_start {
+            &mut run.started
+        } else {
+            &mut run.report
+        };
+        *part = Some(event);
+    }
+
+    /// The runs that go on or, with `all`, every run; the newest first.
+    pub(crate) fn list(&self, all: bool) -> Vec<ListedRun> {
+        let runs = self.0.iter().rev();
+        let listed = runs.filter(|(_, run)| all || run.is_live);
+        listed.map(|(run_id, run)| run.listed(run_id)).collect()
+    }
+
+    /// The report of the run whose id begins with `wanted`, or of the one that ended last; of a run without
+    /// a report, its start.
+    ///
+    /// # Errors
+    /// There is no such run, or more than one.
+    pub(crate) fn find(&self, wanted: &str) -> Result<&Value, ErrorReport> {
+        let unknown = |message: String| ErrorReport {
+            code: "run_unknown".to_owned(),
+            message,
+            hint: Some("`runner ps -a` lists the runs of this user".to_owned()),
+        };
+        if wanted == "last" {
+            let mut reports = self.0.values().rev().filter_map(|run| run.report.as_ref());
+            let last = reports.next();
+            return last.ok_or_else(|| unknown("no run of this user has ended".to_owned()));
+        }
+        let wanted = wanted.to_ascii_lowercase();
+        let mut found = self
+            .0
+            .iter()
+            .filter(|(run_id, _)| run_id.starts_with(&wanted));
+        match (found.next(), found.next()) {
+            (Some((_, run)), None) => Ok(run
+                .report
+                .as_ref()
+                .or(run.started.as_ref())
+                .unwrap_or(&Value::Null)),
+            (Some(_), Some(_)) => Err(unknown(format!("{wanted} is the start of several run ids"))),
+            (None, _) => Err(unknown(format!("no run has the id {wanted}"))),
+        }
+    }
+}
+
+impl Recorded {
+    fn listed(&self, run_id: &str) -> ListedRun {
+        let none = Value::Null;
+        let (started, report) = (self.started.as_ref(), self.report.as_ref());
+        let known = started.or(report).unwrap_or(&none);
+        let state = match report {
+            Some(report) => text(report, "outcome"),
+            None if self.is_live => "running".to_owned(),
+            None => "killed".to_owned(),
+        };
+        let words = started.and_then(|started| started["subject"].as_array());
+        let words = words.into_iter().flatten().filter_map(Value::as_str);
+        ListedRun {
+            run_id: run_id.to_owned(),
+            started_at: text(known, "started_at"),
+            state,
+            exit_code: report.and_then(|report| report["exit"]["code"].as_i64()),
+            subject: words.map(str::to_owned).collect(),
+        }
+    }
+}
+
+fn text(value: &Value, key: &str) -> String {
+    value[key].as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(lines: &[&str]) -> RecordedRuns {
+        let mut runs = RecordedRuns::default();
+        for line in lines {
+            runs.add(line.as_bytes());
+        }
+        runs
+    }
+
+    #[test]
+    fn a_run_is_put_together_from_its_lines_and_what_is_no_line_is_ignored() {
+        let runs = runs(&[
+            r#"{"started":{"run_id":"01a","started_at":"t1","pid":1,"subject":["true","x"]}}"#,
+            r#"{"started":{"run_id":"01b","started_at":"t2","pid":2,"subject":["b.tar.gz"]}}"#,
+            r#"{"tor"#,
+            "null",
+            "",
+            r#"{"ended":{"run_id":"01a","started_at":"t1","outcome":"exited","exit":{"code":3}}}"#,
+            r#"{"ended":{"run_id":"01c","started_at":"t3","outcome":"refused","exit":null}}"#,
+        ]);
+        let listed = runs.list(true);
+        let rows: Vec<_> = listed
+            .iter()
+            .map(|run| {
+                (
+                    &*run.run_id,
+                    &*run.state,
+                    run.exit_code,
+                    run.subject.join(" "),
+                )
+            })
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                ("01c", "refused", None, String::new()),
+                ("01b", "killed", None, "b.tar.gz".to_owned()),
+                ("01a", "exited", Some(3), "true x".to_owned()),
+            ]
+        );
+        assert_eq!(runs.list(false), []);
+        assert_eq!(runs.find("last").expect("found")["run_id"], "01c");
+        assert_eq!(runs.find("01A").expect("found")["outcome"], "exited");
+        assert_eq!(runs.find("01b").expect("found")["pid"], 2);
+        for (wanted, message) in [("01", "several"), ("02", "no run has the id")] {
+            let refused = runs.find(wanted).expect_err("refused");
+            assert!(refused.message.contains(message), "{}", refused.message);
+        }
+    }
+}

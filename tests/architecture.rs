@@ -18,7 +18,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("archive", &["spec", "sys"]),
     ("store", &["spec", "sys", "archive"]),
     ("secrets", &["spec", "sys"]),
-    ("confinement", &["filter", "sys"]),
+    ("confinement", &["spec", "filter", "sys"]),
     ("reader", &["spec", "sys", "archive", "confinement"]),
     ("egress", &["spec", "filter", "sys", "confinement"]),
     (

@@ -10,6 +10,7 @@ use confinement::Role;
 use spec::document::{
     self, DocumentError, DocumentProblem, FlatNode, Format, Node, TEXT_BYTES_MAX, flatten, restore,
 };
+use spec::parse_permit::ParsePermit;
 use spec::path::RelPath;
 use sys::worker::{Answer, Sent, Work, WorkerError, WorkerLimits, run_in_child};
 
@@ -121,7 +122,7 @@ pub fn parse_document(text: &[u8], format: Format) -> Result<Node, DocumentError
     if text.len() > TEXT_BYTES_MAX {
         return document::parse(text, format);
     }
-    let run = |source, _: &Answer<'_>| {
+    let run = |_permit: &ParsePermit, source, _: &Answer<'_>| {
         let mut text = Vec::new();
         match io::BufReader::new(source).read_to_end(&mut text) {
             Ok(_) => {

@@ -64,7 +64,7 @@ pub(crate) fn fill(
 ) -> Result<Answer, Problem> {
     let work = Work {
         confine: &|keep| role.enter(keep),
-        run: &|source, _answer| run(source),
+        run: &|_permit, source, _answer| run(source),
     };
     let mut source = Whole {
         source: Hashed::new(feed.source),

@@ -11,6 +11,7 @@ use serde_json::{Map, Number, Value};
 use spec::io::contract::{
     DOCUMENT_DEPTH_MAX, DOCUMENT_MEMORY_MAX, ReadDocumentError, read_document,
 };
+use spec::parse_permit::ParsePermit;
 use sys::worker::{Answer, Sent, Work, WorkerError, WorkerLimits, run_in_child};
 
 use crate::WaitLimit;
@@ -46,7 +47,8 @@ pub fn parse_json(
         // No value takes more bytes than the memory that was estimated for it.
         answer_bytes: DOCUMENT_MEMORY_MAX,
     };
-    let run = |_source, _: &Answer<'_>| write(&read_document(text, memory_max));
+    let run =
+        |_permit: &ParsePermit, _source, _: &Answer<'_>| write(&read_document(text, memory_max));
     let sent = Sent {
         source: &mut io::empty(),
         descriptor: None,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use spec::io::contract::{Contract, ContractError, MISMATCHES_MAX, Mismatch};
+use spec::parse_permit::ParsePermit;
 use sys::worker::{Answer, Sent, Work, WorkerError, WorkerLimits, run_in_child};
 
 use crate::WaitLimit;
@@ -80,7 +81,7 @@ pub fn judge(questions: &[Question<'_>], wait_limit: WaitLimit<'_>) -> Result<()
         file_bytes: 0,
         answer_bytes: ANSWER_BYTES_MAX,
     };
-    let run = |_source, _: &Answer<'_>| {
+    let run = |_permit: &ParsePermit, _source, _: &Answer<'_>| {
         let verdicts: Vec<Verdict> = questions.iter().map(verdict).collect();
         serde_json::to_vec(&verdicts).unwrap_or_default()
     };
@@ -129,7 +130,7 @@ pub fn read_schema_answer(answer: &[u8], blocks: &[&'static str]) -> Option<Resu
     Some(refused.next().map_or(Ok(()), Err))
 }
 
-fn confine(keep: &[RawFd]) -> Result<(), Errno> {
+fn confine(keep: &[RawFd]) -> Result<ParsePermit, Errno> {
     // The validator's hash maps read their seed from /dev/urandom, once.
     Contract::compile(&Value::Bool(true)).map_err(|_error| Errno::IO)?;
     Role::Reader.enter(keep)

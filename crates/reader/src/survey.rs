@@ -5,6 +5,7 @@ use std::fs::File;
 
 use archive::{Entry, Hashed, Surveyed, Tree, UnpackLimits, kept_bytes_max};
 use confinement::Role;
+use spec::parse_permit::ParsePermit;
 use spec::path::RelPath;
 use sys::worker::{Answer, Sent, Work, WorkerLimits, run_in_child};
 
@@ -35,7 +36,7 @@ pub fn survey(
     wait_limit: WaitLimit<'_>,
 ) -> Result<(Surveyed, Documents), UnpackFailure> {
     let limits = task.limits;
-    let run = |source: File, answer: &Answer<'_>| {
+    let run = |_permit: &ParsePermit, source: File, answer: &Answer<'_>| {
         let surveyed = match archive::survey(source, limits, task.named) {
             Ok(surveyed) => surveyed,
             Err(error) => return message::write(Err(&error)),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use archive::{Hashed, Tree, UnpackLimits, Unpacked};
 use confinement::Role;
 use rustix::io::Errno;
+use spec::parse_permit::ParsePermit;
 use sys::credentials::HostIds;
 use sys::worker::{Answer, Sent, Work, WorkerError, WorkerLimits, run_in_child};
 
@@ -78,7 +79,7 @@ pub fn unpack(
         directory: target.directory,
         ids: target.ids,
     };
-    let run = |source: File, answer: &Answer<'_>| {
+    let run = |_permit: &ParsePermit, source: File, answer: &Answer<'_>| {
         #[cfg(feature = "planted-bugs")]
         let source = confinement::planted::watch("archives", source);
         let into = target.directory;

@@ -54,7 +54,7 @@ impl ResolverProcess {
     pub fn start(servers: Vec<SocketAddr>, seed: [u8; 16]) -> Result<Self, Errno> {
         let (link, child_end) = sys::link::pair()?;
         let keep = [child_end.as_raw_fd()];
-        let run = move |_answer: &Answer<'_>| {
+        let run = move |_permit, _answer: &Answer<'_>| {
             Resolver::new(child_end, servers, seed)
                 .and_then(Resolver::run)
                 .unwrap_or_default();

@@ -75,7 +75,7 @@ impl Fetcher {
         )?;
         let keep = [far_end.as_raw_fd()];
         let confine = |keep: &[_]| Role::Fetcher.enter(keep);
-        let run = |_answer: &Answer<'_>| {
+        let run = |_permit, _answer: &Answer<'_>| {
             serve(far_end);
             // What it says is on the link.
             Vec::new()

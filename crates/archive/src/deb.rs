@@ -18,6 +18,7 @@ use crate::layer_view::LayerView;
 use crate::layer_writer::LayerWriter;
 use crate::unpack::UnpackLimits;
 use spec::digest::Digest;
+use spec::parse_permit::ParsePermit;
 
 const MAGIC: &[u8] = b"!<arch>\n";
 const HEADER_BYTES: usize = 60;
@@ -114,6 +115,7 @@ impl<'a> PackageLayer<'a> {
     /// [`DebError`]: discard the layer.
     pub fn add(
         &mut self,
+        permit: &ParsePermit,
         package: impl Read + Send,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Package, DebError> {
@@ -122,6 +124,7 @@ impl<'a> PackageLayer<'a> {
         let compression = members.find_tar(b"control.tar")?;
         let mut control = Control::default();
         let read = read_compressed(
+            permit,
             &mut members,
             compression,
             &CONTROL_LIMITS,
@@ -139,8 +142,15 @@ impl<'a> PackageLayer<'a> {
             writer: &mut self.writer,
             exists_below: self.exists_below,
         };
-        let read = read_compressed(&mut members, compression, &limits, is_cancelled, files)
-            .map_err(unpack_error("data.tar"))?;
+        let read = read_compressed(
+            permit,
+            &mut members,
+            compression,
+            &limits,
+            is_cancelled,
+            files,
+        )
+        .map_err(unpack_error("data.tar"))?;
         self.bytes += read.bytes;
         members.end_member("data.tar")?;
         members.check_end()?;

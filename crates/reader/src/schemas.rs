@@ -81,8 +81,9 @@ pub fn judge(questions: &[Question<'_>], wait_limit: WaitLimit<'_>) -> Result<()
         file_bytes: 0,
         answer_bytes: ANSWER_BYTES_MAX,
     };
-    let run = |_permit: &ParsePermit, _source, _: &Answer<'_>| {
-        let verdicts: Vec<Verdict> = questions.iter().map(verdict).collect();
+    let run = |permit: &ParsePermit, _source, _: &Answer<'_>| {
+        let verdicts = questions.iter().map(|question| verdict(permit, question));
+        let verdicts: Vec<Verdict> = verdicts.collect();
         serde_json::to_vec(&verdicts).unwrap_or_default()
     };
     let sent = Sent {
@@ -132,14 +133,15 @@ pub fn read_schema_answer(answer: &[u8], blocks: &[&'static str]) -> Option<Resu
 
 fn confine(keep: &[RawFd]) -> Result<ParsePermit, Errno> {
     // The validator's hash maps read their seed from /dev/urandom, once.
-    Contract::compile(&Value::Bool(true)).map_err(|_error| Errno::IO)?;
+    let permit = ParsePermit::for_trusted_text();
+    Contract::compile(&permit, &Value::Bool(true)).map_err(|_error| Errno::IO)?;
     Role::Reader.enter(keep)
 }
 
-fn verdict(question: &Question<'_>) -> Verdict {
+fn verdict(permit: &ParsePermit, question: &Question<'_>) -> Verdict {
     #[cfg(feature = "planted-bugs")]
     confinement::planted::trigger("schemas", format!("{question:?}").as_bytes());
-    let contract = match Contract::compile(question.schema) {
+    let contract = match Contract::compile(permit, question.schema) {
         Ok(contract) => contract,
         Err(error) => return Verdict::InvalidSchema(error),
     };

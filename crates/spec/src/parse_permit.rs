@@ -21,3 +21,7 @@ impl ParsePermit {
         Self(())
     }
 }
+
+/// For texts of tests.
+#[cfg(test)]
+pub(crate) const PERMIT: ParsePermit = ParsePermit::for_trusted_text();

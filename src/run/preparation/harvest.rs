@@ -17,6 +17,7 @@ use archive::hiding::ExistsBelow as Below;
 use archive::{LayerView, UnpackLimits};
 use sources::oci::opening::layer_limits;
 use spec::host_policy::HostPolicy;
+use spec::parse_permit::ParsePermit;
 use spec::path::{RelPath, escape};
 use store::disk_bytes;
 use sys::file::open_beneath;
@@ -133,6 +134,8 @@ impl<'run> Harvest<'run> {
             self.limits,
         );
         let mut note = Note::default();
+        // Packages are not trusted: this process still reads them.
+        let permit = ParsePermit::for_trusted_text();
         for name in names(debs.as_fd())? {
             let refused = |source| PreparationProblem::Deb {
                 file: escape(&name),
@@ -143,7 +146,7 @@ impl<'run> Harvest<'run> {
                 .map_err(|errno| refused(archive::deb::DebError::Read(errno.into())))?;
             // Can be cancelled: an archive of limited size may inflate a thousandfold.
             let package = layer
-                .add(File::from(file), self.is_cancelled)
+                .add(&permit, File::from(file), self.is_cancelled)
                 .map_err(refused)?;
             let shown = shown(&package);
             if !package.scripts.is_empty() {

@@ -10,7 +10,7 @@ use archive::deb::{DebError, Package, PackageLayer};
 use archive::{Compression, LayerView, UnpackLimits, UnpackedLayer, unpack_layer};
 use runner_sources::oci::layers::Merged;
 
-use crate::stack::walk;
+use crate::stack::{PERMIT, walk};
 use crate::streams::compressed;
 use support::packages;
 use support::tar::Tar;
@@ -80,6 +80,7 @@ impl Ground {
         open("layer");
         let limits = UnpackLimits::default();
         let unpacked = unpack_layer(
+            &PERMIT,
             base,
             Compression::Plain,
             below.as_fd(),
@@ -100,7 +101,7 @@ impl Ground {
         let merged = Merged::of_roots([self.below.as_fd()]);
         let below = |path: &_| merged.has(path);
         let mut growing = PackageLayer::new(layer.as_fd(), self.view.clone(), &below, self.limits);
-        let packages = all.iter().map(|deb| growing.add(*deb, &|| false));
+        let packages = all.iter().map(|deb| growing.add(&PERMIT, *deb, &|| false));
         let packages = packages.collect::<Result<_, _>>()?;
         let unpacked = growing.finish().expect("finished");
         Ok((packages, unpacked))

@@ -125,10 +125,6 @@ const TRUSTED_TEXTS: &[(&str, &[&str])] = &[
         "the value of `--run`",
         &["src/run/inputs/loaded_manifest.rs"],
     ),
-    (
-        "packages that a preparation downloaded, which are not trusted: no reader unpacks them yet",
-        &["src/run/preparation/harvest.rs"],
-    ),
 ];
 
 /// What a decoder is called by.
@@ -178,10 +174,9 @@ const DECODER_FILES: &[(&str, &[&str])] = &[
             "crates/egress/src/outcome.rs",
             "crates/reader/src/documents.rs",
             "crates/reader/src/json.rs",
-            "crates/reader/src/layers.rs",
             "crates/reader/src/message.rs",
             "crates/reader/src/schemas.rs",
-            "crates/reader/src/snapshots.rs",
+            "crates/reader/src/texts.rs",
             "crates/sources/src/http/message.rs",
         ],
     ),
@@ -224,12 +219,8 @@ const DECODER_FILES: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "`package.json` of the caller's working directory: no reader parses it yet",
+        "functions that `reader::parse_with` calls in its process",
         &["src/run/planning/programs/shims.rs"],
-    ),
-    (
-        "answers of github, which are not trusted: no reader parses them yet",
-        &["crates/sources/src/github/service.rs"],
     ),
     (
         "patterns of the workspace that the caller bundles: no other process matches them yet",

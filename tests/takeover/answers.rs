@@ -126,3 +126,44 @@ fn malformed_answers_about_a_document_are_refused() {
     }
     scene.assert_untouched();
 }
+
+/// A-61: of the users of an image.
+#[test]
+fn users_that_no_image_has_are_refused() {
+    let Some(scene) = Scene::new() else { return };
+    let user = |uid: u32, home: &str| {
+        let home = home.as_bytes();
+        let line = "null";
+        format!(
+            r#"{{"Ok":{{"uid":{uid},"gid":0,"home":{home:?},"added_user":{line},"added_group":{line}}}}}"#
+        )
+    };
+    let named = |name: &str| {
+        format!(r#"{{"Err":{{"Unknown":{{"kind":"user","name":"{name}","file":"etc/passwd"}}}}}}"#)
+    };
+    for (text, is_endless, code) in [
+        (user(u32::MAX, "/"), false, "image_unreadable"),
+        (user(0, "relative"), false, "image_unreadable"),
+        (named("\\u001b[2J"), false, "image_unreadable"),
+        (named("other"), false, "image_user_unknown"),
+        ("noise".to_owned(), false, "image_unreadable"),
+        (" ".to_owned(), true, "image_unreadable"),
+    ] {
+        let attack = attack(answer(&text, None, is_endless)).on("texts");
+        let image = scene.image(&format!("{attack}\n"));
+        let bundle = scene.ground.bundle(&[
+            ("manifest.yaml", "run: [sh, main.sh]\n"),
+            ("main.sh", "echo ran\n"),
+        ]);
+        let bundle = bundle.to_str().expect("text");
+        let done = scene.command(&["exec", "--image", &image, bundle]).done();
+        done.assert_error("refused", code);
+        assert_eq!(done.text(), "", "{text}");
+        let shown = format!("{}{}", done.stderr, done.report);
+        assert!(
+            !shown.contains('\u{1b}') && !shown.contains("\\u001b"),
+            "{text}: {shown}"
+        );
+    }
+    scene.assert_untouched();
+}

@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use attacker::{Answer, Attack, Surroundings};
+use serde_json::json;
+use spec::digest::Digest;
 use support::tar::Tar;
 use support::{Case, Ground, random, runner, skip};
 
@@ -101,6 +103,47 @@ impl Scene {
             .expect("the runner starts")
     }
 
+    /// An image with a shell that cannot run, and these users.
+    fn image(&self, passwd: &str) -> String {
+        let layer = Tar::new()
+            .file("bin/sh", b"#!/bin/sh\n")
+            .file("etc/passwd", passwd.as_bytes())
+            .end();
+        let architecture = match std::env::consts::ARCH {
+            "x86_64" => "amd64",
+            _ => "arm64",
+        };
+        let blob = |bytes: &[u8], media_type: &str| {
+            let digest = Digest::of(bytes).to_string();
+            let (algorithm, hexadecimal) = digest.split_once(':').expect("an algorithm");
+            let place = format!("image/blobs/{algorithm}/{hexadecimal}");
+            self.ground.write(&place, bytes);
+            json!({"mediaType": media_type, "digest": digest, "size": bytes.len()})
+        };
+        let media_type = |name: &str| format!("application/vnd.oci.image.{name}");
+        let config = json!({
+            "os": "linux",
+            "architecture": architecture,
+            "config": {"Env": ["PATH=/bin"]},
+            "rootfs": {"type": "layers", "diff_ids": [Digest::of(&layer).to_string()]},
+        });
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": media_type("manifest.v1+json"),
+            "config": blob(config.to_string().as_bytes(), &media_type("config.v1+json")),
+            "layers": [blob(&layer, &media_type("layer.v1.tar"))],
+        });
+        let manifest = blob(
+            manifest.to_string().as_bytes(),
+            &media_type("manifest.v1+json"),
+        );
+        let index = json!({"schemaVersion": 2, "manifests": [manifest]});
+        self.ground.write("image/index.json", index.to_string());
+        self.ground
+            .write("image/oci-layout", r#"{"imageLayoutVersion":"1.0.0"}"#);
+        format!("oci:{}", self.ground.path("image").display())
+    }
+
     /// Nothing of the caller's was touched.
     fn assert_untouched(&self) {
         let letter = std::fs::read_to_string(self.ground.path("home/letter"));
@@ -142,6 +185,18 @@ fn of_schemas() -> Answer {
         r#""}}}]"#,
         None,
     )
+}
+
+fn of_json() -> Answer {
+    told(r#"e{"Syntax":{"reason":""#, r#""}}"#, None)
+}
+
+/// A text, or a list of one.
+fn of_texts(is_list: bool) -> Answer {
+    match is_list {
+        true => told("[\"", "\"]", None),
+        false => told("\"", "\"", None),
+    }
 }
 
 fn told(before: &str, after: &str, list: Option<Vec<u8>>) -> Answer {

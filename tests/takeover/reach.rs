@@ -1,6 +1,14 @@
 //! What a process that was taken over reaches.
 
-use super::{READER, Scene, UNPACKER, archive, of_archives, of_documents, of_schemas, stored};
+use std::fs::Permissions;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use super::{
+    READER, Scene, UNPACKER, archive, of_archives, of_documents, of_json, of_schemas, of_texts,
+    stored,
+};
 use support::tar::Tar;
 use support::text;
 
@@ -125,5 +133,97 @@ fn the_validator_of_schemas_has_nothing() {
         assert_reader(&shown);
         assert_eq!(output.status.code(), Some(125), "{words:?}: {shown}");
     }
+    scene.assert_untouched();
+}
+
+/// A-61: of files of tools and projects, such as the package.json that a shim of volta reads.
+#[test]
+fn the_parser_of_files_of_tools_has_nothing() {
+    let Some(scene) = Scene::new() else { return };
+    let attack = scene.attack(of_texts(false)).on("texts");
+    let bin = scene.ground.path("volta/bin");
+    let shim = scene
+        .ground
+        .write("volta/bin/volta-shim", "#!/bin/sh\nexit 1\n");
+    std::fs::set_permissions(shim, Permissions::from_mode(0o755)).expect("set");
+    symlink("volta-shim", bin.join("node")).expect("linked");
+    let project = scene.ground.write(
+        "project/package.json",
+        format!(r#"{{"volta": {{"node": "1.0"}}, "x": "{attack}"}}"#),
+    );
+    let mut case = scene.command(&["run", "node"]);
+    case.command
+        .current_dir(project.parent().expect("a directory"))
+        .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
+        .env_remove("VOLTA_HOME");
+    let done = case.done();
+    done.assert_error("refused", "program_is_shim");
+    let message = done.report["error"]["message"].as_str().expect("text");
+    let expected = format!("no node of the version `{READER}` is installed");
+    assert!(message.contains(&expected), "{message}");
+    scene.assert_untouched();
+}
+
+/// A-61: of lists of Python packages.
+#[test]
+fn the_parser_of_lists_of_packages_has_nothing() {
+    let Some(scene) = Scene::new() else { return };
+    let image = scene.image("");
+    let attack = scene.attack(of_texts(true)).on("texts");
+    let bundle = scene.ground.bundle(&[
+        ("manifest.yaml", "run: [sh, main.sh]\n"),
+        ("main.sh", "echo ran\n"),
+        ("requirements.txt", &format!("# {attack}\n")),
+    ]);
+    let done = scene
+        .command(&["exec", "--image", &image, text(&bundle)])
+        .done();
+    done.assert_error("refused", "needs_list_unreadable");
+    let message = done.report["error"]["message"].as_str().expect("text");
+    assert!(message.contains(&format!("list {READER},")), "{message}");
+    assert_eq!(done.text(), "");
+    scene.assert_untouched();
+}
+
+/// A-61: of the answers of github.
+#[test]
+fn the_parser_of_answers_of_github_has_nothing() {
+    let Some(scene) = Scene::new() else { return };
+    let attack = scene.attack(of_json()).on("json");
+    let service = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let port = service.local_addr().expect("bound").port();
+    let service = std::thread::spawn(move || {
+        let (mut connection, _) = service.accept().expect("accepted");
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            connection.read_exact(&mut byte).expect("a request");
+            request.extend(byte);
+        }
+        let body = format!(r#"[{{"ref": "{attack}"}}]"#);
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n";
+        let length = body.len();
+        write!(connection, "{head}Content-Length: {length}\r\n\r\n{body}").expect("answered");
+    });
+    let policy = format!("github: {{base_url: 'http://127.0.0.1:{port}'}}\n");
+    let policy = scene.ground.write("policy.yaml", policy);
+    let manifest = "kind: tool\nname: fetched\nrun: cat lib/a\n\
+        code: {sources: [{github: {repo: org/repo, ref: v1}}]}\n";
+    let folder = scene.ground.folder(&[("manifest.yaml", manifest)]);
+    let words = [
+        "bundle",
+        ".",
+        "-o",
+        "made.tar.gz",
+        "--policy",
+        text(&policy),
+    ];
+    let output = scene.output(&folder, &words);
+    service.join().expect("served");
+    let shown = String::from_utf8([output.stdout, output.stderr].concat()).expect("text");
+    assert_reader(&shown);
+    let expected = format!("the answer is not a JSON document: {READER}");
+    assert!(shown.contains(&expected), "{shown}");
+    assert_eq!(output.status.code(), Some(125), "{shown}");
     scene.assert_untouched();
 }

@@ -12,7 +12,6 @@ use crate::compressed::Compression;
 use crate::entries::Member;
 use crate::entry_rules::MemberKind;
 use crate::error::{Refusal, UnpackError, shown};
-use crate::hiding::ExistsBelow;
 use crate::layer::{AnyEntries, PackageVisitor, UnpackedLayer, Visit, read_compressed};
 use crate::layer_view::LayerView;
 use crate::layer_writer::LayerWriter;
@@ -86,24 +85,20 @@ pub struct Package {
 )]
 pub struct PackageLayer<'a> {
     writer: LayerWriter<'a>,
-    exists_below: ExistsBelow<'a>,
     limits: UnpackLimits,
     bytes: u64,
 }
 
 impl<'a> PackageLayer<'a> {
-    /// Creates a layer in the empty directory `into`. `view` and `exists_below` describe the layers below.
-    /// `limits` apply to the compressed bytes of each package, and to the files of all packages together.
+    /// Creates a layer in the empty directory `into`. `view` describes the layers below. `limits` apply to the
+    /// compressed bytes of each package, and to the files of all packages together.
+    ///
+    /// To dpkg, a directory that exists stays as it is. Whoever sees the layers below restores those that are
+    /// there too.
     #[must_use]
-    pub fn new(
-        into: BorrowedFd<'a>,
-        view: LayerView,
-        exists_below: ExistsBelow<'a>,
-        limits: UnpackLimits,
-    ) -> Self {
+    pub fn new(into: BorrowedFd<'a>, view: LayerView, limits: UnpackLimits) -> Self {
         Self {
             writer: LayerWriter::new(into, view, limits.tree_limits()),
-            exists_below,
             limits,
             bytes: 0,
         }
@@ -138,10 +133,7 @@ impl<'a> PackageLayer<'a> {
             unpacked_bytes: self.limits.unpacked_bytes.saturating_sub(self.bytes),
             ..self.limits
         };
-        let files = &mut PackageVisitor {
-            writer: &mut self.writer,
-            exists_below: self.exists_below,
-        };
+        let files = &mut PackageVisitor(&mut self.writer);
         let read = read_compressed(
             permit,
             &mut members,

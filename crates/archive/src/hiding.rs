@@ -63,7 +63,7 @@ impl Hiding {
     }
 }
 
-pub(crate) fn is_below(exists_below: ExistsBelow<'_>, path: &RelPath) -> Result<bool, UnpackError> {
+fn is_below(exists_below: ExistsBelow<'_>, path: &RelPath) -> Result<bool, UnpackError> {
     exists_below(path).map_err(|source| UnpackError::Source {
         name: shown(path.as_bytes()),
         source,

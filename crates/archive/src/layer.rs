@@ -14,7 +14,7 @@ use crate::compressed::{Compression, decode};
 use crate::entries::{Entries, Member};
 use crate::entry_rules::{MemberKind, Rules};
 use crate::error::{Refusal, UnpackError};
-use crate::hiding::{ExistsBelow, Hiding, is_below};
+use crate::hiding::Hiding;
 use crate::inflated::{Cancellable, Inflated};
 use crate::layer_view::LayerView;
 use crate::layer_writer::{EntryPosition, LayerWriter};
@@ -169,18 +169,12 @@ impl Visit for LayerVisitor<'_, '_> {
 }
 
 /// Writes the entries of a package, as dpkg treats them: no special names, and an existing directory
-/// stays unchanged, even behind a link.
-pub(crate) struct PackageVisitor<'writer, 'a> {
-    pub writer: &'writer mut LayerWriter<'a>,
-    pub exists_below: ExistsBelow<'a>,
-}
+/// of the layer stays unchanged, even behind a link.
+pub(crate) struct PackageVisitor<'writer, 'a>(pub &'writer mut LayerWriter<'a>);
 
 impl Visit for PackageVisitor<'_, '_> {
     fn visit(&mut self, entries: &mut AnyEntries<'_>, member: Member) -> Result<(), UnpackError> {
-        let Self {
-            writer,
-            exists_below,
-        } = self;
+        let Self(writer) = self;
         let Some(path) = &member.path else {
             return Ok(());
         };
@@ -190,9 +184,7 @@ impl Visit for PackageVisitor<'_, '_> {
             return add_non_directory(entries, writer, path, &member);
         }
         match writer.resolve_directory(at, path)? {
-            Some(path) if !writer.has(&path) && !is_below(*exists_below, &path)? => {
-                writer.add_directory(at, &path, member.mode)
-            }
+            Some(path) if !writer.has(&path) => writer.add_directory(at, &path, member.mode),
             _ => Ok(()),
         }
     }

@@ -101,7 +101,8 @@ impl LayerView {
     }
 
     /// The mode of an existing or future directory at `path`.
-    pub(crate) fn directory_mode(&self, path: &RelPath) -> u32 {
+    #[must_use]
+    pub fn directory_mode(&self, path: &RelPath) -> u32 {
         match self.known.get(path.as_bytes()) {
             Some(Known::Directory(mode)) => *mode,
             _ => DIRECTORY_MODE,

@@ -4,7 +4,7 @@
 //! architecture. `SyscallPolicy::tightened` adds the refusals of `policies/syscalls-strict.yaml`.
 //! [`compile`] creates the program, and [`SyscallPolicy::ruling`] evaluates the rules in plain code.
 //!
-//! `crates/sandbox/build.rs` compiles both policies, so that `runner` parses nothing when it starts.
+//! Build scripts compile the policies ([`program_statics`]), so that `runner` parses nothing when it starts.
 //! Because the build depends on this crate, it has few dependencies.
 #![forbid(unsafe_code)]
 
@@ -84,6 +84,30 @@ impl Arch {
             Self::Aarch64 => (NUMBERS_AARCH64, NUMBERS_X86_64),
         }
     }
+}
+
+/// A name, and the policy of this name for an architecture.
+pub type NamedPolicy<'run> = (
+    &'run str,
+    &'run dyn Fn(Arch) -> Result<SyscallPolicy, PolicyError>,
+);
+
+/// The text of statics with the compiled `policies` for a build script whose `CARGO_CFG_TARGET_ARCH` is `target`.
+///
+/// # Errors
+/// There are no policies for `target`; [`PolicyError`].
+pub fn program_statics(
+    target: &str,
+    policies: &[NamedPolicy<'_>],
+) -> Result<String, Box<dyn std::error::Error>> {
+    let arch = Arch::ALL.into_iter().find(|arch| arch.name() == target);
+    let arch = arch.ok_or("no system call policy for this architecture: see policies/README.md")?;
+    let mut statics = String::new();
+    for (name, policy) in policies {
+        let program = compile(&policy(arch)?);
+        statics.push_str(&format!("static {name}: &[Instruction] = &{program:?};\n"));
+    }
+    Ok(statics)
 }
 
 fn policy(text: &str, arch: Arch) -> Result<SyscallPolicy, PolicyError> {

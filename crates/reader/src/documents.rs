@@ -1,31 +1,24 @@
 //! Parses YAML, JSON and front matter.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read as _};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use confinement::Role;
 use spec::document::{
     self, DocumentError, DocumentProblem, FlatNode, Format, Node, flatten, restore,
 };
 use spec::parse_permit::ParsePermit;
 use spec::path::RelPath;
-use sys::worker::{Answer, Sent, Work, WorkerError, WorkerLimits, run_in_child};
 
-use crate::message;
+use crate::worker::{MALFORMED, TextWorker};
+use crate::{WaitLimit, message};
 
-const LIMITS: WorkerLimits = WorkerLimits {
-    time: Some(Duration::from_secs(10)),
-    memory_bytes: 128 << 20,
-    file_bytes: 0,
-    // The most values and the longest text, escaped.
-    answer_bytes: 32 << 20,
-};
-
-/// Maximum of all documents of a bundle; more of them are parsed one by one.
-pub(crate) const DOCUMENTS_BYTES_MAX: usize = LIMITS.answer_bytes;
+const TIME_MAX: Duration = Duration::from_secs(10);
+const MEMORY_BYTES_MAX: u64 = 128 << 20;
+/// The most values and the longest text, escaped. Maximum of all documents of a bundle; more of them are
+/// parsed one by one.
+pub(crate) const DOCUMENTS_BYTES_MAX: usize = 32 << 20;
 
 /// A document as the reader tells it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -48,7 +41,7 @@ impl Parsed {
 
     /// The document or error, checked for what a text can have.
     fn check(self) -> Result<Node, DocumentError> {
-        let malformed = || failed("the answer of its reader is malformed");
+        let malformed = || failed(MALFORMED.to_owned());
         match self {
             Self::Document(list) => restore(list).ok_or_else(malformed),
             Self::Error(error) => {
@@ -104,12 +97,10 @@ impl Documents {
     }
 }
 
-fn failed(reason: &str) -> DocumentError {
+fn failed(reason: String) -> DocumentError {
     DocumentError {
         place: None,
-        problem: DocumentProblem::Reader {
-            reason: reason.to_owned(),
-        },
+        problem: DocumentProblem::Reader { reason },
     }
 }
 
@@ -120,34 +111,20 @@ fn failed(reason: &str) -> DocumentError {
 pub fn parse_document(text: &[u8], format: Format) -> Result<Node, DocumentError> {
     // What is refused unseen needs no process.
     document::check_size(text)?;
-    let run = |permit: &ParsePermit, source, _: &Answer<'_>| {
-        let mut text = Vec::new();
-        match io::BufReader::new(source).read_to_end(&mut text) {
-            Ok(_) => {
-                #[cfg(feature = "planted-bugs")]
-                confinement::planted::trigger("documents", &text);
-                serde_json::to_vec(&Parsed::new(permit, &text, format)).unwrap_or_default()
-            }
-            Err(_) => Vec::new(),
-        }
+    let worker = TextWorker {
+        time_max: TIME_MAX,
+        memory_bytes: MEMORY_BYTES_MAX,
+        answer_bytes: DOCUMENTS_BYTES_MAX,
+        prepare: &|| Ok(()),
+        run: &|permit| {
+            #[cfg(feature = "planted-bugs")]
+            confinement::planted::trigger("documents", text);
+            serde_json::to_vec(&Parsed::new(permit, text, format)).unwrap_or_default()
+        },
     };
-    let sent = Sent {
-        source: &mut &*text,
-        descriptor: None,
-    };
-    let work = Work {
-        confine: &|keep| Role::Reader.enter(keep),
-        run: &run,
-    };
-    let answer = run_in_child(LIMITS, None, sent, &work).map_err(|error| match error {
-        WorkerError::TimedOut => failed("it takes longer than ten seconds"),
-        WorkerError::Source(errno) | WorkerError::Host(errno) => {
-            failed(&format!("its reader could not be started: {errno}"))
-        }
-        WorkerError::Exited | WorkerError::TooLong | WorkerError::Signal(_) => {
-            failed("its reader ended without an answer, perhaps for want of memory")
-        }
-    })?;
+    let answer = worker
+        .answer(WaitLimit::default())
+        .map_err(|no_answer| failed(no_answer.reason()))?;
     read_document_answer(&answer)
 }
 
@@ -156,8 +133,8 @@ pub fn parse_document(text: &[u8], format: Format) -> Result<Node, DocumentError
 /// # Errors
 /// That of the document; [`DocumentProblem::Reader`] for what a parser cannot have written.
 pub fn read_document_answer(answer: &[u8]) -> Result<Node, DocumentError> {
-    let parsed: Parsed = serde_json::from_slice(answer)
-        .map_err(|_error| failed("the answer of its reader is malformed"))?;
+    let parsed: Parsed =
+        serde_json::from_slice(answer).map_err(|_error| failed(MALFORMED.to_owned()))?;
     parsed.check()
 }
 

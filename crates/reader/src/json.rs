@@ -1,10 +1,8 @@
 //! Parses structured inputs and outputs: JSON. The value comes back in a form whose decoder only compares
 //! lengths: a tag, for texts, lists and maps their length, and what they hold.
 
-use std::io;
 use std::time::Duration;
 
-use confinement::Role;
 use rustix::io::Errno;
 use serde_json::{Map, Number, Value};
 
@@ -12,10 +10,10 @@ use spec::io::contract::{
     DOCUMENT_DEPTH_MAX, DOCUMENT_MEMORY_MAX, ReadDocumentError, read_document,
 };
 use spec::parse_permit::ParsePermit;
-use sys::worker::{Answer, Sent, Work, WorkerError, WorkerLimits, run_in_child};
 
 use crate::WaitLimit;
-use crate::message::{is_plain, split_part};
+use crate::message::{is_plain, put_part, split_part};
+use crate::worker::{MALFORMED, NoAnswer, TextWorker};
 
 /// Parsing takes linear time: this is for a machine that is busy.
 const TIME_MAX: Duration = Duration::from_secs(60);
@@ -39,40 +37,28 @@ pub fn parse_json(
     memory_max: usize,
     wait_limit: WaitLimit<'_>,
 ) -> Result<Value, Unparsed> {
-    let time = wait_limit.time.unwrap_or(TIME_MAX).min(TIME_MAX);
-    let limits = WorkerLimits {
-        time: Some(time),
+    let failed = |reason: String| Unparsed::Document(ReadDocumentError::Reader { reason });
+    let worker = TextWorker {
+        time_max: TIME_MAX,
         memory_bytes: MEMORY_BYTES_MAX,
-        file_bytes: 0,
         // No value takes more bytes than the memory that was estimated for it.
         answer_bytes: DOCUMENT_MEMORY_MAX,
+        prepare: &|| Ok(()),
+        run: &|permit| {
+            #[cfg(feature = "planted-bugs")]
+            confinement::planted::trigger("json", text);
+            write(&read_document(permit, text, memory_max))
+        },
     };
-    let run = |permit: &ParsePermit, _source, _: &Answer<'_>| {
-        write(&read_document(permit, text, memory_max))
-    };
-    let sent = Sent {
-        source: &mut io::empty(),
-        descriptor: None,
-    };
-    let work = Work {
-        confine: &|keep| Role::Reader.enter(keep),
-        run: &run,
-    };
-    let failed = |reason: String| Unparsed::Document(ReadDocumentError::Reader { reason });
-    let answer =
-        run_in_child(limits, wait_limit.signals, sent, &work).map_err(|error| match error {
-            WorkerError::TimedOut => failed(format!("it takes longer than {time:?}")),
-            WorkerError::Signal(signal) => Unparsed::Cancelled(signal),
-            WorkerError::Source(errno) | WorkerError::Host(errno) => Unparsed::Host(errno),
-            WorkerError::Exited | WorkerError::TooLong => {
-                failed("its reader ended without an answer, perhaps for want of memory".to_owned())
-            }
+    let answer = worker
+        .answer(wait_limit)
+        .map_err(|no_answer| match no_answer {
+            NoAnswer::Cancelled(signal) => Unparsed::Cancelled(signal),
+            NoAnswer::Host(errno) => Unparsed::Host(errno),
+            other => failed(other.reason()),
         })?;
     read(&answer, memory_max.min(DOCUMENT_MEMORY_MAX))
-        .unwrap_or_else(|| {
-            let reason = "the answer of its reader is malformed".to_owned();
-            Err(ReadDocumentError::Reader { reason })
-        })
+        .ok_or_else(|| failed(MALFORMED.to_owned()))?
         .map_err(Unparsed::Document)
 }
 
@@ -116,7 +102,7 @@ fn put(value: &Value, bytes: &mut Vec<u8>) {
         }
         Value::String(text) => {
             bytes.push(TEXT);
-            put_text(text, bytes);
+            put_part(text.as_bytes(), bytes);
         }
         Value::Array(values) => {
             bytes.push(LIST);
@@ -127,16 +113,11 @@ fn put(value: &Value, bytes: &mut Vec<u8>) {
             bytes.push(MAP);
             bytes.extend((entries.len() as u64).to_le_bytes());
             for (key, value) in entries {
-                put_text(key, bytes);
+                put_part(key.as_bytes(), bytes);
                 put(value, bytes);
             }
         }
     }
-}
-
-fn put_text(text: &str, bytes: &mut Vec<u8>) {
-    bytes.extend((text.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(text.as_bytes());
 }
 
 /// `None` for what [`write`] does not return for a text within the limits.

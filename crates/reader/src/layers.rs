@@ -1,7 +1,7 @@
 //! Unpacks layers of images.
 //!
-//! The answer is a header in JSON, its length before it, the [`LayerView`], and what the layer hides: for each
-//! path `o` (opaque) or `w` (removed), the length of the path (4 bytes, little endian) and the path.
+//! The answer is a header, the [`LayerView`], and what the layer hides: for each path `o` (opaque) or `w`
+//! (removed), and the path. The length of each part is before it.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -18,12 +18,14 @@ use spec::report::WarningReport;
 use sys::worker::WorkerLimits;
 
 use crate::filling::{Feed, fill};
-use crate::message::{Problem, WARNINGS_MAX, is_plain, malformed};
+use crate::message::{
+    HEADER_BYTES_MAX, Problem, malformed, put_part, read_header, read_warnings, split_part,
+    write_header, write_warnings,
+};
 use crate::unpacking::memory_bytes;
 
-const HEADER_BYTES_MAX: u64 = 1 << 20;
 /// The window of a zstd frame, its buffer and what was copied out of it.
-const ZSTD_BYTES: u64 = 3 * (128 << 20);
+pub(crate) const ZSTD_BYTES: u64 = 3 * (128 << 20);
 
 /// A layer, as the reader told it.
 #[derive(Debug)]
@@ -50,8 +52,6 @@ enum Header {
         bytes: u64,
         /// Codes and messages.
         warnings: Vec<(String, String)>,
-        /// The view is that long, its paths are the rest.
-        view_bytes: u64,
     },
     Problem(Problem),
 }
@@ -98,44 +98,29 @@ pub fn unpack_layer(
 
 fn bytes_max(limits: &UnpackLimits, view_bytes_max: u64) -> u64 {
     let tree = limits.tree_limits();
-    let of_paths = tree.entries.saturating_mul(5);
+    let of_paths = tree.entries.saturating_mul(9);
     [view_bytes_max, of_paths, tree.name_bytes]
         .into_iter()
         .fold(HEADER_BYTES_MAX, u64::saturating_add)
 }
 
 fn write(result: &Result<UnpackedLayer, UnpackError>) -> Vec<u8> {
-    let (header, view, hiding) = match result {
-        Ok(layer) => {
-            let view = layer.view.write();
-            let warnings = layer.warnings.iter();
-            let header = Header::Unpacked {
-                diff_id: layer.diff_id.to_string(),
-                hides_all: layer.hides_all,
-                bytes: layer.bytes,
-                warnings: warnings
-                    .map(|warning| (warning.code.clone(), warning.message.clone()))
-                    .collect(),
-                view_bytes: view.len() as u64,
-            };
-            (header, view, write_hiding(&layer.hiding))
-        }
-        Err(error) => (Header::Problem(Problem::of(error)), Vec::new(), Vec::new()),
+    let layer = match result {
+        Ok(layer) => layer,
+        Err(error) => return write_header(&Header::Problem(Problem::of(error))),
     };
-    let header = serde_json::to_vec(&header).unwrap_or_default();
-    let length = u32::try_from(header.len()).unwrap_or(u32::MAX);
-    [&length.to_le_bytes()[..], &header, &view, &hiding].concat()
-}
-
-fn write_hiding(hiding: &Hiding) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (kind, paths) in [(b'o', &hiding.opaque), (b'w', &hiding.whiteouts)] {
+    let mut bytes = write_header(&Header::Unpacked {
+        diff_id: layer.diff_id.to_string(),
+        hides_all: layer.hides_all,
+        bytes: layer.bytes,
+        warnings: write_warnings(&layer.warnings),
+    });
+    put_part(&layer.view.write(), &mut bytes);
+    let Hiding { opaque, whiteouts } = &layer.hiding;
+    for (kind, paths) in [(b'o', opaque), (b'w', whiteouts)] {
         for path in paths {
             bytes.push(kind);
-            // Paths have at most 4,096 bytes.
-            let length = u32::try_from(path.as_bytes().len()).unwrap_or(u32::MAX);
-            bytes.extend_from_slice(&length.to_le_bytes());
-            bytes.extend_from_slice(path.as_bytes());
+            put_part(path.as_bytes(), &mut bytes);
         }
     }
     bytes
@@ -146,10 +131,8 @@ fn write_hiding(hiding: &Hiding) -> Vec<u8> {
 /// # Errors
 /// The reader's problem; an answer that it cannot have written.
 fn read(bytes: &[u8], limits: &UnpackLimits, view_bytes_max: u64) -> Result<Layer, Problem> {
-    let (length, rest) = bytes.split_first_chunk::<4>().ok_or_else(malformed)?;
-    let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_range| malformed())?;
-    let (header, rest) = rest.split_at_checked(length).ok_or_else(malformed)?;
-    match serde_json::from_slice(header).map_err(|_error| malformed())? {
+    let (header, rest) = read_header(bytes)?;
+    match header {
         Header::Problem(problem) if problem.is_plain() && rest.is_empty() => Err(problem),
         Header::Problem(_) => Err(malformed()),
         Header::Unpacked {
@@ -157,27 +140,18 @@ fn read(bytes: &[u8], limits: &UnpackLimits, view_bytes_max: u64) -> Result<Laye
             hides_all,
             bytes,
             warnings,
-            view_bytes,
         } => {
-            let are_plain = warnings.len() <= WARNINGS_MAX
-                && warnings
-                    .iter()
-                    .all(|(code, message)| is_plain(code) && is_plain(message));
-            if !are_plain || bytes > limits.unpacked_bytes || view_bytes > view_bytes_max {
+            let (view, hiding) = split_part(rest).ok_or_else(malformed)?;
+            if bytes > limits.unpacked_bytes || view.len() as u64 > view_bytes_max {
                 return Err(malformed());
             }
-            let view_bytes = usize::try_from(view_bytes).map_err(|_range| malformed())?;
-            let (view, hiding) = rest.split_at_checked(view_bytes).ok_or_else(malformed)?;
             Ok(Layer {
                 diff_id: Digest::parse(&diff_id).ok_or_else(malformed)?,
                 view: LayerView::read(view).ok_or_else(malformed)?,
                 hides_all,
                 hiding: read_hiding(hiding, limits).ok_or_else(malformed)?,
                 bytes,
-                warnings: warnings
-                    .into_iter()
-                    .map(|(code, message)| WarningReport::new(&code, message))
-                    .collect(),
+                warnings: read_warnings(warnings)?,
             })
         }
     }
@@ -187,9 +161,7 @@ fn read_hiding(mut rest: &[u8], limits: &UnpackLimits) -> Option<Hiding> {
     let mut hiding = Hiding::default();
     let mut entries = 0;
     while let Some((kind, after)) = rest.split_first() {
-        let (length, after) = after.split_first_chunk::<4>()?;
-        let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
-        let (path, after) = after.split_at_checked(length)?;
+        let (path, after) = split_part(after)?;
         rest = after;
         let path = RelPath::parse(path).ok()?;
         entries += 1;
@@ -235,8 +207,13 @@ mod tests {
     }
 
     fn with_header(header: &str, rest: &[u8]) -> Vec<u8> {
-        let length = u32::try_from(header.len()).expect("short");
-        [&length.to_le_bytes()[..], header.as_bytes(), rest].concat()
+        [&part(header.as_bytes())[..], rest].concat()
+    }
+
+    fn part(bytes: &[u8]) -> Vec<u8> {
+        let mut written = Vec::new();
+        put_part(bytes, &mut written);
+        written
     }
 
     #[test]
@@ -265,19 +242,18 @@ mod tests {
             unpacked_bytes: 100,
             ..UnpackLimits::default()
         };
-        let empty: &[u8] = b"layer view 1\n";
-        let header = |diff_id: &str, bytes: u64, warning: &str, view_bytes: usize| {
+        let empty = &part(b"layer view 1\n")[..];
+        let header = |diff_id: &str, bytes: u64, warning: &str| {
             format!(
-                r#"{{"Unpacked":{{"diff_id":"{diff_id}","hides_all":false,"bytes":{bytes},"warnings":[["w","{warning}"]],"view_bytes":{view_bytes}}}}}"#
+                r#"{{"Unpacked":{{"diff_id":"{diff_id}","hides_all":false,"bytes":{bytes},"warnings":[["w","{warning}"]]}}}}"#
             )
         };
         let digest = Digest::of(b"").to_string();
-        let good = header(&digest, 100, "good", empty.len());
+        let good = header(&digest, 100, "good");
         let hides = |paths: &[(u8, &[u8])]| {
-            let paths = paths.iter().flat_map(|(kind, path)| {
-                let length = u32::try_from(path.len()).expect("short").to_le_bytes();
-                [&[*kind][..], &length, path].concat()
-            });
+            let paths = paths
+                .iter()
+                .flat_map(|(kind, path)| [&[*kind][..], &part(path)].concat());
             let rest: Vec<u8> = empty.iter().copied().chain(paths).collect();
             with_header(&good, &rest)
         };
@@ -296,18 +272,18 @@ mod tests {
         );
         for bad in [
             Vec::new(),
-            vec![0xff; 4],
+            vec![0xff; 8],
             with_header("{}", b""),
             with_header(&problem("\\u001b[31m"), b""),
             with_header(&problem("said"), b"x"),
-            with_header(&header("md5:0", 1, "good", empty.len()), empty),
-            with_header(&header(&digest, 101, "good", empty.len()), empty),
-            with_header(&header(&digest, 1, "\\u001b", empty.len()), empty),
-            with_header(&header(&digest, 1, "good", empty.len() + 1), empty),
-            with_header(&header(&digest, 1, "good", 4), b"view"),
+            with_header(&header("md5:0", 1, "good"), empty),
+            with_header(&header(&digest, 101, "good"), empty),
+            with_header(&header(&digest, 1, "\\u001b"), empty),
+            with_header(&good, &empty[..empty.len() - 1]),
+            with_header(&good, &part(b"view")),
             with_header(
-                &header(&digest, 1, "good", 200),
-                &[b"layer view 1\n".to_vec(), vec![b'a'; 186], vec![0]].concat(),
+                &good,
+                &part(&[b"layer view 1\n".to_vec(), vec![b'a'; 186], vec![0]].concat()),
             ),
             hides(&[(b'x', b"a")]),
             hides(&[(b'w', b"")]),

@@ -1,8 +1,8 @@
 //! Reads what strangers wrote in a process without rights: unpacks archives, parses documents and
 //! validates them against schemas.
 //!
-//! [`unpack`] and its like, [`survey`], [`parse_document`], [`parse_json`] and [`judge`] fork this process. The child gives
-//! up everything but the directory that it fills (crate `confinement`), reads, and answers with a message of
+//! [`unpack`] and its like, [`survey`], [`parse_document`], [`parse_json`], [`parse_with`] and [`judge`] fork
+//! this process. The child gives up everything but the directory that it fills (crate `confinement`), reads, and answers with a message of
 //! limited length, whose every part this process checks as if the child were hostile. It has ended when the
 //! call returns.
 //!
@@ -13,10 +13,13 @@ mod filling;
 mod json;
 mod layers;
 mod message;
+mod packages;
 mod schemas;
 mod snapshots;
 mod survey;
+mod texts;
 mod unpacking;
+mod worker;
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -26,9 +29,11 @@ pub use filling::Feed;
 pub use json::{Unparsed, parse_json};
 pub use layers::{Layer, unpack_layer};
 pub use message::{Cause, Problem, read_archive_answer};
+pub use packages::{PackageProblem, PackagesTask, unpack_packages};
 pub use schemas::{Question, Refused, judge, read_schema_answer};
 pub use snapshots::{Hosted, unpack_hosted, unpack_snapshot};
 pub use survey::{SurveyTask, survey};
+pub use texts::parse_with;
 pub use unpacking::{ParseDocuments, Target, UnpackFailure, UnpackTask, unpack};
 
 /// What ends a wait for the reader: the time limit, or a signal.

@@ -1,6 +1,7 @@
 //! The message of the reader of a bundle: a header in JSON and the list of the tree, the length of each
 //! before it. What else the reader tells follows.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use archive::{Tree, UnpackError, UnpackLimits, Unpacked, listing};
@@ -9,11 +10,13 @@ use spec::digest::Digest;
 use spec::report::{WarningReport, with_causes};
 use sys::file::is_full;
 
+use crate::worker::MALFORMED;
+
 /// Maximum length of each text.
 pub(crate) const TEXT_BYTES_MAX: usize = 8 << 10;
-pub(crate) const WARNINGS_MAX: usize = 8;
+const WARNINGS_MAX: usize = 8;
 /// A header with the longest texts, escaped.
-const HEADER_BYTES_MAX: u64 = 1 << 20;
+pub(crate) const HEADER_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of an entry in the list beside its names: `archive::listing`.
 const ENTRY_BYTES: u64 = 1 + 8 + 4 + 4;
 
@@ -156,25 +159,57 @@ pub(crate) fn bytes_max(limits: &UnpackLimits) -> u64 {
 pub(crate) fn write(result: Result<&Told, &UnpackError>) -> Vec<u8> {
     let (header, list) = match result {
         Ok(told) => {
-            let warnings = told.warnings.iter();
             let header = Header::Tree {
                 content_digest: told.content_digest.map(|digest| digest.to_string()),
-                warnings: warnings
-                    .map(|warning| (warning.code.clone(), warning.message.clone()))
-                    .collect(),
+                warnings: write_warnings(&told.warnings),
             };
             (header, listing::write(&told.tree))
         }
         Err(error) => (Header::Problem(Problem::of(error)), Vec::new()),
     };
-    let header = serde_json::to_vec(&header).unwrap_or_default();
-    [
-        &(header.len() as u64).to_le_bytes()[..],
-        &header,
-        &(list.len() as u64).to_le_bytes(),
-        &list,
-    ]
-    .concat()
+    let mut bytes = write_header(&header);
+    put_part(&list, &mut bytes);
+    bytes
+}
+
+/// A header in JSON, as the first part of a message.
+pub(crate) fn write_header(header: &impl Serialize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let header = serde_json::to_vec(header).unwrap_or_default();
+    put_part(&header, &mut bytes);
+    bytes
+}
+
+/// The header, and what follows it.
+pub(crate) fn read_header<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, &[u8]), Problem> {
+    let (header, rest) = split_part(bytes).ok_or_else(malformed)?;
+    let header = serde_json::from_slice(header).map_err(|_error| malformed())?;
+    Ok((header, rest))
+}
+
+/// Codes and messages.
+pub(crate) fn write_warnings(warnings: &[WarningReport]) -> Vec<(String, String)> {
+    let texts = |warning: &WarningReport| (warning.code.clone(), warning.message.clone());
+    warnings.iter().map(texts).collect()
+}
+
+pub(crate) fn read_warnings(
+    warnings: Vec<(String, String)>,
+) -> Result<Vec<WarningReport>, Problem> {
+    let is_plain = |(code, message): &(String, String)| is_plain(code) && is_plain(message);
+    if warnings.len() > WARNINGS_MAX || !warnings.iter().all(is_plain) {
+        return Err(malformed());
+    }
+    let warnings = warnings.into_iter();
+    Ok(warnings
+        .map(|(code, message)| WarningReport::new(&code, message))
+        .collect())
+}
+
+/// Adds a part of a message, its length before it.
+pub(crate) fn put_part(part: &[u8], bytes: &mut Vec<u8>) {
+    bytes.extend((part.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(part);
 }
 
 /// The next part of a message, and what follows it.
@@ -191,22 +226,16 @@ pub(crate) fn read<'bytes>(
     bytes: &'bytes [u8],
     limits: &UnpackLimits,
 ) -> Result<(Told, &'bytes [u8]), Problem> {
-    let (header, rest) = split_part(bytes).ok_or_else(malformed)?;
+    let (header, rest) = read_header(bytes)?;
     let (list, rest) = split_part(rest).ok_or_else(malformed)?;
-    match serde_json::from_slice(header).map_err(|_error| malformed())? {
+    match header {
         Header::Problem(problem) if problem.is_plain() && list.is_empty() => Err(problem),
         Header::Problem(_) => Err(malformed()),
         Header::Tree {
             content_digest,
             warnings,
         } => {
-            let are_plain = warnings.len() <= WARNINGS_MAX
-                && warnings
-                    .iter()
-                    .all(|(code, message)| is_plain(code) && is_plain(message));
-            if !are_plain {
-                return Err(malformed());
-            }
+            let warnings = read_warnings(warnings)?;
             let tree = listing::read_untrusted(list, limits.tree_limits()).ok_or_else(malformed)?;
             if tree.file_bytes() > limits.unpacked_bytes {
                 return Err(malformed());
@@ -215,13 +244,10 @@ pub(crate) fn read<'bytes>(
                 Some(text) => Some(Digest::parse(&text).ok_or_else(malformed)?),
                 None => None,
             };
-            let warnings = warnings.into_iter();
             let told = Told {
                 content_digest,
                 tree,
-                warnings: warnings
-                    .map(|(code, message)| WarningReport::new(&code, message))
-                    .collect(),
+                warnings,
             };
             Ok((told, rest))
         }
@@ -229,7 +255,7 @@ pub(crate) fn read<'bytes>(
 }
 
 pub(crate) fn malformed() -> Problem {
-    Problem::of_reader("the answer of its reader is malformed")
+    Problem::of_reader(MALFORMED)
 }
 
 /// Parses the message of a process that unpacked, which nothing follows.

@@ -1,20 +1,17 @@
 //! Validates documents against JSON Schemas.
 
-use std::io;
-use std::os::fd::RawFd;
 use std::time::Duration;
 
-use confinement::Role;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use spec::io::contract::{Contract, ContractError, MISMATCHES_MAX, Mismatch};
 use spec::parse_permit::ParsePermit;
-use sys::worker::{Answer, Sent, Work, WorkerError, WorkerLimits, run_in_child};
 
 use crate::WaitLimit;
 use crate::message::is_plain;
+use crate::worker::{NoAnswer, TextWorker};
 
 const TIME_MAX: Duration = Duration::from_secs(10);
 /// Limit beyond the memory of the supervisor, which already contains the document.
@@ -74,39 +71,31 @@ pub fn judge(questions: &[Question<'_>], wait_limit: WaitLimit<'_>) -> Result<()
     let Some(first) = questions.first() else {
         return Ok(());
     };
-    let time = wait_limit.time.unwrap_or(TIME_MAX).min(TIME_MAX);
-    let limits = WorkerLimits {
-        time: Some(time),
-        memory_bytes: MEMORY_BYTES_MAX,
-        file_bytes: 0,
-        answer_bytes: ANSWER_BYTES_MAX,
-    };
-    let run = |permit: &ParsePermit, _source, _: &Answer<'_>| {
-        let verdicts = questions.iter().map(|question| verdict(permit, question));
-        let verdicts: Vec<Verdict> = verdicts.collect();
-        serde_json::to_vec(&verdicts).unwrap_or_default()
-    };
-    let sent = Sent {
-        source: &mut io::empty(),
-        descriptor: None,
-    };
-    let work = Work {
-        confine: &confine,
-        run: &run,
-    };
     let too_costly = |reason: String| Refused::Schema {
         block: first.block,
         error: ContractError::TooCostly { reason },
     };
-    let answer =
-        run_in_child(limits, wait_limit.signals, sent, &work).map_err(|error| match error {
-            WorkerError::TimedOut => too_costly(format!("it takes longer than {time:?}")),
-            WorkerError::Exited => {
+    let worker = TextWorker {
+        time_max: TIME_MAX,
+        memory_bytes: MEMORY_BYTES_MAX,
+        answer_bytes: ANSWER_BYTES_MAX,
+        prepare: &prepare,
+        run: &|permit| {
+            let verdicts = questions.iter().map(|question| verdict(permit, question));
+            let verdicts: Vec<Verdict> = verdicts.collect();
+            serde_json::to_vec(&verdicts).unwrap_or_default()
+        },
+    };
+    let answer = worker
+        .answer(wait_limit)
+        .map_err(|no_answer| match no_answer {
+            NoAnswer::Exited => {
                 too_costly("it needs more than 128 MiB of memory, or more stack".to_owned())
             }
-            WorkerError::TooLong => too_costly("the list of its mismatches is too long".to_owned()),
-            WorkerError::Signal(signal) => Refused::Cancelled(signal),
-            WorkerError::Source(errno) | WorkerError::Host(errno) => Refused::Host(errno),
+            NoAnswer::TooLong => too_costly("the list of its mismatches is too long".to_owned()),
+            NoAnswer::Cancelled(signal) => Refused::Cancelled(signal),
+            NoAnswer::Host(errno) => Refused::Host(errno),
+            NoAnswer::TimedOut(_) => too_costly(no_answer.reason()),
         })?;
     let blocks: Vec<&str> = questions.iter().map(|question| question.block).collect();
     read_schema_answer(&answer, &blocks)
@@ -131,11 +120,11 @@ pub fn read_schema_answer(answer: &[u8], blocks: &[&'static str]) -> Option<Resu
     Some(refused.next().map_or(Ok(()), Err))
 }
 
-fn confine(keep: &[RawFd]) -> Result<ParsePermit, Errno> {
-    // The validator's hash maps read their seed from /dev/urandom, once.
+/// The validator's hash maps read their seed from /dev/urandom, once.
+fn prepare() -> Result<(), Errno> {
     let permit = ParsePermit::for_trusted_text();
     Contract::compile(&permit, &Value::Bool(true)).map_err(|_error| Errno::IO)?;
-    Role::Reader.enter(keep)
+    Ok(())
 }
 
 fn verdict(permit: &ParsePermit, question: &Question<'_>) -> Verdict {

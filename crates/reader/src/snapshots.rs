@@ -10,12 +10,11 @@ use spec::parse_permit::ParsePermit;
 use spec::path::RelPath;
 
 use crate::filling::{Answer, Feed, fill};
-use crate::message::{self, Problem, Told, is_plain, malformed};
+use crate::message::{self, Problem, Told, is_plain, malformed, read_header, write_header};
 use crate::unpacking::worker_limits;
 
-/// The facts of a repository's archive, as JSON, their length before them, precede the message about
-/// the tree.
-const FACTS_BYTES_MAX: usize = 1 << 10;
+/// The facts of a repository's archive, a header, precede the message about the tree.
+const FACTS_BYTES_MAX: u64 = 1 << 10;
 
 /// A repository's archive.
 #[derive(Debug)]
@@ -99,19 +98,13 @@ pub fn unpack_hosted(
 }
 
 fn write_hosted(facts: &Facts, message: &[u8]) -> Vec<u8> {
-    let facts = serde_json::to_vec(facts).unwrap_or_default();
-    let length = u32::try_from(facts.len()).unwrap_or(u32::MAX);
-    [&length.to_le_bytes()[..], &facts, message].concat()
+    let mut bytes = write_header(facts);
+    bytes.extend_from_slice(message);
+    bytes
 }
 
 fn read_hosted(answer: &[u8], limits: &UnpackLimits) -> Result<Hosted, Problem> {
-    let (length, rest) = answer.split_first_chunk::<4>().ok_or_else(malformed)?;
-    let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_range| malformed())?;
-    let (facts, message) = rest.split_at_checked(length).ok_or_else(malformed)?;
-    if facts.len() > FACTS_BYTES_MAX {
-        return Err(malformed());
-    }
-    let facts: Facts = serde_json::from_slice(facts).map_err(|_error| malformed())?;
+    let (facts, message): (Facts, _) = read_header(answer)?;
     let unpacked = message::read_archive_answer(message, limits)?;
     if ![&facts.comment, &facts.instead]
         .into_iter()
@@ -133,7 +126,7 @@ fn fill_tree(
     limits: &UnpackLimits,
     run: &dyn Fn(&ParsePermit, File) -> Vec<u8>,
 ) -> Result<Answer, Problem> {
-    let worker_limits = worker_limits(limits, None, 4 + FACTS_BYTES_MAX as u64);
+    let worker_limits = worker_limits(limits, None, 8 + FACTS_BYTES_MAX);
     let role = Role::Unpacker {
         directory: into,
         ids: None,
@@ -177,7 +170,7 @@ mod tests {
         assert_eq!(found.comment.as_deref(), Some("4f3a"));
         assert_eq!(found.instead.as_deref(), Some("a file"));
         assert_eq!(found.unpacked.entries, 2);
-        let long = "x".repeat(FACTS_BYTES_MAX);
+        let long = "x".repeat(message::TEXT_BYTES_MAX + 1);
         for bad in [
             Vec::new(),
             vec![0xff; 4],

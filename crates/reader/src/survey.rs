@@ -11,7 +11,7 @@ use sys::worker::{Answer, Sent, Work, WorkerLimits, run_in_child};
 
 use crate::WaitLimit;
 use crate::documents::Documents;
-use crate::message::{self, Told, malformed, split_part};
+use crate::message::{self, Told, malformed, put_part, split_part};
 use crate::unpacking::{UnpackFailure, worker_limits};
 
 /// How an archive is read without unpacking it.
@@ -42,14 +42,14 @@ pub fn survey(
             Err(error) => return message::write(Err(&error)),
         };
         let documents = (task.documents)(permit, &surveyed).write();
-        let kept = write_kept(&surveyed.kept);
+        let mut kept = Vec::new();
+        put_part(&write_kept(&surveyed.kept), &mut kept);
         let told = Told {
             content_digest: surveyed.content_digest,
             tree: surveyed.tree,
             warnings: surveyed.warnings,
         };
         answer.send(&message::write(Ok(&told)));
-        answer.send(&(kept.len() as u64).to_le_bytes());
         answer.send(&kept);
         documents
     };
@@ -85,10 +85,8 @@ pub fn survey(
 fn write_kept(kept: &BTreeMap<RelPath, Vec<u8>>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (path, contents) in kept {
-        for part in [path.as_bytes(), contents] {
-            bytes.extend((part.len() as u64).to_le_bytes());
-            bytes.extend_from_slice(part);
-        }
+        put_part(path.as_bytes(), &mut bytes);
+        put_part(contents, &mut bytes);
     }
     bytes
 }

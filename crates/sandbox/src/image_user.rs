@@ -1,28 +1,37 @@
 //! Resolves `User` of an image config with the image's own user and group files.
 
+use serde::{Deserialize, Serialize};
+
 use crate::view::{HOME, INSIDE_ID};
 use spec::oci::image_config::UserWords;
 use spec::path::escape;
 
+/// Limit of an error's text. Names are those of the image's config.
+const MESSAGE_BYTES_MAX: usize = 8 << 10;
+
 /// Ids and home of the body inside.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageUser {
     pub uid: u32,
     pub gid: u32,
     pub home: Vec<u8>,
+    /// The line for the image's `etc/passwd` if no user there has this uid.
+    added_user: Option<String>,
+    /// The line for `etc/group` if no group there has this gid.
+    added_group: Option<String>,
 }
 
 /// Reason why an image's user cannot be resolved.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum ImageUserError {
     #[error("the image runs as the {kind} `{name}`, which is missing in its {file}")]
     Unknown {
-        kind: &'static str,
+        kind: String,
         name: String,
-        file: &'static str,
+        file: String,
     },
     #[error("the image runs as the {kind} `{number}`: expected a number from 0 to 4294967294")]
-    Number { kind: &'static str, number: String },
+    Number { kind: String, number: String },
 }
 
 impl ImageUserError {
@@ -34,12 +43,14 @@ impl ImageUserError {
 }
 
 impl Default for ImageUser {
-    /// The user of an image without `User`, and of runs without image.
+    /// The user of runs without image.
     fn default() -> Self {
         Self {
             uid: INSIDE_ID,
             gid: INSIDE_ID,
             home: HOME.into(),
+            added_user: None,
+            added_group: None,
         }
     }
 }
@@ -52,9 +63,24 @@ impl ImageUser {
         passwd: &[u8],
         group: &[u8],
     ) -> Result<Self, ImageUserError> {
-        let Some(words) = words else {
-            return Ok(Self::default());
+        let mut found = match words {
+            Some(words) => Self::of_words(words, passwd, group)?,
+            None => Self::default(),
         };
+        let (uid, gid) = (found.uid, found.gid);
+        if !users(passwd).any(|user| user.uid == uid) {
+            let name = unused_name(users(passwd).map(|user| user.name));
+            let line = format!("{name}:x:{uid}:{gid}:runner:{HOME}:/bin/sh\n");
+            found.added_user = Some(line);
+        }
+        if !groups(group).any(|(_, known)| known == gid) {
+            let name = unused_name(groups(group).map(|(name, _)| name));
+            found.added_group = Some(format!("{name}:x:{gid}:\n"));
+        }
+        Ok(found)
+    }
+
+    fn of_words(words: &UserWords, passwd: &[u8], group: &[u8]) -> Result<Self, ImageUserError> {
         let number = id(&words.user, "user")?;
         let entry = users(passwd).find(|user| match number {
             Some(uid) => user.uid == uid,
@@ -81,7 +107,25 @@ impl ImageUser {
             uid,
             gid,
             home: home.to_vec(),
+            ..Self::default()
         })
+    }
+
+    /// Whether [`Self::find`] can return it for some image: it may come from a process that an image took over.
+    #[must_use]
+    pub fn is_possible(found: &Result<Self, ImageUserError>) -> bool {
+        match found {
+            Ok(user) => {
+                user.uid != u32::MAX
+                    && user.gid != u32::MAX
+                    && user.home.starts_with(b"/")
+                    && !user.home.contains(&0)
+            }
+            Err(error) => {
+                let text = error.to_string();
+                text.len() <= MESSAGE_BYTES_MAX && !text.contains(char::is_control)
+            }
+        }
     }
 
     /// Whether the ids are those of a run without image.
@@ -93,20 +137,13 @@ impl ImageUser {
     /// The image's `etc/passwd`, with an added line if no user has this uid.
     #[must_use]
     pub fn passwd(&self, of_image: &[u8]) -> Vec<u8> {
-        let known = users(of_image).any(|user| user.uid == self.uid);
-        let name = unused_name(users(of_image).map(|user| user.name));
-        let (uid, gid) = (self.uid, self.gid);
-        let line = format!("{name}:x:{uid}:{gid}:runner:{HOME}:/bin/sh\n");
-        with_line(of_image, (!known).then_some(line))
+        with_line(of_image, self.added_user.as_deref())
     }
 
     /// The image's `etc/group`, with an added line if no group has this gid.
     #[must_use]
     pub fn group(&self, of_image: &[u8]) -> Vec<u8> {
-        let known = groups(of_image).any(|(_, gid)| gid == self.gid);
-        let name = unused_name(groups(of_image).map(|(name, _)| name));
-        let line = format!("{name}:x:{}:\n", self.gid);
-        with_line(of_image, (!known).then_some(line))
+        with_line(of_image, self.added_group.as_deref())
     }
 }
 
@@ -119,12 +156,12 @@ fn unused_name<'text>(mut names: impl Iterator<Item = &'text [u8]>) -> &'static 
     }
 }
 
-fn with_line(of_image: &[u8], line: Option<String>) -> Vec<u8> {
+fn with_line(of_image: &[u8], line: Option<&str>) -> Vec<u8> {
     let mut text = of_image.to_vec();
     if !text.is_empty() && !text.ends_with(b"\n") {
         text.push(b'\n');
     }
-    text.extend(line.unwrap_or_default().into_bytes());
+    text.extend_from_slice(line.unwrap_or_default().as_bytes());
     text
 }
 
@@ -137,7 +174,7 @@ fn id(word: &str, kind: &'static str) -> Result<Option<u32>, ImageUserError> {
         // 4294967295 means "no id" in the kernel.
         Ok(number) if number != u32::MAX => Ok(Some(number)),
         _ => Err(ImageUserError::Number {
-            kind,
+            kind: kind.to_owned(),
             number: escape(word.as_bytes()),
         }),
     }
@@ -145,9 +182,9 @@ fn id(word: &str, kind: &'static str) -> Result<Option<u32>, ImageUserError> {
 
 fn unknown(kind: &'static str, name: &str, file: &'static str) -> ImageUserError {
     ImageUserError::Unknown {
-        kind,
+        kind: kind.to_owned(),
         name: escape(name.as_bytes()),
-        file,
+        file: file.to_owned(),
     }
 }
 
@@ -240,10 +277,8 @@ mod tests {
             let (uid, gid, home) = expected;
             assert_eq!(find(user, group), Ok((uid, gid, home.to_owned())), "{user}");
         }
-        assert_eq!(
-            ImageUser::find(None, PASSWD, GROUP),
-            Ok(ImageUser::default())
-        );
+        let plain = ImageUser::find(None, PASSWD, GROUP).expect("found");
+        assert!(plain.is_plain() && plain.home == HOME.as_bytes());
     }
 
     #[test]
@@ -263,27 +298,61 @@ mod tests {
 
     #[test]
     fn a_line_is_added_only_where_the_id_has_none() {
-        let plain = ImageUser::default();
-        let passwd = plain.passwd(PASSWD);
+        let plain = |passwd| ImageUser::find(None, passwd, b"").expect("found");
+        let passwd = plain(PASSWD).passwd(PASSWD);
         assert!(passwd.starts_with(PASSWD));
         assert!(passwd.ends_with(b":::\nrunner:x:1000:1000:runner:/home/runner:/bin/sh\n"));
-        assert_eq!(plain.passwd(&passwd), passwd);
-        assert_eq!(plain.group(b""), b"runner:x:1000:\n");
-        let root = find("root", None).expect("known");
-        let root = ImageUser {
-            uid: root.0,
-            gid: root.1,
-            home: Vec::new(),
+        assert_eq!(plain(&passwd).passwd(&passwd), passwd);
+        assert_eq!(plain(b"").group(b""), b"runner:x:1000:\n");
+        let words = UserWords {
+            user: "root".to_owned(),
+            group: None,
         };
+        let root = ImageUser::find(Some(&words), PASSWD, GROUP).expect("known");
         assert_eq!(root.group(GROUP), GROUP);
     }
 
     #[test]
     fn an_added_line_has_a_name_that_the_image_does_not_use() {
-        let user = ImageUser::default();
-        let passwd = user.passwd(b"runner:x:1001:1001::/:/bin/sh\n");
+        let passwd = b"runner:x:1001:1001::/:/bin/sh\n";
+        let group = b"runner:x:1001:\n";
+        let user = ImageUser::find(None, passwd, group).expect("found");
+        let passwd = user.passwd(passwd);
         assert!(passwd.ends_with(b"\nbody:x:1000:1000:runner:/home/runner:/bin/sh\n"));
-        let group = user.group(b"runner:x:1001:\n");
-        assert_eq!(group, b"runner:x:1001:\nbody:x:1000:\n");
+        assert_eq!(user.group(group), b"runner:x:1001:\nbody:x:1000:\n");
+    }
+
+    ///
+    #[test]
+    fn an_answer_that_no_image_has_is_told_from_others() {
+        let user = |uid, gid, home: &[u8]| {
+            Ok(ImageUser {
+                uid,
+                gid,
+                home: home.to_vec(),
+                ..ImageUser::default()
+            })
+        };
+        let named = |name: &str| Err(unknown_as_it_is(name));
+        assert!(ImageUser::is_possible(&user(0, 0, b"/")));
+        assert!(ImageUser::is_possible(&named("nobody")));
+        for forged in [
+            user(u32::MAX, 0, b"/"),
+            user(0, u32::MAX, b"/"),
+            user(0, 0, b"relative"),
+            user(0, 0, b"/a\0b"),
+            named("\u{1b}[2J"),
+            named(&"x".repeat(MESSAGE_BYTES_MAX)),
+        ] {
+            assert!(!ImageUser::is_possible(&forged), "{forged:?}");
+        }
+    }
+
+    fn unknown_as_it_is(name: &str) -> ImageUserError {
+        ImageUserError::Unknown {
+            kind: "user".to_owned(),
+            name: name.to_owned(),
+            file: "etc/passwd".to_owned(),
+        }
     }
 }

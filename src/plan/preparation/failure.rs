@@ -1,5 +1,7 @@
 //! Finds the missing package and the last lines in the log of a failed package client.
 
+use serde::{Deserialize, Serialize};
+
 use crate::plan::preparation::Kind;
 use spec::path::escape;
 
@@ -10,12 +12,23 @@ const BYTES_MAX: usize = 4096;
 /// Longer names are not shown: the limit of npm.
 const NAME_BYTES_MAX: usize = 214;
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// The package that the index does not have, escaped.
     pub package: Option<String>,
     /// The last lines of the log, escaped.
     pub tail: Vec<String>,
+}
+
+impl Failure {
+    /// Whether [`explain`] can return it.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        let mut texts = self.tail.iter().chain(&self.package);
+        self.tail.len() <= LINES_MAX
+            && self.tail.iter().map(String::len).sum::<usize>() <= BYTES_MAX
+            && texts.all(|text| text.len() <= BYTES_MAX && !text.contains(char::is_control))
+    }
 }
 
 /// Reads the log of a failed client. The log is untrusted.

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 pub use crate::plan::preparation::failure::{Failure, explain};
 pub use crate::plan::preparation::requirements::RequirementsError;
-pub(crate) use crate::plan::preparation::requirements::named_lists;
+pub(crate) use crate::plan::preparation::requirements::{included_names, resolve_included};
 use crate::plan::preparation::script::{apt_conf, environment, script};
 use spec::digest::Digest;
 use spec::egress::EgressRule;

@@ -17,17 +17,12 @@ pub enum RequirementsError {
     Outside(String),
 }
 
-/// The lists that the file `path` of a bundle, with content `text`, includes. All other lines are left
-/// to pip.
-///
-/// # Errors
-/// [`RequirementsError`] for the first list that is not a path in the bundle.
-pub(crate) fn named_lists(path: &RelPath, text: &[u8]) -> Result<Vec<RelPath>, RequirementsError> {
+/// The names of the lists that a list with content `text` includes. All other lines are left to pip.
+pub(crate) fn included_names(text: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(text)
         .replace("\\\r\n", "")
         .replace("\\\n", "");
-    let names = text.lines().filter_map(named);
-    names.map(|name| resolve(path, name)).collect()
+    text.lines().filter_map(named).map(str::to_owned).collect()
 }
 
 /// The list that the line includes.
@@ -47,8 +42,11 @@ fn named(line: &str) -> Option<&str> {
     Some(quoted('"').or_else(|| quoted('\'')).unwrap_or(name))
 }
 
-/// Resolves `name` relative to the directory of `list`.
-fn resolve(list: &RelPath, name: &str) -> Result<RelPath, RequirementsError> {
+/// Resolves a name in the list at the path `list` of a bundle.
+///
+/// # Errors
+/// [`RequirementsError`]: it is not a path in the bundle.
+pub(crate) fn resolve_included(list: &RelPath, name: &str) -> Result<RelPath, RequirementsError> {
     let shown = || escape(name.as_bytes());
     if name.contains("://") || name.starts_with("file:") {
         return Err(RequirementsError::Url(shown()));
@@ -77,8 +75,9 @@ mod tests {
 
     fn lists(path: &str, text: &str) -> Result<Vec<String>, RequirementsError> {
         let path = RelPath::parse(path.as_bytes()).expect("a path");
-        let named = named_lists(&path, text.as_bytes())?;
-        Ok(named.iter().map(ToString::to_string).collect())
+        let names = included_names(text.as_bytes());
+        let paths = names.iter().map(|name| resolve_included(&path, name));
+        paths.map(|path| Ok(path?.to_string())).collect()
     }
 
     #[test]

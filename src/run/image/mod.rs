@@ -188,7 +188,18 @@ impl OpenedImage {
                 .map_err(|error| unreadable(&shown, &error))
         };
         let (passwd, group) = (names(b"etc/passwd")?, names(b"etc/group")?);
-        let user = ImageUser::find(image.config.user.as_ref(), &passwd, &group)?;
+        let words = image.config.user.as_ref();
+        let found = reader::parse_with(&passwd, &|passwd| ImageUser::find(words, passwd, &group));
+        let malformed = "the answer of their reader is malformed".to_owned();
+        let user = match found {
+            Ok(found) if ImageUser::is_possible(&found) => Ok(found?),
+            Ok(_) => Err(malformed),
+            Err(reason) => Err(reason),
+        };
+        let user = user.map_err(|reason| {
+            let problem = format!("its users cannot be read: {reason}");
+            refused("image_unreadable", &shown, problem)
+        })?;
         let top = directories_in_root(&image)?;
         Ok(Self {
             image,
@@ -238,7 +249,11 @@ impl OpenedImage {
     pub(super) fn packages(&self) -> Result<Vec<String>, RunError> {
         let status = self.image.read_file(PACKAGES, PACKAGES_BYTES_MAX);
         let status = status.map_err(|error| self.unreadable(&error))?;
-        Ok(installed(&status.unwrap_or_default()[..]))
+        reader::parse_with(&status.unwrap_or_default(), &|text| installed(text)).map_err(|reason| {
+            let shown = self.image.digest.to_string();
+            let problem = format!("{}: {reason}", escape(PACKAGES));
+            refused("image_unreadable", &shown, problem)
+        })
     }
 
     /// The interpreters in the image that `run` may need. The version of Node is `NODE_VERSION` of

@@ -2,8 +2,7 @@
 
 use crate::plan::preparation::PreparationError;
 use crate::run::preparation::failure::Failed;
-use archive::UnpackError;
-use archive::deb::DebError;
+use reader::Problem;
 use sources::oci::error::OciError;
 use sources::oci::store::StoreError;
 use spec::outcome::Outcome;
@@ -23,7 +22,7 @@ pub(crate) enum PreparationProblem {
         /// `native`, `npm` or `pip`.
         kind: &'static str,
         #[source]
-        source: Box<UnpackError>,
+        source: Problem,
     },
     /// A preparation run wrote outside the directories of its kind.
     #[error("the preparation of `runner.needs.{kind}` left {found}, expected only {expected}")]
@@ -37,7 +36,7 @@ pub(crate) enum PreparationProblem {
     Deb {
         file: String,
         #[source]
-        source: DebError,
+        source: Problem,
     },
     /// The store failed, or the wait for another process that prepares the same layer.
     #[error("cannot store the prepared packages")]

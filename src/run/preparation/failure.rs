@@ -1,6 +1,6 @@
 //! Turns the report of a failed preparation run into a reason and advice.
 
-use crate::plan::preparation::{Step, explain};
+use crate::plan::preparation::{Failure, Step, explain};
 use crate::run::error::RunError;
 use crate::run::preparation::error::PreparationProblem;
 use spec::denial_reason::DenialReason;
@@ -67,7 +67,9 @@ pub(super) fn check(
         report.stderr.captured_bytes(),
     ]
     .concat();
-    let read = explain(step.kind, &log);
+    let read = reader::parse_with(&log, &|log| explain(step.kind, log));
+    // Without an answer, the failure is reported without the log.
+    let read = read.ok().filter(Failure::is_plain).unwrap_or_default();
     let (problem, hint) = match reached_limit(report, &log, policy) {
         Some((problem, key)) => {
             let hint = format!("raise the limit in the host configuration: `preparation: {key}`");

@@ -12,12 +12,13 @@ use serde::{Deserialize, Serialize};
 use crate::plan::preparation::{DEBS, Kind, LAYER, NODE_MODULES, PYTHON, Step};
 use crate::run::error::RunError;
 use crate::run::preparation::error::PreparationProblem;
-use archive::deb::{Package, PackageLayer};
+use archive::deb::Package;
 use archive::hiding::ExistsBelow as Below;
 use archive::{LayerView, UnpackLimits};
+use reader::{PackagesTask, Problem};
+use sources::oci::layers::unpack_packages;
 use sources::oci::opening::layer_limits;
 use spec::host_policy::HostPolicy;
-use spec::parse_permit::ParsePermit;
 use spec::path::{RelPath, escape};
 use store::disk_bytes;
 use sys::file::open_beneath;
@@ -99,7 +100,7 @@ impl<'run> Harvest<'run> {
         let unpacked = archive::unpack_directory_as(left.as_fd(), self.into, &self.limits, None);
         let unpacked = unpacked.map_err(|source| PreparationProblem::Layer {
             kind,
-            source: Box::new(source),
+            source: Problem::of(&source),
         })?;
         let inside = expected.trim_start_matches('/').as_bytes();
         let elsewhere = unpacked.tree.iter().map(|(path, _)| path).find(|path| {
@@ -127,40 +128,46 @@ impl<'run> Harvest<'run> {
 
     fn packages(&self, space: BorrowedFd<'_>) -> Result<Note, RunError> {
         let debs = open_result(space, DEBS)?;
-        let mut layer = PackageLayer::new(
-            self.into,
-            self.root.view.clone(),
-            self.root.below,
-            self.limits,
-        );
-        let mut note = Note::default();
-        // Packages are not trusted: this process still reads them.
-        let permit = ParsePermit::for_trusted_text();
-        for name in names(debs.as_fd())? {
-            let refused = |source| PreparationProblem::Deb {
-                file: escape(&name),
-                source,
+        let names = names(debs.as_fd())?;
+        let mut left = names.iter();
+        let mut next = || {
+            let Some(name) = left.next() else {
+                return Ok(None);
             };
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
-            let file = open_beneath(debs.as_fd(), &name, flags, Mode::empty())
-                .map_err(|errno| refused(archive::deb::DebError::Read(errno.into())))?;
-            // Can be cancelled: an archive of limited size may inflate a thousandfold.
-            let package = layer
-                .add(&permit, File::from(file), self.is_cancelled)
-                .map_err(refused)?;
-            let shown = shown(&package);
-            if !package.scripts.is_empty() {
-                note.scripts_not_run.push(shown.clone());
+            let file = open_beneath(debs.as_fd(), name, flags, Mode::empty())?;
+            Ok(Some(File::from(file)))
+        };
+        let task = PackagesTask {
+            next: &mut next,
+            packages_max: names.len() as u64,
+            // An archive of limited size may inflate a thousandfold.
+            is_cancelled: self.is_cancelled,
+            into: self.into,
+            view: self.root.view,
+            limits: &self.limits,
+        };
+        let layer = unpack_packages(task, self.root.below).map_err(|found| {
+            let name = found.index.and_then(|index| names.get(index));
+            match name {
+                Some(name) => PreparationProblem::Deb {
+                    file: escape(name),
+                    source: found.problem,
+                },
+                None => PreparationProblem::Layer {
+                    kind: self.kind.word(),
+                    source: found.problem,
+                },
             }
-            note.packages.push(shown);
-        }
-        let written = layer.finish().map_err(|source| PreparationProblem::Layer {
-            kind: self.kind.word(),
-            source: Box::new(source),
         })?;
-        note.bytes = written.bytes;
-        note.disk_bytes = written.disk_bytes;
-        Ok(note)
+        let packages = layer.packages.iter();
+        let has_scripts = |package: &&Package| !package.scripts.is_empty();
+        Ok(Note {
+            bytes: layer.bytes,
+            disk_bytes: layer.disk_bytes,
+            packages: packages.clone().map(shown).collect(),
+            scripts_not_run: packages.filter(has_scripts).map(shown).collect(),
+        })
     }
 }
 
@@ -196,4 +203,93 @@ fn names(directory: BorrowedFd<'_>) -> Result<Vec<Vec<u8>>, RunError> {
     }
     names.sort();
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spec::report::with_causes;
+    use support::tar::Tar;
+
+    /// A package with `data`, as deb(5) describes it.
+    fn package(name: &str, script: &str, data: Tar) -> Vec<u8> {
+        let control = format!("Package: {name}\nVersion: 1.0\nArchitecture: all\n");
+        let control = Tar::new()
+            .file("control", control.as_bytes())
+            .file(script, b"");
+        let mut bytes = b"!<arch>\n".to_vec();
+        for (member, contents) in [
+            ("debian-binary", b"2.0\n".to_vec()),
+            ("control.tar", control.end()),
+            ("data.tar", data.end()),
+        ] {
+            let size = contents.len();
+            let header = format!("{member:<16}{:<12}{:<6}{:<6}{:<8}{size:<10}`\n", 0, 0, 0, 0);
+            bytes.extend_from_slice(header.as_bytes());
+            bytes.extend(contents);
+        }
+        bytes
+    }
+
+    /// What is made of these package archives, and the directory of the layer.
+    fn harvested(debs: &[(&str, Vec<u8>)]) -> (Result<Option<Note>, RunError>, tempfile::TempDir) {
+        let space = tempfile::tempdir().expect("a directory");
+        let directory = space.path().join(DEBS.trim_start_matches('/'));
+        std::fs::create_dir_all(&directory).expect("made");
+        for (name, bytes) in debs {
+            std::fs::write(directory.join(name), bytes).expect("written");
+        }
+        let layer = tempfile::tempdir().expect("a directory");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(layer.path(), mode).expect("set");
+        let [space, into] =
+            [space.path(), layer.path()].map(|path| File::open(path).expect("opened"));
+        let root = Root {
+            view: &LayerView::default(),
+            below: &|_path| Ok(false),
+        };
+        let policy = HostPolicy::default();
+        let harvest = Harvest::new(Kind::Native, into.as_fd(), root, &policy, &|| false);
+        let read = harvest.read(space.as_fd());
+        (read.map(|()| harvest.note.take()), layer)
+    }
+
+    #[test]
+    fn packages_become_a_layer_in_the_order_of_their_names() {
+        let data = |name: &str| Tar::new().file(name, b"12345");
+        let (note, layer) = harvested(&[
+            ("b_1.0_all.deb", package("b", "postinst", data("usr/b"))),
+            ("a_1.0_all.deb", package("a", "md5sums", data("usr/a"))),
+            ("lock", Vec::new()),
+        ]);
+        let note = note.expect("read").expect("a note");
+        assert_eq!(note.packages, ["a 1.0", "b 1.0"]);
+        assert_eq!(note.scripts_not_run, ["b 1.0"]);
+        assert_eq!(note.bytes, 10);
+        assert_eq!(
+            std::fs::read(layer.path().join("usr/b")).expect("read"),
+            b"12345"
+        );
+    }
+
+    ///
+    #[test]
+    fn a_hostile_package_is_refused_by_its_name() {
+        let good = || package("a", "md5sums", Tar::new().file("usr/a", b"a"));
+        let climbs = package("b", "md5sums", Tar::new().file("../b", b"b"));
+        for (bytes, expected) in [
+            (climbs, "../b"),
+            (b"PK\x03\x04".to_vec(), "expected a Debian package"),
+            (good()[..30].to_vec(), "the package ends in the middle"),
+        ] {
+            let (read, _layer) = harvested(&[("a.deb", good()), ("b.deb", bytes)]);
+            let error = read.expect_err("refused");
+            let message = with_causes(&error);
+            let name = "the package archive b.deb of `runner.needs.native`";
+            assert!(
+                message.contains(name) && message.contains(expected),
+                "{message}"
+            );
+        }
+    }
 }

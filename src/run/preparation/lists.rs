@@ -1,6 +1,6 @@
 //! Reads the package lists of a bundle.
 
-use crate::plan::preparation::{Lists, named_lists};
+use crate::plan::preparation::{Lists, included_names, resolve_included};
 use crate::run::error::RunError;
 use crate::run::image::finding::Access;
 use crate::run::unpacking::bundle_files::BundleFiles;
@@ -85,8 +85,11 @@ impl Files<'_> {
         while let Some((list, text)) = all.get(followed).cloned() {
             followed += 1;
             let refused = |problem: String| refused(list.to_string(), problem);
-            let named = named_lists(&list, &text).map_err(|error| refused(error.to_string()))?;
-            for path in named {
+            let names = reader::parse_with(&text, &included_names)
+                .map_err(|reason| refused(format!("cannot be read: {reason}")))?;
+            for name in names {
+                let path = resolve_included(&list, &name);
+                let path = path.map_err(|error| refused(error.to_string()))?;
                 if all.iter().any(|(known, _)| *known == path) {
                     continue;
                 }

@@ -54,8 +54,7 @@ pub(crate) fn check(bytes: &[u8]) {
 
 fn unpack(ground: &Ground, package: &[u8]) -> Result<Package, DebError> {
     let directory = ground.open();
-    let below = |_: &_| Ok(false);
-    let mut layer = PackageLayer::new(directory.as_fd(), LayerView::default(), &below, LIMITS);
+    let mut layer = PackageLayer::new(directory.as_fd(), LayerView::default(), LIMITS);
     let read = layer.add(&PERMIT, package, &|| false)?;
     if let Err(error) = layer.finish() {
         assert!(error.is_refusal(), "{error:?}");

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rustls::pki_types::CertificateDer;
 use ureq::http::{Request, StatusCode, Uri, header};
 
+use crate::answers;
 use crate::github::Timeouts;
 use crate::github::error::{AttemptError, GitHubError};
 use crate::github::token::Token;
@@ -176,8 +177,8 @@ impl Service {
         check_content_type(&response.headers, &["json"], "a JSON document")
             .map_err(AttemptError::Unusable)?;
         let bytes = response.bytes(&self.client, JSON_BYTES_MAX)?;
-        serde_json::from_slice(&bytes).map_err(|error| {
-            AttemptError::Unusable(format!("the answer is not a JSON document: {error}"))
+        answers::parse_large(&bytes).map_err(|problem| {
+            AttemptError::Unusable(format!("the answer is not a JSON document: {problem}"))
         })
     }
 

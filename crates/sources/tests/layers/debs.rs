@@ -1,17 +1,20 @@
 //! Debian packages: valid ones made by dpkg or from the Debian archive, and hostile ones made byte by byte.
 
 use std::fs;
+use std::io::{Seek as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use archive::deb::{DebError, Package, PackageLayer};
-use archive::{Compression, LayerView, UnpackLimits, UnpackedLayer, unpack_layer};
-use runner_sources::oci::layers::Merged;
+use archive::deb::Package;
+use archive::{Compression, LayerView, UnpackLimits, unpack_layer};
+use reader::{PackageProblem, PackagesTask};
+use runner_sources::oci::layers::{Merged, PackageLayer, unpack_packages};
 
 use crate::stack::{PERMIT, walk};
 use crate::streams::compressed;
+use support::confined::await_confined_children;
 use support::packages;
 use support::tar::Tar;
 
@@ -96,15 +99,38 @@ impl Ground {
         }
     }
 
-    fn add(&self, all: &[&[u8]]) -> Result<(Vec<Package>, UnpackedLayer), DebError> {
+    /// Calls `before_each` before each package is sent.
+    fn add_with(
+        &self,
+        all: &[&[u8]],
+        before_each: &dyn Fn(),
+    ) -> Result<PackageLayer, PackageProblem> {
         let layer = fs::File::open(self.layer()).expect("opened");
         let merged = Merged::of_roots([self.below.as_fd()]);
-        let below = |path: &_| merged.has(path);
-        let mut growing = PackageLayer::new(layer.as_fd(), self.view.clone(), &below, self.limits);
-        let packages = all.iter().map(|deb| growing.add(&PERMIT, *deb, &|| false));
-        let packages = packages.collect::<Result<_, _>>()?;
-        let unpacked = growing.finish().expect("finished");
-        Ok((packages, unpacked))
+        let mut left = all.iter();
+        let mut next = || {
+            let Some(deb) = left.next() else {
+                return Ok(None);
+            };
+            before_each();
+            let mut file = tempfile::tempfile()?;
+            file.write_all(deb)?;
+            file.rewind()?;
+            Ok(Some(file))
+        };
+        let task = PackagesTask {
+            next: &mut next,
+            packages_max: all.len() as u64,
+            is_cancelled: &|| false,
+            into: layer.as_fd(),
+            view: &self.view,
+            limits: &self.limits,
+        };
+        unpack_packages(task, &|path| merged.has(path))
+    }
+
+    fn add(&self, all: &[&[u8]]) -> Result<PackageLayer, PackageProblem> {
+        self.add_with(all, &|| ())
     }
 
     fn layer(&self) -> PathBuf {
@@ -156,9 +182,10 @@ fn files_of_packages_go_where_the_links_of_the_image_lead() {
         .directory("./lib/tool/")
         .file("./lib/tool/b", b"b")
         .end();
-    let (packages, unpacked) = ground
+    let unpacked = ground
         .add(&[&of_data(&first), &of_data(&second)])
         .expect("two packages");
+    let packages = &unpacked.packages;
     assert_eq!(packages.len(), 2);
     assert_eq!(
         packages[0],
@@ -185,7 +212,8 @@ fn files_of_packages_go_where_the_links_of_the_image_lead() {
             "usr/lib/tool/b",
         ]
     );
-    assert_eq!(unpacked.files, 5);
+    // A hard link is a file once.
+    assert_eq!(unpacked.bytes, 27);
     let mode = fs::metadata(ground.layer().join("etc"))
         .expect("status")
         .mode();
@@ -280,8 +308,8 @@ fn what_is_no_package_is_refused() {
         let error = Ground::over(&merged_usr())
             .add(&[&bytes])
             .expect_err("refused");
-        assert_eq!(error.code(), code, "{error:?}");
-        assert!(!error.to_string().contains(char::is_control), "{error:?}");
+        assert_eq!(error.problem.code, code, "{error:?}");
+        assert_eq!(error.index, Some(0), "{error:?}");
     }
     for cut in [
         whole.len() - 2,
@@ -292,7 +320,7 @@ fn what_is_no_package_is_refused() {
             .add(&[&whole[..cut]])
             .expect_err("cut");
         let codes = ["deb_truncated", "gzip_truncated", "not_gzip"];
-        assert!(codes.contains(&error.code()), "{cut}: {error:?}");
+        assert!(codes.contains(&&error.problem.code[..]), "{cut}: {error:?}");
     }
 }
 
@@ -316,7 +344,7 @@ fn a_control_file_that_does_not_say_what_it_is_of_is_refused() {
         let error = Ground::over(&merged_usr())
             .add(&[&deb])
             .expect_err("refused");
-        assert_eq!(error.code(), "deb_control", "{text:?}");
+        assert_eq!(error.problem.code, "deb_control", "{text:?}");
     }
 }
 
@@ -340,7 +368,7 @@ fn hostile_files_of_packages_are_refused_as_those_of_layers_are() {
         let error = Ground::over(&merged_usr())
             .add(&[&of_data(&tar.end())])
             .expect_err("refused");
-        assert_eq!(error.code(), code);
+        assert_eq!(error.problem.code, code);
     }
     let mut ground = Ground::over(&merged_usr());
     ground.limits.unpacked_bytes = 1_000;
@@ -349,7 +377,59 @@ fn hostile_files_of_packages_are_refused_as_those_of_layers_are() {
     let ground = Ground { ..ground };
     fs::remove_file(ground.layer().join("x")).expect("removed");
     let error = ground.add(&[&half, &half]).expect_err("together too large");
-    assert_eq!(error.code(), "unpacked_bytes_limit");
+    assert_eq!(error.problem.code, "unpacked_bytes_limit");
+}
+
+/// It waits for the first package, and then for the second.
+#[test]
+fn the_process_that_unpacks_packages_has_no_rights() {
+    let ground = Ground::over(&merged_usr());
+    let first = of_data(&Tar::new().file("./lib/first", b"1").end());
+    let second = of_data(&Tar::new().file("./lib/second", b"2").end());
+    let unpacked = ground.add_with(&[&first, &second], &await_confined_children);
+    assert_eq!(unpacked.expect("two packages").packages.len(), 2);
+    assert_eq!(
+        fs::read(ground.layer().join("usr/lib/second")).expect("read"),
+        b"2"
+    );
+}
+
+/// What dpkg leaves as it is.
+#[test]
+fn directories_of_the_image_stay_as_they_are() {
+    let ground = Ground::over(&merged_usr());
+    let with_mode = |tar: Tar, name: &str, mode: &'static [u8; 8]| {
+        tar.with(b'5', name.as_bytes(), 0, move |block| {
+            block[100..108].copy_from_slice(mode);
+        })
+    };
+    let mut tar = Tar::new();
+    for name in ["./etc", "./etc/own", "./usr", "./usr/bin", "./lib"] {
+        tar = with_mode(tar, name, b"0000711\0");
+    }
+    let tar = tar.file("./etc/own/a", b"").file("./lib/b", b"");
+    ground.add(&[&of_data(&tar.end())]).expect("a package");
+    let all = ["etc", "etc/own", "etc/own/a", "usr", "usr/lib", "usr/lib/b"];
+    assert_eq!(ground.found(), all);
+    let mode = |root: &str, name: &str| {
+        let path = ground.directory.path().join(root).join(name);
+        fs::metadata(path).expect("status").mode() & 0o7777
+    };
+    for name in ["etc", "usr", "usr/lib"] {
+        assert_eq!(mode("layer", name), mode("below", name), "{name}");
+    }
+    assert_eq!(mode("layer", "etc/own"), 0o711);
+}
+
+///
+#[test]
+fn packages_that_inflate_without_end_are_refused_by_the_process_that_unpacks() {
+    let mut ground = Ground::over(&merged_usr());
+    ground.limits.unpacked_bytes = 8 << 20;
+    let bomb = of_data(&Tar::new().file("./zeros", &vec![0; 16 << 20]).end());
+    let error = ground.add(&[&bomb[..]; 10]).expect_err("refused");
+    assert_eq!(error.problem.code, "unpacked_bytes_limit");
+    assert_eq!(error.index, Some(0));
 }
 
 /// Type, mode and contents of everything below `root`; for links, their targets.
@@ -398,8 +478,9 @@ fn packages_of_debian_are_unpacked_as_dpkg_does() {
         .map(|path| fs::read(path).expect("read"))
         .collect();
     let bytes: Vec<&[u8]> = bytes.iter().map(Vec::as_slice).collect();
-    let (packages, _) = ours.add(&bytes).expect("packages");
-    let found: Vec<&str> = packages
+    let unpacked = ours.add(&bytes).expect("packages");
+    let found: Vec<&str> = unpacked
+        .packages
         .iter()
         .map(|package| package.name.as_str())
         .collect();

@@ -14,12 +14,12 @@ use crate::run::planning::programs::lookup::{
 };
 use crate::run::planning::programs::shebang::{first_line, read_head, split_words};
 use crate::run::planning::programs::shims::{self, Shim};
+use crate::run::planning::programs::text_files::find_in;
 use spec::path::escape;
 use spec::request::Caller;
 
 /// The file in which a Python virtual environment names its base installation (PEP 405).
 const VENV: &str = "pyvenv.cfg";
-const VENV_BYTES_MAX: u64 = 64 << 10;
 /// What an environment consists of, where other files are beside it.
 const VENV_PARTS: [&str; 5] = ["bin", "lib", "lib64", "include", VENV];
 
@@ -209,15 +209,13 @@ fn find_base(root: &Path, caller: &Caller) -> Option<Vec<PathBuf>> {
 
 /// `home` of the environment's file: the directory of the base Python.
 fn read_base(root: &Path) -> Option<PathBuf> {
-    use std::io::Read as _;
-    let mut text = String::new();
-    let file = std::fs::File::open(root.join(VENV)).ok()?;
-    file.take(VENV_BYTES_MAX).read_to_string(&mut text).ok()?;
-    text.lines().find_map(|line| {
-        let (key, value) = line.split_once('=')?;
-        let value = PathBuf::from(value.trim());
-        (key.trim() == "home" && value.is_absolute()).then_some(value)
-    })
+    let home = find_in(&root.join(VENV), &|text| {
+        text.lines().find_map(|line| {
+            let (key, value) = line.split_once('=')?;
+            (key.trim() == "home").then(|| value.trim().to_owned())
+        })
+    });
+    home.map(PathBuf::from).filter(|home| home.is_absolute())
 }
 
 #[cfg(test)]

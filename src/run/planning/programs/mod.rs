@@ -2,6 +2,7 @@
 //! and the paths to mount for it.
 
 mod shims;
+mod text_files;
 
 pub(in crate::run) mod callers_program;
 pub(in crate::run) mod interpreters;

@@ -8,12 +8,11 @@ use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::run::planning::programs::text_files::find_in;
 use spec::detection::NodeVersion;
 
 /// The header beside the program's directory, in every release and in packages of it.
 const HEADER: &str = "include/node/node_version.h";
-/// The actual file has 4 KiB.
-const HEADER_BYTES_MAX: u64 = 64 << 10;
 /// Prefix of the version in the release's archive URLs, which the program contains
 /// (`process.release.sourceUrl`).
 const RELEASE: &[u8] = b"/node-v";
@@ -71,20 +70,18 @@ fn open(path: &Path) -> std::io::Result<File> {
 }
 
 fn read_header(path: &Path) -> Option<NodeVersion> {
-    let mut text = String::new();
-    let file = open(path).ok()?;
-    file.take(HEADER_BYTES_MAX).read_to_string(&mut text).ok()?;
-    let number = |name: &str| {
-        text.lines().find_map(|line| {
-            let mut words = line.split_ascii_whitespace();
-            let is_it = words.next() == Some("#define") && words.next() == Some(name);
-            is_it.then(|| words.next()?.parse().ok()).flatten()
-        })
-    };
-    Some(NodeVersion {
-        major: number("NODE_MAJOR_VERSION")?,
-        minor: number("NODE_MINOR_VERSION")?,
-    })
+    let version = find_in(path, &|text| {
+        let number = |name: &str| {
+            text.lines().find_map(|line| {
+                let mut words = line.split_ascii_whitespace();
+                let is_it = words.next() == Some("#define") && words.next() == Some(name);
+                is_it.then(|| words.next()).flatten()
+            })
+        };
+        let (major, minor) = (number("NODE_MAJOR_VERSION")?, number("NODE_MINOR_VERSION")?);
+        Some(format!("v{major}.{minor}.0"))
+    });
+    NodeVersion::parse(&version?)
 }
 
 fn search_program(path: &Path) -> std::io::Result<Option<NodeVersion>> {

@@ -1,5 +1,6 @@
 //! Resolves shims of version managers: programs on a PATH that start another one. Reads the target
-//! from the manager's files, as the manager does, and executes nothing.
+//! from the manager's files, as the manager does, and executes nothing. A process without rights parses the
+//! files: a project's may be a stranger's.
 //!
 //! Sources: the documentation of pyenv (version files), rustup (overrides), volta (`volta` of
 //! package.json, platform.json) and asdf (`.tool-versions`). nvm has none: it changes PATH.
@@ -9,13 +10,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags};
-
+use crate::run::planning::programs::text_files::find_in;
 use spec::request::Caller;
-use sys::file::read_regular;
-
-/// Maximum size of a manager's or project's file; a larger one is ignored.
-const FILE_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Shim {
@@ -52,12 +48,26 @@ pub(super) fn read(program: &Path, words: &[Vec<u8>], caller: &Caller) -> Shim {
     let Some(root) = directory.parent().filter(|_| directory.ends_with("shims")) else {
         return Shim::Ordinary;
     };
-    let text = read_text(program).unwrap_or_default();
-    if root.join("versions").is_dir() && text.contains("pyenv\" exec ") {
-        return lookup.resolve_pyenv(root);
+    if root.join("versions").is_dir() {
+        let is_shim = |text: &str| text.contains("pyenv\" exec ").then(String::new);
+        if find_in(program, &is_shim).is_some() {
+            return lookup.resolve_pyenv(root);
+        }
     }
-    if root.join("installs").is_dir() && text.contains("# asdf-plugin: ") {
-        return lookup.resolve_asdf(root, &text);
+    if root.join("installs").is_dir() {
+        let plugin = |text: &str| {
+            let plugins = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("# asdf-plugin: "));
+            let plugin = plugins
+                .filter_map(|rest| rest.split_whitespace().next())
+                .next();
+            text.contains("# asdf-plugin: ")
+                .then(|| plugin.unwrap_or_default().to_owned())
+        };
+        if let Some(plugin) = find_in(program, &plugin) {
+            return lookup.resolve_asdf(root, &plugin);
+        }
     }
     Shim::Ordinary
 }
@@ -96,11 +106,11 @@ impl Lookup<'_> {
             .join(directory)
     }
 
-    /// Applies `read` to the nearest file of that name, from the working directory up.
-    fn nearest<Found>(&self, name: &str, read: impl Fn(&str) -> Option<Found>) -> Option<Found> {
+    /// What `find` finds in the nearest file of that name, from the working directory up.
+    fn find_nearest(&self, name: &str, find: &dyn Fn(&str) -> Option<String>) -> Option<String> {
         let here = self.caller.working_directory.as_deref()?;
         here.ancestors()
-            .find_map(|directory| read(&read_text(&directory.join(name))?))
+            .find_map(|directory| find_in(&directory.join(name), find))
     }
 
     fn program_in(&self, prefix: &Path) -> Option<PathBuf> {
@@ -135,8 +145,8 @@ impl Lookup<'_> {
         };
         let versions = self
             .word("PYENV_VERSION")
-            .or_else(|| self.nearest(".python-version", of_file))
-            .or_else(|| of_file(&read_text(&root.join("version"))?))
+            .or_else(|| self.find_nearest(".python-version", &of_file))
+            .or_else(|| find_in(&root.join("version"), &of_file))
             .unwrap_or_else(|| "system".to_owned());
         for version in versions.split(':') {
             if version == "system" {
@@ -150,16 +160,10 @@ impl Lookup<'_> {
         self.not_installed("pyenv", &versions)
     }
 
-    fn resolve_asdf(&self, root: &Path, shim: &str) -> Shim {
-        let plugins = shim
-            .lines()
-            .filter_map(|line| line.strip_prefix("# asdf-plugin: "));
-        let Some(plugin) = plugins
-            .filter_map(|rest| rest.split_whitespace().next())
-            .next()
-        else {
+    fn resolve_asdf(&self, root: &Path, plugin: &str) -> Shim {
+        if !is_name(plugin) {
             return self.unknown("asdf", "it names no plugin".to_owned());
-        };
+        }
         let of_file = |text: &str| {
             text.lines().find_map(|line| {
                 let mut words = line.split('#').next()?.split_whitespace();
@@ -172,8 +176,8 @@ impl Lookup<'_> {
         );
         let versions = self
             .word(&variable)
-            .or_else(|| self.nearest(".tool-versions", of_file))
-            .or_else(|| of_file(&read_text(&self.home(".tool-versions"))?));
+            .or_else(|| self.find_nearest(".tool-versions", &of_file))
+            .or_else(|| find_in(&self.home(".tool-versions"), &of_file));
         let Some(versions) = versions else {
             return self.unknown("asdf", format!("no .tool-versions says which {plugin}"));
         };
@@ -208,8 +212,8 @@ impl Lookup<'_> {
             (None, None) => return Shim::Ordinary,
         };
         let version = self
-            .nearest("package.json", of_package)
-            .or_else(|| of_user(&read_text(&root.join("tools/user/platform.json"))?));
+            .find_nearest("package.json", &of_package)
+            .or_else(|| find_in(&root.join("tools/user/platform.json"), &of_user));
         let Some(version) = version else {
             return self.unknown("volta", "no version of node was chosen".to_owned());
         };
@@ -233,19 +237,20 @@ impl Lookup<'_> {
         }
         let root = self.variable("RUSTUP_HOME");
         let root = root.map_or_else(|| self.home(".rustup"), PathBuf::from);
-        let settings = read_text(&root.join("settings.toml")).unwrap_or_default();
+        let settings = root.join("settings.toml");
         let here = self.caller.working_directory.as_deref();
         // The nearer one wins; in one directory an override precedes a file.
         let of_directory = |directory: &Path| {
-            let of_file = |name: &str| read_text(&directory.join(name));
-            find_value(&settings, &format!("\"{}\"", directory.display()))
-                .or_else(|| find_channel(&of_file("rust-toolchain")?))
-                .or_else(|| find_channel(&of_file("rust-toolchain.toml")?))
+            let of_file = |name: &str| find_in(&directory.join(name), &find_channel);
+            let key = format!("\"{}\"", directory.display());
+            find_in(&settings, &|text| find_value(text, &key))
+                .or_else(|| of_file("rust-toolchain"))
+                .or_else(|| of_file("rust-toolchain.toml"))
         };
         let toolchain = self
             .word("RUSTUP_TOOLCHAIN")
             .or_else(|| here?.ancestors().find_map(of_directory))
-            .or_else(|| find_value(&settings, "default_toolchain"));
+            .or_else(|| find_in(&settings, &|text| find_value(text, "default_toolchain")));
         let Some(toolchain) = toolchain else {
             return self.unknown("rustup", "no toolchain was chosen".to_owned());
         };
@@ -308,10 +313,4 @@ fn find_value(text: &str, key: &str) -> Option<String> {
 fn is_name(text: &str) -> bool {
     let is_plain = |sign: char| sign.is_ascii_alphanumeric() || "-_.+".contains(sign);
     !text.is_empty() && !text.starts_with('.') && text.chars().all(is_plain)
-}
-
-fn read_text(path: &Path) -> Option<String> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = rustix::fs::openat(CWD, path, flags, Mode::empty()).ok()?;
-    String::from_utf8(read_regular(file, FILE_BYTES_MAX).ok()?).ok()
 }

@@ -15,7 +15,7 @@ use sys::file::open_beneath;
 const ALLOWED_BITS: u32 = 0o1777;
 /// Rights of the owner, without which a layer could not be read or removed.
 const FILE_OWNER_BITS: u32 = 0o400;
-const DIRECTORY_OWNER_BITS: u32 = 0o700;
+pub(super) const DIRECTORY_OWNER_BITS: u32 = 0o700;
 /// Mode of the directory itself.
 const ROOT_BITS: u32 = 0o755;
 /// Approximate sizes of an inode and of a block on disk.

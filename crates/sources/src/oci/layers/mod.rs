@@ -7,6 +7,7 @@
 mod image;
 mod left;
 mod merged;
+mod packages;
 mod problem;
 
 use crate::oci::error::OciError;
@@ -17,6 +18,7 @@ use spec::report::WarningReport;
 
 pub use image::image;
 pub use merged::{Kind, LookupError, Merged};
+pub use packages::{PackageLayer, unpack_packages};
 pub use problem::ImageProblem;
 /// A locked layer. It is not removed while this value lives.
 pub use store::KeyedTree as LockedLayer;

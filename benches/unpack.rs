@@ -111,7 +111,7 @@ fn unpack_as_child(archive: &Path, into: &Path, as_layer: bool) {
         target,
         limits: &limits,
         ahead_from_bytes: AHEAD_FROM_BYTES,
-        documents: &|_tree| Documents::default(),
+        documents: &|_permit, _tree| Documents::default(),
     };
     reader::unpack(archive, task, wait_limit).unwrap();
 }

@@ -18,7 +18,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("archive", &["spec", "sys"]),
     ("store", &["spec", "sys", "archive"]),
     ("secrets", &["spec", "sys"]),
-    ("confinement", &["filter", "sys"]),
+    ("confinement", &["spec", "filter", "sys"]),
     ("reader", &["spec", "sys", "archive", "confinement"]),
     ("egress", &["spec", "filter", "sys", "confinement"]),
     (
@@ -88,6 +88,147 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/sandbox/src/steps.rs",
     "crates/sys/src/lib.rs",
     "src/main.rs",
+];
+
+/// Declares the constructors of the permission to parse.
+const PERMIT_FILE: &str = "crates/spec/src/parse_permit.rs";
+/// The only file that gives the permission for what strangers wrote.
+const CONFINEMENT_FILE: &str = "crates/confinement/src/lib.rs";
+
+/// What is parsed with rights, and the only files that do so.
+const TRUSTED_TEXTS: &[(&str, &[&str])] = &[
+    (
+        "a manifest of one line that this program wrote",
+        &["crates/bundler/src/check.rs"],
+    ),
+    (
+        "JSON that this program wrote of parsed values",
+        &[
+            "crates/bundler/src/runnable.rs",
+            "crates/bundler/src/secrets.rs",
+            "crates/spec/src/manifest/inherit.rs",
+            "src/run/dry_run/manifest_alone.rs",
+        ],
+    ),
+    (
+        "the schema `true`, compiled before the process gives up its rights",
+        &["crates/reader/src/schemas.rs"],
+    ),
+    (
+        "the definition of a program that calls `define_io` or one of its like",
+        &[
+            "crates/spec/src/define/io.rs",
+            "crates/spec/src/define/mod.rs",
+        ],
+    ),
+    (
+        "the value of `--run`",
+        &["src/run/inputs/loaded_manifest.rs"],
+    ),
+];
+
+/// What a decoder is called by.
+const DECODERS: &[&str] = &[
+    "serde_json::from_reader",
+    "serde_json::from_slice",
+    "serde_json::from_str",
+    "serde_json::Deserializer",
+    "serde_saphyr",
+    "jsonschema",
+    "flate2",
+    "lzma_rust2",
+    "ruzstd",
+    "glob::",
+    "ignore::gitignore",
+    "Agent::with_parts",
+];
+
+/// Why a decoder may be called, and the only files that do so.
+const DECODER_FILES: &[(&str, &[&str])] = &[
+    (
+        "`Contract::compile` and `read_document` ask for the permission",
+        &["crates/spec/src/io/contract.rs"],
+    ),
+    (
+        "`build_agent` asks for the permission",
+        &["crates/sources/src/http/client.rs"],
+    ),
+    (
+        "a part of `compressed::decode`, which asks for the permission",
+        &[
+            "crates/archive/src/compressed.rs",
+            "crates/archive/src/gzip.rs",
+        ],
+    ),
+    (
+        "a part of `document::parse`, which asks for the permission",
+        &[
+            "crates/spec/src/document/mistake.rs",
+            "crates/spec/src/document/yaml.rs",
+        ],
+    ),
+    (
+        "answers of processes without rights, checked",
+        &[
+            "crates/egress/src/link.rs",
+            "crates/egress/src/outcome.rs",
+            "crates/reader/src/documents.rs",
+            "crates/reader/src/json.rs",
+            "crates/reader/src/message.rs",
+            "crates/reader/src/schemas.rs",
+            "crates/reader/src/texts.rs",
+            "crates/sources/src/http/message.rs",
+        ],
+    ),
+    ("compresses only", &["crates/bundler/src/write.rs"]),
+    (
+        "configuration of the host or the caller",
+        &[
+            "crates/sources/src/oci/registry/docker_config.rs",
+            "crates/spec/src/host_config/mod.rs",
+            "crates/spec/src/host_config/statement.rs",
+            "crates/spec/src/image.rs",
+        ],
+    ),
+    (
+        "output of the caller's helpers and providers of secrets",
+        &[
+            "crates/secrets/src/lib.rs",
+            "crates/sources/src/oci/registry/credentials.rs",
+        ],
+    ),
+    (
+        "policies and lists of this program",
+        &[
+            "crates/filter/src/read.rs",
+            "crates/filter/src/tightening.rs",
+            "crates/spec/src/credential_files.rs",
+        ],
+    ),
+    (
+        "records of this program",
+        &[
+            "crates/sandbox/src/records/record.rs",
+            "crates/sources/src/github/cache.rs",
+            "crates/sources/src/oci/layers/image.rs",
+            "crates/sources/src/oci/store/names.rs",
+            "crates/store/src/cache.rs",
+            "crates/store/src/facts.rs",
+            "crates/store/src/publishing.rs",
+            "src/run/preparation/mod.rs",
+        ],
+    ),
+    (
+        "functions that `reader::parse_with` calls in its process",
+        &["src/run/planning/programs/shims.rs"],
+    ),
+    (
+        "patterns of the workspace that the caller bundles: no other process matches them yet",
+        &[
+            "crates/bundler/src/ignored.rs",
+            "crates/bundler/src/pattern.rs",
+        ],
+    ),
 ];
 
 const NON_TEST_LINES_MAX: usize = 500;
@@ -191,6 +332,39 @@ fn the_ban_on_unsafe_is_lifted_only_where_the_map_says() {
             file.display()
         );
     }
+}
+
+#[test]
+fn only_a_process_without_rights_may_parse_what_strangers_wrote() {
+    let declared = ("declares it", &[PERMIT_FILE][..]);
+    let confinement = ("gives up rights", &[CONFINEMENT_FILE][..]);
+    assert_only(&["after_giving_up_rights"], &[declared, confinement]);
+    assert_only(
+        &["for_trusted_text"],
+        &[TRUSTED_TEXTS, &[declared]].concat(),
+    );
+}
+
+#[test]
+fn decoders_are_called_only_where_the_map_says() {
+    assert_only(DECODERS, DECODER_FILES);
+}
+
+/// Checks that the files of `groups`, and no others, have one of `words` outside of tests.
+fn assert_only(words: &[&str], groups: &[(&str, &[&str])]) {
+    let listed = groups.iter().flat_map(|(_, files)| files.iter());
+    let listed: BTreeSet<PathBuf> = listed.map(|file| root().join(file)).collect();
+    let has_word = |file: &PathBuf| {
+        let mut lines = code_lines(file).into_iter();
+        lines.any(|(_, line)| words.iter().any(|word| line.contains(word)))
+    };
+    let found: BTreeSet<PathBuf> = source_files().into_iter().filter(has_word).collect();
+    let unlisted: Vec<_> = found.difference(&listed).collect();
+    let unused: Vec<_> = listed.difference(&found).collect();
+    assert!(
+        unlisted.is_empty() && unused.is_empty(),
+        "{words:?} in {unlisted:?}, and no longer in {unused:?}"
+    );
 }
 
 #[test]

@@ -22,14 +22,17 @@ use spec::access_mode::AccessMode;
 use spec::document::{self, Node, Value};
 use spec::io::{Contract, declare_fs_root, inject_fs_root, read_document};
 use spec::manifest::{self, Format, Kind, Manifest, ManifestError, SecretReference};
+use spec::parse_permit::ParsePermit;
 use spec::run_form::Run;
 use spec::runner_block::{Engine, Language};
 use spec::sandbox_block::Provider;
 
+const PERMIT: ParsePermit = ParsePermit::for_trusted_text();
+
 /// The result of the parser; the published schema must agree.
 fn yaml(text: &str) -> Result<Manifest, ManifestError> {
-    let manifest = manifest::parse(text.as_bytes(), Format::Yaml, "manifest.yaml");
-    let root = document::parse(text.as_bytes(), Format::Yaml);
+    let manifest = manifest::parse(&PERMIT, text.as_bytes(), Format::Yaml, "manifest.yaml");
+    let root = document::parse(&PERMIT, text.as_bytes(), Format::Yaml);
     if let Some(document) = root.ok().and_then(|root| root.to_json().ok()) {
         agreement::assert_agreement(text, &document, manifest.as_ref().err());
     }
@@ -178,6 +181,7 @@ fn the_same_manifest_in_json_and_in_front_matter_is_the_same() {
     let text = "run: [python, -m, m]\nrunner:\n  limits: {cpu_ms: 5}\n";
     let from_yaml = accepted(text);
     let from_json = manifest::parse(
+        &PERMIT,
         br#"{"run": ["python", "-m", "m"], "runner": {"limits": {"cpu_ms": 5}}}"#,
         Format::Json,
         "m.json",
@@ -188,7 +192,7 @@ fn the_same_manifest_in_json_and_in_front_matter_is_the_same() {
         format!("---\r\n{}---\r\n", text.replace('\n', "\r\n")),
         format!("\u{feff}---\n{text}---"),
     ] {
-        let front = manifest::parse(markdown.as_bytes(), Format::FrontMatter, "TOOL.md");
+        let front = manifest::parse(&PERMIT, markdown.as_bytes(), Format::FrontMatter, "TOOL.md");
         assert_eq!(front.expect("accepted"), from_yaml);
     }
 }
@@ -196,7 +200,8 @@ fn the_same_manifest_in_json_and_in_front_matter_is_the_same() {
 #[test]
 fn places_in_front_matter_are_those_of_the_file() {
     let text = b"---\nname: x\nrunn: y\n---\n";
-    let error = manifest::parse(text, Format::FrontMatter, "CODE.md").expect_err("refused");
+    let error =
+        manifest::parse(&PERMIT, text, Format::FrontMatter, "CODE.md").expect_err("refused");
     assert_eq!(
         told(&error),
         told(&ManifestError {
@@ -215,14 +220,14 @@ fn places_in_front_matter_are_those_of_the_file() {
         "----\nrun: a\n---\n",
         " ---\nrun: a\n---\n",
     ] {
-        let error = manifest::parse(text.as_bytes(), Format::FrontMatter, "CODE.md");
+        let error = manifest::parse(&PERMIT, text.as_bytes(), Format::FrontMatter, "CODE.md");
         assert_eq!(
             error.expect_err(text).code(),
             "front_matter_missing",
             "{text}"
         );
     }
-    let error = manifest::parse(b"---\n---\n", Format::FrontMatter, "CODE.md");
+    let error = manifest::parse(&PERMIT, b"---\n---\n", Format::FrontMatter, "CODE.md");
     assert_eq!(error.expect_err("refused").code(), "manifest_empty");
 }
 
@@ -306,14 +311,15 @@ fn a_hundred_thousand_levels_are_refused() {
     }
     assert_eq!(refused(&"? ".repeat(100_000)).code(), "key_not_text");
     for text in ["[".repeat(100_000), "{\"a\":".repeat(100_000)] {
-        let error = manifest::parse(text.as_bytes(), Format::Json, "m.json").expect_err("refused");
+        let error =
+            manifest::parse(&PERMIT, text.as_bytes(), Format::Json, "m.json").expect_err("refused");
         assert_eq!(error.code(), "manifest_too_deep");
     }
     let levels = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     for format in [Format::Yaml, Format::Json] {
-        assert!(document::parse(levels(document::DEPTH_MAX).as_bytes(), format).is_ok());
+        assert!(document::parse(&PERMIT, levels(document::DEPTH_MAX).as_bytes(), format).is_ok());
         let deeper = levels(document::DEPTH_MAX + 1);
-        assert!(document::parse(deeper.as_bytes(), format).is_err());
+        assert!(document::parse(&PERMIT, deeper.as_bytes(), format).is_err());
     }
 }
 
@@ -355,7 +361,7 @@ fn duplicate_keys_are_refused_wherever_they_stand() {
             .contains("first at 1:1")
     );
     let text = br#"{"run": "a", "r\u0075n": "b"}"#;
-    let error = manifest::parse(text, Format::Json, "m.json").expect_err("refused");
+    let error = manifest::parse(&PERMIT, text, Format::Json, "m.json").expect_err("refused");
     assert_eq!(told(&error).0, "duplicate_key");
     assert_eq!(told(&error).1, "1:14");
 }
@@ -811,7 +817,7 @@ fn words_of_yaml_1_1_are_text() {
 #[test]
 fn text_is_utf_8_or_refused() {
     let code = |bytes: &[u8]| {
-        let error = manifest::parse(bytes, Format::Yaml, "m").expect_err("refused");
+        let error = manifest::parse(&PERMIT, bytes, Format::Yaml, "m").expect_err("refused");
         (told(&error).0, told(&error).1)
     };
     let is = |code: &str, place: &str| (code.to_owned(), place.to_owned());
@@ -1180,7 +1186,7 @@ fn a_message_never_carries_what_a_terminal_would_obey() {
             "{shown:?}"
         );
     }
-    let error = manifest::parse(b"a", Format::Yaml, "\x1b[31m.yaml").expect_err("refused");
+    let error = manifest::parse(&PERMIT, b"a", Format::Yaml, "\x1b[31m.yaml").expect_err("refused");
     assert!(
         error.to_string().starts_with("\\x1b[31m.yaml:1:1"),
         "{error}"
@@ -1691,7 +1697,7 @@ fn invalid_json_is_refused() {
         "{\"a\":\"b\",\"a\":\"b\"}",
     ] {
         assert!(
-            document::parse(text.as_bytes(), Format::Json).is_err(),
+            document::parse(&PERMIT, text.as_bytes(), Format::Json).is_err(),
             "{text}"
         );
     }
@@ -1729,24 +1735,25 @@ fn invalid_json_is_refused() {
         "\u{feff}[1]",
     ] {
         assert!(
-            document::parse(text.as_bytes(), Format::Json).is_ok(),
+            document::parse(&PERMIT, text.as_bytes(), Format::Json).is_ok(),
             "{text}"
         );
     }
-    let root = document::parse(br#"["\u0041\uD83D\uDE00\/"]"#, Format::Json).expect("JSON");
+    let root =
+        document::parse(&PERMIT, br#"["\u0041\uD83D\uDE00\/"]"#, Format::Json).expect("JSON");
     assert_eq!(root.to_json(), Ok(json!(["A😀/"])));
 }
 
 #[test]
 fn an_error_in_json_has_its_place() {
     let text = b"{\n  \"run\": \"x\",\n  \"runner\": {\"limits\": {\"cpu_ms\": 1.5}}\n}";
-    let error = manifest::parse(text, Format::Json, "m.json").expect_err("refused");
+    let error = manifest::parse(&PERMIT, text, Format::Json, "m.json").expect_err("refused");
     assert_eq!(
         error.to_string(),
         "m.json:3:35 at /runner/limits/cpu_ms: found the number 1.5, expected a whole number in decimal digits"
     );
-    let error =
-        manifest::parse(b"{\n  \"run\": x\n}", Format::Json, "m.json").expect_err("refused");
+    let error = manifest::parse(&PERMIT, b"{\n  \"run\": x\n}", Format::Json, "m.json")
+        .expect_err("refused");
     assert_eq!(
         error.to_string(),
         "m.json:2:10: found `x`, expected a value; text needs double quotes"
@@ -1874,13 +1881,16 @@ fn a_hostile_schema_is_refused_or_given_up_and_the_judge_goes_on() {
 
 #[test]
 fn a_mismatch_names_the_place_and_what_was_expected() {
-    let contract = Contract::compile(&json!({
-        "type": "object",
-        "properties": {"a": {"type": "integer", "minimum": 1}, "b": {"$ref": "#/$defs/b"}},
-        "required": ["a"],
-        "additionalProperties": false,
-        "$defs": {"b": {"type": "array", "items": {"type": "string"}}}
-    }))
+    let contract = Contract::compile(
+        &PERMIT,
+        &json!({
+            "type": "object",
+            "properties": {"a": {"type": "integer", "minimum": 1}, "b": {"$ref": "#/$defs/b"}},
+            "required": ["a"],
+            "additionalProperties": false,
+            "$defs": {"b": {"type": "array", "items": {"type": "string"}}}
+        }),
+    )
     .expect("a contract");
     assert_eq!(contract.validate(&json!({"a": 1, "b": ["x"]})), Ok(()));
     let mismatches = contract
@@ -1900,7 +1910,8 @@ fn a_mismatch_names_the_place_and_what_was_expected() {
             .all(|mismatch| !mismatch.message.contains('\u{1b}')),
         "{mismatches:?}"
     );
-    let many = Contract::compile(&json!({"items": {"type": "string"}})).expect("a contract");
+    let many =
+        Contract::compile(&PERMIT, &json!({"items": {"type": "string"}})).expect("a contract");
     let mismatches = many.validate(&json!(vec![1; 1_000])).expect_err("refused");
     assert_eq!(mismatches.len(), 8);
 }
@@ -1939,14 +1950,14 @@ fn a_document_is_measured_before_it_is_read() {
             "more than 64 bits",
         ),
     ] {
-        let error = read_document(&text, usize::MAX).expect_err(told);
+        let error = read_document(&PERMIT, &text, usize::MAX).expect_err(told);
         assert!(error.to_string().contains(told), "{told}: {error}");
     }
     let exact = "[18446744073709551615,-9223372036854775808,\"99999999999999999999\\\"1\",1e300]";
-    let read = read_document(exact.as_bytes(), 4_096).expect("read");
+    let read = read_document(&PERMIT, exact.as_bytes(), 4_096).expect("read");
     assert_eq!(read.to_string(), exact.replace("1e300", "1e+300"));
     assert_eq!(
-        read_document(b"[\"[[\\\"[[\", {\"a\": 1}]", 4_096),
+        read_document(&PERMIT, b"[\"[[\\\"[[\", {\"a\": 1}]", 4_096),
         Ok(json!(["[[\"[[", {"a": 1}]))
     );
 }
@@ -1955,7 +1966,7 @@ fn a_document_is_measured_before_it_is_read() {
 fn the_scratch_files_place_is_told_by_the_host() {
     let mut schema = json!({"type": "object", "additionalProperties": false});
     declare_fs_root(&mut schema).expect("declared");
-    let contract = Contract::compile(&schema).expect("a contract");
+    let contract = Contract::compile(&PERMIT, &schema).expect("a contract");
     let mut input = json!({"_workflowFsRoot": "/etc"});
     inject_fs_root(&mut input, "/scratch").expect("an object");
     assert_eq!(contract.validate(&input), Ok(()));
@@ -1983,14 +1994,14 @@ proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         for format in [Format::Yaml, Format::Json, Format::FrontMatter] {
-            let told = manifest::parse(&bytes, format, "m").map_err(|error| (error.to_string(), error.hint()));
-            prop_assert_eq!(&told, &manifest::parse(&bytes, format, "m").map_err(|error| (error.to_string(), error.hint())));
+            let told = manifest::parse(&PERMIT, &bytes, format, "m").map_err(|error| (error.to_string(), error.hint()));
+            prop_assert_eq!(&told, &manifest::parse(&PERMIT, &bytes, format, "m").map_err(|error| (error.to_string(), error.hint())));
         }
     }
 
     #[test]
     fn any_text_of_the_signs_of_yaml_is_read_or_refused(text in "[-:?,\\[\\]{}#&*!|>'\"%@` \n\ta0.~<é]{0,80}") {
-        if let Ok(root) = document::parse(text.as_bytes(), Format::Yaml) {
+        if let Ok(root) = document::parse(&PERMIT, text.as_bytes(), Format::Yaml) {
             every_place_is_inside(&root, u32::try_from(text.lines().count()).unwrap_or(u32::MAX));
         }
         prop_assert!(yaml(&text).is_err() || yaml(&text).is_ok());
@@ -2012,7 +2023,7 @@ proptest! {
     /// The JSON parser and `serde_json` accept the same texts, except for duplicate keys and depth.
     #[test]
     fn json_is_what_serde_json_takes_for_json(text in "[-+\\[\\]{},:\"\\\\ue0-9.tfn ]{0,24}|\"[ -~]{0,12}\"|\\[(-?[0-9.eE+-]{1,8},?)*\\]") {
-        let ours = document::parse(text.as_bytes(), Format::Json);
+        let ours = document::parse(&PERMIT, text.as_bytes(), Format::Json);
         let theirs: Result<serde_json::Value, _> = serde_json::from_str(&text);
         match (&ours, &theirs) {
             (Ok(root), Ok(value)) => {

@@ -131,7 +131,8 @@ pub fn ungranted(manifest: &Manifest, origin: Origin, granted: &Granted<'_>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spec::manifest::{Format, parse};
+    use spec::manifest::{self, Format};
+    use spec::parse_permit::ParsePermit;
 
     const GREEDY: &str = "run: x.sh\nnetwork: {egress: [evil.com]}\n\
         secrets: {KEY: {vault: key}}\n\
@@ -139,9 +140,14 @@ mod tests {
         mounts: [{source: workspace, at: /w}]}\n\
         inputsFiles: {k: {path: .ssh/id_rsa}}\n";
 
+    fn parse(text: &str) -> Manifest {
+        let permit = ParsePermit::for_trusted_text();
+        manifest::parse(&permit, text.as_bytes(), Format::Yaml, "manifest.yaml").expect("parsed")
+    }
+
     #[test]
     fn a_bundle_s_own_manifest_only_asks() {
-        let manifest = parse(GREEDY.as_bytes(), Format::Yaml, "manifest.yaml").expect("parsed");
+        let manifest = parse(GREEDY);
         let missing = ungranted(&manifest, Origin::Bundle, &Granted::default());
         let flags: Vec<&str> = missing.iter().map(|item| item.flag.as_str()).collect();
         assert_eq!(
@@ -159,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_secret_of_the_host_s_provider_needs_its_grant() {
-        let manifest = parse(GREEDY.as_bytes(), Format::Yaml, "manifest.yaml").expect("parsed");
+        let manifest = parse(GREEDY);
         let mut granted = Granted {
             has_secrets_provider: true,
             ..Granted::default()
@@ -181,7 +187,7 @@ mod tests {
         };
         for (block, granted) in [("outputsFiles", true), ("inputsFiles", false)] {
             let text = format!("run: x.sh\n{block}: {{k: {{path: x}}}}\n");
-            let manifest = parse(text.as_bytes(), Format::Yaml, "manifest.yaml").expect("parsed");
+            let manifest = parse(&text);
             let missing = ungranted(&manifest, Origin::Bundle, &of_caller);
             assert_eq!(missing.is_empty(), granted, "{block}");
         }
@@ -190,7 +196,7 @@ mod tests {
     #[test]
     fn a_literal_needs_no_grant() {
         let text = "run: x.sh\nsecrets: {REGION: {value: eu}, KEY: {oauth: github}}\n";
-        let manifest = parse(text.as_bytes(), Format::Yaml, "manifest.yaml").expect("parsed");
+        let manifest = parse(text);
         let missing = ungranted(&manifest, Origin::Bundle, &Granted::default());
         let flags: Vec<&str> = missing.iter().map(|item| item.flag.as_str()).collect();
         assert_eq!(flags, ["--secret KEY=env:KEY"]);
@@ -199,7 +205,7 @@ mod tests {
     #[test]
     fn a_host_is_granted_by_whatever_flag_allows_all_of_it() {
         let text = "run: x.sh\nnetwork: {egress: ['api.a.com:443']}\n";
-        let manifest = parse(text.as_bytes(), Format::Yaml, "manifest.yaml").expect("parsed");
+        let manifest = parse(text);
         for (flag, granted) in [
             ("api.a.com:443", true),
             ("api.a.com", true),
@@ -220,7 +226,7 @@ mod tests {
 
     #[test]
     fn each_grant_satisfies_its_own_kind_only() {
-        let manifest = parse(GREEDY.as_bytes(), Format::Yaml, "manifest.yaml").expect("parsed");
+        let manifest = parse(GREEDY);
         let grants = Grants {
             egress: true,
             mounts: true,

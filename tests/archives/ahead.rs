@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use archive::{UnpackError, UnpackLimits, Unpacked, unpack_ahead};
 
-use crate::arena::Arena;
+use crate::arena::{Arena, PERMIT};
 use support::tar::Tar;
 
 /// Observations of the reading thread.
@@ -55,7 +55,7 @@ fn unpack_watched(
         watch: watch.clone(),
     };
     let target = std::fs::File::open(arena.target()).expect("opened");
-    let result = unpack_ahead(source, target.as_fd(), limits, 0);
+    let result = unpack_ahead(&PERMIT, source, target.as_fd(), limits, 0);
     arena.check(&result);
     assert_eq!(
         Arc::strong_count(&watch.is_read),

@@ -9,6 +9,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use archive::{UnpackError, UnpackLimits, Unpacked};
+use spec::parse_permit::ParsePermit;
+
+/// For texts of these tests.
+pub(crate) const PERMIT: ParsePermit = ParsePermit::for_trusted_text();
 
 /// The properties of a directory entry that an escape could change.
 type Seen = (u32, u32, u32, u64, i64, i64, Vec<u8>);
@@ -31,7 +35,7 @@ impl<Source: Read> Read for Recorded<'_, Source> {
 
 /// Reading without unpacking finds the same, and refuses the same with the same message.
 fn check_survey(archive: &[u8], limits: &UnpackLimits, result: &Result<Unpacked, UnpackError>) {
-    let surveyed = archive::survey(archive, limits, &["manifest.yaml"]);
+    let surveyed = archive::survey(&PERMIT, archive, limits, &["manifest.yaml"]);
     match (result, surveyed) {
         (Ok(unpacked), Ok(surveyed)) => {
             assert_eq!(surveyed.tree, unpacked.tree);
@@ -55,7 +59,7 @@ fn check_ahead(archive: &[u8], limits: &UnpackLimits, result: &Result<Unpacked, 
     let arena = Arena::new();
     let target = fs::File::open(arena.target()).expect("opened");
     let mut archive = archive::Hashed::new(archive);
-    let ahead = archive::unpack_ahead(&mut archive, target.as_fd(), limits, 0);
+    let ahead = archive::unpack_ahead(&PERMIT, &mut archive, target.as_fd(), limits, 0);
     arena.check(&ahead);
     match (result, ahead) {
         (Ok(unpacked), Ok(ahead)) => {
@@ -116,7 +120,7 @@ impl Arena {
         let target = fs::File::open(self.target()).expect("opened");
         let mut copy = Vec::new();
         let archive = Recorded(archive, &mut copy);
-        let result = archive::unpack(archive, target.as_fd(), limits);
+        let result = archive::unpack(&PERMIT, archive, target.as_fd(), limits);
         self.check(&result);
         check_survey(&copy, limits, &result);
         check_ahead(&copy, limits, &result);

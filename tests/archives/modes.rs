@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::MetadataExt as _;
 
-use crate::arena::{Arena, kept, refused};
+use crate::arena::{Arena, PERMIT, kept, refused};
 use support::tar::Tar;
 
 ///
@@ -194,7 +194,7 @@ fn the_umask_of_the_caller_has_no_effect() {
         let target = std::fs::File::open(target).expect("opened");
         let limits = archive::UnpackLimits::default();
         let target = std::os::fd::AsFd::as_fd(&target);
-        archive::unpack(tar.gz().as_slice(), target, &limits).expect("unpacked");
+        archive::unpack(&PERMIT, tar.gz().as_slice(), target, &limits).expect("unpacked");
         return;
     }
     for umask in ["0000", "0011", "0077", "0777"] {

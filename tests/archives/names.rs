@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd as _;
 
-use crate::arena::{Arena, kept, refused, refused_in};
+use crate::arena::{Arena, PERMIT, kept, refused, refused_in};
 use support::tar::{Tar, header};
 
 ///
@@ -138,7 +138,7 @@ fn paths_longer_than_the_kernel_takes_are_refused() {
     let into = std::fs::File::open(target.path()).expect("opened");
     let archive = Tar::new().pax_file(longest.as_bytes(), b"x").gz();
     let limits = archive::UnpackLimits::default();
-    let unpacked = archive::unpack(archive.as_slice(), into.as_fd(), &limits);
+    let unpacked = archive::unpack(&PERMIT, archive.as_slice(), into.as_fd(), &limits);
     let unpacked = unpacked.expect("unpacked");
     let mut canonical = Vec::new();
     archive::write_canonical(&unpacked.tree, into.as_fd(), &mut canonical).expect("written");

@@ -10,6 +10,7 @@ use archive::{UnpackLimits, unpack};
 use spec::digest::Digest;
 use store::UNPACK_RULES;
 
+use crate::arena::PERMIT;
 use support::tar::{Tar, gzip};
 
 /// Archives with every feature that a rule covers.
@@ -78,7 +79,7 @@ fn the_unpacked_tree_changes_only_with_the_rules_version() {
         let directory = tempfile::tempdir().expect("a directory");
         let root = std::fs::File::open(directory.path()).expect("opened");
         let bytes = gzip(&archive.end());
-        match unpack(&bytes[..], root.as_fd(), &UnpackLimits::default()) {
+        match unpack(&PERMIT, &bytes[..], root.as_fd(), &UnpackLimits::default()) {
             Ok(unpacked) => {
                 let codes: Vec<_> = unpacked.warnings.iter().map(|one| &one.code).collect();
                 writeln!(text, "{} {codes:?}", unpacked.content_digest).expect("written");

@@ -5,13 +5,18 @@ use std::os::fd::AsFd as _;
 
 use archive::{UnpackError, UnpackLimits, Unpacked, unpack_snapshot};
 
-use crate::arena::Arena;
+use crate::arena::{Arena, PERMIT};
 use support::tar::Tar;
 
 fn unpack(arena: &Arena, tar: Tar) -> Result<Unpacked, UnpackError> {
     let target = fs::File::open(arena.target()).expect("opened");
     let archive = tar.gz();
-    let result = unpack_snapshot(&archive[..], target.as_fd(), &UnpackLimits::default());
+    let result = unpack_snapshot(
+        &PERMIT,
+        &archive[..],
+        target.as_fd(),
+        &UnpackLimits::default(),
+    );
     arena.check(&result);
     result
 }

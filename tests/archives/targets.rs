@@ -8,7 +8,7 @@ use std::process::Command;
 use archive::{OpenedArchive, UnpackError, UnpackLimits, open_archive};
 use spec::digest::Digest;
 
-use crate::arena::{Arena, kept};
+use crate::arena::{Arena, PERMIT, kept};
 use support::tar::Tar;
 
 /// existing entries of the target, files or links, are never replaced.
@@ -45,6 +45,7 @@ fn an_entry_is_not_written_through_a_link_that_was_there_before() {
             symlink(arena.canary(aim), &planted).expect("planted");
             let target = fs::File::open(arena.target()).expect("opened");
             let result = archive::unpack(
+                &PERMIT,
                 tar.clone().gz().as_slice(),
                 target.as_fd(),
                 &UnpackLimits::default(),

@@ -22,6 +22,10 @@ use spec::typescript::NpmRegistry;
 use crate::outcome::{Outcome, Told};
 use crate::vector::{Action, Caps, Image, Vector};
 use crate::{archive, asked, ground, sources};
+use spec::parse_permit::ParsePermit;
+
+/// For texts of these tests.
+pub(crate) const PERMIT: ParsePermit = ParsePermit::for_trusted_text();
 
 /// Does what the vector states.
 pub(crate) fn run(vector: &Vector) -> Outcome {
@@ -62,13 +66,14 @@ fn format_of(file: &str) -> Format {
 
 fn parse(vector: &Vector) -> Result<Outcome, Told> {
     let (file, text) = manifest_text(vector);
-    let manifest = manifest::parse(text.as_bytes(), format_of(&file), &file).map_err(|error| {
-        let message = error.to_string();
-        let place = error.place.expect("a line and a column");
-        let start = format!("{file}:{place}");
-        assert!(message.starts_with(&start), "{message}");
-        of_manifest(&error)
-    })?;
+    let manifest =
+        manifest::parse(&PERMIT, text.as_bytes(), format_of(&file), &file).map_err(|error| {
+            let message = error.to_string();
+            let place = error.place.expect("a line and a column");
+            let start = format!("{file}:{place}");
+            assert!(message.starts_with(&start), "{message}");
+            of_manifest(&error)
+        })?;
     Ok(Outcome {
         warnings: codes(&manifest.warnings),
         asks: Some(asked::asks(&manifest)),
@@ -78,7 +83,7 @@ fn parse(vector: &Vector) -> Result<Outcome, Told> {
 
 fn check(vector: &Vector) -> Outcome {
     let (file, text) = manifest_text(vector);
-    let root = document::parse(text.as_bytes(), format_of(&file)).expect("a document");
+    let root = document::parse(&PERMIT, text.as_bytes(), format_of(&file)).expect("a document");
     let parsed = manifest::parse_with(&root, &file, &BlockDocuments::default());
     Outcome {
         errors: parsed.errors.iter().map(of_manifest).collect(),
@@ -133,7 +138,7 @@ fn exec_form(vector: &Vector) -> Result<Outcome, Told> {
         .collect();
     let resolved = match &vector.run {
         None => Err(detection::missing(&files)),
-        Some(value) => Run::from_json(&value.to_string())
+        Some(value) => Run::from_json(&PERMIT, &value.to_string())
             .map_err(Into::into)
             .and_then(|run| detection::resolve(&run, &files, &host, &arguments)),
     };
@@ -177,7 +182,7 @@ fn unpacked(vector: &Vector) -> Result<Outcome, Told> {
 pub(crate) fn unpack_bytes(archive: &[u8], caps: Caps) -> Result<Outcome, Told> {
     let into = tempfile::tempdir().expect("a directory");
     let directory = open(into.path());
-    let unpacked = unpack(archive, directory.as_fd(), &limits(caps))
+    let unpacked = unpack(&PERMIT, archive, directory.as_fd(), &limits(caps))
         .map_err(|error| told(error.code(), None, &error, error.hint()))?;
     Ok(Outcome {
         tree: ground::look(into.path()),

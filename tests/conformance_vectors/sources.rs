@@ -15,7 +15,7 @@ use spec::host_policy::{HostPolicy, UnpackCaps};
 use spec::manifest::{self, Format};
 use spec::path::RelPath;
 
-use crate::actions::{codes, manifest_text, of_manifest, open, told, unpack_bytes};
+use crate::actions::{PERMIT, codes, manifest_text, of_manifest, open, told, unpack_bytes};
 use crate::ground;
 use crate::outcome::{Outcome, Told};
 use crate::vector::{Caps, Vector};
@@ -117,8 +117,13 @@ fn caps(caps: Caps) -> UnpackCaps {
 fn of_resolution(resolution: &Resolution) -> Outcome {
     // The resolved manifest is a valid manifest with the same requests.
     let text = resolution.manifest.to_string();
-    let read = manifest::parse(text.as_bytes(), Format::Json, ".runner/manifest.json")
-        .unwrap_or_else(|error| panic!("the resolved manifest is none: {error}\n{text}"));
+    let read = manifest::parse(
+        &PERMIT,
+        text.as_bytes(),
+        Format::Json,
+        ".runner/manifest.json",
+    )
+    .unwrap_or_else(|error| panic!("the resolved manifest is none: {error}\n{text}"));
     Outcome {
         asks: Some(crate::asked::asks(&read)),
         provenance: resolution
@@ -225,7 +230,7 @@ pub(crate) fn define_code(vector: &Vector) -> Result<Outcome, Told> {
     let files = workspace.files();
     let root = workspace.root();
     let text = json!({"code": vector.code.as_ref().expect("sources")}).to_string();
-    let manifest = manifest::parse(text.as_bytes(), Format::Json, "code")
+    let manifest = manifest::parse(&PERMIT, text.as_bytes(), Format::Json, "code")
         .map_err(|error| of_manifest(&error))?;
     let args = DefineCode {
         code: &manifest.code,

@@ -10,11 +10,14 @@ use spec::manifest::{
     self, BlockDocument, BlockDocuments, BlockForm, BlockReference, Level, Manifest, ManifestError,
     STRICT_REFUSES, inherit,
 };
+use spec::parse_permit::ParsePermit;
 use spec::run_form::{TextForm, text_form};
 use spec::runner_block::Engine;
 
+const PERMIT: ParsePermit = ParsePermit::for_trusted_text();
+
 fn yaml(text: &str) -> Result<Manifest, ManifestError> {
-    manifest::parse(text.as_bytes(), Format::Yaml, "manifest.yaml")
+    manifest::parse(&PERMIT, text.as_bytes(), Format::Yaml, "manifest.yaml")
 }
 
 #[track_caller]
@@ -36,7 +39,7 @@ fn warnings(manifest: &Manifest) -> Vec<&str> {
 
 /// A manifest whose block `runner` is in `RUNNER.md`, referenced in this form.
 fn with_document(text: &str, form: BlockForm) -> Manifest {
-    let root = document::parse(text.as_bytes(), Format::Yaml).expect("YAML");
+    let root = document::parse(&PERMIT, text.as_bytes(), Format::Yaml).expect("YAML");
     let block = "---\nengine: sandbox\nlimits: {memory_mb: 5}\n---\n";
     let mut blocks = BlockDocuments::default();
     blocks.insert(
@@ -47,7 +50,8 @@ fn with_document(text: &str, form: BlockForm) -> Manifest {
         },
         BlockDocument {
             file: "RUNNER.md".to_owned(),
-            root: document::parse(block.as_bytes(), Format::FrontMatter).expect("front matter"),
+            root: document::parse(&PERMIT, block.as_bytes(), Format::FrontMatter)
+                .expect("front matter"),
         },
     );
     let parsed = manifest::parse_with(&root, "manifest.yaml", &blocks);

@@ -14,6 +14,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use crate::properties;
+use crate::properties::PERMIT;
 use crate::recorded::{Check, MADE, corpus};
 use egress::address::Family;
 use egress::client_hello::{self, HELLO_BYTES_MAX, HelloError};
@@ -218,7 +219,7 @@ proptest! {
         prop_assert!(theirs.is_some(), "rustls does not read itself");
         let records = in_records(&bytes, &lengths);
         for bytes in [&bytes, &records] {
-            match client_hello::parse(bytes) {
+            match client_hello::parse(&PERMIT, bytes) {
                 Ok(Parsed::Complete(hello)) => {
                     let ours = hello.server_name.map(|name| name.to_string());
                     let sent = name.trim_end_matches('.').to_ascii_lowercase();
@@ -245,7 +246,7 @@ proptest! {
         let plain = hello_of_rustls("api.example.com").expect("a hello");
         let bytes = with_extension(&plain, kind, content_bytes);
         let fits = plain.len() - 5 + 4 + content_bytes <= HELLO_BYTES_MAX;
-        match client_hello::parse(&bytes) {
+        match client_hello::parse(&PERMIT, &bytes) {
             Ok(Parsed::Complete(hello)) => {
                 prop_assert!(fits);
                 let name = hello.server_name.map(|name| name.to_string());
@@ -280,7 +281,7 @@ proptest! {
                 .expect("room");
         }
         let bytes = builder.finish();
-        let query = dns::parse(&bytes).expect("a query");
+        let query = dns::parse(&PERMIT, &bytes).expect("a query");
         prop_assert_eq!(
             query.name.map(|name| name.to_string()),
             Some(name.to_ascii_lowercase())
@@ -288,7 +289,7 @@ proptest! {
         prop_assert_eq!(query.kind, kind);
         properties::dns_query::check(&bytes);
         let longer = [bytes, tail].concat();
-        let refused = matches!(dns::parse(&longer), Err(Malformed::Answerable(_)));
+        let refused = matches!(dns::parse(&PERMIT, &longer), Err(Malformed::Answerable(_)));
         prop_assert!(refused, "bytes behind the last record");
     }
 
@@ -330,7 +331,7 @@ proptest! {
         }
         let bytes = builder.finish().into_target().as_dgram_slice().to_vec();
         let expected: Vec<IpAddr> = addresses.iter().map(|octets| IpAddr::from(*octets)).collect();
-        let read = answer::parse(&bytes, 7, &asked, Family::V4);
+        let read = answer::parse(&PERMIT, &bytes, 7, &asked, Family::V4);
         prop_assert_eq!(read, Ok(answer::Answer::Addresses(expected)));
         properties::dns_answer::check(&[&[0], bytes.as_slice()].concat());
     }
@@ -340,12 +341,12 @@ proptest! {
         let host = HostName::parse(name.as_bytes()).expect("a name");
         let family = if is_v6 { Family::V6 } else { Family::V4 };
         let bytes = answer::query(id, &host, family);
-        let query = dns::parse(&bytes).expect("a query");
+        let query = dns::parse(&PERMIT, &bytes).expect("a query");
         prop_assert_eq!(query.name.as_ref(), Some(&host));
         prop_assert_eq!(query.kind, if is_v6 { 28 } else { TYPE_A });
         properties::dns_query::check(&bytes);
         let answered = query.answer(Answer::NoName);
-        let read = answer::parse(&answered, id, &host, family);
+        let read = answer::parse(&PERMIT, &answered, id, &host, family);
         prop_assert_eq!(read, Ok(answer::Answer::NoName));
     }
 
@@ -386,7 +387,7 @@ proptest! {
         let usual = HEAD_BYTES_MAX - start.len() - 4;
         let count = if is_longer { usual + more } else { usual - more };
         let text = format!("{start}{}\r\n\r\n", "y".repeat(count));
-        let read = http_head::parse(text.as_bytes());
+        let read = http_head::parse(&PERMIT, text.as_bytes());
         if text.len() <= HEAD_BYTES_MAX {
             prop_assert!(matches!(read, Ok(Parsed::Complete(_))), "{:?}", read);
         } else {
@@ -401,7 +402,7 @@ fn a_frame_of_64_kib_is_answered_with_a_header_alone() {
     let mut frame = corpus("dns_query").swap_remove(0).1;
     frame.resize(65_535, 0);
     assert!(QUERY_BYTES_MAX < frame.len());
-    match dns::parse(&frame) {
+    match dns::parse(&PERMIT, &frame) {
         Err(Malformed::Answerable(answer)) => assert!(answer.len() <= 23),
         other => panic!("{other:?}"),
     }

@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::properties;
+use crate::properties::PERMIT;
 use egress::host::Host;
 use egress::parsed::Parsed;
 use egress::{client_hello, dns, http_head};
@@ -108,7 +109,7 @@ fn queries_of_resolver_libraries_are_parsed_and_malformed_ones_are_refused() {
         "unknown-version-of-edns",
     ];
     for (file, bytes) in corpus("dns_query") {
-        match dns::parse(&bytes) {
+        match dns::parse(&PERMIT, &bytes) {
             Ok(query) => {
                 assert!(!refused.contains(&file.as_str()), "{file}");
                 let name = query.name.map(|name| name.to_string());
@@ -139,7 +140,7 @@ fn the_name_in_what_tls_libraries_send_is_found() {
         "two-records",
     ];
     for (file, bytes) in corpus("client_hello") {
-        let read = client_hello::parse(&bytes);
+        let read = client_hello::parse(&PERMIT, &bytes);
         let Ok(Parsed::Complete(hello)) = read else {
             assert!(!named.contains(&file.as_str()), "{file}: {read:?}");
             continue;
@@ -177,7 +178,7 @@ fn the_host_in_what_http_libraries_send_is_found() {
         "upgrade-to-http-2",
     ];
     for (file, bytes) in corpus("http_head") {
-        let read = http_head::parse(&bytes);
+        let read = http_head::parse(&PERMIT, &bytes);
         let Ok(Parsed::Complete(head)) = read else {
             assert!(
                 made_and_refused.contains(&file.as_str()),

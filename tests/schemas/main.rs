@@ -23,6 +23,10 @@ use spec::document::{self, Format};
 use spec::host_config;
 
 use agreement::{MANIFEST, assert_agreement, errors, validator};
+use spec::parse_permit::ParsePermit;
+
+/// For texts of these tests.
+pub(crate) const PERMIT: ParsePermit = ParsePermit::for_trusted_text();
 
 /// The schemas of the two kinds of configuration files.
 static CONFIGURATION: LazyLock<[Validator; 2]> =
@@ -195,7 +199,7 @@ fn configuration_errors(text: &str) -> Option<Vec<String>> {
     {
         Value::Null
     } else {
-        let root = document::parse(text.as_bytes(), Format::Yaml).ok()?;
+        let root = document::parse(&PERMIT, text.as_bytes(), Format::Yaml).ok()?;
         root.to_json().ok()?
     };
     let found = CONFIGURATION
@@ -252,7 +256,7 @@ fn the_documented_configuration_is_accepted_and_names_every_key() {
     let (example, _) = rest.split_once("```").expect("its end");
     host_config::parse("example", example.as_bytes()).expect("accepted");
     assert_eq!(configuration_errors(example), Some(Vec::new()));
-    let root = document::parse(example.as_bytes(), Format::Yaml).expect("YAML");
+    let root = document::parse(&PERMIT, example.as_bytes(), Format::Yaml).expect("YAML");
     let document = root.to_json().expect("JSON");
     let keys = |value: &Value| -> Vec<String> {
         let map = value.as_object().expect("a map");

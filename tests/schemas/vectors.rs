@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use spec::document::{self, Format};
 use spec::manifest::{self, ManifestError};
 
+use crate::PERMIT;
 use support::source_path;
 
 /// One manifest and its expected result.
@@ -42,7 +43,7 @@ pub(crate) fn tests_path(path: &str) -> PathBuf {
 /// A data file as JSON.
 pub(crate) fn data(path: &str) -> Value {
     let text = std::fs::read(tests_path(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
-    document::parse(&text, Format::Yaml)
+    document::parse(&PERMIT, &text, Format::Yaml)
         .and_then(|root| root.to_json())
         .unwrap_or_else(|error| panic!("tests/{path}:{:?}: {error}", error.place))
 }
@@ -122,19 +123,24 @@ fn judged(file: &str, name: &str, text: &str, is_sandbox: bool) -> Vector {
         text if text.starts_with("{\"") => Format::Json,
         _ => Format::Yaml,
     };
-    let block = document::parse(text.as_bytes(), format).and_then(|root| root.to_json());
+    let block = document::parse(&PERMIT, text.as_bytes(), format).and_then(|root| root.to_json());
     let (document, sandbox, refusal) = match block {
         Err(_) => {
-            let parsed = manifest::parse(text.as_bytes(), format, "manifest");
+            let parsed = manifest::parse(&PERMIT, text.as_bytes(), format, "manifest");
             (None, None, Some(parsed.expect_err(name)))
         }
         Ok(block) if is_sandbox => {
             let document = json!({ "sandbox": block });
-            let parsed = manifest::parse(document.to_string().as_bytes(), Format::Json, "manifest");
+            let parsed = manifest::parse(
+                &PERMIT,
+                document.to_string().as_bytes(),
+                Format::Json,
+                "manifest",
+            );
             (Some(document), Some(block), parsed.err())
         }
         Ok(document) => {
-            let parsed = manifest::parse(text.as_bytes(), format, "manifest");
+            let parsed = manifest::parse(&PERMIT, text.as_bytes(), format, "manifest");
             (Some(document), None, parsed.err())
         }
     };

@@ -168,12 +168,14 @@ impl Thread<'_> {
 mod tests {
     use super::*;
     use crate::compressed::{Compression, decode};
+    use spec::parse_permit::ParsePermit;
 
     #[test]
     fn without_a_thread_the_caller_inflates_the_rest() {
         let bytes = vec![7; 1_000_000];
         let limit_bytes = bytes.len() as u64;
-        let mut source = decode(bytes.as_slice(), Compression::Plain, limit_bytes);
+        let permit = ParsePermit::for_trusted_text();
+        let mut source = decode(&permit, bytes.as_slice(), Compression::Plain, limit_bytes);
         let read_bytes = std::thread::scope(|scope| {
             let mut ahead = Ahead::new(scope, &mut source, u64::MAX);
             // No address space has room for this stack.

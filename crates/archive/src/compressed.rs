@@ -12,6 +12,7 @@ use crate::error::{Refusal, UnpackError};
 use crate::gzip::GzipReader;
 use crate::inflated::Decoded;
 use spec::digest::Digest;
+use spec::parse_permit::ParsePermit;
 use spec::units::limit;
 
 /// Maximum window of a zstd frame, in bytes: the window of `zstd --ultra -22`.
@@ -126,8 +127,9 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Decodes `source`, which may have at most `limit_bytes` compressed bytes.
+/// Decodes `source`, which may have at most `limit_bytes` compressed bytes. Every archive is read by this.
 pub(crate) fn decode<'a>(
+    _permit: &ParsePermit,
     source: impl Read + Send + 'a,
     compression: Compression,
     limit_bytes: u64,

@@ -17,6 +17,7 @@ use crate::layer_view::LayerView;
 use crate::layer_writer::LayerWriter;
 use crate::unpack::UnpackLimits;
 use spec::digest::Digest;
+use spec::parse_permit::ParsePermit;
 
 const MAGIC: &[u8] = b"!<arch>\n";
 const HEADER_BYTES: usize = 60;
@@ -109,6 +110,7 @@ impl<'a> PackageLayer<'a> {
     /// [`DebError`]: discard the layer.
     pub fn add(
         &mut self,
+        permit: &ParsePermit,
         package: impl Read + Send,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Package, DebError> {
@@ -117,6 +119,7 @@ impl<'a> PackageLayer<'a> {
         let compression = members.find_tar(b"control.tar")?;
         let mut control = Control::default();
         let read = read_compressed(
+            permit,
             &mut members,
             compression,
             &CONTROL_LIMITS,
@@ -131,8 +134,15 @@ impl<'a> PackageLayer<'a> {
             ..self.limits
         };
         let files = &mut PackageVisitor(&mut self.writer);
-        let read = read_compressed(&mut members, compression, &limits, is_cancelled, files)
-            .map_err(unpack_error("data.tar"))?;
+        let read = read_compressed(
+            permit,
+            &mut members,
+            compression,
+            &limits,
+            is_cancelled,
+            files,
+        )
+        .map_err(unpack_error("data.tar"))?;
         self.bytes += read.bytes;
         members.end_member("data.tar")?;
         members.check_end()?;

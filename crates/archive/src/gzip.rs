@@ -11,6 +11,7 @@ use crate::compressed::{Compression, Hashed, Input, decode};
 use crate::error::{Refusal, UnpackError};
 use crate::inflated::Inflated as _;
 use spec::digest::Digest;
+use spec::parse_permit::ParsePermit;
 
 /// The first two bytes of a member.
 const MAGIC: &[u8] = &[0x1f, 0x8b];
@@ -134,12 +135,13 @@ impl<R: Read> Read for GzipReader<R> {
 /// # Errors
 /// The first gzip rule that `source` breaks, or its size exceeds `limit_bytes`.
 pub fn inflate(
+    permit: &ParsePermit,
     source: impl Read + Send,
     limit_bytes: u64,
     sink: &mut dyn FnMut(&[u8]),
 ) -> Result<Digest, UnpackError> {
     let mut source = Hashed::new(source);
-    let mut decoded = decode(&mut source, Compression::Gzip, limit_bytes);
+    let mut decoded = decode(permit, &mut source, Compression::Gzip, limit_bytes);
     loop {
         let piece = decoded.chunk()?;
         let count = piece.len();
@@ -158,6 +160,8 @@ mod tests {
     use super::*;
     use std::io::Write as _;
 
+    const PERMIT: ParsePermit = ParsePermit::for_trusted_text();
+
     fn gzip(data: &[u8]) -> Vec<u8> {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         encoder.write_all(data).expect("compressed");
@@ -166,7 +170,9 @@ mod tests {
 
     fn inflate(bytes: &[u8]) -> Result<(Vec<u8>, Digest), UnpackError> {
         let mut all = Vec::new();
-        let digest = super::inflate(bytes, 1 << 20, &mut |piece| all.extend_from_slice(piece))?;
+        let digest = super::inflate(&PERMIT, bytes, 1 << 20, &mut |piece| {
+            all.extend_from_slice(piece)
+        })?;
         Ok((all, digest))
     }
 
@@ -252,7 +258,7 @@ mod tests {
     #[test]
     fn more_compressed_bytes_than_allowed_are_refused_while_reading() {
         let mut source = std::io::repeat(0x1f).take(1 << 30);
-        let error = super::inflate(&mut source, 1000, &mut |_| ()).expect_err("limit");
+        let error = super::inflate(&PERMIT, &mut source, 1000, &mut |_| ()).expect_err("limit");
         assert_eq!(error.code(), "compressed_bytes_limit");
         assert!((1 << 30) - source.limit() <= 128 * 1024);
     }

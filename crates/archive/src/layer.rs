@@ -22,6 +22,7 @@ use crate::path_mapping::PathMapping;
 use crate::unpack::{AHEAD_FROM_BYTES, UnpackLimits};
 use crate::whiteout::{self, LayerEntry};
 use spec::digest::Digest;
+use spec::parse_permit::ParsePermit;
 use spec::path::RelPath;
 use spec::report::WarningReport;
 
@@ -58,6 +59,7 @@ pub struct UnpackedLayer {
 /// The first rule that the archive breaks, a file system error ([`UnpackError::is_refusal`] distinguishes
 /// them), or [`UnpackError::Cancelled`] once `is_cancelled` returns true.
 pub fn unpack_layer(
+    permit: &ParsePermit,
     archive: impl Read + Send,
     compression: Compression,
     into: BorrowedFd<'_>,
@@ -67,7 +69,7 @@ pub fn unpack_layer(
 ) -> Result<UnpackedLayer, UnpackError> {
     let mut writer = LayerWriter::new(into, view, limits.tree_limits());
     let visitor = &mut LayerVisitor(&mut writer);
-    let tar = read_compressed(archive, compression, limits, is_cancelled, visitor)?;
+    let tar = read_compressed(permit, archive, compression, limits, is_cancelled, visitor)?;
     writer.finish(tar.digest, tar.bytes)
 }
 
@@ -89,13 +91,14 @@ pub(crate) struct ReadTar {
 
 /// Passes every entry of `archive` to `visitor`.
 pub(crate) fn read_compressed(
+    permit: &ParsePermit,
     archive: impl Read + Send,
     compression: Compression,
     limits: &UnpackLimits,
     is_cancelled: &dyn Fn() -> bool,
     visitor: &mut dyn Visit,
 ) -> Result<ReadTar, UnpackError> {
-    let mut source = decode(archive, compression, limits.compressed_bytes);
+    let mut source = decode(permit, archive, compression, limits.compressed_bytes);
     std::thread::scope(|scope| {
         // A thread does not speed up reading a plain file.
         let from_bytes = match compression {

@@ -20,7 +20,7 @@ impl PaxRecords {
     ///
     /// # Errors
     /// The first rule that a record breaks.
-    pub fn parse(data: &[u8]) -> Result<Self, Refusal> {
+    pub(crate) fn parse(data: &[u8]) -> Result<Self, Refusal> {
         let mut records = Self::default();
         let mut at = 0;
         while let Some(rest) = data.get(at..).filter(|rest| !rest.is_empty()) {

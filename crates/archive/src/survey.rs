@@ -11,6 +11,7 @@ use crate::tree::{Entry, Tree};
 use crate::tree_writer::TreeWriter;
 use crate::unpack::{UnpackLimits, read_archive};
 use spec::digest::Digest;
+use spec::parse_permit::ParsePermit;
 use spec::path::RelPath;
 use spec::report::WarningReport;
 
@@ -155,13 +156,15 @@ impl KeptContents {
 /// # Errors
 /// As [`crate::unpack()`], except file system errors.
 pub fn survey(
+    permit: &ParsePermit,
     archive: impl Read + Send,
     limits: &UnpackLimits,
     named: &[&str],
 ) -> Result<Surveyed, UnpackError> {
     let kept = KeptContents::with_named_files(named);
     let mut writer = TreeWriter::without_files(limits.tree_limits(), kept);
-    let (archive_digest, _) = read_archive(archive, &mut writer, limits, PathMapping::Unchanged)?;
+    let (archive_digest, _) =
+        read_archive(permit, archive, &mut writer, limits, PathMapping::Unchanged)?;
     writer.finish_survey(Some(archive_digest))
 }
 

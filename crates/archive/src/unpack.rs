@@ -13,6 +13,7 @@ use crate::path_mapping::PathMapping;
 use crate::tree::{Entry, Tree, TreeLimits};
 use crate::tree_writer::{TreeWriter, is_in_version_control};
 use spec::digest::Digest;
+use spec::parse_permit::ParsePermit;
 use spec::path::RelPath;
 use spec::report::WarningReport;
 
@@ -91,12 +92,13 @@ pub struct Unpacked {
 /// The first rule that the archive breaks, or a file system error: [`UnpackError::is_refusal`]
 /// distinguishes them.
 pub fn unpack(
+    permit: &ParsePermit,
     archive: impl Read + Send,
     into: BorrowedFd<'_>,
     limits: &UnpackLimits,
 ) -> Result<Unpacked, UnpackError> {
     let mut writer = TreeWriter::new(into, limits.tree_limits(), None);
-    let (digest, _) = read_archive(archive, &mut writer, limits, PathMapping::Unchanged)?;
+    let (digest, _) = read_archive(permit, archive, &mut writer, limits, PathMapping::Unchanged)?;
     writer.finish(into, Some(digest))
 }
 
@@ -114,6 +116,7 @@ pub const AHEAD_FROM_BYTES: u64 = 512 * 1024;
 /// # Errors
 /// As [`unpack`].
 pub fn unpack_ahead(
+    permit: &ParsePermit,
     archive: impl Read + Send,
     into: BorrowedFd<'_>,
     limits: &UnpackLimits,
@@ -121,6 +124,7 @@ pub fn unpack_ahead(
 ) -> Result<Unpacked, UnpackError> {
     let mut writer = TreeWriter::new(into, limits.tree_limits(), None);
     write_ahead(
+        permit,
         archive,
         &mut writer,
         limits,
@@ -136,6 +140,7 @@ pub fn unpack_ahead(
 /// # Errors
 /// As [`unpack`]; an entry that is neither a file nor a directory.
 pub fn unpack_snapshot(
+    permit: &ParsePermit,
     archive: impl Read + Send,
     into: BorrowedFd<'_>,
     limits: &UnpackLimits,
@@ -143,6 +148,7 @@ pub fn unpack_snapshot(
     let mut writer = TreeWriter::new(into, limits.tree_limits(), None);
     let mut archive = Hashed::new(archive);
     write_ahead(
+        permit,
         &mut archive,
         &mut writer,
         limits,
@@ -153,13 +159,19 @@ pub fn unpack_snapshot(
 }
 
 fn write_ahead(
+    permit: &ParsePermit,
     mut archive: impl Read + Send,
     writer: &mut TreeWriter<'_>,
     limits: &UnpackLimits,
     ahead_from_bytes: u64,
     rules: Rules,
 ) -> Result<(), UnpackError> {
-    let mut source = decode(&mut archive, Compression::Gzip, limits.compressed_bytes);
+    let mut source = decode(
+        permit,
+        &mut archive,
+        Compression::Gzip,
+        limits.compressed_bytes,
+    );
     std::thread::scope(|scope| {
         let mut ahead = Ahead::new(scope, &mut source, ahead_from_bytes);
         let mapping = PathMapping::Unchanged;
@@ -187,6 +199,7 @@ pub struct HostedArchive {
 /// # Errors
 /// As [`unpack`]; entries outside `folder` count towards the limits, but their links are not checked.
 pub fn unpack_hosted(
+    permit: &ParsePermit,
     archive: impl Read + Send,
     into: BorrowedFd<'_>,
     limits: &UnpackLimits,
@@ -194,7 +207,7 @@ pub fn unpack_hosted(
 ) -> Result<HostedArchive, UnpackError> {
     let mut writer = TreeWriter::new(into, limits.tree_limits(), None);
     let mapping = PathMapping::below_top_folder(folder);
-    let (digest, facts) = read_archive(archive, &mut writer, limits, mapping)?;
+    let (digest, facts) = read_archive(permit, archive, &mut writer, limits, mapping)?;
     Ok(HostedArchive {
         unpacked: writer.finish(into, Some(digest))?,
         comment: facts.comment,
@@ -210,13 +223,19 @@ pub(crate) struct ArchiveFacts {
 
 /// Passes every entry of `archive` to `writer`; returns the digest of the archive's bytes.
 pub(crate) fn read_archive(
+    permit: &ParsePermit,
     archive: impl Read + Send,
     writer: &mut TreeWriter<'_>,
     limits: &UnpackLimits,
     mapping: PathMapping,
 ) -> Result<(Digest, ArchiveFacts), UnpackError> {
     let mut archive = Hashed::new(archive);
-    let mut source = decode(&mut archive, Compression::Gzip, limits.compressed_bytes);
+    let mut source = decode(
+        permit,
+        &mut archive,
+        Compression::Gzip,
+        limits.compressed_bytes,
+    );
     let facts = write_entries(&mut source, writer, limits, Rules::Bundle, mapping)?;
     drop(source);
     Ok((archive.digest(), facts))

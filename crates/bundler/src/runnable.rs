@@ -11,6 +11,7 @@ use spec::image_choice::image_of;
 use spec::inventory::is_slug;
 use spec::manifest::{self, ERRORS_MAX, Format, Manifest, ManifestError, Problem, SecretReference};
 use spec::oci::reference::Reference;
+use spec::parse_permit::ParsePermit;
 use spec::path::RelPath;
 
 /// Read access of the run form to a bundle.
@@ -36,7 +37,9 @@ impl BundleView for View<'_> {
 /// Parses `.runner/manifest.json` of a bundle of `resolution`.
 pub(crate) fn parse_resolved(resolution: &Resolution) -> Result<Manifest, BundleError> {
     let bytes = resolution.manifest.to_string().into_bytes();
-    manifest::parse(&bytes, Format::Json, ".runner/manifest.json")
+    // Written by this process.
+    let permit = ParsePermit::for_trusted_text();
+    manifest::parse(&permit, &bytes, Format::Json, ".runner/manifest.json")
         .map_err(|error| BundleError::Manifest(vec![error]))
 }
 

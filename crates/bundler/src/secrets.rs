@@ -11,6 +11,7 @@ use crate::runnable::manifest_error;
 use spec::document::excerpt;
 use spec::inventory::{Inventories, Inventory, find_permission};
 use spec::manifest::{self, Format, Problem, SecretRequest};
+use spec::parse_permit::ParsePermit;
 use spec::path::escape;
 use spec::report::WarningReport;
 
@@ -33,7 +34,10 @@ pub(crate) fn add_inventory(
         others: Vec::new(),
     };
     let text = manifest.to_string();
+    // Written by this process.
+    let permit = ParsePermit::for_trusted_text();
     let parsed = manifest::parse(
+        &permit,
         text.as_bytes(),
         Format::Json,
         &escape(file.path.file_name()),

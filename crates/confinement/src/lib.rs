@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::CapabilitySet;
 
+use spec::parse_permit::ParsePermit;
 use sys::credentials::{HostIds, OVERFLOW_UID};
 use sys::namespace::kind;
 use sys::{landlock as kernel_landlock, namespace, privileges, process, seccomp};
@@ -82,13 +83,14 @@ pub enum Role<'run> {
 }
 
 impl Role<'_> {
-    /// Gives up everything else. `keep` are the descriptors to leave open, ascending.
+    /// Gives up everything else, for the permission to parse. `keep` are the descriptors to leave open,
+    /// ascending.
     ///
     /// The process must have one thread. After an error it must end.
     ///
     /// # Errors
     /// The errno of the failed call.
-    pub fn enter(&self, keep: &[RawFd]) -> Result<(), Errno> {
+    pub fn enter(&self, keep: &[RawFd]) -> Result<ParsePermit, Errno> {
         match self {
             Self::Unpacker { directory, ids } => self.fill(*directory, *ids)?,
             Self::LayerUnpacker(directory) => self.fill(*directory, None)?,
@@ -104,7 +106,8 @@ impl Role<'_> {
         keep.extend(self.directory().map(|(directory, _)| directory.as_raw_fd()));
         keep.sort_unstable();
         process::close_all_but(&keep)?;
-        seccomp::load(self.program())
+        seccomp::load(self.program())?;
+        Ok(ParsePermit::after_giving_up_rights())
     }
 
     /// Makes `directory` the root and takes `ids`. Without CAP_SYS_CHROOT this needs a user namespace, which
@@ -240,14 +243,14 @@ mod tests {
     }
 
     fn in_child(
-        confine: &dyn Fn(&[RawFd]) -> Result<(), Errno>,
+        confine: &dyn Fn(&[RawFd]) -> Result<ParsePermit, Errno>,
         attempt: &dyn Fn() -> Vec<String>,
     ) -> Vec<String> {
         try_in_child(confine, attempt).expect("an answer")
     }
 
     fn try_in_child(
-        confine: &dyn Fn(&[RawFd]) -> Result<(), Errno>,
+        confine: &dyn Fn(&[RawFd]) -> Result<ParsePermit, Errno>,
         attempt: &dyn Fn() -> Vec<String>,
     ) -> Result<Vec<String>, WorkerError> {
         let limits = WorkerLimits {
@@ -258,7 +261,7 @@ mod tests {
         };
         let work = Work {
             confine,
-            run: &|_source, _answer| attempt().join("\n").into_bytes(),
+            run: &|_permit, _source, _answer| attempt().join("\n").into_bytes(),
         };
         let sent = Sent {
             source: &mut io::empty(),
@@ -340,7 +343,9 @@ mod tests {
         let leaked = fs::File::open(outside.directory.path()).expect("opened");
         let _leaked = rustix::io::dup(leaked).expect("copied");
         let surroundings = outside.surroundings();
-        let reached = in_child(&|_keep| Ok(()), &|| attempts(&surroundings));
+        let reached = in_child(&|_keep| Ok(ParsePermit::for_trusted_text()), &|| {
+            attempts(&surroundings)
+        });
         for what in [
             "read /etc/passwd",
             "open own environ",

@@ -5,6 +5,7 @@
 
 use crate::parsed::Parsed;
 use spec::host_name::HostName;
+use spec::parse_permit::ParsePermit;
 
 /// Maximum size of a ClientHello, in bytes, over all its records.
 pub const HELLO_BYTES_MAX: usize = 16 << 10;
@@ -52,7 +53,7 @@ pub enum HelloError {
 ///
 /// # Errors
 /// [`HelloError`]: no further byte can make the input acceptable.
-pub fn parse(bytes: &[u8]) -> Result<Parsed<ClientHello>, HelloError> {
+pub fn parse(_permit: &ParsePermit, bytes: &[u8]) -> Result<Parsed<ClientHello>, HelloError> {
     let start = &bytes[..bytes.len().min(WIRE_BYTES_MAX)];
     let parsed = read_records(start)?;
     if parsed == Parsed::Incomplete && bytes.len() >= WIRE_BYTES_MAX {
@@ -221,6 +222,10 @@ fn read_server_name(mut content: Cursor<'_>) -> Result<HostName, HelloError> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn parse(bytes: &[u8]) -> Result<Parsed<ClientHello>, HelloError> {
+        super::parse(&ParsePermit::for_trusted_text(), bytes)
+    }
 
     fn vector(content: &[u8]) -> Vec<u8> {
         let length = u16::try_from(content.len()).expect("short");

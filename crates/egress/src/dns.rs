@@ -6,6 +6,7 @@
 use std::net::Ipv4Addr;
 
 use spec::host_name::HostName;
+use spec::parse_permit::ParsePermit;
 
 /// Maximum size of a query over TCP; queries over UDP are far shorter.
 pub const QUERY_BYTES_MAX: usize = 4_096;
@@ -82,7 +83,10 @@ pub enum Answer {
 ///
 /// # Errors
 /// [`Malformed`], with the answer to send.
-pub fn parse(message: &[u8]) -> Result<Query<'_>, Malformed> {
+pub fn parse<'message>(
+    _permit: &ParsePermit,
+    message: &'message [u8],
+) -> Result<Query<'message>, Malformed> {
     let Some((header, rest)) = message.split_first_chunk::<HEADER_BYTES>() else {
         return Err(Malformed::Silent);
     };
@@ -323,6 +327,10 @@ pub(crate) fn opt_record(code_high: u8, wants_signatures: bool) -> [u8; 11] {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn parse(message: &[u8]) -> Result<Query<'_>, Malformed> {
+        super::parse(&ParsePermit::for_trusted_text(), message)
+    }
 
     fn query(name: &[&[u8]], kind: u16) -> Vec<u8> {
         let mut message = vec![0xab, 0xcd, 0x01, 0x00, 0, 1, 0, 0, 0, 0, 0, 0];

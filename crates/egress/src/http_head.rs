@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use crate::host::Host;
 use crate::parsed::Parsed;
 use spec::host_name::HostName;
+use spec::parse_permit::ParsePermit;
 
 /// Maximum size of a head, in bytes.
 pub const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -54,7 +55,7 @@ pub enum HeadError {
 ///
 /// # Errors
 /// [`HeadError`]: no further byte can make the input acceptable.
-pub fn parse(bytes: &[u8]) -> Result<Parsed<Head>, HeadError> {
+pub fn parse(_permit: &ParsePermit, bytes: &[u8]) -> Result<Parsed<Head>, HeadError> {
     let start = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
     let end = find(start, END);
     // Partial and complete heads get the same two checks in the same order. A byte that fails the second
@@ -299,6 +300,10 @@ fn read_authority(text: &[u8]) -> Result<(Host, Option<u16>), HeadError> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn parse(bytes: &[u8]) -> Result<Parsed<Head>, HeadError> {
+        super::parse(&ParsePermit::for_trusted_text(), bytes)
+    }
 
     fn named(text: &str) -> Host {
         Host::Name(HostName::parse(text.as_bytes()).expect(text))

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::denials::Protocol;
+use spec::parse_permit::ParsePermit;
 
 // Protocol numbers of IP headers (linux/in.h).
 pub(crate) const IPPROTO_TCP: u8 = 6;
@@ -88,7 +89,7 @@ fn read_attributes(mut bytes: &[u8]) -> Option<LoggedPacket<'_>> {
 /// Parses a packet that starts with its IP header. `None` for packets that are no attempt of the body:
 /// packets of the kernel itself (ICMP errors, group memberships), malformed packets, later fragments.
 #[must_use]
-pub fn parse_packet(bytes: &[u8]) -> Option<PacketAttempt> {
+pub fn parse_packet(_permit: &ParsePermit, bytes: &[u8]) -> Option<PacketAttempt> {
     let (number, destination, payload) = match bytes.first()? >> 4 {
         4 => read_v4(bytes)?,
         6 => read_v6(bytes)?,
@@ -168,6 +169,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const PERMIT: ParsePermit = ParsePermit::for_trusted_text();
+
     fn v4(protocol: u8, payload: &[u8]) -> Vec<u8> {
         let mut packet = vec![0; 20];
         packet[0] = 0x45;
@@ -187,7 +190,7 @@ mod tests {
     }
 
     fn parsed(packet: &[u8]) -> Option<(Protocol, String, Option<u16>)> {
-        parse_packet(packet).map(|attempt| {
+        parse_packet(&PERMIT, packet).map(|attempt| {
             (
                 attempt.protocol,
                 attempt.destination.to_string(),
@@ -284,7 +287,7 @@ mod tests {
         fn any_bytes_are_parsed_without_a_panic(bytes: Vec<u8>, version in 0..3_usize, next: u8) {
             let start = [&[][..], &v4(next, &[]), &v6(next, &[])][version].to_vec();
             let bytes = [start, bytes].concat();
-            let _attempt = parse_packet(&bytes);
+            let _attempt = parse_packet(&PERMIT, &bytes);
             prop_assert!(logged_packets(&bytes).count() <= bytes.len());
             let inside = message(LOG_PACKET, &[(9, &bytes)]);
             let found: Vec<&[u8]> = logged_packets(&inside).map(|logged| logged.packet).collect();

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use crate::host::Host;
 use crate::parsed::Parsed;
 use spec::host_name::HostName;
+use spec::parse_permit::ParsePermit;
 
 /// The first byte of each message: version 5.
 pub const VERSION: u8 = 5;
@@ -55,7 +56,7 @@ impl SocksError {
 ///
 /// # Errors
 /// [`SocksError`]: no further byte can make the input acceptable.
-pub fn greeting(bytes: &[u8]) -> Result<Parsed<usize>, SocksError> {
+pub fn greeting(_permit: &ParsePermit, bytes: &[u8]) -> Result<Parsed<usize>, SocksError> {
     if bytes.first().is_some_and(|version| *version != VERSION) {
         return Err(SocksError::NotSocks);
     }
@@ -76,7 +77,7 @@ pub fn greeting(bytes: &[u8]) -> Result<Parsed<usize>, SocksError> {
 ///
 /// # Errors
 /// [`SocksError`]: no further byte can make the input acceptable.
-pub fn request(bytes: &[u8]) -> Result<Parsed<Request>, SocksError> {
+pub fn request(_permit: &ParsePermit, bytes: &[u8]) -> Result<Parsed<Request>, SocksError> {
     if bytes.first().is_some_and(|version| *version != VERSION) {
         return Err(SocksError::NotSocks);
     }
@@ -134,6 +135,14 @@ fn read_name(name: &[u8]) -> Result<Host, Vec<u8>> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn greeting(bytes: &[u8]) -> Result<Parsed<usize>, SocksError> {
+        super::greeting(&ParsePermit::for_trusted_text(), bytes)
+    }
+
+    fn request(bytes: &[u8]) -> Result<Parsed<Request>, SocksError> {
+        super::request(&ParsePermit::for_trusted_text(), bytes)
+    }
 
     fn named(name: &[u8]) -> Vec<u8> {
         let length = u8::try_from(name.len()).expect("short");

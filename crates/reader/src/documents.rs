@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use spec::document::{
-    self, DocumentError, DocumentProblem, FlatNode, Format, Node, TEXT_BYTES_MAX, flatten, restore,
+    self, DocumentError, DocumentProblem, FlatNode, Format, Node, flatten, restore,
 };
+use spec::parse_permit::ParsePermit;
 use spec::path::RelPath;
 
 use crate::worker::{MALFORMED, TextWorker};
@@ -27,8 +28,8 @@ enum Parsed {
 }
 
 impl Parsed {
-    fn new(text: &[u8], format: Format) -> Self {
-        Self::of(&document::parse(text, format))
+    fn new(permit: &ParsePermit, text: &[u8], format: Format) -> Self {
+        Self::of(&document::parse(permit, text, format))
     }
 
     fn of(parsed: &Result<Node, DocumentError>) -> Self {
@@ -109,18 +110,16 @@ fn failed(reason: String) -> DocumentError {
 /// [`DocumentError`] with the place of the first error.
 pub fn parse_document(text: &[u8], format: Format) -> Result<Node, DocumentError> {
     // What is refused unseen needs no process.
-    if text.len() > TEXT_BYTES_MAX {
-        return document::parse(text, format);
-    }
+    document::check_size(text)?;
     let worker = TextWorker {
         time_max: TIME_MAX,
         memory_bytes: MEMORY_BYTES_MAX,
         answer_bytes: DOCUMENTS_BYTES_MAX,
         prepare: &|| Ok(()),
-        run: &|| {
+        run: &|permit| {
             #[cfg(feature = "planted-bugs")]
             confinement::planted::trigger("documents", text);
-            serde_json::to_vec(&Parsed::new(text, format)).unwrap_or_default()
+            serde_json::to_vec(&Parsed::new(permit, text, format)).unwrap_or_default()
         },
     };
     let answer = worker
@@ -142,6 +141,9 @@ pub fn read_document_answer(answer: &[u8]) -> Result<Node, DocumentError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spec::document::TEXT_BYTES_MAX;
+
+    const PERMIT: ParsePermit = ParsePermit::for_trusted_text();
 
     #[test]
     fn documents_and_errors_are_those_of_the_parser() {
@@ -155,13 +157,13 @@ mod tests {
             ("", Format::Yaml),
             ("\u{1b}[31m: {", Format::Json),
         ] {
-            let here = document::parse(text.as_bytes(), format);
+            let here = document::parse(&PERMIT, text.as_bytes(), format);
             assert_eq!(parse_document(text.as_bytes(), format), here, "{text}");
         }
         let long = vec![b' '; TEXT_BYTES_MAX + 1];
         assert_eq!(
             parse_document(&long, Format::Yaml),
-            document::parse(&long, Format::Yaml)
+            document::parse(&PERMIT, &long, Format::Yaml)
         );
     }
 
@@ -169,7 +171,10 @@ mod tests {
     fn documents_of_a_bundle_are_read_back_and_nothing_else_is() {
         let path = RelPath::parse(b"a.yaml").expect("a path");
         let mut documents = Documents::default();
-        documents.insert(path.clone(), document::parse(b"a: [1]", Format::Yaml));
+        documents.insert(
+            path.clone(),
+            document::parse(&PERMIT, b"a: [1]", Format::Yaml),
+        );
         let written = documents.write();
         assert_eq!(Documents::read(&written).get(&path), documents.get(&path));
         for cut in 0..written.len() {

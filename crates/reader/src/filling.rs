@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use archive::{Hashed, UnpackError};
 use confinement::Role;
 use spec::digest::Digest;
+use spec::parse_permit::ParsePermit;
 use sys::worker::{Sent, Work, WorkerLimits, run_in_child_unless};
 
 use crate::message::Problem;
@@ -60,11 +61,11 @@ pub(crate) fn fill(
     feed: Feed<'_>,
     role: Role<'_>,
     limits: WorkerLimits,
-    run: &dyn Fn(File) -> Vec<u8>,
+    run: &dyn Fn(&ParsePermit, File) -> Vec<u8>,
 ) -> Result<Answer, Problem> {
     let work = Work {
         confine: &|keep| role.enter(keep),
-        run: &|source, _answer| run(source),
+        run: &|permit, source, _answer| run(permit, source),
     };
     let mut source = Whole {
         source: Hashed::new(feed.source),

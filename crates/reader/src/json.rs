@@ -9,6 +9,7 @@ use serde_json::{Map, Number, Value};
 use spec::io::contract::{
     DOCUMENT_DEPTH_MAX, DOCUMENT_MEMORY_MAX, ReadDocumentError, read_document,
 };
+use spec::parse_permit::ParsePermit;
 
 use crate::WaitLimit;
 use crate::message::{is_plain, put_part, split_part};
@@ -43,10 +44,10 @@ pub fn parse_json(
         // No value takes more bytes than the memory that was estimated for it.
         answer_bytes: DOCUMENT_MEMORY_MAX,
         prepare: &|| Ok(()),
-        run: &|| {
+        run: &|permit| {
             #[cfg(feature = "planted-bugs")]
             confinement::planted::trigger("json", text);
-            write(&read_document(text, memory_max))
+            write(&read_document(permit, text, memory_max))
         },
     };
     let answer = worker
@@ -201,6 +202,8 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
+    const PERMIT: ParsePermit = ParsePermit::for_trusted_text();
+
     #[test]
     fn values_and_errors_are_those_of_the_parser() {
         let deep = |levels| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
@@ -216,7 +219,7 @@ mod tests {
             deep(DOCUMENT_DEPTH_MAX).as_str(),
             deep(DOCUMENT_DEPTH_MAX + 1).as_str(),
         ] {
-            let here = read_document(text.as_bytes(), DOCUMENT_MEMORY_MAX);
+            let here = read_document(&PERMIT, text.as_bytes(), DOCUMENT_MEMORY_MAX);
             let there = parse_json(text.as_bytes(), DOCUMENT_MEMORY_MAX, WaitLimit::default());
             match (here, there) {
                 // Maps compare without their order.
@@ -237,12 +240,12 @@ mod tests {
             let text = text.as_bytes();
             let needed = (12..)
                 .map(|power| 1usize << power)
-                .find(|memory| read_document(text, *memory).is_ok())
+                .find(|memory| read_document(&PERMIT, text, *memory).is_ok())
                 .expect("a document");
             let parsed = parse_json(text, needed, WaitLimit::default());
             assert_eq!(
                 parsed.expect("a value"),
-                read_document(text, needed).expect("a value")
+                read_document(&PERMIT, text, needed).expect("a value")
             );
         }
     }

@@ -12,6 +12,7 @@ use archive::{Compression, LayerView, SEGMENTS_MAX, UnpackError, UnpackLimits, U
 use confinement::Role;
 use serde::{Deserialize, Serialize};
 use spec::digest::Digest;
+use spec::parse_permit::ParsePermit;
 use spec::path::RelPath;
 use spec::report::WarningReport;
 use sys::worker::WorkerLimits;
@@ -84,9 +85,10 @@ pub fn unpack_layer(
         answer_bytes: usize::try_from(bytes_max(limits, view_bytes_max)).unwrap_or(usize::MAX),
     };
     let view = RefCell::new(view);
-    let run = |source: File| {
+    let run = |permit: &ParsePermit, source: File| {
         let view = view.take();
-        let layer = archive::unpack_layer(source, compression, into, view, limits, &|| false);
+        let layer =
+            archive::unpack_layer(permit, source, compression, into, view, limits, &|| false);
         write(&layer)
     };
     let answer = fill(feed, Role::LayerUnpacker(into), worker_limits, &run)?;

@@ -10,6 +10,7 @@ use archive::deb::{DebError, Package, PackageLayer};
 use archive::{LayerView, UnpackLimits};
 use confinement::Role;
 use serde::{Deserialize, Serialize};
+use spec::parse_permit::ParsePermit;
 use spec::report::with_causes;
 use sys::worker::WorkerLimits;
 
@@ -76,10 +77,10 @@ pub fn unpack_packages(task: PackagesTask<'_>) -> Result<(Vec<Package>, u64), Pa
         answer_bytes: usize::try_from(HEADER_BYTES_MAX.saturating_add(of_answer))
             .unwrap_or(usize::MAX),
     };
-    let run = |source: File| {
+    let run = |permit: &ParsePermit, source: File| {
         #[cfg(feature = "planted-bugs")]
         let source = confinement::planted::watch("packages", source);
-        write(&read_packages(source, into, view, limits))
+        write(&read_packages(permit, source, into, view, limits))
     };
     let mut framed = Framed {
         next: task.next,
@@ -143,6 +144,7 @@ impl Read for Framed<'_> {
 }
 
 fn read_packages(
+    permit: &ParsePermit,
     mut source: impl Read + Send,
     into: BorrowedFd<'_>,
     view: &LayerView,
@@ -162,7 +164,7 @@ fn read_packages(
             break;
         };
         let package = (&mut source).take(u64::from_le_bytes(*length));
-        let package = layer.add(package, &|| false).map_err(refused)?;
+        let package = layer.add(permit, package, &|| false).map_err(refused)?;
         packages.push(package);
     }
     let layer = layer.finish().map_err(|error| PackageProblem {

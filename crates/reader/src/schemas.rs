@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use spec::io::contract::{Contract, ContractError, MISMATCHES_MAX, Mismatch};
+use spec::parse_permit::ParsePermit;
 
 use crate::WaitLimit;
 use crate::message::is_plain;
@@ -79,8 +80,9 @@ pub fn judge(questions: &[Question<'_>], wait_limit: WaitLimit<'_>) -> Result<()
         memory_bytes: MEMORY_BYTES_MAX,
         answer_bytes: ANSWER_BYTES_MAX,
         prepare: &prepare,
-        run: &|| {
-            let verdicts: Vec<Verdict> = questions.iter().map(verdict).collect();
+        run: &|permit| {
+            let verdicts = questions.iter().map(|question| verdict(permit, question));
+            let verdicts: Vec<Verdict> = verdicts.collect();
             serde_json::to_vec(&verdicts).unwrap_or_default()
         },
     };
@@ -120,14 +122,15 @@ pub fn read_schema_answer(answer: &[u8], blocks: &[&'static str]) -> Option<Resu
 
 /// The validator's hash maps read their seed from /dev/urandom, once.
 fn prepare() -> Result<(), Errno> {
-    Contract::compile(&Value::Bool(true)).map_err(|_error| Errno::IO)?;
+    let permit = ParsePermit::for_trusted_text();
+    Contract::compile(&permit, &Value::Bool(true)).map_err(|_error| Errno::IO)?;
     Ok(())
 }
 
-fn verdict(question: &Question<'_>) -> Verdict {
+fn verdict(permit: &ParsePermit, question: &Question<'_>) -> Verdict {
     #[cfg(feature = "planted-bugs")]
     confinement::planted::trigger("schemas", format!("{question:?}").as_bytes());
-    let contract = match Contract::compile(question.schema) {
+    let contract = match Contract::compile(permit, question.schema) {
         Ok(contract) => contract,
         Err(error) => return Verdict::InvalidSchema(error),
     };

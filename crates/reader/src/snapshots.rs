@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use archive::{Entry, UnpackLimits, Unpacked};
 use confinement::Role;
 use serde::{Deserialize, Serialize};
+use spec::parse_permit::ParsePermit;
 use spec::path::RelPath;
 
 use crate::filling::{Answer, Feed, fill};
@@ -45,8 +46,8 @@ pub fn unpack_snapshot(
     into: BorrowedFd<'_>,
     limits: &UnpackLimits,
 ) -> Result<Unpacked, Problem> {
-    let run = |source| {
-        let told = archive::unpack_snapshot(source, into, limits).map(Told::from);
+    let run = |permit: &ParsePermit, source| {
+        let told = archive::unpack_snapshot(permit, source, into, limits).map(Told::from);
         message::write(told.as_ref())
     };
     let answer = fill_tree(feed, into, limits, &run)?;
@@ -75,19 +76,19 @@ pub fn unpack_hosted(
     limits: &UnpackLimits,
     folder: Option<&RelPath>,
 ) -> Result<Hosted, Problem> {
-    let run = |source| {
-        let (facts, unpacked) = match archive::unpack_hosted(source, into, limits, folder.cloned())
-        {
-            Ok(hosted) => {
-                let comment = hosted.comment.and_then(|text| String::from_utf8(text).ok());
-                let facts = Facts {
-                    comment: comment.filter(|text| text.len() <= 256 && is_plain(text)),
-                    instead: hosted.instead.map(str::to_owned),
-                };
-                (facts, Ok(hosted.unpacked))
-            }
-            Err(error) => (Facts::default(), Err(error)),
-        };
+    let run = |permit: &ParsePermit, source| {
+        let (facts, unpacked) =
+            match archive::unpack_hosted(permit, source, into, limits, folder.cloned()) {
+                Ok(hosted) => {
+                    let comment = hosted.comment.and_then(|text| String::from_utf8(text).ok());
+                    let facts = Facts {
+                        comment: comment.filter(|text| text.len() <= 256 && is_plain(text)),
+                        instead: hosted.instead.map(str::to_owned),
+                    };
+                    (facts, Ok(hosted.unpacked))
+                }
+                Err(error) => (Facts::default(), Err(error)),
+            };
         write_hosted(&facts, &message::write(unpacked.map(Told::from).as_ref()))
     };
     let answer = fill_tree(feed, into, limits, &run)?;
@@ -123,7 +124,7 @@ fn fill_tree(
     feed: Feed<'_>,
     into: BorrowedFd<'_>,
     limits: &UnpackLimits,
-    run: &dyn Fn(File) -> Vec<u8>,
+    run: &dyn Fn(&ParsePermit, File) -> Vec<u8>,
 ) -> Result<Answer, Problem> {
     let worker_limits = worker_limits(limits, None, 8 + FACTS_BYTES_MAX);
     let role = Role::Unpacker {
@@ -192,9 +193,12 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let into = File::open(directory.path()).expect("opened");
         let limits = UnpackLimits::default();
-        fill_tree(feed, std::os::fd::AsFd::as_fd(&into), &limits, &|_source| {
-            answer.to_vec()
-        })
+        fill_tree(
+            feed,
+            std::os::fd::AsFd::as_fd(&into),
+            &limits,
+            &|_permit, _source| answer.to_vec(),
+        )
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fs::File;
 
 use archive::{Entry, Hashed, Surveyed, Tree, UnpackLimits, kept_bytes_max};
 use confinement::Role;
+use spec::parse_permit::ParsePermit;
 use spec::path::RelPath;
 use sys::worker::{Answer, Sent, Work, WorkerLimits, run_in_child};
 
@@ -20,7 +21,7 @@ pub struct SurveyTask<'run> {
     /// Files of which all contents are kept, up to the limit of a document.
     pub named: &'run [&'run str],
     /// Parses the documents that are needed, in the process without rights.
-    pub documents: &'run dyn Fn(&Surveyed) -> Documents,
+    pub documents: &'run dyn Fn(&ParsePermit, &Surveyed) -> Documents,
 }
 
 /// Reads `archive` as [`archive::survey()`] does, in a process without rights. Its digest is that of the bytes
@@ -35,12 +36,12 @@ pub fn survey(
     wait_limit: WaitLimit<'_>,
 ) -> Result<(Surveyed, Documents), UnpackFailure> {
     let limits = task.limits;
-    let run = |source: File, answer: &Answer<'_>| {
-        let surveyed = match archive::survey(source, limits, task.named) {
+    let run = |permit: &ParsePermit, source: File, answer: &Answer<'_>| {
+        let surveyed = match archive::survey(permit, source, limits, task.named) {
             Ok(surveyed) => surveyed,
             Err(error) => return message::write(Err(&error)),
         };
-        let documents = (task.documents)(&surveyed).write();
+        let documents = (task.documents)(permit, &surveyed).write();
         let mut kept = Vec::new();
         put_part(&write_kept(&surveyed.kept), &mut kept);
         let told = Told {

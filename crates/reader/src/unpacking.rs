@@ -7,6 +7,7 @@ use std::time::Duration;
 use archive::{Hashed, Tree, UnpackLimits, Unpacked};
 use confinement::Role;
 use rustix::io::Errno;
+use spec::parse_permit::ParsePermit;
 use sys::credentials::HostIds;
 use sys::worker::{Answer, Sent, Work, WorkerError, WorkerLimits, run_in_child};
 
@@ -30,7 +31,7 @@ pub struct Target<'run> {
 }
 
 /// Parses the documents that are needed of the unpacked tree, in the process without rights.
-pub type ParseDocuments<'run> = dyn Fn(&Tree) -> Documents + 'run;
+pub type ParseDocuments<'run> = dyn Fn(&ParsePermit, &Tree) -> Documents + 'run;
 
 /// How an archive is unpacked.
 #[expect(missing_debug_implementations, reason = "a closure")]
@@ -78,17 +79,17 @@ pub fn unpack(
         directory: target.directory,
         ids: target.ids,
     };
-    let run = |source: File, answer: &Answer<'_>| {
+    let run = |permit: &ParsePermit, source: File, answer: &Answer<'_>| {
         #[cfg(feature = "planted-bugs")]
         let source = confinement::planted::watch("archives", source);
         let into = target.directory;
-        let unpacked = archive::unpack_ahead(source, into, limits, task.ahead_from_bytes);
+        let unpacked = archive::unpack_ahead(permit, source, into, limits, task.ahead_from_bytes);
         let told = unpacked.map(Told::from);
         // First what stays true if a document takes all memory or time.
         answer.send(&message::write(told.as_ref()));
         told.map_or_else(
             |_error| Vec::new(),
-            |told| (task.documents)(&told.tree).write(),
+            |told| (task.documents)(permit, &told.tree).write(),
         )
     };
     let work = Work {

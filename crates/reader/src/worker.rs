@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use confinement::Role;
 use rustix::io::Errno;
+use spec::parse_permit::ParsePermit;
 use sys::worker::{Answer, Sent, Work, WorkerError, WorkerLimits, run_in_child};
 
 use crate::WaitLimit;
@@ -23,7 +24,7 @@ pub(crate) struct TextWorker<'run> {
     /// Runs in the child with the rights of the caller, before it reads anything.
     pub(crate) prepare: &'run dyn Fn() -> Result<(), Errno>,
     /// Parses in the child, and returns its answer.
-    pub(crate) run: &'run dyn Fn() -> Vec<u8>,
+    pub(crate) run: &'run dyn Fn(&ParsePermit) -> Vec<u8>,
 }
 
 /// Why there is no answer.
@@ -51,7 +52,7 @@ impl TextWorker<'_> {
                 (self.prepare)()?;
                 Role::Reader.enter(keep)
             },
-            run: &|_source, _: &Answer<'_>| (self.run)(),
+            run: &|permit, _source, _: &Answer<'_>| (self.run)(permit),
         };
         let sent = Sent {
             source: &mut io::empty(),

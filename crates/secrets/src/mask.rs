@@ -633,12 +633,13 @@ mod tests {
     #[test]
     fn a_value_that_a_message_cuts_is_masked() {
         use spec::io::contract::{Contract, read_document};
-        let contract = Contract::compile(&json!({"type": "array"})).expect("compiled");
+        let permit = spec::parse_permit::ParsePermit::for_trusted_text();
+        let contract = Contract::compile(&permit, &json!({"type": "array"})).expect("compiled");
         let mismatch = |text: &str| {
             let found = contract.validate(&json!(text)).expect_err("no list");
             format!("/: {}; /: other", found[0].message)
         };
-        let wide = |text: &str| match read_document(text.as_bytes(), usize::MAX) {
+        let wide = |text: &str| match read_document(&permit, text.as_bytes(), usize::MAX) {
             Ok(_) => unreachable!("it needs more than 64 bits"),
             Err(error) => error.to_string(),
         };

@@ -494,6 +494,7 @@ fn stem(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parse_permit::PERMIT;
 
     use std::collections::BTreeMap;
 
@@ -563,7 +564,7 @@ mod tests {
     }
 
     fn resolve_text(text: &str) -> Result<ResolvedForm, RunFormError> {
-        let run = Run::from_option(text)?;
+        let run = Run::from_option(&PERMIT, text)?;
         resolve(&run, &everything(), &host(), &[b"A 1".to_vec()])
     }
 

@@ -41,6 +41,7 @@ pub mod network;
 pub mod oci;
 pub(crate) mod oci_policy;
 pub mod outcome;
+pub mod parse_permit;
 pub mod path;
 pub mod percent;
 pub mod plan_report;

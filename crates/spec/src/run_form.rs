@@ -266,6 +266,7 @@ fn check_argument(text: &str) -> Result<(), RunError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parse_permit::PERMIT;
 
     #[test]
     fn shell_signs_make_a_shell_command() {
@@ -317,21 +318,21 @@ mod tests {
     #[test]
     fn the_value_of_the_flag_is_text_or_json() {
         assert_eq!(
-            Run::from_option("main.py"),
+            Run::from_option(&PERMIT, "main.py"),
             Ok(Run::Text("main.py".to_owned()))
         );
         assert_eq!(
-            Run::from_option(r#"["python","-m","m"]"#),
+            Run::from_option(&PERMIT, r#"["python","-m","m"]"#),
             Ok(Run::Array(
                 ["python", "-m", "m"].map(str::to_owned).to_vec()
             ))
         );
         assert_eq!(
-            Run::from_option(r#" {"shell":"main.py"}"#),
+            Run::from_option(&PERMIT, r#" {"shell":"main.py"}"#),
             Ok(Run::Shell("main.py".to_owned()))
         );
         assert_eq!(
-            Run::from_option(r#"{"exec":["a",""]}"#),
+            Run::from_option(&PERMIT, r#"{"exec":["a",""]}"#),
             Ok(Run::Exec(vec!["a".to_owned(), String::new()]))
         );
         for text in [
@@ -353,7 +354,7 @@ mod tests {
             "[\"a\",]",
             r#"{"file":"a","file":"b"}"#,
         ] {
-            let error = Run::from_option(text).expect_err(text);
+            let error = Run::from_option(&PERMIT, text).expect_err(text);
             assert_eq!(error.code(), "run_invalid", "{text}");
         }
     }
@@ -377,7 +378,7 @@ mod tests {
                 "write JSON, or `{\"shell\": \"…\"}` for a command that starts like it",
             ),
         ] {
-            let error = Run::from_option(text).expect_err(text);
+            let error = Run::from_option(&PERMIT, text).expect_err(text);
             assert_eq!(error.to_string(), message);
             assert_eq!(error.hint().as_deref(), Some(hint), "{text}");
         }

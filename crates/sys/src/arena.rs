@@ -261,6 +261,7 @@ mod tests {
     #[test]
     fn a_process_that_is_forked_later_cannot_reach_the_plan() {
         use crate::worker::{Sent, Work, WorkerError, WorkerLimits, run_in_child};
+        use spec::parse_permit::ParsePermit;
         let arena = Arena::new(1 << 16).expect("mapped");
         let change = || {
             let limits = WorkerLimits {
@@ -270,8 +271,8 @@ mod tests {
                 answer_bytes: 100,
             };
             let work = Work {
-                confine: &|_keep| Ok(()),
-                run: &|_source, _answer| {
+                confine: &|_keep| Ok(ParsePermit::for_trusted_text()),
+                run: &|_permit, _source, _answer| {
                     arena.publish(Slot::Launch, 7_u64).expect("fits");
                     b"changed".to_vec()
                 },

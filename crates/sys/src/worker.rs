@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
+use spec::parse_permit::ParsePermit;
 
 use super::rlimit::{self, resource};
 use super::{file, process, signal};
@@ -49,12 +50,12 @@ pub enum WorkerError {
 /// What the child does.
 #[expect(missing_debug_implementations, reason = "closures")]
 pub struct Work<'run> {
-    /// Gives up rights, before anything untrusted is read. Gets the descriptors that it must leave
-    /// open, in ascending order.
-    pub confine: &'run dyn Fn(&[RawFd]) -> Result<(), Errno>,
+    /// Gives up rights, for the permission to parse, before anything untrusted is read. Gets the
+    /// descriptors that it must leave open, in ascending order.
+    pub confine: &'run dyn Fn(&[RawFd]) -> Result<ParsePermit, Errno>,
     /// Reads the bytes that the parent sends, and returns its answer. An empty one is
     /// [`WorkerError::Exited`]. It may send a first part before it has the rest.
-    pub run: &'run dyn Fn(File, &Answer<'_>) -> Vec<u8>,
+    pub run: &'run dyn Fn(&ParsePermit, File, &Answer<'_>) -> Vec<u8>,
 }
 
 /// The child's end of the answer.
@@ -128,7 +129,7 @@ fn run(
         drop(pipe.take());
         (work.confine)(keep)
     };
-    let run = |answer: &Answer<'_>| (work.run)(File::from(source_end), answer);
+    let run = |permit, answer: &Answer<'_>| (work.run)(&permit, File::from(source_end), answer);
     let worker = Worker::start(limits, &[source], confine, run).map_err(WorkerError::Host)?;
     let mut parent = Parent {
         until: until(limits.time),
@@ -164,8 +165,8 @@ impl Worker {
     pub fn start(
         limits: WorkerLimits,
         keep: &[RawFd],
-        confine: impl FnOnce(&[RawFd]) -> Result<(), Errno>,
-        run: impl FnOnce(&Answer<'_>) -> Vec<u8>,
+        confine: impl FnOnce(&[RawFd]) -> Result<ParsePermit, Errno>,
+        run: impl FnOnce(ParsePermit, &Answer<'_>) -> Vec<u8>,
     ) -> Result<Self, Errno> {
         let (answer, answer_end) = pipe_with(PipeFlags::CLOEXEC)?;
         let mapped = mapped_bytes()?;
@@ -219,16 +220,16 @@ impl Drop for Worker {
 }
 
 fn run_child(
-    confined: Result<(), Errno>,
+    confined: Result<ParsePermit, Errno>,
     answer: &OwnedFd,
-    run: impl FnOnce(&Answer<'_>) -> Vec<u8>,
+    run: impl FnOnce(ParsePermit, &Answer<'_>) -> Vec<u8>,
 ) -> ! {
-    if confined.is_err() {
+    let Ok(permit) = confined else {
         process::exit_now(1);
-    }
+    };
     // A panic must not unwind into the code of the parent.
     let answer = Answer(answer);
-    let run = std::panic::AssertUnwindSafe(|| run(&answer));
+    let run = std::panic::AssertUnwindSafe(|| run(permit, &answer));
     let Ok(bytes) = std::panic::catch_unwind(run) else {
         process::exit_now(1);
     };
@@ -416,13 +417,20 @@ mod tests {
         }
     }
 
+    fn confine(_keep: &[RawFd]) -> Result<ParsePermit, Errno> {
+        Ok(ParsePermit::for_trusted_text())
+    }
+
     fn run(
         limits: WorkerLimits,
         source: &mut dyn Read,
         run: &dyn Fn(File, &Answer<'_>) -> Vec<u8>,
     ) -> Result<Vec<u8>, WorkerError> {
-        let confine = &|_keep: &[RawFd]| Ok(());
-        run_in_child(limits, None, unpolled(source), &Work { confine, run })
+        let work = Work {
+            confine: &confine,
+            run: &|_permit, source, answer| run(source, answer),
+        };
+        run_in_child(limits, None, unpolled(source), &work)
     }
 
     #[test]
@@ -476,8 +484,8 @@ mod tests {
             descriptor: Some(descriptor.as_fd()),
         };
         let work = Work {
-            confine: &|_keep| Ok(()),
-            run: &|_source, _| b"no".to_vec(),
+            confine: &confine,
+            run: &|_permit, _source, _| b"no".to_vec(),
         };
         assert_eq!(run_in_child(LIMITS, None, sent, &work), Ok(b"no".to_vec()));
     }
@@ -485,8 +493,8 @@ mod tests {
     #[test]
     fn a_caller_that_cancels_is_heard_while_the_child_is_silent() {
         let work = Work {
-            confine: &|_keep| Ok(()),
-            run: &|_source, _answer| loop {
+            confine: &confine,
+            run: &|_permit, _source, _answer| loop {
                 std::thread::park();
             },
         };
@@ -557,7 +565,7 @@ mod tests {
         let refuse = &|_keep: &[RawFd]| Err(Errno::PERM);
         let work = Work {
             confine: refuse,
-            run: &|_source, _| vec![1],
+            run: &|_permit, _source, _| vec![1],
         };
         assert_eq!(
             run_in_child(LIMITS, None, unpolled(nothing), &work),

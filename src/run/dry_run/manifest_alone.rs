@@ -18,6 +18,7 @@ use bundler::{BundleError, ResolveRequest, SourceKind, resolve};
 use spec::document::{self, Format};
 use spec::host_policy::HostPolicy;
 use spec::manifest::{BlockDocuments, ManifestError};
+use spec::parse_permit::ParsePermit;
 use spec::path::escape;
 use spec::request::Request;
 use spec::run_form::{Run, bundle_path};
@@ -94,7 +95,8 @@ fn read(
     let sources = resolution.layers.iter();
     let sources = sources.filter(|layer| layer.origin.kind != SourceKind::Folder);
     // Written by this process.
-    let root = document::parse(text.as_bytes(), Format::Json)
+    let permit = ParsePermit::for_trusted_text();
+    let root = document::parse(&permit, text.as_bytes(), Format::Json)
         .map_err(|error| ManifestError::of_document(&file, error))?;
     let subject = LoadedManifest {
         manifest: loaded_manifest::parse_manifest(&root, &file, &BlockDocuments::default())?,

@@ -17,6 +17,7 @@ use reader::Documents;
 use spec::document::{Node, TEXT_BYTES_MAX};
 use spec::inventory::Inventory;
 use spec::manifest::{self, BlockDocuments, Manifest, ManifestError};
+use spec::parse_permit::ParsePermit;
 use spec::path::{RelPath, escape, quoted};
 use spec::report::WarningReport;
 use spec::request::BundleOptions;
@@ -117,8 +118,8 @@ pub(in crate::run) fn read_file(
 
 /// Parses the documents that [`load_from_bundle`] needs, in this process: for the one without rights
 /// that reads the bundle. Those of the host's `refs` are not read.
-pub(in crate::run) fn parse_documents(bundle: &dyn BundleFiles) -> Documents {
-    let parsing = ParsingFiles::new(bundle);
+pub(in crate::run) fn parse_documents(permit: &ParsePermit, bundle: &dyn BundleFiles) -> Documents {
+    let parsing = ParsingFiles::new(permit, bundle);
     let path = manifests_in(bundle.tree()).next();
     if let Some(path) = path.and_then(|name| RelPath::parse(name.as_bytes()).ok())
         && let Ok(Ok(root)) = parsing.parse(&path)
@@ -236,7 +237,10 @@ pub(in crate::run) fn run_value(
     manifest: &Manifest,
 ) -> Result<Option<Run>, RunError> {
     match &options.run {
-        Some(value) => Ok(Some(Run::from_option(value)?)),
+        Some(value) => {
+            let permit = ParsePermit::for_trusted_text();
+            Ok(Some(Run::from_option(&permit, value)?))
+        }
         None => Ok(manifest.run.clone()),
     }
 }

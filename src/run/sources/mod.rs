@@ -370,6 +370,7 @@ fn subpath_error(in_use: &InUse, subpath: &RelPath) -> SourceProblem {
 mod tests {
     use super::*;
     use spec::manifest::{self, Format};
+    use spec::parse_permit::ParsePermit;
     use spec::request::{Caller, Subject};
 
     #[test]
@@ -383,7 +384,13 @@ mod tests {
                 )
             });
             let text = format!("workspaceSources:\n{}", lines.collect::<String>());
-            let manifest = manifest::parse(text.as_bytes(), Format::Yaml, "m").expect("a manifest");
+            let manifest = manifest::parse(
+                &ParsePermit::for_trusted_text(),
+                text.as_bytes(),
+                Format::Yaml,
+                "m",
+            )
+            .expect("a manifest");
             let request = Request::captured(Subject::Command(Vec::new()), Caller::default());
             parse_references(&manifest, &request, &HostPolicy::default())
         };

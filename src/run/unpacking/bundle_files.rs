@@ -13,6 +13,7 @@ use archive::{Entry, OpenedArchive, Surveyed, Tree, UnpackLimits, survey_directo
 use bundler::manifests::{ParsedDocument, format_of, parse_named};
 use reader::{Documents, SurveyTask};
 use spec::document::{self, TEXT_BYTES_MAX};
+use spec::parse_permit::ParsePermit;
 use spec::path::RelPath;
 use sys::file::open_beneath;
 
@@ -84,13 +85,15 @@ impl BundleFiles for UnpackedFiles<'_> {
 
 /// The files of a bundle in its reader: parses documents in this process, and keeps them.
 pub(in crate::run) struct ParsingFiles<'run> {
+    permit: &'run ParsePermit,
     files: &'run dyn BundleFiles,
     documents: RefCell<Documents>,
 }
 
 impl<'run> ParsingFiles<'run> {
-    pub(in crate::run) fn new(files: &'run dyn BundleFiles) -> Self {
+    pub(in crate::run) fn new(permit: &'run ParsePermit, files: &'run dyn BundleFiles) -> Self {
         Self {
+            permit,
             files,
             documents: RefCell::default(),
         }
@@ -118,7 +121,7 @@ impl BundleFiles for ParsingFiles<'_> {
         let text = self.document(path)?;
         #[cfg(feature = "planted-bugs")]
         confinement::planted::trigger("documents", &text);
-        let parsed = document::parse(&text, format_of(path.as_bytes()));
+        let parsed = document::parse(self.permit, &text, format_of(path.as_bytes()));
         let mut documents = self.documents.borrow_mut();
         documents.insert(path.clone(), parsed.clone());
         Ok(parsed)
@@ -146,11 +149,11 @@ impl SurveyedBundle {
             OpenedArchive::File(file) => (&*file).stream_position().ok(),
             OpenedArchive::Directory(_) => Some(0),
         };
-        let parse = |surveyed: &Surveyed| {
+        let parse = |permit: &ParsePermit, surveyed: &Surveyed| {
             if has_manifest {
                 Documents::default()
             } else {
-                parse_documents(surveyed)
+                parse_documents(permit, surveyed)
             }
         };
         let (surveyed, documents) = survey_source(&source, &limits, &document_names(), &parse)?;
@@ -168,7 +171,7 @@ impl SurveyedBundle {
         if let OpenedArchive::File(file) = &self.source {
             (&*file).seek(SeekFrom::Start(self.start?)).ok()?;
         }
-        let parse = |_: &Surveyed| Documents::default();
+        let parse = |_: &ParsePermit, _: &Surveyed| Documents::default();
         let again = survey_source(&self.source, &self.limits, &[name], &parse);
         again.ok().map(|(surveyed, _)| surveyed)
     }
@@ -178,7 +181,7 @@ fn survey_source(
     source: &OpenedArchive,
     limits: &UnpackLimits,
     named: &[&str],
-    documents: &dyn Fn(&Surveyed) -> Documents,
+    documents: &dyn Fn(&ParsePermit, &Surveyed) -> Documents,
 ) -> Result<(Surveyed, Documents), RunError> {
     match source {
         OpenedArchive::File(file) => {
@@ -286,7 +289,7 @@ mod tests {
             documents,
         };
         let none = Documents::default();
-        let documents = parse_documents(&files(&none));
+        let documents = parse_documents(&ParsePermit::for_trusted_text(), &files(&none));
         for (name, is_parsed) in [
             ("manifest.yaml", true),
             ("RUNNER.md", true),

@@ -11,6 +11,7 @@ use crate::run::unpacking::{UNPACK, parse_documents, unpack_limits};
 use archive::{OpenedArchive, Tree, UnpackLimits};
 use reader::{Cause, Documents, Problem, Target, UnpackFailure};
 use spec::host_policy::HostPolicy;
+use spec::parse_permit::ParsePermit;
 use spec::report::{CacheFound, WarningReport, with_causes};
 use spec::request::{BundleArgument, Caller, Subject};
 use store::{Cache, CacheError, Distrust, Identity, ListedTree, Record};
@@ -265,7 +266,9 @@ impl Lookup<'_> {
             ids: None,
         };
         let file = self.file()?;
-        let parse = |tree: &Tree| parse_documents(tree, target.directory, self.has_manifest);
+        let parse = |permit: &ParsePermit, tree: &Tree| {
+            parse_documents(permit, tree, target.directory, self.has_manifest)
+        };
         let unpacked = interruptible::unpack(file, target, &fits, &parse, self.wait_limit);
         let (unpacked, documents) = match unpacked {
             Ok(unpacked) => unpacked,

@@ -26,6 +26,7 @@ use sandbox::prepare::{BasePlan, Identity as BodyIdentity, Prepared};
 use sandbox::resources::Resources;
 use sandbox::view::BUNDLE;
 use spec::host_policy::HostPolicy;
+use spec::parse_permit::ParsePermit;
 use spec::report::{BundleCacheReport, BundleReport, BundleView, CacheFound};
 use store::{InUse, ListedTree};
 use sys::credentials::HostIds;
@@ -58,16 +59,22 @@ impl Bundle {
 
 /// Parses documents of the bundle in the process that unpacked it into `root`; none if the caller has a
 /// manifest.
-fn parse_documents(tree: &Tree, root: BorrowedFd<'_>, has_manifest: bool) -> Documents {
+fn parse_documents(
+    permit: &ParsePermit,
+    tree: &Tree,
+    root: BorrowedFd<'_>,
+    has_manifest: bool,
+) -> Documents {
     let documents = &Documents::default();
     if has_manifest {
         return Documents::default();
     }
-    loaded_manifest::parse_documents(&UnpackedFiles {
+    let files = UnpackedFiles {
         tree,
         root,
         documents,
-    })
+    };
+    loaded_manifest::parse_documents(permit, &files)
 }
 
 impl Run<'_> {
@@ -140,7 +147,9 @@ impl Run<'_> {
             ids: resources.body_ids(),
         };
         let has_manifest = self.request.bundle.manifest.is_some();
-        let parse = |tree: &Tree| parse_documents(tree, root.as_fd(), has_manifest);
+        let parse = |permit: &ParsePermit, tree: &Tree| {
+            parse_documents(permit, tree, root.as_fd(), has_manifest)
+        };
         Ok(interruptible::unpack(
             file, target, limits, &parse, wait_limit,
         )?)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::os::fd::AsFd as _;
 
+use super::PERMIT;
 use super::ground::{Ground, Made, seal, stored};
 use archive::{Entry, Tree, UnpackError, UnpackLimits, Unpacked, write_canonical};
 use spec::digest::Digest;
@@ -30,7 +31,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let ground = Ground::new();
     let directory = ground.open();
     let archive = stored(&tar);
-    let unpacked = archive::unpack(archive.as_slice(), directory.as_fd(), &LIMITS);
+    let unpacked = archive::unpack(&PERMIT, archive.as_slice(), directory.as_fd(), &LIMITS);
     let made = ground.made();
     check_survey(&archive, &unpacked);
     let unpacked = match unpacked {
@@ -57,7 +58,7 @@ pub(crate) fn check(bytes: &[u8]) {
         compressed_bytes: 16 << 20,
         ..LIMITS
     };
-    let second = archive::unpack(packed.as_slice(), again.open().as_fd(), &limits);
+    let second = archive::unpack(&PERMIT, packed.as_slice(), again.open().as_fd(), &limits);
     let second = second.expect("the canonical form is accepted");
     assert_eq!(second.tree, unpacked.tree);
     assert_eq!(second.content_digest, unpacked.content_digest);
@@ -67,7 +68,7 @@ pub(crate) fn check(bytes: &[u8]) {
 fn check_survey(archive: &[u8], unpacked: &Result<Unpacked, UnpackError>) {
     match (
         unpacked,
-        archive::survey(archive, &LIMITS, &["manifest.yaml"]),
+        archive::survey(&PERMIT, archive, &LIMITS, &["manifest.yaml"]),
     ) {
         (Ok(unpacked), Ok(surveyed)) => {
             assert_eq!(surveyed.tree, unpacked.tree);

@@ -2,16 +2,18 @@
 
 use rustls::server::Acceptor;
 
-use super::incremental;
+use super::{PERMIT, incremental};
 use egress::client_hello;
 use egress::parsed::Parsed;
 
 /// If rustls accepts a hello with a name, it is parsed with the same name or refused; never with
 /// another or no name.
 pub(crate) fn check(bytes: &[u8]) {
-    let ours = incremental(bytes, client_hello::parse, |verdict| {
-        *verdict == Ok(Parsed::Incomplete)
-    });
+    let ours = incremental(
+        bytes,
+        |bytes| client_hello::parse(&PERMIT, bytes),
+        |verdict| *verdict == Ok(Parsed::Incomplete),
+    );
     match (&ours, their_name(bytes)) {
         (Ok(Parsed::Complete(hello)), Some(theirs)) => {
             let ours = hello.server_name.as_ref().map(ToString::to_string);

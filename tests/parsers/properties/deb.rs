@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd as _;
 
+use super::PERMIT;
 use super::ground::{Ground, Made, seal};
 use archive::deb::{DebError, Package, PackageLayer};
 use archive::{LayerView, UnpackLimits};
@@ -54,7 +55,7 @@ pub(crate) fn check(bytes: &[u8]) {
 fn unpack(ground: &Ground, package: &[u8]) -> Result<Package, DebError> {
     let directory = ground.open();
     let mut layer = PackageLayer::new(directory.as_fd(), LayerView::default(), LIMITS);
-    let read = layer.add(package, &|| false)?;
+    let read = layer.add(&PERMIT, package, &|| false)?;
     if let Err(error) = layer.finish() {
         assert!(error.is_refusal(), "{error:?}");
     }

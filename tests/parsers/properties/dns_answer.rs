@@ -8,6 +8,7 @@ use domain::base::iana::Rcode;
 use domain::base::name::ToLabelIter;
 use domain::rdata::{A, Aaaa, Cname};
 
+use super::PERMIT;
 use egress::address::Family;
 use egress::resolver::answer::{self, Answer, AnswerError};
 use spec::host_name::HostName;
@@ -36,7 +37,7 @@ pub(crate) fn check(bytes: &[u8]) {
         .and_then(|message| name_of(message.first_question()?.qname()));
     let name = asked.as_ref().unwrap_or(&usual);
 
-    let read = answer::parse(bytes, id, name, family);
+    let read = answer::parse(&PERMIT, bytes, id, name, family);
     let Ok(found) = read else {
         return;
     };
@@ -58,7 +59,7 @@ pub(crate) fn check(bytes: &[u8]) {
     }
     let other = id.wrapping_add(1);
     assert_eq!(
-        answer::parse(bytes, other, name, family),
+        answer::parse(&PERMIT, bytes, other, name, family),
         Err(AnswerError::Foreign)
     );
 }

@@ -7,6 +7,7 @@ use domain::base::iana::Rcode;
 use domain::base::name::ToLabelIter;
 use domain::rdata::{A, Ptr};
 
+use super::PERMIT;
 use egress::address::Family;
 use egress::dns::{self, Answer, Malformed, Query, TYPE_A};
 use egress::resolver::answer;
@@ -19,7 +20,7 @@ const HOST: &str = "a.example";
 
 /// An accepted query is the same question to an established parser, and the answer is an answer to it.
 pub(crate) fn check(bytes: &[u8]) {
-    match dns::parse(bytes) {
+    match dns::parse(&PERMIT, bytes) {
         Ok(query) => {
             check_query(bytes, &query);
             let address = Answer::Address(Ipv4Addr::new(198, 18, 0, 16));
@@ -123,7 +124,10 @@ fn check_own_resolver(bytes: &[u8], answered: &[u8], query: &Query<'_>, answer: 
         Answer::NoName => Ok(answer::Answer::NoName),
         Answer::ServerFailure => Err(answer::AnswerError::Code(2)),
     };
-    assert_eq!(answer::parse(answered, id, name, Family::V4), expected);
+    assert_eq!(
+        answer::parse(&PERMIT, answered, id, name, Family::V4),
+        expected
+    );
 }
 
 fn check_refusal(bytes: &[u8], answer: &[u8]) {

@@ -5,6 +5,7 @@ use std::io::Read;
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
 
+use super::PERMIT;
 use archive::UnpackError;
 use archive::gzip::inflate;
 use spec::digest::Digest;
@@ -43,7 +44,7 @@ pub(crate) fn check(bytes: &[u8]) {
 
 fn read(source: impl Read + Send) -> Result<(Vec<u8>, Digest), UnpackError> {
     let mut data = Vec::new();
-    let digest = inflate(source, LIMIT_BYTES, &mut |piece| {
+    let digest = inflate(&PERMIT, source, LIMIT_BYTES, &mut |piece| {
         data.extend_from_slice(piece)
     })?;
     Ok((data, digest))

@@ -1,6 +1,6 @@
 //! The head of an HTTP/1 request, compared with httparse, and with `http` for the target.
 
-use super::incremental;
+use super::{PERMIT, incremental};
 use egress::host::Host;
 use egress::http_head::{self, Head};
 use egress::parsed::Parsed;
@@ -8,9 +8,11 @@ use spec::host_name::HostName;
 
 /// An accepted head is the same request for the same host to an established parser.
 pub(crate) fn check(bytes: &[u8]) {
-    let ours = incremental(bytes, http_head::parse, |verdict| {
-        *verdict == Ok(Parsed::Incomplete)
-    });
+    let ours = incremental(
+        bytes,
+        |bytes| http_head::parse(&PERMIT, bytes),
+        |verdict| *verdict == Ok(Parsed::Incomplete),
+    );
     match ours {
         Ok(Parsed::Complete(head)) => check_head(bytes, &head),
         Ok(Parsed::Incomplete) => assert!(bytes.len() < http_head::HEAD_BYTES_MAX),

@@ -3,6 +3,7 @@
 use std::os::fd::AsFd as _;
 use std::sync::OnceLock;
 
+use super::PERMIT;
 use super::ground::{Ground, Made, seal, stored};
 use archive::{Compression, LayerView, UnpackLimits, UnpackedLayer, unpack_layer};
 use spec::digest::Digest;
@@ -99,6 +100,7 @@ fn unpack(
     };
     let root = ground.open();
     let unpacked = unpack_layer(
+        &PERMIT,
         archive,
         compression,
         root.as_fd(),
@@ -133,6 +135,7 @@ fn view() -> &'static LayerView {
         tar.extend_from_slice(&[0; 1024]);
         let ground = Ground::new();
         let unpacked = unpack_layer(
+            &PERMIT,
             tar.as_slice(),
             Compression::Plain,
             ground.open().as_fd(),

@@ -1,10 +1,11 @@
 //! The lock file of a bundle.
 
+use super::PERMIT;
 use spec::document::{self, Format};
 use spec::lock::{Lock, LockError};
 
 fn parse(text: &[u8]) -> Result<Lock, LockError> {
-    Lock::read(document::parse(text, Format::Json), "bundle.lock")
+    Lock::read(document::parse(&PERMIT, text, Format::Json), "bundle.lock")
 }
 
 /// An accepted file has one written form, which is parsed to the same value.

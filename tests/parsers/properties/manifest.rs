@@ -1,5 +1,6 @@
 //! A manifest: its text as a document, compared with `serde_json` if it is JSON, and the parsed manifest.
 
+use super::PERMIT;
 use spec::document::{self, DocumentProblem, Format, Node, Place, Value};
 use spec::manifest::{BlockDocuments, parse_with, resolved};
 
@@ -14,7 +15,7 @@ pub(crate) fn check(bytes: &[u8]) {
         2 => Format::Json,
         _ => Format::FrontMatter,
     };
-    let root = match document::parse(text, format) {
+    let root = match document::parse(&PERMIT, text, format) {
         Ok(root) => root,
         Err(error) => {
             let is_placeless = matches!(error.problem, DocumentProblem::TooLarge { .. });
@@ -103,7 +104,7 @@ fn check_manifest(text: &[u8], root: &Node) {
         return;
     };
     let written = resolved(root, &manifest, &blocks);
-    let again = document::parse(written.to_string().as_bytes(), Format::Json);
+    let again = document::parse(&PERMIT, written.to_string().as_bytes(), Format::Json);
     let again = again.expect("the resolved form is a document");
     let second = parse_with(&again, "manifest.json", &blocks);
     assert_eq!(second.errors, [], "{written}");

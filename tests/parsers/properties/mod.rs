@@ -29,6 +29,10 @@ pub(crate) mod tokens;
 
 use std::fmt::Debug;
 
+use spec::parse_permit::ParsePermit;
+
+pub(crate) const PERMIT: ParsePermit = ParsePermit::for_trusted_text();
+
 /// Maximum number of bytes that are parsed over all prefixes: all prefixes of short input, some of
 /// long input.
 const BYTES_JUDGED: usize = 60_000;

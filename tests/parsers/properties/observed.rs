@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::PERMIT;
 use egress::observed::{self, PacketAttempt};
 
 /// Checks the bytes as NFLOG messages with packets, and as a packet.
@@ -20,7 +21,7 @@ pub(crate) fn check(bytes: &[u8]) {
 fn check_packet(packet: &[u8]) {
     let Some(PacketAttempt {
         destination, port, ..
-    }) = observed::parse_packet(packet)
+    }) = observed::parse_packet(&PERMIT, packet)
     else {
         return;
     };

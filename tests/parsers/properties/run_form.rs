@@ -1,5 +1,6 @@
 //! The program and the arguments that a `run` value selects.
 
+use super::PERMIT;
 use spec::detection::{
     BundleView, EntryKind, Interpreter, Interpreters, NodeVersion, ProgramLookup, resolve,
 };
@@ -48,7 +49,7 @@ pub(crate) fn check(bytes: &[u8]) {
             .filter_map(|line| RelPath::parse(line.as_bytes()).ok())
             .collect(),
     );
-    let run = match Run::from_option(option) {
+    let run = match Run::from_option(&PERMIT, option) {
         Ok(run) => run,
         Err(error) => {
             assert!(!error.to_string().contains(char::is_control), "{error}");
@@ -98,7 +99,7 @@ fn check_written(run: &Run) {
         Run::Exec(words) => serde_json::json!({ "exec": words }),
         Run::Shell(text) => serde_json::json!({ "shell": text }),
     };
-    assert_eq!(Run::from_json(&json.to_string()).as_ref(), Ok(run));
+    assert_eq!(Run::from_json(&PERMIT, &json.to_string()).as_ref(), Ok(run));
 }
 
 /// Arguments are unchanged: not split, not joined, not truncated.

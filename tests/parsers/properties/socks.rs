@@ -1,6 +1,6 @@
 //! SOCKS5 messages of clients of the compatibility proxy.
 
-use super::incremental;
+use super::{PERMIT, incremental};
 use egress::host::Host;
 use egress::parsed::Parsed;
 use egress::socks::{self, SocksError};
@@ -12,12 +12,12 @@ pub(crate) fn check(bytes: &[u8]) {
         return;
     };
     if kind & 1 == 0 {
-        if let Ok(Parsed::Complete(used)) = parse(bytes, socks::greeting) {
+        if let Ok(Parsed::Complete(used)) = parse(bytes, |bytes| socks::greeting(&PERMIT, bytes)) {
             assert!(bytes[2..used].contains(&0), "without authentication");
         }
         return;
     }
-    if let Ok(Parsed::Complete(request)) = parse(bytes, socks::request) {
+    if let Ok(Parsed::Complete(request)) = parse(bytes, |bytes| socks::request(&PERMIT, bytes)) {
         let used = request.bytes;
         assert!(used <= socks::REQUEST_BYTES_MAX);
         assert_eq!(bytes[used - 2..used], request.port.to_be_bytes());

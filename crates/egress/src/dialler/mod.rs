@@ -143,8 +143,8 @@ impl Dialler {
             allowed: settings.allowed.clone(),
             refuse_ech: settings.refuse_ech,
         };
-        let run = move |_answer: &Answer<'_>| {
-            let relay = Relay::new(sockets, published, rules, child_end, Instant::now());
+        let run = move |permit, _answer: &Answer<'_>| {
+            let relay = Relay::new(permit, sockets, published, rules, child_end, Instant::now());
             relay.and_then(Relay::run).unwrap_or_default()
         };
         let confine = |keep: &[_]| {

@@ -367,7 +367,7 @@ impl Connection {
         shared: &mut Shared,
         now: Instant,
     ) -> Next {
-        let refuse_ech = shared.rules.refuse_ech;
+        let (permit, refuse_ech) = (&shared.permit, shared.rules.refuse_ech);
         let check = |connection: &Self, is_last| {
             let Self {
                 received,
@@ -375,7 +375,7 @@ impl Connection {
                 port,
                 ..
             } = connection;
-            check_first_bytes(received, host, *port, refuse_ech, is_last)
+            check_first_bytes(permit, received, host, *port, refuse_ech, is_last)
         };
         let mut result = check(self, false);
         if result == HostCheck::Incomplete {

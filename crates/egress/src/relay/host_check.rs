@@ -6,6 +6,7 @@ use crate::http_head;
 use crate::parsed::Parsed;
 use spec::denial_reason::DenialReason;
 use spec::host_name::HostName;
+use spec::parse_permit::ParsePermit;
 
 pub(super) const HTTP_PORT: u16 = 80;
 pub(super) const HTTPS_PORT: u16 = 443;
@@ -29,6 +30,7 @@ pub(super) enum HostCheck {
 
 /// Checks the first bytes. `is_last`: no further bytes are expected.
 pub(super) fn check_first_bytes(
+    permit: &ParsePermit,
     received: &[u8],
     host: &Host,
     port: u16,
@@ -40,11 +42,14 @@ pub(super) fn check_first_bytes(
     };
     let (check, otherwise) = if port == HTTPS_PORT {
         (
-            check_hello(received, name, refuse_ech),
+            check_hello(permit, received, name, refuse_ech),
             DenialReason::NotTls,
         )
     } else {
-        (check_head(received, name), DenialReason::HostMismatch)
+        (
+            check_head(permit, received, name),
+            DenialReason::HostMismatch,
+        )
     };
     if check == HostCheck::Incomplete && (is_last || received.len() >= FIRST_BYTES_MAX) {
         return HostCheck::Denied(otherwise);
@@ -52,8 +57,13 @@ pub(super) fn check_first_bytes(
     check
 }
 
-fn check_hello(received: &[u8], name: &HostName, refuse_ech: bool) -> HostCheck {
-    match client_hello::parse(received) {
+fn check_hello(
+    permit: &ParsePermit,
+    received: &[u8],
+    name: &HostName,
+    refuse_ech: bool,
+) -> HostCheck {
+    match client_hello::parse(permit, received) {
         Ok(Parsed::Incomplete) => HostCheck::Incomplete,
         Ok(Parsed::Complete(hello)) => match hello.server_name {
             Some(named) if named != *name => HostCheck::Denied(DenialReason::SniMismatch),
@@ -68,8 +78,8 @@ fn check_hello(received: &[u8], name: &HostName, refuse_ech: bool) -> HostCheck 
     }
 }
 
-fn check_head(received: &[u8], name: &HostName) -> HostCheck {
-    match http_head::parse(received) {
+fn check_head(permit: &ParsePermit, received: &[u8], name: &HostName) -> HostCheck {
+    match http_head::parse(permit, received) {
         Ok(Parsed::Incomplete) => HostCheck::Incomplete,
         Ok(Parsed::Complete(head)) if head.host == Host::Name(name.clone()) => HostCheck::Passed,
         Ok(Parsed::Complete(_)) | Err(_) => HostCheck::Denied(DenialReason::HostMismatch),

@@ -84,7 +84,7 @@ impl Shared {
             protocol,
             destination,
             port,
-        }) = parse_packet(packet)
+        }) = parse_packet(&self.permit, packet)
         else {
             return;
         };

@@ -43,6 +43,7 @@ use crate::socket::{EDGE, LEVEL, wait};
 use spec::body_network::QUESTION_PORT;
 use spec::denial_reason::DenialReason;
 use spec::network::Capture;
+use spec::parse_permit::ParsePermit;
 use sys::dropped::dropped;
 
 /// Maximum number of concurrent connections of the body. Connections to published ports have a separate
@@ -95,6 +96,7 @@ impl Relay {
     /// # Errors
     /// The errno of epoll_create1(2) or epoll_ctl(2).
     pub fn new(
+        permit: ParsePermit,
         sockets: Option<Sockets>,
         published: Vec<Published>,
         rules: Rules,
@@ -102,7 +104,7 @@ impl Relay {
         now: Instant,
     ) -> Result<Self, Errno> {
         let mut relay = Self {
-            shared: Shared::new(rules, link, now)?,
+            shared: Shared::new(permit, rules, link, now)?,
             sockets: sockets.unwrap_or(Sockets {
                 capture: Capture::Tproxy,
                 listeners: Vec::new(),

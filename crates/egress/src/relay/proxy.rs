@@ -10,6 +10,7 @@ use crate::relay::host_check::HTTP_PORT;
 use crate::socks;
 use spec::denial_reason::DenialReason;
 use spec::egress_report::UnreachableCause;
+use spec::parse_permit::ParsePermit;
 
 /// The protocol of a request, which determines the form of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,15 +51,15 @@ const SOCKS_DENIED: u8 = 2;
 const SOCKS_UNREACHABLE: u8 = 4;
 
 /// Parses the bytes of a client. `is_greeted`: the SOCKS greeting is already answered.
-pub(super) fn parse(received: &[u8], is_greeted: bool) -> ClientInput {
+pub(super) fn parse(permit: &ParsePermit, received: &[u8], is_greeted: bool) -> ClientInput {
     match (received.first(), is_greeted) {
         (None, _) => ClientInput::Incomplete,
-        (Some(&socks::VERSION), false) => match socks::greeting(received) {
+        (Some(&socks::VERSION), false) => match socks::greeting(permit, received) {
             Ok(Parsed::Incomplete) => ClientInput::Incomplete,
             Ok(Parsed::Complete(used)) => ClientInput::Greeting(used),
             Err(_) => ClientInput::Refused(SOCKS_NO_METHOD.to_vec()),
         },
-        (Some(_), true) => match socks::request(received) {
+        (Some(_), true) => match socks::request(permit, received) {
             Ok(Parsed::Incomplete) => ClientInput::Incomplete,
             Ok(Parsed::Complete(request)) => ClientInput::Request(ProxyRequest {
                 protocol: ProxyProtocol::Socks,
@@ -69,12 +70,12 @@ pub(super) fn parse(received: &[u8], is_greeted: bool) -> ClientInput {
             }),
             Err(error) => ClientInput::Refused(socks_reply(error.code())),
         },
-        (Some(_), false) => parse_http(received),
+        (Some(_), false) => parse_http(permit, received),
     }
 }
 
-fn parse_http(received: &[u8]) -> ClientInput {
-    let head = match http_head::parse(received) {
+fn parse_http(permit: &ParsePermit, received: &[u8]) -> ClientInput {
+    let head = match http_head::parse(permit, received) {
         Ok(Parsed::Incomplete) => return ClientInput::Incomplete,
         Ok(Parsed::Complete(head)) => head,
         Err(error @ HeadError::TooLong) => {
@@ -294,15 +295,17 @@ mod tests {
     use proptest::prelude::*;
     use spec::host_name::HostName;
 
+    const PERMIT: ParsePermit = ParsePermit::for_trusted_text();
+
     fn request(bytes: &[u8]) -> ProxyRequest {
-        match parse(bytes, false) {
+        match parse(&PERMIT, bytes, false) {
             ClientInput::Request(request) => request,
             other => panic!("{other:?}"),
         }
     }
 
     fn status(bytes: &str) -> String {
-        match parse(bytes.as_bytes(), false) {
+        match parse(&PERMIT, bytes.as_bytes(), false) {
             ClientInput::Refused(answer) => String::from_utf8_lossy(&answer[9..12]).into_owned(),
             other => panic!("{bytes:?}: {other:?}"),
         }
@@ -398,8 +401,8 @@ mod tests {
             text.push_str("\r\n");
             let head_bytes = text.len();
             text.push_str(&tail);
-            if let ClientInput::Request(request) = parse(text.as_bytes(), false) {
-                let forwarded = http_head::parse(&request.first);
+            if let ClientInput::Request(request) = parse(&PERMIT, text.as_bytes(), false) {
+                let forwarded = http_head::parse(&PERMIT, &request.first);
                 let Ok(Parsed::Complete(head)) = forwarded else {
                     return Err(TestCaseError::fail(format!("{forwarded:?}")));
                 };
@@ -424,7 +427,7 @@ mod tests {
                 b"POST http://a.com HTTP/1.1\r\nHost: a.com\r\nContent-Length: 3\r\n\r\n",
             ][start];
             let bytes = [start, &bytes].concat();
-            if let ClientInput::Request(request) = parse(&bytes, is_greeted) {
+            if let ClientInput::Request(request) = parse(&PERMIT, &bytes, is_greeted) {
                 prop_assert!(request.first.len() <= bytes.len() + 64);
             }
         }

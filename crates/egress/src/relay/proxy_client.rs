@@ -44,7 +44,7 @@ impl Connection {
             return Next::Closed;
         };
         loop {
-            match proxy::parse(&self.received, is_greeted) {
+            match proxy::parse(&shared.permit, &self.received, is_greeted) {
                 ClientInput::Incomplete if read != Read::Blocked || self.is_late(now) => {
                     return Next::Reset;
                 }

@@ -18,9 +18,11 @@ use crate::relay::ledger::Ledger;
 use crate::relay::slots::Token;
 use crate::socket::Watch;
 use spec::host_name::HostName;
+use spec::parse_permit::ParsePermit;
 
 #[derive(Debug)]
 pub(super) struct Shared {
+    pub(super) permit: ParsePermit,
     pub(super) epoll: OwnedFd,
     pub(super) rules: Rules,
     pub(super) names: Names,
@@ -36,7 +38,12 @@ pub(super) struct Shared {
 impl Shared {
     /// # Errors
     /// The errno of epoll_create1(2) or epoll_ctl(2).
-    pub(super) fn new(rules: Rules, link: OwnedFd, now: Instant) -> Result<Self, Errno> {
+    pub(super) fn new(
+        permit: ParsePermit,
+        rules: Rules,
+        link: OwnedFd,
+        now: Instant,
+    ) -> Result<Self, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let watch = Watch {
             epoll: &epoll,
@@ -45,6 +52,7 @@ impl Shared {
         Ok(Self {
             link: Link::new(link, watch)?,
             is_ending: false,
+            permit,
             epoll,
             rules,
             names: Names::default(),

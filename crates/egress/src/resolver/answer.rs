@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::address::Family;
 use crate::dns::{CLASS_IN, NAME_BYTES_MAX, TYPE_A, encode_name, opt_record};
 use spec::host_name::HostName;
+use spec::parse_permit::ParsePermit;
 
 /// Maximum number of aliases in the chain of a name.
 const ALIASES_MAX: usize = 16;
@@ -68,6 +69,7 @@ pub fn query(id: u16, name: &HostName, family: Family) -> Vec<u8> {
 /// # Errors
 /// [`AnswerError`].
 pub fn parse(
+    _permit: &ParsePermit,
     message: &[u8],
     id: u16,
     name: &HostName,
@@ -250,7 +252,13 @@ mod tests {
     }
 
     fn read(message: &[u8]) -> Result<Answer, AnswerError> {
-        parse(message, 7, &name("a.com"), Family::V4)
+        parse(
+            &ParsePermit::for_trusted_text(),
+            message,
+            7,
+            &name("a.com"),
+            Family::V4,
+        )
     }
 
     const ADDRESS: &[u8] = &[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 93, 184, 216, 34];

@@ -15,6 +15,7 @@ use crate::dns::{DATAGRAM_BYTES_MAX, with_length};
 use crate::resolver::answer::{self, Answer, AnswerError};
 use crate::socket::{EDGE, Watch, connect, socket_for};
 use spec::host_name::HostName;
+use spec::parse_permit::ParsePermit;
 
 /// Timeout for one server.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -58,6 +59,7 @@ enum Channel {
 /// # Errors
 /// The errno of epoll(7).
 pub fn look_up(
+    permit: &ParsePermit,
     name: HostName,
     servers: &[SocketAddr],
     ids: [u16; 2],
@@ -72,7 +74,7 @@ pub fn look_up(
     let mut lookup = Lookup::start(name, servers, ids, watch, Instant::now());
     loop {
         let now = Instant::now();
-        match lookup.turn(servers, watch, now) {
+        match lookup.turn(permit, servers, watch, now) {
             LookupResult::Addresses(addresses) => return Ok(Some(addresses)),
             LookupResult::NoAnswer => return Ok(None),
             LookupResult::Pending if until.is_some_and(|until| until <= now) => return Ok(None),
@@ -137,6 +139,7 @@ impl Lookup {
     /// Reads answers, and queries the next server after a timeout.
     pub(super) fn turn(
         &mut self,
+        permit: &ParsePermit,
         servers: &[SocketAddr],
         watch: Watch<'_>,
         now: Instant,
@@ -144,8 +147,8 @@ impl Lookup {
         loop {
             let result = match &mut self.channel {
                 Channel::None => ServerResult::Failed,
-                Channel::Datagrams(_) => self.read_datagrams(now),
-                Channel::Stream { .. } => self.read_stream(now),
+                Channel::Datagrams(_) => self.read_datagrams(permit, now),
+                Channel::Stream { .. } => self.read_stream(permit, now),
             };
             if let [Some(v4), Some(v6)] = &self.answers {
                 return LookupResult::Addresses([v4.as_slice(), v6].concat());
@@ -225,7 +228,7 @@ impl Lookup {
         };
     }
 
-    fn read_datagrams(&mut self, now: Instant) -> ServerResult {
+    fn read_datagrams(&mut self, permit: &ParsePermit, now: Instant) -> ServerResult {
         let mut buffer = [0; DATAGRAM_BYTES_MAX as usize];
         let mut result = ServerResult::Pending;
         for _ in 0..DATAGRAMS_PER_TURN {
@@ -235,7 +238,7 @@ impl Lookup {
             match rustix::io::read(socket, &mut buffer) {
                 Ok(bytes) => {
                     let message = buffer.get(..bytes).unwrap_or(&buffer);
-                    result = result.max(self.take(message, now));
+                    result = result.max(self.take(permit, message, now));
                 }
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => (),
@@ -246,7 +249,7 @@ impl Lookup {
         result
     }
 
-    fn read_stream(&mut self, now: Instant) -> ServerResult {
+    fn read_stream(&mut self, permit: &ParsePermit, now: Instant) -> ServerResult {
         let Channel::Stream {
             socket,
             unsent,
@@ -287,7 +290,7 @@ impl Lookup {
                 break;
             };
             // Truncated over TCP too: this server cannot answer.
-            failed |= self.take(message, now) != ServerResult::Pending;
+            failed |= self.take(permit, message, now) != ServerResult::Pending;
             rest = after;
         }
         all.drain(..all.len() - rest.len());
@@ -301,9 +304,9 @@ impl Lookup {
         }
     }
 
-    fn take(&mut self, message: &[u8], now: Instant) -> ServerResult {
+    fn take(&mut self, permit: &ParsePermit, message: &[u8], now: Instant) -> ServerResult {
         for ((family, id), answer) in FAMILIES.into_iter().zip(self.ids).zip(&mut self.answers) {
-            match answer::parse(message, id, &self.name, family) {
+            match answer::parse(permit, message, id, &self.name, family) {
                 Ok(Answer::Addresses(addresses)) => {
                     if !addresses.is_empty() {
                         self.deadline = self.deadline.min(now + OTHER_FAMILY_TIMEOUT);

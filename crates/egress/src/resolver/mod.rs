@@ -24,6 +24,7 @@ use crate::link::{Link, Query, Received, Resolved};
 use crate::resolver::lookup::{Lookup, LookupResult};
 use crate::socket::{Watch, wait};
 use confinement::Role;
+use spec::parse_permit::ParsePermit;
 use sys::worker::{Answer, Worker, WorkerLimits};
 
 /// Maximum number of addresses of a name that are tried.
@@ -54,8 +55,8 @@ impl ResolverProcess {
     pub fn start(servers: Vec<SocketAddr>, seed: [u8; 16]) -> Result<Self, Errno> {
         let (link, child_end) = sys::link::pair()?;
         let keep = [child_end.as_raw_fd()];
-        let run = move |_answer: &Answer<'_>| {
-            Resolver::new(child_end, servers, seed)
+        let run = move |permit, _answer: &Answer<'_>| {
+            Resolver::new(permit, child_end, servers, seed)
                 .and_then(Resolver::run)
                 .unwrap_or_default();
             Vec::new()
@@ -69,6 +70,7 @@ impl ResolverProcess {
 /// The event loop of that process.
 #[derive(Debug)]
 pub struct Resolver {
+    permit: ParsePermit,
     epoll: OwnedFd,
     link: Link,
     servers: Vec<SocketAddr>,
@@ -82,13 +84,19 @@ impl Resolver {
     ///
     /// # Errors
     /// The errno of epoll_create1(2) or epoll_ctl(2).
-    pub fn new(link: OwnedFd, servers: Vec<SocketAddr>, seed: [u8; 16]) -> Result<Self, Errno> {
+    pub fn new(
+        permit: ParsePermit,
+        link: OwnedFd,
+        servers: Vec<SocketAddr>,
+        seed: [u8; 16],
+    ) -> Result<Self, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let watch = Watch {
             epoll: &epoll,
             number: LINK,
         };
         Ok(Self {
+            permit,
             link: Link::new(link, watch)?,
             epoll,
             servers,
@@ -175,7 +183,7 @@ impl Resolver {
         let Some(lookup) = self.lookups.get_mut(&id) else {
             return Ok(());
         };
-        let addresses = match lookup.turn(&self.servers, watch(id), now) {
+        let addresses = match lookup.turn(&self.permit, &self.servers, watch(id), now) {
             LookupResult::Pending => return Ok(()),
             LookupResult::Addresses(addresses) => {
                 let mut addresses = in_dial_order(addresses);

@@ -16,6 +16,7 @@ use runner_egress::resolver::Resolver;
 use spec::egress::EgressRule;
 use spec::host_name::HostName;
 use spec::network::Capture;
+use spec::parse_permit::ParsePermit;
 use spec::sources_policy::IpRange;
 use sys::namespace;
 
@@ -268,7 +269,13 @@ impl Ground {
         let servers = servers.map(|server| server.parse().expect(server));
         let published = published.into_iter().collect();
         let (resolver_link, link) = sys::link::pair().expect("a pair");
-        let resolver = Resolver::new(link, servers.collect(), [7; 16]).expect("a resolver");
+        let resolver = Resolver::new(
+            ParsePermit::for_trusted_text(),
+            link,
+            servers.collect(),
+            [7; 16],
+        )
+        .expect("a resolver");
         let (dialler, relay) = in_one_process(Some(sockets), published, settings, resolver_link);
         (dialler, relay, resolver)
     }
@@ -390,7 +397,15 @@ pub(crate) fn in_one_process(
     };
     let ports = published.iter().map(Published::report).collect();
     let dialler = Dialler::new(here, Some(resolver), ports, settings, now).expect("a dialler");
-    let relay = Relay::new(sockets, published, rules, there, now).expect("a relay");
+    let relay = Relay::new(
+        ParsePermit::for_trusted_text(),
+        sockets,
+        published,
+        rules,
+        there,
+        now,
+    )
+    .expect("a relay");
     (dialler, relay)
 }
 

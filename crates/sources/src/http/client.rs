@@ -17,11 +17,12 @@ use crate::http::cancellation::Cancellation;
 use crate::http::message::{
     Failure, Message, PART_BYTES_MAX, Phase, RequestHead, quote, to_fields,
 };
-use crate::http::names::Names;
+use crate::http::names::{NameSettings, Names};
 use crate::http::process::{Fetcher, LinkError, WaitLimit};
 use crate::http::response::Response;
 use crate::http::tcp::TcpConnector;
 use crate::http::timeouts::Timeouts;
+use spec::parse_permit::ParsePermit;
 use spec::units::limit;
 
 /// What the fetcher may take beyond [`Timeouts::whole`], which it measures itself.
@@ -33,7 +34,7 @@ const ANSWER_DELAY: Duration = Duration::from_secs(5);
 /// bodies of strangers are parsed there. It starts with the first request and ends with the client.
 #[derive(Debug)]
 pub(crate) struct Client {
-    agent: OnceCell<Agent>,
+    settings: OnceCell<AgentSettings>,
     connection: Rc<Connection>,
 }
 
@@ -82,7 +83,7 @@ impl Client {
     #[must_use]
     pub(crate) fn new(timeouts: Timeouts, cancellation: Cancellation) -> Self {
         Self {
-            agent: OnceCell::new(),
+            settings: OnceCell::new(),
             connection: Rc::new(Connection {
                 timeouts,
                 cancellation,
@@ -110,28 +111,32 @@ impl Client {
     ) -> Result<Result<Response, TransferError>, AttemptError<E>> {
         let request = request
             .map_err(|_never| AttemptError::Unusable("the request is invalid".to_owned()))?;
-        let agent = match self.agent.get() {
-            Some(agent) => agent,
+        let settings = match self.settings.get() {
+            Some(settings) => settings,
             None => {
-                let agent = build_agent(self.timeouts(), &roots()?, Names::of_host());
-                self.agent.get_or_init(|| agent)
+                let settings = AgentSettings {
+                    timeouts: *self.timeouts(),
+                    roots: roots()?,
+                    names: NameSettings::of_host(),
+                };
+                self.settings.get_or_init(|| settings)
             }
         };
-        Ok(self.connection.request(agent, request))
+        Ok(self.connection.request(settings, request))
     }
 }
 
 impl Connection {
     fn request(
         self: &Rc<Self>,
-        agent: &Agent,
+        settings: &AgentSettings,
         request: Request<Upload<'_>>,
     ) -> Result<Response, TransferError> {
         let (head, mut upload) = request.into_parts();
         self.current.set(self.current.get() + 1);
         let until = Instant::now().checked_add(self.timeouts.whole.saturating_add(ANSWER_DELAY));
         if self.fetcher.borrow().is_none() {
-            let fetcher = Fetcher::start(agent).map_err(|errno| {
+            let fetcher = Fetcher::start(settings).map_err(|errno| {
                 TransferError::Unusable(format!("the fetcher could not be started: {errno}"))
             })?;
             self.fetcher.replace(Some(fetcher));
@@ -246,31 +251,49 @@ impl Connection {
     }
 }
 
-fn build_agent(timeouts: &Timeouts, roots: &[CertificateDer<'static>], names: Names) -> Agent {
-    let roots: Vec<Certificate<'static>> = roots
-        .iter()
-        .map(|certificate| Certificate::from_der(certificate).to_owned())
-        .collect();
-    let tls = TlsConfig::builder()
-        .provider(TlsProvider::Rustls)
-        .root_certs(RootCerts::from(roots))
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .build();
-    let config = Agent::config_builder()
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .proxy(None)
-        .user_agent(concat!("runner/", env!("CARGO_PKG_VERSION")))
-        .tls_config(tls)
-        .timeout_resolve(Some(timeouts.connect))
-        .timeout_connect(Some(timeouts.connect))
-        .timeout_recv_response(Some(timeouts.head))
-        .timeout_per_read(Some(timeouts.stall))
-        .timeout_per_write(Some(timeouts.stall))
-        .timeout_per_call(Some(timeouts.whole))
-        .build();
-    let connector = TcpConnector.chain(RustlsConnector::default());
-    Agent::with_parts(config, connector, names)
+/// What the fetcher knows of this host: it opens no file.
+#[derive(Debug)]
+pub(super) struct AgentSettings {
+    timeouts: Timeouts,
+    /// The trusted certificate authorities.
+    roots: Vec<CertificateDer<'static>>,
+    names: NameSettings,
+}
+
+impl AgentSettings {
+    /// Makes the agent, which parses what servers and name servers answer.
+    pub(super) fn build_agent(&self, permit: ParsePermit) -> Agent {
+        let timeouts = &self.timeouts;
+        let roots: Vec<Certificate<'static>> = self
+            .roots
+            .iter()
+            .map(|certificate| Certificate::from_der(certificate).to_owned())
+            .collect();
+        let tls = TlsConfig::builder()
+            .provider(TlsProvider::Rustls)
+            .root_certs(RootCerts::from(roots))
+            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .build();
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .user_agent(concat!("runner/", env!("CARGO_PKG_VERSION")))
+            .tls_config(tls)
+            .timeout_resolve(Some(timeouts.connect))
+            .timeout_connect(Some(timeouts.connect))
+            .timeout_recv_response(Some(timeouts.head))
+            .timeout_per_read(Some(timeouts.stall))
+            .timeout_per_write(Some(timeouts.stall))
+            .timeout_per_call(Some(timeouts.whole))
+            .build();
+        let connector = TcpConnector.chain(RustlsConnector::default());
+        let names = Names {
+            settings: self.names.clone(),
+            permit,
+        };
+        Agent::with_parts(config, connector, names)
+    }
 }
 
 fn read_part(source: &mut dyn Read) -> Result<Message, TransferError> {
@@ -300,7 +323,7 @@ mod tests {
     /// A client whose fetcher says `said`, whatever it is asked, and then waits for its end.
     fn of_forged(said: Vec<u8>, cancellation: Cancellation) -> Client {
         let client = Client::new(Timeouts::default(), cancellation);
-        let fetcher = Fetcher::serving(move |link| {
+        let fetcher = Fetcher::serving(move |_permit, link| {
             let mut link = UnixStream::from(link);
             std::io::Write::write_all(&mut link, &said).expect("written");
             if !said.is_empty() {
@@ -475,10 +498,17 @@ mod tests {
             std::io::Write::write_all(&mut stream, answer).expect("written");
             let _end = std::io::copy(&mut stream, &mut std::io::sink());
         });
-        let names = Names::of_server(name_server(), b"10.0.0.1 other\n", b"search a.com corp");
         let client = Client::new(Timeouts::default(), Cancellation::default());
-        let agent = build_agent(client.timeouts(), &[], names);
-        client.agent.set(agent).expect("unset");
+        let settings = AgentSettings {
+            timeouts: *client.timeouts(),
+            roots: Vec::new(),
+            names: NameSettings::of_server(
+                name_server(),
+                b"10.0.0.1 other\n",
+                b"search a.com corp",
+            ),
+        };
+        client.settings.set(settings).expect("unset");
         let send = |host: &str| {
             let request = Request::get(format!("http://{host}:{port}/")).body(None);
             let sent = client.send(request, || Ok::<_, AttemptError<()>>(Vec::new()));

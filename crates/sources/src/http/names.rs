@@ -11,6 +11,7 @@ use egress::resolver::{hosts, look_up};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, getsockname, socket_with};
 use spec::host_name::HostName;
+use spec::parse_permit::ParsePermit;
 use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
@@ -24,14 +25,14 @@ const ADDRESSES_MAX: usize = 16;
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// The host's settings of names.
-#[derive(Debug)]
-pub(super) struct Names {
+#[derive(Debug, Clone)]
+pub(super) struct NameSettings {
     hosts: Vec<u8>,
     servers: Vec<SocketAddr>,
     search: SearchList,
 }
 
-impl Names {
+impl NameSettings {
     /// Reads the files of the host. A file that cannot be read counts as empty, as for the C library.
     pub(super) fn of_host() -> Self {
         let resolv_conf = read("/etc/resolv.conf");
@@ -50,18 +51,28 @@ impl Names {
             search: search_list(resolv_conf),
         }
     }
+}
 
+/// Looks names up as these settings say.
+#[derive(Debug)]
+pub(super) struct Names {
+    pub(super) settings: NameSettings,
+    pub(super) permit: ParsePermit,
+}
+
+impl Names {
     fn look_up(&self, host: &str, until: Option<Instant>) -> Result<Vec<IpAddr>, Error> {
+        let Self { settings, permit } = self;
         let name = HostName::parse(host.as_bytes()).map_err(|_invalid| Error::HostNotFound)?;
-        let found = hosts::look_up(&self.hosts, &name);
+        let found = hosts::look_up(&settings.hosts, &name);
         if !found.is_empty() {
             return Ok(found);
         }
-        for name in self.search.candidates(host) {
+        for name in settings.search.candidates(host) {
             if until.is_some_and(|until| until <= Instant::now()) {
                 return Err(Error::Timeout(Timeout::Resolve));
             }
-            let found = look_up(name, &self.servers, ids()?, until).map_err(io)?;
+            let found = look_up(permit, name, &settings.servers, ids()?, until).map_err(io)?;
             match found {
                 Some(found) if found.is_empty() => (),
                 Some(found) => return Ok(found),

@@ -9,10 +9,11 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
 };
+use spec::parse_permit::ParsePermit;
 use sys::worker::{Answer, Worker, WorkerLimits};
-use ureq::Agent;
 
 use crate::http::cancellation::Cancellation;
+use crate::http::client::AgentSettings;
 use crate::http::message::{Malformed, Message, PREFIX_BYTES};
 use crate::http::serving::serve;
 
@@ -60,13 +61,13 @@ impl From<Malformed> for LinkError {
 }
 
 impl Fetcher {
-    /// Starts a fetcher that makes its requests with a copy of `agent`.
-    pub(super) fn start(agent: &Agent) -> Result<Self, Errno> {
-        Self::serving(|link| serve(link, agent))
+    /// Starts a fetcher that makes its requests as `settings` say.
+    pub(super) fn start(settings: &AgentSettings) -> Result<Self, Errno> {
+        Self::serving(|permit, link| serve(link, &settings.build_agent(permit)))
     }
 
     /// Starts a process with the rights of a fetcher that calls `serve` with its end of the link.
-    pub(super) fn serving(serve: impl FnOnce(OwnedFd)) -> Result<Self, Errno> {
+    pub(super) fn serving(serve: impl FnOnce(ParsePermit, OwnedFd)) -> Result<Self, Errno> {
         let (link, far_end) = socketpair(
             AddressFamily::UNIX,
             SocketType::STREAM,
@@ -75,8 +76,8 @@ impl Fetcher {
         )?;
         let keep = [far_end.as_raw_fd()];
         let confine = |keep: &[_]| Role::Fetcher.enter(keep);
-        let run = |_answer: &Answer<'_>| {
-            serve(far_end);
+        let run = |permit, _answer: &Answer<'_>| {
+            serve(permit, far_end);
             // What it says is on the link.
             Vec::new()
         };

@@ -12,7 +12,7 @@ use archive::{Compression, LayerView, UnpackLimits, unpack_layer};
 use reader::{PackageProblem, PackagesTask};
 use runner_sources::oci::layers::{Merged, PackageLayer, unpack_packages};
 
-use crate::stack::walk;
+use crate::stack::{PERMIT, walk};
 use crate::streams::compressed;
 use support::confined::await_confined_children;
 use support::packages;
@@ -83,6 +83,7 @@ impl Ground {
         open("layer");
         let limits = UnpackLimits::default();
         let unpacked = unpack_layer(
+            &PERMIT,
             base,
             Compression::Plain,
             below.as_fd(),

@@ -13,6 +13,7 @@ use crate::io::FileEntry;
 use crate::io::contract::{Contract, Mismatch};
 use crate::io::fs_root::{FS_ROOT, FsRootError, declare_fs_root, inject_fs_root};
 use crate::manifest::{IO_KEYS, ManifestError, Problem, did_you_mean};
+use crate::parse_permit::ParsePermit;
 
 const FUNCTION: &str = "define_io";
 
@@ -61,8 +62,10 @@ pub fn define_io(definition: &Value) -> Result<IoHandle, DefineError> {
     if !(blocks.input_files.is_empty() && blocks.output_files.is_empty()) {
         declare_fs_root(&mut inputs).map_err(|_error| fs_root_type())?;
     }
+    // The definition is the caller's.
+    let permit = ParsePermit::for_trusted_text();
     let compile = |block: &'static str, schema: &Value| {
-        Contract::compile(schema).map_err(|error| DefineError::Schema { block, error })
+        Contract::compile(&permit, schema).map_err(|error| DefineError::Schema { block, error })
     };
     Ok(IoHandle {
         input: compile("inputs", &inputs)?,

@@ -103,6 +103,7 @@ fn take(
 mod tests {
     use super::*;
     use crate::document::{DEPTH_MAX, Format, VALUES_MAX, parse};
+    use crate::parse_permit::PERMIT;
 
     #[test]
     fn a_document_is_restored_as_it_was() {
@@ -110,13 +111,13 @@ mod tests {
             "a: 1\nb: [true, null, {c: -1.5e3, d: \"x\"}]\ne: {}\nf: []\n",
             "just text",
         ] {
-            let root = parse(text.as_bytes(), Format::Yaml).expect("a document");
+            let root = parse(&PERMIT, text.as_bytes(), Format::Yaml).expect("a document");
             let sent = serde_json::to_string(&flatten(&root)).expect("JSON");
             let list = serde_json::from_str(&sent).expect("JSON");
             assert_eq!(restore(list), Some(root));
         }
         let deep = format!("{}{}", "[".repeat(DEPTH_MAX), "]".repeat(DEPTH_MAX));
-        let root = parse(deep.as_bytes(), Format::Yaml).expect("a document");
+        let root = parse(&PERMIT, deep.as_bytes(), Format::Yaml).expect("a document");
         assert_eq!(restore(flatten(&root)), Some(root));
     }
 

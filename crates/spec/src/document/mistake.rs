@@ -214,6 +214,7 @@ fn open_at(lines: &[&str], last: usize) -> Option<(Place, char)> {
 mod tests {
     use super::*;
     use crate::document::{Format, parse};
+    use crate::parse_permit::PERMIT;
 
     #[test]
     fn a_line_without_a_colon_and_a_space_is_named() {
@@ -226,7 +227,7 @@ mod tests {
             ("a: b\n  c\n  d: e\n", "3:4 indent the keys"),
             ("a: \u{1}\n", "1:4 remove it"),
         ] {
-            let error = parse(text.as_bytes(), Format::Yaml).expect_err(text);
+            let error = parse(&PERMIT, text.as_bytes(), Format::Yaml).expect_err(text);
             let (place, hint) = expected.split_once(' ').expect("a place");
             assert_eq!(error.place.expect("a place").to_string(), place, "{text}");
             let found = error.problem.hint().unwrap_or_default();

@@ -24,6 +24,8 @@ pub use problem::{DocumentError, DocumentProblem, excerpt};
 pub use read::{ReadError, ReadProblem};
 pub(crate) use read::{from_node, stated};
 
+use crate::parse_permit::ParsePermit;
+
 /// Longest text, in bytes.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
 /// Most values in one document, counted after alias expansion.
@@ -73,16 +75,8 @@ pub struct Key {
 ///
 /// # Errors
 /// [`DocumentError`] with the place of the first error.
-pub fn parse(text: &[u8], format: Format) -> Result<Node, DocumentError> {
-    if text.len() > TEXT_BYTES_MAX {
-        return Err(DocumentError::new(
-            None,
-            DocumentProblem::TooLarge {
-                bytes: text.len(),
-                bytes_max: TEXT_BYTES_MAX,
-            },
-        ));
-    }
+pub fn parse(_permit: &ParsePermit, text: &[u8], format: Format) -> Result<Node, DocumentError> {
+    check_size(text)?;
     let text = decode(text)?;
     let root = match format {
         Format::Yaml => yaml::parse(text, 0)?,
@@ -96,6 +90,21 @@ pub fn parse(text: &[u8], format: Format) -> Result<Node, DocumentError> {
         return Err(DocumentError::new(Some(root.place), DocumentProblem::Empty));
     }
     Ok(root)
+}
+
+/// Refuses a text that [`parse`] refuses unseen.
+///
+/// # Errors
+/// It is too large.
+pub fn check_size(text: &[u8]) -> Result<(), DocumentError> {
+    if text.len() > TEXT_BYTES_MAX {
+        let problem = DocumentProblem::TooLarge {
+            bytes: text.len(),
+            bytes_max: TEXT_BYTES_MAX,
+        };
+        return Err(DocumentError::new(None, problem));
+    }
+    Ok(())
 }
 
 fn decode(bytes: &[u8]) -> Result<&str, DocumentError> {

@@ -39,7 +39,7 @@ pub(super) fn parse(
     format: crate::document::Format,
     file_name: &str,
 ) -> Result<Inventory, ManifestError> {
-    let root = crate::document::parse(text, format)
+    let root = crate::document::parse(&crate::parse_permit::PERMIT, text, format)
         .map_err(|error| ManifestError::of_document(file_name, error))?;
     of_document(&root, file_name)
 }

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::document::escape_pointer_step;
 use crate::io::SCHEMA_BYTES_MAX;
+use crate::parse_permit::ParsePermit;
 use crate::path::escape;
 use crate::units::limit;
 
@@ -131,7 +132,7 @@ impl Contract {
     ///
     /// # Errors
     /// [`ContractError`].
-    pub fn compile(schema: &Value) -> Result<Self, ContractError> {
+    pub fn compile(_permit: &ParsePermit, schema: &Value) -> Result<Self, ContractError> {
         let bytes = schema.to_string().len();
         if bytes > SCHEMA_BYTES_MAX {
             return Err(ContractError::TooLarge {
@@ -224,7 +225,11 @@ fn shorten(text: &str) -> String {
 
 /// Parses a structured input or output as JSON. Limits are checked before memory is allocated: the
 /// value takes at most `memory_max` bytes, and at most [`DOCUMENT_MEMORY_MAX`].
-pub fn read_document(text: &[u8], memory_max: usize) -> Result<Value, ReadDocumentError> {
+pub fn read_document(
+    _permit: &ParsePermit,
+    text: &[u8],
+    memory_max: usize,
+) -> Result<Value, ReadDocumentError> {
     if text.len() > DOCUMENT_BYTES_MAX {
         return Err(ReadDocumentError::TooLarge {
             bytes: text.len(),
@@ -342,6 +347,7 @@ fn check_size(text: &[u8], memory_max: usize) -> Result<(), ReadDocumentError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parse_permit::PERMIT;
     use serde_json::json;
 
     #[test]
@@ -357,7 +363,9 @@ mod tests {
                 "at /properties/a/type: \"strin\"",
             ),
         ] {
-            let error = Contract::compile(&schema).expect_err("invalid").to_string();
+            let error = Contract::compile(&PERMIT, &schema)
+                .expect_err("invalid")
+                .to_string();
             assert!(error.starts_with(start), "{error}");
         }
     }

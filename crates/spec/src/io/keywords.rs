@@ -200,6 +200,7 @@ pub fn explain_type(node: &Node) -> Option<(String, Option<String>)> {
 mod tests {
     use super::*;
     use crate::document::{Format, parse};
+    use crate::parse_permit::PERMIT;
 
     #[test]
     fn a_text_instead_of_a_schema_is_explained_at_each_place() {
@@ -218,7 +219,7 @@ mod tests {
             (r#"{"required": "a"}"#, &["required"], Some("a list")),
             (r#"{"enum": ["a"]}"#, &["enum", "0"], None),
         ] {
-            let root = parse(schema.as_bytes(), Format::Json).expect(schema);
+            let root = parse(&PERMIT, schema.as_bytes(), Format::Json).expect(schema);
             let node = steps.iter().copied().try_fold(&root, Node::child);
             let explained = explain_text(node.expect("a value"), steps);
             let found = explained.map(|(message, _)| message);
@@ -241,7 +242,7 @@ mod tests {
             (r#"{"not": {"a": {}}}"#, "a"),
             (r#"{"additionalItems": {"enumm": []}}"#, "enumm"),
         ] {
-            let root = parse(schema.as_bytes(), Format::Json).expect(schema);
+            let root = parse(&PERMIT, schema.as_bytes(), Format::Json).expect(schema);
             let found = unknown_keywords(&root);
             let names: Vec<&str> = found.iter().map(|one| one.key.name.as_str()).collect();
             assert_eq!(names.join(" "), unknown, "{schema}");

@@ -429,6 +429,7 @@ impl Differences {
 mod tests {
     use super::*;
     use crate::document::Format;
+    use crate::parse_permit::PERMIT;
 
     pub(super) fn example() -> Lock {
         Lock {
@@ -473,7 +474,7 @@ mod tests {
     }
 
     fn parse(text: &str) -> Result<Lock, LockError> {
-        Lock::read(document::parse(text.as_bytes(), Format::Json), "l")
+        Lock::read(document::parse(&PERMIT, text.as_bytes(), Format::Json), "l")
     }
 
     #[test]

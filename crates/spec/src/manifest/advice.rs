@@ -229,6 +229,7 @@ fn is_yaml_1_1_boolean(text: &str) -> bool {
 mod tests {
     use crate::document::{self, Format};
     use crate::manifest::{BlockDocuments, parse_with};
+    use crate::parse_permit::PERMIT;
 
     #[test]
     fn a_hint_can_be_followed() {
@@ -276,7 +277,7 @@ mod tests {
             ),
             ("approval: policy:a b", "did you mean `policy:NAME`?"),
         ] {
-            let root = document::parse(text.as_bytes(), Format::Yaml).expect("a document");
+            let root = document::parse(&PERMIT, text.as_bytes(), Format::Yaml).expect("a document");
             let errors = parse_with(&root, "m.yaml", BlockDocuments::EMPTY).errors;
             let hints: Vec<String> = errors.iter().filter_map(|error| error.hint()).collect();
             assert_eq!(hints.concat(), expected, "{text}");

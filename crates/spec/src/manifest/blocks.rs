@@ -320,10 +320,11 @@ mod tests {
     use super::*;
     use crate::document::{self, Format};
     use crate::manifest::{Manifest, Parsed, parse_with};
+    use crate::parse_permit::PERMIT;
     use crate::runner_block::Engine;
 
     fn node(text: &str) -> Node {
-        document::parse(text.as_bytes(), Format::Yaml).expect("a document")
+        document::parse(&PERMIT, text.as_bytes(), Format::Yaml).expect("a document")
     }
 
     fn reference(block: &'static str, form: BlockForm, text: &str) -> BlockReference {
@@ -433,7 +434,7 @@ mod tests {
         let mut blocks = BlockDocuments::default();
         let slug = reference("runner", BlockForm::Ref, "@a/b");
         blocks.insert_missing(slug, "is not among `refs`".to_owned());
-        let broken = document::parse(b"a: [", Format::Yaml).expect_err("broken");
+        let broken = document::parse(&PERMIT, b"a: [", Format::Yaml).expect_err("broken");
         let sandbox = reference("sandbox", BlockForm::File, "S.md");
         blocks.insert_invalid(sandbox, ManifestError::of_document("S.md", broken));
         let document = BlockDocument {

@@ -92,9 +92,10 @@ mod tests {
     use super::*;
     use crate::document::{self, Format};
     use crate::manifest::{BlockDocuments, Parsed, parse, parse_with};
+    use crate::parse_permit::PERMIT;
 
     fn parsed(text: &str) -> Parsed {
-        let root = document::parse(text.as_bytes(), Format::Yaml).expect("a document");
+        let root = document::parse(&PERMIT, text.as_bytes(), Format::Yaml).expect("a document");
         parse_with(&root, "m.yaml", &BlockDocuments::default())
     }
 
@@ -104,7 +105,7 @@ mod tests {
             manifest, errors, ..
         } = parsed(text);
         assert_eq!(manifest.is_none(), !errors.is_empty(), "{text}");
-        let first = parse(text.as_bytes(), Format::Yaml, "m.yaml").err();
+        let first = parse(&PERMIT, text.as_bytes(), Format::Yaml, "m.yaml").err();
         assert_eq!(first.as_ref(), errors.first(), "{text}");
         errors
             .iter()

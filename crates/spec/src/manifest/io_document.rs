@@ -39,11 +39,12 @@ mod tests {
     use super::*;
     use crate::document::{self, Format};
     use crate::manifest::{ERRORS_MAX, ManifestError};
+    use crate::parse_permit::PERMIT;
 
     #[test]
     fn errors_are_bounded_and_in_the_order_of_the_text() {
         let parsed = |text: &str| {
-            let root = document::parse(text.as_bytes(), Format::Yaml).expect("a document");
+            let root = document::parse(&PERMIT, text.as_bytes(), Format::Yaml).expect("a document");
             parse_io(&root, "IO.md").errors
         };
         let text = "inputsFiles: {a: {}}\nrun: x\nschema: code/v2\n";

@@ -52,6 +52,7 @@ use crate::document::{self, Node};
 use crate::inventory::{Consumer, Inventory};
 use crate::io::IoBlocks;
 use crate::limits::Limit;
+use crate::parse_permit::ParsePermit;
 use crate::report::WarningReport;
 use crate::run_form::Run;
 use crate::runner_block::RunnerBlock;
@@ -166,8 +167,13 @@ fn parsed(manifest: Manifest, reader: &reader::Reader<'_>) -> Parsed {
 ///
 /// # Errors
 /// [`ManifestError`]: the first error and its place.
-pub fn parse(text: &[u8], format: Format, file_name: &str) -> Result<Manifest, ManifestError> {
-    let root = document::parse(text, format)
+pub fn parse(
+    permit: &ParsePermit,
+    text: &[u8],
+    format: Format,
+    file_name: &str,
+) -> Result<Manifest, ManifestError> {
+    let root = document::parse(permit, text, format)
         .map_err(|error| ManifestError::of_document(file_name, error))?;
     let mut reader = reader::Reader::with_blocks(file_name, &root, BlockDocuments::EMPTY);
     let manifest = top_level::read(&mut reader);

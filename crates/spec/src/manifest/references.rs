@@ -128,9 +128,10 @@ pub fn source_nodes(root: &Node) -> Vec<SourceNode<'_>> {
 mod tests {
     use super::*;
     use crate::document::{self, Format};
+    use crate::parse_permit::PERMIT;
 
     fn found(text: &str) -> Vec<String> {
-        let root = document::parse(text.as_bytes(), Format::Yaml).expect("a document");
+        let root = document::parse(&PERMIT, text.as_bytes(), Format::Yaml).expect("a document");
         let workspaces = code_references(&root).into_iter().map(|found| {
             let lean = if found.is_lean { " lean" } else { "" };
             format!(
@@ -195,7 +196,7 @@ mod tests {
             ("source: a\n", &["/source lean"]),
             ("run: {file: a}\n", &[]),
         ] {
-            let root = document::parse(text.as_bytes(), Format::Yaml).expect("a document");
+            let root = document::parse(&PERMIT, text.as_bytes(), Format::Yaml).expect("a document");
             let sources = source_nodes(&root).into_iter().map(|source| {
                 let lean = if source.is_lean { " lean" } else { "" };
                 format!("{}{lean}", source.pointer)

@@ -234,6 +234,7 @@ fn files(files: &[FileEntry]) -> Option<Json> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parse_permit::PERMIT;
     use std::collections::BTreeSet;
 
     use crate::document::{self, Format};
@@ -246,7 +247,7 @@ mod tests {
     use crate::sandbox_block::SandboxBlock;
 
     fn node(text: &str) -> Node {
-        document::parse(text.as_bytes(), Format::Yaml).expect("a document")
+        document::parse(&PERMIT, text.as_bytes(), Format::Yaml).expect("a document")
     }
 
     fn read(root: &Node, blocks: &BlockDocuments) -> Manifest {
@@ -361,7 +362,7 @@ mod tests {
         let manifest = read(&root, blocks);
         let resolved = resolved(&root, &manifest, blocks);
         let text = resolved.to_string();
-        let again = document::parse(text.as_bytes(), Format::Json).expect("JSON");
+        let again = document::parse(&PERMIT, text.as_bytes(), Format::Json).expect("JSON");
         let other = read(&again, &BlockDocuments::default());
         assert_eq!(requests(&other), requests(&manifest), "{text}");
         assert!(other.check_executable().is_ok(), "{text}");

@@ -6,6 +6,7 @@ use crate::document::{Format, Node, Value, excerpt, parse};
 use crate::manifest::reader::{Reader, describe};
 use crate::manifest::schema::{described, form, reference};
 use crate::manifest::{BlockDocuments, ManifestError, Problem};
+use crate::parse_permit::ParsePermit;
 use crate::run_form::{Run, RunError, RunForm};
 use crate::runner_block::Language;
 
@@ -66,9 +67,9 @@ impl Run {
     ///
     /// # Errors
     /// [`RunError`].
-    pub fn from_option(value: &str) -> Result<Self, RunError> {
+    pub fn from_option(permit: &ParsePermit, value: &str) -> Result<Self, RunError> {
         if value.trim_start().starts_with(['[', '{']) {
-            Self::from_json(value)
+            Self::from_json(permit, value)
         } else {
             Self::Text(value.to_owned()).checked()
         }
@@ -78,11 +79,12 @@ impl Run {
     ///
     /// # Errors
     /// [`RunError`].
-    pub fn from_json(text: &str) -> Result<Self, RunError> {
-        let root = parse(text.as_bytes(), Format::Json).map_err(|error| RunError::Part {
-            place: error.place,
-            problem: Box::new(Problem::Document(error.problem)),
-        })?;
+    pub fn from_json(permit: &ParsePermit, text: &str) -> Result<Self, RunError> {
+        let root =
+            parse(permit, text.as_bytes(), Format::Json).map_err(|error| RunError::Part {
+                place: error.place,
+                problem: Box::new(Problem::Document(error.problem)),
+            })?;
         let reader = Reader::with_blocks("--run", &root, BlockDocuments::EMPTY);
         read(&reader, &root).map_err(|error| match *error.problem {
             Problem::Run(refused) => refused,

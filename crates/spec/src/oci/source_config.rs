@@ -335,6 +335,7 @@ pub fn is_version(text: &str) -> bool {
 mod tests {
     use super::*;
     use crate::document::Format;
+    use crate::parse_permit::PERMIT;
     use proptest::prelude::*;
 
     /// A config with every key.
@@ -362,7 +363,7 @@ mod tests {
     }
 
     fn parse(text: &[u8]) -> Result<SourceConfig, SourceConfigError> {
-        SourceConfig::read(document::parse(text, Format::Json))
+        SourceConfig::read(document::parse(&PERMIT, text, Format::Json))
     }
 
     #[test]

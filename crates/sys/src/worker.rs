@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
@@ -11,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use super::process::ArgumentArea;
 use super::rlimit::{self, resource};
 use super::{file, process, signal};
 
@@ -24,6 +26,19 @@ const RECEIVED_BYTES: usize = 4 << 10;
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// From the first byte of an answer: what has arrived then is the answer.
 const REST_TIME: Duration = Duration::from_secs(10);
+
+/// What children overwrite: see [`hide_arguments`].
+static HIDDEN: OnceLock<ArgumentArea> = OnceLock::new();
+
+/// Children that are started from now on get neither the arguments nor the environment of this process.
+///
+/// # Errors
+/// As [`ArgumentArea::of_this_process`].
+pub fn hide_arguments() -> Result<(), Errno> {
+    let area = ArgumentArea::of_this_process()?;
+    HIDDEN.get_or_init(|| area);
+    Ok(())
+}
 
 /// Limits of the child process.
 #[derive(Debug, Clone, Copy)]
@@ -178,6 +193,9 @@ impl Worker {
         // supervisor has one thread.
         let Some(pid) = unsafe { process::fork() }? else {
             drop(answer);
+            if let Some(area) = HIDDEN.get() {
+                area.overwrite(b"");
+            }
             let mut keep = [&[0, 1, 2, answer_end.as_raw_fd()], keep].concat();
             keep.sort_unstable();
             let confined = limit(&limits, mapped).and_then(|()| confine(&keep));

@@ -11,7 +11,7 @@ use std::ffi::{OsString, c_int};
 use std::panic::catch_unwind;
 
 use runner::cli::dispatch::dispatch;
-use sys::allocator::ExitWithoutMemory;
+use sys::allocator::{ExitWithoutMemory, keep_from_children};
 
 #[global_allocator]
 static ALLOCATOR: ExitWithoutMemory = ExitWithoutMemory;
@@ -24,7 +24,7 @@ compile_error!("`std::env::args_os` is empty below C's `main`, unless the C libr
 
 #[unsafe(no_mangle)]
 extern "C" fn main() -> c_int {
-    let words: Vec<OsString> = std::env::args_os().collect();
+    let words: Vec<OsString> = keep_from_children(|| std::env::args_os().collect());
     // Unwinding out of a C function aborts.
     let code = catch_unwind(|| dispatch(&words)).unwrap_or(PANICKED);
     c_int::from(code)

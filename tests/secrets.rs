@@ -8,11 +8,13 @@
     reason = "test code: a failure is a panic"
 )]
 
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::collections::BTreeSet;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use support::{Case, Done, Ground, Running, invariants, is_root};
+use support::processes::confined_children;
+use support::{Case, Done, Ground, Running, invariants, is_root, needs_root};
 
 const MANIFEST: &str = "id: deploy\nrun: body.sh\nsecrets: {API_KEY: {vault: prod/key}}\n";
 
@@ -225,6 +227,121 @@ fn files_with(value: &str, path: &Path) -> Vec<PathBuf> {
     let mut files = files_below(vec![path.to_owned()]);
     files.retain(|path| contains(&std::fs::read(path).expect("readable"), value));
     files
+}
+
+/// What lies in the writable memory of a process and starts with `value-of-`.
+fn values_in_memory(pid: i32) -> BTreeSet<String> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("readable by root");
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).expect("readable by root");
+    let mut found = BTreeSet::new();
+    for line in maps.lines().filter(|line| line.contains(" rw")) {
+        let (range, _) = line.split_once(' ').expect("a range");
+        let (from, to) = range.split_once('-').expect("a range");
+        let [from, to] = [from, to].map(|at| u64::from_str_radix(at, 16).expect("an address"));
+        for at in (from..to).step_by(1 << 20) {
+            let overlapping = (to - at).min((1 << 20) + 100);
+            let mut part = vec![0; usize::try_from(overlapping).expect("small")];
+            memory.read_exact_at(&mut part, at).expect("mapped");
+            let mut rest = &part[..];
+            while let Some(next) = rest.iter().position(|byte| *byte == b'v') {
+                rest = &rest[next..];
+                if rest.starts_with(b"value-of-") {
+                    let is_of_value = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'-';
+                    let value = rest.iter().take_while(is_of_value).copied().collect();
+                    found.insert(String::from_utf8(value).expect("ASCII"));
+                }
+                rest = &rest[1..];
+            }
+        }
+    }
+    found
+}
+
+/// F-19: whatever the way of a value into the supervisor was.
+#[test]
+fn a_process_that_may_be_taken_over_has_no_value_in_its_memory() {
+    if !is_root() {
+        return needs_root("a_process_that_may_be_taken_over_has_no_value_in_its_memory");
+    }
+    let ground = Ground::new();
+    let manifest = "id: deploy\nrun: body.sh\n\
+        secrets: {API_KEY: {vault: prod/key}, FLAG: {vault: prod/flag}, FIELD: {vault: connector}}\n";
+    let body = "sleep 600; { printf '\"'; head -c 15000000 /dev/zero | tr '\\0' x; printf '\"'; } \
+        >\"$RUNNER_OUTPUT\"";
+    let bundle = bundle(&ground, manifest, body);
+    let inventory = inventory_of(&[
+        ("prod/key", OF_DEPLOY),
+        ("prod/flag", OF_DEPLOY),
+        (
+            "connector",
+            &format!(
+                "kind: oauth, {OF_DEPLOY}, exposures: [{{kind: env, name: FIELD, field: one}}]"
+            ),
+        ),
+    ]);
+    let inventory = text_of(&ground.write("SECRETS.md", inventory));
+    let policy = policy(&ground, &format!(", inventory: {inventory}"));
+    // The allocator overwrites the first sixteen bytes of what it frees.
+    let value = |kind: &str| format!("sixteen-and-more-value-of-{kind}.");
+    private(&ground, "vault/prod/key", value("provider").as_bytes());
+    let structured = json!({"one": value("field"), "other": value("other-field")}).to_string();
+    private(&ground, "vault/connector", structured.as_bytes());
+    let of_file = private(&ground, "of-file", value("file").as_bytes());
+    let of_file = format!("--secret=OF_FILE=file:{}", text_of(&of_file));
+    // The variable of the flag, which has the marker otherwise, does not count beside the flag.
+    let marker = format!("--env=RUNNER_TEST_MARKER={}", ground.marker());
+    let words = [
+        "exec",
+        "--grant=secrets",
+        "--allow-net=example.test:443",
+        "--secret=OF_VARIABLE=env:OF_VARIABLE",
+        "--env=FLAG",
+        &marker,
+        &of_file,
+        &policy,
+        &bundle,
+    ];
+    let mut running = ground
+        .command(&words)
+        .env("OF_VARIABLE", &value("variable"))
+        .env("FLAG", &value("flag"))
+        .without("I8")
+        .start();
+    running.until_body_is("sleep");
+    let runner = running.pid();
+    let of_runner = values_in_memory(runner);
+    for kind in ["variable", "file", "flag", "provider", "field"] {
+        assert!(
+            of_runner.contains(&format!("value-of-{kind}")),
+            "{of_runner:?}"
+        );
+    }
+    let network = confined_children(runner);
+    assert_eq!(network.len(), 2, "a resolver and a relay");
+    let of_network: Vec<_> = network.iter().map(|pid| values_in_memory(*pid)).collect();
+    assert_eq!(of_network, [BTreeSet::new(), BTreeSet::new()]);
+    let sleeping = invariants::living(ground.marker());
+    let sleeping = sleeping.into_iter().find(|pid| {
+        let comm = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        comm.is_ok_and(|comm| comm == "sleep\n")
+    });
+    let send = |pid, signal| {
+        let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+        rustix::process::kill_process(pid, signal).expect("sent");
+    };
+    send(sleeping.expect("it sleeps"), rustix::process::Signal::TERM);
+    let reader = std::cell::Cell::new(None);
+    running.until("the reader of the document", || {
+        let mut children = confined_children(runner).into_iter();
+        reader.set(children.find(|pid| !network.contains(pid)));
+        reader.get().is_some()
+    });
+    let reader = reader.get().expect("found");
+    send(reader, rustix::process::Signal::STOP);
+    let of_reader = values_in_memory(reader);
+    send(reader, rustix::process::Signal::CONT);
+    assert_eq!(of_reader, BTreeSet::new());
+    running.done().assert_outcome("exited", 0);
 }
 
 /// F-05: a value is never in a file: neither in the body's view nor in the leftovers of a killed runner.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use spec::host_policy::HostPolicy;
 use spec::request::Caller;
+use sys::allocator::keep_from_children;
 
 /// Directory of run records of uid 0.
 const RUNTIME_DIRECTORY_OF_ROOT: &str = "/run/runner";
@@ -49,7 +50,7 @@ impl ProcessContext {
     #[must_use]
     pub fn read() -> Self {
         Self {
-            variables: std::env::vars_os().collect(),
+            variables: keep_from_children(|| std::env::vars_os().collect()),
             working_directory: std::env::current_dir()
                 .ok()
                 .filter(|directory| directory.is_absolute()),
@@ -153,11 +154,12 @@ impl ProcessContext {
                 .map(|path| path.as_bytes().to_vec())
                 .unwrap_or_default(),
             working_directory: self.working_directory.clone(),
-            environment: self
-                .variables
-                .iter()
-                .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
-                .collect(),
+            environment: keep_from_children(|| {
+                let variables = self.variables.iter();
+                variables
+                    .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
+                    .collect()
+            }),
             home: self.absolute("HOME"),
             temporary_directory: self.absolute("TMPDIR").unwrap_or_else(|| "/tmp".into()),
             runtime_directory,

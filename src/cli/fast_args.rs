@@ -17,6 +17,7 @@ use crate::cli::signal::parse_signal;
 use spec::host_policy::grants_named;
 use spec::limits::Limit;
 use spec::units::parse_duration;
+use sys::allocator::keep_from_children;
 
 /// What `runner --version` and `runner version` print.
 pub(crate) const VERSION: &str = concat!("runner ", env!("CARGO_PKG_VERSION"), "\n");
@@ -175,7 +176,10 @@ fn switch<'flags>(flags: &'flags mut RunFlags, name: &str) -> Option<&'flags mut
 /// Sets a flag whose value need not be UTF-8.
 fn set_path(flags: &mut RunFlags, name: &str, value: &OsStr) -> Option<()> {
     match name {
-        "env" => flags.environment.env.push(value.to_owned()),
+        "env" => flags
+            .environment
+            .env
+            .push(keep_from_children(|| value.to_owned())),
         "env-file" => flags.environment.env_file.push(value.into()),
         "image" => flags.oci.image = Some(value.to_owned()),
         "inputs" => flags.bundle.inputs = Some(value.to_owned()),

@@ -22,6 +22,7 @@ use spec::request::{
     Request, StreamOptions, Subject,
 };
 use spec::syscall_policy::SyscallPolicyName;
+use sys::allocator::keep_from_children;
 
 /// Directory of the bundle inside, to which the `--workdir` of `exec` is relative.
 const BUNDLE_INSIDE: &str = "/bundle";
@@ -151,8 +152,10 @@ pub(crate) fn build_request(
         subject,
         view,
         workdir: workdir.transpose()?,
-        environment: environment::resolve(&flags.environment, context)?,
-        secrets: environment::resolve_secrets(&flags.environment, secret_values, context)?,
+        environment: keep_from_children(|| environment::resolve(&flags.environment, context))?,
+        secrets: keep_from_children(|| {
+            environment::resolve_secrets(&flags.environment, secret_values, context)
+        })?,
         network: flags.network.options(publish_file.transpose()?)?,
         limits: limit_options(&flags.limits),
         streams: StreamOptions {

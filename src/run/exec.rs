@@ -415,6 +415,7 @@ impl<'run> Execution<'run> {
         // Comes last, so that no secret is requested for a run that is refused for another reason.
         let secrets = RequestedSecrets::collect(request, self.run.policy, &resolved)?;
         self.report.warn(secrets.warnings());
+        secrets.close_memory()?;
         network_setup.start(published)?;
         let masks = &mut self.run.masks.borrow_mut();
         let revealed = secrets.reveal(self.run.policy, &mut resolved, self.signals, masks)?;
@@ -446,8 +447,7 @@ impl<'run> Execution<'run> {
             start_failure::explain_launch(error, &self.resources.host, &sources, files, &attempt)
         })?;
         self.report.end_phase("launch");
-        let mut all_in_use = sources.in_use;
-        all_in_use.extend(in_use);
+        let in_use = sources.in_use.into_iter().chain(in_use).collect();
         Ok(Running {
             launched,
             pipes,
@@ -460,7 +460,7 @@ impl<'run> Execution<'run> {
                 counted: None,
                 _image: resolved.image,
             },
-            in_use: all_in_use,
+            in_use,
         })
     }
 

@@ -83,7 +83,7 @@ impl<'scope, 'env, 'source> Ahead<'scope, 'env, 'source> {
         let Some(reader) = self.reader.take() else {
             return;
         };
-        let pieces_sent = (0..PIECES).all(|_| empty.send(Piece::new()).is_ok());
+        let pieces_sent = (0..PIECES).all(|_| empty.send(Piece::of_output()).is_ok());
         let reader_sent = reader_sender.send(reader).is_ok();
         debug_assert!(pieces_sent && reader_sent, "the thread waits for these");
         self.thread = Some(Thread {

@@ -1,6 +1,6 @@
 //! Decoded byte streams of compressed archives: gzip, zstd, xz and plain files, with bounded memory.
 
-use std::io::{BufRead as _, BufReader, ErrorKind, Read};
+use std::io::{BufRead, ErrorKind, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lzma_rust2::XzReader;
@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{Refusal, UnpackError};
 use crate::gzip::GzipReader;
-use crate::inflated::Decoded;
+use crate::inflated::{Decoded, Piece};
 use spec::digest::Digest;
 use spec::parse_permit::ParsePermit;
 use spec::units::limit;
@@ -78,23 +78,49 @@ impl<R: Read> Read for Hashed<R> {
 }
 
 /// The error of a decoder's source: decoders wrap errors, and this one must not be reported as damage.
-pub(crate) type Failure = Arc<Mutex<Option<UnpackError>>>;
+type Failure = Arc<Mutex<Option<UnpackError>>>;
 
-/// The buffered compressed bytes.
-pub(crate) type Input<R> = BufReader<Counted<R>>;
+/// The buffered compressed bytes. [`std::io::BufReader`] would zero its whole buffer at the first read.
+pub(crate) struct Input<R> {
+    source: Counted<R>,
+    buffered: Piece,
+}
+
+impl<R> Input<R> {
+    /// Number of bytes that were consumed.
+    pub(crate) fn consumed_bytes(&self) -> u64 {
+        self.source.read_bytes - self.buffered.bytes().len() as u64
+    }
+}
+
+impl<R: Read> Read for Input<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.fill_buf()?.read(buffer)?;
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+impl<R: Read> BufRead for Input<R> {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        if self.buffered.bytes().is_empty() {
+            self.buffered.clear();
+            self.buffered.read_from(&mut self.source)?;
+        }
+        Ok(self.buffered.bytes())
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.buffered.consume(count);
+    }
+}
 
 /// Counts compressed bytes, and records errors of the source.
-pub(crate) struct Counted<R> {
+struct Counted<R> {
     source: R,
     read_bytes: u64,
     limit_bytes: u64,
     failure: Failure,
-}
-
-impl<R> Counted<R> {
-    pub(crate) fn read_bytes(&self) -> u64 {
-        self.read_bytes
-    }
 }
 
 impl<R: Read> Read for Counted<R> {
@@ -141,7 +167,10 @@ pub(crate) fn decode<'a>(
         limit_bytes,
         failure: Arc::clone(&failure),
     };
-    let input = BufReader::with_capacity(INPUT_BYTES, counted);
+    let input = Input {
+        source: counted,
+        buffered: Piece::new(INPUT_BYTES),
+    };
     let decoder: Box<dyn Read + Send + 'a> = match compression {
         Compression::Plain => Box::new(input),
         Compression::Gzip => Box::new(GzipReader::new(input)),

@@ -72,7 +72,7 @@ impl<R: Read> GzipReader<R> {
     }
 
     fn begin_member(&mut self, mut file: Input<R>) -> std::io::Result<State<R>> {
-        let at = file.get_ref().read_bytes() - file.buffer().len() as u64;
+        let at = file.consumed_bytes();
         let found = guess_format(file.fill_buf()?).unwrap_or("no gzip file");
         let mut start = Vec::new();
         file.by_ref().take(2).read_to_end(&mut start)?;

@@ -9,6 +9,9 @@ use spec::digest::Digest;
 
 /// Size of the buffer of inflated bytes: most files fit into one write(2).
 const OUTPUT_BYTES: usize = 256 * 1024;
+/// First size of a buffer. A small archive must not touch the pages of a full one: each is a page fault
+/// in a new process.
+const FIRST_BYTES: usize = 16 * 1024;
 
 /// A source of inflated bytes.
 ///
@@ -22,20 +25,47 @@ pub(crate) trait Inflated {
     fn consume(&mut self, count: usize);
 }
 
-/// Inflated bytes with their own buffer.
+/// Bytes with their own buffer, which doubles up to its limit as often as it is full.
 pub(crate) struct Piece {
-    buffer: Box<[u8]>,
+    buffer: Vec<u8>,
+    bytes_max: usize,
     start: usize,
     end: usize,
 }
 
 impl Piece {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
-            buffer: vec![0; OUTPUT_BYTES].into_boxed_slice(),
+            buffer: Vec::new(),
+            bytes_max,
             start: 0,
             end: 0,
         }
+    }
+
+    /// An empty piece of inflated bytes.
+    pub(crate) fn of_output() -> Self {
+        Self::new(OUTPUT_BYTES)
+    }
+
+    /// Drops the bytes.
+    pub(crate) fn clear(&mut self) {
+        if self.is_full() && self.end < self.bytes_max {
+            let bytes = self.end.saturating_mul(2).max(FIRST_BYTES);
+            self.buffer = vec![0; bytes.min(self.bytes_max)];
+        }
+        (self.start, self.end) = (0, 0);
+    }
+
+    fn is_full(&self) -> bool {
+        self.end == self.buffer.len()
+    }
+
+    /// Appends the bytes of one call of `read`; returns their number, 0 at the end.
+    pub(crate) fn read_from(&mut self, source: &mut dyn Read) -> std::io::Result<usize> {
+        let count = source.read(&mut self.buffer[self.end..])?;
+        self.end += count;
+        Ok(count)
     }
 
     /// The bytes that are not consumed yet.
@@ -64,7 +94,7 @@ impl<'a> Decoded<'a> {
         Self {
             decoder,
             failed: Box::new(failed),
-            output: Piece::new(),
+            output: Piece::of_output(),
         }
     }
 
@@ -78,12 +108,11 @@ impl<'a> Decoded<'a> {
 impl Inflated for Decoded<'_> {
     fn chunk(&mut self) -> Result<&[u8], UnpackError> {
         if self.output.bytes().is_empty() {
-            let Piece { buffer, start, end } = &mut self.output;
-            (*start, *end) = (0, 0);
-            while *end < buffer.len() {
-                match self.decoder.read(&mut buffer[*end..]) {
+            self.output.clear();
+            while !self.output.is_full() {
+                match self.output.read_from(&mut self.decoder) {
                     Ok(0) => break,
-                    Ok(count) => *end += count,
+                    Ok(_) => (),
                     Err(error) => return Err((self.failed)(error)),
                 }
             }

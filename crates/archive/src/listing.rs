@@ -11,9 +11,20 @@ use crate::links;
 use crate::tree::{Entry, Tree, TreeLimits};
 use spec::path::RelPath;
 
+/// Bytes of an entry beside its names, at most.
+pub const ENTRY_BYTES_MAX: usize = 1 + 8 + 4 + 4;
+
 /// Serializes `tree`.
 pub fn write(tree: &Tree) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(tree.len() * 64);
+    let mut bytes = Vec::new();
+    append(tree, &mut bytes);
+    bytes
+}
+
+/// Appends the serialized `tree`, which may take 16 MiB: `bytes` grows once.
+pub fn append(tree: &Tree, bytes: &mut Vec<u8>) {
+    let names = usize::try_from(tree.name_bytes()).unwrap_or(0);
+    bytes.reserve(names + tree.len() * ENTRY_BYTES_MAX);
     for (path, entry) in tree.iter() {
         bytes.push(match entry {
             Entry::File {
@@ -28,12 +39,11 @@ pub fn write(tree: &Tree) -> Vec<u8> {
         if let Entry::File { bytes: size, .. } = entry {
             bytes.extend_from_slice(&size.to_le_bytes());
         }
-        put(&mut bytes, path.as_bytes());
+        put(bytes, path.as_bytes());
         if let Entry::Symlink { target } = entry {
-            put(&mut bytes, target);
+            put(bytes, target);
         }
     }
-    bytes
 }
 
 fn put(bytes: &mut Vec<u8>, text: &[u8]) {
@@ -45,13 +55,13 @@ fn put(bytes: &mut Vec<u8>, text: &[u8]) {
 
 /// Parses the output of `write` that a process without rights sent: as [`read`], and the tree must be
 /// one that an archive within `limits` can have, links included. `None` for other input.
-pub fn read_untrusted(bytes: &[u8], limits: TreeLimits) -> Option<Tree> {
-    let listed = read(bytes)?;
+pub fn read_untrusted(mut bytes: &[u8], limits: TreeLimits) -> Option<Tree> {
     let mut tree = Tree::default();
-    for (path, entry) in listed.iter() {
+    while !bytes.is_empty() {
+        let (path, entry) = take_entry(&mut bytes)?;
         // A parent precedes its children: one that is implied here was not listed.
-        let insertion = tree.insert(path.clone(), entry.clone(), limits).ok()?;
-        if !insertion.implied.is_empty() {
+        let insertion = tree.insert(path, entry, limits).ok()?;
+        if !insertion.implied.is_empty() || insertion.replaced.is_some() {
             return None;
         }
     }
@@ -60,34 +70,38 @@ pub fn read_untrusted(bytes: &[u8], limits: TreeLimits) -> Option<Tree> {
 }
 
 /// Parses the output of `write`; `None` for other input.
-pub fn read(bytes: &[u8]) -> Option<Tree> {
-    let mut rest = bytes;
+pub fn read(mut bytes: &[u8]) -> Option<Tree> {
     let mut entries = Vec::new();
-    while let Some((kind, after)) = rest.split_first() {
-        rest = after;
-        let mut size = 0;
-        if matches!(kind, b'f' | b'x') {
-            let (number, after) = rest.split_first_chunk::<8>()?;
-            size = u64::from_le_bytes(*number);
-            rest = after;
-        }
-        let path = RelPath::parse(take(&mut rest)?).ok()?;
-        let entry = match kind {
-            b'f' | b'x' => Entry::File {
-                executable: *kind == b'x',
-                bytes: size,
-            },
-            b'd' => Entry::Directory,
-            b'l' => Entry::Symlink {
-                target: take(&mut rest)?.to_vec(),
-            },
-            _ => return None,
-        };
-        entries.push((path, entry));
+    while !bytes.is_empty() {
+        entries.push(take_entry(&mut bytes)?);
     }
     let count = entries.len();
     let entries = BTreeMap::from_iter(entries);
     (entries.len() == count).then(|| Tree::from_entries(entries))
+}
+
+fn take_entry(rest: &mut &[u8]) -> Option<(RelPath, Entry)> {
+    let (kind, after) = rest.split_first()?;
+    *rest = after;
+    let mut size = 0;
+    if matches!(kind, b'f' | b'x') {
+        let (number, after) = rest.split_first_chunk::<8>()?;
+        size = u64::from_le_bytes(*number);
+        *rest = after;
+    }
+    let path = RelPath::parse(take(rest)?).ok()?;
+    let entry = match kind {
+        b'f' | b'x' => Entry::File {
+            executable: *kind == b'x',
+            bytes: size,
+        },
+        b'd' => Entry::Directory,
+        b'l' => Entry::Symlink {
+            target: take(rest)?.to_vec(),
+        },
+        _ => return None,
+    };
+    Some((path, entry))
 }
 
 fn take<'bytes>(rest: &mut &'bytes [u8]) -> Option<&'bytes [u8]> {

@@ -122,6 +122,11 @@ impl Tree {
         self.entries.get(path)
     }
 
+    /// Bytes of all paths and link targets.
+    pub(crate) fn name_bytes(&self) -> u64 {
+        self.name_bytes
+    }
+
     /// Number of entries.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -116,14 +116,14 @@ pub fn parse_document(text: &[u8], format: Format) -> Result<Node, DocumentError
         memory_bytes: MEMORY_BYTES_MAX,
         answer_bytes: DOCUMENTS_BYTES_MAX,
         prepare: &|| Ok(()),
-        run: &|permit| {
+        run: &|permit, _source| {
             #[cfg(feature = "planted-bugs")]
             confinement::planted::trigger("documents", text);
             serde_json::to_vec(&Parsed::new(permit, text, format)).unwrap_or_default()
         },
     };
     let answer = worker
-        .answer(WaitLimit::default())
+        .answer(&mut std::io::empty(), WaitLimit::default())
         .map_err(|no_answer| failed(no_answer.reason()))?;
     read_document_answer(&answer)
 }

@@ -1,13 +1,15 @@
 //! Parses structured inputs and outputs: JSON. The value comes back in a form whose decoder only compares
 //! lengths: a tag, for texts, lists and maps their length, and what they hold.
 
+use std::fs::File;
+use std::io::Read;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use serde_json::{Map, Number, Value};
 
 use spec::io::contract::{
-    DOCUMENT_DEPTH_MAX, DOCUMENT_MEMORY_MAX, ReadDocumentError, read_document,
+    DOCUMENT_BYTES_MAX, DOCUMENT_DEPTH_MAX, DOCUMENT_MEMORY_MAX, ReadDocumentError, read_document,
 };
 use spec::parse_permit::ParsePermit;
 
@@ -17,8 +19,10 @@ use crate::worker::{MALFORMED, NoAnswer, TextWorker};
 
 /// Parsing takes linear time: this is for a machine that is busy.
 const TIME_MAX: Duration = Duration::from_secs(60);
-/// The value, and the answer, which grows by doubling.
-const MEMORY_BYTES_MAX: u64 = 5 * DOCUMENT_MEMORY_MAX as u64;
+/// The value, and the text and the answer, which grow by doubling.
+const MEMORY_BYTES_MAX: u64 = 6 * DOCUMENT_MEMORY_MAX as u64;
+/// A longer text is refused unseen.
+const TEXT_BYTES_MAX: u64 = DOCUMENT_BYTES_MAX as u64 + 1;
 
 /// Why there is no value.
 #[derive(Debug)]
@@ -28,12 +32,12 @@ pub enum Unparsed {
     Host(Errno),
 }
 
-/// Parses `text` as [`read_document`] does.
+/// Parses the text that `source` returns as [`read_document`] does. This process never holds it whole.
 ///
 /// # Errors
 /// [`Unparsed`].
 pub fn parse_json(
-    text: &[u8],
+    source: &mut dyn Read,
     memory_max: usize,
     wait_limit: WaitLimit<'_>,
 ) -> Result<Value, Unparsed> {
@@ -44,14 +48,18 @@ pub fn parse_json(
         // No value takes more bytes than the memory that was estimated for it.
         answer_bytes: DOCUMENT_MEMORY_MAX,
         prepare: &|| Ok(()),
-        run: &|permit| {
+        run: &|permit, source: File| {
+            let mut text = Vec::new();
+            if source.take(TEXT_BYTES_MAX).read_to_end(&mut text).is_err() {
+                return Vec::new();
+            }
             #[cfg(feature = "planted-bugs")]
-            confinement::planted::trigger("json", text);
-            write(&read_document(permit, text, memory_max))
+            confinement::planted::trigger("json", &text);
+            write(&read_document(permit, &text, memory_max))
         },
     };
     let answer = worker
-        .answer(wait_limit)
+        .answer(source, wait_limit)
         .map_err(|no_answer| match no_answer {
             NoAnswer::Cancelled(signal) => Unparsed::Cancelled(signal),
             NoAnswer::Host(errno) => Unparsed::Host(errno),
@@ -220,7 +228,8 @@ mod tests {
             deep(DOCUMENT_DEPTH_MAX + 1).as_str(),
         ] {
             let here = read_document(&PERMIT, text.as_bytes(), DOCUMENT_MEMORY_MAX);
-            let there = parse_json(text.as_bytes(), DOCUMENT_MEMORY_MAX, WaitLimit::default());
+            let source = &mut text.as_bytes();
+            let there = parse_json(source, DOCUMENT_MEMORY_MAX, WaitLimit::default());
             match (here, there) {
                 // Maps compare without their order.
                 (Ok(here), Ok(there)) => assert_eq!(here.to_string(), there.to_string()),
@@ -242,7 +251,7 @@ mod tests {
                 .map(|power| 1usize << power)
                 .find(|memory| read_document(&PERMIT, text, *memory).is_ok())
                 .expect("a document");
-            let parsed = parse_json(text, needed, WaitLimit::default());
+            let parsed = parse_json(&mut &*text, needed, WaitLimit::default());
             assert_eq!(
                 parsed.expect("a value"),
                 read_document(&PERMIT, text, needed).expect("a value")

@@ -17,8 +17,6 @@ pub(crate) const TEXT_BYTES_MAX: usize = 8 << 10;
 const WARNINGS_MAX: usize = 8;
 /// A header with the longest texts, escaped.
 pub(crate) const HEADER_BYTES_MAX: u64 = 1 << 20;
-/// Bytes of an entry in the list beside its names: `archive::listing`.
-const ENTRY_BYTES: u64 = 1 + 8 + 4 + 4;
 
 /// What caused a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,7 +150,7 @@ enum Header {
 /// The longest message for trees within `limits`.
 pub(crate) fn bytes_max(limits: &UnpackLimits) -> u64 {
     let tree = limits.tree_limits();
-    let list = tree.entries.saturating_mul(ENTRY_BYTES);
+    let list = tree.entries.saturating_mul(listing::ENTRY_BYTES_MAX as u64);
     HEADER_BYTES_MAX.saturating_add(list.saturating_add(tree.name_bytes))
 }
 

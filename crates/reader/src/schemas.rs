@@ -80,14 +80,14 @@ pub fn judge(questions: &[Question<'_>], wait_limit: WaitLimit<'_>) -> Result<()
         memory_bytes: MEMORY_BYTES_MAX,
         answer_bytes: ANSWER_BYTES_MAX,
         prepare: &prepare,
-        run: &|permit| {
+        run: &|permit, _source| {
             let verdicts = questions.iter().map(|question| verdict(permit, question));
             let verdicts: Vec<Verdict> = verdicts.collect();
             serde_json::to_vec(&verdicts).unwrap_or_default()
         },
     };
     let answer = worker
-        .answer(wait_limit)
+        .answer(&mut std::io::empty(), wait_limit)
         .map_err(|no_answer| match no_answer {
             NoAnswer::Exited => {
                 too_costly("it needs more than 128 MiB of memory, or more stack".to_owned())

@@ -30,14 +30,14 @@ pub fn parse_with<T: Serialize + DeserializeOwned>(
         memory_bytes: MEMORY_BYTES.saturating_add(of_copies),
         answer_bytes: ANSWER_BYTES_MAX,
         prepare: &|| Ok(()),
-        run: &|permit| {
+        run: &|permit, _source| {
             #[cfg(feature = "planted-bugs")]
             confinement::planted::trigger("texts", text);
             serde_json::to_vec(&parse(permit, text)).unwrap_or_default()
         },
     };
     let answer = worker
-        .answer(WaitLimit::default())
+        .answer(&mut std::io::empty(), WaitLimit::default())
         .map_err(|no_answer| no_answer.reason())?;
     serde_json::from_slice(&answer).map_err(|_error| MALFORMED.to_owned())
 }

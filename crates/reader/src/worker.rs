@@ -1,6 +1,7 @@
 //! Runs parsers of text in a process that opens no file.
 
-use std::io;
+use std::fs::File;
+use std::io::Read;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::unpacking::NO_ANSWER;
 /// A parent's word for an answer that no parser gives.
 pub(crate) const MALFORMED: &str = "the answer of its reader is malformed";
 
-/// A parser of text, which the child has in its copy of the memory.
+/// A parser of text, which the child is sent or has in its copy of the memory.
 pub(crate) struct TextWorker<'run> {
     /// Wall time at most; [`WaitLimit`] may have less.
     pub(crate) time_max: Duration,
@@ -23,8 +24,8 @@ pub(crate) struct TextWorker<'run> {
     pub(crate) answer_bytes: usize,
     /// Runs in the child with the rights of the caller, before it reads anything.
     pub(crate) prepare: &'run dyn Fn() -> Result<(), Errno>,
-    /// Parses in the child, and returns its answer.
-    pub(crate) run: &'run dyn Fn(&ParsePermit) -> Vec<u8>,
+    /// Parses in the child, from what it is sent, and returns its answer.
+    pub(crate) run: &'run dyn Fn(&ParsePermit, File) -> Vec<u8>,
 }
 
 /// Why there is no answer.
@@ -38,8 +39,12 @@ pub(crate) enum NoAnswer {
 }
 
 impl TextWorker<'_> {
-    /// Returns the answer of the child, which may be forged.
-    pub(crate) fn answer(&self, wait_limit: WaitLimit<'_>) -> Result<Vec<u8>, NoAnswer> {
+    /// Sends `source` to the child and returns its answer, which may be forged.
+    pub(crate) fn answer(
+        &self,
+        source: &mut dyn Read,
+        wait_limit: WaitLimit<'_>,
+    ) -> Result<Vec<u8>, NoAnswer> {
         let time = wait_limit.time.unwrap_or(self.time_max).min(self.time_max);
         let limits = WorkerLimits {
             time: Some(time),
@@ -52,10 +57,10 @@ impl TextWorker<'_> {
                 (self.prepare)()?;
                 Role::Reader.enter(keep)
             },
-            run: &|permit, _source, _: &Answer<'_>| (self.run)(permit),
+            run: &|permit, source, _: &Answer<'_>| (self.run)(permit, source),
         };
         let sent = Sent {
-            source: &mut io::empty(),
+            source,
             descriptor: None,
         };
         run_in_child(limits, wait_limit.signals, sent, &work).map_err(|error| match error {

@@ -22,6 +22,7 @@ use spec::manifest::{SecretReference, SecretRequest};
 use spec::request::EnvironmentEntry;
 use spec::secret::Secret;
 use spec::sources_policy::SecretsPolicy;
+use sys::allocator::keep_from_children;
 
 /// Maximum size of a value, in bytes, without its trailing newline.
 pub const VALUE_BYTES_MAX: usize = 64 << 10;
@@ -245,13 +246,16 @@ fn extract_field(value: &Secret, field: &str) -> Result<Secret, Unusable> {
     let missing = || Unusable::NoField {
         field: excerpt(field),
     };
-    // The parser's error is not shown: it may quote the value.
-    let mut document: serde_json::Value =
-        serde_json::from_slice(value.bytes()).map_err(|_quotes_it| missing())?;
-    match document.get_mut(field).map(serde_json::Value::take) {
-        Some(serde_json::Value::String(text)) => Ok(Secret::new(text.into_bytes())),
-        _ => Err(missing()),
-    }
+    // The other fields are overwritten when they are freed.
+    keep_from_children(|| {
+        // The parser's error is not shown: it may quote the value.
+        let mut document: serde_json::Value =
+            serde_json::from_slice(value.bytes()).map_err(|_quotes_it| missing())?;
+        match document.get_mut(field).map(serde_json::Value::take) {
+            Some(serde_json::Value::String(text)) => Ok(Secret::new(text.into_bytes())),
+            _ => Err(missing()),
+        }
+    })
 }
 
 /// Removes one trailing newline, which most files have.

@@ -9,6 +9,7 @@ use spec::egress_report::EgressReport;
 use spec::path::escape;
 use spec::report::{Denial, Plan, Report};
 use spec::secret::Secret;
+use sys::allocator::keep_from_children;
 
 pub(crate) const MASK: &str = "***";
 /// Where a message shortens a text.
@@ -30,7 +31,8 @@ impl Masks {
         if value.len() < VALUE_BYTES_MIN {
             return false;
         }
-        self.values.push(Secret::new(value.to_vec()));
+        self.values
+            .push(keep_from_children(|| Secret::new(value.to_vec())));
         true
     }
 

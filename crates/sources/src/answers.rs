@@ -35,7 +35,7 @@ pub(crate) fn parse_as<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
 /// # Errors
 /// What is wrong with it. The text may quote it.
 pub(crate) fn parse_large(text: &[u8]) -> Result<Value, String> {
-    reader::parse_json(text, DOCUMENT_MEMORY_MAX, WaitLimit::default()).map_err(|unparsed| {
+    reader::parse_json(&mut &*text, DOCUMENT_MEMORY_MAX, WaitLimit::default()).map_err(|unparsed| {
         match unparsed {
             Unparsed::Document(ReadDocumentError::Syntax { reason }) => reason,
             Unparsed::Document(error) => error.to_string(),

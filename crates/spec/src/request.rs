@@ -1,6 +1,7 @@
 //! The caller's request: parsed flags and variables, before any file is opened.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limits::{Limit, LimitValues, UNLIMITED};
@@ -296,8 +297,9 @@ pub struct Caller {
     pub path: Vec<u8>,
     /// Absolute; `None`: the directory is gone.
     pub working_directory: Option<PathBuf>,
-    /// All variables of the caller. Only named ones are passed on.
-    pub environment: Vec<EnvironmentEntry>,
+    /// All variables of the caller. Only named ones are passed on. Shared, since a copy would lie where
+    /// processes that are forked find it.
+    pub environment: Arc<[EnvironmentEntry]>,
     pub home: Option<PathBuf>,
     pub temporary_directory: PathBuf,
     /// Where run records are stored: see `sandbox::records`.

@@ -15,7 +15,7 @@ use crate::facts::{FACTS, Facts, read_listing};
 use crate::files::OpenDirectory;
 use crate::identity::{Identity, archive_key};
 use crate::location::CacheLocation;
-use archive::{Tree, UnpackLimits, Unpacked, listing};
+use archive::{Tree, UnpackLimits, Unpacked};
 use spec::digest::Digest;
 use spec::report::WarningReport;
 
@@ -269,7 +269,7 @@ impl Cache {
             boot: self.directory.boot.clone(),
             ..head.clone()
         };
-        let bytes = facts.with_body(&listing::write(tree));
+        let bytes = facts.with_tree(tree);
         let name = format!("{TREES}/{}/{FACTS}", content.hexadecimal());
         let names = self.directory.lock_names()?;
         self.directory.write_at(&names, &name, &bytes)?;

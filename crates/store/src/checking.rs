@@ -293,7 +293,7 @@ mod tests {
         };
         let directory = root.directory(&format!("{TREES}/{entry}"));
         let directory = directory.expect("opened").expect("there");
-        let facts = facts.with_body(b"");
+        let facts = facts.line();
         directory.write_new(FACTS, &facts).expect("written");
         let problem = "has no tree".to_owned();
         let found = verify(&cache).expect("verified");

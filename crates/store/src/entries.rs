@@ -211,7 +211,8 @@ impl StoreDirectory {
             files: None,
         };
         let key = key.hexadecimal();
-        let facts = head.with_body(label.note);
+        let mut facts = head.line();
+        facts.extend_from_slice(label.note);
         building.entry.write_new(FACTS, &facts)?;
         if !label.is_verified_on_use {
             rustix::fs::syncfs(&building.entry).map_err(failed("syncfs", building.entry.path()))?;

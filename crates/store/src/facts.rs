@@ -31,10 +31,17 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn with_body(&self, body: &[u8]) -> Vec<u8> {
+    /// The first line. The body follows it.
+    pub(crate) fn line(&self) -> Vec<u8> {
         let mut bytes = json(self);
         bytes.push(b'\n');
-        bytes.extend_from_slice(body);
+        bytes
+    }
+
+    /// With the list of `tree` as the body.
+    pub(crate) fn with_tree(&self, tree: &Tree) -> Vec<u8> {
+        let mut bytes = self.line();
+        listing::append(tree, &mut bytes);
         bytes
     }
 

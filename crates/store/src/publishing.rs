@@ -15,7 +15,7 @@ use crate::error::CacheError;
 use crate::facts::{FACTS, Facts};
 use crate::files::json;
 use crate::identity::Identity;
-use archive::{Entry, Tree, UnpackLimits, Unpacked, listing};
+use archive::{Entry, Tree, UnpackLimits, Unpacked};
 
 /// Maximum number of archives recorded by the identity of their file; each takes a page.
 const IDENTITIES_MAX: usize = 4096;
@@ -53,7 +53,7 @@ impl Cache {
             boot: self.directory.boot.clone(),
             files: Some(unpacked.tree.file_count()),
         };
-        let bytes = facts.with_body(&listing::write(&unpacked.tree));
+        let bytes = facts.with_tree(&unpacked.tree);
         building.entry.write_new(FACTS, &bytes)?;
         if facts.disk_bytes > self.size_bytes {
             let in_use = InUse::new(Owner::Temporary(building))?;

@@ -1,6 +1,13 @@
-//! The C library's allocator, with a clean exit when it is out of memory.
+//! The C library's allocator, with a clean exit when it is out of memory, and with memory that children do
+//! not get.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use super::process::exit_now;
 
@@ -8,11 +15,114 @@ use super::process::exit_now;
 const NO_MEMORY: &[u8] = b"runner: failed: no memory is left for the supervisor: give it more \
     (ulimit -v, ulimit -d, the memory of its cgroup) (host_failed)\n";
 const FAILED: i32 = 125;
+/// Address space for what [`keep_from_children`] allocates; only written pages use memory. The variables
+/// of a process have at most 6 MiB (execve(2)).
+const KEPT_BYTES: usize = 64 << 20;
+
+static KEPT: Region = Region {
+    start: AtomicPtr::new(null_mut()),
+    used_bytes: AtomicUsize::new(0),
+};
+
+thread_local! {
+    /// Whether this thread allocates in [`KEPT`].
+    static IS_KEPT: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Allocator that prints a line and exits with code 125 when an allocation fails. The default of
 /// Rust is SIGABRT.
 #[derive(Debug)]
 pub struct ExitWithoutMemory;
+
+/// Runs `act`, and keeps what it allocates from all processes that are forked later: a parser that is taken
+/// over must not find secrets of the caller. They find zeros (madvise(2), MADV_WIPEONFORK), so a child must
+/// not use a value that was made here. The memory is overwritten when it is freed.
+///
+/// Only for a program whose global allocator is [`ExitWithoutMemory`]; for others, this just runs `act`.
+pub fn keep_from_children<T>(act: impl FnOnce() -> T) -> T {
+    let was_kept = IS_KEPT.replace(true);
+    let result = act();
+    IS_KEPT.set(was_kept);
+    result
+}
+
+/// A private mapping that is filled from its start. Unused bytes are zero.
+struct Region {
+    /// Null before the first use.
+    start: AtomicPtr<u8>,
+    used_bytes: AtomicUsize,
+}
+
+impl Region {
+    fn contains(&self, block: *mut u8) -> bool {
+        let start = self.start.load(Ordering::Acquire);
+        !start.is_null() && (start.addr()..start.addr() + KEPT_BYTES).contains(&block.addr())
+    }
+
+    fn start(&self) -> Result<*mut u8, Errno> {
+        let start = self.start.load(Ordering::Acquire);
+        if !start.is_null() {
+            return Ok(start);
+        }
+        // SAFETY: a null hint and no MAP_FIXED: the kernel picks an address that nothing uses.
+        let mapped = unsafe {
+            rustix::mm::mmap_anonymous(
+                null_mut(),
+                KEPT_BYTES,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        // SAFETY: the range is the mapping, which stays as it is in this process.
+        unsafe { rustix::mm::madvise(mapped, KEPT_BYTES, Advice::LinuxWipeOnFork) }?;
+        let new = mapped.cast::<u8>();
+        let stored =
+            self.start
+                .compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire);
+        // Another thread was first: the second mapping stays unused.
+        Ok(stored.map_or_else(|first| first, |_null| new))
+    }
+
+    /// A block of zeros; null if none is left.
+    fn allocate(&self, layout: Layout) -> *mut u8 {
+        let Ok(start) = self.start() else {
+            return null_mut();
+        };
+        let range = |used: usize| {
+            // The start is aligned to a page, and no type of this program to more.
+            let offset = used.checked_next_multiple_of(layout.align())?;
+            let end = offset.checked_add(layout.size())?;
+            (end <= KEPT_BYTES).then_some((offset, end))
+        };
+        let take = |used| range(used).map(|(_, end)| end);
+        let taken = self
+            .used_bytes
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
+        match taken.ok().and_then(range) {
+            Some((offset, _)) => start.wrapping_add(offset),
+            None => null_mut(),
+        }
+    }
+
+    /// Overwrites a block. The last one makes room for the next.
+    ///
+    /// # Safety
+    /// `block` was returned for `layout`, and nobody uses it any more.
+    unsafe fn free(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the block is of this size, and the caller owns it.
+        unsafe { block.write_bytes(0, layout.size()) };
+        std::hint::black_box(block);
+        let offset = block.addr() - self.start.load(Ordering::Acquire).addr();
+        let end = offset + layout.size();
+        let freed =
+            self.used_bytes
+                .compare_exchange(end, offset, Ordering::AcqRel, Ordering::Acquire);
+        match freed {
+            // Otherwise another block follows, and the room is lost.
+            Ok(_) | Err(_) => (),
+        }
+    }
+}
 
 fn block_or_exit(block: *mut u8) -> *mut u8 {
     if block.is_null() {
@@ -28,25 +138,121 @@ fn out_of_memory() -> ! {
     }
 }
 
-// SAFETY: every block comes from `System` and is freed by it with the same layout.
+// SAFETY: every block comes from `System` or from `KEPT`, and is freed by it with the same layout.
 unsafe impl GlobalAlloc for ExitWithoutMemory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's contract is the same.
-        block_or_exit(unsafe { System.alloc(layout) })
+        block_or_exit(if IS_KEPT.get() {
+            KEPT.allocate(layout)
+        } else {
+            // SAFETY: the caller's contract is the same.
+            unsafe { System.alloc(layout) }
+        })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's contract is the same.
-        block_or_exit(unsafe { System.alloc_zeroed(layout) })
+        block_or_exit(if IS_KEPT.get() {
+            KEPT.allocate(layout)
+        } else {
+            // SAFETY: the caller's contract is the same.
+            unsafe { System.alloc_zeroed(layout) }
+        })
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract is the same.
-        unsafe { System.dealloc(block, layout) };
+        if KEPT.contains(block) {
+            // SAFETY: the caller's contract is the same.
+            unsafe { KEPT.free(block, layout) };
+        } else {
+            // SAFETY: the caller's contract is the same.
+            unsafe { System.dealloc(block, layout) };
+        }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: the caller's contract is the same.
-        block_or_exit(unsafe { System.realloc(block, layout, new_size) })
+        if !KEPT.contains(block) {
+            // SAFETY: the caller's contract is the same.
+            return block_or_exit(unsafe { System.realloc(block, layout, new_size) });
+        }
+        // SAFETY: the caller's contract: a valid size for this alignment.
+        let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        let new = block_or_exit(KEPT.allocate(new_layout));
+        // SAFETY: two blocks of at least this size, one of which is new.
+        unsafe { new.copy_from_nonoverlapping(block, layout.size().min(new_size)) };
+        // SAFETY: the caller gives up the old block.
+        unsafe { KEPT.free(block, layout) };
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::{Sent, Work, WorkerError, WorkerLimits, run_in_child};
+
+    #[global_allocator]
+    static ALLOCATOR: ExitWithoutMemory = ExitWithoutMemory;
+
+    /// Whether a child can read `bytes`, and what it finds there.
+    fn read_in_child(bytes: &[u8]) -> Result<Vec<u8>, WorkerError> {
+        let limits = WorkerLimits {
+            time: None,
+            memory_bytes: 64 << 20,
+            file_bytes: 0,
+            answer_bytes: 1 << 20,
+        };
+        let work = Work {
+            confine: &|_keep| Ok(()),
+            run: &|_source, _answer| bytes.to_vec(),
+        };
+        let sent = Sent {
+            source: &mut std::io::empty(),
+            descriptor: None,
+        };
+        run_in_child(limits, None, sent, &work)
+    }
+
+    #[test]
+    fn a_child_has_nothing_of_what_is_kept_from_it() {
+        let kept = keep_from_children(|| b"canary-7f3a".to_vec());
+        let copy = kept.clone();
+        assert_eq!(read_in_child(&kept), Ok(vec![0; 11]));
+        assert_eq!(read_in_child(&copy), Ok(b"canary-7f3a".to_vec()));
+        // It grows where it is, whoever makes it grow.
+        let mut grown = kept;
+        grown.resize(100_000, b'x');
+        assert_eq!(grown.get(..11), Some(&copy[..]));
+        assert_eq!(read_in_child(&grown), Ok(vec![0; 100_000]));
+        assert_eq!(keep_from_children(|| keep_from_children(|| 5) + 1), 6);
+        assert!(!IS_KEPT.get());
+    }
+
+    #[test]
+    fn what_is_freed_is_overwritten() {
+        use std::os::unix::fs::FileExt as _;
+        let memory = std::fs::File::open("/proc/self/mem").expect("this process's own");
+        let value = keep_from_children(|| vec![7_u8; 1 << 16]);
+        let address = value.as_ptr().addr() as u64;
+        let read = || {
+            let mut found = vec![1; 1 << 16];
+            memory.read_exact_at(&mut found, address).expect("read");
+            found
+        };
+        assert_eq!(read(), value);
+        // A second thread of the tests may take the room, and leaves most of it as it is.
+        drop(value);
+        assert!(!read().contains(&7));
+    }
+
+    #[test]
+    fn blocks_are_aligned_and_more_than_there_is_is_null() {
+        for align in [1, 8, 64, 4096] {
+            let layout = Layout::from_size_align(10, align).expect("a layout");
+            let block = KEPT.allocate(layout);
+            assert!(block.addr().is_multiple_of(align) && !block.is_null());
+            // SAFETY: just allocated, and not used.
+            unsafe { KEPT.free(block, layout) };
+        }
+        let layout = Layout::from_size_align(KEPT_BYTES + 1, 1).expect("a layout");
+        assert!(KEPT.allocate(layout).is_null());
     }
 }

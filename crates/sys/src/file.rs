@@ -108,15 +108,24 @@ pub enum Unread {
     TooLarge,
 }
 
-/// Reads a regular file of at most `bytes_max` bytes. Open untrusted names with `O_NONBLOCK`,
-/// because opening a FIFO blocks.
-pub fn read_regular(file: OwnedFd, bytes_max: usize) -> Result<Vec<u8>, Unread> {
-    let status = rustix::fs::fstat(&file).map_err(Unread::Stat)?;
+/// The size of a regular file of at most `bytes_max` bytes (fstat(2)).
+pub fn regular_size(file: BorrowedFd<'_>, bytes_max: usize) -> Result<usize, Unread> {
+    let status = rustix::fs::fstat(file).map_err(Unread::Stat)?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
         return Err(Unread::NotRegular);
     }
+    match usize::try_from(status.st_size) {
+        Ok(bytes) if bytes <= bytes_max => Ok(bytes),
+        _ => Err(Unread::TooLarge),
+    }
+}
+
+/// Reads a regular file of at most `bytes_max` bytes. Open untrusted names with `O_NONBLOCK`,
+/// because opening a FIFO blocks.
+pub fn read_regular(file: OwnedFd, bytes_max: usize) -> Result<Vec<u8>, Unread> {
+    let size_bytes = regular_size(file.as_fd(), bytes_max)?;
     let limit = u64::try_from(bytes_max).map_or(u64::MAX, |bytes| bytes.saturating_add(1));
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(size_bytes.saturating_add(1));
     std::fs::File::from(file)
         .take(limit)
         .read_to_end(&mut bytes)

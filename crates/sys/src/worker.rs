@@ -4,22 +4,42 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use spec::parse_permit::ParsePermit;
 
+use super::process::ArgumentArea;
 use super::rlimit::{self, resource};
 use super::{file, process, signal};
 
 /// Capacity of a pipe: a longer part would wait for the child in the middle.
 const SENT_BYTES: usize = 64 << 10;
+/// Of a part that is sent first: a small source must not touch the pages of a large one.
+const SENT_FIRST_BYTES: usize = 4 << 10;
+/// Room for the next part of the answer.
+const RECEIVED_BYTES: usize = 4 << 10;
 /// Time between two questions whether the caller cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// From the first byte of an answer: what has arrived then is the answer.
 const REST_TIME: Duration = Duration::from_secs(10);
+
+/// What children overwrite: see [`hide_arguments`].
+static HIDDEN: OnceLock<ArgumentArea> = OnceLock::new();
+
+/// Children that are started from now on get neither the arguments nor the environment of this process.
+///
+/// # Errors
+/// As [`ArgumentArea::of_this_process`].
+pub fn hide_arguments() -> Result<(), Errno> {
+    let area = ArgumentArea::of_this_process()?;
+    HIDDEN.get_or_init(|| area);
+    Ok(())
+}
 
 /// Limits of the child process.
 #[derive(Debug, Clone, Copy)]
@@ -174,6 +194,9 @@ impl Worker {
         // supervisor has one thread.
         let Some(pid) = unsafe { process::fork() }? else {
             drop(answer);
+            if let Some(area) = HIDDEN.get() {
+                area.overwrite(b"");
+            }
             let mut keep = [&[0, 1, 2, answer_end.as_raw_fd()], keep].concat();
             keep.sort_unstable();
             let confined = limit(&limits, mapped).and_then(|()| confine(&keep));
@@ -284,7 +307,7 @@ impl Parent<'_> {
     /// Sends until the end of the source. Stops early when the child answers or ends.
     fn send(&mut self, sent: Sent<'_>, pipe: OwnedFd) -> Result<(), WorkerError> {
         rustix::io::ioctl_fionbio(&pipe, true).map_err(WorkerError::Host)?;
-        let mut part = vec![0; SENT_BYTES];
+        let mut part = vec![0; SENT_FIRST_BYTES];
         loop {
             if let Some(descriptor) = sent.descriptor
                 && self.wait(Some((descriptor, PollFlags::IN)))?
@@ -298,6 +321,7 @@ impl Parent<'_> {
                 Err(error) => return Err(WorkerError::Source(file::errno_of(&error))),
             };
             let mut rest = part.get(..count).unwrap_or_default();
+            let is_full = rest.len() == part.len();
             while !rest.is_empty() {
                 match rustix::io::write(&pipe, rest) {
                     Ok(count) => rest = rest.get(count..).unwrap_or_default(),
@@ -312,29 +336,32 @@ impl Parent<'_> {
                     Err(errno) => return Err(WorkerError::Host(errno)),
                 }
             }
+            if is_full && part.len() < SENT_BYTES {
+                part = vec![0; SENT_BYTES];
+            }
         }
     }
 
     /// The answer may be cut: [`REST_TIME`].
     fn receive(&mut self, bytes_max: usize) -> Result<Vec<u8>, WorkerError> {
         let mut answer = Vec::new();
-        let mut part = [0; 4096];
         let mut may_be_cut = false;
         loop {
             match self.wait(None) {
                 Err(WorkerError::TimedOut) if may_be_cut => return Ok(answer),
                 waited => waited?,
             };
-            match rustix::io::read(self.answer, &mut part) {
-                Ok(0) if answer.is_empty() => return Err(WorkerError::Exited),
+            let is_first = answer.is_empty();
+            answer.reserve(RECEIVED_BYTES);
+            match rustix::io::read(self.answer, spare_capacity(&mut answer)) {
+                Ok(0) if is_first => return Err(WorkerError::Exited),
                 Ok(0) => return Ok(answer),
-                Ok(count) => {
+                Ok(_) => {
                     let rest_until = Instant::now() + REST_TIME;
-                    if answer.is_empty() && self.until.is_none_or(|until| rest_until < until) {
+                    if is_first && self.until.is_none_or(|until| rest_until < until) {
                         self.until = Some(rest_until);
                         may_be_cut = true;
                     }
-                    answer.extend_from_slice(part.get(..count).unwrap_or_default());
                 }
                 Err(Errno::INTR) => (),
                 Err(errno) => return Err(WorkerError::Host(errno)),

@@ -185,13 +185,13 @@ fn resolve_input(
     let document = match &options.inputs {
         None => None,
         Some(InputsArgument::Text(text)) => Some(parse_json(
-            text.as_bytes(),
+            &mut text.as_bytes(),
             DOCUMENT_MEMORY_MAX,
             wait_limit,
         )?),
         Some(InputsArgument::File(path)) => {
             let text = read_inputs(path, wait_limit)?;
-            Some(parse_json(&text, DOCUMENT_MEMORY_MAX, wait_limit)?)
+            Some(parse_json(&mut &*text, DOCUMENT_MEMORY_MAX, wait_limit)?)
         }
     };
     let outputs = io.outputs.as_ref().map(|schema| Question {

@@ -22,6 +22,7 @@ use sandbox::view::{self as view_plan, ViewStep};
 use spec::host::HostSupport;
 use spec::limits::Limit;
 use spec::request::{Request, Subject, ViewEntry};
+use sys::allocator::keep_from_children;
 
 pub(in crate::run) struct LaunchInputs<'run> {
     pub(in crate::run) request: &'run Request,
@@ -93,7 +94,7 @@ pub(in crate::run) fn launch_plan(
         working_directory: resolved.working_directory.clone(),
         programs: program_candidates(resolved, &parts),
         argv: resolved.argv.clone(),
-        environment: environment::environment(&parts),
+        environment: keep_from_children(|| environment::environment(&parts)),
         null_stdin: false,
         caller_terminal: caller_terminal(request),
     };

@@ -22,6 +22,7 @@ use spec::path::escape;
 use spec::report::{SecretReport, WarningReport};
 use spec::request::Request;
 use spec::secret::{Secret, overwrite};
+use sys::worker::hide_arguments;
 
 /// The secrets of a run before any value is requested.
 pub(in crate::run) struct RequestedSecrets<'run> {
@@ -65,8 +66,24 @@ impl RequestedSecrets<'_> {
         )?)
     }
 
-    /// Gives the body its secrets. Call it directly before the launch, so that a run that is refused
-    /// for another reason reveals nothing.
+    /// Closes the memory of this process, if there are secrets, to all that must not find their values:
+    /// it writes no core dump, no other process of its uid can read it, and processes that are forked
+    /// from now on do not get the caller's arguments and variables.
+    ///
+    /// # Errors
+    /// [`RunError::Host`] with the errno of prctl(2), or of reading /proc/self/stat.
+    pub(in crate::run) fn close_memory(&self) -> Result<(), RunError> {
+        let of_flags = !self.request.secrets.is_empty() || !self.from_flag.is_empty();
+        if !of_flags && !self.needs_provider() {
+            return Ok(());
+        }
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)
+            .map_err(RunError::host("become non-dumpable"))?;
+        hide_arguments().map_err(RunError::host("hide the arguments"))
+    }
+
+    /// Gives the body its secrets. Call it after [`Self::close_memory`], directly before the launch, so
+    /// that a run that is refused for another reason reveals nothing.
     ///
     /// `signals` is the descriptor of the signals that cancel a run.
     ///
@@ -80,12 +97,6 @@ impl RequestedSecrets<'_> {
         masks: &mut Masks,
     ) -> Result<Revealed, RunError> {
         let request = self.request;
-        if self.needs_provider() || !request.secrets.is_empty() {
-            // From here on, this process writes no core dump and no other process of its uid can read
-            // it.
-            set_dumpable_behavior(DumpableBehavior::NotDumpable)
-                .map_err(RunError::host("become non-dumpable"))?;
-        }
         let context = Context {
             environment: &request.caller.environment,
             signals: Some(signals),

@@ -1,6 +1,7 @@
 //! Reads and validates the output document, and checks the required output files.
 
-use std::os::fd::BorrowedFd;
+use std::fs::File;
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -12,7 +13,7 @@ use reader::{Question, Refused, Unparsed, judge, parse_json};
 use spec::io::contract::{DOCUMENT_BYTES_MAX, DOCUMENT_MEMORY_MAX};
 use spec::path::escape;
 use spec::report::{SyncState, SyncedReport};
-use sys::file::{Unread, open_beneath, read_regular};
+use sys::file::{Unread, open_beneath, regular_size};
 
 /// Memory that an output document always gets, besides full streams of the default size.
 const BESIDE_FULL_STREAMS: usize = 12 << 20;
@@ -22,8 +23,8 @@ const REASONS_SHOWN_MAX: usize = 4;
 
 /// The text of an output document.
 pub(super) enum OutputText<'run> {
-    /// The file that the body wrote.
-    File(Vec<u8>),
+    /// The file that the body wrote, and its size.
+    File(File, usize),
     /// The whole stdout, which is a document if it is one JSON value.
     Stdout(&'run [u8]),
 }
@@ -35,11 +36,11 @@ fn invalid(problem: String) -> RunError {
     }
 }
 
-/// Reads the text of the output document. The body's file ids must be assumed.
+/// Opens the text of the output document. The body's file ids must be assumed.
 ///
 /// # Errors
 /// [`RunError::Output`] with `invalid-output` for a file that cannot be read.
-pub(super) fn read_text<'run>(
+pub(super) fn open_text<'run>(
     space: BorrowedFd<'_>,
     stdout: Option<&'run [u8]>,
 ) -> Result<Option<OutputText<'run>>, RunError> {
@@ -49,14 +50,14 @@ pub(super) fn read_text<'run>(
         Err(Errno::NOENT) => return Ok(stdout.map(OutputText::Stdout)),
         Err(errno) => return Err(invalid(format!("cannot be opened: {errno}"))),
     };
-    let text = read_regular(file, DOCUMENT_BYTES_MAX).map_err(|unread| {
+    let size_bytes = regular_size(file.as_fd(), DOCUMENT_BYTES_MAX).map_err(|unread| {
         invalid(match unread {
             Unread::Stat(errno) | Unread::Read(errno) => format!("cannot be read: {errno}"),
             Unread::NotRegular => "is not a regular file".to_owned(),
             Unread::TooLarge => "is larger than 16 MiB".to_owned(),
         })
     })?;
-    Ok(Some(OutputText::File(text)))
+    Ok(Some(OutputText::File(File::from(file), size_bytes)))
 }
 
 /// Parses the output document in a process without rights.
@@ -67,7 +68,7 @@ pub(super) fn read_text<'run>(
 /// # Errors
 /// [`RunError::Output`] with `invalid-output` for a file that is not JSON; [`RunError::Cancelled`].
 pub(super) fn parse_text(
-    text: &OutputText<'_>,
+    text: OutputText<'_>,
     captured_bytes: usize,
     wait_limit: WaitLimit<'_>,
 ) -> Result<Option<Value>, RunError> {
@@ -75,16 +76,16 @@ pub(super) fn parse_text(
         .saturating_sub(captured_bytes)
         .max(BESIDE_FULL_STREAMS);
     match text {
-        OutputText::File(text) => {
-            let memory_max = memory_max.saturating_sub(text.len());
-            match parse_json(text, memory_max, wait_limit) {
+        OutputText::File(mut file, size_bytes) => {
+            let memory_max = memory_max.saturating_sub(size_bytes);
+            match parse_json(&mut file, memory_max, wait_limit) {
                 Ok(value) => Ok(Some(value)),
                 Err(Unparsed::Document(error)) => Err(invalid(format!("cannot be read: {error}"))),
                 Err(other) => Err(other.into()),
             }
         }
-        OutputText::Stdout(text) if may_be_json(text) => {
-            match parse_json(text, memory_max, wait_limit) {
+        OutputText::Stdout(mut text) if may_be_json(text) => {
+            match parse_json(&mut text, memory_max, wait_limit) {
                 Ok(value) => Ok(Some(value)),
                 Err(Unparsed::Document(_)) => Ok(None),
                 Err(other) => Err(other.into()),

@@ -59,12 +59,12 @@ impl Run<'_> {
         let stdout = printed.document.or_else(whole);
         let text = self
             .assume_body_ids(resources)
-            .and_then(|_assumed| document::read_text(launched.space.as_fd(), stdout));
+            .and_then(|_assumed| document::open_text(launched.space.as_fd(), stdout));
         let captured_bytes = printed.document.map_or(0, <[u8]>::len)
             + printed.stdout.captured_bytes().len()
             + printed.stderr.captured_bytes().len();
         let read = text.and_then(|text| match text {
-            Some(text) => document::parse_text(&text, captured_bytes, wait_limit),
+            Some(text) => document::parse_text(text, captured_bytes, wait_limit),
             None => Ok(None),
         });
         match read {

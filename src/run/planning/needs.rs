@@ -282,8 +282,8 @@ fn check_npm(
 }
 
 /// The version field of a package.json.
-fn npm_version(text: &[u8]) -> Result<String, String> {
-    reader::parse_json(text, DOCUMENT_MEMORY_MAX, WaitLimit::default())
+fn npm_version(mut text: &[u8]) -> Result<String, String> {
+    reader::parse_json(&mut text, DOCUMENT_MEMORY_MAX, WaitLimit::default())
         .ok()
         .and_then(|package| package.get("version")?.as_str().map(str::to_owned))
         .ok_or_else(|| "its package.json has no version".to_owned())

@@ -27,6 +27,7 @@ use spec::report::{RunnerReport, WarningReport};
 use spec::request::{BundleArgument, EnvironmentEntry, Grants, Request, Subject, ViewEntry};
 use spec::run_form::RunForm;
 use spec::syscall_policy::SyscallPolicyName;
+use sys::allocator::keep_from_children;
 
 /// A run that is resolved from request, manifest, bundle and host.
 #[derive(Debug)]
@@ -426,7 +427,7 @@ impl ResolvedRun {
             let variable = name.as_bytes();
             let is_named = |entry: &&EnvironmentEntry| entry.0 == variable;
             if let Some(entry) = request.caller.environment.iter().find(is_named) {
-                self.environment.push(entry.clone());
+                self.environment.push(keep_from_children(|| entry.clone()));
             } else if !request.environment.iter().any(|entry| is_named(&entry)) {
                 self.warnings.push(WarningReport::new(
                     "variable_unset",
@@ -434,7 +435,8 @@ impl ResolvedRun {
                 ));
             }
         }
-        self.environment.extend(request.environment.iter().cloned());
+        let set = keep_from_children(|| request.environment.clone());
+        self.environment.extend(set);
     }
 }
 

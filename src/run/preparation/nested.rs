@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::Arc;
 
 use rustix::fs::Mode;
 
@@ -132,7 +133,7 @@ fn request(step: &Step, nested: &Nested<'_>) -> Request {
     let caller = Caller {
         path: Vec::new(),
         working_directory: None,
-        environment: Vec::new(),
+        environment: Arc::default(),
         home: None,
         ..outer.caller.clone()
     };

@@ -191,7 +191,7 @@ impl Cache {
             content: unpacked.content_digest,
         });
         note.push(b'\n');
-        note.extend(listing::write(&unpacked.tree));
+        listing::append(&unpacked.tree, &mut note);
         let label = Label {
             bytes: unpacked.bytes,
             disk_bytes: store::disk_bytes(&unpacked.tree),

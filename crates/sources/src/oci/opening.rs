@@ -76,7 +76,7 @@ impl Terms<'_> {
             insecure: self.insecure || oci.is_insecure(&reference.registry),
             ca_file: oci.ca_file.clone(),
             docker_config: self.caller.docker_config.clone(),
-            environment: self.caller.environment.clone(),
+            environment: Arc::clone(&self.caller.environment),
             observer: Arc::clone(&self.observer),
             ..Connection::default()
         };

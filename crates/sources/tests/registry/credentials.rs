@@ -34,10 +34,11 @@ fn with_helper(service: &Scripted, directory: &Path, script: &str, entry: &str) 
     let path = format!("{}:/usr/bin:/bin", directory.display());
     Connection {
         docker_config: Some(directory.to_owned()),
-        environment: vec![
+        environment: [
             (b"PATH".to_vec(), path.into_bytes()),
             (b"SETTING".to_vec(), b"of the caller".to_vec()),
-        ],
+        ]
+        .into(),
         ..service.connection()
     }
 }

@@ -37,7 +37,7 @@ pub struct Connection {
     pub docker_config: Option<PathBuf>,
     /// Environment of credential helpers: all of the caller's, as with Docker's client. Helpers are
     /// programs of the caller and read their settings there.
-    pub environment: Vec<EnvironmentEntry>,
+    pub environment: Arc<[EnvironmentEntry]>,
     pub timeouts: Timeouts,
     pub observer: Arc<dyn Observer>,
 }
@@ -48,7 +48,7 @@ impl Default for Connection {
             insecure: false,
             ca_file: None,
             docker_config: None,
-            environment: Vec::new(),
+            environment: Arc::default(),
             timeouts: Timeouts::of_large_bodies(),
             observer: Arc::new(NoObserver),
         }

@@ -10,6 +10,24 @@ pub fn status(pid: i32, key: &str) -> Option<String> {
     Some(line.trim_start_matches(':').trim().replace('\t', " "))
 }
 
+/// The children of the runner under a filter, without init, which is in a namespace of processes.
+pub fn confined_children(runner: i32) -> Vec<i32> {
+    let namespaces = |pid| status(pid, "NSpid").map(|pids| pids.split(' ').count());
+    let listed = fs::read_to_string(format!("/proc/{runner}/task/{runner}/children"));
+    let listed = listed.unwrap_or_default();
+    let children = listed.split_whitespace().filter_map(|pid| pid.parse().ok());
+    let is_confined = |child: &i32| {
+        status(*child, "Seccomp").as_deref() == Some("2")
+            && namespaces(*child) == namespaces(runner)
+    };
+    children.filter(is_confined).collect()
+}
+
+/// Whether no process has this pid.
+pub fn is_gone(pid: i32) -> bool {
+    !fs::exists(format!("/proc/{pid}")).expect("looked")
+}
+
 /// The child of `pid` under a filter, as soon as there is one.
 pub fn confined_child(pid: i32) -> i32 {
     let until = Instant::now() + Duration::from_secs(120);

@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::runs::{Capture, Seen, Setting};
 use support::invariants::eventually;
+use support::processes::{confined_children, is_gone, status};
 use support::{Running, is_root};
 
 /// A connection that stays open until the other side ends it, and one after that.
@@ -21,28 +22,6 @@ except OSError as error:
 say('again', dial(address, 9000, patience=2) in ('reset', 'silence', 'closed'))
 ";
 
-/// The line `key` of proc_pid_status(5), without its key.
-fn status(pid: i32, key: &str) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-    Some(line.trim_start_matches(':').trim().replace('\t', " "))
-}
-
-/// The confined children of the runner beside init, which is in a namespace of processes.
-fn confined(running: &Running<'_>) -> Vec<i32> {
-    let pid = running.pid();
-    let namespaces = |pid| status(pid, "NSpid").map(|pids| pids.split(' ').count());
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let children = children.unwrap_or_default();
-    let children = children
-        .split_whitespace()
-        .filter_map(|pid| pid.parse().ok());
-    let is_confined = |child: &i32| {
-        status(*child, "Seccomp").as_deref() == Some("2") && namespaces(*child) == namespaces(pid)
-    };
-    children.filter(is_confined).collect()
-}
-
 /// A body with an open connection, and its resolver and relay.
 fn holding(setting: &Setting, number: u8) -> (Running<'_>, [i32; 2]) {
     let name = setting.name(number);
@@ -51,17 +30,13 @@ fn holding(setting: &Setting, number: u8) -> (Running<'_>, [i32; 2]) {
     let case = setting.case(&["--allow-net", &listed], &script);
     let mut running = case.without("I4").without("I5").without("I8").start();
     running.until_printed(100);
-    let processes = confined(&running);
+    let processes = confined_children(running.pid());
     let processes = processes.try_into().expect("a resolver and a relay");
     (running, processes)
 }
 
 fn kill(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).expect("a pid"), signal).expect("sent");
-}
-
-fn is_gone(pid: i32) -> bool {
-    !fs::exists(format!("/proc/{pid}")).expect("looked")
 }
 
 /// The warnings about the network.

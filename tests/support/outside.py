@@ -148,7 +148,16 @@ def written(name):
     return b"".join(bytes([len(l)]) + l.encode() for l in name.split(".")) + b"\0"
 
 
-def answer_question(message):
+def attack_in(labels):
+    """What the test has put there (`Outside::plant`) for the answer about this name."""
+    for label in labels:
+        if label.startswith("attack-") and os.path.exists(f"{DIRECTORY}/{label}"):
+            with open(f"{DIRECTORY}/{label}", "rb") as file:
+                return file.read()
+    return b""
+
+
+def answer_question(message, bytes_max=65535):
     at, labels = 12, []
     while message[at]:
         labels.append(message[at + 1 : at + 1 + message[at]].decode("latin-1"))
@@ -182,8 +191,10 @@ def answer_question(message):
             if kind == (28 if ":" in address else 1):
                 data = socket.inet_pton(family, address)
                 records.append(owner + struct.pack("!HHIH", kind, 1, 60, len(data)) + data)
-    header = message[:2] + struct.pack("!HHHHH", flags, 1, len(records), 0, 0)
-    return header + question + b"".join(records)
+    after = question + b"".join(records) + attack_in(labels)
+    if 12 + len(after) > bytes_max:
+        flags, records, after = flags | 0x0200, [], question
+    return message[:2] + struct.pack("!HHHHH", flags, 1, len(records), 0, 0) + after
 
 
 def serve_names():
@@ -195,13 +206,39 @@ def serve_names():
     def forever():
         while True:
             message, sender = server.recvfrom(65536)
+            if message.startswith(b"attacker"):
+                log(kind="heard", text=message.decode("latin-1"))
+                continue
             try:
-                answer = answer_question(message)
+                answer = answer_question(message, 1232)
             except (IndexError, struct.error):
                 log(kind="question", name=None, type=None)
                 continue
             if answer is not None:
                 server.sendto(answer, sender)
+
+    start(forever)
+
+
+def serve_names_by_tcp():
+    """Of each connection one question is answered. Whoever asked is then heard to the end."""
+    listener = socket.create_server((PEER_V4, 53))
+
+    def serve_one(stream, to, port):
+        length = stream.exactly(2)
+        question = length and stream.exactly(struct.unpack("!H", length)[0])
+        answer = question and answer_question(question)
+        if answer is None:
+            return
+        stream.connection.sendall(struct.pack("!H", len(answer)) + answer)
+        while stream.more():
+            pass
+        log(kind="heard", text=stream.kept.decode("latin-1"))
+
+    def forever():
+        while True:
+            connection, _ = listener.accept()
+            start(take, connection, PEER_V4, 53, serve_one, "names")
 
     start(forever)
 
@@ -402,6 +439,7 @@ def serve():
     ip("route", "add", "blackhole", "93.184.216.99/32")
     sniff("out0")
     serve_names()
+    serve_names_by_tcp()
     listen(80, answer_requests, "outside")
     listen(443, greet, "outside")
     for port in TALK_PORTS:

@@ -9,7 +9,7 @@ use attacker::Answer;
 use support::{Done, text};
 
 /// Path, mode and contents of everything below `root`.
-fn contents(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+pub(crate) fn contents(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut pending = vec![root.to_owned()];
     while let Some(path) = pending.pop() {
@@ -38,27 +38,10 @@ fn exec(scene: &Scene, bundle: &Path) -> Done {
 #[test]
 fn a_bundle_that_is_in_the_cache_is_found_there_as_it_was() {
     let Some(scene) = Scene::new() else { return };
-    let victim = scene.ground.bundle(&[
-        ("manifest.yaml", "run: [sh, main.sh]\n"),
-        ("main.sh", "echo victim\n"),
-        ("noise", &noise()),
-    ]);
-    let first = exec(&scene, &victim);
-    assert_eq!(first.text(), "victim\n", "{first:#?}");
-    assert_eq!(
-        first.report["bundle"]["cache"]["found"], "miss",
-        "{first:#?}"
-    );
-    let digest = first.report["bundle"]["content_digest"]
-        .as_str()
-        .expect("a digest");
+    let (victim, tree) = keep_victim(&scene);
+    let digest = &exec(&scene, &victim).report["bundle"]["content_digest"];
+    let digest = digest.as_str().expect("a digest");
     let before = contents(&scene.cache);
-    let trees = std::fs::read_dir(scene.cache.join("1/trees")).expect("listed");
-    let tree = trees
-        .map(|tree| tree.expect("a tree").path())
-        .next()
-        .expect("a tree");
-
     let poison = "#!/bin/sh\necho poisoned\n";
     for list in [
         Vec::new(),
@@ -101,6 +84,24 @@ fn a_bundle_that_is_in_the_cache_is_found_there_as_it_was() {
     );
     assert_eq!(again.report["bundle"]["content_digest"], digest);
     scene.assert_untouched();
+}
+
+/// A bundle that is in the cache, and its tree there.
+pub(crate) fn keep_victim(scene: &Scene) -> (PathBuf, PathBuf) {
+    let victim = scene.ground.bundle(&[
+        ("manifest.yaml", "run: [sh, main.sh]\n"),
+        ("main.sh", "echo victim\n"),
+        ("noise", &noise()),
+    ]);
+    let first = exec(scene, &victim);
+    assert_eq!(first.text(), "victim\n", "{first:#?}");
+    assert_eq!(
+        first.report["bundle"]["cache"]["found"], "miss",
+        "{first:#?}"
+    );
+    let trees = std::fs::read_dir(scene.cache.join("1/trees")).expect("listed");
+    let mut trees = trees.map(|tree| tree.expect("a tree").path());
+    (victim, trees.next().expect("a tree"))
 }
 
 /// Text that gzip cannot make small: small bundles are not kept.

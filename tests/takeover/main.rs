@@ -4,8 +4,15 @@
 #![expect(clippy::expect_used, reason = "test code: a failure is a panic")]
 
 mod answers;
+#[path = "../sources/artifact.rs"]
+#[expect(dead_code, reason = "the sources of runs need more of it")]
+mod artifact;
 mod cache;
+mod fetcher;
+mod network;
 mod reach;
+mod relay;
+mod resolver;
 
 use std::fs::Permissions;
 use std::net::TcpListener;
@@ -75,10 +82,11 @@ impl Scene {
                     self.cache.clone(),
                     std::env::temp_dir(),
                 ],
-                port: Some(self.listener.local_addr().expect("bound").port()),
+                address: Some(self.listener.local_addr().expect("bound")),
             },
             leave: Vec::new(),
             answer,
+            stays: false,
         }
     }
 
@@ -222,6 +230,10 @@ fn listed(name: &str, bytes: u64) -> Vec<u8> {
         name.as_bytes(),
     ]
     .concat()
+}
+
+fn text_of(value: &serde_json::Value) -> String {
+    value.as_str().expect("text").to_owned()
 }
 
 /// A gzip file whose data is not compressed, so that an attack in the tar is found in it.

@@ -91,6 +91,8 @@ impl Role<'_> {
     /// # Errors
     /// The errno of the failed call.
     pub fn enter(&self, keep: &[RawFd]) -> Result<ParsePermit, Errno> {
+        #[cfg(feature = "planted-bugs")]
+        planted::remember_supervisor();
         match self {
             Self::Unpacker { directory, ids } => self.fill(*directory, *ids)?,
             Self::LayerUnpacker(directory) => self.fill(*directory, None)?,
@@ -260,7 +262,10 @@ mod tests {
             answer_bytes: 1 << 20,
         };
         let work = Work {
-            confine,
+            confine: &|keep| {
+                attacker::remember_supervisor();
+                confine(keep)
+            },
             run: &|_permit, _source, _answer| attempt().join("\n").into_bytes(),
         };
         let sent = Sent {
@@ -294,7 +299,7 @@ mod tests {
             Surroundings {
                 files: vec![self.directory.path().join("canary")],
                 directories: vec![self.directory.path().join("tree")],
-                port: Some(self.listener.local_addr().expect("bound").port()),
+                address: Some(self.listener.local_addr().expect("bound")),
             }
         }
     }
@@ -453,9 +458,10 @@ mod tests {
             done
         };
         let done = taken_over_with(Role::Relay, &kept, &attempt);
-        // The socket was reset: reading it is the end of its stream.
-        // Its filter does not let it look at what is open.
-        assert_eq!(done, ["has ", "sendmsg", "recvmsg", "read it", "accept"]);
+        // The socket was reset: reading it is the end of its stream. The others are the standard streams and
+        // the two pipes of this test.
+        let has = "has 2 sockets and 5 others";
+        assert_eq!(done, [has, "sendmsg", "recvmsg", "read it", "accept"]);
         assert!(outside.directory.path().join("canary").exists());
         drop(waiting);
     }
@@ -490,7 +496,7 @@ mod tests {
         assert_eq!(
             done,
             [
-                "has ",
+                "has 5 others",
                 "socket inet",
                 "sendmsg",
                 "recvmsg",
@@ -528,7 +534,7 @@ mod tests {
         };
         assert_eq!(
             taken_over(Role::Fetcher, &attempt),
-            ["has ", "connect", "socket inet"]
+            ["has 5 others", "connect", "socket inet"]
         );
         assert!(outside.directory.path().join("canary").exists());
     }

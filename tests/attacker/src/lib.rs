@@ -16,7 +16,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde::{Deserialize, Serialize};
 
-pub use attempts::{Surroundings, attempts};
+pub use attempts::{Surroundings, attempts, remember_supervisor};
 
 /// Begins an attack in the bytes of a parser. `scripts/check-release` looks for it in the program.
 const MARKER: &str = "PLANTED-BUG/";
@@ -31,6 +31,8 @@ pub struct Attack {
     /// Executable files that it leaves in its working directory: name, contents.
     pub leave: Vec<(String, String)>,
     pub answer: Answer,
+    /// Does not end after its answer.
+    pub stays: bool,
 }
 
 /// What it answers to its supervisor.
@@ -83,6 +85,9 @@ impl Attack {
             answer = [&length(&answer)[..], &answer, &length(&list), &list].concat();
         }
         while calls::answer(&answer) && self.answer.is_endless {}
+        if self.stays {
+            calls::stay();
+        }
         calls::exit()
     }
 }

@@ -123,6 +123,13 @@ impl Outside {
         command
     }
 
+    /// Puts bytes after what the name server answers about each name with a new label, which this returns.
+    pub fn plant(&self, bytes: &[u8]) -> String {
+        let label = format!("attack-{}", random());
+        std::fs::write(self.directory.path().join(&label), bytes).expect("written");
+        label
+    }
+
     /// Everything that was recorded so far.
     pub fn log(&self) -> Log {
         let mark = format!("mark-{}", random());

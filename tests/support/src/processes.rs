@@ -23,6 +23,11 @@ pub fn confined_children(runner: i32) -> Vec<i32> {
     children.filter(is_confined).collect()
 }
 
+/// Whether no process has this pid.
+pub fn is_gone(pid: i32) -> bool {
+    !fs::exists(format!("/proc/{pid}")).expect("looked")
+}
+
 /// The child of `pid` under a filter, as soon as there is one.
 pub fn confined_child(pid: i32) -> i32 {
     let until = Instant::now() + Duration::from_secs(120);

@@ -89,6 +89,8 @@ impl Connection {
 impl Shared {
     /// The answer to a message; `None` if there is no answer.
     fn answer_dns(&mut self, message: &[u8], now: Instant) -> Option<Vec<u8>> {
+        #[cfg(feature = "planted-bugs")]
+        confinement::planted::trigger("relay", message);
         match dns::parse(&self.permit, message) {
             Ok(query) => {
                 let answer = self.decide_answer(&query, now);

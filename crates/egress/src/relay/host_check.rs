@@ -40,6 +40,8 @@ pub(super) fn check_first_bytes(
     let (Host::Name(name), HTTP_PORT | HTTPS_PORT) = (host, port) else {
         return HostCheck::Passed;
     };
+    #[cfg(feature = "planted-bugs")]
+    confinement::planted::trigger("relay", received);
     let (check, otherwise) = if port == HTTPS_PORT {
         (
             check_hello(permit, received, name, refuse_ech),

@@ -43,6 +43,8 @@ impl Connection {
         let Ok(read) = self.read_more(HEAD_BYTES_MAX) else {
             return Next::Closed;
         };
+        #[cfg(feature = "planted-bugs")]
+        confinement::planted::trigger("relay", &self.received);
         loop {
             match proxy::parse(&shared.permit, &self.received, is_greeted) {
                 ClientInput::Incomplete if read != Read::Blocked || self.is_late(now) => {

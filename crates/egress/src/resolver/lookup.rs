@@ -305,6 +305,8 @@ impl Lookup {
     }
 
     fn take(&mut self, permit: &ParsePermit, message: &[u8], now: Instant) -> ServerResult {
+        #[cfg(feature = "planted-bugs")]
+        confinement::planted::trigger("resolver", message);
         for ((family, id), answer) in FAMILIES.into_iter().zip(self.ids).zip(&mut self.answers) {
             match answer::parse(permit, message, id, &self.name, family) {
                 Ok(Answer::Addresses(addresses)) => {

@@ -157,6 +157,8 @@ impl Transport for TcpTransport {
             match (&self.stream).read(self.buffers.input_append_buf()) {
                 Ok(count) => {
                     self.buffers.input_appended(count);
+                    #[cfg(feature = "planted-bugs")]
+                    confinement::planted::trigger("fetcher", self.buffers.input());
                     return Ok(count > 0);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),

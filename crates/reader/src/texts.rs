@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use spec::parse_permit::ParsePermit;
 
 use crate::WaitLimit;
 use crate::worker::{MALFORMED, TextWorker};
@@ -21,7 +22,7 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Why there is no answer, as the end of a sentence.
 pub fn parse_with<T: Serialize + DeserializeOwned>(
     text: &[u8],
-    parse: &dyn Fn(&[u8]) -> T,
+    parse: &dyn Fn(&ParsePermit, &[u8]) -> T,
 ) -> Result<T, String> {
     let of_copies = MEMORY_PER_BYTE.saturating_mul(text.len() as u64);
     let worker = TextWorker {
@@ -29,10 +30,10 @@ pub fn parse_with<T: Serialize + DeserializeOwned>(
         memory_bytes: MEMORY_BYTES.saturating_add(of_copies),
         answer_bytes: ANSWER_BYTES_MAX,
         prepare: &|| Ok(()),
-        run: &|| {
+        run: &|permit| {
             #[cfg(feature = "planted-bugs")]
             confinement::planted::trigger("texts", text);
-            serde_json::to_vec(&parse(text)).unwrap_or_default()
+            serde_json::to_vec(&parse(permit, text)).unwrap_or_default()
         },
     };
     let answer = worker
@@ -47,21 +48,22 @@ mod tests {
 
     #[test]
     fn the_answer_is_that_of_the_parser() {
-        let lines = |text: &[u8]| -> Vec<String> {
+        let permit = ParsePermit::for_trusted_text();
+        let lines = |_: &ParsePermit, text: &[u8]| -> Vec<String> {
             let text = String::from_utf8_lossy(text);
             text.lines().map(str::to_owned).collect()
         };
         for text in [&b""[..], b"\n", b"a\nb\xff\n\x1b\"\\"] {
-            assert_eq!(parse_with(text, &lines), Ok(lines(text)));
+            assert_eq!(parse_with(text, &lines), Ok(lines(&permit, text)));
         }
-        let bytes = |text: &[u8]| Some(text.to_vec());
-        assert_eq!(parse_with(b"a\xff", &bytes), Ok(bytes(b"a\xff")));
+        let bytes = |_: &ParsePermit, text: &[u8]| Some(text.to_vec());
+        assert_eq!(parse_with(b"a\xff", &bytes), Ok(bytes(&permit, b"a\xff")));
     }
 
     /// A-61.
     #[test]
     fn a_parser_with_a_bug_ends_nobody_else() {
-        let allocate = |_: &[u8]| {
+        let allocate = |_: &ParsePermit, _: &[u8]| {
             let mut texts = Vec::new();
             loop {
                 texts.push("x".repeat(1 << 20));
@@ -70,12 +72,12 @@ mod tests {
                 }
             }
         };
-        let long = |_: &[u8]| "x".repeat(ANSWER_BYTES_MAX);
+        let long = |_: &ParsePermit, _: &[u8]| "x".repeat(ANSWER_BYTES_MAX);
         for answer in [
-            parse_with(b"", &|_| deep(0)).map(drop),
+            parse_with(b"", &|_, _| deep(0)).map(drop),
             parse_with(b"", &allocate).map(drop),
             parse_with(b"", &long).map(drop),
-            parse_with(b"", &|_| -> bool { panic!("a bug") }).map(drop),
+            parse_with(b"", &|_, _| -> bool { panic!("a bug") }).map(drop),
         ] {
             let problem = answer.expect_err("no answer");
             assert!(problem.contains("ended without an answer"), "{problem}");
@@ -92,7 +94,7 @@ mod tests {
     /// A-61.
     #[test]
     fn the_parser_opens_no_file() {
-        let open = |_: &[u8]| {
+        let open = |_: &ParsePermit, _: &[u8]| {
             let opened = std::fs::File::open("/etc/passwd").map(drop);
             format!("{:?}", opened.map_err(|error| error.kind()))
         };
@@ -114,7 +116,7 @@ mod tests {
                 String::deserialize(deserializer).map(|_text| Self)
             }
         }
-        let answer = parse_with(b"", &|_| Forged).map(drop);
+        let answer = parse_with(b"", &|_, _| Forged).map(drop);
         assert_eq!(answer, Err(MALFORMED.to_owned()));
     }
 }

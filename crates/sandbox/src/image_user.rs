@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::view::{HOME, INSIDE_ID};
 use spec::oci::image_config::UserWords;
+use spec::parse_permit::ParsePermit;
 use spec::path::escape;
 
 /// Limit of an error's text. Names are those of the image's config.
@@ -59,6 +60,7 @@ impl ImageUser {
     /// Resolves `words` with the image's `etc/passwd` and `etc/group`. A numeric user without entry
     /// has the group of the same number; in docker it has group 0.
     pub fn find(
+        _permit: &ParsePermit,
         words: Option<&UserWords>,
         passwd: &[u8],
         group: &[u8],
@@ -241,6 +243,8 @@ fn decimal(field: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
+    const PERMIT: ParsePermit = ParsePermit::for_trusted_text();
+
     const PASSWD: &[u8] = b"root:x:0:0:root:/root:/bin/sh\n\
         broken\n\
         app:x:12:34::/srv/app:/bin/sh\n\
@@ -254,7 +258,7 @@ mod tests {
             user: user.to_owned(),
             group: group.map(str::to_owned),
         };
-        ImageUser::find(Some(&words), PASSWD, GROUP).map(|user| {
+        ImageUser::find(&PERMIT, Some(&words), PASSWD, GROUP).map(|user| {
             let home = String::from_utf8(user.home).expect("text");
             (user.uid, user.gid, home)
         })
@@ -277,7 +281,7 @@ mod tests {
             let (uid, gid, home) = expected;
             assert_eq!(find(user, group), Ok((uid, gid, home.to_owned())), "{user}");
         }
-        let plain = ImageUser::find(None, PASSWD, GROUP).expect("found");
+        let plain = ImageUser::find(&PERMIT, None, PASSWD, GROUP).expect("found");
         assert!(plain.is_plain() && plain.home == HOME.as_bytes());
     }
 
@@ -298,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_line_is_added_only_where_the_id_has_none() {
-        let plain = |passwd| ImageUser::find(None, passwd, b"").expect("found");
+        let plain = |passwd| ImageUser::find(&PERMIT, None, passwd, b"").expect("found");
         let passwd = plain(PASSWD).passwd(PASSWD);
         assert!(passwd.starts_with(PASSWD));
         assert!(passwd.ends_with(b":::\nrunner:x:1000:1000:runner:/home/runner:/bin/sh\n"));
@@ -308,7 +312,7 @@ mod tests {
             user: "root".to_owned(),
             group: None,
         };
-        let root = ImageUser::find(Some(&words), PASSWD, GROUP).expect("known");
+        let root = ImageUser::find(&PERMIT, Some(&words), PASSWD, GROUP).expect("known");
         assert_eq!(root.group(GROUP), GROUP);
     }
 
@@ -316,7 +320,7 @@ mod tests {
     fn an_added_line_has_a_name_that_the_image_does_not_use() {
         let passwd = b"runner:x:1001:1001::/:/bin/sh\n";
         let group = b"runner:x:1001:\n";
-        let user = ImageUser::find(None, passwd, group).expect("found");
+        let user = ImageUser::find(&PERMIT, None, passwd, group).expect("found");
         let passwd = user.passwd(passwd);
         assert!(passwd.ends_with(b"\nbody:x:1000:1000:runner:/home/runner:/bin/sh\n"));
         assert_eq!(user.group(group), b"runner:x:1001:\nbody:x:1000:\n");

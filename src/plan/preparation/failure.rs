@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::plan::preparation::Kind;
+use spec::parse_permit::ParsePermit;
 use spec::path::escape;
 
 /// Lines of a log that are shown.
@@ -33,7 +34,7 @@ impl Failure {
 
 /// Reads the log of a failed client. The log is untrusted.
 #[must_use]
-pub fn explain(kind: Kind, log: &[u8]) -> Failure {
+pub fn explain(_permit: &ParsePermit, kind: Kind, log: &[u8]) -> Failure {
     let text = String::from_utf8_lossy(log);
     let package = text.lines().find_map(|line| {
         let name = match kind {
@@ -98,6 +99,8 @@ fn without_dot(name: &str) -> &str {
 mod tests {
     use super::*;
 
+    const PERMIT: ParsePermit = ParsePermit::for_trusted_text();
+
     #[test]
     fn the_package_that_is_missing_is_named() {
         for (kind, line, package) in [
@@ -142,7 +145,7 @@ mod tests {
             ),
         ] {
             let log = format!("first\n{line}\nlast\n");
-            let found = explain(kind, log.as_bytes());
+            let found = explain(&PERMIT, kind, log.as_bytes());
             assert_eq!(found.package.as_deref(), package, "{line}");
             assert_eq!(found.tail, ["first", line.trim_end(), "last"]);
         }
@@ -152,14 +155,14 @@ mod tests {
     fn only_the_end_of_a_log_is_shown_and_nothing_in_it_is_obeyed() {
         let mut log = b"begin\n".repeat(10_000);
         log.extend(b"\x1b[31mred\xff\r\n\n\n");
-        let found = explain(Kind::Npm, &log);
+        let found = explain(&PERMIT, Kind::Npm, &log);
         assert_eq!(found.tail.len(), LINES_MAX);
         let last = found.tail.last().expect("a line");
         assert!(last.starts_with("\\x1b[31mred"), "{last}");
         let one_line = vec![b'x'; 1 << 20];
-        assert_eq!(explain(Kind::Pip, &one_line).tail.len(), 0);
+        assert_eq!(explain(&PERMIT, Kind::Pip, &one_line).tail.len(), 0);
         let name = "n".repeat(NAME_BYTES_MAX + 1);
         let log = format!("E: Unable to locate package {name}");
-        assert_eq!(explain(Kind::Native, log.as_bytes()).package, None);
+        assert_eq!(explain(&PERMIT, Kind::Native, log.as_bytes()).package, None);
     }
 }

@@ -1,6 +1,7 @@
 //! Finds the lists that a list of Python requirements includes with `-r` and `-c`. They become inputs
 //! of the preparation run and part of the key of its layer.
 
+use spec::parse_permit::ParsePermit;
 use spec::path::{RelPath, escape};
 
 /// The options that name another list (pip's requirements file format).
@@ -18,7 +19,7 @@ pub enum RequirementsError {
 }
 
 /// The names of the lists that a list with content `text` includes. All other lines are left to pip.
-pub(crate) fn included_names(text: &[u8]) -> Vec<String> {
+pub(crate) fn included_names(_permit: &ParsePermit, text: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(text)
         .replace("\\\r\n", "")
         .replace("\\\n", "");
@@ -75,7 +76,7 @@ mod tests {
 
     fn lists(path: &str, text: &str) -> Result<Vec<String>, RequirementsError> {
         let path = RelPath::parse(path.as_bytes()).expect("a path");
-        let names = included_names(text.as_bytes());
+        let names = included_names(&ParsePermit::for_trusted_text(), text.as_bytes());
         let paths = names.iter().map(|name| resolve_included(&path, name));
         paths.map(|path| Ok(path?.to_string())).collect()
     }

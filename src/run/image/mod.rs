@@ -19,6 +19,7 @@ use spec::host_policy::HostPolicy;
 use spec::image::SelectedTemplate;
 use spec::image_report::{ImageFound, ImageReport, ImageUserReport, RootKind};
 use spec::oci::reference::Place;
+use spec::parse_permit::ParsePermit;
 use spec::path::escape;
 use spec::report::{WarningReport, with_causes};
 use spec::request::Request;
@@ -189,7 +190,9 @@ impl OpenedImage {
         };
         let (passwd, group) = (names(b"etc/passwd")?, names(b"etc/group")?);
         let words = image.config.user.as_ref();
-        let found = reader::parse_with(&passwd, &|passwd| ImageUser::find(words, passwd, &group));
+        let find =
+            |permit: &ParsePermit, passwd: &[u8]| ImageUser::find(permit, words, passwd, &group);
+        let found = reader::parse_with(&passwd, &find);
         let malformed = "the answer of their reader is malformed".to_owned();
         let user = match found {
             Ok(found) if ImageUser::is_possible(&found) => Ok(found?),
@@ -249,7 +252,10 @@ impl OpenedImage {
     pub(super) fn packages(&self) -> Result<Vec<String>, RunError> {
         let status = self.image.read_file(PACKAGES, PACKAGES_BYTES_MAX);
         let status = status.map_err(|error| self.unreadable(&error))?;
-        reader::parse_with(&status.unwrap_or_default(), &|text| installed(text)).map_err(|reason| {
+        reader::parse_with(&status.unwrap_or_default(), &|_permit, text| {
+            installed(text)
+        })
+        .map_err(|reason| {
             let shown = self.image.digest.to_string();
             let problem = format!("{}: {reason}", escape(PACKAGES));
             refused("image_unreadable", &shown, problem)

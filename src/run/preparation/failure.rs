@@ -67,7 +67,7 @@ pub(super) fn check(
         report.stderr.captured_bytes(),
     ]
     .concat();
-    let read = reader::parse_with(&log, &|log| explain(step.kind, log));
+    let read = reader::parse_with(&log, &|permit, log| explain(permit, step.kind, log));
     // Without an answer, the failure is reported without the log.
     let read = read.ok().filter(Failure::is_plain).unwrap_or_default();
     let (problem, hint) = match reached_limit(report, &log, policy) {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags};
 
+use spec::parse_permit::ParsePermit;
 use sys::file::read_regular;
 
 /// Maximum size of a file; a larger one is ignored.
@@ -16,6 +17,6 @@ pub(super) fn find_in(path: &Path, find: &dyn Fn(&str) -> Option<String>) -> Opt
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::openat(CWD, path, flags, Mode::empty()).ok()?;
     let text = read_regular(file, FILE_BYTES_MAX).ok()?;
-    let find = |text: &[u8]| std::str::from_utf8(text).ok().and_then(find);
+    let find = |_: &ParsePermit, text: &[u8]| std::str::from_utf8(text).ok().and_then(find);
     reader::parse_with(&text, &find).ok()?
 }

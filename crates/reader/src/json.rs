@@ -11,7 +11,6 @@ use serde_json::{Map, Number, Value};
 use spec::io::contract::{
     DOCUMENT_BYTES_MAX, DOCUMENT_DEPTH_MAX, DOCUMENT_MEMORY_MAX, ReadDocumentError, read_document,
 };
-use spec::parse_permit::ParsePermit;
 
 use crate::WaitLimit;
 use crate::message::{is_plain, put_part, split_part};
@@ -209,6 +208,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
+    use spec::parse_permit::ParsePermit;
 
     const PERMIT: ParsePermit = ParsePermit::for_trusted_text();
 

@@ -252,8 +252,8 @@ impl OpenedImage {
     pub(super) fn packages(&self) -> Result<Vec<String>, RunError> {
         let status = self.image.read_file(PACKAGES, PACKAGES_BYTES_MAX);
         let status = status.map_err(|error| self.unreadable(&error))?;
-        reader::parse_with(&status.unwrap_or_default(), &|permit, text| {
-            installed(permit, text)
+        reader::parse_with(&status.unwrap_or_default(), &|_permit, text| {
+            installed(text)
         })
         .map_err(|reason| {
             let shown = self.image.digest.to_string();

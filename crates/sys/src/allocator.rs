@@ -188,6 +188,7 @@ unsafe impl GlobalAlloc for ExitWithoutMemory {
 mod tests {
     use super::*;
     use crate::worker::{Sent, Work, WorkerError, WorkerLimits, run_in_child};
+    use spec::parse_permit::ParsePermit;
 
     #[global_allocator]
     static ALLOCATOR: ExitWithoutMemory = ExitWithoutMemory;
@@ -201,8 +202,8 @@ mod tests {
             answer_bytes: 1 << 20,
         };
         let work = Work {
-            confine: &|_keep| Ok(()),
-            run: &|_source, _answer| bytes.to_vec(),
+            confine: &|_keep| Ok(ParsePermit::for_trusted_text()),
+            run: &|_permit, _source, _answer| bytes.to_vec(),
         };
         let sent = Sent {
             source: &mut std::io::empty(),

@@ -30,6 +30,8 @@ checks! {
     check_dns_query => dns_query,
     /// What the process says that parses documents.
     check_document_answer => document_answer,
+    /// What the process says that speaks HTTP.
+    check_fetcher_answer => fetcher_answer,
     /// A gzip file.
     check_gzip => gzip,
     /// An egress list, and the names that a body asks for.
@@ -42,6 +44,8 @@ checks! {
     check_image_reference => image_reference,
     /// A layer of an image.
     check_layer => layer,
+    /// What the process says that unpacks layers.
+    check_layer_answer => layer_answer,
     /// A lock file.
     check_lock_file => lock_file,
     /// A manifest.
@@ -50,10 +54,18 @@ checks! {
     check_observed => observed,
     /// Paths, and how they are joined.
     check_path => path,
+    /// What the relay says at its end.
+    check_relay_outcome => relay_outcome,
+    /// What the relay asks the supervisor for.
+    check_relay_request => relay_request,
+    /// What the process says that queries name servers.
+    check_resolver_answer => resolver_answer,
     /// What is to be run.
     check_run_form => run_form,
     /// What the process says that validates by schemas.
     check_schema_answer => schema_answer,
+    /// What the processes say that unpack snapshots and archives of repositories.
+    check_snapshot_answer => snapshot_answer,
     /// What a client of the compatibility proxy says.
     check_socks => socks,
     /// Paths with tokens, sizes, durations.

@@ -40,22 +40,28 @@ fn check_all(folder: &str, check: impl Fn(&[u8])) {
 pub(crate) type Check = fn(&[u8]);
 
 /// The folders of the corpus without a test below, and their properties.
-pub(crate) const MADE: [(&str, Check); 16] = [
+pub(crate) const MADE: [(&str, Check); 22] = [
     ("archive", properties::archive::check),
     ("archive_answer", properties::archive_answer::check),
     ("child_status", properties::child_status::check),
     ("deb", properties::deb::check),
     ("document_answer", properties::document_answer::check),
+    ("fetcher_answer", properties::fetcher_answer::check),
     ("gzip", properties::gzip::check),
     ("host_name", properties::host_name::check),
     ("image_documents", properties::image_documents::check),
     ("image_reference", properties::image_reference::check),
     ("layer", properties::layer::check),
+    ("layer_answer", properties::layer_answer::check),
     ("lock_file", properties::lock_file::check),
     ("manifest", properties::manifest::check),
     ("path", properties::path::check),
+    ("relay_outcome", properties::relay_outcome::check),
+    ("relay_request", properties::relay_request::check),
+    ("resolver_answer", properties::resolver_answer::check),
     ("run_form", properties::run_form::check),
     ("schema_answer", properties::schema_answer::check),
+    ("snapshot_answer", properties::snapshot_answer::check),
     ("tokens", properties::tokens::check),
 ];
 
@@ -66,6 +72,96 @@ fn every_generated_archive_document_and_text_has_its_property() {
         .flat_map(|(folder, check)| broken(folder, check))
         .collect();
     assert_eq!(broken, [""; 0]);
+}
+
+/// Messages that a process sends which is not taken over: without them fuzzing would begin with nothing.
+#[test]
+fn what_honest_processes_send_is_accepted() {
+    type Accepts = fn(&[u8]) -> bool;
+    let folders: [(&str, Accepts, &[&str]); 7] = [
+        (
+            "archive_answer",
+            properties::archive_answer::accepts,
+            &["empty", "files", "link", "warned"],
+        ),
+        (
+            "fetcher_answer",
+            properties::fetcher_answer::accepts,
+            &[
+                "io",
+                "large-head",
+                "last-part",
+                "latin",
+                "no-tls",
+                "not-found",
+                "ok",
+                "other",
+                "part",
+                "redirect",
+                "timed-out",
+                "tls",
+                "twice",
+            ],
+        ),
+        (
+            "layer_answer",
+            properties::layer_answer::accepts,
+            &["empty", "hides-all", "hiding", "mode", "view"],
+        ),
+        (
+            "relay_outcome",
+            properties::relay_outcome::accepts,
+            &[
+                "denials",
+                "empty",
+                "escaped",
+                "hosts",
+                "largest",
+                "unreachable",
+            ],
+        ),
+        (
+            "relay_request",
+            properties::relay_request::accepts,
+            &[
+                "as-a-list",
+                "dial-private",
+                "dial-same-id",
+                "dial-two",
+                "drained",
+                "inside",
+                "inside-ended",
+                "other-allowed-port",
+                "wildcard",
+            ],
+        ),
+        (
+            "resolver_answer",
+            properties::resolver_answer::accepts,
+            &[
+                "as-a-list",
+                "both",
+                "largest",
+                "mapped",
+                "most",
+                "no-server",
+                "none",
+                "one",
+            ],
+        ),
+        (
+            "snapshot_answer",
+            properties::snapshot_answer::accepts,
+            &["files", "hosted", "hosted-instead", "hosted-link"],
+        ),
+    ];
+    for (folder, accepts, expected) in folders {
+        let accepted = corpus(folder)
+            .into_iter()
+            .filter(|(_, bytes)| accepts(bytes));
+        let accepted: Vec<String> = accepted.map(|(name, _)| name).collect();
+        assert_eq!(accepted, expected, "{folder}");
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
+use crate::resolver::ADDRESSES_MAX;
 use crate::socket::{LEVEL, Watch};
 use spec::egress_report::UnreachableCause;
 use spec::host_name::HostName;
@@ -77,6 +78,13 @@ pub(crate) struct Resolved {
     pub(crate) id: u64,
     /// The first is dialled first. `None`: no server answered.
     pub(crate) addresses: Option<Vec<IpAddr>>,
+}
+
+impl Resolved {
+    /// Whether a resolver sends as many addresses.
+    pub(crate) fn is_genuine(&self) -> bool {
+        self.addresses.as_ref().map_or(0, Vec::len) <= ADDRESSES_MAX
+    }
 }
 
 /// The next message, if there is one.
@@ -177,13 +185,21 @@ impl Link {
         });
         match bytes.get(..length) {
             Some([]) => Received::End,
-            Some(message) if length <= MESSAGE_BYTES_MAX => match serde_json::from_slice(message) {
-                Ok(message) => Received::Message(message, descriptor),
-                Err(_) => Received::Malformed,
+            Some(message) => match parse(message) {
+                Some(message) => Received::Message(message, descriptor),
+                None => Received::Malformed,
             },
-            _ => Received::Malformed,
+            None => Received::Malformed,
         }
     }
+}
+
+/// Parses a message, which may be forged.
+pub(crate) fn parse<T: DeserializeOwned>(message: &[u8]) -> Option<T> {
+    if message.len() > MESSAGE_BYTES_MAX {
+        return None;
+    }
+    serde_json::from_slice(message).ok()
 }
 
 fn send(socket: &OwnedFd, bytes: &[u8], descriptor: Option<&OwnedFd>) -> Result<(), Errno> {

@@ -61,11 +61,8 @@ impl Outcome {
 
     /// Reads a message that may be forged. `published` are the ports of the run. `None`: no relay with
     /// `allowed` writes it.
-    pub(crate) fn read(
-        bytes: &[u8],
-        allowed: &Allowlist,
-        published: &[PublishedReport],
-    ) -> Option<Self> {
+    #[must_use]
+    pub fn read(bytes: &[u8], allowed: &Allowlist, published: &[PublishedReport]) -> Option<Self> {
         let message: Message = serde_json::from_slice(bytes).ok()?;
         let is_plain = |text: &str| {
             text.len() <= TEXT_BYTES_MAX && text.bytes().all(|byte| matches!(byte, b' '..=b'~'))

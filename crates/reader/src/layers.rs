@@ -90,7 +90,7 @@ pub fn unpack_layer(
         write(&layer)
     };
     let answer = fill(feed, Role::LayerUnpacker(into), worker_limits, &run)?;
-    let layer = read(&answer.bytes, limits, view_bytes_max)?;
+    let layer = read_layer_answer(&answer.bytes, limits, view_bytes_max)?;
     Ok((layer, answer.archive_digest()?))
 }
 
@@ -139,11 +139,15 @@ fn write_hiding(hiding: &Hiding) -> Vec<u8> {
     bytes
 }
 
-/// Parses an answer.
+/// Parses the message of a process that unpacked a layer.
 ///
 /// # Errors
-/// The reader's problem; an answer that it cannot have written.
-fn read(bytes: &[u8], limits: &UnpackLimits, view_bytes_max: u64) -> Result<Layer, Problem> {
+/// The reader's problem; a message that it cannot have written.
+pub fn read_layer_answer(
+    bytes: &[u8],
+    limits: &UnpackLimits,
+    view_bytes_max: u64,
+) -> Result<Layer, Problem> {
     let (length, rest) = bytes.split_first_chunk::<4>().ok_or_else(malformed)?;
     let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_range| malformed())?;
     let (header, rest) = rest.split_at_checked(length).ok_or_else(malformed)?;
@@ -240,7 +244,8 @@ mod tests {
     #[test]
     fn what_the_reader_writes_is_read_back() {
         let limits = UnpackLimits::default();
-        let found = read(&write(&Ok(unpacked())), &limits, VIEW_BYTES_MAX).expect("read");
+        let found =
+            read_layer_answer(&write(&Ok(unpacked())), &limits, VIEW_BYTES_MAX).expect("read");
         let expected = unpacked();
         assert_eq!(found.diff_id, expected.diff_id);
         assert_eq!(found.view, expected.view);
@@ -252,7 +257,8 @@ mod tests {
             name: "a".to_owned(),
             limit: 2,
         };
-        let told = read(&write(&Err(error())), &limits, VIEW_BYTES_MAX).expect_err("a problem");
+        let told = read_layer_answer(&write(&Err(error())), &limits, VIEW_BYTES_MAX)
+            .expect_err("a problem");
         assert_eq!(told, Problem::of(&error()));
     }
 
@@ -279,7 +285,7 @@ mod tests {
             let rest: Vec<u8> = empty.iter().copied().chain(paths).collect();
             with_header(&good, &rest)
         };
-        read(&hides(&[(b'o', b"a"), (b'w', b"b/c")]), &limits, 100).expect("a layer");
+        read_layer_answer(&hides(&[(b'o', b"a"), (b'w', b"b/c")]), &limits, 100).expect("a layer");
         let deep = "a/".repeat(SEGMENTS_MAX) + "a";
         let problem = |message: &str| {
             format!(
@@ -287,7 +293,7 @@ mod tests {
             )
         };
         assert_eq!(
-            read(&with_header(&problem("said"), b""), &limits, 100)
+            read_layer_answer(&with_header(&problem("said"), b""), &limits, 100)
                 .expect_err("said")
                 .message,
             "said"
@@ -315,7 +321,7 @@ mod tests {
             hides(&[(b'o', deep.as_bytes())]),
             hides(&[(b'o', b"a"), (b'w', b"b"), (b'w', b"c")]),
         ] {
-            let found = read(&bad, &limits, 100).expect_err("malformed");
+            let found = read_layer_answer(&bad, &limits, 100).expect_err("malformed");
             assert_eq!(found.code, "archive_unreadable", "{bad:?}");
         }
     }
@@ -326,9 +332,9 @@ mod tests {
             let mut bytes = write(&Ok(unpacked()));
             let index = cut.index(bytes.len());
             bytes[index] = byte;
-            let _read = read(&bytes, &UnpackLimits::default(), VIEW_BYTES_MAX);
+            let _read = read_layer_answer(&bytes, &UnpackLimits::default(), VIEW_BYTES_MAX);
             bytes.truncate(index);
-            let _read = read(&bytes, &UnpackLimits::default(), VIEW_BYTES_MAX);
+            let _read = read_layer_answer(&bytes, &UnpackLimits::default(), VIEW_BYTES_MAX);
         }
     }
 }

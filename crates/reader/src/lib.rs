@@ -24,10 +24,12 @@ use std::time::Duration;
 pub use documents::{Documents, parse_document, read_document_answer};
 pub use filling::Feed;
 pub use json::{Unparsed, parse_json};
-pub use layers::{Layer, unpack_layer};
+pub use layers::{Layer, read_layer_answer, unpack_layer};
 pub use message::{Cause, Problem, read_archive_answer};
 pub use schemas::{Question, Refused, judge, read_schema_answer};
-pub use snapshots::{Hosted, unpack_hosted, unpack_snapshot};
+pub use snapshots::{
+    Hosted, read_hosted_answer, read_snapshot_answer, unpack_hosted, unpack_snapshot,
+};
 pub use survey::{SurveyTask, survey};
 pub use unpacking::{ParseDocuments, Target, UnpackFailure, UnpackTask, unpack};
 

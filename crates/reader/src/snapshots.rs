@@ -51,16 +51,21 @@ pub fn unpack_snapshot(
         message::write(told.as_ref())
     };
     let answer = fill_tree(feed, into, limits, &run)?;
-    read_snapshot(&answer, limits)
+    let mut unpacked = read_snapshot_answer(&answer.bytes, limits)?;
+    unpacked.archive_digest = Some(answer.archive_digest()?);
+    Ok(unpacked)
 }
 
-fn read_snapshot(answer: &Answer, limits: &UnpackLimits) -> Result<Unpacked, Problem> {
-    let mut unpacked = message::read_archive_answer(&answer.bytes, limits)?;
+/// Parses the message of a process that unpacked a snapshot.
+///
+/// # Errors
+/// The reader's problem; a message that it cannot have written.
+pub fn read_snapshot_answer(bytes: &[u8], limits: &UnpackLimits) -> Result<Unpacked, Problem> {
+    let unpacked = message::read_archive_answer(bytes, limits)?;
     let is_link = |entry: &Entry| matches!(entry, Entry::Symlink { .. });
     if unpacked.tree.iter().any(|(_, entry)| is_link(entry)) {
         return Err(malformed());
     }
-    unpacked.archive_digest = Some(answer.archive_digest()?);
     Ok(unpacked)
 }
 
@@ -92,7 +97,7 @@ pub fn unpack_hosted(
         write_hosted(&facts, &message::write(unpacked.map(Told::from).as_ref()))
     };
     let answer = fill_tree(feed, into, limits, &run)?;
-    let mut hosted = read_hosted(&answer.bytes, limits)?;
+    let mut hosted = read_hosted_answer(&answer.bytes, limits)?;
     hosted.unpacked.archive_digest = Some(answer.archive_digest()?);
     Ok(hosted)
 }
@@ -103,8 +108,12 @@ fn write_hosted(facts: &Facts, message: &[u8]) -> Vec<u8> {
     [&length.to_le_bytes()[..], &facts, message].concat()
 }
 
-fn read_hosted(answer: &[u8], limits: &UnpackLimits) -> Result<Hosted, Problem> {
-    let (length, rest) = answer.split_first_chunk::<4>().ok_or_else(malformed)?;
+/// Parses the message of a process that unpacked the archive of a repository.
+///
+/// # Errors
+/// The reader's problem; a message that it cannot have written.
+pub fn read_hosted_answer(bytes: &[u8], limits: &UnpackLimits) -> Result<Hosted, Problem> {
+    let (length, rest) = bytes.split_first_chunk::<4>().ok_or_else(malformed)?;
     let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_range| malformed())?;
     let (facts, message) = rest.split_at_checked(length).ok_or_else(malformed)?;
     if facts.len() > FACTS_BYTES_MAX {
@@ -172,7 +181,7 @@ mod tests {
     #[test]
     fn the_facts_of_an_archive_are_read_back_and_bad_ones_are_malformed() {
         let limits = UnpackLimits::default();
-        let found = read_hosted(&told(Some("4f3a"), Some("a file")), &limits).expect("read");
+        let found = read_hosted_answer(&told(Some("4f3a"), Some("a file")), &limits).expect("read");
         assert_eq!(found.comment.as_deref(), Some("4f3a"));
         assert_eq!(found.instead.as_deref(), Some("a file"));
         assert_eq!(found.unpacked.entries, 2);
@@ -185,7 +194,7 @@ mod tests {
             told(None, Some("\n")),
             told(Some(&long), None),
         ] {
-            let found = read_hosted(&bad, &limits).expect_err("malformed");
+            let found = read_hosted_answer(&bad, &limits).expect_err("malformed");
             assert!(found.code.ends_with("_unreadable"), "{bad:?}");
         }
     }
@@ -207,7 +216,7 @@ mod tests {
     #[test]
     fn a_reader_that_did_not_read_the_whole_archive_unpacked_nothing() {
         let answer = forged(&tool()).expect("an answer");
-        let found = read_snapshot(&answer, &UnpackLimits::default()).expect_err("early");
+        let found = answer.archive_digest().expect_err("early");
         assert!(found.message.contains("before it had the whole"), "{found}");
     }
 
@@ -223,8 +232,7 @@ mod tests {
             tree.insert(path, entry, limits.tree_limits())
                 .expect("fits");
         }
-        let answer = forged(&message(tree)).expect("an answer");
-        let found = read_snapshot(&answer, &limits).expect_err("a link");
+        let found = read_snapshot_answer(&message(tree), &limits).expect_err("a link");
         assert!(found.message.contains("malformed"), "{found}");
     }
 
@@ -240,9 +248,9 @@ mod tests {
             let mut bytes = told(Some("4f3a"), None);
             let index = cut.index(bytes.len());
             bytes[index] = byte;
-            let _read = read_hosted(&bytes, &UnpackLimits::default());
+            let _read = read_hosted_answer(&bytes, &UnpackLimits::default());
             bytes.truncate(index);
-            let _read = read_hosted(&bytes, &UnpackLimits::default());
+            let _read = read_hosted_answer(&bytes, &UnpackLimits::default());
         }
     }
 }

@@ -14,7 +14,7 @@ pub mod oci;
 pub mod progress;
 mod verified;
 
-pub use http::Timeouts;
+pub use http::{FetcherAnswer, Timeouts, read_fetcher_answer};
 
 fn to_json(value: &impl serde::Serialize) -> Vec<u8> {
     // Serialization of the types of this crate cannot fail.

@@ -5,6 +5,11 @@ use reader::read_archive_answer;
 
 /// What is accepted is a tree within the limits, or an error that may be shown.
 pub(crate) fn check(bytes: &[u8]) {
+    accepts(bytes);
+}
+
+/// Whether it is a tree.
+pub(crate) fn accepts(bytes: &[u8]) -> bool {
     let limits = UnpackLimits {
         unpacked_bytes: 1000,
         entries: 5,
@@ -21,11 +26,13 @@ pub(crate) fn check(bytes: &[u8]) {
                 super::assert_plain(&warning.code);
                 super::assert_plain(&warning.message);
             }
+            true
         }
         Err(problem) => {
             super::assert_plain(&problem.code);
             super::assert_plain(&problem.message);
             super::assert_plain(problem.hint.as_deref().unwrap_or_default());
+            false
         }
     }
 }

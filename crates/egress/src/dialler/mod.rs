@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use crate::allow::Allowlist;
 use crate::dialler::dial::{Dial, DialResult};
 use crate::dialler::outside::Outside;
-use crate::link::{DialReply, Link, Received, Reply, Request};
+use crate::link::{self, DialReply, Link, Received, Reply, Request, Resolved};
 use crate::outcome::{OUTCOME_BYTES_MAX, Outcome};
 use crate::relay::{CONNECTIONS_MAX, Published, Relay, Rules, Sockets};
 use crate::resolver::ResolverProcess;
@@ -90,6 +90,14 @@ pub enum NetworkFailure {
     NoOutcome,
     #[error("the process that queries name servers ended before the run: later look-ups failed")]
     Resolver,
+}
+
+/// Parses a message of the resolver, as the supervisor receives it: the id of the query and, if a name
+/// server answered, the addresses. `None`: no resolver sends it.
+#[must_use]
+pub fn read_resolver_answer(message: &[u8]) -> Option<(u64, Option<Vec<IpAddr>>)> {
+    let resolved = link::parse::<Resolved>(message).filter(Resolved::is_genuine)?;
+    Some((resolved.id, resolved.addresses))
 }
 
 /// The supervisor's side of a run's network.

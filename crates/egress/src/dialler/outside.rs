@@ -15,7 +15,7 @@ use crate::host::Host;
 use crate::link::{Link, Query, Received, Resolved};
 use crate::names::Names;
 use crate::rate_limit::RateLimit;
-use crate::resolver::{ADDRESSES_MAX, hosts};
+use crate::resolver::hosts;
 use crate::socket::Watch;
 use spec::host_name::HostName;
 
@@ -144,11 +144,7 @@ impl Outside {
         let resolver = self.resolver.as_mut()?;
         if resolver.flush(watch).is_ok() {
             match resolver.receive::<Resolved>() {
-                Received::Message(resolved, _)
-                    if resolved.addresses.as_ref().map_or(0, Vec::len) <= ADDRESSES_MAX =>
-                {
-                    return Some(resolved);
-                }
+                Received::Message(resolved, _) if resolved.is_genuine() => return Some(resolved),
                 Received::Nothing => return None,
                 Received::Message(..) | Received::End | Received::Malformed => (),
             }

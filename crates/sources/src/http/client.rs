@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use rustls::pki_types::CertificateDer;
 use ureq::Agent;
-use ureq::http::{self, Request};
+use ureq::http::{self, HeaderMap, Request, StatusCode};
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::unversioned::transport::{Connector as _, RustlsConnector};
 
 use crate::http::attempt::AttemptError;
 use crate::http::cancellation::Cancellation;
 use crate::http::message::{
-    Failure, Message, PART_BYTES_MAX, Phase, RequestHead, quote, to_fields,
+    Failure, Message, PART_BYTES_MAX, Phase, RequestHead, quote, to_fields, to_headers, to_status,
 };
 use crate::http::names::Names;
 use crate::http::process::{Fetcher, LinkError, WaitLimit};
@@ -151,7 +151,9 @@ impl Connection {
                     let response = Response::new(head, Rc::clone(self), self.current.get(), until);
                     return response.map_err(|malformed| self.failed(malformed.into()));
                 }
-                (Message::Failure(failure), _) => return Err(self.classify(failure)),
+                (Message::Failure(failure), _) => {
+                    return Err(failure.classify(&self.timeouts));
+                }
                 _ => return Err(self.failed(LinkError::Malformed)),
             }
         }
@@ -169,7 +171,7 @@ impl Connection {
         }
         match self.exchange(&Message::More, until)? {
             Message::Part { bytes, is_last } => Ok((bytes, is_last)),
-            Message::Failure(failure) => Err(self.classify(failure)),
+            Message::Failure(failure) => Err(failure.classify(&self.timeouts)),
             _ => Err(self.failed(LinkError::Malformed)),
         }
     }
@@ -199,7 +201,7 @@ impl Connection {
         self.end();
         match error {
             LinkError::Cancelled => TransferError::Cancelled,
-            LinkError::Late => TransferError::Temporary(self.timed_out(Phase::Whole)),
+            LinkError::Late => TransferError::Temporary(Phase::Whole.timed_out(&self.timeouts)),
             LinkError::Gone => TransferError::Unusable(
                 "the fetcher ended without an answer, perhaps for want of memory".to_owned(),
             ),
@@ -211,38 +213,76 @@ impl Connection {
             }
         }
     }
+}
 
-    fn classify(&self, failure: Failure) -> TransferError {
+impl Failure {
+    fn classify(self, timeouts: &Timeouts) -> TransferError {
         use TransferError::{Temporary, Unusable};
-        match failure {
-            Failure::TimedOut(phase) => Temporary(self.timed_out(phase)),
-            Failure::NoTls => TransferError::NoTls,
-            Failure::Tls(text) => Unusable(quote("TLS: ", &text)),
-            Failure::Io(text) => Temporary(quote("", &text)),
-            Failure::NoAddress => Temporary("the host has no address".to_owned()),
-            Failure::NoConnection => Temporary("no connection".to_owned()),
-            Failure::TooManyFields => {
+        match self {
+            Self::TimedOut(phase) => Temporary(phase.timed_out(timeouts)),
+            Self::NoTls => TransferError::NoTls,
+            Self::Tls(text) => Unusable(quote("TLS: ", &text)),
+            Self::Io(text) => Temporary(quote("", &text)),
+            Self::NoAddress => Temporary("the host has no address".to_owned()),
+            Self::NoConnection => Temporary("no connection".to_owned()),
+            Self::TooManyFields => {
                 Unusable("the head of the answer has too many fields".to_owned())
             }
-            Failure::LargeHead { found, limit } => Unusable(format!(
+            Self::LargeHead { found, limit } => Unusable(format!(
                 "the head of the answer has {found} bytes, expected at most {limit}"
             )),
-            Failure::Protocol(text) => Temporary(quote("no HTTP: ", &text)),
-            Failure::Other => Unusable("the request could not be made".to_owned()),
+            Self::Protocol(text) => Temporary(quote("no HTTP: ", &text)),
+            Self::Other => Unusable("the request could not be made".to_owned()),
         }
     }
+}
 
-    fn timed_out(&self, phase: Phase) -> String {
-        let timeouts = &self.timeouts;
-        match phase {
-            Phase::Lookup => format!("no address within {:?}", timeouts.connect),
-            Phase::Connect => format!("no connection within {:?}", timeouts.connect),
-            Phase::Head => format!("no answer within {:?}", timeouts.head),
-            Phase::Transfer => {
+impl Phase {
+    fn timed_out(self, timeouts: &Timeouts) -> String {
+        match self {
+            Self::Lookup => format!("no address within {:?}", timeouts.connect),
+            Self::Connect => format!("no connection within {:?}", timeouts.connect),
+            Self::Head => format!("no answer within {:?}", timeouts.head),
+            Self::Transfer => {
                 format!("nothing was sent or received for {:?}", timeouts.stall)
             }
-            Phase::Whole => format!("the request took longer than {:?}", timeouts.whole),
+            Self::Whole => format!("the request took longer than {:?}", timeouts.whole),
         }
+    }
+}
+
+/// What a client makes of a message of its fetcher.
+#[derive(Debug)]
+pub enum FetcherAnswer {
+    Head {
+        status: StatusCode,
+        headers: HeaderMap,
+    },
+    /// Some bytes of a body.
+    Part(Vec<u8>),
+    /// The text of the error.
+    Failure(String),
+}
+
+/// Parses a message of a fetcher, as its client receives it. `None`: no fetcher answers so.
+#[must_use]
+pub fn read_fetcher_answer(bytes: &[u8]) -> Option<FetcherAnswer> {
+    match Message::read(bytes).ok()? {
+        Message::Head(head) => Some(FetcherAnswer::Head {
+            status: to_status(head.status).ok()?,
+            headers: to_headers(&head.fields).ok()?,
+        }),
+        Message::Part { bytes, .. } => Some(FetcherAnswer::Part(bytes)),
+        Message::Failure(failure) => {
+            let text = match failure.classify(&Timeouts::default()) {
+                TransferError::Temporary(text) | TransferError::Unusable(text) => text,
+                TransferError::TooLarge { .. }
+                | TransferError::NoTls
+                | TransferError::Cancelled => String::new(),
+            };
+            Some(FetcherAnswer::Failure(text))
+        }
+        Message::Request(_) | Message::More => None,
     }
 }
 

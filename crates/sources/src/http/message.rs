@@ -128,6 +128,13 @@ impl Message {
         Ok(length)
     }
 
+    /// Parses the message at the start of `bytes`.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, Malformed> {
+        let (prefix, rest) = bytes.split_first_chunk().ok_or(Malformed)?;
+        let length = Self::payload_bytes(*prefix)?;
+        Self::decode(prefix[0], rest.get(..length).ok_or(Malformed)?.to_vec())
+    }
+
     pub(super) fn decode(kind: u8, payload: Vec<u8>) -> Result<Self, Malformed> {
         fn json<'text, T: Deserialize<'text>>(text: &'text [u8]) -> Result<T, Malformed> {
             serde_json::from_slice(text).map_err(|_error| Malformed)
@@ -209,14 +216,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Decodes one message at the start of `bytes`.
-    fn read(bytes: &[u8]) -> Result<Message, Malformed> {
-        let (prefix, rest) = bytes.split_first_chunk().ok_or(Malformed)?;
-        let length = Message::payload_bytes(*prefix)?;
-        assert!(length <= HEAD_BYTES_MAX + PART_BYTES_MAX);
-        Message::decode(prefix[0], rest.get(..length).ok_or(Malformed)?.to_vec())
-    }
-
     fn all() -> Vec<Message> {
         let fields = vec![("x-name".to_owned(), "caf\u{e9}\t\u{ff}".to_owned())];
         let mut all = vec![
@@ -258,7 +257,7 @@ mod tests {
     #[test]
     fn each_message_is_read_back() {
         for message in all() {
-            assert_eq!(read(&message.encode()), Ok(message));
+            assert_eq!(Message::read(&message.encode()), Ok(message));
         }
     }
 
@@ -276,7 +275,7 @@ mod tests {
         };
         assert_eq!(to_headers(&head.fields), Ok(headers));
         let message = Message::Head(head);
-        assert_eq!(read(&message.encode()), Ok(message));
+        assert_eq!(Message::read(&message.encode()), Ok(message));
     }
 
     #[test]
@@ -322,7 +321,7 @@ mod tests {
             frame(HEAD, b"\xff\xff\xff\xff{}"),
             frame(FAILURE, b"\"Unknown\""),
         ] {
-            assert_eq!(read(&bytes), Err(Malformed), "{bytes:?}");
+            assert_eq!(Message::read(&bytes), Err(Malformed), "{bytes:?}");
         }
     }
 
@@ -337,13 +336,13 @@ mod tests {
             let mut bytes = all()[which].encode();
             let at = at.index(bytes.len());
             bytes[at] = byte;
-            let changed = read(&bytes);
+            let changed = Message::read(&bytes);
             if let Ok(Message::Head(head)) = changed {
                 let _checked = (to_status(head.status), to_headers(&head.fields));
             }
             bytes.truncate(at);
-            let _read = read(&bytes);
-            let _read = read(&any);
+            let _read = Message::read(&bytes);
+            let _read = Message::read(&any);
         }
     }
 }

@@ -22,6 +22,7 @@ pub(crate) mod url;
 pub(crate) use attempt::{AttemptError, check_retryable, format_tries, format_until};
 pub(crate) use cancellation::Cancellation;
 pub(crate) use client::{Client, TransferError, Upload};
+pub use client::{FetcherAnswer, read_fetcher_answer};
 pub(crate) use headers::{authorization, check_content_type, parse_number, parse_retry_after};
 pub(crate) use response::Response;
 pub(crate) use retry::{RetryError, retry};

@@ -132,6 +132,7 @@ fn what_honest_processes_send_is_accepted() {
                 "drained",
                 "inside",
                 "inside-ended",
+                "other-allowed-port",
                 "wildcard",
             ],
         ),

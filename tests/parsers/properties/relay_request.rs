@@ -119,11 +119,10 @@ fn may_be_sent(message: &[u8], has_ended: bool) -> bool {
     }
     let host = field(dial, "host", 1);
     let name = host["Name"].as_str().unwrap_or_default();
-    let is_listed = match field(dial, "port", 2).as_u64() {
-        Some(443) => ["a.com", "c.com"].contains(&name) || name.ends_with(".b.com"),
-        Some(80) => name == "c.com" || name.ends_with(".b.com"),
-        _ => false,
-    };
+    // A rule without a port allows every port.
+    let is_listed = name == "c.com"
+        || name.ends_with(".b.com")
+        || (name == "a.com" && field(dial, "port", 2) == 443);
     is_listed && name == name.to_ascii_lowercase()
 }
 

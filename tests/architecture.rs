@@ -176,6 +176,7 @@ const DECODER_FILES: &[(&str, &[&str])] = &[
             "crates/reader/src/json.rs",
             "crates/reader/src/message.rs",
             "crates/reader/src/schemas.rs",
+            "crates/reader/src/snapshots.rs",
             "crates/reader/src/texts.rs",
             "crates/sources/src/http/message.rs",
         ],
@@ -216,6 +217,7 @@ const DECODER_FILES: &[(&str, &[&str])] = &[
             "crates/store/src/facts.rs",
             "crates/store/src/publishing.rs",
             "src/run/preparation/mod.rs",
+            "src/run/verbs/history.rs",
         ],
     ),
     (

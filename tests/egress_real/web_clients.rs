@@ -3,6 +3,7 @@
 use crate::allowlist::{Allowlist, through};
 use crate::published::{LARGE_BYTES, PAGES};
 use crate::servers::{ADDRESS, Servers};
+use support::invariants::eventually;
 use support::packages::{has, succeed};
 
 /// The control: the servers that no case may reach are up, one hop beyond the host.
@@ -20,7 +21,10 @@ fn the_servers_answer_the_host_without_the_runner() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert_eq!(text, "denied.compat.test was reached\n", "{output:?}");
     }
-    assert!(servers.asked().len() >= before + 2);
+    // The servers note a request after they have answered it.
+    eventually("both requests are noted", || {
+        servers.asked().len() >= before + 2
+    });
 }
 
 /// The authorities that the host trusts are trusted inside, and no others.

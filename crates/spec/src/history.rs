@@ -19,6 +19,17 @@ pub enum AuditPolicy {
     Required,
 }
 
+impl AuditPolicy {
+    /// The name in configuration files.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::On => "on",
+            Self::Required => "required",
+        }
+    }
+}
+
 /// One line of the history.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

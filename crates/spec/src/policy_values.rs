@@ -152,6 +152,7 @@ fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
     values.push(("require_pin", policy.require_pin.to_string()));
     values.extend(preparation(&policy.preparation));
     values.push(("syscalls", policy.syscalls.name().to_owned()));
+    values.push(("audit", policy.audit.name().to_owned()));
     values
 }
 

@@ -17,6 +17,7 @@ fn runner(words: &[&str]) -> Command {
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .env("HOME", "/nonexistent")
+        .env("RUNNER_OPT_NO_RECORD", "yes")
         .stdin(Stdio::null());
     // Run records are in the same directory as those of all tests.
     if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR") {
@@ -46,6 +47,7 @@ fn by_shell(script: &str, directory: &Path) -> Output {
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .env("HOME", "/nonexistent")
+        .env("RUNNER_OPT_NO_RECORD", "yes")
         .env("RUNNER_OPT_RUNTIME_DIRECTORY", directory.join("runtime"))
         .current_dir(directory);
     command.output().expect("the shell starts")

@@ -48,8 +48,9 @@ pub fn parse_json(
         answer_bytes: DOCUMENT_MEMORY_MAX,
         prepare: &|| Ok(()),
         run: &|permit, source: File| {
+            let mut source = source.take(TEXT_BYTES_MAX);
             let mut text = Vec::new();
-            if source.take(TEXT_BYTES_MAX).read_to_end(&mut text).is_err() {
+            if source.read_to_end(&mut text).is_err() {
                 return Vec::new();
             }
             #[cfg(feature = "planted-bugs")]

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use support::{Ground, is_root, runner, skip, text};
+use support::{Ground, is_root, needs_root, runner, text};
 
 const TRY: &str = include_str!("bodies/why/try.sh");
 const OPERATIONS: [&str; 3] = ["read", "write", "exec"];
@@ -186,7 +186,7 @@ fn a_body_can_do_with_a_path_what_the_answer_says() {
 #[test]
 fn the_owner_of_a_mount_is_the_body_and_no_other_owner_is() {
     if !is_root() {
-        return skip("an ordinary user has one uid");
+        return needs_root("an ordinary user has one uid");
     }
     let ground = Ground::new();
     let writable = ground.path("rw");

@@ -348,7 +348,7 @@ const NO_FILE: &str = "is not a regular file";
 ///
 /// # Errors
 /// [`Unread`].
-pub fn read_text(files: &DirectoryFiles, path: &RelPath) -> Result<Vec<u8>, Unread> {
+pub(crate) fn read_text(files: &DirectoryFiles, path: &RelPath) -> Result<Vec<u8>, Unread> {
     let shown = path.to_string();
     let refused = |problem| Err(Unread::new(&shown, problem, None));
     let failed = |error| Unread::new(&shown, "cannot be read", Some(error));

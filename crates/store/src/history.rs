@@ -13,10 +13,10 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::error::CacheError;
+use crate::error::{CacheError, failed};
 use crate::files::OpenDirectory;
 use crate::private::{open_existing_private, open_private};
 use spec::ulid;
@@ -81,7 +81,13 @@ impl History {
     /// # Errors
     /// [`HistoryError`].
     pub fn open(directory: &Path, now: Duration, random: [u8; 10]) -> Result<Self, HistoryError> {
-        let directory = open_private(directory)?;
+        let directory = match open_existing_private(directory)? {
+            Some(opened) => opened,
+            None => {
+                make_parent(directory)?;
+                open_private(directory)?
+            }
+        };
         let names = names(&directory)?;
         let last = names.last().filter(|name| age(name, now) < FILE_TIME_MAX);
         if let Some(name) = last
@@ -138,6 +144,23 @@ impl History {
         rustix::io::pread(&self.file, &mut byte, last)
             .map_err(self.directory.failed("pread", &self.name))?;
         Ok(byte != [b'\n'])
+    }
+}
+
+/// Makes the directory above the history of root, unless it is there, so that others can pass through it
+/// whatever the caller's umask is: the state of services of other users is there, too.
+fn make_parent(directory: &Path) -> Result<(), HistoryError> {
+    let Some(parent) = directory.parent() else {
+        return Ok(());
+    };
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let mode = Mode::from_raw_mode(0o755);
+    match rustix::fs::mkdir(parent, mode) {
+        Ok(()) => Ok(rustix::fs::chmod(parent, mode).map_err(failed("chmod", parent))?),
+        // What else is missing, or wrong, is found when it is opened.
+        Err(_) => Ok(()),
     }
 }
 
@@ -255,6 +278,23 @@ mod tests {
         let file = place.directory().join(&files[0]);
         let mode = fs::metadata(file).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    /// Services of other users have their state beside root's history.
+    #[test]
+    fn others_pass_through_the_directory_above_the_history_of_root() {
+        let place = Place::new();
+        fs::create_dir(place.0.path().join("a")).expect("made");
+        let directory = place.0.path().join("a/state/history");
+        History::open(&directory, NOW, [1; 10]).expect("opened");
+        let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        let above = if rustix::process::geteuid().is_root() {
+            0o755
+        } else {
+            0o700
+        };
+        assert_eq!(mode(directory.parent().expect("above")), above);
+        assert_eq!(mode(&directory), 0o700);
     }
 
     #[test]

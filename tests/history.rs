@@ -184,8 +184,13 @@ fn a_history_that_is_not_safe_is_a_warning_or_with_required_a_refusal() {
     std::fs::set_permissions(&directory, open).expect("changed");
     let done = place.done(&["run", "--", "true"]);
     done.assert_exited(0);
-    let warnings = done.report["warnings"].to_string();
-    assert!(warnings.contains("run_unrecorded"), "{warnings}");
+    // Refused before there is a run.
+    let refused = place.done(&["run", "--in", "malformed", "--", "true"]);
+    assert_eq!(refused.outcome(), "refused");
+    for report in [&done.report, &refused.report] {
+        let warnings = report["warnings"].to_string();
+        assert_eq!(warnings.matches("run_unrecorded").count(), 1, "{warnings}");
+    }
 
     let required = place.ground.write("required.yaml", "audit: required\n");
     let required = format!("--policy={}", required.display());

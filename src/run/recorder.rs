@@ -71,17 +71,19 @@ impl Recorder {
             subject: subject(request),
         });
         match self.append(&line) {
-            Ok(()) => Ok(self.warning.clone()),
+            Ok(()) => Ok(None),
             Err(error) if self.is_required => Err(RunError::Unrecorded(error)),
             Err(error) => Ok(Some(warning(&error))),
         }
     }
 
-    /// Records the end of a run, without the output of the body.
+    /// Records the end of a run, without the output of the body. The report gets a warning if it cannot
+    /// be recorded.
     ///
     /// # Errors
     /// It must be recorded.
     pub(crate) fn ended(&self, report: &mut Report) -> Result<(), ErrorReport> {
+        report.warnings.extend(self.warning.clone());
         let stdout = report.stdout.captured.take();
         let stderr = report.stderr.captured.take();
         let output = report.output.take();

@@ -29,7 +29,7 @@ const TIME_MAX: Duration = Duration::from_secs(30 * DAY_S);
 const DAY_S: u64 = 24 * 60 * 60;
 
 const SUFFIX: &str = ".jsonl";
-/// A longer line is none of this program.
+/// This program writes no longer line.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
 /// Why the history cannot be read or continued.
